@@ -64,7 +64,6 @@ _NOBODY_WROTE = _NO_CPU_PART | {
     "dram.wck": "need-sync",
     "dimm.command_bus": "private",
     "host.mapper": "RoBaCoRaCoBgCh",
-    **_NOT_SAID,
 }
 _GPU = {
     "gpu.compute_efficiency": 0.7,

@@ -458,7 +458,7 @@ BAD_VALUES: Sequence[tuple[list[str], str]] = [
     (["--hw", "./"], "is a directory"),
     (["--hw", ""], "unknown hardware ''"),
     (["--layout", "localised"], "layout: unknown layout 'localised'; did you mean 'localized'?"),
-    (["--bits", "5"], "bits: 5 is not one of 16, 8, 4, 3, 2, 1"),
+    (["--bits", "7"], "bits: 7 is not one of 16, 8, 6, 5, 4, 3, 2, 1"),
     (["--bits", "0"], "bits: 0 is not one of"),
     (["--bits", "16.0"], "'16.0' is neither bits nor gate=BITS,up=BITS,down=BITS"),
     (["--set", "dimm.rank=2"], "--set: dimm.rank: unknown key; did you mean 'dimm.ranks'?"),
@@ -779,7 +779,7 @@ def test_a_model_of_ones_own(folder, compiled):
     assert result["weight_bytes"] == 3 * 64 * 32 * 2
 
 
-@pytest.mark.parametrize("bits", [16, 8, 4, 3, 2, 1])
+@pytest.mark.parametrize("bits", [16, 8, 6, 5, 4, 3, 2, 1])
 def test_fewer_bits_are_fewer_bursts(compiled, bits):
     result = strictly(said("gemv", "--shape", "96,40", "--bits", str(bits), "--json", "-"))
     gate_up, down = -(-2 * 96 * 40 * bits // 512), -(-96 * 40 * bits // 512)

@@ -171,7 +171,7 @@ def test_gemv_with_the_host_as_the_engine(tmp_path):
         (("--engine", "host-read", "--layout", "sharded:99"), "--layout: sharded:99 from DIMM 0 on is not"),
         (("--layout", "striped"), "--layout: striped spreads each row of weights over all DIMMs"),
         (("--layout", "sharded:17"), "--layout: sharded:17 from DIMM 0 on is not possible with 16 DIMMs"),
-        (("--bits", "5"), "--bits: 5 is not one of 16, 8, 4, 3, 2, 1"),
+        (("--bits", "7"), "--bits: 7 is not one of 16, 8, 6, 5, 4, 3, 2, 1"),
         (("--bits", "four"), "--bits: 'four' is neither bits nor gate=BITS,up=BITS,down=BITS"),
         (("--bits", "gate=4,down=4"), "--bits: says nothing of up"),
         (("--bits", "gate=4,up=8,down=8"), "--bits: gate and up, read row by row in turn, need equal bits"),

@@ -455,7 +455,7 @@ def test_names_that_are_no_layouts(name, words):
         (lambda: make_layout("sharded:7", EDGE, QWEN), "sharded:7 from DIMM 0 on is not possible with 6"),
         (lambda: make_layout("sharded:6", EDGE, QWEN, dimm=1), "sharded:6 from DIMM 1 on is not possible"),
         (lambda: localized(EDGE, QWEN, dimm=6), "dimm: 6 is not a DIMM, 0 to 5"),
-        (lambda: WeightFormat(5), "bits: 5 is not one of 16, 8, 4, 3, 2, 1"),
+        (lambda: WeightFormat(7), "bits: 7 is not one of 16, 8, 6, 5, 4, 3, 2, 1"),
         (lambda: WeightFormat(True), "bits: True is not one of"),
         (lambda: WeightFormat(16, 128), "group_size: weights of 16 bits have no groups"),
         (lambda: WeightFormat(4, -1), "group_size: -1 is not a whole number"),

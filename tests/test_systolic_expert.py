@@ -319,7 +319,7 @@ def test_what_makes_no_sense_is_refused():
     assert "cxl: is missing" in refused(["cxl=null"])
     assert "64 arrays cannot be shared out evenly over the 20 channels" in refused(["dimm.subchannels=20"])
     assert "not supported: channels of a device with more than one rank" in refused(["dimm.ranks=2"])
-    assert "bits: 5 is not one of 16, 8, 4, 3, 2, 1" in refused([], bits=5)
+    assert "bits: 7 is not one of 16, 8, 6, 5, 4, 3, 2, 1" in refused([], bits=7)
     assert "is for several DIMMs; a device has localized" in refused([], layout="sharded:1")
     assert "buffer_kib: 0 is not a whole number from 1" in refused(["ndp.systolic.buffer_kib=0"])
 

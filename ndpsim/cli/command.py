@@ -24,7 +24,7 @@ _SECTIONS = {
     "What is simulated": "hw model policy shape tokens release-ns start-clock refresh-phases engine experts "
     "from to from-dimms to-dimms topology no-host other-dimms layout layers kv context gpu-experts set row "
     "repeat",
-    "Weights": "bits dense-bits kv-bits group-size scale-bits zero-point-bits",
+    "Weights": "bits dense-bits weights kv-bits group-size scale-bits zero-point-bits",
     "Host traffic": "host-traffic host-reads host-pattern arbitration slice-clocks",
     "Memory": "standard org timing ranks rules channels mapper scheduler row-policy row-cap refresh "
     "read-buffer write-buffer wck lanes",

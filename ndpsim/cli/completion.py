@@ -69,6 +69,7 @@ LIST_KINDS = (
     "routing-formats",
     "command-forms",
     "timings",
+    "weights",
 )
 ROUTING_FORMATS = option_names("routing/formats", "counts")
 REQUEST_FORMATS = option_names("traces/request_formats", "dramsim3")
@@ -112,13 +113,15 @@ _WEIGHTS = "bits group-size scale-bits zero-point-bits"
 SWEPT_KEYS = {
     "gemv": f"hw model shape tokens release-ns start-clock refresh-phases engine layout {_WEIGHTS} "
     "host-traffic host-reads host-pattern arbitration slice-clocks",
-    "moe": "hw model policy batch steps routing seed prompt layers bits dense-bits kv kv-bits context "
-    "gpu-experts arbitration",
+    "moe": "hw model policy batch steps routing seed prompt layers bits dense-bits weights kv kv-bits "
+    "context gpu-experts arbitration",
     "relayout": f"hw model shape experts from to from-dimms to-dimms topology no-host other-dimms {_WEIGHTS}",
     "dram": "trace hw standard org timing ranks channels mapper scheduler row-policy row-cap refresh "
     "rules wck read-buffer write-buffer format wrap",
 }
-SHOW_KINDS = ("hw", "part", "model", "org", "timing", "schema", "layout", "processor", "policy")
+SHOW_KINDS = (
+    "hw", "part", "model", "org", "timing", "schema", "layout", "processor", "policy", "weights"
+)  # fmt: skip
 
 
 # Names
@@ -149,6 +152,12 @@ def _model_names() -> list[str]:
 def _policy_names() -> list[str]:
     """By the names of their files: their classes would bring Numba and pydantic."""
     return sorted(option_names("policies/published", "trimoe"))
+
+
+def _weight_names(context: click.Context, typed: str) -> list[str]:
+    from ndpsim.moe.weights import weight_names
+
+    return weight_names()
 
 
 def _routing_names() -> list[str]:
@@ -296,6 +305,7 @@ def _shown(context: click.Context, typed: str) -> Iterable[str]:
         "layout": _one_of(*LAYOUTS),
         "processor": _one_of("gpu", "cpu"),
         "policy": _names_or_files(_policy_names, ".py"),
+        "weights": _weight_names,
     }
     what = context.params.get("what")
     return kinds[what](context, typed) if what in kinds else ()
@@ -312,7 +322,8 @@ _OFFERS: dict[str, Offers] = {
     "--from": _one_of(*LAYOUTS),
     "--to": _one_of(*LAYOUTS),
     "--engine": _one_of(*ENGINES),
-    "--bits": _one_of("16", "8", "4", "3", "2", "1"),
+    "--bits": _one_of("16", "8", "6", "5", "4", "3", "2", "1"),
+    "--weights": _weight_names,
     "--policy": _names_or_files(lambda: ["all", *_policy_names()], ".py"),
     "--routing": _names_or_files(_routing_names, ".npz"),
     "--kv": _one_of(*KV_PLACES),

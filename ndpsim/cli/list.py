@@ -15,6 +15,7 @@ def _names() -> dict[str, list[str]]:
     from ndpsim.config.files import PART_KINDS
     from ndpsim.layout import LAYOUTS
     from ndpsim.moe import model_names
+    from ndpsim.moe.weights import weight_names
     from ndpsim.policies.choose import policy_names
     from ndpsim.processors import table_names
     from ndpsim.routing import routing_formats, routing_names
@@ -37,6 +38,7 @@ def _names() -> dict[str, list[str]]:
         "routing-formats": list(routing_formats()),
         "command-forms": sorted(command_forms()),
         "timings": [timing for standard in known for timing in standard.speeds],
+        "weights": weight_names(),
     }
 
 

@@ -135,8 +135,13 @@ def _history(draws: bool, layer: tuple[int, int] | None) -> History | None:
 @click.option("--seed", default=1, show_default=True, type=int, help="The same seed, the same result.")
 @click.option("--prompt", type=int, help="Prompt tokens of each sequence.  [default: no prefill]")
 @click.option("--layers", metavar="N-N,...", help="Only these layers of the model, from 0.  [default: all]")
-@click.option("--bits", default=16, show_default=True, type=int, help="Bits of a weight of a routed expert.")
-@click.option("--dense-bits", default=16, show_default=True, type=int, help="Bits of any other weight.")
+@click.option("--bits", type=int, help="Bits of a weight of a routed expert.  [default: 16]")
+@click.option("--dense-bits", type=int, help="Bits of any other weight.  [default: 16]")
+@click.option(
+    "--weights",
+    metavar="NAME",
+    help="A weight file, which says the bits of all weights: q4_k_m.  [default: none; see list weights]",
+)
 @click.option("--kv", default="auto", show_default=True, help="Where the KV cache lies: auto, gpu or host.")
 @click.option("--kv-bits", default=16, show_default=True, type=int, help="Bits of a value in the KV cache.")
 @click.option(

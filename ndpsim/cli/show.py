@@ -202,6 +202,19 @@ def _show_policy(name: str, sets: Sequence[str], json_to: str | None) -> None:
         print_policy(policy, parameters)
 
 
+def _show_weights(name: str, model: str | None, json_to: str | None) -> None:
+    from ndpsim.moe import load_model
+    from ndpsim.moe.weights import weight_file
+    from ndpsim.report.weights import print_weight_file, weight_file_dict
+
+    with named_as_options("model", weights="show weights"):
+        file = weight_file(name, load_model("qwen3-235b-a22b" if model is None else model))
+    if json_to is not None:
+        write_json(weight_file_dict(file), json_to)
+    else:
+        print_weight_file(file)
+
+
 def _counts(text: str) -> list[int]:
     """``1,8,64`` as numbers.
 
@@ -239,7 +252,7 @@ _KINDS = {
 @click.option(
     "--model",
     metavar="NAME|FILE",
-    help="Of a layout or processor: whose expert.  [default: qwen3-235b-a22b]",
+    help="Of a layout, processor or weight file: the model.  [default: qwen3-235b-a22b]",
 )
 @click.option(
     "--tokens",
@@ -263,17 +276,19 @@ def command(
     panels: str | None,
     **of_expert: Any,
 ) -> None:
-    """Show one thing in full: hw, part, model, org, timing, schema hw, layout, processor or policy.
+    """Show one thing: hw, part, model, org, timing, schema hw, layout, processor, policy or weights.
 
     `show hw` prints every value of a system with its unit and where it comes from; --set changes it first.
     `show part` prints every value of a CPU, memory, GPU or link that hardware files can name.
     `show layout` says where the weights of an expert lie: how many bytes of which matrix on which DIMM.
     `show policy` says what can be set of a policy of ndpsim moe, or of a FILE.py:CLASS of your own.
     `show processor gpu` (or cpu) says how long an expert takes there, by tokens.
+    `show weights` says in how many bits a weight file has each part of a model, and how large it is.
     """
     check_outputs({"--json": json_to})
-    if what not in (*_KINDS, "layout", "processor"):
-        raise InputError(one_of(what, [*_KINDS, "layout", "processor"], "kind of thing"), key="show")
+    kinds = [*_KINDS, "layout", "processor", "weights"]
+    if what not in kinds:
+        raise InputError(one_of(what, kinds, "kind of thing"), key="show")
     if what != "layout":
         refuse_given(f"belongs to show layout; a {what} has no use for it", "plot_to", "size", "panels")
     if what != "processor":
@@ -284,7 +299,11 @@ def command(
     if what == "processor":
         _show_processor(name, tokens=tokens, sets=sets, json_to=json_to, **of_expert)
         return
-    refuse_given(f"belongs to show layout; a {what} has no use for it", *of_expert)
+    others = [key for key in of_expert if (what, key) != ("weights", "model")]
+    refuse_given(f"belongs to show layout; a {what} has no use for it", *others)
     if sets and what != "hw":
         raise InputError(f"changes hardware; a {what} has nothing to change", key="--set")
+    if what == "weights":
+        _show_weights(name, of_expert["model"], json_to)
+        return
     _KINDS[what](name, sets, json_to)

@@ -36,8 +36,8 @@ def weight_options(function: F) -> F:
             default="16",
             show_default=True,
             metavar="BITS|gate=BITS,up=BITS,down=BITS",
-            help="Bits of a weight: 16, 8, 4, 3, 2 or 1. Where a GEMV unit's multipliers bind, 3 are slower "
-            "than 4: they fill fewer of them.",
+            help="Bits of a weight: 16, 8, 6, 5, 4, 3, 2 or 1. Where a GEMV unit's multipliers bind, 3 are "
+            "slower than 4: they fill fewer of them.",
         ),
     ):
         function = option(function)

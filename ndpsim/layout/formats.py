@@ -33,7 +33,7 @@ __all__ = [
 Ints = NDArray[np.int64]
 
 #: Bits that a weight may have.
-BITS = (16, 8, 4, 3, 2, 1)
+BITS = (16, 8, 6, 5, 4, 3, 2, 1)
 
 #: The matrices of a gated expert, in the order of their numbers.
 MATRICES = ("gate", "up", "down")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.config import Hardware
+from ndpsim.layout import ExpertFormat
 from ndpsim.policies.bound import BoundTimes, bound_ns
 from ndpsim.policies.interface import Machine
 from ndpsim.processors import Processors
@@ -43,8 +44,8 @@ class Bounds:
     ) -> None:
         self._hardware, self._processors, self._machine = hardware, processors, machine
         self._by_tokens, self._gbps, self._cache = by_tokens, (pcie_gbps, host_gbps), cache
-        self._times: dict[tuple[int, ...], BoundTimes] = {}
-        self._found: dict[tuple[bytes, float, tuple[int, ...]], float] = {}
+        self._times: dict[tuple[int | ExpertFormat, ...], BoundTimes] = {}
+        self._found: dict[tuple[bytes, float, tuple[int | ExpertFormat, ...]], float] = {}
 
     def of_layer(self, loads: Ints, shared_ns: float, replicas: Sequence[int] = ()) -> float:
         """In ns.
@@ -54,7 +55,7 @@ class Bounds:
             shared_ns: of the shared experts on the GPU.
             replicas: bits of copies that may be read in place of the experts.
         """
-        bits = tuple(sorted({*replicas, self._machine.bits}))
+        bits = self._machine.weights, *sorted({*replicas} - {self._machine.bits})
         key = np.sort(loads).tobytes(), shared_ns, bits
         found = self._found.get(key)
         if found is None:
@@ -65,7 +66,7 @@ class Bounds:
             found = self._found[key] = bound_ns(loads, replace(times, shared_ns=shared_ns), room)
         return found
 
-    def _of_bits(self, bits: int) -> BoundTimes:
+    def _of_bits(self, bits: int | ExpertFormat) -> BoundTimes:
         """Peaks instead of simulations."""
         machine, processors = self._machine, self._processors
         expert = machine.model.expert

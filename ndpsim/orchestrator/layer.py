@@ -85,7 +85,7 @@ class LayerJobs:
         def timed(processor: Gpu | Cpu) -> Callable[[int, float, int | None], float]:
             @functools.cache
             def time_ns(tokens: int, share: float, bits: int | None) -> float:
-                return processor.expert_time(whole, tokens, bits or machine.bits, share).time_ns
+                return processor.expert_time(whole, tokens, bits or machine.weights, share).time_ns
 
             return time_ns
 

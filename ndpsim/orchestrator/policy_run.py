@@ -124,7 +124,7 @@ class PolicyRunner:
         self.given, self.policy, self._observer, self._progress = given, policy, observer, progress
         self._wanted, self._steps = wanted, given.trace.steps + (given.prefill is not None)
         self.record: LayerRecord | None = None
-        self.tally = Tally(given.machine.bits, given.machine.expert_bytes)
+        self.tally = Tally(given.machine.mean_bits, given.machine.expert_bytes)
         self.clock_ns = self.prefill_ns = 0.0
         machine, hardware = given.machine, given.hardware
         with self._asked("place"):

@@ -22,6 +22,7 @@ from ndpsim.orchestrator.policy_run import Given, PolicyRunner
 from ndpsim.orchestrator.record import Observer
 from ndpsim.orchestrator.tally import ENGINES
 from ndpsim.orchestrator.transfers import Transfers
+from ndpsim.orchestrator.weights import RunWeights, run_weights
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
 from ndpsim.policies.interface import Estimates, Machine, Policy
 from ndpsim.processors import DenseTime, Processors
@@ -51,8 +52,9 @@ def run_moe(
     prefix: int = 0,
     layers: Sequence[int] | None = None,
     sets: Sequence[str] = (),
-    bits: int = 16,
-    dense_bits: int = 16,
+    bits: int | None = None,
+    dense_bits: int | None = None,
+    weights: str | None = None,
     kv: str = "auto",
     kv_bits: int = 16,
     context: int = 512,
@@ -67,7 +69,7 @@ def run_moe(
     """Run a model's layers, each expert where a policy says, with cycle-level times of all that DIMMs do.
 
     Args:
-        hw, model, sets, bits: as in `simulate_expert`.
+        hw, model, sets: as in `simulate_expert`.
         policies: each runs on the same trace; names with parameters, ``trimoe:refine=false``, classes of a
             file, ``policy.py:Mine``, or classes; "all": all bundled ones that can be run. Speed-ups are
             against the first.
@@ -77,8 +79,11 @@ def run_moe(
         prompt: prompt tokens of each sequence, which are prefilled; None: decode only.
         prefix: tokens before them that the KV cache has already, to which prompt tokens attend, too.
         layers: the model's layers that are run, from 0; None: all.
+        bits: of a weight of a routed expert; None: 16, or what `weights` says.
         dense_bits: of a weight of what is no routed expert: attention, router, shared experts, dense layers,
-            embedding and head.
+            embedding and head; None: as `bits`.
+        weights: a weight file, "q4_k_m", which says the bits of each matrix of a routed expert and of each
+            dense part (`ndpsim list weights`).
         kv: where the KV cache lies, "gpu", "host", or "auto": in the GPU's memory where it fits.
         kv_bits: of a value in the KV cache.
         context: tokens that a decoded token attends to.
@@ -111,9 +116,10 @@ def run_moe(
     check_layer = _checked_layer(check_layer, trace)
     if observer is not None and not callable(observer):
         raise InputError(f"{shown(observer)} is no function of a run and a layer", key="observer")
+    written = run_weights(shape, bits, dense_bits, weights)
     given = _given(
         hardware, shape, trace, _offline(routing, shape, trace, seed), wanted_layers,
-        prompt, prefix, bits, dense_bits, kv, kv_bits, context, gpu_experts, arbitration, cache,
+        prompt, prefix, written, kv, kv_bits, context, gpu_experts, arbitration, cache,
     )  # fmt: skip
     runs: list[PolicyRun] = []
     not_run: dict[str, str] = {}
@@ -138,8 +144,7 @@ def run_moe(
         "layers": list(wanted_layers),
         "routing": dict(trace.source or {}),
         "seed": seed,
-        "bits": bits,
-        "dense_bits": dense_bits,
+        **written.to_dict(),
         "kv": given.decode.kv,
         "kv_bits": kv_bits,
         "context": context,
@@ -213,8 +218,7 @@ def _given(
     layers: tuple[int, ...],
     prompt: int,
     prefix: int,
-    bits: int,
-    dense_bits: int,
+    weights: RunWeights,
     kv: str,
     kv_bits: int,
     context: int,
@@ -226,13 +230,13 @@ def _given(
     processors = Processors(hardware)
     # A prefill goes through attention and dense parts in pieces that need no more room than a decode step.
     memory = processors.gpu_memory(
-        shape, trace.batch, context, kv=kv, kv_bits=kv_bits, bits=bits, dense_bits=dense_bits
+        shape, trace.batch, context, kv=kv, kv_bits=kv_bits, bits=weights.expert, dense_bits=weights.dense
     )
     dense_time = functools.partial(
-        processors.dense_time, shape, trace.batch, kv=memory.kv, kv_bits=kv_bits, bits=dense_bits
+        processors.dense_time, shape, trace.batch, kv=memory.kv, kv_bits=kv_bits, bits=weights.dense
     )
     decode, prefill = dense_time(context), dense_time(prefix + prompt, prompt) if prompt else None
-    costs = Costs(hardware, shape, bits, arbitration, cache)
+    costs = Costs(hardware, shape, weights.expert, arbitration, cache)
     geometry = geometry_of(hardware)
     own_memory = hardware.system.host.memory is not None
     if own_memory:
@@ -265,10 +269,11 @@ def _given(
         hardware.system.name,
         processors.has_cpu,
         hardware.system.link is not None,
-        bits,
+        weights.bits,
+        weights.format,
     )
     most = max(int(loads) for loads in (trace.batch, trace.prefill_tokens))
-    estimates = _estimates(processors, costs, transfers, machine, decode, bits, most)
+    estimates = _estimates(processors, costs, transfers, machine, decode, most)
     bounds = Bounds(
         costs.memory,
         processors,
@@ -325,7 +330,6 @@ def _estimates(
     transfers: Transfers,
     machine: Machine,
     decode: DenseTime,
-    bits: int,
     most: int,
 ) -> Estimates:
     """The profile that policies are given."""
@@ -338,8 +342,8 @@ def _estimates(
         moves = tuple(costs.relayout(*one).time_ns for one in ends)  # type: ignore[assignment]
     cpu_ns = np.full(most + 1, np.inf)
     if machine.has_cpu:
-        cpu_ns = _by_tokens(lambda n: processors.cpu.expert_time(expert, n, bits).time_ns, most)
-    gpu_ns = _by_tokens(lambda n: processors.gpu.expert_time(expert, n, bits).time_ns, most)
+        cpu_ns = _by_tokens(lambda n: processors.cpu.expert_time(expert, n, machine.weights).time_ns, most)
+    gpu_ns = _by_tokens(lambda n: processors.gpu.expert_time(expert, n, machine.weights).time_ns, most)
     arrays = (gpu_ns, cpu_ns, ndp_ns)
     for array in arrays:
         array.flags.writeable = False

@@ -35,7 +35,7 @@ class Tally:
         policy_s: that the policy took.
     """
 
-    def __init__(self, bits: int, expert_bytes: int) -> None:
+    def __init__(self, bits: float, expert_bytes: int) -> None:
         self._bits, self._expert_bytes = bits, expert_bytes
         self.layer_ns: dict[str, list[float]] = {"prefill": [], "decode": []}
         self.shared_ns = self.bound_ns = self.policy_s = 0.0
@@ -76,7 +76,7 @@ class Tally:
         read = list(map(read_shards, zip(view.placement.dimm.tolist(), shards, strict=True)))
         there = view.placement.resident | view.arriving
 
-        def of_bits(expert: int) -> int:
+        def of_bits(expert: int) -> float:
             return assigned.bits.get(expert, self._bits)
 
         for expert, share in assigned.gpu:
@@ -94,7 +94,7 @@ class Tally:
         """Count that the host reads so much of the KV cache as so many experts have, striped."""
         self._reads[None] += experts
 
-    def _count(self, engine: str, tokens: int, share: float, bits: int) -> None:
+    def _count(self, engine: str, tokens: int, share: float, bits: float) -> None:
         self.experts[engine] += share
         self.pairs[engine] += tokens * share
         self.bits[engine] += tokens * share * bits

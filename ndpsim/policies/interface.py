@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from ndpsim.layout import ExpertFormat
 from ndpsim.moe import MoeShape
 from ndpsim.policies.predictor import StatedPredictor
 from ndpsim.routing import Routing
@@ -75,7 +76,9 @@ class Machine:
         name: of the hardware.
         has_cpu: the host's CPU computes experts.
         has_links: experts can move between DIMMs.
-        bits: of a weight, where neither a replica nor anything else says otherwise.
+        bits: of a weight, where neither a replica nor anything else says otherwise; of a weight file, which
+            has fractions of bits, the nearest whole number.
+        format: of a routed expert's weights in a weight file; None: all have `bits` bits.
     """
 
     model: MoeShape
@@ -89,6 +92,17 @@ class Machine:
     has_cpu: bool = True
     has_links: bool = True
     bits: int = 16
+    format: ExpertFormat | None = None
+
+    @property
+    def weights(self) -> int | ExpertFormat:
+        """Bits or format of a routed expert's weights."""
+        return self.bits if self.format is None else self.format
+
+    @property
+    def mean_bits(self) -> float:
+        """Bits of a weight on average, scales included."""
+        return self.bits if self.format is None else 8 * self.expert_bytes / self.model.expert.weights
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,17 +22,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
-from ndpsim.arguments import choice, whole_number
+from ndpsim.arguments import choice
 from ndpsim.errors import InputError
 from ndpsim.moe import LayerAttention, Matrix, MoeShape
 from ndpsim.processors.attention import attention_operations
 from ndpsim.processors.gpu import Gpu
 from ndpsim.processors.operations import (
     ACTIVATION_BYTES,
+    DenseBits,
     Operation,
     OperationTime,
     Step,
+    bits_of_part,
     norms,
     product,
 )
@@ -114,31 +117,33 @@ def vocabulary_of(model: MoeShape) -> int:
     return model.vocabulary
 
 
-def operations(model: MoeShape, step: Step, bits: int = 16) -> tuple[Operation, ...]:
+def operations(model: MoeShape, step: Step, bits: DenseBits = 16) -> tuple[Operation, ...]:
     """What the GPU does in one layer of each kind and, part "head", once a step; weights have `bits` bits.
 
     Raises:
         InputError: the model's file says too little.
     """
-    bits, hidden, tokens = whole_number(bits, "bits", 1, 32), model.hidden, step.tokens
+    hidden, tokens = model.hidden, step.tokens
     done: list[Operation] = []
     for index, kind in enumerate(attention_of(model)):
         of_kind = [norms("attention", "norms", hidden, tokens, 2)]
-        of_kind += attention_operations(kind, hidden, step, bits)
+        of_kind += attention_operations(kind, hidden, step, bits_of_part(bits, "attention"))
         done += [one._replace(kind=index) for one in of_kind]
-    router = Matrix("gate", model.routed_experts, hidden)
-    done.append(product("router", "gate_and_top_k", [router], tokens, bits, kernels=2))
+    router, of_router = Matrix("gate", model.routed_experts, hidden), bits_of_part(bits, "router")
+    done.append(product("router", "gate_and_top_k", [router], tokens, of_router, kernels=2))
     if model.shared_intermediate:
-        done += _feed_forward("shared_experts", hidden, model.shared_intermediate, tokens, bits)
+        of_shared = bits_of_part(bits, "shared_experts")
+        done += _feed_forward("shared_experts", hidden, model.shared_intermediate, tokens, of_shared)
     if model.dense_layers:
-        done += _feed_forward("dense_layer", hidden, model.dense_intermediate, tokens, bits)
+        of_layer = bits_of_part(bits, "dense_layers")
+        done += _feed_forward("dense_layer", hidden, model.dense_intermediate, tokens, of_layer)
     head = Matrix("lm_head", vocabulary_of(model), hidden)
     done.append(norms("head", "norm", hidden, step.sequences, 1))
-    done.append(product("head", "lm_head", [head], step.sequences, bits))
+    done.append(product("head", "lm_head", [head], step.sequences, bits_of_part(bits, "head")))
     return tuple(done)
 
 
-def timed(gpu: Gpu, model: MoeShape, step: Step, kv: str, bits: int) -> DenseTime:
+def timed(gpu: Gpu, model: MoeShape, step: Step, kv: str, bits: DenseBits) -> DenseTime:
     """How long `gpu` takes for `operations`, with the cache in its memory or in the host's (`kv`).
 
     Raises:
@@ -196,7 +201,9 @@ def _operation_time(gpu: Gpu, one: Operation) -> OperationTime:
     return OperationTime(one.part, one.name, time_ns, bound, one.flops, one.bytes, one.kind)
 
 
-def _feed_forward(part: str, hidden: int, intermediate: int, tokens: int, bits: int) -> list[Operation]:
+def _feed_forward(
+    part: str, hidden: int, intermediate: int, tokens: int, bits: int | Fraction
+) -> list[Operation]:
     """A gated feed-forward network: gate and up at once, the activation, down."""
     gate, up = (Matrix(name, intermediate, hidden) for name in ("gate", "up"))
     return [

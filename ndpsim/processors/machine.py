@@ -20,7 +20,7 @@ from ndpsim.processors.dense import DenseTime
 from ndpsim.processors.fitted import fitted_values
 from ndpsim.processors.gpu import Gpu
 from ndpsim.processors.memory import GpuMemory
-from ndpsim.processors.operations import Step
+from ndpsim.processors.operations import DenseBits, Step
 from ndpsim.processors.power import read_power
 from ndpsim.processors.table import ExpertTable, read_table
 from ndpsim.units import exact
@@ -156,7 +156,7 @@ class Processors:
         *,
         kv: str = "gpu",
         kv_bits: int = 16,
-        bits: int = 16,
+        bits: DenseBits = 16,
     ) -> DenseTime:
         """How long the GPU takes for all but routed experts: attention, router, shared experts and more.
 
@@ -167,7 +167,7 @@ class Processors:
             new_tokens: of each sequence: 1 in decode, `context` in a prefill at once.
             kv: where the KV cache lies, "gpu" or "host".
             kv_bits: bits of a value in the cache.
-            bits: bits of a dense weight.
+            bits: bits of a dense weight, or of each part by its name in `gpu_memory`.
 
         Raises:
             InputError: an argument is wrong, or the hardware or the model says too little.
@@ -185,7 +185,7 @@ class Processors:
         kv: str = "auto",
         kv_bits: int = 16,
         bits: int | ExpertFormat = 16,
-        dense_bits: int = 16,
+        dense_bits: DenseBits = 16,
     ) -> GpuMemory:
         """What the GPU's memory holds in such a step, and how many experts have room beside it.
 

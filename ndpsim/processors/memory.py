@@ -12,7 +12,7 @@ from ndpsim.moe import MoeShape
 from ndpsim.processors.dense import attention_of, vocabulary_of
 from ndpsim.processors.devices import expert_format, weight_bytes
 from ndpsim.processors.gpu import Gpu
-from ndpsim.processors.operations import ACTIVATION_BYTES, Step
+from ndpsim.processors.operations import ACTIVATION_BYTES, DenseBits, Step, bits_of_part
 from ndpsim.reported import Reported
 
 __all__ = ["GpuMemory", "dense_weight_bytes", "gpu_memory"]
@@ -40,7 +40,7 @@ class GpuMemory(Reported):
     host_kv_bytes: int
 
 
-def dense_weight_bytes(model: MoeShape, bits: int = 16) -> dict[str, int]:
+def dense_weight_bytes(model: MoeShape, bits: DenseBits = 16) -> dict[str, int]:
     """Bytes of all weights but the routed experts', by name, over all layers; no norms and no biases.
 
     Raises:
@@ -59,7 +59,7 @@ def dense_weight_bytes(model: MoeShape, bits: int = 16) -> dict[str, int]:
         "embedding": table,
         "head": 0 if model.tied_embeddings else table,
     }
-    return {name: -(-count * bits // 8) for name, count in weights.items()}
+    return {name: -(-count * bits_of_part(bits, name) // 8) for name, count in weights.items()}
 
 
 def _workspace_bytes(model: MoeShape, step: Step) -> int:
@@ -76,7 +76,7 @@ def _workspace_bytes(model: MoeShape, step: Step) -> int:
 
 
 def gpu_memory(
-    gpu: Gpu, model: MoeShape, step: Step, kv: str, bits: int | ExpertFormat, dense_bits: int
+    gpu: Gpu, model: MoeShape, step: Step, kv: str, bits: int | ExpertFormat, dense_bits: DenseBits
 ) -> GpuMemory:
     """What `gpu` holds of `model` in `step`, with the cache where `kv` says: "gpu", "host", or "auto".
 
@@ -86,7 +86,8 @@ def gpu_memory(
         InputError: not supported: something does not fit; or an argument is wrong.
     """
     kv = choice(kv, "kv", ("auto", "gpu", "host"), "place of the cache")
-    dense_bits = whole_number(dense_bits, "dense_bits", 1, 32)
+    if not isinstance(dense_bits, Mapping):
+        dense_bits = whole_number(dense_bits, "dense_bits", 1, 32)
     expert = weight_bytes(model.expert, expert_format(bits))
     of_layer = [step.kept_bytes(kind) for kind in attention_of(model)]
     cache = sum(layers * size for layers, size in zip(model.layers_of_kind, of_layer, strict=True))

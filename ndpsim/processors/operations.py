@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple
 
 from ndpsim.arguments import whole_number
 from ndpsim.errors import InputError
 from ndpsim.moe import Attention, LayerAttention, Matrix
 
-__all__ = ["ACTIVATION_BYTES", "PARTS", "Operation", "OperationTime", "Step", "norms", "product"]
+__all__ = [
+    "ACTIVATION_BYTES",
+    "PARTS",
+    "DenseBits",
+    "Operation",
+    "OperationTime",
+    "Step",
+    "bits_of_part",
+    "norms",
+    "product",
+]
 
 #: Bytes of an activation.
 ACTIVATION_BYTES = 2
 
 #: The parts of a layer and, last, what comes once a step.
 PARTS = ("attention", "router", "shared_experts", "dense_layer", "head")
+
+#: Bits of a weight of all dense parts, or of each by the names of `dense_weight_bytes`.
+DenseBits = int | Mapping[str, Fraction]
 
 _MAX_COUNT = 1 << 24
 
@@ -115,8 +129,17 @@ class Step:
         return -(-self.sequences * bits // 8)
 
 
+def bits_of_part(bits: DenseBits, part: str) -> int | Fraction:
+    """Bits of a weight of one of the parts that `dense_weight_bytes` names.
+
+    Raises:
+        InputError: they are not from 1 to 32.
+    """
+    return bits[part] if isinstance(bits, Mapping) else whole_number(bits, "bits", 1, 32)
+
+
 def product(
-    part: str, name: str, matrices: Iterable[Matrix], tokens: int, bits: int, kernels: int = 1
+    part: str, name: str, matrices: Iterable[Matrix], tokens: int, bits: int | Fraction, kernels: int = 1
 ) -> Operation:
     """Matrices of equal columns, multiplied by the same `tokens` inputs."""
     rows, columns = 0, 0

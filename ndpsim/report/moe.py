@@ -46,7 +46,8 @@ BUSY = {
 def moe_title(result: MoeResult) -> str:
     """What ran where, in a line."""
     config = result.config
-    return f"{config['model']} on {config['hardware']['name']}, {bits_of(config)}"
+    file = f"{config['weights']}: " if "weights" in config else ""
+    return f"{config['model']} on {config['hardware']['name']}, {file}{bits_of(config)}"
 
 
 def run_names(runs: Sequence[PolicyRun]) -> list[str]:

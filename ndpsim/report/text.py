@@ -239,7 +239,7 @@ def bits_of(config: Mapping[str, Any]) -> str:
     bits = config["bits"]
     if isinstance(bits, int):
         return "1 bit" if bits == 1 else f"{bits} bits"
-    return ", ".join(f"{name} {of_matrix}" for name, of_matrix in bits.items()) + " bits"
+    return ", ".join(f"{name} {of_matrix:.4g}" for name, of_matrix in bits.items()) + " bits"
 
 
 def host_read_title(result: HostReadResult) -> str:

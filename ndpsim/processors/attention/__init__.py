@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from ndpsim.moe import LayerAttention, LinearAttention
 from ndpsim.processors.attention import delta_rule, keys, latent
 from ndpsim.processors.operations import Operation, Step
@@ -13,7 +15,9 @@ from ndpsim.processors.operations import Operation, Step
 __all__ = ["attention_operations"]
 
 
-def attention_operations(attention: LayerAttention, hidden: int, step: Step, bits: int) -> list[Operation]:
+def attention_operations(
+    attention: LayerAttention, hidden: int, step: Step, bits: int | Fraction
+) -> list[Operation]:
     """The operations of a layer's attention, its norms apart; dense weights have `bits` bits."""
     if isinstance(attention, LinearAttention):
         return delta_rule.operations(attention, hidden, step, bits)

@@ -18,6 +18,8 @@ gates a and b, and the sums of d_v entries.
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from ndpsim.moe import LinearAttention
 from ndpsim.processors.operations import ACTIVATION_BYTES, Operation, Step, product
 
@@ -27,7 +29,7 @@ _CHUNK = 64
 _CHUNK_KERNELS = 6
 
 
-def operations(attention: LinearAttention, hidden: int, step: Step, bits: int) -> list[Operation]:
+def operations(attention: LinearAttention, hidden: int, step: Step, bits: int | Fraction) -> list[Operation]:
     """The projections, the convolution, the delta rule, and the gated norm of the result."""
     *projections, convolution, output = attention.matrices(hidden)
     tokens, results = step.tokens, attention.value_heads * attention.value_size

@@ -9,13 +9,15 @@ values are written whole; what no later token needs is then dropped.
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from ndpsim.moe import Attention
 from ndpsim.processors.operations import ACTIVATION_BYTES, Operation, Step, product
 
 __all__ = ["operations"]
 
 
-def operations(attention: Attention, hidden: int, step: Step, bits: int) -> list[Operation]:
+def operations(attention: Attention, hidden: int, step: Step, bits: int | Fraction) -> list[Operation]:
     """The projections, the cache's new entries, queries with keys and values, and the gate, if any."""
     *projections, output = attention.matrices(hidden)
     tokens, results = step.tokens, attention.heads * attention.value_size

@@ -9,13 +9,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from ndpsim.moe import Attention, Matrix
 from ndpsim.processors.operations import ACTIVATION_BYTES, Operation, Step, product
 
 __all__ = ["operations"]
 
 
-def operations(attention: Attention, hidden: int, step: Step, bits: int) -> list[Operation]:
+def operations(attention: Attention, hidden: int, step: Step, bits: int | Fraction) -> list[Operation]:
     """The projections, the cache's new entries, and queries with latent vectors."""
     matrices = {matrix.name: matrix for matrix in attention.matrices(hidden)}
     output, expand = matrices.pop("o_proj"), matrices.pop("kv_b_proj")

@@ -11,6 +11,7 @@ from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.errors import InputError
 from ndpsim.moe import load_model
+from ndpsim.moe.weights import weight_name
 from ndpsim.orchestrator.record import Observer
 from ndpsim.orchestrator.run import run_moe
 from ndpsim.policies.choose import choose_policy
@@ -40,6 +41,7 @@ _NAMES = {
     "prompt": "prompt",
     "bits": "bits",
     "dense-bits": "dense_bits",
+    "weights": "weights",
     "kv": "kv",
     "kv-bits": "kv_bits",
     "context": "context",
@@ -87,6 +89,7 @@ class Moe(SweptCommand):
         "layers": Parameter("Only these layers of the model, from 0: 0-7,20", "all", _layers),
         "bits": whole("Bits of a weight of a routed expert", 16),
         "dense-bits": whole("Bits of any other weight", 16),
+        "weights": Parameter("A weight file, which says the bits of all weights", "none", weight_name),
         "kv": choice("Where the KV cache lies", "auto", ("auto", "gpu", "host"), "place"),
         "kv-bits": whole("Bits of a value in the KV cache", 16),
         "context": whole("Tokens that a decoded token attends to", 512),
@@ -107,7 +110,8 @@ class Moe(SweptCommand):
             "model": asdict(model),
             "policy": policy.name,
             "parameters": policy.parameters.model_dump(),
-            **{name: given.get(key, self._default(key)) for key, name in _NAMES.items()},
+            **{name: given.get(key, self._default(key)) for key, name in _NAMES.items() if key != "weights"},
+            **options_of(given, {"weights": "weights"}),
             "layers": given.get("layers"),
         }
         routing, file = given.get("routing"), _POLICY_FILE.match(asked)

@@ -1,0 +1,28 @@
+"""Files of weights by name: which tensor of a model has which block format, and what the file takes.
+
+>>> from ndpsim.moe import load_model
+>>> from ndpsim.moe.weights import BLOCKS, weight_file
+>>> BLOCKS["q4_k"].bits
+Fraction(9, 2)
+>>> file = weight_file("q4_k_m", load_model("deepseek-v3"))
+>>> file.bits["gate"], round(float(file.bits["down"]), 3), round(file.bytes / 2**30, 1)
+(Fraction(9, 2), 5.46, 376.8)
+"""
+
+from ndpsim.moe.weights.blocks import BLOCKS, Block
+from ndpsim.moe.weights.file import CLASSES, Tensor, WeightFile, weight_file, weight_name, weight_names
+from ndpsim.moe.weights.recipes import RECIPES, Recipe, Rule
+
+__all__ = [
+    "BLOCKS",
+    "CLASSES",
+    "RECIPES",
+    "Block",
+    "Recipe",
+    "Rule",
+    "Tensor",
+    "WeightFile",
+    "weight_file",
+    "weight_name",
+    "weight_names",
+]

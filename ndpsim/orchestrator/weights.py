@@ -1,0 +1,69 @@
+"""The bits of a run's weights, from one number, or from a weight file's name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from ndpsim.errors import InputError
+from ndpsim.layout import MATRICES, ExpertFormat
+from ndpsim.moe import MoeShape
+from ndpsim.moe.weights import WeightFile, weight_file
+from ndpsim.processors.devices import weight_bytes
+from ndpsim.processors.operations import DenseBits
+from ndpsim.processors.weights import dense_bits, expert_format_of
+
+__all__ = ["RunWeights", "run_weights"]
+
+_BITS = 16
+
+
+@dataclass(frozen=True)
+class RunWeights:
+    """Bits of a run's weights.
+
+    Attributes:
+        bits: of a routed expert's, to the nearest whole number where a file has others.
+        format: of a routed expert in a file; None: `bits`, without scales.
+        dense: of the dense parts.
+        file: the weight file; None: there is none.
+    """
+
+    bits: int
+    format: ExpertFormat | None
+    dense: DenseBits
+    file: WeightFile | None
+
+    @property
+    def expert(self) -> int | ExpertFormat:
+        """Of a routed expert, as simulations take it."""
+        return self.bits if self.format is None else self.format
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a result says of them: `bits`, `dense_bits` and, with a file, `weights`."""
+        if self.file is None:
+            return {"bits": self.bits, "dense_bits": self.dense}
+        known = self.file.bits
+        return {
+            "bits": {name: float(known[name]) for name in MATRICES},
+            "dense_bits": {part: float(of_part) for part, of_part in dense_bits(self.file).items()},
+            "weights": self.file.name,
+        }
+
+
+def run_weights(model: MoeShape, bits: int | None, dense: int | None, weights: str | None) -> RunWeights:
+    """What the arguments of `run_moe` say.
+
+    Raises:
+        InputError: bits are given beside a weight file, or there is no such file.
+    """
+    if weights is None:
+        return RunWeights(_BITS if bits is None else bits, None, _BITS if dense is None else dense, None)
+    for value, key in ((bits, "bits"), (dense, "dense_bits")):
+        if value is not None:
+            raise InputError(f"{value} beside weights={weights}, which says the bits of all weights", key=key)
+    file = weight_file(weights, model)
+    form = expert_format_of(file)
+    mean = Fraction(8 * weight_bytes(model.expert, form), model.expert.weights)
+    return RunWeights(max(1, min(16, round(mean))), form, dense_bits(file), file)

@@ -1,0 +1,56 @@
+"""A weight file of a model, as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ndpsim.moe.weights import CLASSES, WeightFile
+from ndpsim.processors.weights import expert_format_of
+from ndpsim.report.printing import print_table, print_text
+from ndpsim.report.words import percent
+from ndpsim.units import format_bytes
+
+__all__ = ["print_weight_file", "weight_file_dict"]
+
+_WORDS = {
+    "gate": "routed experts: gate",
+    "up": "routed experts: up",
+    "down": "routed experts: down",
+    "mla_copies": "keys and values again",
+}
+
+
+def _formats(file: WeightFile, group: str) -> dict[str, float]:
+    """Names of formats and their shares of a class's weights, the largest first."""
+    counted = file.blocks(group)
+    return {name: count / counted.total() for name, count in counted.most_common()}
+
+
+def weight_file_dict(file: WeightFile) -> dict[str, Any]:
+    """A weight file as plain data."""
+    classes = {
+        group: {
+            "bits": float(file.bits[group]),
+            "bytes": sum(tensor.bytes for tensor in file.of_class(group)),
+            "formats": _formats(file, group),
+        }
+        for group in CLASSES
+        if group in file.bits
+    }
+    about = {"name": file.name, "model": file.model, "source": file.source, "bytes": file.bytes}
+    return {**about, "classes": classes}
+
+
+def print_weight_file(file: WeightFile) -> None:
+    """What each class of tensors has, and what the simulation makes of a routed expert."""
+    rows = []
+    for group, one in weight_file_dict(file)["classes"].items():
+        formats = one["formats"]
+        named = [f"{name} {percent(share)}" if share < 1 else name for name, share in formats.items()]
+        words = _WORDS.get(group, group.replace("_", " "))
+        rows.append((words, f"{one['bits']:.4g}", format_bytes(one["bytes"]), ", ".join(named)))
+    title = f"{file.name} of {file.model}: {format_bytes(file.bytes)}, from {file.source}"
+    print_table(title, ("tensors", "bits", "bytes", "formats"), rows, left=3)
+    form = expert_format_of(file)
+    kinds = dict.fromkeys((f"gate and up {form.gate}", f"down {form.down}"))
+    print_text(f"Simulated in every layer as: {'; '.join(kinds)}.")
