@@ -71,8 +71,8 @@ UNITS = (*MULTIPLIERS, "activation", "relayout")
 
 #: What a GPU of the `gpu` section may be: architectures that parts are of.
 GPU_FAMILIES = (
-    "ada", "ampere", "blackwell", "cdna2", "cdna3", "cdna4", "h20", "hopper", "pascal", "rdna3", "rdna4", "turing",
-    "volta", "xe",
+    "ada", "ampere", "blackwell", "cdna2", "cdna3", "cdna4", "h20", "hopper", "pascal", "rdna3", "rdna4",
+    "turing", "volta", "xe",
 )  # fmt: skip
 
 CopyOverhead = Annotated[

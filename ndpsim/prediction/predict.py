@@ -10,6 +10,7 @@ from ndpsim.arguments import progress_function, text, whole_number
 from ndpsim.config import Hardware
 from ndpsim.errors import InputError
 from ndpsim.moe import load_model
+from ndpsim.moe.weights import weight_file
 from ndpsim.prediction.band import band_of
 from ndpsim.prediction.machine import OwnMachine, parse_memory
 from ndpsim.prediction.phases import Work, decode, prefill
@@ -104,11 +105,11 @@ def predict(
 
 def _phases(machine: OwnMachine, work: Work, progress: Callable[[float], None]) -> Prediction:
     """The machine as it is."""
-    hardware = machine.hardware(0)
+    # Room for all experts, those that the GPU's memory has among them: programs map the whole file.
+    file = weight_file(work.weights["weights"], load_model(work.model))
+    experts = sum(tensor.bytes for group in ("gate", "up", "down") for tensor in file.of_class(group))
+    hardware = machine.hardware(experts)
     done = decode(hardware, work)
-    roomy = machine.hardware(done.host_bytes)
-    if roomy.digest != hardware.digest:
-        hardware, done = roomy, decode(roomy, work)
     progress(0.5)
     prompt_ns, prompt_parts = prefill(hardware, work, lambda share: progress(0.5 + share / 2))
     return Prediction(
