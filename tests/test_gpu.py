@@ -248,6 +248,13 @@ def test_a_run_with_fused_calls_adds_up_and_is_above_its_bound(tmp_path: Path) -
     assert all(0 < layer.bound_ns <= layer.end_ns - layer.start_ns for layer in layers)
 
 
+def test_policies_expect_one_call_a_layer() -> None:
+    run, layers, _ = recorded("ktransformers", gpu_experts=16, sets=CALLS)
+    assert run.experts["gpu_hit"] == sum(run.experts.values())
+    assert run.estimated_ns == pytest.approx(run.moe_ns)
+    assert all(one.end_ns - one.start_ns > 30_000 for one in layers)
+
+
 def test_a_copy_takes_its_packets_and_the_overhead() -> None:
     given: dict[str, Any] = dict(routing=trace_of([0, 1]), batch=1, steps=1, layers=[1], gpu_experts=0)
     (_, (plain,), _), (_, (longer,), _) = (

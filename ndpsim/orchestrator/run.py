@@ -364,7 +364,7 @@ def _estimates(
             ),
             0.0,
         ),
-        shared_ns=decode.shared_ns,
+        shared_ns=decode.shared_ns + processors.gpu.call_ns,
         token_ns=transfers.pcie_ns(1024 * vector) / 1024,
         vector_ns=transfers.pcie_ns(vector),
         sharded_ns=functools.cache(lambda dimms: costs.expected_ns(most, dimms)[0]),

@@ -113,8 +113,7 @@ class Estimates:
     between simulated numbers of tokens.
 
     Attributes:
-        gpu_ns, cpu_ns: computing an expert, without its weights' way there; in a fused call of the GPU,
-            without the call itself.
+        gpu_ns, cpu_ns: computing an expert, without its weights' way there.
         ndp_ns: a localized expert on the DIMM where it lies, its weights read there.
         ndp_error: largest relative error of the interpolation of `ndp_ns`, measured between its points.
         pcie_ns: an expert's weights over PCIe to the GPU.
@@ -124,7 +123,7 @@ class Estimates:
         window_ns: between two layers' experts: attention and dense parts on the GPU, or the way of the KV
             cache from the host's memory and back, whichever is longer; the mean where layers attend
             differently.
-        shared_ns: the shared experts of a layer on the GPU.
+        shared_ns: the shared experts of a layer on the GPU, and what a fused call of others takes besides.
         token_ns: a token's vector over PCIe, one way, as one of many.
         vector_ns: a token's vector over PCIe, one way, alone: the link's latency is part of it.
         sharded_ns: by a number of DIMMs: an expert sharded over so many, as `ndp_ns`. Simulated when it is
