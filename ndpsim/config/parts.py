@@ -240,6 +240,8 @@ def _named(draft: Draft, section: KeyPath, folder: Path) -> Part | None:
     """The part that a section names, None where it names none that could be one."""
     key = (*section, "part")
     name, kind = draft.at(key), _SECTIONS[section]
+    if isinstance(name, int) and not isinstance(name, bool):  # a short name such as 4090
+        name = draft.at(section)["part"] = str(name)
     if not isinstance(name, str) or not name:
         return None
     origin = draft.origin(key)
