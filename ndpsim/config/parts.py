@@ -127,9 +127,7 @@ def _read(path: Path, kind: str, section: KeyPath) -> Part:
     draft = draft_of(parse(read_text(path), str(path)), str(path), section)
     about = {key: draft.values.pop(key, None) for key in _ABOUT}
     places = {key: draft.origins.pop((*section, key), None) for key in _ABOUT}
-    field = field_at(section)
-    model = section_of(field) if field is not None else None
-    known = [key for key in (model.model_fields if model is not None else ()) if key != "part"]
+    known = _keys_of(section)
     for key in draft.values:
         if key not in known:
             problem = one_of(key, [*_ABOUT, *known], f"key of a part of {dotted(section)}")
@@ -146,17 +144,18 @@ def _read(path: Path, kind: str, section: KeyPath) -> Part:
 
 
 def _read_of_any_kind(path: Path) -> Part:
-    """The part in a file that no machine names: of the kind whose keys it has, or has most of."""
+    """The part in a file that no machine names: of the kind to which the fewest of its keys are strange."""
     plain = plain_of(parse(read_text(path), str(path)))
     keys = set(plain) if isinstance(plain, dict) else set()
-
-    def strangers(kind: str) -> int:
-        field = field_at(_HOME[kind])
-        model = section_of(field) if field is not None else None
-        return len(keys - set(model.model_fields if model is not None else ()))
-
-    kind = min(PART_KINDS, key=strangers)
+    kind = min(PART_KINDS, key=lambda kind: len(keys.difference(_keys_of(_HOME[kind]))))
     return _read(path, kind, _HOME[kind])
+
+
+def _keys_of(section: KeyPath) -> list[str]:
+    """The keys that a part of a section can have."""
+    field = field_at(section)
+    model = section_of(field) if field is not None else None
+    return [key for key in (model.model_fields if model is not None else ()) if key != "part"]
 
 
 def _checked(part: Part) -> Part:
@@ -241,6 +240,8 @@ def _named(draft: Draft, section: KeyPath, folder: Path) -> Part | None:
     """The part that a section names, None where it names none that could be one."""
     key = (*section, "part")
     name, kind = draft.at(key), _SECTIONS[section]
+    if isinstance(name, int) and not isinstance(name, bool):  # a short name such as 4090
+        name = draft.at(section)["part"] = str(name)
     if not isinstance(name, str) or not name:
         return None
     origin = draft.origin(key)
