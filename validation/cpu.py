@@ -67,12 +67,14 @@ fitted:
 |---|---|---|---|
 {fabrics}
 
-Programs that compute experts of one token read less than a test of the memory; they are not fitted either,
-and `host.cpu_read_gbps` is where a file says what its program reads:
+Programs that compute experts of one token read another share of what these limits leave, {expert_share:.3f} on
+average. It counts where the file gives neither `host.cpu_read_share` nor `host.cpu_read_gbps`:
 
-| CPU | measured GB/s | model | error |
-|---|---|---|---|
+| CPU | measured GB/s | limit | share of it | left out |
+|---|---|---|---|---|
 {experts}
+
+A program that unpacks weights value by value is slower, and not fitted: {scalar}.
 
 ## Reading: a core
 
@@ -237,6 +239,11 @@ def core_pairs() -> list[tuple[str, float]]:
     return [(read.family, read.gbps) for read in reads("threads") if read.threads == 1]
 
 
+def expert_pairs() -> list[tuple[str, float]]:
+    """Of programs that compute experts, what they read over what the limits leave; of all families."""
+    return [("all", read.gbps / model_gbps(read)) for read in reads("experts")]
+
+
 def product_pairs() -> list[tuple[str, float]]:
     """Code and operations a clock and core."""
     return [(one.code, one.operations) for one in products()]
@@ -307,6 +314,16 @@ def plain_cells(test: str) -> list[list[str]]:
     ]
 
 
+def expert_cells() -> list[list[str]]:
+    """Programs that compute experts of one token."""
+    return [
+        [read.cpu, f"{read.gbps:g}", f"{model_gbps(read):.1f}", f"{share:.2f}", f"{error:+.0%}"]
+        for read, (_, share), error in zip(
+            reads("experts"), expert_pairs(), left_out(expert_pairs()), strict=True
+        )
+    ]
+
+
 def thread_cells() -> list[list[str]]:
     """What a few threads read."""
     outside, cells = iter(left_out(core_pairs())), []
@@ -360,6 +377,7 @@ def fits() -> str:
     for quantity, unit, names, pairs in (
         ("compute_efficiency", "share", CODE_OF, product_pairs()),
         ("read_share", "share", {family: family for family in by_group(shares)}, shares),
+        ("expert_read_share", "share", {ANY: ANY}, expert_pairs()),
         ("core_read_gbps", "GB/s", {family: family for family in by_group(cores)}, cores),
     ):
         means, errors = by_group(pairs), left_out(pairs)
@@ -382,7 +400,9 @@ def text() -> str:
     worst = max(left_out([pair for pair in pairs.items() if pair[0] != ANY]), key=abs)
     return TEXT.format(
         shares=table_lines(share_cells()), any_share=pairs[ANY], share_worst=worst,
-        fabrics=table_lines(plain_cells("fabric")), experts=table_lines(plain_cells("experts")),
+        fabrics=table_lines(plain_cells("fabric")), experts=table_lines(expert_cells()),
+        expert_share=by_group(expert_pairs())[ANY],
+        scalar=", ".join(f"{cpu}, {gbps} GB/s of {limit}" for cpu, gbps, limit, _ in plain_cells("scalar")),
         threads=table_lines(thread_cells()),
         any_core=by_group(core_pairs())[ANY],
         flat=flattened(next(read for read in reads("share") if read.cpu == "EPYC 9355")),

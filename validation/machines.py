@@ -22,6 +22,7 @@ MEASURED = HERE.parent / "ndpsim" / "prediction" / "measured.csv"
 PHASES = ("prefill", "decode")
 PROGRAMS = {
     "ik_llama.cpp": "ik_llama.cpp",
+    "ik_llama.cpp-repacked": "ik_llama.cpp-repacked",
     "llama.cpp": "llama.cpp",
     "KTransformers": "ktransformers",
     "Krasis": "streaming",

@@ -9,12 +9,16 @@ from pathlib import Path
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.config.hardware import DIMM_BITS
 from ndpsim.errors import InputError
+from ndpsim.processors import Processors
 from ndpsim.units import format_bytes
 
 __all__ = ["OwnMachine", "parse_memory"]
 
 #: The description whose parts are replaced.
 TEMPLATE = Path(__file__).parent / "machine.yaml"
+
+#: In place of a GPU's name: there is none.
+NO_GPU = "none"
 
 #: What one core copies from memory to memory: half of the 32 GB/s that it reads and writes together in
 #: memcpy on a Core i9-14900KF (JustVugg/colibri, issue 537).
@@ -35,6 +39,28 @@ def parse_memory(text: str) -> tuple[str, int]:
         problem = f"'{text[:40]}' is not PARTxDIMMS with 1 to {_MOST_DIMMS} DIMMs, for instance ddr5-4800x16"
         raise InputError(problem, key="memory")
     return found[1], int(found[2])
+
+
+def _alone(hardware: Hardware) -> list[str]:
+    """The CPU in the place of the GPU: it computes everything, from all of the host's memory."""
+    cpu = Processors(hardware).cpu
+    read_gbps = cpu.read_gbps or hardware.host_gbps
+    overhead_us = cpu.expert_overhead_ns / 1000
+    values = {
+        "family": "null",
+        "tflops": cpu.peak_tflops,
+        "compute_efficiency": cpu.compute_efficiency,
+        "attention_efficiency": cpu.compute_efficiency,
+        "memory_tbps": read_gbps / 1000,
+        "memory_efficiency": 1,
+        "memory_gb": hardware.capacity_bytes / 1e9,
+        "reserved_gb": 0,
+        "expert_buffers": 0,
+        "expert_calls": "single",
+        "expert_overhead_us": overhead_us,
+        "kernel_overhead_us": overhead_us,
+    }
+    return [f"gpu.{key}={value}" for key, value in values.items()]
 
 
 @dataclass(frozen=True)
@@ -60,9 +86,16 @@ class OwnMachine:
     sets: tuple[str, ...] = ()
 
     @property
+    def cpu_alone(self) -> bool:
+        """Whether there is no GPU, so that the CPU computes everything."""
+        return self.gpu == NO_GPU
+
+    @property
     def title(self) -> str:
         """All parts in a line."""
         cpu = self.cpu if self.sockets == 1 else f"{self.sockets}x {self.cpu}"
+        if self.cpu_alone:
+            return f"{cpu}, {self.dimms}x {self.memory}, no GPU"
         return f"{cpu}, {self.dimms}x {self.memory}, {self.gpu} on {self.link}"
 
     def hardware(self, needed_bytes: int) -> Hardware:
@@ -75,8 +108,8 @@ class OwnMachine:
             f"host.part={self.cpu}",
             f"host.cpu_sockets={self.sockets}",
             f"dram.part={self.memory}",
-            f"gpu.part={self.gpu}",
             f"pcie.part={self.link}",
+            *(() if self.cpu_alone else (f"gpu.part={self.gpu}",)),
         )
         bare = load_hardware(TEMPLATE, parts)
         channels = min(self._channels(bare), self.dimms)
@@ -93,9 +126,10 @@ class OwnMachine:
         sets = (*sets, *self._of_program(bare))
         self._check_size(needed_bytes)
         for ranks in _RANKS:
-            hardware = load_hardware(TEMPLATE, (*sets, f"dimm.ranks={ranks}", *self.sets))
+            of_ranks = (*sets, f"dimm.ranks={ranks}", *self.sets)
+            hardware = load_hardware(TEMPLATE, of_ranks)
             if hardware.capacity_bytes >= needed_bytes:
-                return hardware
+                return load_hardware(TEMPLATE, (*of_ranks, *_alone(hardware))) if self.cpu_alone else hardware
         problem = (
             f"{self.dimms}x {self.memory} hold {format_bytes(hardware.capacity_bytes)} at most, and the "
             f"weights in the host's memory take {format_bytes(needed_bytes)}"

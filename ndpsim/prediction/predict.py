@@ -14,7 +14,7 @@ from ndpsim.moe.weights import weight_file
 from ndpsim.prediction.band import band_of
 from ndpsim.prediction.machine import OwnMachine, parse_memory
 from ndpsim.prediction.phases import Work, decode, prefill
-from ndpsim.prediction.programs import program_of
+from ndpsim.prediction.programs import PROGRAMS, program_of
 from ndpsim.prediction.upgrades import UPGRADES
 from ndpsim.results.prediction import PhasePrediction, Prediction, Upgrade
 
@@ -46,7 +46,7 @@ def predict(
     Every number comes from a simulated run of `run_moe` on a machine whose rates are those of its parts.
 
     Args:
-        cpu, gpu, link: names of parts, or paths of part files.
+        cpu, gpu, link: names of parts, or paths of part files; gpu "none": the CPU computes everything.
         memory: PARTxDIMMS, for instance ``ddr5-4800x16``, over all sockets.
         model: as `load_model` takes it.
         weights: a file of weights by name (`ndpsim list weights`).
@@ -82,6 +82,8 @@ def predict(
         matrix_units=chosen.matrix_units,
         sets=tuple(sets),
     )
+    if machine.cpu_alone:
+        chosen, n_cpu_moe, upgrades = PROGRAMS["llama.cpp"], 0, False
     work = Work(
         model=model,
         policy=chosen.asked_policy(shape, n_cpu_moe),

@@ -61,6 +61,10 @@ PROGRAMS: Mapping[str, Program] = MappingProxyType(
             "ikawrakow/ik_llama.cpp 8337e4c: ggml-cuda.cu (op offload from 32 x experts / experts of a token "
             "on), common.h (n_ubatch 512); weights are mapped from their file",
         ),
+        "ik_llama.cpp-repacked": Program(
+            "llama-cpp", 512, None, False, False,
+            "ikawrakow/ik_llama.cpp 8337e4c: weights repacked for the CPU (_R4 files, -rtr) stay there",
+        ),
         "llama.cpp": Program(
             "llama-cpp", 512, 0, False, False,
             "ggml-org/llama.cpp 0054c01: ggml-backend.cpp, GGML_OP_OFFLOAD_MIN_BATCH 32; common.h (n_ubatch "

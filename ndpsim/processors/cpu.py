@@ -7,7 +7,8 @@ An expert of w weights in W bytes takes, for t tokens,
 - peak: sockets x cpu_tflops, or sockets x cores x clock x `PEAK_OPERATIONS`. Where fewer threads compute than
   there are cores, their share of the peak counts: each thread has a core to itself.
 - read: the least of cpu_read_share x what the channels carry, sockets x cpu_fabric_gbps, threads x what a
-  core reads, and cpu_read_gbps. What is not known does not count; where nothing is, W / read is left out,
+  core reads, and cpu_read_gbps. Where neither the share nor cpu_read_gbps is given, programs reach
+  `expert_read_share` of the least. What is not known does not count; where nothing is, W / read is left out,
   and the simulated channels alone limit the reading.
 
 What the hardware leaves open follows from its cpu_isa and cpu_family by `fits/cpu.csv`, which

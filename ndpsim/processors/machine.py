@@ -15,7 +15,7 @@ from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import MoeShape, load_model
 from ndpsim.processors import dense, memory
-from ndpsim.processors.cpu import Cpu, fitted, peak_tflops
+from ndpsim.processors.cpu import ANY, Cpu, fitted, peak_tflops
 from ndpsim.processors.dense import DenseTime
 from ndpsim.processors.fitted import fitted_values
 from ndpsim.processors.gpu import Gpu
@@ -125,15 +125,19 @@ class Processors:
     def _cpu_read_gbps(self) -> float | None:
         """What the CPU reads at most; None where the file says nothing of it."""
         host = self.hardware.system.host
-        sockets, share, limits = host.cpu_sockets, host.cpu_read_share, [host.cpu_read_gbps]
+        sockets, share, reached = host.cpu_sockets, host.cpu_read_share, 1.0
+        limits: list[float | None] = [host.cpu_fabric_gbps and sockets * host.cpu_fabric_gbps]
         if host.cpu_family is not None:
+            if share is None and host.cpu_read_gbps is None:
+                reached = fitted("expert_read_share", ANY)
             share = fitted("read_share", host.cpu_family) if share is None else share
             cores = None if host.cpu_cores is None else sockets * host.cpu_cores
             threads = min((count for count in (host.cpu_threads, cores) if count is not None), default=None)
             limits.append(threads and threads * fitted("core_read_gbps", host.cpu_family))
         limits.append(share and share * self.hardware.host_memory.host_gbps)
-        limits.append(host.cpu_fabric_gbps and sockets * host.cpu_fabric_gbps)
-        return min((limit for limit in limits if limit is not None), default=None)
+        least = min((limit for limit in limits if limit is not None), default=None)
+        both = (host.cpu_read_gbps, None if least is None else reached * least)
+        return min((limit for limit in both if limit is not None), default=None)
 
     def power_w(self, model: str | PathLike[str] | MoeShape) -> dict[str, float] | None:
         """Measured power in W of "cpu" and "gpu" while the model runs; None where no source gives it.
