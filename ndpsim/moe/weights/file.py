@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from os import PathLike
 from typing import NamedTuple
 
 from ndpsim.arguments import text
 from ndpsim.errors import InputError, one_of
+from ndpsim.moe.reader import load_model
 from ndpsim.moe.shape import Attention, Expert, Matrix, MoeShape
 from ndpsim.moe.weights.blocks import BLOCKS, Block
 from ndpsim.moe.weights.recipes import RECIPES, Recipe
@@ -128,16 +130,20 @@ def weight_name(name: str) -> str:
     return asked
 
 
-@functools.lru_cache(maxsize=64)
-def weight_file(name: str, model: MoeShape) -> WeightFile:
-    """The weights of `model` in the file that `name` means, as "q4_k_m".
+def weight_file(name: str, model: str | PathLike[str] | MoeShape) -> WeightFile:
+    """The weights of a model in the file that `name` means, as "q4_k_m".
 
     Raises:
-        InputError: there is no such file, or the model's own says too little of attention or vocabulary.
+        InputError: there is no such file or model, or the model's own says too little of attention or
+            vocabulary.
     """
-    known = weight_name(name)
-    recipe = RECIPES[known]
-    return WeightFile(known, model.name, recipe.source, tuple(_tensors(recipe, model)))
+    return _made(weight_name(name), load_model(model))
+
+
+@functools.lru_cache(maxsize=64)
+def _made(name: str, model: MoeShape) -> WeightFile:
+    recipe = RECIPES[name]
+    return WeightFile(name, model.name, recipe.source, tuple(_tensors(recipe, model)))
 
 
 def _block(recipe: Recipe, tensor: str, layer: int, columns: int, model: MoeShape) -> Block:
