@@ -265,7 +265,9 @@ def test_files_are_listed_and_shown() -> None:
     assert status == 0
     assert "376.77 GiB" in out
     assert "4 bits, scale of 8 and zero point of 8 bits a group of 32" in out
-    assert "4 bits, scale of 8 bits a group of 32" in call("show", "layout", "striped", "--weights", "iq4_xs")[1]
+    assert (
+        "4 bits, scale of 8 bits a group of 32" in call("show", "layout", "striped", "--weights", "iq4_xs")[1]
+    )
     shown = json.loads(call("show", "weights", "q4_k_m", "--json", "-")[1])
     assert (shown["model"], shown["classes"]["gate"]["bits"]) == ("qwen3-235b-a22b", 4.5)
     assert shown["bytes"] == sum(one["bytes"] for one in shown["classes"].values())

@@ -115,13 +115,13 @@ def weight_names() -> list[str]:
     return sorted(RECIPES)
 
 
-def weight_name(name: str) -> str:
+def weight_name(weights: str) -> str:
     """The name as `weight_names` has it: in small letters, without "_r4" and "_r8" of repacked variants.
 
     Raises:
         InputError: there is no such file.
     """
-    asked = text(name, "weights").strip().lower().replace("ud_", "ud-")
+    asked = text(weights, "weights").strip().lower().replace("ud_", "ud-")
     for suffix in _REPACKED:
         if asked not in RECIPES:
             asked = asked.removesuffix(suffix)
@@ -130,14 +130,14 @@ def weight_name(name: str) -> str:
     return asked
 
 
-def weight_file(name: str, model: str | PathLike[str] | MoeShape) -> WeightFile:
-    """The weights of a model in the file that `name` means, as "q4_k_m".
+def weight_file(weights: str, model: str | PathLike[str] | MoeShape) -> WeightFile:
+    """The weights of a model in the file that `weights` names, as "q4_k_m".
 
     Raises:
         InputError: there is no such file or model, or the model's own says too little of attention or
             vocabulary.
     """
-    return _made(weight_name(name), load_model(model))
+    return _made(weight_name(weights), load_model(model))
 
 
 @functools.lru_cache(maxsize=64)
