@@ -23,7 +23,7 @@ def weight_options(function: F) -> F:
         click.option(
             "--weights",
             metavar="NAME",
-            help="A weight file instead, which says the format of each matrix: q4_k_m.  [default: none]",
+            help="A weight file instead, which says the format of each matrix: q4_k_m; see list weights.",
         ),
         click.option(
             "--zero-point-bits", type=int, help="Bits of a group's zero point.  [default: those of a weight]"
