@@ -11,7 +11,7 @@ What the command line does, as calls:
 - ``relayout``: `simulate_relayout`. ``dram``: `run_trace`, or `read_requests`, `Memory` and `run_requests`;
   `sweep_load`. ``check``: `read_commands` and `check`, or `check_lanes`; `check_schedule`.
 - ``show`` and ``list``: `load_hardware`, `load_model`, `place_expert`, `load_processors`, `hardware_names`,
-  `model_names`, `resolve`. ``import``: `import_hardware`.
+  `model_names`, `weight_file`, `weight_names`, `resolve`. ``import``: `import_hardware`.
 - ``routing``: `generate_routing`, `import_routing`, `describe_routing`; `load_routing` and `Routing.save`.
 - ``moe``: `run_moe`; a policy of your own is held against the rules by `check_policy`.
 - ``sweep``: `sweep`, of a command at many points.

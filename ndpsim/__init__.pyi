@@ -23,6 +23,9 @@ from ndpsim.moe import MixedAttention as MixedAttention
 from ndpsim.moe import MoeShape as MoeShape
 from ndpsim.moe import load_model as load_model
 from ndpsim.moe import model_names as model_names
+from ndpsim.moe.weights import WeightFile as WeightFile
+from ndpsim.moe.weights import weight_file as weight_file
+from ndpsim.moe.weights import weight_names as weight_names
 from ndpsim.orchestrator.run import run_moe as run_moe
 from ndpsim.policies import PolicyCheck as PolicyCheck
 from ndpsim.policies import check_policy as check_policy

@@ -505,7 +505,7 @@ def test_gemv_refuses(folder, arguments, words):
         ["--shape", "0,5"],
         ["--model", "none"],
         ["--layout", "none"],
-        ["--bits", "5"],
+        ["--bits", "7"],
         ["--set", "dimm.rank=2"],
         ["--set", "ndp.gemv.multipliers=4"],
         ["--shape", "1048576,1"],

@@ -172,7 +172,7 @@ _HW = {"hw": but(), "model": but(), "sets": [*but([]), "dimm.ranks=2", [2], np.a
 _FLAG = [*but(True), 1, 0, "yes", np.array([True])]
 _PROGRESS = but(None)
 _COUNT = [*but(), 0, 2.0, np.float64(2), np.bool_(True), "1"]
-_BITS = [*but(), 5, 16.0, "16", np.array([16])]
+_BITS = [*but(), 7, 16.0, "16", np.array([16])]
 _CHANNEL = {
     "standard": but(),
     "org": but(),
@@ -294,8 +294,9 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "seed": [*but(), 1.0, "1"],
             "prompt": [*but(None), 0, 1.0],
             "layers": [*but(None, PAIR), 0, (0,), (28,), (1.0,)],
-            "bits": [*_BITS],
-            "dense_bits": [*but(), 0, 33, 16.0, "16"],
+            "bits": [*but(None), 7, 16.0, "16"],
+            "dense_bits": [*but(None), 0, 33, 16.0, "16"],
+            "weights": but(None),
             "kv": but(),
             "kv_bits": [*but(), 0, 33, 16.0, "16"],
             "context": _COUNT,
@@ -336,6 +337,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         {"policy": but(), "machine": but(None), "estimates": but(None), "seed": [*but(), -1, 1.0]},
     ),
     "load_model": (ndpsim.load_model, {}, {"model": but()}),
+    "weight_file": (
+        ndpsim.weight_file,
+        {"weights": "q4_k_m", "model": "deepseek-v2"},
+        {"weights": but(), "model": but()},
+    ),
     "resolve": (ndpsim.resolve, dict(standard="DDR5", org="DDR5_16Gb_x8", timing="DDR5_4800AN"), _CHANNEL),
     "Memory.named": (
         ndpsim.Memory.named,

@@ -25,6 +25,7 @@ from ndpsim.processors import Step, operations
 from ndpsim.processors.devices import weight_bytes
 from ndpsim.processors.memory import dense_weight_bytes
 from ndpsim.processors.weights import dense_bits, expert_format_of
+from ndpsim.sweeps.commands.gemv import COMMAND as GEMV
 from ndpsim.sweeps.commands.moe import COMMAND
 from scripts import script
 from small_moe import EXPERT_BYTES, MODEL, moe
@@ -240,6 +241,14 @@ def test_sweeps_take_a_file_and_keep_their_digests_without() -> None:
     assert plain.key != named.key
 
 
+def test_sweeps_of_one_expert_take_a_file() -> None:
+    """Q8_0 of 3 x 4096 x 1536 weights."""
+    given = {"weights": "q8_0", "engine": "host-read", "hw": "trimoe"}
+    assert GEMV.measure(given)["weight_bytes"] == 3 * 4096 * 1536 * 17 // 16
+    with pytest.raises(InputError, match="^shape: is not for weights of a file"):
+        GEMV.resolve({"weights": "q8_0", "shape": "512,256"})
+
+
 # ---- Commands --------------------------------------------------------------------------------------------------
 
 
@@ -256,6 +265,9 @@ def test_files_are_listed_and_shown() -> None:
     assert status == 0
     assert "376.77 GiB" in out
     assert "4 bits, scale of 8 and zero point of 8 bits a group of 32" in out
+    assert (
+        "4 bits, scale of 8 bits a group of 32" in call("show", "layout", "striped", "--weights", "iq4_xs")[1]
+    )
     shown = json.loads(call("show", "weights", "q4_k_m", "--json", "-")[1])
     assert (shown["model"], shown["classes"]["gate"]["bits"]) == ("qwen3-235b-a22b", 4.5)
     assert shown["bytes"] == sum(one["bytes"] for one in shown["classes"].values())
@@ -269,6 +281,11 @@ def test_files_are_listed_and_shown() -> None:
         (("moe", "--weights", "q4_k_m", "--bits", "4"), "--bits: 4 beside"),
         (("moe", "--weights", "q4_k_m", "--dense-bits", "8"), "--dense-bits: 8 beside"),
         (("moe", "--weights", "q5"), "--weights: unknown weight file"),
+        (("gemv", "--weights", "q5"), "--weights: unknown weight file"),
+        (("gemv", "--weights", "q4_k_m", "--bits", "4"), "--bits: is said by --weights"),
+        (("gemv", "--weights", "q4_k_m", "--group-size", "32"), "--group-size: is said by --weights"),
+        (("gemv", "--weights", "q4_k_m", "--shape", "512,256"), "--shape: is of no model"),
+        (("relayout", "--weights", "q4_k_m", "--bits", "4"), "--bits: is said by --weights"),
     ],
 )
 def test_commands_refuse_in_one_line(arguments: tuple[str, ...], words: str) -> None:

@@ -74,9 +74,7 @@ def published() -> list[Published]:
     with Path(__file__).with_name("weights.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     return [
-        Published(
-            float(row["size"]) * UNITS[row["unit"]], weight_file(row["weights"], load_model(row["model"]))
-        )
+        Published(float(row["size"]) * UNITS[row["unit"]], weight_file(row["weights"], row["model"]))
         for row in rows
     ]
 

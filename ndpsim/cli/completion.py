@@ -108,7 +108,7 @@ ROWS = (
     "compile",
 )
 SWEEP_KINDS = ("lines", "bars", "heat", "pareto")
-_WEIGHTS = "bits group-size scale-bits zero-point-bits"
+_WEIGHTS = "bits group-size scale-bits zero-point-bits weights"
 #: The options of the commands that can be swept.
 SWEPT_KEYS = {
     "gemv": f"hw model shape tokens release-ns start-clock refresh-phases engine layout {_WEIGHTS} "

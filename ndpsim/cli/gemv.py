@@ -176,6 +176,7 @@ def command(
     group_size: int | None,
     scale_bits: int,
     zero_point_bits: int | None,
+    weights: str | None,
     sets: tuple[str, ...],
     json_to: str | None,
     report_to: str | None,
@@ -211,7 +212,7 @@ def command(
     from ndpsim.config import load_hardware
     from ndpsim.moe import parse_shape
 
-    formats = expert_format(bits, group_size, scale_bits, zero_point_bits)
+    formats = expert_format(bits, group_size, scale_bits, zero_point_bits, weights, model)
     with named_as_options("hw"):
         hardware = load_hardware(hw, sets)
     expert = parse_shape(shape) if shape is not None else "qwen3-235b-a22b" if model is None else model

@@ -140,7 +140,7 @@ def _history(draws: bool, layer: tuple[int, int] | None) -> History | None:
 @click.option(
     "--weights",
     metavar="NAME",
-    help="A weight file, which says the bits of all weights: q4_k_m.  [default: none; see list weights]",
+    help="A weight file, which says the bits of all weights: q4_k_m; see list weights.",
 )
 @click.option("--kv", default="auto", show_default=True, help="Where the KV cache lies: auto, gpu or host.")
 @click.option("--kv-bits", default=16, show_default=True, type=int, help="Bits of a value in the KV cache.")

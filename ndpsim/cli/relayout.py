@@ -98,6 +98,7 @@ def command(
     group_size: int | None,
     scale_bits: int,
     zero_point_bits: int | None,
+    weights: str | None,
     no_host: bool,
     other_dimms: bool,
     sets: tuple[str, ...],
@@ -122,7 +123,7 @@ def command(
     for option, given in outputs.items():
         if topology == _ALL and given is not None:
             raise InputError("needs a topology of its own, not all", key=option)
-    formats = expert_format(bits, group_size, scale_bits, zero_point_bits)
+    formats = expert_format(bits, group_size, scale_bits, zero_point_bits, weights, model)
     first, second = _dimms(from_dimms, "--from-dimms"), _dimms(to_dimms, "--to-dimms")
 
     from ndpsim.link import TOPOLOGIES

@@ -140,7 +140,7 @@ def _show_layout(
 
     check_outputs({"--plot": plot_to, "--json": json_to})
     plot = plot_of(plot_to, size, panels, "layout")
-    formats = expert_format(**weights)
+    formats = expert_format(**weights, model=model)
     with named_as_options("hw", "model", layout="show layout"):
         hardware = load_hardware("trimoe" if hw is None else hw, sets)
         placed = place_expert(hardware, "qwen3-235b-a22b" if model is None else model, name, formats)
@@ -170,7 +170,7 @@ def _show_processor(
 
     if name not in _PROCESSORS:
         raise InputError(one_of(name, _PROCESSORS, "processor"), key="show processor")
-    form, counts = expert_format(**weights), _counts(tokens)
+    form, counts = expert_format(**weights, model=model), _counts(tokens)
     with named_as_options("hw", "model", "tokens"):
         processors = load_processors("trimoe" if hw is None else hw, sets)
         processor = processors.gpu if name == "gpu" else processors.cpu

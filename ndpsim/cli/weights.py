@@ -18,8 +18,13 @@ __all__ = ["expert_format", "weight_options"]
 
 
 def weight_options(function: F) -> F:
-    """``--bits``, ``--group-size``, ``--scale-bits``, ``--zero-point-bits``."""
+    """``--bits``, ``--group-size``, ``--scale-bits``, ``--zero-point-bits``, ``--weights``."""
     for option in (
+        click.option(
+            "--weights",
+            metavar="NAME",
+            help="A weight file instead, which says the format of each matrix: q4_k_m; see list weights.",
+        ),
         click.option(
             "--zero-point-bits", type=int, help="Bits of a group's zero point.  [default: those of a weight]"
         ),
@@ -45,15 +50,28 @@ def weight_options(function: F) -> F:
 
 
 def expert_format(
-    bits: str, group_size: int | None, scale_bits: int, zero_point_bits: int | None
+    bits: str,
+    group_size: int | None,
+    scale_bits: int,
+    zero_point_bits: int | None,
+    weights: str | None,
+    model: str | None,
 ) -> ExpertFormat:
-    """What the options of the command under way say.
+    """What the options of the command under way say; `model`: None: the default one.
 
     Raises:
         InputError: it makes no sense.
     """
     from ndpsim.layout import ExpertFormat
 
+    if weights is not None:
+        refuse_given("is said by --weights", "bits", "group_size", "scale_bits", "zero_point_bits")
+        refuse_given("is of no model, and --weights is for one", "shape")
+        from ndpsim.moe.weights import weight_file
+        from ndpsim.processors.weights import expert_format_of
+
+        with named_as_options("weights", "model"):
+            return expert_format_of(weight_file(weights, "qwen3-235b-a22b" if model is None else model))
     if group_size is None:
         refuse_given("is of --group-size, which is not given", "scale_bits", "zero_point_bits")
     elif group_size < 1:

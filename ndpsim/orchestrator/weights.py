@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from ndpsim.arguments import whole_number
 from ndpsim.errors import InputError
 from ndpsim.layout import MATRICES, ExpertFormat
 from ndpsim.moe import MoeShape
@@ -59,7 +60,8 @@ def run_weights(model: MoeShape, bits: int | None, dense: int | None, weights: s
         InputError: bits are given beside a weight file, or there is no such file.
     """
     if weights is None:
-        return RunWeights(_BITS if bits is None else bits, None, _BITS if dense is None else dense, None)
+        dense = _BITS if dense is None else whole_number(dense, "dense_bits", 1, 32)
+        return RunWeights(_BITS if bits is None else bits, None, dense, None)
     for value, key in ((bits, "bits"), (dense, "dense_bits")):
         if value is not None:
             raise InputError(f"{value} beside weights={weights}, which says the bits of all weights", key=key)

@@ -98,7 +98,7 @@ class OwnMachine:
             return f"{cpu}, {self.dimms}x {self.memory}, no GPU"
         return f"{cpu}, {self.dimms}x {self.memory}, {self.gpu} on {self.link}"
 
-    def hardware(self, needed_bytes: int) -> Hardware:
+    def hardware(self, needed_bytes: float) -> Hardware:
         """The description, with DIMMs of as many ranks as hold so many bytes.
 
         Raises:
@@ -108,8 +108,7 @@ class OwnMachine:
             f"host.part={self.cpu}",
             f"host.cpu_sockets={self.sockets}",
             f"dram.part={self.memory}",
-            f"pcie.part={self.link}",
-            *(() if self.cpu_alone else (f"gpu.part={self.gpu}",)),
+            *(() if self.cpu_alone else (f"gpu.part={self.gpu}", f"pcie.part={self.link}")),
         )
         bare = load_hardware(TEMPLATE, parts)
         channels = min(self._channels(bare), self.dimms)
@@ -155,7 +154,7 @@ class OwnMachine:
             raise InputError(f"{self.cpu} does not say how many memory channels it has", key="cpu")
         return self.sockets * of_socket * self.channel_factor
 
-    def _check_size(self, needed_bytes: int) -> None:
+    def _check_size(self, needed_bytes: float) -> None:
         if self.memory_gb is not None and needed_bytes > self.memory_gb * 1e9:
             problem = (
                 f"{self.memory_gb:g} GB do not hold the {needed_bytes / 1e9:.1f} GB of weights in the host's "

@@ -20,6 +20,8 @@ from ndpsim.results.prediction import PhasePrediction, Prediction, Upgrade
 
 __all__ = ["predict"]
 
+_ALL_OF_IT = 1.1  # times the weights: with the cache and work space beside them, on a CPU alone
+
 
 def predict(
     cpu: str,
@@ -83,7 +85,7 @@ def predict(
         sets=tuple(sets),
     )
     if machine.cpu_alone:
-        chosen, n_cpu_moe, upgrades = PROGRAMS["llama.cpp"], 0, False
+        chosen, n_cpu_moe, upgrades = PROGRAMS["llama.cpp"], None, False
     work = Work(
         model=model,
         policy=chosen.asked_policy(shape, n_cpu_moe),
@@ -110,7 +112,7 @@ def _phases(machine: OwnMachine, work: Work, progress: Callable[[float], None]) 
     # Room for all experts, those that the GPU's memory has among them: programs map the whole file.
     file = weight_file(work.weights["weights"], load_model(work.model))
     experts = sum(tensor.bytes for group in ("gate", "up", "down") for tensor in file.of_class(group))
-    hardware = machine.hardware(experts)
+    hardware = machine.hardware(_ALL_OF_IT * file.bytes if machine.cpu_alone else experts)
     done = decode(hardware, work)
     progress(0.5)
     prompt_ns, prompt_parts = prefill(hardware, work, lambda share: progress(0.5 + share / 2))

@@ -133,9 +133,13 @@ def bits_of_part(bits: DenseBits, part: str) -> int | Fraction:
     """Bits of a weight of one of the parts that `dense_weight_bytes` names.
 
     Raises:
-        InputError: they are not from 1 to 32.
+        InputError: they are not from 1 to 32, or of no such part.
     """
-    return bits[part] if isinstance(bits, Mapping) else whole_number(bits, "bits", 1, 32)
+    if not isinstance(bits, Mapping):
+        return whole_number(bits, "bits", 1, 32)
+    if part not in bits:
+        raise InputError(f"says nothing of {part}", key="bits")
+    return bits[part]
 
 
 def product(

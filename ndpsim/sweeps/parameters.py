@@ -13,6 +13,8 @@ from ndpsim.arguments import is_flag, shown
 from ndpsim.config.nodes import scalar
 from ndpsim.errors import InputError, one_of
 from ndpsim.layout import ExpertFormat
+from ndpsim.moe.weights import weight_file, weight_name
+from ndpsim.processors.weights import expert_format_of
 from ndpsim.sweeps.command import Parameter
 
 __all__ = [
@@ -137,6 +139,7 @@ WEIGHTS: Mapping[str, Parameter] = {
     "group-size": whole("Weights along a row that share a scale and a zero point", "no groups"),
     "scale-bits": whole("Bits of a group's scale", 16, 0),
     "zero-point-bits": whole("Bits of a group's zero point", "those of a weight", 0),
+    "weights": Parameter("A weight file instead, which says the format of each matrix", "none", weight_name),
 }
 
 
@@ -146,6 +149,11 @@ def weight_format(given: Mapping[str, Any]) -> ExpertFormat:
     Raises:
         InputError: it makes no sense.
     """
+    if "weights" in given:
+        for key in ("bits", "group-size", "scale-bits", "zero-point-bits", "shape"):
+            if key in given:
+                raise InputError("is not for weights of a file of a model", key=key)
+        return expert_format_of(weight_file(given["weights"], given.get("model", "qwen3-235b-a22b")))
     for key in ("scale-bits", "zero-point-bits"):
         if key in given and "group-size" not in given:
             raise InputError("is of group-size, which is not given", key=key)

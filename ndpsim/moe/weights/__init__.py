@@ -1,10 +1,9 @@
 """Files of weights by name: which tensor of a model has which block format, and what the file takes.
 
->>> from ndpsim.moe import load_model
 >>> from ndpsim.moe.weights import BLOCKS, weight_file
 >>> BLOCKS["q4_k"].bits
 Fraction(9, 2)
->>> file = weight_file("q4_k_m", load_model("deepseek-v3"))
+>>> file = weight_file("q4_k_m", "deepseek-v3")
 >>> file.bits["gate"], round(float(file.bits["down"]), 3), round(file.bytes / 2**30, 1)
 (Fraction(9, 2), 5.46, 376.8)
 """

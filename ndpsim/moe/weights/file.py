@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from os import PathLike
 from typing import NamedTuple
 
 from ndpsim.arguments import text
 from ndpsim.errors import InputError, one_of
 from ndpsim.moe.attention import Attention
 from ndpsim.moe.expert import Expert, Matrix
+from ndpsim.moe.reader import load_model
 from ndpsim.moe.shape import LayerAttention, MoeShape
 from ndpsim.moe.weights.blocks import BLOCKS, Block
 from ndpsim.moe.weights.recipes import RECIPES, Recipe
@@ -115,13 +117,13 @@ def weight_names() -> list[str]:
     return sorted(RECIPES)
 
 
-def weight_name(name: str) -> str:
+def weight_name(weights: str) -> str:
     """The name as `weight_names` has it: in small letters, without "_r4" and "_r8" of repacked variants.
 
     Raises:
         InputError: there is no such file.
     """
-    asked = text(name, "weights").strip().lower().replace("ud_", "ud-")
+    asked = text(weights, "weights").strip().lower().replace("ud_", "ud-")
     for suffix in _REPACKED:
         if asked not in RECIPES:
             asked = asked.removesuffix(suffix)
@@ -130,16 +132,20 @@ def weight_name(name: str) -> str:
     return asked
 
 
-@functools.lru_cache(maxsize=64)
-def weight_file(name: str, model: MoeShape) -> WeightFile:
-    """The weights of `model` in the file that `name` means, as "q4_k_m".
+def weight_file(weights: str, model: str | PathLike[str] | MoeShape) -> WeightFile:
+    """The weights of a model in the file that `weights` names, as "q4_k_m".
 
     Raises:
-        InputError: there is no such file, or the model's own says too little of attention or vocabulary.
+        InputError: there is no such file or model, or the model's own says too little of attention or
+            vocabulary.
     """
-    known = weight_name(name)
-    recipe = RECIPES[known]
-    return WeightFile(known, model.name, recipe.source, tuple(_tensors(recipe, model)))
+    return _made(weight_name(weights), load_model(model))
+
+
+@functools.lru_cache(maxsize=64)
+def _made(name: str, model: MoeShape) -> WeightFile:
+    recipe = RECIPES[name]
+    return WeightFile(name, model.name, recipe.source, tuple(_tensors(recipe, model)))
 
 
 def _block(recipe: Recipe, tensor: str, layer: int, columns: int, model: MoeShape) -> Block:
