@@ -60,14 +60,14 @@ The tests differ: MLC and OCCT read, STREAM and memcpy also write. The Xeon 8358
 and its page says nothing of power settings; it is not left out. No measurement of Sapphire Rapids or Granite
 Rapids with its memory was found.
 
-Where a fabric carries less than the channels, 64 GB/s a chiplet of eight cores at 2.0 GHz, nothing is
-fitted:
+Where a fabric carries less than the channels, 32 B a clock and chiplet of eight cores at 1.8 GHz
+(Threadripper) or 2.0 GHz, nothing is fitted:
 
 | CPU | measured GB/s | model | error |
 |---|---|---|---|
 {fabrics}
 
-Programs that compute experts of one token read another share of what these limits leave, {expert_share:.3f} on
+Programs that compute experts of one token read a share of what these limits leave, {expert_share:.3f} on
 average. It counts where the file gives neither `host.cpu_read_share` nor `host.cpu_read_gbps`:
 
 | CPU | measured GB/s | limit | share of it | left out |
