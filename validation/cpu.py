@@ -13,9 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ndpsim import generate_routing
+from ndpsim.layout import MATRICES
 from ndpsim.moe import load_model
+from ndpsim.moe.weights import weight_file
 from ndpsim.processors import Step, operations
 from ndpsim.processors.cpu import ANY, FITS, PEAK_OPERATIONS
+from ndpsim.routing import default_routing
 
 HERE = Path(__file__).parent
 # Instructions and the code that multiplies with them. ik_llama.cpp multiplies in 512 bits only with VNNI
@@ -67,8 +71,8 @@ Where a fabric carries less than the channels, 32 B a clock and chiplet of eight
 |---|---|---|---|
 {fabrics}
 
-Programs that compute experts of one token read a share of what these limits leave, {expert_share:.3f} on
-average. It counts where the file gives neither `host.cpu_read_share` nor `host.cpu_read_gbps`:
+Programs that compute experts of one token read a share of what these limits leave, on average
+{expert_share:.3f}. It counts where the file gives neither `host.cpu_read_share` nor `host.cpu_read_gbps`:
 
 | CPU | measured GB/s | limit | share of it | left out |
 |---|---|---|---|---|
@@ -92,9 +96,12 @@ here, and would give the 32 cores of an EPYC 9355 {flat:.0%} of what they read. 
 
 ## Products of many tokens
 
-Operations a clock and core. Routed experts make a little more than half of them; attention and dense parts
-are assumed to run as fast, by the same code, and their operations follow from the model's shape. Clocks are
-the data sheets' base clocks (`host.cpu_clock_ghz`), which CPUs exceed under load, by how much is not known.
+Operations a clock and core, with which the model takes as long as the measured prompt: an expert takes no
+less than its weights are read, and how many tokens it has follows the trace that `ndpsim moe` makes for the
+model. Where a CPU's memory is not known, reading does not count. Routed experts make a little more than
+half of the operations; attention and dense parts are assumed to run as fast, by the same code, and their
+operations follow from the model's shape. Clocks are the data sheets' base clocks (`host.cpu_clock_ghz`),
+which CPUs exceed under load, by how much is not known.
 
 | CPU | code | model | experts' share | tokens an expert | operations | model | error | left out |
 |---|---|---|---|---|---|---|---|---|
@@ -191,6 +198,41 @@ def flops(name: str, tokens: int) -> tuple[float, float]:
     return experts, experts + dense
 
 
+def limit_gbps(row: Mapping[str, str]) -> float | None:
+    """What a program reads on the CPU of a row of cpu_products.csv; None where its memory is not known."""
+    if not row["family"]:
+        return None
+    limit = of(by_group(share_pairs()), row["family"]) * float(row["peak_gbps"])
+    if row["fabric_gbps"]:
+        limit = min(limit, float(row["fabric_gbps"]))
+    return limit * by_group(expert_pairs())[ANY]
+
+
+def prompt_s(row: Mapping[str, str], rate: float) -> float:
+    """The time of a prompt with so many operations a second: an expert takes no less than its reading."""
+    model, prompt, gbps = load_model(row["model"]), int(row["tokens"]), limit_gbps(row)
+    experts, of_all = flops(row["model"], prompt)
+    if gbps is None:
+        return of_all / rate
+    bits = weight_file(row["weights"], model).bits
+    size = sum(float(bits[one]) for one in MATRICES) / 3 / 8 * model.expert.weights
+    trace = generate_routing(default_routing(model), model, 1, 1, prompt)
+    assert trace.prefill_ids is not None
+    loads = np.array([np.bincount(ids.ravel(), minlength=trace.experts) for ids in trace.prefill_ids])
+    times = np.maximum(2.0 * model.expert.weights * loads / rate, (loads > 0) * size / gbps / 1e9)
+    return (of_all - experts) / rate + float(times.sum())
+
+
+def reached_rate(row: Mapping[str, str]) -> float:
+    """Operations a second with which the model takes as long as was measured."""
+    measured = int(row["tokens"]) / float(row["rate"])
+    low, high = 1e9, 1e16
+    while high / low > 1.0001:
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if prompt_s(row, middle) > measured else (low, middle)
+    return low
+
+
 def product(row: Mapping[str, str]) -> Product:
     """A row of cpu_products.csv."""
     share, tokens, rate = None, None, float(row["rate"]) * 1e12
@@ -198,7 +240,7 @@ def product(row: Mapping[str, str]) -> Product:
         prompt, model = int(row["tokens"]), load_model(row["model"])
         experts, of_all = flops(row["model"], prompt)
         share, tokens = experts / of_all, prompt * model.experts_per_token / model.routed_experts
-        rate = of_all / prompt * float(row["rate"])
+        rate = reached_rate(row)
     if row["weights"] == "INT8":
         rate /= AMX_INT8
     name = f"{row['model'] or 'experts'}, {row['weights']}"

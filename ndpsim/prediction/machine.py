@@ -110,7 +110,7 @@ class OwnMachine:
             f"dram.part={self.memory}",
             *(() if self.cpu_alone else (f"gpu.part={self.gpu}", f"pcie.part={self.link}")),
         )
-        bare = load_hardware(TEMPLATE, parts)
+        bare = load_hardware(TEMPLATE, (*parts, *self.sets))
         channels = min(self._channels(bare), self.dimms)
         if self.dimms % channels:
             problem = f"{self.dimms} DIMMs are not shared evenly by {channels} channels of {self.cpu}"

@@ -116,6 +116,9 @@ def _phases(machine: OwnMachine, work: Work, progress: Callable[[float], None]) 
     done = decode(hardware, work)
     progress(0.5)
     prompt_ns, prompt_parts = prefill(hardware, work, lambda share: progress(0.5 + share / 2))
+    if machine.cpu_alone:
+        done = done._replace(parts_ns=_on_the_cpu(done.parts_ns))
+        prompt_parts = _on_the_cpu(prompt_parts)
     return Prediction(
         config=_config(machine, work, hardware, done.config),
         title=f"{work.model} on {machine.title}",
@@ -125,6 +128,11 @@ def _phases(machine: OwnMachine, work: Work, progress: Callable[[float], None]) 
         host_bytes=done.host_bytes,
         upgrades=(),
     )
+
+
+def _on_the_cpu(parts_ns: Mapping[str, float]) -> dict[str, float]:
+    """The parts with a CPU in the place of the GPU."""
+    return {name.replace("GPU", "CPU"): ns for name, ns in parts_ns.items()}
 
 
 def _phase(name: str, tokens: int, time_ns: float, parts_ns: Mapping[str, float]) -> PhasePrediction:

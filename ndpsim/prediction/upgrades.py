@@ -27,11 +27,11 @@ def _memory(machine: OwnMachine) -> Upgraded:
 
 
 def _gpu(machine: OwnMachine) -> Upgraded:
-    """The slowest card that is much faster and has no less memory."""
+    """Of the cards that are much faster and have no less memory, the one with the least of it."""
     cards = {name: load_part(name).values for name in part_names("gpus")}
     own = load_part(machine.gpu).values
     better = [
-        (card["memory_tbps"], card["memory_gb"], name)
+        (card["memory_gb"], card["memory_tbps"], name)
         for name, card in cards.items()
         if card["memory_tbps"] >= _MUCH_FASTER * own["memory_tbps"] and card["memory_gb"] >= own["memory_gb"]
     ]
