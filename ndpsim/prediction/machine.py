@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +26,14 @@ NO_GPU = "none"
 #: memcpy on a Core i9-14900KF (JustVugg/colibri, issue 537).
 CORE_COPY_GBPS = 16.0
 
+_ARGUMENTS = {
+    "host.part": "cpu",
+    "dram.part": "memory",
+    "gpu.part": "gpu",
+    "pcie.part": "link",
+    "pcie.gbps": "link",
+    "host.cpu_sockets": "sockets",
+}
 _MOST_DIMMS = 64
 _RANKS = (1, 2, 4, 8)
 
@@ -39,6 +49,19 @@ def parse_memory(text: str) -> tuple[str, int]:
         problem = f"'{text[:40]}' is not PARTxDIMMS with 1 to {_MOST_DIMMS} DIMMs, for instance ddr5-4800x16"
         raise InputError(problem, key="memory")
     return found[1], int(found[2])
+
+
+@contextmanager
+def _named_as_arguments() -> Iterator[None]:
+    """Let a mistake in a part speak of the argument that named it."""
+    try:
+        yield
+    except InputError as error:
+        if error.key not in _ARGUMENTS:
+            raise
+        problem, known, _ = error.problem.partition(" (known: ")
+        more = " (ndpsim list parts has them all)" if known else ""
+        raise InputError(problem + more, key=_ARGUMENTS[error.key]) from None
 
 
 def _alone(hardware: Hardware) -> list[str]:
@@ -110,7 +133,8 @@ class OwnMachine:
             f"dram.part={self.memory}",
             *(() if self.cpu_alone else (f"gpu.part={self.gpu}", f"pcie.part={self.link}")),
         )
-        bare = load_hardware(TEMPLATE, (*parts, *self.sets))
+        with _named_as_arguments():
+            bare = load_hardware(TEMPLATE, (*parts, *self.sets))
         channels = min(self._channels(bare), self.dimms)
         if self.dimms % channels:
             problem = f"{self.dimms} DIMMs are not shared evenly by {channels} channels of {self.cpu}"

@@ -15,11 +15,15 @@ from typing import Any, NamedTuple
 from ndpsim.config import Hardware
 from ndpsim.orchestrator.record import JobRecord, LayerRecord, RunRecord
 from ndpsim.orchestrator.run import run_moe
+from ndpsim.processors import Cpu, Processors
 from ndpsim.results import MoeResult
 
 __all__ = ["Decoded", "Work", "decode", "prefill"]
 
 _STEPS = 8  # decode steps that are simulated: enough for a mean over what tokens choose
+
+#: Experts on the CPU, by what limits them.
+READING, COMPUTING = "experts on the CPU: reading weights", "experts on the CPU: computing"
 
 _DENSE = "attention and dense parts"
 _PARTS = {
@@ -56,12 +60,26 @@ class _Parts:
     def __init__(self) -> None:
         self.ns: dict[str, dict[str, float]] = {"prefill": defaultdict(float), "decode": defaultdict(float)}
         self.host_bytes = 0
+        self._cpu: Cpu | None = None
 
     def __call__(self, run: RunRecord, layer: LayerRecord) -> None:
         self.host_bytes = int((~run.placement.resident).sum()) * run.machine.expert_bytes
         for place in layer.critical_path:
             job = layer.jobs[place]
-            self.ns[layer.phase][_part(job)] += job.end_ns - max(job.start_ns, layer.start_ns)
+            name = self._on_cpu(run, job) if (job.resource, job.kind) == ("cpu", "expert") else _part(job)
+            self.ns[layer.phase][name] += job.end_ns - max(job.start_ns, layer.start_ns)
+
+    def _on_cpu(self, run: RunRecord, job: JobRecord) -> str:
+        """An expert on the CPU, by what limits it: its products, or the reading of its weights."""
+        if self._cpu is None:
+            self._cpu = Processors(run.hardware).cpu
+        held_up = job.alone_ns > 1.001 * job.bytes / job.read_limit_gbps
+        machine = run.machine
+        reads = (
+            held_up
+            or self._cpu.expert_time(machine.model.expert, job.tokens, machine.weights).bound == "memory"
+        )
+        return READING if reads else COMPUTING
 
     def of(self, phase: str, time_ns: float) -> dict[str, float]:
         """All of the phase's time: what was no layer's experts is attention and dense parts."""
@@ -72,10 +90,6 @@ class _Parts:
 def _part(job: JobRecord) -> str:
     if job.resource.startswith("ndp"):
         return "experts on NDP units"
-    if (job.resource, job.kind) == ("cpu", "expert"):
-        own_ns = job.bytes / job.read_limit_gbps
-        reads = job.alone_ns > 1.001 * own_ns
-        return "experts on the CPU, held up by memory" if reads else "experts on the CPU"
     return _PARTS.get((job.resource, job.kind), job.kind)
 
 

@@ -29,7 +29,8 @@ def print_prediction(result: Prediction) -> None:
     )
     phases = (("prefill", "prompt", result.prefill), ("decode", "token", result.decode))
     for name, what, phase in phases:
-        print_text(f"{name}: {rate_words(phase)}, {format_time(phase.time_ns)} a {what}", bold=True)
+        words = f"{name}: {rate_words(phase)}, {format_time(phase.time_ns)} a {what}, bound by {phase.bound}"
+        print_text(words, bold=True)
         rows = [
             (part, format_time(ns), percent(ns / phase.time_ns))
             for part, ns in phase.parts_ns.items()
