@@ -293,6 +293,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "routing": but(None),
             "seed": [*but(), 1.0, "1"],
             "prompt": [*but(None), 0, 1.0],
+            "prefix": [*but(), 1.0],
             "layers": [*but(None, PAIR), 0, (0,), (28,), (1.0,)],
             "bits": [*but(None), 7, 16.0, "16"],
             "dense_bits": [*but(None), 0, 33, 16.0, "16"],
