@@ -310,6 +310,23 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "cache": _FLAG,
         },
     ),
+    "predict": (
+        ndpsim.predict,
+        {"cpu": "ryzen-9-7950x", "memory": "ddr5-4800x2", "gpu": "rtx-4090", "model": "deepseek-moe-16b"},
+        {
+            **{name: but() for name in ("cpu", "memory", "gpu", "model", "weights", "link", "program")},
+            **dict.fromkeys(("prompt", "generated"), _COUNT),
+            "sockets": [*_COUNT, 9],
+            "chunk": [*but(None, 10**5000), 0, 1.0],
+            "n_cpu_moe": [*but(None), 1.0],
+            "memory_gb": [*but(None, 1.5), -0.1, "64"],
+            "kv_bits": [*but(), 0, 33],
+            "sets": _HW["sets"],
+            "upgrades": _FLAG,
+            "seed": [*but(), 1.0],
+            "progress": _PROGRESS,
+        },
+    ),
     "sweep": (
         ndpsim.sweep,
         {"command": "gemv", "vary": {"tokens": [1]}, "fixed": {"shape": "256,128"}},
