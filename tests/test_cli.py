@@ -214,6 +214,7 @@ def test_list_of_everything_is_a_line_a_kind():
         "routing-formats",
         "command-forms",
         "timings",
+        "weights",
     ]
     for kind, names in lines.items():
         if kind not in ("policies", "parts"):

@@ -117,6 +117,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["show", "policy", "tri"], ["trimoe"]),
         (["show", "processor", ""], ["gpu", "cpu"]),
         (["show", "nothing", ""], []),
+        (["predict", "--cpu", "epyc-935"], ["epyc-9354", "epyc-9355"]),
+        (["predict", "--cpu", "m"], ["mine.yaml"]),
+        (["predict", "--memory", "ddr5-48"], ["ddr5-4800x"]),
+        (["predict", "--gpu", "rtx-508"], ["rtx-5080"]),
+        (["predict", "--gpu", "no"], ["none"]),
+        (["predict", "--link", "pcie-4"], ["pcie-4-x16", "pcie-4-x4", "pcie-4-x8"]),
+        (["predict", "--program", "kt"], ["ktransformers", "ktransformers-amx"]),
+        (["predict", "--weights", "q4_k_m"], ["q4_k_m"]),
+        (["predict", "--model", "c"], ["config.json"]),
         (["compare", "r"], ["ramulator"]),
         (
             ["gemv", "--set", "dimm."],
@@ -177,6 +186,7 @@ def test_names_that_are_repeated_here_are_those_of_their_homes():
     from ndpsim.layout import LAYOUTS
     from ndpsim.link import TOPOLOGIES
     from ndpsim.policies.choose import policy_names
+    from ndpsim.prediction.programs import PROGRAMS
     from ndpsim.routing import routing_formats
     from ndpsim.traces import command_forms, request_formats
 
@@ -188,6 +198,7 @@ def test_names_that_are_repeated_here_are_those_of_their_homes():
     assert sorted(completion.LAYOUTS) == sorted(name.removesuffix("N") for name in LAYOUTS)
     assert list(completion.ROWS) == list(ROWS)
     assert list(completion.LIST_KINDS) == list(_names())
+    assert list(completion.PROGRAMS) == list(PROGRAMS)
     assert sorted(complete("relayout", "--topology", "")) == sorted((*TOPOLOGIES, "groups", "all"))
 
 
@@ -208,6 +219,8 @@ def test_every_named_value_of_every_option_is_offered(command):
         ["sweep", ""],
         ["dram", "--timing", ""],
         ["show", "model", ""],
+        ["predict", "--program", ""],
+        ["predict", "--memory", ""],
         [""],
     ],
     ids=" ".join,

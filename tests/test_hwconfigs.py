@@ -242,6 +242,9 @@ ASSUMED = {
         "ndp.activation.clock_mhz",
     },
 }
+# Parts of GPUs come with a family, whose fitted values these machines do without.
+for name in set(ASSUMED) - {"trimoe"}:  # whose GPU is no part
+    ASSUMED[name] |= {"gpu.family"}
 UNSOURCED = {"name", "title", "paper"}
 # What a GEMV inside a DIMM does not use, nobody has written.
 UNUSED = {
@@ -290,7 +293,10 @@ PLACES = {
 }
 
 HARDWARE = {name: load_hardware(name) for name in PRINTED}
-UNWRITTEN = {name: keys | (OF_LATER_MODELS & set(HARDWARE[name].origins)) for name, keys in UNWRITTEN.items()}
+UNWRITTEN = {
+    name: keys | (OF_LATER_MODELS & set(HARDWARE[name].origins)) - ASSUMED[name]
+    for name, keys in UNWRITTEN.items()
+}
 
 
 @pytest.mark.parametrize(

@@ -269,6 +269,8 @@ def test_fonts_are_embedded_as_publishers_ask(tmp_path):
         ("4096 x 1536", "4096 \N{MULTIPLICATION SIGN} 1536"),
         ("status 8x7b of us", "status 8x7b of µs"),
         ("1.63x", "1.63\N{MULTIPLICATION SIGN}"),
+        ("ryzen-9-7950x, 2x ddr5-4800", "ryzen-9-7950x, 2\N{MULTIPLICATION SIGN} ddr5-4800"),
+        ("2 x 4 x 8", "2 \N{MULTIPLICATION SIGN} 4 \N{MULTIPLICATION SIGN} 8"),
     ],
 )
 def test_words_are_those_of_print(words, printed):

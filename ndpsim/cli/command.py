@@ -24,12 +24,14 @@ _SECTIONS = {
     "What is simulated": "hw model policy shape tokens release-ns start-clock refresh-phases engine experts "
     "from to from-dimms to-dimms topology no-host other-dimms layout layers kv context gpu-experts set row "
     "repeat",
+    "Machine": "cpu sockets memory memory-gb gpu link",
     "Weights": "bits dense-bits weights kv-bits group-size scale-bits zero-point-bits",
     "Host traffic": "host-traffic host-reads host-pattern arbitration slice-clocks",
     "Memory": "standard org timing ranks rules channels mapper scheduler row-policy row-cap refresh "
     "read-buffer write-buffer wck lanes",
     "Trace": "format wrap start-clock sweep-load",
-    "Routing": "routing batch steps prompt seed offline experts-per-token",
+    "Program": "program chunk n-cpu-moe no-upgrades",
+    "Routing": "routing batch steps prompt generated prefix seed offline experts-per-token",
     "Sweep": "vary zip baseline jobs cluster retry-failed",
     "Validation": "sensitivity",
     "Results": "json plot size panels kind x y by report timeline log check-layer check-limit commands "

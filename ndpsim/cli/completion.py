@@ -36,6 +36,7 @@ __all__ = [
     "KV_PLACES",
     "LAYOUTS",
     "LIST_KINDS",
+    "PROGRAMS",
     "REQUEST_FORMATS",
     "ROUTING_FORMATS",
     "ROWS",
@@ -70,6 +71,14 @@ LIST_KINDS = (
     "command-forms",
     "timings",
     "weights",
+)
+PROGRAMS = (
+    "ik_llama.cpp",
+    "ik_llama.cpp-repacked",
+    "llama.cpp",
+    "ktransformers",
+    "ktransformers-amx",
+    "streaming",
 )
 ROUTING_FORMATS = option_names("routing/formats", "counts")
 REQUEST_FORMATS = option_names("traces/request_formats", "dramsim3")
@@ -113,7 +122,7 @@ _WEIGHTS = "bits group-size scale-bits zero-point-bits weights"
 SWEPT_KEYS = {
     "gemv": f"hw model shape tokens release-ns start-clock refresh-phases engine layout {_WEIGHTS} "
     "host-traffic host-reads host-pattern arbitration slice-clocks",
-    "moe": "hw model policy batch steps routing seed prompt layers bits dense-bits weights kv kv-bits "
+    "moe": "hw model policy batch steps routing seed prompt prefix layers bits dense-bits weights kv kv-bits "
     "context gpu-experts arbitration",
     "relayout": f"hw model shape experts from to from-dimms to-dimms topology no-host other-dimms {_WEIGHTS}",
     "dram": "trace hw standard org timing ranks channels mapper scheduler row-policy row-cap refresh "
@@ -141,6 +150,16 @@ def _part_names(*kinds: str) -> list[str]:
     from ndpsim.config.files import PART_KINDS, part_names
 
     return [name for kind in kinds or PART_KINDS for name in part_names(kind)]
+
+
+def _parts(kind: str, *others: str) -> Offers:
+    """Parts of a kind, and files of parts."""
+    return _names_or_files(lambda: [*_part_names(kind), *others], ".yaml", ".yml")
+
+
+def _dimms(context: click.Context, typed: str) -> list[str]:
+    """``NAMEx``, behind which the number of DIMMs follows."""
+    return [f"{name}x" for name in _part_names("memories")]
 
 
 def _model_names() -> list[str]:
@@ -343,6 +362,11 @@ _OFFERS: dict[str, Offers] = {
     "--commands-format": _one_of(*COMMAND_FORMS),
     "--row": _one_of(*ROWS),
     "--kind": _one_of(*SWEEP_KINDS),
+    "--cpu": _parts("cpus"),
+    "--memory": _dimms,
+    "--gpu": _parts("gpus", "none"),
+    "--link": _parts("links"),
+    "--program": _one_of(*PROGRAMS),
     "--set": _settings,
     "--vary": _varied,
     "--baseline": _varied,

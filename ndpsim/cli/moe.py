@@ -134,6 +134,13 @@ def _history(draws: bool, layer: tuple[int, int] | None) -> History | None:
 )
 @click.option("--seed", default=1, show_default=True, type=int, help="The same seed, the same result.")
 @click.option("--prompt", type=int, help="Prompt tokens of each sequence.  [default: no prefill]")
+@click.option(
+    "--prefix",
+    default=0,
+    show_default=True,
+    type=int,
+    help="Tokens of each sequence that the KV cache already has before the prompt.",
+)
 @click.option("--layers", metavar="N-N,...", help="Only these layers of the model, from 0.  [default: all]")
 @click.option("--bits", type=int, help="Bits of a weight of a routed expert.  [default: 16]")
 @click.option("--dense-bits", type=int, help="Bits of any other weight.  [default: 16]")

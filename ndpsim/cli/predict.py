@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ndpsim.cli.command import Command
+from ndpsim.cli.completion import PROGRAMS
 from ndpsim.cli.options import (
     check_outputs,
     json_option,
@@ -30,7 +31,7 @@ __all__ = ["command"]
 @click.option("--sockets", default=1, show_default=True, type=int, help="CPUs.")
 @click.option("--memory", required=True, metavar="NAMExDIMMS", help="A part and how many, of all sockets.")
 @click.option("--memory-gb", type=float, help="What they hold together.  [default: what the model needs]")
-@click.option("--gpu", required=True, metavar="NAME|FILE", help="A part.")
+@click.option("--gpu", required=True, metavar="NAME|FILE", help="A part; none: the CPU computes everything.")
 @click.option(
     "--link", default="pcie-4-x16", show_default=True, metavar="NAME|FILE", help="Between both: a part."
 )
@@ -44,7 +45,7 @@ __all__ = ["command"]
     default="ik_llama.cpp",
     show_default=True,
     metavar="NAME",
-    help="The program: ik_llama.cpp, llama.cpp, ktransformers, ktransformers-amx or streaming.",
+    help=f"What runs the model: {', '.join(PROGRAMS)}.",
 )
 @click.option("--chunk", type=int, help="Prompt tokens computed at once.  [default: the program's]")
 @click.option(

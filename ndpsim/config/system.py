@@ -171,7 +171,9 @@ class Host(Section):
         description="cores of a CPU; fewer threads than cores make that share of the peak",
     )
     cpu_clock_ghz: Annotated[Positive, unit("GHz")] | None = Field(
-        default=None, description="base clock of the cores, as the data sheet has it"
+        default=None,
+        description="clock of all cores under load, as the data sheet has it: the base clock where it says "
+        "no other",
     )
     cpu_isa: Literal["avx2", "avx512", "avx512-vnni", "avx512-bf16", "amx"] | None = Field(
         default=None, description="widest instructions that kernels use on the CPU"

@@ -26,6 +26,7 @@ from ndpsim.orchestrator.weights import RunWeights, run_weights
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
 from ndpsim.policies.interface import Estimates, Machine, Policy
 from ndpsim.processors import DenseTime, Processors
+from ndpsim.processors.devices import MAX_TOKENS
 from ndpsim.processors.operations import ACTIVATION_BYTES
 from ndpsim.results.cache import ResultCache
 from ndpsim.results.moe import MoeResult, PolicyRun
@@ -106,7 +107,7 @@ def run_moe(
     chosen = choose_policies(policies)
     steps, batch = whole_number(steps, "steps", 1), whole_number(batch, "batch", 1)
     prompt = 0 if prompt is None else whole_number(prompt, "prompt", 1)
-    prefix = whole_number(prefix, "prefix", 0)
+    prefix = whole_number(prefix, "prefix", 0, MAX_TOKENS)
     context = max(whole_number(context, "context", 1), prefix + prompt)
     checked_arbitration(arbitration)
     _check_link(hardware, check_layer, arbitration)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ndpsim.config import Hardware, load_hardware
+from ndpsim.config.files import PART_KINDS
 from ndpsim.config.hardware import DIMM_BITS
+from ndpsim.config.parts import Part, load_part
 from ndpsim.errors import InputError
 from ndpsim.processors import Processors
 from ndpsim.units import format_bytes
@@ -26,14 +26,6 @@ NO_GPU = "none"
 #: memcpy on a Core i9-14900KF (JustVugg/colibri, issue 537).
 CORE_COPY_GBPS = 16.0
 
-_ARGUMENTS = {
-    "host.part": "cpu",
-    "dram.part": "memory",
-    "gpu.part": "gpu",
-    "pcie.part": "link",
-    "pcie.gbps": "link",
-    "host.cpu_sockets": "sockets",
-}
 _MOST_DIMMS = 64
 _RANKS = (1, 2, 4, 8)
 
@@ -51,17 +43,21 @@ def parse_memory(text: str) -> tuple[str, int]:
     return found[1], int(found[2])
 
 
-@contextmanager
-def _named_as_arguments() -> Iterator[None]:
-    """Let a mistake in a part speak of the argument that named it."""
+def _part(name: str, key: str, kind: str) -> Part:
+    """The part of this name, or in this file.
+
+    Raises:
+        InputError: there is none, or it is of another kind.
+    """
     try:
-        yield
+        part = load_part(name)
     except InputError as error:
-        if error.key not in _ARGUMENTS:
+        if error.key != "part":
             raise
-        problem, known, _ = error.problem.partition(" (known: ")
-        more = " (ndpsim list parts has them all)" if known else ""
-        raise InputError(problem + more, key=_ARGUMENTS[error.key]) from None
+        raise InputError(error.problem, key=key) from None
+    if part.kind != kind:
+        raise InputError(f"{name} is a {PART_KINDS[part.kind]}, and no {PART_KINDS[kind]}", key=key)
+    return part
 
 
 def _alone(hardware: Hardware) -> list[str]:
@@ -125,16 +121,17 @@ class OwnMachine:
         """The description, with DIMMs of as many ranks as hold so many bytes.
 
         Raises:
-            InputError: a part is unknown, the DIMMs do not fit the channels, or the memory is too small.
+            InputError: a part is unknown or of another kind, there are too many sockets, the DIMMs do not fit
+                the channels, or the memory is too small.
         """
+        self._check_parts()
         parts: tuple[str, ...] = (
             f"host.part={self.cpu}",
             f"host.cpu_sockets={self.sockets}",
             f"dram.part={self.memory}",
             *(() if self.cpu_alone else (f"gpu.part={self.gpu}", f"pcie.part={self.link}")),
         )
-        with _named_as_arguments():
-            bare = load_hardware(TEMPLATE, (*parts, *self.sets))
+        bare = load_hardware(TEMPLATE, (*parts, *self.sets))
         channels = min(self._channels(bare), self.dimms)
         if self.dimms % channels:
             problem = f"{self.dimms} DIMMs are not shared evenly by {channels} channels of {self.cpu}"
@@ -171,12 +168,18 @@ class OwnMachine:
     def _channels(self, bare: Hardware) -> int:
         """Memory channels of all sockets."""
         of_socket = bare.system.host.cpu_memory_channels
-        most = bare.system.host.cpu_sockets_most
-        if most is not None and self.sockets > most:
-            raise InputError(f"{self.sockets} are more than the {most} of {self.cpu}", key="sockets")
         if of_socket is None:
             raise InputError(f"{self.cpu} does not say how many memory channels it has", key="cpu")
         return self.sockets * of_socket * self.channel_factor
+
+    def _check_parts(self) -> None:
+        most = _part(self.cpu, "cpu", "cpus").values.get("cpu_sockets_most")
+        if most is not None and self.sockets > most:
+            raise InputError(f"{self.sockets} are more than the {most} of {self.cpu}", key="sockets")
+        _part(self.memory, "memory", "memories")
+        if not self.cpu_alone:
+            _part(self.gpu, "gpu", "gpus")
+            _part(self.link, "link", "links")
 
     def _check_size(self, needed_bytes: float) -> None:
         if self.memory_gb is not None and needed_bytes > self.memory_gb * 1e9:

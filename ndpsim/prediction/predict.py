@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from ndpsim.arguments import progress_function, text, whole_number
+from ndpsim.arguments import flag, number, progress_function, several, text, whole_number
 from ndpsim.config import Hardware
 from ndpsim.errors import InputError
 from ndpsim.moe import load_model
@@ -20,6 +20,8 @@ from ndpsim.results.prediction import PhasePrediction, Prediction, Upgrade
 
 __all__ = ["predict"]
 
+_MOST_TOKENS = 1 << 20  # of a prompt, or generated
+_MOST_LAYERS = 1 << 20
 _ALL_OF_IT = 1.1  # times the weights: with the cache and work space beside them, on a CPU alone
 
 
@@ -73,24 +75,27 @@ def predict(
     name, dimms = parse_memory(text(memory, "memory"))
     chosen = program_of(program)
     machine = OwnMachine(
-        cpu=cpu,
+        cpu=text(cpu, "cpu"),
         sockets=whole_number(sockets, "sockets", 1, 8),
         memory=name,
         dimms=dimms,
-        gpu=gpu,
-        link=link,
-        memory_gb=memory_gb,
+        gpu=text(gpu, "gpu"),
+        link=text(link, "link"),
+        memory_gb=None if memory_gb is None else number(memory_gb, "memory_gb", 0),
         pinned=chosen.pinned,
         matrix_units=chosen.matrix_units,
-        sets=tuple(sets),
+        sets=several(sets, "sets", text),
     )
+    upgrades = flag(upgrades, "upgrades")
+    if n_cpu_moe is not None:
+        n_cpu_moe = whole_number(n_cpu_moe, "n_cpu_moe", 0, _MOST_LAYERS)
     if machine.cpu_alone:
         chosen, n_cpu_moe, upgrades = PROGRAMS["llama.cpp"], None, False
     work = Work(
         model=model,
         policy=chosen.asked_policy(shape, n_cpu_moe),
-        prompt=whole_number(prompt, "prompt", 1),
-        generated=whole_number(generated, "generated", 1),
+        prompt=whole_number(prompt, "prompt", 1, _MOST_TOKENS),
+        generated=whole_number(generated, "generated", 1, _MOST_TOKENS),
         chunk=chosen.chunk if chunk is None else whole_number(chunk, "chunk", 1),
         weights={"weights": weights, "kv_bits": kv_bits},
         seed=seed,
@@ -116,23 +121,24 @@ def _phases(machine: OwnMachine, work: Work, progress: Callable[[float], None]) 
     done = decode(hardware, work)
     progress(0.5)
     prompt_ns, prompt_parts = prefill(hardware, work, lambda share: progress(0.5 + share / 2))
+    gpu_bytes, host_bytes, step_parts = done.config["gpu_bytes"], done.host_bytes, done.parts_ns
     if machine.cpu_alone:
-        done = done._replace(parts_ns=_on_the_cpu(done.parts_ns))
-        prompt_parts = _on_the_cpu(prompt_parts)
+        gpu_bytes, host_bytes = {}, sum(gpu_bytes.values()) + experts
+        prompt_parts, step_parts = _on_the_cpu(prompt_parts), _on_the_cpu(step_parts)
     return Prediction(
         config=_config(machine, work, hardware, done.config),
         title=f"{work.model} on {machine.title}",
         prefill=_phase("prefill", work.prompt, prompt_ns, prompt_parts),
-        decode=_phase("decode", 1, done.step_ns, done.parts_ns),
-        gpu_bytes=done.config["gpu_bytes"],
-        host_bytes=done.host_bytes,
+        decode=_phase("decode", 1, done.step_ns, step_parts),
+        gpu_bytes=gpu_bytes,
+        host_bytes=host_bytes,
         upgrades=(),
     )
 
 
 def _on_the_cpu(parts_ns: Mapping[str, float]) -> dict[str, float]:
-    """The parts with a CPU in the place of the GPU."""
-    return {name.replace("GPU", "CPU"): ns for name, ns in parts_ns.items()}
+    """Parts of a CPU that stands in the place of the GPU."""
+    return {name.replace("on the GPU", "on the CPU"): ns for name, ns in parts_ns.items()}
 
 
 def _phase(name: str, tokens: int, time_ns: float, parts_ns: Mapping[str, float]) -> PhasePrediction:

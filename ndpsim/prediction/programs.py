@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from ndpsim.errors import InputError, one_of
+from ndpsim.arguments import choice
 from ndpsim.moe import MoeShape
 
 __all__ = ["PROGRAMS", "Program", "program_of"]
@@ -94,6 +94,4 @@ def program_of(name: str) -> Program:
     Raises:
         InputError: there is none.
     """
-    if name not in PROGRAMS:
-        raise InputError(one_of(name, list(PROGRAMS), "program"), key="program")
-    return PROGRAMS[name]
+    return PROGRAMS[choice(name, "program", PROGRAMS, "program")]

@@ -60,8 +60,10 @@ def print_prediction(result: Prediction) -> None:
 def _print_memory(result: Prediction) -> None:
     held = {name: size for name, size in result.gpu_bytes.items() if size}
     listed = ", ".join(f"{name.replace('_', ' ')} {format_bytes(size)}" for name, size in held.items())
-    print_text(f"GPU memory: {listed}")
-    print_text(f"host memory: {format_bytes(result.host_bytes)} of experts")
+    if held:
+        print_text(f"GPU memory: {listed}")
+    what = "experts" if held else "weights, KV cache and work space"
+    print_text(f"host memory: {format_bytes(result.host_bytes)} of {what}")
 
 
 def _print_band(result: Prediction) -> None:

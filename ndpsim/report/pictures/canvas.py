@@ -66,7 +66,8 @@ class Panel:
 
 def in_print(words: str) -> str:
     """Words of a terminal as print has them: µs, µJ, µW, and the sign of multiplication."""
-    return re.sub(r"(?<=\d)( ?)x(?= \d|\b)", rf"\1{TIMES}", re.sub(r"\bu([sJW])\b", r"µ\1", words))
+    times = rf"\1\2{TIMES}"  # after a number, and not at the end of a name such as ryzen-9-7950x
+    return re.sub(r"(?<![\w-])(\d[\d.,]*)( ?)x(?= \d|\b)", times, re.sub(r"\bu([sJW])\b", r"µ\1", words))
 
 
 def time_words(ns: float) -> str:

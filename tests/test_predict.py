@@ -1,0 +1,405 @@
+"""`predict`: a machine of parts, phases and where their time goes, upgrades, bands; expected values by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ndpsim import load_model
+from ndpsim.cli.main import main
+from ndpsim.errors import InputError
+from ndpsim.prediction import band, phases, predict
+from ndpsim.prediction.machine import OwnMachine, parse_memory
+from ndpsim.prediction.programs import PROGRAMS
+from ndpsim.report.panels import PANELS
+from ndpsim.report.pictures.prediction import prediction_figure
+from ndpsim.results.prediction import Prediction
+
+CONFIG = {
+    "model_type": "mixtral",
+    "hidden_size": 1024,
+    "intermediate_size": 768,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "num_local_experts": 16,
+    "num_experts_per_tok": 2,
+    "vocab_size": 1000,
+    "hidden_act": "silu",
+}
+#: In q8_0, 32 weights take 34 B.
+EXPERT_BYTES = 3 * 1024 * 768 * 34 // 32
+CHOSEN = 3 * 2  # experts of a token in all layers
+#: A CPU whose cores and fabric hold up nothing, with four channels.
+CPU = """\
+name: many-cores
+title: A CPU with many cores
+cpu_family: {value: zen4, assumption: made for a test}
+cpu_cores: {value: 64, assumption: made for a test}
+cpu_clock_ghz: {value: 4, assumption: made for a test}
+cpu_isa: {value: avx512-vnni, assumption: made for a test}
+cpu_memory_channels: {value: 4, assumption: made for a test}
+cpu_sockets_most: {value: 2, assumption: made for a test}
+"""
+#: Half of the channels' peak, and nothing else, limits what the CPU reads of an expert.
+HALF = ("host.cpu_read_share=0.5", "host.cpu_expert_overhead_us=0")
+EXPERTS_ON_CPU = ("experts on the CPU", "experts on the CPU, held up by memory")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("config.json").write_text(json.dumps(CONFIG))
+    Path("cpu.yaml").write_text(CPU)
+    return tmp_path
+
+
+def predicted(**changed: Any) -> Prediction:
+    usual: dict[str, Any] = dict(
+        cpu="cpu.yaml", memory="ddr5-4800x2", gpu="rtx-4090", model="config.json", weights="q8_0",
+        prompt=64, n_cpu_moe=3, upgrades=False,
+    )  # fmt: skip
+    return predict(**{**usual, **changed})
+
+
+def expert_ns(parts_ns: Any) -> float:
+    return sum(parts_ns.get(name, 0) for name in EXPERTS_ON_CPU)
+
+
+def call(*arguments: object) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as caught:
+        main([str(argument) for argument in arguments])
+    return int(caught.value.code or 0), out.getvalue(), err.getvalue()
+
+
+LINE = (
+    "predict", "--cpu", "cpu.yaml", "--memory", "ddr5-4800x2", "--gpu", "rtx-4090",
+    "--model", "config.json", "--weights", "q8_0", "--prompt", 64,
+)  # fmt: skip
+
+
+# ---- Phases ----
+
+
+@pytest.mark.parametrize(
+    "changed", [{}, {"n_cpu_moe": 1}, {"n_cpu_moe": None}, {"gpu": "none"}, {"program": "streaming"}]
+)
+def test_parts_add_up_to_the_time_of_a_phase(changed):
+    result = predicted(**changed)
+    for phase, tokens in ((result.prefill, 64), (result.decode, 1)):
+        assert sum(phase.parts_ns.values()) == pytest.approx(phase.time_ns)
+        assert phase.tokens_per_s == pytest.approx(tokens / phase.time_ns * 1e9)
+        assert phase.bound == max(phase.parts_ns, key=phase.parts_ns.__getitem__)
+        assert min(phase.parts_ns.values()) >= 0
+        assert list(phase.parts_ns.values()) == sorted(phase.parts_ns.values(), reverse=True)
+
+
+@pytest.mark.parametrize("dimms", [1, 2, 4])
+def test_a_decode_step_reads_each_chosen_expert_once_at_what_the_cpu_reads(dimms):
+    result = predicted(memory=f"ddr5-4800x{dimms}", sets=HALF)
+    peak_gbps = dimms * 4.8 * 8
+    assert expert_ns(result.decode.parts_ns) == pytest.approx(
+        CHOSEN * EXPERT_BYTES / (0.5 * peak_gbps), rel=0.01
+    )
+
+
+def test_twice_the_dimms_of_a_channel_read_no_faster():
+    four, eight = (predicted(memory=f"ddr5-4800x{dimms}", sets=HALF).decode for dimms in (4, 8))
+    assert expert_ns(eight.parts_ns) == pytest.approx(expert_ns(four.parts_ns), rel=0.01)
+
+
+def test_two_sockets_have_the_channels_of_both():
+    one = predicted(memory="ddr5-4800x4", sets=HALF).decode
+    two = predicted(memory="ddr5-4800x8", sockets=2, sets=HALF).decode
+    assert expert_ns(two.parts_ns) == pytest.approx(expert_ns(one.parts_ns) / 2, rel=0.01)
+
+
+@pytest.mark.parametrize("cpu", ["cpu.yaml", "epyc-9355"])
+def test_more_channels_are_never_slower_and_never_beyond_their_peak(cpu):
+    before = 0.0
+    for dimms in (1, 2, 4):
+        rate = predicted(cpu=cpu, memory=f"ddr5-4800x{dimms}").decode.tokens_per_s
+        assert before <= rate <= dimms * 4.8 * 8 * 1e9 / (CHOSEN * EXPERT_BYTES)
+        before = rate
+
+
+def test_experts_in_the_hosts_memory_are_those_of_the_asked_layers():
+    for layers in (0, 1, 3):
+        assert predicted(n_cpu_moe=layers).host_bytes == layers * 16 * EXPERT_BYTES
+    assert expert_ns(predicted(n_cpu_moe=0).decode.parts_ns) == 0
+
+
+def test_a_cpu_alone_computes_everything_from_the_hosts_memory():
+    alone = predicted(gpu="none", link="no link is read", n_cpu_moe=None, upgrades=True)
+    assert "no GPU" in alone.title
+    assert set(alone.decode.parts_ns) == {"experts on the CPU", "attention and dense parts"}
+    assert (dict(alone.gpu_bytes), alone.upgrades) == ({}, ())
+    assert alone.host_bytes > 3 * 16 * EXPERT_BYTES
+    assert alone.decode.tokens_per_s <= 2 * 4.8 * 8 * 1e9 / (CHOSEN * EXPERT_BYTES)
+    status, out, _ = call(*LINE, "--gpu", "none")
+    assert status == 0
+    assert "GPU memory" not in out
+
+
+# ---- Chunks of a prompt ----
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int | None, int, int, float]]:
+    """Of each run of a prediction: prompt, prefix, context, and the time of its prefill."""
+    seen = []
+    run_moe = phases.run_moe
+
+    def recorded(*arguments: Any, **options: Any) -> Any:
+        result = run_moe(*arguments, **options)
+        asked = tuple(options[name] for name in ("prompt", "prefix", "context"))
+        seen.append((*asked, result.runs[0].prefill_ns))
+        return result
+
+    monkeypatch.setattr(phases, "run_moe", recorded)
+    return seen
+
+
+def test_a_prompt_of_two_chunks_is_the_first_and_the_last(runs):
+    result = predicted(chunk=32)
+    (_, *chunks) = runs
+    assert [chunk[:3] for chunk in chunks] == [(32, 0, 32), (32, 32, 64)]
+    assert result.prefill.time_ns == pytest.approx(sum(chunk[3] for chunk in chunks))
+
+
+def test_chunks_between_lie_between_the_first_and_the_last_and_the_rest_is_simulated(runs):
+    result = predicted(prompt=4 * 32 + 16, chunk=32)
+    (_, first, last, rest) = runs
+    assert [chunk[:3] for chunk in (first, last, rest)] == [(32, 0, 32), (32, 96, 128), (16, 128, 144)]
+    assert result.prefill.time_ns == pytest.approx(2 * first[3] + 2 * last[3] + rest[3])
+    # A prompt of two chunks ends with what was the second of four, one of three with the third.
+    runs.clear()
+    for chunks in (2, 3):
+        predicted(prompt=chunks * 32, chunk=32)
+    second, third = (run for run in runs if run[1])
+    assert second[3] + third[3] == pytest.approx(first[3] + last[3], rel=0.01)
+
+
+def test_a_decoded_token_attends_to_the_prompt_and_half_of_what_is_generated(runs):
+    predicted(prompt=100, generated=51)
+    assert runs[0][:3] == (None, 0, 126)
+
+
+def test_a_chunk_of_more_than_the_prompt_is_the_prompt(runs):
+    predicted(prompt=20, chunk=4096)
+    assert [run[0] for run in runs] == [None, 20]
+
+
+# ---- Machines ----
+
+
+def test_ranks_are_the_fewest_that_hold_the_weights():
+    machine = OwnMachine("cpu.yaml", 1, "ddr5-4800", 2, "rtx-4090", "pcie-4-x16")
+    rank_bytes = machine.hardware(1).capacity_bytes  # of one rank on each DIMM
+    for ranks in (1, 2, 4, 8):
+        assert machine.hardware(ranks * rank_bytes).system.dimm.ranks == ranks
+    with pytest.raises(InputError, match=r"^memory: 2x ddr5-4800 hold .* at most, and the weights"):
+        machine.hardware(8 * rank_bytes + 1)
+
+
+def test_copies_from_memory_that_is_not_pinned_are_as_fast_as_a_core():
+    parts = ("cpu.yaml", 1, "ddr5-4800", 2, "rtx-4090", "pcie-4-x16")
+    assert OwnMachine(*parts, pinned=False).hardware(1).system.pcie.gbps == 16
+    assert OwnMachine(*parts, pinned=True).hardware(1).system.pcie.gbps == 31.508
+
+
+def test_programs_without_amx_compute_with_vectors():
+    parts = ("xeon-gold-6454s", 1, "ddr5-4800", 8, "rtx-4090", "pcie-4-x16")
+    assert OwnMachine(*parts, matrix_units=True).hardware(1).system.host.cpu_isa == "amx"
+    assert OwnMachine(*parts).hardware(1).system.host.cpu_isa == "avx512-vnni"
+
+
+def test_programs_ask_for_their_policies():
+    model = load_model("config.json")
+    # 32 tokens an expert on average, of 16 experts of which a token has two.
+    asked = {name: program.asked_policy(model, None) for name, program in PROGRAMS.items()}
+    assert asked["ik_llama.cpp"] == "llama-cpp:offload_tokens=256"
+    assert asked["ik_llama.cpp-repacked"] == "llama-cpp:offload=false"
+    assert asked["llama.cpp"] == "llama-cpp"
+    assert asked["ktransformers"] == "ktransformers"
+    assert PROGRAMS["llama.cpp"].asked_policy(model, 2) == "llama-cpp:n_cpu_moe=2"
+    assert PROGRAMS["ktransformers"].asked_policy(model, 2).endswith("gpu_share=0.333333")
+
+
+def test_memory_is_a_part_and_a_number_of_dimms():
+    assert parse_memory("ddr5-4800x16") == ("ddr5-4800", 16)
+    assert parse_memory("my-x1.yamlx2") == ("my-x1.yaml", 2)
+
+
+# ---- Upgrades ----
+
+
+def test_every_upgrade_is_there_with_what_it_gives():
+    result = predicted(upgrades=True, sets=HALF)
+    upgrades = {one.name: one for one in result.upgrades}
+    assert list(upgrades) == ["memory", "gpu", "link", "ndp"]
+    assert [one.problem for one in result.upgrades] == [""] * 4
+    for one in result.upgrades:
+        assert one.decode_gain == pytest.approx(one.decode_tokens_per_s / result.decode.tokens_per_s)
+        assert one.prefill_gain == pytest.approx(one.prefill_tokens_per_s / result.prefill.tokens_per_s)
+    # Twice the channels halve the experts' time and nothing else.
+    part = expert_ns(result.decode.parts_ns) / result.decode.time_ns
+    assert upgrades["memory"].decode_gain == pytest.approx(1 / (1 - part / 2), rel=0.01)
+    assert upgrades["memory"].change.startswith("4x ddr5-4800")
+    # PCIe 5 is the slowest link of 1.5 times PCIe 4's rate and more; the RTX 4090 does not take it.
+    assert upgrades["link"].change == "pcie-5-x16, and a card that takes it"
+
+
+def test_an_upgrade_that_there_is_not_says_why():
+    upgrades = {one.name: one for one in predicted(gpu="b200", upgrades=True).upgrades}
+    assert "no GPU of the parts is 1.5 times as fast as b200" in upgrades["gpu"].problem
+
+
+# ---- The band ----
+
+
+def test_the_band_goes_from_the_tenth_to_the_ninetieth_of_measured_ratios(tmp_path, monkeypatch):
+    file = tmp_path / "measured.csv"
+    rows = [("decode", 0.5 + place / 10) for place in range(11)] + [("prefill", 2.0)]
+    text = "# measured over predicted\nid,phase,measured_over_predicted\n"
+    file.write_text(text + "".join(f"o1,{phase},{ratio}\n" for phase, ratio in rows))
+    monkeypatch.setattr(band, "_FILE", file)
+    band._ratios.cache_clear()
+    try:
+        # Ratios from 0.5 to 1.5 in steps of a tenth of a tenth: 0.6 and 1.4.
+        assert band.band_of("decode", 20.0) == pytest.approx((12, 28, 11))
+        assert band.band_of("prefill", 20.0) == pytest.approx((40, 40, 1))
+        result = predicted()
+        assert result.decode.band.low == pytest.approx(0.6 * result.decode.tokens_per_s)
+        band._ratios.cache_clear()
+        monkeypatch.setattr(band, "_FILE", tmp_path / "none.csv")
+        assert band.band_of("decode", 20.0) is None
+    finally:
+        band._ratios.cache_clear()
+
+
+def test_what_was_measured_is_a_ratio_of_each_phase():
+    file = Path(band.__file__).with_name("measured.csv")
+    if not file.is_file():
+        pytest.skip("nothing was measured yet")
+    with file.open(encoding="utf-8", newline="") as opened:
+        rows = list(csv.DictReader(line for line in opened if not line.startswith("#")))
+    assert {row["phase"] for row in rows} == {"prefill", "decode"}
+    assert all(0.1 < float(row["measured_over_predicted"]) < 10 for row in rows)
+    for phase in ("prefill", "decode"):
+        found = band.band_of(phase, 1.0)
+        assert found.low <= found.high
+        assert found.machines == sum(row["phase"] == phase for row in rows)
+
+
+# ---- Mistakes ----
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"cpu": "epyc-9345"}, "cpu: unknown part 'epyc-9345'; did you mean 'epyc-9"),
+        ({"cpu": "rtx-4090"}, "cpu: rtx-4090 is a GPU, and no CPU"),
+        ({"cpu": "none.yaml"}, "none.yaml: no such file"),
+        ({"gpu": "rtx-4909"}, "gpu: unknown part 'rtx-4909'; did you mean 'rtx-4090'?"),
+        ({"gpu": "ddr5-4800"}, "gpu: ddr5-4800 is a memory, and no GPU"),
+        ({"link": "pcie-4-x61"}, "link: unknown part 'pcie-4-x61'; did you mean 'pcie-4-x16'?"),
+        ({"memory": "ddr5-4801x2"}, "memory: unknown part 'ddr5-4801'; did you mean 'ddr5-4800'?"),
+        ({"memory": "ddr5-4800"}, "memory: 'ddr5-4800' is not PARTxDIMMS with 1 to 64 DIMMs, for instance ddr5-4800x16"),
+        ({"memory": "ddr5-4800x0"}, "memory: 'ddr5-4800x0' is not PARTxDIMMS"),
+        ({"memory": "ddr5-4800x65"}, "memory: 'ddr5-4800x65' is not PARTxDIMMS"),
+        ({"memory": "ddr5-4800x6"}, "memory: 6 DIMMs are not shared evenly by 4 channels of cpu.yaml"),
+        ({"sockets": 3}, "sockets: 3 are more than the 2 of cpu.yaml"),
+        ({"sockets": 9}, "sockets: 9 is not a whole number from 1 to 8"),
+        ({"program": "llama.cp"}, "program: unknown program 'llama.cp'; did you mean 'llama.cpp'?"),
+        ({"weights": "q4_k_n"}, "weights: unknown weight file 'q4_k_n'; did you mean 'q4_k_"),
+        ({"memory_gb": 0.1}, "memory_gb: 0.1 GB do not hold the 0.1 GB of weights in the host's memory"),
+        ({"memory_gb": float("nan")}, "memory_gb: nan is not a number from 0"),
+        ({"chunk": 0}, "chunk: 0 is not a whole number from 1"),
+        ({"n_cpu_moe": -1}, "n_cpu_moe: -1 is not a whole number from 0"),
+        ({"upgrades": "yes"}, "upgrades: 'yes' is neither True nor False"),
+        ({"sets": ("gpu.tflop=1",)}, "did you mean 'gpu.tflops'?"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)  # fmt: skip
+def test_mistakes_are_told_in_a_line(changed, words):
+    with pytest.raises(InputError) as caught:
+        predicted(**changed)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_cpu_whose_channels_are_not_known_is_refused():
+    Path("cpu.yaml").write_text(CPU.replace("cpu_memory_channels: {value: 4", "cpu_threads: {value: 4"))
+    with pytest.raises(InputError, match=r"^cpu: cpu\.yaml does not say how many memory channels it has$"):
+        predicted()
+
+
+# ---- The command ----
+
+
+def test_json_has_rates_parts_and_upgrades():
+    status, out, err = call(*LINE, "--n-cpu-moe", 3, "--json", "-")
+    assert status == 0, err
+    told = json.loads(out)
+    for phase in ("prefill", "decode"):
+        assert told[phase]["tokens_per_s"] > 0
+        assert sum(told[phase]["parts_ns"].values()) == pytest.approx(told[phase]["time_ns"])
+    assert [one["name"] for one in told["upgrades"]] == ["memory", "gpu", "link", "ndp"]
+    assert told["config"]["machine"]["memory"] == "ddr5-4800"
+    assert told["config"]["rates"]["gpu.memory_tbps"][:2] == [1.008, "TB/s"]
+
+
+def test_the_text_says_where_the_time_goes_and_what_upgrades_give():
+    status, out, err = call(*LINE, "--n-cpu-moe", 3)
+    assert status == 0, err
+    for words in (
+        "on cpu.yaml, 2x ddr5-4800",
+        "prefill: ",
+        "decode: ",
+        "where the time goes",
+        "host memory: ",
+    ):
+        assert words in out
+    assert "What one better part would give:" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--gpu", "rtx-4909"), "ndpsim: error: --gpu: unknown part 'rtx-4909'; did you mean 'rtx-4090'?"),
+        (("--memory-gb", "0.1", "--n-cpu-moe", "3"), "--memory-gb: 0.1 GB do not hold"),
+        (("--n-cpu-moe", "-1"), "--n-cpu-moe: -1 is not a whole number from 0"),
+        (("--plot", "p.pgn"), "--plot"),
+        (("--plot", "p.png", "--panels", "decod"), "'decod'; did you mean 'decode'?"),
+    ],
+)
+def test_mistakes_of_the_command_name_the_option(arguments, words):
+    status, out, err = call(*LINE, "--no-upgrades", *arguments)
+    assert (status, out) == (2, "")
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_picture_is_written():
+    status, _, err = call(*LINE, "--no-upgrades", "--plot", "p.png", "--json", "p.json")
+    assert status == 0, err
+    assert Path("p.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_a_picture_has_every_panel():
+    result = predicted(upgrades=True)
+    shown = [axes.get_xlabel().partition(":")[0] for axes in prediction_figure(result).axes]
+    assert shown == ["prefill", "decode", "tokens/s over the machine as it is"]
+    assert len(shown) == len(PANELS["predict"])
+    (decode,) = prediction_figure(result, panels=("decode",)).axes
+    widths = [patch.get_width() for patch in decode.patches]
+    shares = [100 * ns / result.decode.time_ns for ns in result.decode.parts_ns.values()]
+    assert widths == pytest.approx([share for share in shares if share >= 0.1])
