@@ -81,9 +81,18 @@ _GPU = {
     "gpu.slice_us": 0,
     "gpu.attention_overhead_us": None,
 }
+# Fitted values stand for these where the GPU has a family.
+_OF_FAMILY = _GPU | {
+    **dict.fromkeys(("gpu.compute_efficiency", "gpu.attention_efficiency", "gpu.memory_efficiency")),
+    "gpu.expert_overhead_us": 0,
+    "gpu.kernel_overhead_us": 0,
+}
+del _OF_FAMILY["gpu.family"]
 _NOTHING_MEASURED = {"gpu.expert_times": None, "host.cpu_expert_times": None, "host.measured_power": None}
 _ANY_THREADS = {"host.cpu_read_gbps": None, "host.cpu_cores": None, "host.cpu_threads": None}
 _NO_CPU = {"host.cpu_compute_efficiency": None, "host.cpu_added_tokens": 0} | _ANY_THREADS | _NOTHING_MEASURED
+# Rates of a CPU that follow from its part.
+_UNSTATED_RATES = {"host.cpu_tflops": None, "host.cpu_compute_efficiency": None}
 _PCIE = {
     "latency_ns": 500,
     "copy_engines": 2,
@@ -113,12 +122,14 @@ VALUES = {
         "ndp.relayout.static_mw": None, "ndp.relayout.area_mm2": None, "ndp.published.memory_gb": None,
     },
     "edge": _NOBODY_WROTE
-    | _GPU
+    | _OF_FAMILY
     | _ANY_THREADS
     | _NOTHING_MEASURED
+    | _UNSTATED_RATES
     | {
-        # 32 and 16 operations a clock of AVX2 with 256 and 128 bits; 0.355: see dali-7532-3090.
-        "host.cpu_tflops": round(8 * 32 * 0.0053 + 12 * 16 * 0.0042, 3), "host.cpu_compute_efficiency": 0.355,
+        # 8 cores with two vector units of 256 bits, and 12 with two of 128.
+        "host.part": "core-i7-14700", "host.cpu_cores": 8 + 12 / 2, "host.cpu_clock_ghz": 5.3, "host.cpu_isa": "avx2",
+        "host.cpu_family": "raptor-lake", "host.cpu_memory_channels": 2, "host.cpu_memory_mtps": 5600, "host.cpu_sockets_most": 1,
         "host.cpu_added_tokens": 0, "pcie.gbps": round(16 * 32 / 8 * 128 / 130, 3), **_under("pcie", _PCIE_OF_CONSUMERS),
         "gpu.reserved_gb": 16 / 10, "dram.part": "ddr4-3200", "gpu.part": "rtx-5080", "pcie.part": "pcie-5-x16",
         "dram.org": "DDR4_8Gb_x8", "dram.timing": "DDR4_3200AA", "dram.refresh": "all-bank", "dram.read_buffer": 32,
@@ -132,7 +143,7 @@ VALUES = {
         "ndp.published.gflops": None, "ndp.published.area_mm2": None, "ndp.published.memory_gb": None,
     },
     "cxl": _NOBODY_WROTE
-    | _GPU
+    | _OF_FAMILY
     | _NO_CPU
     | {
         "gpu.reserved_gb": 6, "cxl.copy_engines": 2, "cxl.copy_overhead_us": 0, "dram.part": "ddr5-4000",
@@ -149,26 +160,33 @@ VALUES = {
         "ndp.published.gflops": None, "ndp.published.area_mm2": None,
     },
     "cache-7960x-4090": _NOBODY_WROTE
-    | _GPU
+    | _OF_FAMILY
+    | _UNSTATED_RATES
     | {
+        "host.part": "threadripper-7960x", "host.cpu_clock_ghz": 4.2, "host.cpu_isa": "avx512-bf16", "host.cpu_family": "zen4",
+        "host.cpu_memory_channels": 4, "host.cpu_memory_mtps": 5200, "host.cpu_sockets_most": 1,
+        "host.cpu_fabric_gbps": 4 * 32 * 1.8,  # chiplets x bytes a clock x GHz
         "dram.part": "ddr5-4800", "gpu.part": "rtx-4090", "pcie.part": "pcie-4-x16",
         "dram.standard": "DDR5", "dram.org": "DDR5_16Gb_x8", "dram.timing": "DDR5_4800BN", "dram.refresh": "all-bank",
         "dram.read_buffer": 32, "dimm.count": 4, "dimm.ranks": 2, "dimm.subchannels": 2,
         "host.channels": 4, "host.memory_bandwidth_gbps": 4 * 4.8 * 8, "host.memory_tb": 4 * 32 / 1024,
-        "host.cpu_tflops": round(24 * 64 * 0.0048, 2), "host.cpu_compute_efficiency": 0.355, "host.cpu_added_tokens": 0,
+        "host.cpu_added_tokens": 0,
         "host.cpu_read_gbps": round(2 * 6 * 4096 * 14336 / 7.34e6),  # Table III, 24 threads
-        "gpu.tflops": 165.2, "gpu.memory_tbps": 384 * 21 / 8 / 1000, "gpu.reserved_gb": 2, "gpu.kernel_overhead_us": 112,
+        "gpu.tflops": 165.2, "gpu.memory_tbps": 384 * 21 / 8 / 1000, "gpu.reserved_gb": 2, "gpu.kernel_overhead_us": 20,
         **_under("pcie", _PCIE_OF_CONSUMERS), "pcie.gbps": 27.613, "pcie.latency_ns": 54555.825,
     },
     "dali-7532-3090": _NOBODY_WROTE
-    | _GPU
+    | _OF_FAMILY
     | _NOTHING_MEASURED
+    | _UNSTATED_RATES
     | {
+        "host.part": "epyc-7532", "host.cpu_clock_ghz": 2.4, "host.cpu_isa": "avx2", "host.cpu_family": "zen2",
+        "host.cpu_memory_channels": 8, "host.cpu_memory_mtps": 3200, "host.cpu_sockets_most": 2,
+        "host.cpu_fabric_gbps": 8 * 32 * 1.467,  # chiplets x bytes a clock x GHz
         "dram.part": "ddr4-3200", "gpu.part": "rtx-3090", "pcie.part": "pcie-4-x16",
         "dram.org": "DDR4_8Gb_x4", "dram.timing": "DDR4_3200AA", "dram.refresh": "all-bank", "dram.read_buffer": 32,
         "dimm.count": 8, "dimm.ranks": 2, "dimm.subchannels": 1,
-        "host.channels": 8, "host.memory_bandwidth_gbps": 8 * 3.2 * 8, "host.cpu_tflops": round(16 * 32 * 0.0033, 2),
-        "host.cpu_compute_efficiency": 0.355, "host.cpu_added_tokens": 0, "host.cpu_read_gbps": 90,
+        "host.channels": 8, "host.memory_bandwidth_gbps": 8 * 3.2 * 8, "host.cpu_added_tokens": 0, "host.cpu_read_gbps": None,
         "gpu.tflops": 71.2, "gpu.reserved_gb": 2.4, **_under("pcie", _PCIE_OF_CONSUMERS), "pcie.gbps": round(25 * 280 / 256, 3),
     },
 }  # fmt: skip

@@ -24,10 +24,12 @@ VALIDATION = Path(__file__).parents[1] / "validation"
 # The channels of dali-7532-3090: eight of DDR4-3200, 8 B each.
 CHANNELS_GBPS = 8 * 3.2 * 8
 # Without what that file says of its CPU.
-BARE = ("cpu_tflops", "cpu_compute_efficiency", "cpu_read_gbps", "cpu_cores", "cpu_threads")
+BARE = ("part", "cpu_tflops", "cpu_compute_efficiency", "cpu_read_gbps", "cpu_cores", "cpu_threads")
 FITTED = {
     (row["quantity"], row["of"]): float(row["value"]) for row in csv.DictReader(FITS.read_text().splitlines())
 }
+# What programs reach where the file says neither a share nor a rate.
+PROGRAMS = FITTED["expert_read_share", "any"]
 
 
 def cpu_of(**host: object) -> Cpu:
@@ -101,17 +103,16 @@ def test_the_least_of_channels_fabric_cores_and_what_is_stated_limits_the_readin
     assert reads(cpu_read_share=0.5, cpu_fabric_gbps=60, cpu_sockets=2) == pytest.approx(CHANNELS_GBPS / 2)
     assert reads(cpu_fabric_gbps=60, cpu_read_gbps=40) == 40
     share, core_gbps = FITTED["read_share", "zen4"], FITTED["core_read_gbps", "zen4"]
-    # Programs reach a part of what is neither stated nor measured of them.
-    reached = FITTED["expert_read_share", "any"]
-    assert reads(cpu_family="zen4") == pytest.approx(reached * share * CHANNELS_GBPS)
-    assert reads(cpu_family="zen4", cpu_threads=3) == pytest.approx(reached * 3 * core_gbps)
-    assert reads(cpu_family="zen4", cpu_threads=3, cpu_cores=2) == pytest.approx(reached * 2 * core_gbps)
+    assert reads(cpu_family="zen4") == pytest.approx(PROGRAMS * share * CHANNELS_GBPS)
+    assert reads(cpu_family="zen4", cpu_threads=3) == pytest.approx(PROGRAMS * 3 * core_gbps)
+    assert reads(cpu_family="zen4", cpu_threads=3, cpu_cores=2) == pytest.approx(PROGRAMS * 2 * core_gbps)
+    assert reads(cpu_family="zen4", cpu_read_gbps=150) == 150
     assert reads(cpu_family="zen4", cpu_read_share=0.25) == pytest.approx(0.25 * CHANNELS_GBPS)
 
 
 def test_a_family_that_nothing_was_measured_of_has_the_mean_of_all():
     assert ("read_share", "granite-rapids") not in FITTED
-    expected = FITTED["expert_read_share", "any"] * FITTED["read_share", "any"] * CHANNELS_GBPS
+    expected = PROGRAMS * FITTED["read_share", "any"] * CHANNELS_GBPS
     assert reads(cpu_family="granite-rapids") == pytest.approx(expected)
 
 
