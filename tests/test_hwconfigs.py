@@ -257,9 +257,6 @@ ASSUMED = {
         "ndp.activation.clock_mhz",
     },
 }
-# Parts of GPUs come with a family, whose fitted values these machines do without.
-for name in set(ASSUMED) - {"trimoe"}:  # whose GPU is no part
-    ASSUMED[name] |= {"gpu.family"}
 UNSOURCED = {"name", "title", "paper"}
 # What a GEMV inside a DIMM does not use, nobody has written.
 UNUSED = {

@@ -49,7 +49,7 @@ cpu_sockets_most: {value: 2, assumption: made for a test}
 """
 #: Half of the channels' peak, and nothing else, limits what the CPU reads of an expert.
 HALF = ("host.cpu_read_share=0.5", "host.cpu_expert_overhead_us=0")
-EXPERTS_ON_CPU = ("experts on the CPU", "experts on the CPU, held up by memory")
+EXPERTS_ON_CPU = ("experts on the CPU: reading weights", "experts on the CPU: computing")
 
 
 @pytest.fixture(autouse=True)
