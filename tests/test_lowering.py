@@ -974,6 +974,7 @@ DESCRIPTIVE = {
     "title",
     "paper",
     "dimm.command_bus",
+    *(f"{section}.part" for section in ("dram", "host", "host.memory", "gpu", "pcie")),
     "host.memory_bandwidth_gbps",
     "host.memory_tb",
     *(f"host.memory.{key}" for key in ("standard", "org", "timing", "channels", "dimms", "ranks")),
@@ -1061,7 +1062,8 @@ def test_what_only_describes_the_machine_changes_no_figure(hw):
     counts = {"pcie.copy_engines", "cxl.copy_engines", "gpu.expert_buffers", "host.cpu_added_tokens"}
     counts |= {"host.cpu_cores", "host.cpu_threads", "host.cpu_sockets", "host.cpu_sockets_most"}
     counts |= {"host.cpu_memory_channels", "gpu.tile_tokens"}
-    texts |= {"host.cpu_isa", "host.cpu_family"}
+    counts |= {"host.cpu_memory_mtps", "host.cpu_memory_mtps_2dpc"}
+    texts |= {"host.cpu_isa", "host.cpu_family"} | {key for key in given if key.endswith(".part")}
     shares = {key for key in given if key.endswith(("_efficiency", "_share"))}
     numbers = {key for key in given - texts - counts - shares if not key.endswith("_bytes")}
     sets = (

@@ -371,6 +371,8 @@ def test_every_value_of_the_hardware_counts(path):
     here: Any = hardware.system
     for key in path:
         here = getattr(here, key)
+    if path[-1] == "part":  # its values count, not its name
+        return
     if path[-1] == "standard":  # no preset has another standard with the same name
         assert not set(standards()["DDR4"].speeds) & set(standards()["DDR5"].speeds)
         return
