@@ -180,7 +180,7 @@ def moe_by_hand() -> SimpleNamespace:
 
     def run_of(name: str) -> RunRecord:
         parameters = {"refine": True, "relayout": name != "second"}
-        return RunRecord(name, parameters, machine, hardware, 8, 0, first)
+        return RunRecord(name, {"gpu_order": "listed", **parameters}, machine, hardware, 8, 0, first)
 
     def policy_run(name: str, place: int, check: LayerCheck | None) -> PolicyRun:
         slower = 1 + 0.25 * place

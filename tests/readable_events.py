@@ -101,13 +101,16 @@ class ReadableLoop:
     prioritised: int
     busy_ns: dict[tuple[str, int], float] = field(default_factory=dict)
     _allowed: dict[int, float] = field(default_factory=dict)
+    _ready_ns: dict[int, float] = field(default_factory=dict)
+    _last_on: dict[int, int] = field(default_factory=dict)
 
     def run(self) -> bool:
         """Until the foreground is done; False where what is left waits for ever."""
         jobs = self.jobs
         for job in range(len(jobs.work_ns)):
             if jobs.waits[job] == 0 and jobs.start_ns[job] < 0:
-                jobs.start_ns[job], jobs.cause[job] = self.clock_ns, -1
+                self._ready(job, -1)
+        self._serve()
         while any(jobs.end_ns[job] < 0 for job in self._all() if not jobs.background[job]):
             speeds = self._speeds()
             ends = [jobs.left_ns[job] / speed for job, speed in speeds.items() if speed > 0]
@@ -118,6 +121,7 @@ class ReadableLoop:
             while finished := [job for job in self._active() if jobs.left_ns[job] <= _NOTHING_NS]:
                 for job in finished:
                     self._finish(job)
+            self._serve()
         return True
 
     def _all(self) -> range:
@@ -125,15 +129,37 @@ class ReadableLoop:
 
     def _active(self) -> list[int]:
         jobs = self.jobs
-        return [job for job in self._all() if jobs.waits[job] == 0 and jobs.end_ns[job] < 0]
+        return [job for job in self._all() if jobs.start_ns[job] >= 0 and jobs.end_ns[job] < 0]
+
+    def _ready(self, job: int, cause: int) -> None:
+        """A job that has no turn on its server starts."""
+        self.jobs.cause[job] = cause
+        if self.jobs.turn[job] < 0:
+            self.jobs.start_ns[job] = self.clock_ns
+        else:
+            self._ready_ns[job] = self.clock_ns
+
+    def _serve(self) -> None:
+        """Servers that are free take the job whose turn it is."""
+        jobs = self.jobs
+        taken = {int(jobs.server[job]) for job in self._active() if jobs.turn[job] >= 0}
+        for job in sorted(self._ready_ns, key=lambda job: int(jobs.turn[job])):
+            server = int(jobs.server[job])
+            if server not in taken:
+                taken.add(server)
+                jobs.start_ns[job] = self.clock_ns
+                if self._ready_ns.pop(job) < self.clock_ns:
+                    jobs.cause[job] = self._last_on[server]
 
     def _finish(self, job: int) -> None:
         jobs = self.jobs
         jobs.left_ns[job], jobs.end_ns[job] = 0.0, self.clock_ns
+        if jobs.turn[job] >= 0:
+            self._last_on[int(jobs.server[job])] = job
         for successor in jobs.after[jobs.first_after[job] : jobs.first_after[job + 1]]:
             jobs.waits[successor] -= 1
             if jobs.waits[successor] == 0:
-                jobs.start_ns[successor], jobs.cause[successor] = self.clock_ns, job
+                self._ready(int(successor), job)
 
     def _pass(self, ns: float, speeds: Mapping[int, float]) -> None:
         jobs, kinds = self.jobs, self.kinds

@@ -160,6 +160,7 @@ def jobs_of(rows: list[dict[str, float]], before: list[tuple[int, int]] = []) ->
         np.full(count, -1.0),
         np.full(count, -1),
         np.zeros(count),
+        column("turn", -1, int),
     )
 
 
@@ -172,7 +173,8 @@ def work_of(jobs: Jobs, clock_ns: float = 100.0) -> Work:
     return Work(
         np.array([clock_ns]), np.zeros(SERVERS + SHARED), numbers(count), numbers(count), np.zeros(count),
         np.zeros(count), np.zeros((count, SHARED)), np.zeros(SHARED), np.zeros(count), numbers(DIMMS),
-        np.zeros(DIMMS), np.zeros(SHARED), np.zeros((DIMMS, 2)), numbers(2),
+        np.zeros(DIMMS), np.zeros(SHARED), np.zeros((DIMMS, 2)), numbers(3), numbers(count),
+        numbers(SERVERS), numbers(SERVERS),
     )  # fmt: skip
 
 
@@ -192,6 +194,24 @@ def test_jobs_start_when_all_before_them_have_ended():
     assert ends == [5, 3, 7, 7]
     assert jobs.cause.tolist() == [-1, -1, 0, 2]
     assert busy[0] == 5
+
+
+def test_a_free_server_takes_the_lowest_turn_of_what_is_ready():
+    """The first in turn, 0, is not ready until 4: 2 goes before it, and 3, of a later turn, after it."""
+    jobs = jobs_of(
+        [
+            {"work_ns": 2, "server": 0, "turn": 1},
+            {"work_ns": 4},
+            {"work_ns": 5, "server": 0, "turn": 2},
+            {"work_ns": 1, "server": 0, "turn": 3},
+            {"work_ns": 3, "server": 0, "turn": 0},
+        ],
+        [(1, 4)],
+    )
+    ends, busy = ran(jobs)
+    assert ends == [2, 4, 7, 11, 10]
+    assert jobs.cause.tolist() == [-1, -1, 0, 4, 2]
+    assert busy[0] == 11
 
 
 def test_two_transfers_share_and_the_longer_one_is_alone_in_the_end():
@@ -326,7 +346,9 @@ def drawn(seed: int) -> tuple[Jobs, Kinds]:
             row["server"] = server
             if server >= 2:
                 row |= {"dimm": server - 2, "between": rng.choice([0.0, rng.random()])}
-            if server in last:
+            if server == 0:
+                row["turn"] = rng.randrange(1000) * 1000 + job
+            elif server in last:
                 before.append((last[server], job))
             last[server] = job
         else:

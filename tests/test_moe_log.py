@@ -29,7 +29,7 @@ def test_each_run_begins_with_what_is_run(tmp_path, moe_by_hand):
     assert [line["policy"] for line in lines] == ["first"] * 5 + ["second"] * 5
     assert [("log" in line) for line in lines] == [True, *[False] * 4] * 2
     head = lines[5]
-    assert head["parameters"] == {"refine": True, "relayout": False}
+    assert head["parameters"] == {"gpu_order": "listed", "refine": True, "relayout": False}
     assert head["layers"] == [3, 4]
     assert {key: head[key] for key in ("experts", "experts_per_token", "dimms", "channels", "batch")} == {
         "experts": 8,

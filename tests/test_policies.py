@@ -94,7 +94,8 @@ def test_every_bundled_policy_is_found_by_its_name_and_says_what_it_is():
 def test_a_users_class_is_found_in_its_file_with_its_parameters(own):
     chosen = choose_policy(f"{own}:Mine:share=0.25, most=3,on=false,order=sorted")
     assert chosen.name == "mine"
-    assert chosen.parameters.model_dump() == {"share": 0.25, "most": 3, "on": False, "order": "sorted"}
+    given = {"share": 0.25, "most": 3, "on": False, "order": "sorted"}
+    assert chosen.parameters.model_dump() == {"gpu_order": "listed", **given}
     assert choose_policy(f"{own}:Mine:most=none").parameters.model_dump()["most"] is None
     assert choose_policy(f"{own}:Mine").policy is chosen.policy
     assert choose_policy(chosen.policy).parameters == choose_policy(f"{own}:Mine").parameters
@@ -103,7 +104,8 @@ def test_a_users_class_is_found_in_its_file_with_its_parameters(own):
 
 
 def test_parameters_say_their_type_default_and_meaning(own):
-    listed = parameters_of(policy_class(f"{own}:Mine"))
+    first, *listed = parameters_of(policy_class(f"{own}:Mine"))
+    assert (first.name, first.type, first.default) == ("gpu_order", "one of listed, arrived", "listed")
     assert [(one.name, one.type, one.default, one.description) for one in listed] == [
         ("share", "a number from 0 to 1", 0.5, "of experts"),
         ("most", "a whole number from 1 or none", None, "experts"),
@@ -117,7 +119,7 @@ def test_parameters_say_their_type_default_and_meaning(own):
     [
         (
             "Mine:shar=1",
-            "policy mine: unknown parameter 'shar'; did you mean 'share'? (known: most, on, order, share)",
+            "policy mine: unknown parameter 'shar'; did you mean 'share'? (known: gpu_order, most, on, order, share)",
         ),
         ("Mine:share=2", "policy mine:share: '2' is not a number from 0 to 1"),
         ("Mine:share=nan", "policy mine:share: 'nan' is not a number from 0 to 1"),

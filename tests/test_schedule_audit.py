@@ -298,8 +298,8 @@ def test_check_says_a_finding_a_line_and_ends_with_1(good, tmp_path):
         ("{", ":1: is no JSON: Expecting property name"),
         ("[]", ":1: is no JSON object"),
         ('{"log": NaN}', ":1: is no JSON: NaN is no number"),
-        ('{"log": 1}', ":1: log: 1 is another form than 3"),
-        ('{"log": 3}', ":1: has no 'policy'"),
+        ('{"log": 1}', ":1: log: 1 is another form than 4"),
+        ('{"log": 4}', ":1: has no 'policy'"),
         ('{"step": 1}', ":1: there is no line before it that says what is run"),
     ],
 )

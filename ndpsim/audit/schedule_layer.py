@@ -32,7 +32,7 @@ def layer_findings(
     yield from _share_faults(line)
     yield from _name_faults(machine, jobs)
     yield from _assignment_faults(line, jobs)
-    yield from _order_faults(line, jobs)
+    yield from _order_faults(machine, line, jobs)
     yield from _place_faults(machine, line, jobs)
     yield from _inside_faults(line, jobs)
     yield from _exclusive_faults(jobs)
@@ -132,17 +132,26 @@ def _assignment_faults(line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator
             yield "pairs", f"{abs(left):g} of expert {expert} on {engine} is {done}"
 
 
-def _order_faults(line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
-    """Each engine takes experts in the order of the assignment; each DIMM those that lie there."""
-    started: dict[str, list[tuple[float, int]]] = defaultdict(list)
+def _order_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
+    """Each engine takes experts in the order of the assignment; each DIMM those that lie there.
+
+    A GPU that computes first what has arrived has two such orders: experts that were copied, and residents.
+    """
+    started: dict[tuple[str, bool], list[tuple[float, int]]] = defaultdict(list)
     for job in _computed(jobs):
-        started[job["resource"]].append((job["start_ns"], job["expert"]))
-    for resource, of_it in started.items():
+        resource = job["resource"]
+        apart = machine.gpu_order == "arrived" and resource == "gpu" and _is_resident(line, job["expert"])
+        started[resource, apart].append((job["start_ns"], job["expert"]))
+    for (resource, _), of_it in started.items():
         experts = [expert for _, expert in sorted(of_it)]
         order = [expert for expert, _ in line["assign"].get(resource.partition(" ")[0], ())]
         due = [expert for expert in order if expert in experts]
         if experts != due and sorted(experts) == sorted(due):
             yield "order of experts", f"{resource} computes {experts}, which were assigned as {due}"
+
+
+def _is_resident(line: Mapping[str, Any], expert: int) -> bool:
+    return bool(line["placement"].get(str(expert), {}).get("gpu", False))
 
 
 def _place_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
@@ -231,7 +240,7 @@ def _copy_faults(
         expert = job["expert"]
         if expert in copied:
             held += [(copied[expert]["end_ns"], 1), (job["end_ns"], -1)]
-        resident = line["placement"].get(str(expert), {}).get("gpu", False)
+        resident = _is_resident(line, expert)
         there = copied[expert]["end_ns"] if expert in copied else arrivals.get(expert)
         if not resident and (there is None or is_later(there, job["start_ns"])):
             when = "is never copied there" if there is None else f"arrives at {microseconds(there)}"

@@ -79,6 +79,7 @@ class Machine:
     bits: int
     replicas: Mapping[str, int]
     gbps: Mapping[str, float]
+    gpu_order: str
 
     @classmethod
     def of(cls, line: Mapping[str, Any]) -> Machine:

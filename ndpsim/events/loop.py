@@ -43,10 +43,20 @@ def of_tokens(values, row, between):
 
 
 @inlined
-def begin(jobs, work, job, cause):
-    """A job that waits for nothing starts."""
-    jobs.start_ns[job] = work.clock_ns[0]
+def make_ready(jobs, work, job, cause):
+    """A job that waits for no other job starts, or waits for its server."""
     jobs.cause[job] = cause
+    if jobs.turn[job] < 0:
+        begin(jobs, work, job)
+    else:
+        work.waiting[work.counts[2]] = job
+        work.counts[2] += 1
+
+
+@inlined
+def begin(jobs, work, job):
+    """A job starts."""
+    jobs.start_ns[job] = work.clock_ns[0]
     work.active[work.counts[0]] = job
     work.counts[0] += 1
     if jobs.dimm[job] >= 0:
@@ -54,6 +64,26 @@ def begin(jobs, work, job, cause):
     if jobs.kind[job] >= 0:
         work.moving[work.counts[1]] = job
         work.counts[1] += 1
+
+
+@outlined
+def serve(jobs, work, began_ns):
+    """Each server that is free takes, of the jobs that wait for it, the one with the lowest turn."""
+    while True:
+        chosen = -1
+        for place in range(work.counts[2]):
+            job = work.waiting[place]
+            if work.holder[jobs.server[job]] < 0 and (chosen < 0 or jobs.turn[job] < jobs.turn[chosen]):
+                chosen = job
+        if chosen < 0:
+            return
+        work.counts[2] = remove(work.waiting, work.counts[2], chosen)
+        server, cause = jobs.server[chosen], jobs.cause[chosen]
+        ready_ns = jobs.end_ns[cause] if cause >= 0 else began_ns
+        if ready_ns < work.clock_ns[0]:
+            jobs.cause[chosen] = work.freed_by[server]
+        work.holder[server] = chosen
+        begin(jobs, work, chosen)
 
 
 @inlined
@@ -78,11 +108,14 @@ def finish(jobs, work, job):
         work.counts[1] = remove(work.moving, work.counts[1], job)
     if jobs.dimm[job] >= 0:
         work.unit[jobs.dimm[job]] = -1
+    if jobs.turn[job] >= 0:
+        work.holder[jobs.server[job]] = -1
+        work.freed_by[jobs.server[job]] = job
     for place in range(jobs.first_after[job], jobs.first_after[job + 1]):
         successor = jobs.after[place]
         jobs.waits[successor] -= 1
         if jobs.waits[successor] == 0:
-            begin(jobs, work, successor, job)
+            make_ready(jobs, work, successor, job)
 
 
 @inlined
@@ -279,9 +312,11 @@ def run_jobs(jobs, kinds, slowdown, work, prioritised, servers):
 
     prioritised: of so many shared resources, the first ones, the foreground has what it wants.
     """
-    count = len(jobs.work_ns)
+    count, began_ns = len(jobs.work_ns), work.clock_ns[0]
     open_jobs = 0
     work.counts[:] = 0
+    work.holder[:] = -1
+    work.freed_by[:] = -1
     work.unit[:] = -1
     for job in range(count):
         open_jobs += 1 - jobs.background[job]
@@ -289,9 +324,10 @@ def run_jobs(jobs, kinds, slowdown, work, prioritised, servers):
     for job in range(count):
         if jobs.waits[job] == 0:
             started = jobs.start_ns[job]
-            begin(jobs, work, job, -1)
+            make_ready(jobs, work, job, -1)
             if started >= 0.0:
                 jobs.start_ns[job] = started
+    serve(jobs, work, began_ns)
     while open_jobs > 0:
         if work.counts[0] == 0:
             return STUCK
@@ -308,4 +344,5 @@ def run_jobs(jobs, kinds, slowdown, work, prioritised, servers):
                 finish(jobs, work, job)
             else:
                 place += 1
+        serve(jobs, work, began_ns)
     return DONE

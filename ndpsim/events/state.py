@@ -70,6 +70,7 @@ class Jobs(NamedTuple):
     end_ns: Floats  # [job]: negative: not yet
     cause: Ints  # [job]: whose end started it; -1: the beginning
     allowed_ns: Floats  # [job]: alone, what of it could have been done with the prioritised resources it had
+    turn: Ints  # [job]: waits for its server to be free, where the lowest turn is first; -1: starts at once
 
 
 @by_reference
@@ -89,4 +90,7 @@ class Work(NamedTuple):
     host_gbps: Floats  # [DIMM]
     channel_gbps: Floats  # [shared]: of the host
     moved_gbps: Floats  # [DIMM, 2]
-    counts: Ints  # [2]: those active, those that transfer
+    counts: Ints  # [3]: those active, those that transfer, those that wait for their server
+    waiting: Ints  # [job]: those that wait for their server
+    holder: Ints  # [server]: the job with a turn that is on it; -1: none
+    freed_by: Ints  # [server]: the job with a turn that was on it last; -1: none

@@ -85,6 +85,12 @@ class ContentionTable:
     relayout_rate_crowded: Floats
     most_relayout_gbps: Floats
 
+    def ndp_rate_of(self, most_tokens: int, host_gbps: float) -> Floats:
+        """`ndp_rate` at a rate of the host, by tokens: float64[most_tokens + 1]."""
+        rates = [np.interp(host_gbps, self.host_gbps, row) for row in self.ndp_rate]
+        counts = np.log(np.maximum(np.arange(most_tokens + 1), 1))
+        return np.asarray(np.interp(counts, np.log(self.tokens), rates))
+
 
 def contention_table(
     hardware: Hardware,

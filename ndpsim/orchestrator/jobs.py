@@ -39,6 +39,7 @@ class _Row(NamedTuple):
     between: float
     background: int
     start_ns: float
+    turn: int
 
 
 class JobList:
@@ -67,14 +68,18 @@ class JobList:
         left_ns: float = -1.0,
         start_ns: float = -1.0,
         background: bool = False,
+        turn: int = -1,
     ) -> int:
-        """Add a job that starts when all those `after` which it comes have ended; returns its number."""
+        """Add a job that starts when all those `after` which it comes have ended; returns its number.
+
+        turn: it then also waits until its server is free; of those that wait, the lowest turn is first.
+        """
         number = len(self._rows)
         self.labels.append(label)
         left_ns = work_ns if left_ns < 0 else left_ns
         row, between = table
         self._rows.append(
-            _Row(work_ns, left_ns, per_ns, kind, server, dimm, row, between, int(background), start_ns)
+            _Row(work_ns, left_ns, per_ns, kind, server, dimm, row, between, int(background), start_ns, turn)
         )
         for one in after:
             self._before.append(one)
@@ -113,6 +118,7 @@ class JobList:
             np.full(count, -1.0),
             np.full(count, -1, dtype=np.int64),
             np.zeros(count),
+            numbers("turn"),
         )
 
 
@@ -126,6 +132,7 @@ def make_work(jobs: Jobs, kinds: Kinds, slowdown: Slowdown, clock_ns: float, bus
     def numbers(size: int) -> NDArray[np.int64]:
         return np.zeros(size, dtype=np.int64)
 
+    servers = len(busy_ns) - shared
     return Work(
         np.array([clock_ns]),
         busy_ns,
@@ -140,5 +147,8 @@ def make_work(jobs: Jobs, kinds: Kinds, slowdown: Slowdown, clock_ns: float, bus
         floats(dimms),
         floats(shared),
         floats(dimms, 2),
-        numbers(2),
+        numbers(3),
+        numbers(count),
+        numbers(servers),
+        numbers(servers),
     )

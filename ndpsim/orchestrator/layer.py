@@ -14,7 +14,7 @@ from ndpsim.orchestrator.jobs import JobList, Label
 from ndpsim.orchestrator.lies import Lies
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.answers import CheckedAssignment
-from ndpsim.policies.interface import STRIPED, Machine
+from ndpsim.policies.interface import STRIPED, GpuOrder, Machine
 from ndpsim.processors import Cpu, Gpu, Processors
 from ndpsim.processors.devices import expert_format, weight_bytes
 from ndpsim.processors.operations import ACTIVATION_BYTES
@@ -68,6 +68,7 @@ class LayerJobs:
     """Makes the jobs of layers of one run.
 
     rows: of `Slowdown`, by the numbers of tokens and of DIMMs of an expert.
+    gpu_order: see `PolicyParameters`.
     """
 
     def __init__(
@@ -77,7 +78,9 @@ class LayerJobs:
         processors: Processors,
         transfers: Transfers,
         rows: Mapping[tuple[int, int], tuple[int, float]],
+        gpu_order: GpuOrder,
     ) -> None:
+        self._listed = gpu_order == "listed"
         self._machine, self._costs, self._transfers, self._rows = machine, costs, transfers, rows
         self._names = server_names(machine.dimms)
         whole = machine.model.expert
@@ -128,43 +131,52 @@ class LayerJobs:
     def _add_gpu(
         self, jobs: JobList, assigned: CheckedAssignment, layer: Gated, begun: tuple[int, ...]
     ) -> tuple[int, ...]:
-        """Shared experts first, then experts in their order; copies go ahead as far as buffers reach.
+        """Shared experts first, then the others; copies go ahead as far as buffers reach.
+
+        In the order of the list, each expert waits for the one before it. Otherwise experts have turns on the
+        GPU: those that hold a buffer, or are on their way, before those that are resident.
 
         One fused call computes the experts that are there, and pays with the first of them. Whatever is
-        waited for is a call of its own when it is there.
+        waited for is a call of its own when it is there. Where it may interrupt the residents, these are
+        launched once more after it.
 
         Returns:
-            The last to be computed.
+            The last to be computed; those that have turns are not in it.
         """
-        last = begun
+        last, listed = begun, self._listed or assigned.sequential
         if layer.shared_ns:
             label = Label("gpu", "shared", alone_ns=layer.shared_ns)
-            last = (jobs.add(label, layer.shared_ns, begun, server=GPU),)
+            turn = -1 if listed else 0
+            shared = jobs.add(label, layer.shared_ns, begun, server=GPU, turn=turn)
+            last = (shared,) if listed else begun
         called = False
         copies: list[int] = []
         copied: list[int] = []  # the computing of copied experts
         engines, buffers = self._transfers.pcie.copy_engines, self._machine.expert_buffers
-        for expert, share in assigned.gpu:
-            needs, bits = last, layer.gpu_bits.get(expert)
+        for place, (expert, share) in enumerate(assigned.gpu, 1):
+            bits = layer.gpu_bits.get(expert)
+            arrival: tuple[int, ...] = ()
             if expert in layer.arriving:
-                needs = (*last, layer.arriving[expert])
+                arrival = (layer.arriving[expert],)
             elif not layer.resident[expert]:
                 bits = assigned.bits.get(expert)
                 before = [of[-n] for of, n in ((copies, engines), (copied, buffers)) if len(of) >= n]
                 after = last if assigned.sequential else (*begun, *before)
                 weights = self._weights(share, bits)
                 copies.append(self._add_copy(jobs, expert, share, weights, layer.lies(expert), after))
-                needs = (*last, copies[-1])
+                arrival = (copies[-1],)
             tokens, size = layer.loads[expert], self._weights(share, bits).bytes
             ns = self._gpu_ns(tokens, share, bits)
-            waits = needs is not last
-            if waits or not called:
-                ns += self._call_ns
-            called = called or not waits
+            if arrival:
+                ns += self._call_ns if listed else 2 * self._call_ns
+            elif not called:
+                ns, called = ns + self._call_ns, True
+            turn = -1 if listed else place if arrival else place + len(assigned.gpu)
             label = Label("gpu", "expert", expert, share, tokens, size, ns)
-            last = (jobs.add(label, ns, needs, server=GPU),)
-            if copies and copies[-1] in needs:
-                copied.append(last[0])
+            job = jobs.add(label, ns, (*last, *arrival), server=GPU, turn=turn)
+            last = (job,) if listed else last
+            if copies and copies[-1] in arrival:
+                copied.append(job)
         return last
 
     def _weights_of(self, share: float, bits: int | None) -> _Weights:

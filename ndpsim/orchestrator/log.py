@@ -39,7 +39,7 @@ from ndpsim.processors.operations import ACTIVATION_BYTES
 
 __all__ = ["LOG_VERSION", "writing_log"]
 
-LOG_VERSION = 3
+LOG_VERSION = 4
 _COMPRESSION = 3  # a third larger than the default, three times as fast
 
 
@@ -113,6 +113,7 @@ def _of_run(run: RunRecord) -> dict[str, Any]:
             "link": 0.0 if link is None else link.link_gbps,
             "dimm": hardware.dimm_peak_gbps,
         },
+        "gpu_order": run.parameters["gpu_order"],
         "bits": machine.bits,
         "replicas": {
             str(bits): weight_bytes(machine.model.expert, expert_format(bits))

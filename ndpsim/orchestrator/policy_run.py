@@ -140,7 +140,9 @@ class PolicyRunner:
         shards = [count for count in np.unique(placement.shards).tolist() if count > 1]
         if machine.dimms and policy.contention:
             rows = given.transfers.table_of_tokens(shards)
-        self._layer_jobs = LayerJobs(machine, given.costs, given.processors, given.transfers, rows)
+        self._layer_jobs = LayerJobs(
+            machine, given.costs, given.processors, given.transfers, rows, policy.parameters.gpu_order
+        )
         self._slowdown = given.transfers.slowdown(policy.contention, shards)
         self._servers = first_ndp + len(self._slowdown.channel)
         self._names = (*server_names(len(self._slowdown.channel)), *given.transfers.shared_names)

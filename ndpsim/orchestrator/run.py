@@ -369,7 +369,20 @@ def _estimates(
         token_ns=transfers.pcie_ns(1024 * vector) / 1024,
         vector_ns=transfers.pcie_ns(vector),
         sharded_ns=functools.cache(lambda dimms: costs.expected_ns(most, dimms)[0]),
+        sharded_read_ns=lambda dimms: costs.host_read(dimms).time_ns,
+        lost_ns=functools.partial(_lost_ns, costs, machine, most),
     )
+
+
+def _lost_ns(costs: Costs, machine: Machine, most: int, dimms: int, read_ns: float) -> Floats | float:
+    """`Estimates.lost_ns`: see `ndpsim.orchestrator.contention`."""
+    system = costs.hardware.system
+    if not machine.dimms or system.host.memory is not None:
+        return 0.0
+    read = costs.host_read(dimms)
+    gbps = read.bytes / read.channels / read_ns
+    share = read.channels / dimms if dimms > read.channels else 1.0
+    return share * read_ns * (1.0 - costs.contention(dimms).ndp_rate_of(most, gbps))
 
 
 def _run(

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import MoeShape
@@ -43,6 +43,7 @@ Ints = NDArray[np.int64]
 Dimms = NDArray[np.int16]
 Flags = NDArray[np.bool_]
 Scores = NDArray[np.float32]
+GpuOrder = Literal["listed", "arrived"]
 
 
 def _no_ids() -> Dimms:
@@ -53,8 +54,12 @@ def _no_flags() -> Flags:
     return np.zeros(0, np.bool_)
 
 
-def _not_simulated(dimms: int) -> Floats:
+def _not_simulated(dimms: int) -> Any:
     raise NotImplementedError(f"no times of an expert over {dimms} DIMMs")
+
+
+def _none_lost(dimms: int, read_ns: float) -> float:
+    return 0.0
 
 
 #: `dimm` of an expert that lies striped over all DIMMs.
@@ -128,6 +133,9 @@ class Estimates:
         vector_ns: a token's vector over PCIe, one way, alone: the link's latency is part of it.
         sharded_ns: by a number of DIMMs: an expert sharded over so many, as `ndp_ns`. Simulated when it is
             asked for.
+        sharded_read_ns: by a number of DIMMs: the host reads the weights of an expert sharded over so many.
+        lost_ns: by a number of DIMMs and the time of such a read: by how much longer the NDP unit of each of
+            these DIMMs is busy because of it, by the tokens of the expert that the unit computes meanwhile.
     """
 
     gpu_ns: Floats
@@ -145,6 +153,8 @@ class Estimates:
     token_ns: float
     vector_ns: float = 0.0
     sharded_ns: Callable[[int], Floats] = _not_simulated
+    sharded_read_ns: Callable[[int], float] = _not_simulated
+    lost_ns: Callable[[int, float], Floats | float] = _none_lost
 
     @property
     def copy_ns(self) -> float:
@@ -303,8 +313,9 @@ class Assignment:
     """Which engine computes which expert, in which order.
 
     Attributes:
-        gpu, cpu, ndp: experts, or parts of them, in the order in which the engine takes them. Those of `ndp`
-            run on the DIMMs where they lie, each DIMM in this order.
+        gpu, cpu, ndp: experts, or parts of them, in the order in which the engine takes them; of `gpu` see
+            `PolicyParameters.gpu_order`. Those of `ndp` run on the DIMMs where they lie, each DIMM in this
+            order.
         estimated_ns: what the policy believes that the layer takes; None: it does not say.
         details: further numbers for the log, such as the estimate before a refinement.
         bits: by expert, the bits of the replica whose weights are read; of all others the full weights are.
@@ -355,6 +366,12 @@ class PolicyParameters(BaseModel):
     """Parameters of a policy: typed fields with defaults, limits, and a description that cites its source."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    gpu_order: GpuOrder = Field(
+        "listed",
+        description="of the experts that the GPU computes. listed: as the policy lists them; arrived: those "
+        "that were copied first, as soon as they are there, so that their buffers are free sooner",
+    )
 
 
 class Policy(ABC):

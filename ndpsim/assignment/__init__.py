@@ -1,0 +1,1 @@
+"""Kernels that share out the experts of a layer."""

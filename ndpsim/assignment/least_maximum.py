@@ -1,0 +1,256 @@
+"""Experts onto ways so that the fullest resource is as empty as possible.
+
+An expert can be computed in up to three ways (GPU, CPU, NDP units); each takes time of several resources. A way
+that any expert takes has a fixed cost besides (`opening`). The search begins with a threshold rule, improves it
+by moves and exchanges, and splits a few experts between two ways at last. Every step lowers the load of the
+fullest resource, and raises no other one to it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ndpsim._jit import inlined, kernel, outlined
+
+__all__ = ["GPU", "NDP", "CPU", "least_maximum"]
+
+#: Ways.
+GPU, CPU, NDP = 0, 1, 2
+
+_WAYS = 3
+_ROUNDING = 1e-9  # a load lower by no more than this share is not lower
+_HALVINGS = 30  # of the interval in which the best share of a split lies
+
+
+@outlined
+def fill_loads(uses, base, opening, choice, loads, counts):
+    """The load of each resource, and how many experts take each way."""
+    counts[:] = 0
+    for r in range(len(base)):
+        loads[r] = base[r]
+    for expert in range(len(choice)):
+        way = choice[expert]
+        counts[way] += 1
+        for r in range(len(base)):
+            loads[r] += uses[expert, way, r]
+    for way in range(_WAYS):
+        if counts[way] > 0:
+            for r in range(len(base)):
+                loads[r] += opening[way, r]
+
+
+@inlined
+def change(uses, opening, counts, expert, source, target, r):
+    """By how much the load of a resource grows when an expert moves from one way to another."""
+    grows = uses[expert, target, r] - uses[expert, source, r]
+    if counts[source] == 1:
+        grows -= opening[source, r]
+    if counts[target] == 0:
+        grows += opening[target, r]
+    return grows
+
+
+@outlined
+def begin_by_thresholds(uses, allowed, base, opening, here, choice, sums, of_here):
+    """Of the experts that the GPU lacks, the first go there, the last to the NDP units, others to the CPU.
+
+    All pairs of thresholds are tried. Experts that are `here`, the first ones, are the GPU's.
+
+    sums: [expert + 1, way, resource], of the experts before each; of_here: [resource], of those `here`.
+    """
+    count, resources = len(choice), len(base)
+    of_here[:] = 0.0
+    for way in range(_WAYS):
+        for r in range(resources):
+            sums[here, way, r] = 0.0
+        for expert in range(here, count):
+            for r in range(resources):
+                sums[expert + 1, way, r] = sums[expert, way, r] + uses[expert, way, r]
+    for expert in range(here):
+        for r in range(resources):
+            of_here[r] += uses[expert, GPU, r]
+    best, first, last = np.inf, count, count
+    for copied in range(here, count + 1):
+        if copied > here and not allowed[copied - 1, GPU]:
+            break
+        for far in range(count, copied - 1, -1):
+            if far < count and not allowed[far, NDP]:
+                break
+            if far > copied and not allowed[copied, CPU]:
+                continue
+            most = 0.0
+            for r in range(resources):
+                load = base[r] + of_here[r] + sums[copied, GPU, r]
+                load += sums[far, CPU, r] - sums[copied, CPU, r]
+                load += sums[count, NDP, r] - sums[far, NDP, r]
+                if copied > 0:
+                    load += opening[GPU, r]
+                if far > copied:
+                    load += opening[CPU, r]
+                if far < count:
+                    load += opening[NDP, r]
+                most = max(most, load)
+                if most >= best:
+                    break
+            if most < best:
+                best, first, last = most, copied, far
+    for expert in range(count):
+        choice[expert] = GPU if expert < first else CPU if expert < last else NDP
+    return best
+
+
+@inlined
+def fullest(loads):
+    """The resource with the largest load."""
+    most = 0
+    for r in range(1, len(loads)):
+        if loads[r] > loads[most]:
+            most = r
+    return most
+
+
+@outlined
+def move(uses, allowed, opening, choice, loads, counts):
+    """Move the expert off the fullest resource after which it, and what grows, is lowest. Whether one was."""
+    full = fullest(loads)
+    best, moved, to = loads[full] * (1.0 - _ROUNDING), -1, 0
+    for expert in range(len(choice)):
+        source = choice[expert]
+        for target in range(_WAYS):
+            if target == source or not allowed[expert, target]:
+                continue
+            most = loads[full] + change(uses, opening, counts, expert, source, target, full)
+            for r in range(len(loads)):
+                grows = change(uses, opening, counts, expert, source, target, r)
+                if grows > 0.0:
+                    most = max(most, loads[r] + grows)
+            if most < best:
+                best, moved, to = most, expert, target
+    if moved < 0:
+        return False
+    choice[moved] = to
+    return True
+
+
+@outlined
+def exchange(uses, allowed, opening, choice, loads, counts):
+    """Let two experts of different ways change places, likewise. Whether two did."""
+    full, count = fullest(loads), len(choice)
+    best, one, two = loads[full] * (1.0 - _ROUNDING), -1, -1
+    for first in range(count):
+        source = choice[first]
+        if uses[first, source, full] == 0.0:
+            continue
+        for second in range(count):
+            target = choice[second]
+            if target == source or not (allowed[first, target] and allowed[second, source]):
+                continue
+            most = 0.0
+            for r in range(len(loads)):
+                grows = uses[first, target, r] - uses[first, source, r]
+                grows += uses[second, source, r] - uses[second, target, r]
+                if grows > 0.0 or r == full:
+                    most = max(most, loads[r] + grows)
+                if most >= best:
+                    break
+            if most < best:
+                best, one, two = most, first, second
+    if one < 0:
+        return False
+    choice[one], choice[two] = choice[two], choice[one]
+    return True
+
+
+@outlined
+def best_share(uses, opening, loads, counts, expert, source, target, full):
+    """The share of an expert that goes to another way, and the largest load of what that touches."""
+    low, high = 0.0, 1.0
+    opens = counts[target] == 0
+    most = 0.0
+    for step in range(_HALVINGS):
+        share = 0.5 * (low + high)
+        most, slope = 0.0, -1.0
+        for r in range(len(loads)):
+            by = uses[expert, target, r] - uses[expert, source, r]
+            fixed = opening[target, r] if opens else 0.0
+            if by != 0.0 or fixed > 0.0 or r == full:
+                load = loads[r] + fixed + share * by
+                if load > most:
+                    most, slope = load, by
+        if slope < 0.0:
+            low = share
+        else:
+            high = share
+    return 0.5 * (low + high), most
+
+
+@outlined
+def split(uses, allowed, opening, parts, choice, loads, counts, split_way, split_parts):
+    """Split the expert between two ways after which the fullest resource is lowest. Whether one was."""
+    full = fullest(loads)
+    best, found, to, of_parts = loads[full] * (1.0 - _ROUNDING), -1, 0, 0
+    for expert in range(len(choice)):
+        source = choice[expert]
+        if split_way[expert] >= 0 or uses[expert, source, full] == 0.0:
+            continue
+        for target in range(_WAYS):
+            if target == source or not allowed[expert, target]:
+                continue
+            share, most = best_share(uses, opening, loads, counts, expert, source, target, full)
+            if most >= best:
+                continue
+            for whole in range(int(share * parts), int(share * parts) + 2):
+                if not 0 < whole < parts:
+                    continue
+                most = 0.0
+                for r in range(len(loads)):
+                    grows = whole / parts * (uses[expert, target, r] - uses[expert, source, r])
+                    if counts[target] == 0:
+                        grows += opening[target, r]
+                    if grows > 0.0 or r == full:
+                        most = max(most, loads[r] + grows)
+                if most < best:
+                    best, found, to, of_parts = most, expert, target, whole
+    if found < 0:
+        return False
+    for r in range(len(loads)):
+        loads[r] += of_parts / parts * (uses[found, to, r] - uses[found, choice[found], r])
+        if counts[to] == 0:
+            loads[r] += opening[to, r]
+    counts[to] += 1
+    split_way[found], split_parts[found] = to, of_parts
+    return True
+
+
+@kernel
+def least_maximum(
+    uses, allowed, base, opening, here, splits, parts, choice, split_way, split_parts, loads, counts, sums
+):
+    """Choose a way for each expert, and a second one for up to `splits` of them; the largest load.
+
+    Args:
+        uses: [expert, way, resource]: the time of a resource that an expert takes in a way.
+        allowed: [expert, way]: whether it can be computed so; every expert in one way at least.
+        base: [resource]: its load without any of these experts.
+        opening: [way, resource]: what a way takes as soon as any expert takes it.
+        here: so many experts, the first ones, begin on the GPU; the others are in the order of the thresholds.
+        splits: experts that may be split.
+        parts: a share is a whole number of these.
+        choice: [expert]: is set to the way of each.
+        split_way: [expert]: is set to its second way; -1: it has none.
+        split_parts: [expert]: is set to how many parts of it take the second way.
+        loads: [resource]: is set.
+        counts, sums: [way] and [expert + 1, way, resource], to work with.
+    """
+    split_way[:] = -1
+    split_parts[:] = 0
+    begin_by_thresholds(uses, allowed, base, opening, here, choice, sums, loads)
+    fill_loads(uses, base, opening, choice, loads, counts)
+    while move(uses, allowed, opening, choice, loads, counts) or exchange(
+        uses, allowed, opening, choice, loads, counts
+    ):
+        fill_loads(uses, base, opening, choice, loads, counts)
+    for _ in range(splits):
+        if not split(uses, allowed, opening, parts, choice, loads, counts, split_way, split_parts):
+            break
+    return loads[fullest(loads)]

@@ -1,0 +1,293 @@
+"""Balance: every expert on every engine at full speed, and the fullest resource as empty as possible.
+
+`docs/balance.md` has the method, equation by equation. Experts lie sharded over DIMMs that cover all channels
+of the host: the host reads such an expert as fast as a striped one, and NDP units compute it at nearly full
+efficiency. So each layer may choose among all ways of an expert, and none has to move between DIMMs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ndpsim.assignment.least_maximum import CPU, GPU, NDP, least_maximum
+from ndpsim.policies.interface import (
+    Assignment,
+    BackgroundView,
+    Estimates,
+    Flags,
+    Floats,
+    GpuOrder,
+    Ints,
+    LayerView,
+    Machine,
+    Migration,
+    OfflineView,
+    Part,
+    Placement,
+    Policy,
+    PolicyParameters,
+)
+from ndpsim.policies.offline import mean_loads, spread
+from ndpsim.policies.predictor import LoadPredictor
+from ndpsim.routing.trace import loads_of
+
+__all__ = ["POLICY"]
+
+# Resources; the NDP units of each group of DIMMs follow.
+_GPU, _PCIE, _CHANNELS, _CPU, _GROUPS = range(5)
+
+_SAMPLED = 24  # layers of the offline trace that a number of shards is judged by
+
+
+class BalanceParameters(PolicyParameters):
+    """What can be set of balance."""
+
+    gpu_order: GpuOrder = Field(
+        "arrived",
+        description="of the experts that the GPU computes. listed: as the policy lists them; arrived: those "
+        "that were copied first, as soon as they are there, so that their buffers are free sooner",
+    )
+    shards: int = Field(
+        0,
+        ge=0,
+        description="DIMMs over which every expert lies; 0: the number with the least estimated time",
+    )
+    splits: int = Field(3, ge=0, le=64, description="experts of a layer that two ways may share, at most")
+    parts: int = Field(16, ge=2, le=1024, description="a share of an expert is a whole number of these parts")
+    losses: bool = Field(True, description="whether a read of the host counts on the NDP units that it slows")
+    prefetch: bool = Field(True, description="whether experts are copied before their layer")
+    alpha: float = Field(0.3, gt=0, le=1, description="weight of the last step in the moving average of loads")
+    foresight: bool = Field(
+        False, description="whether the next layer's loads are known, which no real system knows"
+    )
+
+
+class Balance(Policy):
+    """Least maximum over the resources of a layer, with experts sharded over all channels."""
+
+    name = "balance"
+    title = "Balance: sharded experts, each layer's fullest resource as empty as possible"
+    Parameters = BalanceParameters
+
+    parameters: BalanceParameters
+
+    def __init__(self, machine: Machine, estimates: Estimates, parameters: BalanceParameters) -> None:
+        super().__init__(machine, estimates, parameters)
+        self.sees_the_future = parameters.foresight
+        self.predictor = LoadPredictor(len(machine.layers), machine.model.routed_experts, parameters.alpha)
+        self.asked: list[int] = []  # prefetches for the layer that comes, in their order
+        self.shards = 1
+
+    # Before the first step
+
+    def place(self, view: OfflineView) -> Placement:
+        """Residents evenly over layers, the hottest first; groups of DIMMs by least expected work."""
+        loads = mean_loads(view)
+        self.predictor.begin(loads)
+        placement = super().place(view)
+        for row, of_row in enumerate(loads):
+            placement.resident[row, np.argsort(-of_row, kind="stable")[: self._quota(row)]] = True
+        if self.machine.dimms:
+            self.shards = self._best_shards(view, placement.resident, loads)
+            placement.dimm[:], placement.shards[:] = self._groups(placement.resident, loads), self.shards
+        return placement
+
+    def _quota(self, row: int) -> int:
+        """Residents of a layer, beside the room for prefetches."""
+        layers = len(self.machine.layers)
+        room = max(self.machine.gpu_experts - self.prefetches, 0)
+        experts = self.machine.model.routed_experts
+        return min(room // layers + (row < room % layers), experts)
+
+    @cached_property
+    def prefetches(self) -> int:
+        """Copies that are under way at once in the window between two layers."""
+        if not self.parameters.prefetch:
+            return 0
+        wanted = math.ceil(self.estimates.window_ns / self.estimates.copy_ns)
+        return min(wanted, self.machine.gpu_experts // 2)
+
+    def _groups(self, resident: Flags, loads: Floats) -> NDArray[np.int16]:
+        """The first DIMM of each expert: groups have equal expected work of the experts not on the GPU."""
+        tokens = np.arange(self.estimates.most_tokens + 1)
+        work = np.interp(loads, tokens, self.estimates.sharded_ns(self.shards))
+        groups = self.machine.dimms // self.shards
+        rows = [spread(np.where(there, 0.0, of_row), groups) for there, of_row in zip(resident, work, strict=True)]
+        return np.asarray(np.array(rows) * self.shards, np.int16)
+
+    def _best_shards(self, view: OfflineView, resident: Flags, loads: Floats) -> int:
+        """The divisor of the DIMMs, covering all channels, with the least estimated time on the offline trace."""
+        dimms, channels = self.machine.dimms, max(self.machine.channel) + 1
+        if self.parameters.shards:
+            return min(self.parameters.shards, dimms)
+        divisors = [n for n in range(1, dimms + 1) if dimms % n == 0 and n % channels == 0] or [dimms]
+        if len(divisors) == 1:
+            return divisors[0]
+        sampled = list(self._sampled(view))
+        times = {}
+        for shards in divisors:
+            self.shards = shards
+            groups = self._groups(resident, loads) // shards
+            times[shards] = sum(
+                self._shared_out(of_layer, tokens, resident[row], np.zeros(0, np.int64), groups[row])[0]
+                for row, of_layer, tokens in sampled
+            )
+        return min(divisors, key=lambda shards: (times[shards], shards))
+
+    def _sampled(self, view: OfflineView) -> Iterator[tuple[int, Ints, int]]:
+        """Some layers of the offline trace, evenly over its steps: row, loads and tokens."""
+        trace = view.trace
+        if not trace.ids.size:
+            return
+        rows = len(self.machine.layers)
+        count = trace.steps * rows
+        for place in range(0, count, max(1, count // _SAMPLED)):
+            step, row = divmod(place, rows)
+            ids = trace.ids[step, trace.row(self.machine.layers[row])]
+            yield row, loads_of(ids, trace.experts), len(ids)
+
+    # A layer
+
+    def assign(self, view: LayerView) -> Assignment:
+        """The ways of least maximum; all on the GPU where that is faster."""
+        arriving = [expert for expert in self.asked if view.arriving[expert]]
+        groups = np.maximum(view.placement.dimm, 0) // self.shards
+        here = view.placement.resident
+        estimated_ns, parts = self._shared_out(
+            view.loads, view.tokens, here, np.array(arriving, np.int64), groups
+        )
+        gpu, cpu, ndp = parts
+        late = {expert: place for place, expert in enumerate(arriving)}
+        gpu.sort(key=lambda part: late.get(part.expert, len(late)))
+        return Assignment(gpu, cpu, ndp, estimated_ns=estimated_ns)
+
+    def _shared_out(
+        self, loads: Ints, tokens: int, resident: Flags, arriving: Ints, groups: NDArray[np.integer]
+    ) -> tuple[float, tuple[list[Part], list[Part], list[Part]]]:
+        """The largest load of a resource, and the parts of each engine, those with most tokens first."""
+        here = resident.copy()
+        here[arriving] = True
+        active = np.flatnonzero(loads)
+        order = active[np.lexsort((active, -loads[active], ~here[active]))]
+        lists: tuple[list[Part], list[Part], list[Part]] = ([], [], [])
+        base, opening = self._fixed(tokens)
+        if not len(order):
+            return float(base.max()), lists
+        late_ns = np.zeros(len(loads))
+        left = self.estimates.window_ns
+        for expert in arriving.tolist():
+            late_ns[expert] = max(0.0, self.estimates.copy_ns - left)
+            left = max(0.0, left - self.estimates.copy_ns)
+        uses = self._uses(loads[order], here[order], late_ns[order], groups[order])
+        allowed = np.ones((len(order), 3), np.bool_)
+        allowed[:, GPU] = here[order] | (self.machine.expert_buffers > 0)
+        allowed[:, CPU], allowed[:, NDP] = self.machine.has_cpu, self.machine.dimms > 0
+        count = int(here[order].sum())
+        choice, second, moved = (np.zeros(len(order), np.int64) for _ in range(3))
+        full, counts, sums = np.zeros(len(base)), np.zeros(3, np.int64), np.zeros((len(order) + 1, *uses.shape[1:]))
+        splits, parts = self.parameters.splits, self.parameters.parts
+        estimated_ns = least_maximum(
+            uses, allowed, base, opening, count, splits, parts, choice, second, moved, full, counts, sums
+        )
+        alone_ns = float((base + uses[:, GPU].sum(axis=0))[:_CPU].max())
+        if count == len(order) and alone_ns <= estimated_ns:
+            lists[GPU].extend(map(Part, order.tolist()))
+            return alone_ns, lists
+        for expert, way, other, number in zip(
+            order.tolist(), choice.tolist(), second.tolist(), moved.tolist(), strict=True
+        ):
+            share = number / parts
+            lists[way].append(Part(expert, 1.0 - share))
+            if number:
+                lists[other].append(Part(expert, share))
+        return estimated_ns, lists
+
+    def _fixed(self, tokens: int) -> tuple[Floats, Floats]:
+        """What resources bear in any case; and what is added when a way is taken: [way, resource]."""
+        estimates, groups = self.estimates, max(self.machine.dimms // self.shards, 1)
+        base, opening = np.zeros(_GROUPS + groups), np.zeros((3, _GROUPS + groups))
+        base[_GPU] = estimates.shared_ns
+        vectors_ns = 2 * (estimates.vector_ns + (tokens - 1) * estimates.token_ns)
+        opening[CPU, _CPU] = vectors_ns
+        opening[NDP, _GROUPS:] = vectors_ns
+        return base, opening
+
+    def _uses(self, loads: Ints, here: Flags, late_ns: Floats, groups: NDArray[np.integer]) -> Floats:
+        """What each expert takes of each resource: [expert, way, resource], in ns."""
+        estimates, machine = self.estimates, self.machine
+        uses = np.zeros((len(loads), 3, _GROUPS + max(machine.dimms // self.shards, 1)))
+        uses[:, GPU, _GPU] = estimates.gpu_ns[loads]
+        uses[:, GPU, _PCIE] = np.where(here, late_ns, estimates.pcie_ns)
+        uses[:, GPU, _CHANNELS] = np.where(here, late_ns / estimates.copy_ns, 1.0) * self.read_ns
+        if machine.has_cpu:
+            uses[:, CPU, _CPU] = np.maximum(estimates.cpu_ns[loads], self.read_ns)
+            uses[:, CPU, _CHANNELS] = self.read_ns
+        if machine.dimms:
+            experts = np.arange(len(loads))
+            uses[experts, NDP, _GROUPS + groups] = estimates.sharded_ns(self.shards)[loads]
+            if self.parameters.losses:
+                typical = int(np.clip(np.median(loads), 1, estimates.most_tokens))
+                copied = self._lost_ns(typical, self.copy_ns)
+                uses[experts, GPU, _GROUPS + groups] = np.where(here, late_ns / estimates.copy_ns, 1.0) * copied
+                if machine.has_cpu:
+                    cpu_ns = float(np.maximum(estimates.cpu_ns[typical], self.read_ns))
+                    uses[experts, CPU, _GROUPS + groups] = self._lost_ns(typical, cpu_ns)
+        return uses
+
+    @cached_property
+    def read_ns(self) -> float:
+        """The host's reading of an expert as experts lie."""
+        if not self.machine.dimms:
+            return self.estimates.striped_read_ns
+        return self.estimates.sharded_read_ns(self.shards)
+
+    @property
+    def copy_ns(self) -> float:
+        """An expert's copy to the GPU: the longer of PCIe and the host's reading it."""
+        return max(self.estimates.pcie_ns, self.read_ns)
+
+    def _lost_ns(self, tokens: int, read_ns: float) -> float:
+        lost = self.estimates.lost_ns(self.shards, read_ns)
+        return float(lost[tokens]) if isinstance(lost, np.ndarray) else lost
+
+    # Between layers
+
+    def background(self, view: BackgroundView) -> Sequence[Migration]:
+        """The hottest of the layer that is done stay with the GPU; the hottest that the next one lacks come."""
+        row, after = self.row[view.layer], self.row[view.next_layer]
+        self.predictor.update(row, view.loads)
+        migrations = list(self._stay(view, row))
+        room = view.gpu_free
+        for one in migrations:
+            room += 1 if one.kind == "evict" else -1
+        self.asked = self._wanted(view, after, room)
+        for expert in self.asked:
+            migrations.append(Migration("prefetch", view.next_layer, expert, estimated_ns=self.copy_ns))
+        return migrations
+
+    def _stay(self, view: BackgroundView, row: int) -> Iterator[Migration]:
+        """Of residents and what was copied, as many of the hottest as the layer's quota has."""
+        resident = view.placement.resident[row] & ~view.moving[row]
+        heat = np.where(resident | view.copied, self.predictor.loads[row], -1.0)
+        kept = np.zeros(len(heat), np.bool_)
+        kept[np.argsort(-heat, kind="stable")[: self._quota(row)]] = True
+        for expert in np.flatnonzero(resident & ~kept).tolist():
+            yield Migration("evict", view.layer, expert)
+        for expert in np.flatnonzero(view.copied & kept & ~resident).tolist():
+            yield Migration("keep", view.layer, expert)
+
+    def _wanted(self, view: BackgroundView, row: int, room: int) -> list[int]:
+        """Experts of the next layer that are copied meanwhile."""
+        heat = self.predictor.loads[row] if view.next_loads is None else view.next_loads
+        there = view.placement.resident[row] | view.moving[row]
+        hottest = np.argsort(-np.where(there, -1.0, heat), kind="stable")[: max(min(room, self.prefetches), 0)]
+        return [expert for expert in hottest.tolist() if not there[expert] and heat[expert] > 0]
+
+
+POLICY = Balance
