@@ -82,6 +82,7 @@ class Balance(Policy):
         self.sees_the_future = parameters.foresight
         self.predictor = LoadPredictor(len(machine.layers), machine.model.routed_experts, parameters.alpha)
         self.asked: list[int] = []  # prefetches for the layer that comes, in their order
+        self.copied = np.ones(len(machine.layers), np.bool_)  # whether a layer copied experts when last visited
         self.shards = 1
 
     # Before the first step
@@ -107,11 +108,14 @@ class Balance(Policy):
 
     @cached_property
     def prefetches(self) -> int:
-        """Copies that are under way at once in the window between two layers."""
-        if not self.parameters.prefetch:
+        """Copies that are under way at once in the window between two layers.
+
+        They take the room of residents: none where these save more copying in a step than windows hide.
+        """
+        window_ns, copy_ns = self.estimates.window_ns, self.estimates.copy_ns
+        if not self.parameters.prefetch or len(self.machine.layers) * window_ns <= copy_ns:
             return 0
-        wanted = math.ceil(self.estimates.window_ns / self.estimates.copy_ns)
-        return min(wanted, self.machine.gpu_experts // 2)
+        return min(math.ceil(window_ns / copy_ns), self.machine.gpu_experts // 2)
 
     def _groups(self, resident: Flags, loads: Floats) -> NDArray[np.int16]:
         """The first DIMM of each expert: groups have equal expected work of the experts not on the GPU."""
@@ -163,6 +167,7 @@ class Balance(Policy):
             view.loads, view.tokens, here, np.array(arriving, np.int64), groups
         )
         gpu, cpu, ndp = parts
+        self.copied[self.row[view.layer]] = any(not here[part.expert] for part in gpu)
         late = {expert: place for place, expert in enumerate(arriving)}
         gpu.sort(key=lambda part: late.get(part.expert, len(late)))
         return Assignment(gpu, cpu, ndp, estimated_ns=estimated_ns)
@@ -176,7 +181,7 @@ class Balance(Policy):
         active = np.flatnonzero(loads)
         order = active[np.lexsort((active, -loads[active], ~here[active]))]
         lists: tuple[list[Part], list[Part], list[Part]] = ([], [], [])
-        base, opening = self._fixed(tokens)
+        base, opening = self._fixed(tokens, loads[order])
         if not len(order):
             return float(base.max()), lists
         late_ns = np.zeros(len(loads))
@@ -208,14 +213,20 @@ class Balance(Policy):
                 lists[other].append(Part(expert, share))
         return estimated_ns, lists
 
-    def _fixed(self, tokens: int) -> tuple[Floats, Floats]:
-        """What resources bear in any case; and what is added when a way is taken: [way, resource]."""
+    def _fixed(self, tokens: int, loads: Ints) -> tuple[Floats, Floats]:
+        """What resources bear in any case; and what is added when a way is taken: [way, resource].
+
+        CPU and NDP units wait for activations, and results go back over PCIe after them. The GPU computes the
+        expert that arrives last when PCIe has ended.
+        """
         estimates, groups = self.estimates, max(self.machine.dimms // self.shards, 1)
         base, opening = np.zeros(_GROUPS + groups), np.zeros((3, _GROUPS + groups))
         base[_GPU] = estimates.shared_ns
-        vectors_ns = 2 * (estimates.vector_ns + (tokens - 1) * estimates.token_ns)
-        opening[CPU, _CPU] = vectors_ns
-        opening[NDP, _GROUPS:] = vectors_ns
+        vectors_ns = estimates.vector_ns + (tokens - 1) * estimates.token_ns
+        opening[CPU, _CPU] = opening[NDP, _GROUPS:] = 2 * vectors_ns
+        opening[CPU if self.machine.has_cpu else NDP, _PCIE] = vectors_ns
+        if len(loads):
+            opening[GPU, _PCIE] = estimates.gpu_ns[loads.min()]
         return base, opening
 
     def _uses(self, loads: Ints, here: Flags, late_ns: Floats, groups: NDArray[np.integer]) -> Floats:
@@ -287,7 +298,14 @@ class Balance(Policy):
         heat = self.predictor.loads[row] if view.next_loads is None else view.next_loads
         there = view.placement.resident[row] | view.moving[row]
         hottest = np.argsort(-np.where(there, -1.0, heat), kind="stable")[: max(min(room, self.prefetches), 0)]
-        return [expert for expert in hottest.tolist() if not there[expert] and heat[expert] > 0]
+        hidden, wanted = self.estimates.window_ns / self.estimates.copy_ns, []
+        for expert in hottest.tolist():
+            sure = self.copied[row] and math.exp(-heat[expert]) < hidden
+            if there[expert] or heat[expert] <= 0 or (hidden < 1 and not sure):
+                break
+            wanted.append(expert)
+            hidden -= 1
+        return wanted
 
 
 POLICY = Balance
