@@ -111,21 +111,31 @@ def fullest(loads):
 
 @outlined
 def move(uses, allowed, opening, choice, loads, counts):
-    """Move the expert off the fullest resource after which it, and what grows, is lowest. Whether one was."""
+    """Move an expert off the fullest resource, if that stays, or becomes, the fullest one. Whether one was.
+
+    Of all moves the one that adds least work elsewhere for the work that it takes off the fullest resource;
+    work counts as much as the resource that gets it is full then.
+    """
     full = fullest(loads)
-    best, moved, to = loads[full] * (1.0 - _ROUNDING), -1, 0
+    limit, best, moved, to = loads[full] * (1.0 - _ROUNDING), np.inf, -1, 0
     for expert in range(len(choice)):
         source = choice[expert]
         for target in range(_WAYS):
             if target == source or not allowed[expert, target]:
                 continue
-            most = loads[full] + change(uses, opening, counts, expert, source, target, full)
+            off = -change(uses, opening, counts, expert, source, target, full)
+            if off <= loads[full] * _ROUNDING:
+                continue
+            added = 0.0
             for r in range(len(loads)):
                 grows = change(uses, opening, counts, expert, source, target, r)
                 if grows > 0.0:
-                    most = max(most, loads[r] + grows)
-            if most < best:
-                best, moved, to = most, expert, target
+                    if loads[r] + grows >= limit:
+                        added = np.inf
+                        break
+                    added += grows * (loads[r] + grows)
+            if added < best * off:
+                best, moved, to = added / off, expert, target
     if moved < 0:
         return False
     choice[moved] = to
@@ -161,31 +171,40 @@ def exchange(uses, allowed, opening, choice, loads, counts):
     return True
 
 
+@inlined
+def begun(overhead, opening, counts, expert, target, r):
+    """What a first part of an expert takes of a resource on another way, however small it is."""
+    return overhead[expert, target, r] + (opening[target, r] if counts[target] == 0 else 0.0)
+
+
+@inlined
+def slope(uses, overhead, expert, source, target, r):
+    """By how much the load of a resource grows when all of an expert but its overheads changes its way."""
+    grows = uses[expert, target, r] - overhead[expert, target, r]
+    return grows - (uses[expert, source, r] - overhead[expert, source, r])
+
+
 @outlined
-def best_share(uses, opening, loads, counts, expert, source, target, full):
-    """The share of an expert that goes to another way, and the largest load of what that touches."""
+def best_share(uses, overhead, opening, loads, counts, expert, source, target, full):
+    """The share of an expert with which, on another way, the largest load of what that touches is least."""
     low, high = 0.0, 1.0
-    opens = counts[target] == 0
-    most = 0.0
     for step in range(_HALVINGS):
         share = 0.5 * (low + high)
-        most, slope = 0.0, -1.0
+        most, steepness = -1.0, 0.0
         for r in range(len(loads)):
-            by = uses[expert, target, r] - uses[expert, source, r]
-            fixed = opening[target, r] if opens else 0.0
-            if by != 0.0 or fixed > 0.0 or r == full:
-                load = loads[r] + fixed + share * by
-                if load > most:
-                    most, slope = load, by
-        if slope < 0.0:
+            fixed = begun(overhead, opening, counts, expert, target, r)
+            grows = slope(uses, overhead, expert, source, target, r)
+            if (grows != 0.0 or fixed > 0.0) and loads[r] + fixed + share * grows > most:
+                most, steepness = loads[r] + fixed + share * grows, grows
+        if steepness < 0.0:
             low = share
         else:
             high = share
-    return 0.5 * (low + high), most
+    return 0.5 * (low + high)
 
 
 @outlined
-def split(uses, allowed, opening, parts, choice, loads, counts, split_way, split_parts):
+def split(uses, overhead, allowed, opening, parts, choice, loads, counts, split_way, split_parts):
     """Split the expert between two ways after which the fullest resource is lowest. Whether one was."""
     full = fullest(loads)
     best, found, to, of_parts = loads[full] * (1.0 - _ROUNDING), -1, 0, 0
@@ -196,17 +215,14 @@ def split(uses, allowed, opening, parts, choice, loads, counts, split_way, split
         for target in range(_WAYS):
             if target == source or not allowed[expert, target]:
                 continue
-            share, most = best_share(uses, opening, loads, counts, expert, source, target, full)
-            if most >= best:
-                continue
+            share = best_share(uses, overhead, opening, loads, counts, expert, source, target, full)
             for whole in range(int(share * parts), int(share * parts) + 2):
                 if not 0 < whole < parts:
                     continue
                 most = 0.0
                 for r in range(len(loads)):
-                    grows = whole / parts * (uses[expert, target, r] - uses[expert, source, r])
-                    if counts[target] == 0:
-                        grows += opening[target, r]
+                    grows = begun(overhead, opening, counts, expert, target, r)
+                    grows += whole / parts * slope(uses, overhead, expert, source, target, r)
                     if grows > 0.0 or r == full:
                         most = max(most, loads[r] + grows)
                 if most < best:
@@ -214,9 +230,8 @@ def split(uses, allowed, opening, parts, choice, loads, counts, split_way, split
     if found < 0:
         return False
     for r in range(len(loads)):
-        loads[r] += of_parts / parts * (uses[found, to, r] - uses[found, choice[found], r])
-        if counts[to] == 0:
-            loads[r] += opening[to, r]
+        loads[r] += begun(overhead, opening, counts, found, to, r)
+        loads[r] += of_parts / parts * slope(uses, overhead, found, choice[found], to, r)
     counts[to] += 1
     split_way[found], split_parts[found] = to, of_parts
     return True
@@ -224,12 +239,14 @@ def split(uses, allowed, opening, parts, choice, loads, counts, split_way, split
 
 @kernel
 def least_maximum(
-    uses, allowed, base, opening, here, splits, parts, choice, split_way, split_parts, loads, counts, sums
-):
+    uses, overhead, allowed, base, opening, here, splits, parts,
+    choice, split_way, split_parts, loads, counts, sums,
+):  # fmt: skip
     """Choose a way for each expert, and a second one for up to `splits` of them; the largest load.
 
     Args:
         uses: [expert, way, resource]: the time of a resource that an expert takes in a way.
+        overhead: [expert, way, resource]: what a part of an expert takes besides its share of the rest of `uses`.
         allowed: [expert, way]: whether it can be computed so; every expert in one way at least.
         base: [resource]: its load without any of these experts.
         opening: [way, resource]: what a way takes as soon as any expert takes it.
@@ -251,6 +268,6 @@ def least_maximum(
     ):
         fill_loads(uses, base, opening, choice, loads, counts)
     for _ in range(splits):
-        if not split(uses, allowed, opening, parts, choice, loads, counts, split_way, split_parts):
+        if not split(uses, overhead, allowed, opening, parts, choice, loads, counts, split_way, split_parts):
             break
     return loads[fullest(loads)]

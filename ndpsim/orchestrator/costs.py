@@ -310,9 +310,13 @@ class Costs:
         assert result.over_refresh is not None
         return result, result.over_refresh
 
-    def expected_ns(self, most_tokens: int, shards: int = 1) -> tuple[Floats, float]:
+    def expected_ns(
+        self, most_tokens: int, shards: int = 1, each_until: int = 0
+    ) -> tuple[Floats, float]:
         """What a policy may expect of an expert on a DIMM: simulated for some numbers of tokens, and on the
         lines between these for others.
+
+        each_until: up to this one, each number is simulated.
 
         Returns:
             Times in ns, [tokens], 0 to `most_tokens`; and the largest relative error, by simulations in the
@@ -321,7 +325,8 @@ class Costs:
         most = whole_number(most_tokens, "most_tokens", 1, 1 << 31)
         last = min(most, _LAST_SIMULATED)
         powers = [1 << n for n in range(last.bit_length())]
-        points = sorted({n for n in [*powers, *(3 * n // 2 for n in powers[1:]), last] if n <= last})
+        few = [*powers, *(3 * n // 2 for n in powers[1:]), last, *range(1, each_until + 1)]
+        points = sorted({n for n in few if n <= last})
         simulated = [self.expert(n, shards).time_ns for n in points]
         expected = np.interp(np.arange(last + 1), [0, *points], [0.0, *simulated])
         if most > last:

@@ -38,6 +38,7 @@ __all__ = ["run_moe"]
 
 Floats = NDArray[np.float64]
 
+_EACH_SHARDED = 128  # tokens: units of four tokens a turn take steps that lines would smooth
 _EXACT_TOKENS = 1024  # times of more tokens are on lines between those of powers of two
 
 
@@ -368,10 +369,23 @@ def _estimates(
         shared_ns=decode.shared_ns + processors.gpu.call_ns,
         token_ns=transfers.pcie_ns(1024 * vector) / 1024,
         vector_ns=transfers.pcie_ns(vector),
-        sharded_ns=functools.cache(lambda dimms: costs.expected_ns(most, dimms)[0]),
+        sharded_ns=functools.cache(lambda dimms: costs.expected_ns(most, dimms, _EACH_SHARDED)[0]),
+        gpu_part_ns=_part_ns(lambda share: processors.gpu.expert_time(expert, 1, machine.weights, share).time_ns),
+        cpu_part_ns=_part_ns(lambda share: processors.cpu.expert_time(expert, 1, machine.weights, share).time_ns)
+        if machine.has_cpu
+        else 0.0,
+        pcie_part_ns=_part_ns(lambda share: transfers.pcie_ns(round(share * machine.expert_bytes))),
+        ndp_part_ns=functools.cache(
+            lambda dimms: _part_ns(lambda share: costs.expert(1, dimms, share).time_ns)
+        ),
         sharded_read_ns=lambda dimms: costs.host_read(dimms).time_ns,
         lost_ns=functools.partial(_lost_ns, costs, machine, most),
     )
+
+
+def _part_ns(time_ns: Callable[[float], float]) -> float:
+    """What two parts of an expert take together beyond the whole."""
+    return max(0.0, 2 * time_ns(0.5) - time_ns(1.0))
 
 
 def _lost_ns(costs: Costs, machine: Machine, most: int, dimms: int, read_ns: float) -> Floats | float:

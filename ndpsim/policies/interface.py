@@ -133,6 +133,9 @@ class Estimates:
         vector_ns: a token's vector over PCIe, one way, alone: the link's latency is part of it.
         sharded_ns: by a number of DIMMs: an expert sharded over so many, as `ndp_ns`. Simulated when it is
             asked for.
+        gpu_part_ns, cpu_part_ns, pcie_part_ns: what a part of an expert takes besides its share of what the
+            whole takes: twice the time of a half, less that of the whole, at one token.
+        ndp_part_ns: likewise, by a number of DIMMs.
         sharded_read_ns: by a number of DIMMs: the host reads the weights of an expert sharded over so many.
         lost_ns: by a number of DIMMs and the time of such a read: by how much longer the NDP unit of each of
             these DIMMs is busy because of it, by the tokens of the expert that the unit computes meanwhile.
@@ -153,6 +156,10 @@ class Estimates:
     token_ns: float
     vector_ns: float = 0.0
     sharded_ns: Callable[[int], Floats] = _not_simulated
+    gpu_part_ns: float = 0.0
+    cpu_part_ns: float = 0.0
+    pcie_part_ns: float = 0.0
+    ndp_part_ns: Callable[[int], float] = _not_simulated
     sharded_read_ns: Callable[[int], float] = _not_simulated
     lost_ns: Callable[[int, float], Floats | float] = _none_lost
 

@@ -7,6 +7,7 @@ efficiency. So each layer may choose among all ways of an expert, and none has t
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -33,7 +34,7 @@ from ndpsim.policies.interface import (
     Policy,
     PolicyParameters,
 )
-from ndpsim.policies.offline import mean_loads, spread
+from ndpsim.policies.offline import hottest, mean_loads, spread
 from ndpsim.policies.predictor import LoadPredictor
 from ndpsim.routing.trace import loads_of
 
@@ -42,7 +43,7 @@ __all__ = ["POLICY"]
 # Resources; the NDP units of each group of DIMMs follow.
 _GPU, _PCIE, _CHANNELS, _CPU, _GROUPS = range(5)
 
-_SAMPLED = 24  # layers of the offline trace that a number of shards is judged by
+_SAMPLED = 128  # layers of the offline trace, by which placements are judged, at most
 
 
 class BalanceParameters(PolicyParameters):
@@ -84,6 +85,7 @@ class Balance(Policy):
         self.asked: list[int] = []  # prefetches for the layer that comes, in their order
         self.copied = np.ones(len(machine.layers), np.bool_)  # whether a layer copied experts when last visited
         self.shards = 1
+        self.quota = [0] * len(machine.layers)  # residents by layer
 
     # Before the first step
 
@@ -92,19 +94,43 @@ class Balance(Policy):
         loads = mean_loads(view)
         self.predictor.begin(loads)
         placement = super().place(view)
-        for row, of_row in enumerate(loads):
-            placement.resident[row, np.argsort(-of_row, kind="stable")[: self._quota(row)]] = True
+        sampled = list(self._sampled(view))
+        self.shards, placement.resident[:] = min(
+            itertools.product(self._divisors(), self._residents(loads)),
+            key=lambda found: self._estimated_ns(sampled, loads, *found),
+        )
+        self.quota = placement.resident.sum(axis=1).tolist()
         if self.machine.dimms:
-            self.shards = self._best_shards(view, placement.resident, loads)
             placement.dimm[:], placement.shards[:] = self._groups(placement.resident, loads), self.shards
         return placement
 
-    def _quota(self, row: int) -> int:
-        """Residents of a layer, beside the room for prefetches."""
-        layers = len(self.machine.layers)
-        room = max(self.machine.gpu_experts - self.prefetches, 0)
-        experts = self.machine.model.routed_experts
-        return min(room // layers + (row < room % layers), experts)
+    def _residents(self, loads: Floats) -> tuple[Flags, Flags]:
+        """The hottest experts, beside the room for prefetches: of each layer as many, and of all layers."""
+        room, layers = max(self.machine.gpu_experts - self.prefetches, 0), len(loads)
+        evenly = np.zeros(loads.shape, np.bool_)
+        for row, of_row in enumerate(loads):
+            evenly[row, np.argsort(-of_row, kind="stable")[: room // layers + (row < room % layers)]] = True
+        return evenly, hottest(loads, room)
+
+    def _divisors(self) -> list[int]:
+        """Numbers of DIMMs that an expert may lie over: divisors that cover all channels of the host."""
+        dimms = self.machine.dimms
+        if self.parameters.shards or not dimms:
+            return [max(1, min(self.parameters.shards, dimms))]
+        channels = max(self.machine.channel) + 1
+        return [n for n in range(1, dimms + 1) if dimms % n == 0 and n % channels == 0] or [dimms]
+
+    def _estimated_ns(
+        self, sampled: Sequence[tuple[int, Ints, int]], loads: Floats, shards: int, resident: Flags
+    ) -> float:
+        """What sampled layers of the offline trace take so."""
+        self.shards = shards
+        groups = self._groups(resident, loads) // shards if self.machine.dimms else np.zeros(loads.shape, int)
+        none = np.zeros(0, np.int64)
+        return sum(
+            self._shared_out(of_layer, tokens, resident[row], none, groups[row])[0]
+            for row, of_layer, tokens in sampled
+        )
 
     @cached_property
     def prefetches(self) -> int:
@@ -124,25 +150,6 @@ class Balance(Policy):
         groups = self.machine.dimms // self.shards
         rows = [spread(np.where(there, 0.0, of_row), groups) for there, of_row in zip(resident, work, strict=True)]
         return np.asarray(np.array(rows) * self.shards, np.int16)
-
-    def _best_shards(self, view: OfflineView, resident: Flags, loads: Floats) -> int:
-        """The divisor of the DIMMs, covering all channels, with the least estimated time on the offline trace."""
-        dimms, channels = self.machine.dimms, max(self.machine.channel) + 1
-        if self.parameters.shards:
-            return min(self.parameters.shards, dimms)
-        divisors = [n for n in range(1, dimms + 1) if dimms % n == 0 and n % channels == 0] or [dimms]
-        if len(divisors) == 1:
-            return divisors[0]
-        sampled = list(self._sampled(view))
-        times = {}
-        for shards in divisors:
-            self.shards = shards
-            groups = self._groups(resident, loads) // shards
-            times[shards] = sum(
-                self._shared_out(of_layer, tokens, resident[row], np.zeros(0, np.int64), groups[row])[0]
-                for row, of_layer, tokens in sampled
-            )
-        return min(divisors, key=lambda shards: (times[shards], shards))
 
     def _sampled(self, view: OfflineView) -> Iterator[tuple[int, Ints, int]]:
         """Some layers of the offline trace, evenly over its steps: row, loads and tokens."""
@@ -184,12 +191,12 @@ class Balance(Policy):
         base, opening = self._fixed(tokens, loads[order])
         if not len(order):
             return float(base.max()), lists
-        late_ns = np.zeros(len(loads))
-        left = self.estimates.window_ns
-        for expert in arriving.tolist():
-            late_ns[expert] = max(0.0, self.estimates.copy_ns - left)
-            left = max(0.0, left - self.estimates.copy_ns)
-        uses = self._uses(loads[order], here[order], late_ns[order], groups[order])
+        late = max(0.0, len(arriving) - self.estimates.window_ns / self.copy_ns)  # copies that are not done
+        base[_PCIE] += late * self.copy_ns
+        base[_CHANNELS] += late * self.read_ns
+        if self.machine.has_cpu:
+            base[_CPU] += late * self._delay_ns(self.copy_ns, max(self.estimates.cpu_ns[1], self.read_ns))
+        uses, overhead = self._uses(loads[order], here[order], groups[order])
         allowed = np.ones((len(order), 3), np.bool_)
         allowed[:, GPU] = here[order] | (self.machine.expert_buffers > 0)
         allowed[:, CPU], allowed[:, NDP] = self.machine.has_cpu, self.machine.dimms > 0
@@ -198,8 +205,9 @@ class Balance(Policy):
         full, counts, sums = np.zeros(len(base)), np.zeros(3, np.int64), np.zeros((len(order) + 1, *uses.shape[1:]))
         splits, parts = self.parameters.splits, self.parameters.parts
         estimated_ns = least_maximum(
-            uses, allowed, base, opening, count, splits, parts, choice, second, moved, full, counts, sums
-        )
+            uses, overhead, allowed, base, opening, count, splits, parts,
+            choice, second, moved, full, counts, sums,
+        )  # fmt: skip
         alone_ns = float((base + uses[:, GPU].sum(axis=0))[:_CPU].max())
         if count == len(order) and alone_ns <= estimated_ns:
             lists[GPU].extend(map(Part, order.tolist()))
@@ -229,29 +237,45 @@ class Balance(Policy):
             opening[GPU, _PCIE] = estimates.gpu_ns[loads.min()]
         return base, opening
 
-    def _uses(self, loads: Ints, here: Flags, late_ns: Floats, groups: NDArray[np.integer]) -> Floats:
-        """What each expert takes of each resource: [expert, way, resource], in ns."""
+    def _uses(self, loads: Ints, here: Flags, groups: NDArray[np.integer]) -> tuple[Floats, Floats]:
+        """What each expert takes of each resource, and what of that any part of it takes: [expert, way, resource]."""
         estimates, machine = self.estimates, self.machine
+        units = np.arange(len(loads)), _GROUPS + groups
         uses = np.zeros((len(loads), 3, _GROUPS + max(machine.dimms // self.shards, 1)))
+        overhead = np.zeros_like(uses)
+        missing = np.where(here, 0.0, 1.0)
+        typical = int(np.clip(np.median(loads), 1, estimates.most_tokens))
+        cpu_ns = np.maximum(estimates.cpu_ns, self.read_ns)
         uses[:, GPU, _GPU] = estimates.gpu_ns[loads]
-        uses[:, GPU, _PCIE] = np.where(here, late_ns, estimates.pcie_ns)
-        uses[:, GPU, _CHANNELS] = np.where(here, late_ns / estimates.copy_ns, 1.0) * self.read_ns
+        uses[:, GPU, _PCIE] = missing * self.copy_ns
+        uses[:, GPU, _CHANNELS] = missing * self.read_ns
+        overhead[:, GPU, _GPU], overhead[:, GPU, _PCIE] = estimates.gpu_part_ns, missing * estimates.pcie_part_ns
         if machine.has_cpu:
-            uses[:, CPU, _CPU] = np.maximum(estimates.cpu_ns[loads], self.read_ns)
+            uses[:, CPU, _CPU] = cpu_ns[loads]
             uses[:, CPU, _CHANNELS] = self.read_ns
+            uses[:, GPU, _CPU] = missing * self._delay_ns(self.copy_ns, cpu_ns[typical])
+            uses[:, CPU, _PCIE] = self._delay_ns(cpu_ns[loads], self.copy_ns)
+            overhead[:, CPU, _CPU] = estimates.cpu_part_ns
         if machine.dimms:
-            experts = np.arange(len(loads))
-            uses[experts, NDP, _GROUPS + groups] = estimates.sharded_ns(self.shards)[loads]
+            uses[units[0], NDP, units[1]] = estimates.sharded_ns(self.shards)[loads]
+            overhead[units[0], NDP, units[1]] = estimates.ndp_part_ns(self.shards)
             if self.parameters.losses:
-                typical = int(np.clip(np.median(loads), 1, estimates.most_tokens))
-                copied = self._lost_ns(typical, self.copy_ns)
-                uses[experts, GPU, _GROUPS + groups] = np.where(here, late_ns / estimates.copy_ns, 1.0) * copied
+                uses[units[0], GPU, units[1]] = missing * self._lost_ns(typical, self.copy_ns)
                 if machine.has_cpu:
-                    cpu_ns = float(np.maximum(estimates.cpu_ns[typical], self.read_ns))
-                    uses[experts, CPU, _GROUPS + groups] = self._lost_ns(typical, cpu_ns)
-        return uses
+                    uses[units[0], CPU, units[1]] = self._lost_ns(typical, float(cpu_ns[typical]))
+        return uses, overhead
 
-    @cached_property
+    def _delay_ns(self, reading_ns: Floats | float, other_ns: float) -> Floats | float:
+        """How much longer a reader that alone takes `other_ns` an expert takes beside one that takes `reading_ns`.
+
+        Channels that do not suffice for both are shared equally, but for a reader that wants less.
+        """
+        wants, other = self.read_ns / reading_ns, self.read_ns / other_ns
+        gets = np.minimum(wants, np.maximum(0.5, 1.0 - other))
+        left = np.minimum(other, np.maximum(0.5, 1.0 - wants))
+        return reading_ns * wants / gets * (1.0 - left / other)
+
+    @property
     def read_ns(self) -> float:
         """The host's reading of an expert as experts lie."""
         if not self.machine.dimms:
@@ -287,7 +311,7 @@ class Balance(Policy):
         resident = view.placement.resident[row] & ~view.moving[row]
         heat = np.where(resident | view.copied, self.predictor.loads[row], -1.0)
         kept = np.zeros(len(heat), np.bool_)
-        kept[np.argsort(-heat, kind="stable")[: self._quota(row)]] = True
+        kept[np.argsort(-heat, kind="stable")[: self.quota[row]]] = True
         for expert in np.flatnonzero(resident & ~kept).tolist():
             yield Migration("evict", view.layer, expert)
         for expert in np.flatnonzero(view.copied & kept & ~resident).tolist():
@@ -297,9 +321,9 @@ class Balance(Policy):
         """Experts of the next layer that are copied meanwhile."""
         heat = self.predictor.loads[row] if view.next_loads is None else view.next_loads
         there = view.placement.resident[row] | view.moving[row]
-        hottest = np.argsort(-np.where(there, -1.0, heat), kind="stable")[: max(min(room, self.prefetches), 0)]
+        coming = np.argsort(-np.where(there, -1.0, heat), kind="stable")[: max(min(room, self.prefetches), 0)]
         hidden, wanted = self.estimates.window_ns / self.estimates.copy_ns, []
-        for expert in hottest.tolist():
+        for expert in coming.tolist():
             sure = self.copied[row] and math.exp(-heat[expert]) < hidden
             if there[expert] or heat[expert] <= 0 or (hidden < 1 and not sure):
                 break
