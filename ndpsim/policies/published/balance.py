@@ -90,27 +90,31 @@ class Balance(Policy):
     # Before the first step
 
     def place(self, view: OfflineView) -> Placement:
-        """Residents evenly over layers, the hottest first; groups of DIMMs by least expected work."""
+        """Residents and the number of shards with the least estimated time; groups by least expected work."""
         loads = mean_loads(view)
         self.predictor.begin(loads)
-        placement = super().place(view)
-        sampled = list(self._sampled(view))
-        self.shards, placement.resident[:] = min(
-            itertools.product(self._divisors(), self._residents(loads)),
-            key=lambda found: self._estimated_ns(sampled, loads, *found),
+        learned, judged = self._halves(view)
+        self.shards, residents = min(
+            itertools.product(self._divisors(), (self._evenly, self._hottest)),
+            key=lambda chosen: self._estimated_ns(chosen[0], chosen[1](learned), learned, judged),
         )
+        placement = super().place(view)
+        placement.resident[:] = residents(loads)
         self.quota = placement.resident.sum(axis=1).tolist()
         if self.machine.dimms:
             placement.dimm[:], placement.shards[:] = self._groups(placement.resident, loads), self.shards
         return placement
 
-    def _residents(self, loads: Floats) -> tuple[Flags, Flags]:
-        """The hottest experts, beside the room for prefetches: of each layer as many, and of all layers."""
-        room, layers = max(self.machine.gpu_experts - self.prefetches, 0), len(loads)
-        evenly = np.zeros(loads.shape, np.bool_)
-        for row, of_row in enumerate(loads):
-            evenly[row, np.argsort(-of_row, kind="stable")[: room // layers + (row < room % layers)]] = True
-        return evenly, hottest(loads, room)
+    def _halves(self, view: OfflineView) -> tuple[Floats, list[tuple[int, Ints]]]:
+        """Mean loads of the first steps of the offline trace; of the others, some layers: row and loads."""
+        trace = view.trace
+        if trace.steps < 2:
+            return mean_loads(view), []
+        rows = [trace.row(layer) for layer in self.machine.layers]
+        loads = loads_of(trace.ids[:, rows], trace.experts)
+        first, others = loads[: trace.steps // 2], loads[trace.steps // 2 :].reshape(-1, trace.experts)
+        chosen = range(0, len(others), max(1, len(others) // _SAMPLED))
+        return first.mean(axis=0), [(place % len(rows), others[place]) for place in chosen]
 
     def _divisors(self) -> list[int]:
         """Numbers of DIMMs that an expert may lie over: divisors that cover all channels of the host."""
@@ -119,18 +123,6 @@ class Balance(Policy):
             return [max(1, min(self.parameters.shards, dimms))]
         channels = max(self.machine.channel) + 1
         return [n for n in range(1, dimms + 1) if dimms % n == 0 and n % channels == 0] or [dimms]
-
-    def _estimated_ns(
-        self, sampled: Sequence[tuple[int, Ints, int]], loads: Floats, shards: int, resident: Flags
-    ) -> float:
-        """What sampled layers of the offline trace take so."""
-        self.shards = shards
-        groups = self._groups(resident, loads) // shards if self.machine.dimms else np.zeros(loads.shape, int)
-        none = np.zeros(0, np.int64)
-        return sum(
-            self._shared_out(of_layer, tokens, resident[row], none, groups[row])[0]
-            for row, of_layer, tokens in sampled
-        )
 
     @cached_property
     def prefetches(self) -> int:
@@ -143,25 +135,39 @@ class Balance(Policy):
             return 0
         return min(math.ceil(window_ns / copy_ns), self.machine.gpu_experts // 2)
 
+    def _evenly(self, loads: Floats) -> Flags:
+        """The hottest experts of each layer, as many of each, beside the room for prefetches."""
+        each, more = divmod(self.machine.gpu_experts - self.prefetches, len(loads))
+        ranks = np.argsort(np.argsort(-loads, axis=1, kind="stable"), axis=1)
+        return np.asarray(ranks < each + (np.arange(len(loads)) < more)[:, None])
+
+    def _hottest(self, loads: Floats) -> Flags:
+        """The hottest experts of all layers, beside the room for prefetches."""
+        return hottest(loads, self.machine.gpu_experts - self.prefetches)
+
+    def _estimated_ns(
+        self, shards: int, resident: Flags, loads: Floats, judged: Sequence[tuple[int, Ints]]
+    ) -> float:
+        """What layers take with experts over so many DIMMs, and with these residents."""
+        self.shards = shards
+        groups = self._groups(resident, loads) // shards if self.machine.dimms else np.zeros(loads.shape, int)
+        none = np.zeros(0, np.int64)
+        times = (
+            self._shared_out(of_layer, self._tokens(of_layer), resident[row], none, groups[row])[0]
+            for row, of_layer in judged
+        )
+        return sum(times)
+
+    def _tokens(self, loads: Ints) -> int:
+        return int(loads.sum()) // self.machine.model.experts_per_token
+
     def _groups(self, resident: Flags, loads: Floats) -> NDArray[np.int16]:
         """The first DIMM of each expert: groups have equal expected work of the experts not on the GPU."""
         tokens = np.arange(self.estimates.most_tokens + 1)
         work = np.interp(loads, tokens, self.estimates.sharded_ns(self.shards))
         groups = self.machine.dimms // self.shards
-        rows = [spread(np.where(there, 0.0, of_row), groups) for there, of_row in zip(resident, work, strict=True)]
+        rows = [spread(np.where(there, 0.0, of), groups) for there, of in zip(resident, work, strict=True)]
         return np.asarray(np.array(rows) * self.shards, np.int16)
-
-    def _sampled(self, view: OfflineView) -> Iterator[tuple[int, Ints, int]]:
-        """Some layers of the offline trace, evenly over its steps: row, loads and tokens."""
-        trace = view.trace
-        if not trace.ids.size:
-            return
-        rows = len(self.machine.layers)
-        count = trace.steps * rows
-        for place in range(0, count, max(1, count // _SAMPLED)):
-            step, row = divmod(place, rows)
-            ids = trace.ids[step, trace.row(self.machine.layers[row])]
-            yield row, loads_of(ids, trace.experts), len(ids)
 
     # A layer
 
