@@ -247,7 +247,8 @@ def least_maximum(
     Args:
         uses: [expert, way, resource]: the time of a resource that an expert takes in a way.
         overhead: [expert, way, resource]: what a part of an expert takes besides its share of the rest of `uses`.
-        allowed: [expert, way]: whether it can be computed so; every expert in one way at least.
+        allowed: [expert, way]: whether it can be computed so. Every expert has a way; CPU and NDP units can
+            compute all experts or none.
         base: [resource]: its load without any of these experts.
         opening: [way, resource]: what a way takes as soon as any expert takes it.
         here: so many experts, the first ones, begin on the GPU; the others are in the order of the thresholds.

@@ -310,9 +310,7 @@ class Costs:
         assert result.over_refresh is not None
         return result, result.over_refresh
 
-    def expected_ns(
-        self, most_tokens: int, shards: int = 1, each_until: int = 0
-    ) -> tuple[Floats, float]:
+    def expected_ns(self, most_tokens: int, shards: int = 1, each_until: int = 0) -> tuple[Floats, float]:
         """What a policy may expect of an expert on a DIMM: simulated for some numbers of tokens, and on the
         lines between these for others.
 

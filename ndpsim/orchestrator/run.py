@@ -370,8 +370,12 @@ def _estimates(
         token_ns=transfers.pcie_ns(1024 * vector) / 1024,
         vector_ns=transfers.pcie_ns(vector),
         sharded_ns=functools.cache(lambda dimms: costs.expected_ns(most, dimms, _EACH_SHARDED)[0]),
-        gpu_part_ns=_part_ns(lambda share: processors.gpu.expert_time(expert, 1, machine.weights, share).time_ns),
-        cpu_part_ns=_part_ns(lambda share: processors.cpu.expert_time(expert, 1, machine.weights, share).time_ns)
+        gpu_part_ns=_part_ns(
+            lambda share: processors.gpu.expert_time(expert, 1, machine.weights, share).time_ns
+        ),
+        cpu_part_ns=_part_ns(
+            lambda share: processors.cpu.expert_time(expert, 1, machine.weights, share).time_ns
+        )
         if machine.has_cpu
         else 0.0,
         pcie_part_ns=_part_ns(lambda share: transfers.pcie_ns(round(share * machine.expert_bytes))),

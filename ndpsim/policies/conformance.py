@@ -343,4 +343,9 @@ def _estimates() -> Estimates:
         token_ns=70.0,
         vector_ns=600.0,
         sharded_ns=lambda dimms: np.where(some, np.maximum(90_000, 50_000 * tokens) / dimms, 0.0),
+        gpu_part_ns=2_000.0,
+        pcie_part_ns=500.0,
+        ndp_part_ns=lambda dimms: 1_000.0,
+        sharded_read_ns=lambda dimms: 42_000.0 * max(1, 2 / dimms),
+        lost_ns=lambda dimms, read_ns: np.full(len(tokens), 0.2 * read_ns),
     )

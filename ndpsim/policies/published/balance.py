@@ -63,7 +63,9 @@ class BalanceParameters(PolicyParameters):
     parts: int = Field(16, ge=2, le=1024, description="a share of an expert is a whole number of these parts")
     losses: bool = Field(True, description="whether a read of the host counts on the NDP units that it slows")
     prefetch: bool = Field(True, description="whether experts are copied before their layer")
-    alpha: float = Field(0.3, gt=0, le=1, description="weight of the last step in the moving average of loads")
+    alpha: float = Field(
+        0.3, gt=0, le=1, description="weight of the last step in the moving average of loads"
+    )
     foresight: bool = Field(
         False, description="whether the next layer's loads are known, which no real system knows"
     )
@@ -83,7 +85,9 @@ class Balance(Policy):
         self.sees_the_future = parameters.foresight
         self.predictor = LoadPredictor(len(machine.layers), machine.model.routed_experts, parameters.alpha)
         self.asked: list[int] = []  # prefetches for the layer that comes, in their order
-        self.copied = np.ones(len(machine.layers), np.bool_)  # whether a layer copied experts when last visited
+        self.copied = np.ones(
+            len(machine.layers), np.bool_
+        )  # whether a layer copied experts when last visited
         self.shards = 1
         self.quota = [0] * len(machine.layers)  # residents by layer
 
@@ -121,8 +125,12 @@ class Balance(Policy):
         dimms = self.machine.dimms
         if self.parameters.shards or not dimms:
             return [max(1, min(self.parameters.shards, dimms))]
-        channels = max(self.machine.channel) + 1
-        return [n for n in range(1, dimms + 1) if dimms % n == 0 and n % channels == 0] or [dimms]
+        channel = self.machine.channel
+        return [
+            n
+            for n in range(1, dimms + 1)
+            if dimms % n == 0 and all({*channel[at : at + n]} == {*channel} for at in range(0, dimms, n))
+        ]
 
     @cached_property
     def prefetches(self) -> int:
@@ -208,7 +216,11 @@ class Balance(Policy):
         allowed[:, CPU], allowed[:, NDP] = self.machine.has_cpu, self.machine.dimms > 0
         count = int(here[order].sum())
         choice, second, moved = (np.zeros(len(order), np.int64) for _ in range(3))
-        full, counts, sums = np.zeros(len(base)), np.zeros(3, np.int64), np.zeros((len(order) + 1, *uses.shape[1:]))
+        full, counts, sums = (
+            np.zeros(len(base)),
+            np.zeros(3, np.int64),
+            np.zeros((len(order) + 1, *uses.shape[1:])),
+        )
         splits, parts = self.parameters.splits, self.parameters.parts
         estimated_ns = least_maximum(
             uses, overhead, allowed, base, opening, count, splits, parts,
@@ -255,7 +267,10 @@ class Balance(Policy):
         uses[:, GPU, _GPU] = estimates.gpu_ns[loads]
         uses[:, GPU, _PCIE] = missing * self.copy_ns
         uses[:, GPU, _CHANNELS] = missing * self.read_ns
-        overhead[:, GPU, _GPU], overhead[:, GPU, _PCIE] = estimates.gpu_part_ns, missing * estimates.pcie_part_ns
+        overhead[:, GPU, _GPU], overhead[:, GPU, _PCIE] = (
+            estimates.gpu_part_ns,
+            missing * estimates.pcie_part_ns,
+        )
         if machine.has_cpu:
             uses[:, CPU, _CPU] = cpu_ns[loads]
             uses[:, CPU, _CHANNELS] = self.read_ns

@@ -1,0 +1,238 @@
+"""Balance: layers solved by hand, placements by their estimates, and runs beside published policies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import small_moe
+from policy_machines import background_view, estimates, flags, layer_view, machine
+
+from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.record import LayerRecord
+from ndpsim.orchestrator.run import run_moe
+from ndpsim.policies import Policy, check_policy
+from ndpsim.policies.choose import ChosenPolicy
+from ndpsim.policies.interface import Assignment, Estimates, LayerPlacement, Machine, OfflineView, Part
+from ndpsim.policies.published.balance import Balance, BalanceParameters
+from ndpsim.routing import Routing
+
+
+def balance(of_machine: Machine, of_estimates: Estimates | None = None, **parameters: object) -> Balance:
+    return Balance(of_machine, of_estimates or estimates(**NDP), BalanceParameters(**parameters))
+
+
+#: An expert over n DIMMs takes an n-th; the host reads it as fast as a striped one where it covers two channels.
+NDP = dict(
+    sharded_ns=lambda dimms: 20.0 * np.arange(601) / dimms,
+    ndp_part_ns=lambda dimms: 0.0,
+    sharded_read_ns=lambda dimms: 40.0 if dimms > 1 else 80.0,
+)
+
+
+def trace(loads_of_steps: list[list[list[int]]], experts: int = 8) -> Routing:
+    """[step][layer][token]: each token chooses one expert."""
+    ids = np.array(loads_of_steps, np.int16)[..., None]
+    return Routing(experts, tuple(range(ids.shape[1])), ids)
+
+
+def offline(policy: Balance, of_trace: Routing) -> OfflineView:
+    return OfflineView(policy.machine, policy.estimates, of_trace, of_trace.batch)
+
+
+def engines(assignment: Assignment) -> dict[int, dict[str, float]]:
+    """The share of each expert by engine."""
+    found: dict[int, dict[str, float]] = {}
+    for engine in ("gpu", "cpu", "ndp"):
+        for part in getattr(assignment, engine):
+            assert isinstance(part, Part)
+            found.setdefault(part.expert, {})[engine] = part.share
+    return found
+
+
+def test_it_keeps_the_rules_of_policies():
+    check_policy("balance")
+    check_policy("balance:splits=0,prefetch=false")
+
+
+def test_a_layer_without_cpu_and_ndp_is_the_gpus():
+    policy = balance(machine(dimms=0, has_cpu=False, gpu_experts=8))
+    answer = policy.assign(layer_view([[0, 1], [2, 1]], resident=(1,), dimm=[-1] * 8))
+    assert {expert for expert in engines(answer)} == {0, 1, 2}
+    assert not answer.cpu
+    assert not answer.ndp
+
+
+def test_what_is_all_in_the_gpus_memory_stays_there_where_nothing_is_faster():
+    """One token: 11 ns an expert on the GPU; vectors to and from the CPU alone take 40."""
+    policy = balance(machine(dimms=0, gpu_experts=8), estimates(vector_ns=20.0))
+    answer = policy.assign(layer_view([[0, 1]], resident=(0, 1), dimm=[-1] * 8))
+    assert engines(answer) == {0: {"gpu": 1.0}, 1: {"gpu": 1.0}}
+    assert answer.estimated_ns == 22.0
+
+
+def test_the_cpu_takes_what_would_be_copied_longer():
+    """Expert 0 with 4 tokens: copied 100 + 14, on the CPU 40, with vectors 2 x (0 + 3 x 1) more."""
+    policy = balance(machine(dimms=0), splits=0)
+    answer = policy.assign(layer_view([[0]] * 4, dimm=[-1] * 8))
+    assert engines(answer) == {0: {"cpu": 1.0}}
+    assert answer.estimated_ns == pytest.approx(40 + 2 * 3 * 1)
+
+
+def test_two_groups_of_dimms_work_at_the_same_time():
+    """Without GPU and CPU, four experts of 5 tokens: 50 ns each over two DIMMs, two of each group."""
+    of_machine = replace(machine(dimms=4, has_cpu=False), channel=(0, 1, 0, 1), expert_buffers=0)
+    policy = balance(of_machine, shards=2)
+    policy.shards = 2
+    answer = policy.assign(layer_view([[0, 1, 2, 3]] * 5, dimm=[0, 0, 2, 2, 0, 0, 0, 0]))
+    vectors_ns = 2 * 4 * 1
+    assert answer.estimated_ns == pytest.approx(100 + vectors_ns)
+
+
+def test_a_read_that_slows_units_down_counts_on_them():
+    """Of two experts of 5 tokens one is copied, 100 ns + 15 on the GPU + 4 of results; the unit takes the other
+    one, 100 + 8, and 30 more if the copy costs it as much.
+    """
+    given = NDP | dict(lost_ns=lambda dimms, read_ns: np.full(601, 30.0))
+    of_machine, view = machine(dimms=1, has_cpu=False), layer_view([[0, 1]] * 5)
+    without, with_losses = (
+        balance(of_machine, estimates(**given), splits=0, losses=losses).assign(view)
+        for losses in (False, True)
+    )
+    assert (without.estimated_ns, with_losses.estimated_ns) == (119, 138)
+
+
+def test_experts_lie_over_dimms_that_cover_all_channels():
+    of_machine = replace(machine(dimms=8, gpu_experts=0), channel=(0, 1, 2, 3, 0, 1, 2, 3))
+    policy = balance(of_machine)
+    placement = policy.place(offline(policy, trace([[[0, 1, 2, 3]]] * 4)))
+    assert policy._divisors() == [4, 8]
+    assert set(placement.shards.ravel().tolist()) <= {4, 8}
+    assert (placement.dimm % placement.shards == 0).all()
+
+
+def test_of_two_numbers_of_shards_the_one_with_less_estimated_time_is_taken():
+    """Every layer has one expert: over all 4 DIMMs it takes half of what it takes over 2, unless that is slow."""
+    of_machine = replace(machine(dimms=4, has_cpu=False), channel=(0, 1, 0, 1), expert_buffers=0)
+    steps = trace([[[0, 0, 0, 0]]] * 4)
+    quick = balance(of_machine, estimates(**NDP))
+    quick.place(offline(quick, steps))
+    assert quick.shards == 4
+    slow_over_four = NDP | dict(sharded_ns=lambda dimms: {2: 10.0, 4: 15.0}[dimms] * np.arange(601))
+    slow = balance(of_machine, estimates(**slow_over_four))
+    slow.place(offline(slow, steps))
+    assert slow.shards == 2
+
+
+def test_residents_are_the_hottest_of_each_layer():
+    policy = balance(machine(dimms=0, layers=2, gpu_experts=4), prefetch=False)
+    placement = policy.place(offline(policy, trace([[[0, 0, 1, 2], [5, 5, 6, 6]]] * 2)))
+    assert int(placement.resident.sum()) == 4
+    assert placement.resident[0, 0]
+    assert placement.resident[1, [5, 6]].all()
+
+
+def test_the_hottest_of_a_layer_stay_and_others_leave():
+    policy = balance(machine(dimms=0, gpu_experts=2), prefetch=False, alpha=1.0)
+    policy.quota = [2]
+    view = layer_view([[3, 4], [3, 4], [3, 1]], resident=(1, 2), dimm=[-1] * 8)
+    moves = policy.background(background_view(view, flags(8, (1, 2))[None], copied=(3,)))
+    assert {(one.kind, one.expert) for one in moves} == {("evict", 2), ("keep", 3)}
+
+
+def test_what_windows_hide_is_prefetched_and_what_they_do_not_only_if_it_is_sure():
+    """A window of 200 ns hides two copies of 100 ns; one of 50 ns hides half of one."""
+    of_machine = machine(dimms=0, layers=4, gpu_experts=8)
+    loads = [0, 5, 0, 9, 0, 0, 1, 0]
+    nothing = np.zeros((4, 8), np.bool_)
+
+    def prefetched(window_ns: float, copied: bool = True) -> list[int]:
+        policy = balance(of_machine, estimates(window_ns=window_ns), foresight=True)
+        policy.copied[:] = copied
+        view = background_view(
+            layer_view([[0, 1]], dimm=[-1] * 8), nothing, next_layer=1, gpu_free=8, next_loads=loads
+        )
+        return [one.expert for one in policy.background(view) if one.kind == "prefetch"]
+
+    assert prefetched(200.0) == [3, 1]
+    assert prefetched(50.0) == [3]  # exp(-9) < 0.5: it is chosen almost surely
+    assert prefetched(50.0, copied=False) == []
+
+
+# ---- on machines
+
+
+class _CopyAll(Policy):
+    """All on the GPU, residents first."""
+
+    name = "copy-all"
+    title = "copies what the GPU lacks"
+    engines = ("gpu",)
+
+    def place(self, view):
+        placement = super().place(view)
+        placement.resident[:, :2] = True
+        return placement
+
+    def assign(self, view):
+        order = sorted(np.flatnonzero(view.loads).tolist(), key=lambda one: not view.placement.resident[one])
+        return Assignment(gpu=order)
+
+
+def gpu_jobs(gpu_order: str) -> list[LayerRecord]:
+    parameters = type("Parameters", (_CopyAll.Parameters,), {})
+    policy = type("CopyAll", (_CopyAll,), {"Parameters": parameters})
+    layers: list[LayerRecord] = []
+    run_moe(
+        policies=[ChosenPolicy(policy, parameters(gpu_order=gpu_order))],
+        observer=lambda run, layer: layers.append(layer),
+        **small_moe.GIVEN,
+    )
+    return layers
+
+
+def test_a_gpu_that_takes_what_has_arrived_first_frees_buffers_sooner():
+    """Same work in both orders; an expert that has arrived waits for one resident and one copied at most."""
+    listed, arrived = gpu_jobs("listed"), gpu_jobs("arrived")
+    for one, other in zip(listed, arrived, strict=True):
+        assert other.end_ns - other.start_ns <= (one.end_ns - one.start_ns) * (1 + 1e-9)
+        work = [
+            sorted((job.kind, job.expert, job.alone_ns) for job in record.jobs if job.resource == "gpu")
+            for record in (one, other)
+        ]
+        assert work[0] == work[1]
+        longest_ns = max(job.alone_ns for job in other.jobs if job.resource == "gpu")
+        begun = {job.expert: job.start_ns for job in other.jobs if job.resource == "gpu"}
+        for copy in (job for job in other.jobs if job.kind == "copy"):
+            assert begun[copy.expert] <= copy.end_ns + 2 * longest_ns + 1e-6
+
+
+@pytest.mark.parametrize("hw", ["trimoe", "edge", "cxl", "cache-7960x-4090", "dali-7532-3090"])
+def test_it_is_ahead_of_published_policies_on_a_small_model(hw):
+    names = ("balance", "hybrimoe", "monde", "edge", "trimoe", "klotski")
+    result = small_moe.moe("balance", "all", hw=hw, batch=16)
+    times = {run.policy: run.time_ns for run in result.runs}
+    others = [times[name] for name in names[1:] if name in times]
+    assert others
+    assert times["balance"] <= min(others) * 1.01
+
+
+def test_what_reads_cost_units_is_what_the_table_says():
+    """Over all 16 DIMMs, two of a channel, each is read half of the time."""
+    costs = Costs("trimoe", small_moe.MODEL, cache=small_moe.CACHE)
+    table = costs.contention(16)
+    seen: dict[str, Estimates] = {}
+
+    class Look(_CopyAll):
+        def place(self, view):
+            seen["estimates"] = view.estimates
+            return super().place(view)
+
+    small_moe.moe(Look)
+    read = costs.host_read(16)
+    lost = seen["estimates"].lost_ns(16, read.time_ns)
+    gbps = read.bytes / 8 / read.time_ns
+    rate = np.interp(gbps, table.host_gbps, table.ndp_rate[2])
+    assert table.tokens[2] == 3
+    assert lost[3] == pytest.approx(0.5 * read.time_ns * (1 - rate))
