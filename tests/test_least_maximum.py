@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from readable_least_maximum import Layer
-from readable_least_maximum import least_maximum as readable
 
 from ndpsim.assignment.least_maximum import CPU, GPU, NDP, least_maximum
+from readable_least_maximum import Layer
+from readable_least_maximum import least_maximum as readable
 
 
 def found(layer: Layer) -> tuple[list[int], dict[int, tuple[int, int]], float, np.ndarray]:

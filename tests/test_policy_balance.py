@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import small_moe
-from policy_machines import background_view, estimates, flags, layer_view, machine
 
+import small_moe
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.record import LayerRecord
 from ndpsim.orchestrator.run import run_moe
 from ndpsim.policies import Policy, check_policy
 from ndpsim.policies.choose import ChosenPolicy
-from ndpsim.policies.interface import Assignment, Estimates, LayerPlacement, Machine, OfflineView, Part
+from ndpsim.policies.interface import Assignment, Estimates, Machine, OfflineView, Part
 from ndpsim.policies.published.balance import Balance, BalanceParameters
 from ndpsim.routing import Routing
+from policy_machines import background_view, estimates, flags, layer_view, machine
 
 
 def balance(of_machine: Machine, of_estimates: Estimates | None = None, **parameters: object) -> Balance:
@@ -59,7 +59,7 @@ def test_it_keeps_the_rules_of_policies():
 def test_a_layer_without_cpu_and_ndp_is_the_gpus():
     policy = balance(machine(dimms=0, has_cpu=False, gpu_experts=8))
     answer = policy.assign(layer_view([[0, 1], [2, 1]], resident=(1,), dimm=[-1] * 8))
-    assert {expert for expert in engines(answer)} == {0, 1, 2}
+    assert set(engines(answer)) == {0, 1, 2}
     assert not answer.cpu
     assert not answer.ndp
 
@@ -74,7 +74,7 @@ def test_what_is_all_in_the_gpus_memory_stays_there_where_nothing_is_faster():
 
 def test_the_cpu_takes_what_would_be_copied_longer():
     """Expert 0 with 4 tokens: copied 100 + 14, on the CPU 40, with vectors 2 x (0 + 3 x 1) more."""
-    policy = balance(machine(dimms=0), splits=0)
+    policy = balance(machine(dimms=0, choices=1), splits=0)
     answer = policy.assign(layer_view([[0]] * 4, dimm=[-1] * 8))
     assert engines(answer) == {0: {"cpu": 1.0}}
     assert answer.estimated_ns == pytest.approx(40 + 2 * 3 * 1)
@@ -82,7 +82,7 @@ def test_the_cpu_takes_what_would_be_copied_longer():
 
 def test_two_groups_of_dimms_work_at_the_same_time():
     """Without GPU and CPU, four experts of 5 tokens: 50 ns each over two DIMMs, two of each group."""
-    of_machine = replace(machine(dimms=4, has_cpu=False), channel=(0, 1, 0, 1), expert_buffers=0)
+    of_machine = replace(machine(dimms=4, has_cpu=False, choices=4), channel=(0, 1, 0, 1), expert_buffers=0)
     policy = balance(of_machine, shards=2)
     policy.shards = 2
     answer = policy.assign(layer_view([[0, 1, 2, 3]] * 5, dimm=[0, 0, 2, 2, 0, 0, 0, 0]))
@@ -149,7 +149,7 @@ def test_what_windows_hide_is_prefetched_and_what_they_do_not_only_if_it_is_sure
 
     def prefetched(window_ns: float, copied: bool = True) -> list[int]:
         policy = balance(of_machine, estimates(window_ns=window_ns), foresight=True)
-        policy.copied[:] = copied
+        policy.copies[:] = copied
         view = background_view(
             layer_view([[0, 1]], dimm=[-1] * 8), nothing, next_layer=1, gpu_free=8, next_loads=loads
         )

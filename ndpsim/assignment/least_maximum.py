@@ -1,9 +1,9 @@
 """Experts onto ways so that the fullest resource is as empty as possible.
 
-An expert can be computed in up to three ways (GPU, CPU, NDP units); each takes time of several resources. A way
-that any expert takes has a fixed cost besides (`opening`). The search begins with a threshold rule, improves it
-by moves and exchanges, and splits a few experts between two ways at last. Every step lowers the load of the
-fullest resource, and raises no other one to it.
+An expert can be computed in up to three ways: on the GPU, on the CPU, or on NDP units. Each way takes time of
+several resources. The first expert that takes a way adds a fixed cost (`opening`). The search begins with a
+threshold rule, improves it by moves and exchanges, and then splits a few experts between two ways. Every step
+lowers the load of the fullest resource, and raises no other one to it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from ndpsim._jit import inlined, kernel, outlined
 
-__all__ = ["GPU", "NDP", "CPU", "least_maximum"]
+__all__ = ["CPU", "GPU", "NDP", "least_maximum"]
 
 #: Ways.
 GPU, CPU, NDP = 0, 1, 2
@@ -186,9 +186,9 @@ def slope(uses, overhead, expert, source, target, r):
 
 @outlined
 def best_share(uses, overhead, opening, loads, counts, expert, source, target, full):
-    """The share of an expert with which, on another way, the largest load of what that touches is least."""
+    """The share of an expert on another way with which the largest load that this changes is least."""
     low, high = 0.0, 1.0
-    for step in range(_HALVINGS):
+    for _ in range(_HALVINGS):
         share = 0.5 * (low + high)
         most, steepness = -1.0, 0.0
         for r in range(len(loads)):
@@ -246,12 +246,14 @@ def least_maximum(
 
     Args:
         uses: [expert, way, resource]: the time of a resource that an expert takes in a way.
-        overhead: [expert, way, resource]: what a part of an expert takes besides its share of the rest of `uses`.
+        overhead: [expert, way, resource]: what each part of an expert takes; the rest of `uses` is
+            divided by share.
         allowed: [expert, way]: whether it can be computed so. Every expert has a way; CPU and NDP units can
             compute all experts or none.
         base: [resource]: its load without any of these experts.
         opening: [way, resource]: what a way takes as soon as any expert takes it.
-        here: so many experts, the first ones, begin on the GPU; the others are in the order of the thresholds.
+        here: so many experts, the first ones, begin on the GPU. The others are in the order of
+            the thresholds.
         splits: experts that may be split.
         parts: a share is a whole number of these.
         choice: [expert]: is set to the way of each.

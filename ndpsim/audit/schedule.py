@@ -35,7 +35,8 @@ _MOST_DESCRIBED = 1_000_000
 _RUN_KEYS = {
     "log", "policy", "parameters", "model", "experts", "experts_per_token", "layers", "batch",
     "prompt_tokens", "dimms", "channels", "channel_of_dimm", "expert_bytes", "dimm_bytes", "gpu_experts",
-    "token_bytes", "expert_buffers", "copy_engines", "link_ports", "gbps", "gpu_order", "bits", "replicas", "placement"
+    "token_bytes", "expert_buffers", "copy_engines", "link_ports", "gbps", "gpu_order", "bits", "replicas",
+    "placement"
 }  # fmt: skip
 _LAYER_KEYS = {
     "policy", "phase", "step", "layer", "start_ns", "end_ns", "window_ns", "tokens", "loads", "placement",

@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,20 +52,26 @@ class BalanceParameters(PolicyParameters):
 
     gpu_order: GpuOrder = Field(
         "arrived",
-        description="of the experts that the GPU computes. listed: as the policy lists them; arrived: those "
-        "that were copied first, as soon as they are there, so that their buffers are free sooner",
+        description="of the experts that the GPU computes (docs/balance.md, section 4). listed: residents "
+        "first; arrived: those that were copied first, as soon as they are there",
     )
     shards: int = Field(
         0,
         ge=0,
-        description="DIMMs over which every expert lies; 0: the number with the least estimated time",
+        description="DIMMs over which every expert lies (section 1); 0: the number with the least "
+        "estimated time",
     )
-    splits: int = Field(3, ge=0, le=64, description="experts of a layer that two ways may share, at most")
+    splits: int = Field(3, ge=0, le=64, description="experts of a layer that are split, at most (section 3)")
     parts: int = Field(16, ge=2, le=1024, description="a share of an expert is a whole number of these parts")
-    losses: bool = Field(True, description="whether a read of the host counts on the NDP units that it slows")
-    prefetch: bool = Field(True, description="whether experts are copied before their layer")
+    losses: bool = Field(
+        True, description="whether a read of the host counts on the NDP units that it slows (equation 3)"
+    )
+    prefetch: bool = Field(True, description="whether experts are copied before their layer (section 5)")
     alpha: float = Field(
-        0.3, gt=0, le=1, description="weight of the last step in the moving average of loads"
+        0.3, gt=0, le=1, description="weight of the last step in the moving average of loads (equation 8)"
+    )
+    charge: Literal["none", "measured"] = Field(
+        "none", description="whether a layer waits for the decision as long as it takes here"
     )
     foresight: bool = Field(
         False, description="whether the next layer's loads are known, which no real system knows"
@@ -83,13 +90,13 @@ class Balance(Policy):
     def __init__(self, machine: Machine, estimates: Estimates, parameters: BalanceParameters) -> None:
         super().__init__(machine, estimates, parameters)
         self.sees_the_future = parameters.foresight
-        self.predictor = LoadPredictor(len(machine.layers), machine.model.routed_experts, parameters.alpha)
-        self.asked: list[int] = []  # prefetches for the layer that comes, in their order
-        self.copied = np.ones(
-            len(machine.layers), np.bool_
-        )  # whether a layer copied experts when last visited
-        self.shards = 1
-        self.quota = [0] * len(machine.layers)  # residents by layer
+        layers = len(machine.layers)
+        self.predictor = LoadPredictor(layers, machine.model.routed_experts, parameters.alpha)
+        #: DIMMs over which an expert lies, and residents by layer.
+        self.shards, self.quota = 1, [0] * layers
+        #: Prefetches for the layer that comes, in their order; whether each layer copied experts last time.
+        self.prefetched: list[int] = []
+        self.copies = np.ones(layers, np.bool_)
 
     # Before the first step
 
@@ -159,15 +166,7 @@ class Balance(Policy):
         """What layers take with experts over so many DIMMs, and with these residents."""
         self.shards = shards
         groups = self._groups(resident, loads) // shards if self.machine.dimms else np.zeros(loads.shape, int)
-        none = np.zeros(0, np.int64)
-        times = (
-            self._shared_out(of_layer, self._tokens(of_layer), resident[row], none, groups[row])[0]
-            for row, of_layer in judged
-        )
-        return sum(times)
-
-    def _tokens(self, loads: Ints) -> int:
-        return int(loads.sum()) // self.machine.model.experts_per_token
+        return sum(self._shared_out(of, resident[row], (), groups[row])[0] for row, of in judged)
 
     def _groups(self, resident: Flags, loads: Floats) -> NDArray[np.int16]:
         """The first DIMM of each expert: groups have equal expected work of the experts not on the GPU."""
@@ -181,132 +180,119 @@ class Balance(Policy):
 
     def assign(self, view: LayerView) -> Assignment:
         """The ways of least maximum; all on the GPU where that is faster."""
-        arriving = [expert for expert in self.asked if view.arriving[expert]]
+        arriving = [expert for expert in self.prefetched if view.arriving[expert]]
         groups = np.maximum(view.placement.dimm, 0) // self.shards
-        here = view.placement.resident
-        estimated_ns, parts = self._shared_out(
-            view.loads, view.tokens, here, np.array(arriving, np.int64), groups
+        resident = view.placement.resident
+        estimated_ns, (gpu, cpu, ndp) = self._shared_out(view.loads, resident, arriving, groups)
+        self.copies[self.row[view.layer]] = any(not resident[part.expert] for part in gpu)
+        place = {expert: place for place, expert in enumerate(arriving)}
+        gpu.sort(key=lambda part: place.get(part.expert, len(place)))
+        charge = self.parameters.charge
+        return Assignment(
+            gpu, cpu, ndp, estimated_ns=estimated_ns, planning=0.0 if charge == "none" else charge
         )
-        gpu, cpu, ndp = parts
-        self.copied[self.row[view.layer]] = any(not here[part.expert] for part in gpu)
-        late = {expert: place for place, expert in enumerate(arriving)}
-        gpu.sort(key=lambda part: late.get(part.expert, len(late)))
-        return Assignment(gpu, cpu, ndp, estimated_ns=estimated_ns)
 
     def _shared_out(
-        self, loads: Ints, tokens: int, resident: Flags, arriving: Ints, groups: NDArray[np.integer]
+        self, loads: Ints, resident: Flags, arriving: Sequence[int], groups: NDArray[np.integer]
     ) -> tuple[float, tuple[list[Part], list[Part], list[Part]]]:
         """The largest load of a resource, and the parts of each engine, those with most tokens first."""
         here = resident.copy()
-        here[arriving] = True
+        here[list(arriving)] = True
         active = np.flatnonzero(loads)
         order = active[np.lexsort((active, -loads[active], ~here[active]))]
-        lists: tuple[list[Part], list[Part], list[Part]] = ([], [], [])
-        base, opening = self._fixed(tokens, loads[order])
-        if not len(order):
-            return float(base.max()), lists
-        late = max(0.0, len(arriving) - self.estimates.window_ns / self.copy_ns)  # copies that are not done
-        base[_PCIE] += late * self.copy_ns
-        base[_CHANNELS] += late * self.read_ns
-        if self.machine.has_cpu:
-            base[_CPU] += late * self._delay_ns(self.copy_ns, max(self.estimates.cpu_ns[1], self.read_ns))
+        count, there, parts = len(order), int(here[order].sum()), self.parameters.parts
+        base, opening = self._fixed(loads[order], len(arriving))
+        if not count:
+            return float(base.max()), ([], [], [])
         uses, overhead = self._uses(loads[order], here[order], groups[order])
-        allowed = np.ones((len(order), 3), np.bool_)
+        allowed = np.ones((count, 3), np.bool_)
         allowed[:, GPU] = here[order] | (self.machine.expert_buffers > 0)
         allowed[:, CPU], allowed[:, NDP] = self.machine.has_cpu, self.machine.dimms > 0
-        count = int(here[order].sum())
-        choice, second, moved = (np.zeros(len(order), np.int64) for _ in range(3))
-        full, counts, sums = (
-            np.zeros(len(base)),
-            np.zeros(3, np.int64),
-            np.zeros((len(order) + 1, *uses.shape[1:])),
-        )
-        splits, parts = self.parameters.splits, self.parameters.parts
+        way, other, moved, taken = (np.zeros(size, np.int64) for size in (count, count, count, 3))
+        full, sums = np.zeros(len(base)), np.zeros((count + 1, *opening.shape))
         estimated_ns = least_maximum(
-            uses, overhead, allowed, base, opening, count, splits, parts,
-            choice, second, moved, full, counts, sums,
+            uses, overhead, allowed, base, opening, there, self.parameters.splits, parts,
+            way, other, moved, full, taken, sums,
         )  # fmt: skip
         alone_ns = float((base + uses[:, GPU].sum(axis=0))[:_CPU].max())
-        if count == len(order) and alone_ns <= estimated_ns:
-            lists[GPU].extend(map(Part, order.tolist()))
-            return alone_ns, lists
-        for expert, way, other, number in zip(
-            order.tolist(), choice.tolist(), second.tolist(), moved.tolist(), strict=True
+        if there == count and alone_ns <= estimated_ns:
+            return alone_ns, ([Part(expert) for expert in order.tolist()], [], [])
+        lists: tuple[list[Part], list[Part], list[Part]] = ([], [], [])
+        for expert, first, second, number in zip(
+            order.tolist(), way.tolist(), other.tolist(), moved.tolist(), strict=True
         ):
-            share = number / parts
-            lists[way].append(Part(expert, 1.0 - share))
+            lists[first].append(Part(expert, 1.0 - number / parts))
             if number:
-                lists[other].append(Part(expert, share))
+                lists[second].append(Part(expert, number / parts))
         return estimated_ns, lists
 
-    def _fixed(self, tokens: int, loads: Ints) -> tuple[Floats, Floats]:
-        """What resources bear in any case; and what is added when a way is taken: [way, resource].
-
-        CPU and NDP units wait for activations, and results go back over PCIe after them. The GPU computes the
-        expert that arrives last when PCIe has ended.
-        """
-        estimates, groups = self.estimates, max(self.machine.dimms // self.shards, 1)
-        base, opening = np.zeros(_GROUPS + groups), np.zeros((3, _GROUPS + groups))
-        base[_GPU] = estimates.shared_ns
-        vectors_ns = estimates.vector_ns + (tokens - 1) * estimates.token_ns
-        opening[CPU, _CPU] = opening[NDP, _GROUPS:] = 2 * vectors_ns
-        opening[CPU if self.machine.has_cpu else NDP, _PCIE] = vectors_ns
+    def _fixed(self, loads: Ints, arriving: int) -> tuple[Floats, Floats]:
+        """What resources bear in any case (equation 4), and what taking a way adds: [way, resource]."""
+        estimates, machine = self.estimates, self.machine
+        resources = _GROUPS + max(machine.dimms // self.shards, 1)
+        base, opening = np.zeros(resources), np.zeros((3, resources))
+        late = max(0.0, arriving - estimates.window_ns / self.copy_ns)  # copies that windows have not hidden
+        base[_GPU], base[_PCIE], base[_CHANNELS] = (
+            estimates.shared_ns,
+            late * self.copy_ns,
+            late * self.read_ns,
+        )
+        if machine.has_cpu:
+            base[_CPU] = late * self._delay_ns(self.copy_ns, self.cpu_ns[1])
         if len(loads):
+            tokens = int(loads.sum()) // machine.model.experts_per_token
+            vectors_ns = estimates.vector_ns + (tokens - 1) * estimates.token_ns
+            opening[CPU, _CPU] = opening[NDP, _GROUPS:] = 2 * vectors_ns
+            opening[CPU if machine.has_cpu else NDP, _PCIE] = vectors_ns
             opening[GPU, _PCIE] = estimates.gpu_ns[loads.min()]
         return base, opening
 
     def _uses(self, loads: Ints, here: Flags, groups: NDArray[np.integer]) -> tuple[Floats, Floats]:
-        """What each expert takes of each resource, and what of that any part of it takes: [expert, way, resource]."""
+        """What each expert takes (equations 1 to 3), and any part of it: [expert, way, resource]."""
         estimates, machine = self.estimates, self.machine
-        units = np.arange(len(loads)), _GROUPS + groups
+        experts, units = np.arange(len(loads)), _GROUPS + groups
         uses = np.zeros((len(loads), 3, _GROUPS + max(machine.dimms // self.shards, 1)))
         overhead = np.zeros_like(uses)
-        missing = np.where(here, 0.0, 1.0)
-        typical = int(np.clip(np.median(loads), 1, estimates.most_tokens))
-        cpu_ns = np.maximum(estimates.cpu_ns, self.read_ns)
-        uses[:, GPU, _GPU] = estimates.gpu_ns[loads]
-        uses[:, GPU, _PCIE] = missing * self.copy_ns
-        uses[:, GPU, _CHANNELS] = missing * self.read_ns
-        overhead[:, GPU, _GPU], overhead[:, GPU, _PCIE] = (
-            estimates.gpu_part_ns,
-            missing * estimates.pcie_part_ns,
-        )
+        missing, typical = ~here, int(np.median(loads))
+        uses[:, GPU, _GPU], overhead[:, GPU, _GPU] = estimates.gpu_ns[loads], estimates.gpu_part_ns
+        uses[missing, GPU, _PCIE], overhead[missing, GPU, _PCIE] = self.copy_ns, estimates.pcie_part_ns
+        uses[missing, GPU, _CHANNELS] = self.read_ns
         if machine.has_cpu:
-            uses[:, CPU, _CPU] = cpu_ns[loads]
+            uses[:, CPU, _CPU], overhead[:, CPU, _CPU] = self.cpu_ns[loads], estimates.cpu_part_ns
             uses[:, CPU, _CHANNELS] = self.read_ns
-            uses[:, GPU, _CPU] = missing * self._delay_ns(self.copy_ns, cpu_ns[typical])
-            uses[:, CPU, _PCIE] = self._delay_ns(cpu_ns[loads], self.copy_ns)
-            overhead[:, CPU, _CPU] = estimates.cpu_part_ns
+            uses[:, CPU, _PCIE] = self._delay_ns(self.cpu_ns[loads], self.copy_ns)
+            uses[missing, GPU, _CPU] = self._delay_ns(self.copy_ns, self.cpu_ns[typical])
         if machine.dimms:
-            uses[units[0], NDP, units[1]] = estimates.sharded_ns(self.shards)[loads]
-            overhead[units[0], NDP, units[1]] = estimates.ndp_part_ns(self.shards)
+            uses[experts, NDP, units] = estimates.sharded_ns(self.shards)[loads]
+            overhead[experts, NDP, units] = estimates.ndp_part_ns(self.shards)
             if self.parameters.losses:
-                uses[units[0], GPU, units[1]] = missing * self._lost_ns(typical, self.copy_ns)
+                uses[experts, GPU, units] = missing * self._lost_ns(typical, self.copy_ns)
                 if machine.has_cpu:
-                    uses[units[0], CPU, units[1]] = self._lost_ns(typical, float(cpu_ns[typical]))
+                    uses[experts, CPU, units] = self._lost_ns(typical, float(self.cpu_ns[typical]))
         return uses, overhead
-
-    def _delay_ns(self, reading_ns: Floats | float, other_ns: float) -> Floats | float:
-        """How much longer a reader that alone takes `other_ns` an expert takes beside one that takes `reading_ns`.
-
-        Channels that do not suffice for both are shared equally, but for a reader that wants less.
-        """
-        wants, other = self.read_ns / reading_ns, self.read_ns / other_ns
-        gets = np.minimum(wants, np.maximum(0.5, 1.0 - other))
-        left = np.minimum(other, np.maximum(0.5, 1.0 - wants))
-        return reading_ns * wants / gets * (1.0 - left / other)
 
     @property
     def read_ns(self) -> float:
         """The host's reading of an expert as experts lie."""
-        if not self.machine.dimms:
-            return self.estimates.striped_read_ns
-        return self.estimates.sharded_read_ns(self.shards)
+        estimates = self.estimates
+        return estimates.sharded_read_ns(self.shards) if self.machine.dimms else estimates.striped_read_ns
 
     @property
     def copy_ns(self) -> float:
         """An expert's copy to the GPU: the longer of PCIe and the host's reading it."""
         return max(self.estimates.pcie_ns, self.read_ns)
+
+    @property
+    def cpu_ns(self) -> Floats:
+        """An expert on the CPU, by tokens: the longer of computing and reading it."""
+        return np.maximum(self.estimates.cpu_ns, self.read_ns)
+
+    def _delay_ns(self, reading_ns: Floats | float, other_ns: Floats | float) -> Any:
+        """By how much a read that takes `reading_ns` alone delays one that takes `other_ns` (equation 2)."""
+        wants, other = self.read_ns / reading_ns, self.read_ns / other_ns
+        gets = np.minimum(wants, np.maximum(0.5, 1.0 - other))
+        left = np.minimum(other, np.maximum(0.5, 1.0 - wants))
+        return self.read_ns / gets * (1.0 - left / other)
 
     def _lost_ns(self, tokens: int, read_ns: float) -> float:
         lost = self.estimates.lost_ns(self.shards, read_ns)
@@ -315,15 +301,15 @@ class Balance(Policy):
     # Between layers
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """The hottest of the layer that is done stay with the GPU; the hottest that the next one lacks come."""
+        """Keep the hottest experts of the layer that is done; prefetch the hottest that the next one lacks."""
         row, after = self.row[view.layer], self.row[view.next_layer]
         self.predictor.update(row, view.loads)
         migrations = list(self._stay(view, row))
         room = view.gpu_free
         for one in migrations:
             room += 1 if one.kind == "evict" else -1
-        self.asked = self._wanted(view, after, room)
-        for expert in self.asked:
+        self.prefetched = self._wanted(view, after, room)
+        for expert in self.prefetched:
             migrations.append(Migration("prefetch", view.next_layer, expert, estimated_ns=self.copy_ns))
         return migrations
 
@@ -345,7 +331,7 @@ class Balance(Policy):
         coming = np.argsort(-np.where(there, -1.0, heat), kind="stable")[: max(min(room, self.prefetches), 0)]
         hidden, wanted = self.estimates.window_ns / self.estimates.copy_ns, []
         for expert in coming.tolist():
-            sure = self.copied[row] and math.exp(-heat[expert]) < hidden
+            sure = self.copies[row] and math.exp(-heat[expert]) < hidden
             if there[expert] or heat[expert] <= 0 or (hidden < 1 and not sure):
                 break
             wanted.append(expert)
