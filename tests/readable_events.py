@@ -162,8 +162,19 @@ class ReadableLoop:
         for dimm in range(len(slowdown.channel)):
             if slowdown.channel[dimm] == k:
                 beside = self._of_tokens(slowdown.host_speed, units[dimm]) if dimm in units else 1.0
-                ns += float(kinds.read_ns[kind, dimm]) / beside
+                ns += float(kinds.read_ns[kind, dimm]) / beside / self._left(self.jobs.bus_share, k, units)
         return ns * float(self.jobs.per_ns[job])
+
+    def _left(self, shares: Floats, channel: int, units: Mapping[int, int]) -> float:
+        """What those at work on a channel leave of it, or of the pace of its reads."""
+        taken = [float(shares[job]) for dimm, job in units.items() if self.slowdown.channel[dimm] == channel]
+        return max(1 - sum(taken), _LEAST_SPEED)
+
+    def _paced(self, job: int, units: Mapping[int, int]) -> float:
+        """The part of its pace that a read keeps on the channel that leaves it least."""
+        read_ns = self.kinds.read_ns[self.jobs.kind[job]]
+        channels = {int(self.slowdown.channel[dimm]) for dimm in np.flatnonzero(read_ns)}
+        return min((self._left(self.jobs.pause_share, k, units) for k in channels), default=1.0)
 
     def _of_tokens(self, column: Sequence[float] | Floats, job: int) -> float:
         row, between = int(self.jobs.table[job]), float(self.jobs.between[job])
@@ -175,15 +186,28 @@ class ReadableLoop:
         moving = [job for job in active if jobs.kind[job] >= 0]
         use = [[self._use(job, k, units) for k in range(self.kinds.shared_ns.shape[1])] for job in moving]
         limits = self._limits(moving, use)
-        speeds = dict(zip(moving, shared_speeds(use, limits), strict=True))
+        speeds = self._with_pauses(moving, use, limits, units)
         crowd = [self._crowd_limit(job, speeds, units) for job in moving]
         limits = [min(limit, crowded) for limit, crowded in zip(limits, crowd, strict=True)]
+        speeds = self._with_pauses(moving, use, limits, units)
+        ndp = {job: self._ndp_speed(dimm, job, speeds) for dimm, job in units.items()}
+        return {job: speeds.get(job, ndp.get(job, 1.0)) for job in active}
+
+    def _with_pauses(
+        self,
+        moving: Sequence[int],
+        use: Sequence[Sequence[float]],
+        limits: Sequence[float],
+        units: Mapping[int, int],
+    ) -> dict[int, float]:
+        """The speed of every transfer, at most what pauses leave of what it is allowed, which is noted."""
         shared = shared_speeds(use, limits)
         ensure_fair(use, limits, shared)
         self._note_allowed(moving, use, limits, shared)
-        speeds = dict(zip(moving, shared, strict=True))
-        ndp = {job: self._ndp_speed(dimm, job, speeds) for dimm, job in units.items()}
-        return {job: speeds.get(job, ndp.get(job, 1.0)) for job in active}
+        return {
+            job: min(speed, self._allowed[job] * self._paced(job, units))
+            for job, speed in zip(moving, shared, strict=True)
+        }
 
     def _limits(self, moving: Sequence[int], use: Sequence[Sequence[float]]) -> list[float]:
         """What priorities leave each transfer."""
@@ -251,10 +275,30 @@ class ReadableLoop:
         value = self._of_tokens([_interpolated(rates, row, channel) for row in table], ndp)
         return 1 - host[dimm] / channel * (1 - value)
 
+    def _several(self, channel: int, moving: Mapping[int, float]) -> float:
+        """How far the streams on a channel are from one to `Slowdown.streams` equal ones, 0 to 1."""
+        streams = []
+        for job, speed in moving.items():
+            kind = self.jobs.kind[job]
+            of_dimms = [
+                float(self.kinds.read_bytes[kind, dimm] * self.jobs.per_ns[job]) * speed
+                for dimm in range(len(self.slowdown.channel))
+                if self.slowdown.channel[dimm] == channel
+            ]
+            # A stream over so many DIMMs has what they have together.
+            over = float(self.kinds.stream_dimms[kind])
+            streams += [(gbps * over, 1 / over) for gbps in of_dimms]
+        squares = sum(gbps**2 * part for gbps, part in streams)
+        if not squares:
+            return 0.0
+        equal = sum(gbps * part for gbps, part in streams) ** 2 / squares
+        return min(max((equal - 1) / (self.slowdown.streams - 1), 0.0), 1.0)
+
     def _ndp_speed(self, dimm: int, job: int, moving: Mapping[int, float]) -> float:
         """Beside transfers at these speeds."""
         jobs, kinds, slowdown = self.jobs, self.kinds, self.slowdown
-        speed, left = self._crowded(slowdown.ndp_speed, dimm, job, moving), 1.0
+        one, many = (self._crowded(table, dimm, job, moving) for table in slowdown.ndp_speed)
+        speed, left = one + self._several(int(slowdown.channel[dimm]), moving) * (many - one), 1.0
         for way, table in enumerate(slowdown.ndp_speed_moving):
             gbps = sum(
                 float(kinds.moved_bytes[jobs.kind[one], dimm, way] * jobs.per_ns[one]) * of

@@ -16,6 +16,7 @@ DONE, STUCK = 0, 1
 
 _NOTHING_NS = 1e-6  # less than this is left by rounding alone
 _NOTHING_GBPS = 1e-6
+_NOTHING_SEVERAL = 1e-9
 _SATURATED = 1.0 - 1e-9
 _LEAST_SPEED = 0.01  # losses are measured one by one, and may add up to more
 
@@ -86,20 +87,37 @@ def finish(jobs, work, job):
 
 
 @inlined
+def note_vectors(jobs, slowdown, work):
+    """What activations and results of NDP jobs leave of their channels to host reads."""
+    work.bus_left[:] = 1.0
+    work.pace_left[:] = 1.0
+    for dimm in range(len(work.unit)):
+        job = work.unit[dimm]
+        if job >= 0:
+            channel = slowdown.channel[dimm]
+            work.bus_left[channel] = max(work.bus_left[channel] - jobs.bus_share[job], _LEAST_SPEED)
+            work.pace_left[channel] = max(work.pace_left[channel] - jobs.pause_share[job], _LEAST_SPEED)
+
+
+@inlined
 def note_uses(jobs, kinds, slowdown, work):
     """What each transfer under way would use at full speed, with NDP units as busy as they are."""
+    note_vectors(jobs, slowdown, work)
     for place in range(work.counts[1]):
         job = work.moving[place]
         kind, per_ns = jobs.kind[job], jobs.per_ns[job]
         for k in range(work.use.shape[1]):
             work.use[job, k] = kinds.shared_ns[kind, k] * per_ns
+        work.most[job] = 1.0
         for dimm in range(len(work.unit)):
             ns = kinds.read_ns[kind, dimm]
             if ns > 0.0:
+                channel = slowdown.channel[dimm]
                 if work.unit[dimm] >= 0:
                     unit = work.unit[dimm]
                     ns /= of_tokens(slowdown.host_speed, jobs.table[unit], jobs.between[unit])
-                work.use[job, slowdown.channel[dimm]] += ns * per_ns
+                work.use[job, channel] += ns * per_ns / work.bus_left[channel]
+                work.most[job] = min(work.most[job], work.pace_left[channel])
 
 
 @inlined
@@ -122,6 +140,33 @@ def left_by_foreground(jobs, work, k):
     return 1.0 if wanted <= left else left / wanted
 
 
+@inlined
+def note_allowed(work, prioritised):
+    """What prioritised resources let transfers do: their limit, or the largest share of one, as `demand`."""
+    for place in range(work.counts[1]):
+        work.demand[work.moving[place]] = work.limit[work.moving[place]]
+    for k in range(prioritised):
+        total, most = 0.0, 0.0
+        for place in range(work.counts[1]):
+            share_of_k = work.use[work.moving[place], k] * work.speed[work.moving[place]]
+            total += share_of_k
+            most = max(most, share_of_k)
+        for place in range(work.counts[1]):
+            job = work.moving[place]
+            if total >= _SATURATED and work.use[job, k] * work.demand[job] > most:
+                work.demand[job] = most / work.use[job, k]
+
+
+@inlined
+def share_with_pauses(work, prioritised):
+    """Share all resources among all transfers; a read is no faster than pauses of its channels leave it."""
+    share(work, work.counts[1])
+    note_allowed(work, prioritised)
+    for place in range(work.counts[1]):
+        job = work.moving[place]
+        work.speed[job] = min(work.speed[job], work.most[job] * work.demand[job])
+
+
 @outlined
 def find_transfer_speeds(jobs, kinds, slowdown, work, prioritised):
     """The speed of every transfer. Of the first `prioritised` resources, the foreground has what it wants."""
@@ -141,7 +186,7 @@ def find_transfer_speeds(jobs, kinds, slowdown, work, prioritised):
                 job = work.moving[place]
                 if jobs.background[job] == 1 and work.use[job, k] > 0.0:
                     work.limit[job] = min(work.limit[job], part)
-    share(work, count)
+    share_with_pauses(work, prioritised)
 
 
 @inlined
@@ -158,7 +203,12 @@ def ndp_speed(jobs, slowdown, work, dimm, job):
     """The speed of an NDP job beside what the host reads and relayouts move; see `Slowdown`."""
     row, between, speed = jobs.table[job], jobs.between[job], 1.0
     if work.host_gbps[dimm] > 0.0:
-        speed = crowded(slowdown, work, slowdown.ndp_speed, row, between, dimm)
+        channel = slowdown.channel[dimm]
+        streams = work.channel_gbps[channel] ** 2 / work.channel_squares[channel]
+        several = min((streams - 1.0) / (slowdown.streams - 1.0), 1.0)
+        speed = crowded(slowdown, work, slowdown.ndp_speed[0], row, between, dimm)
+        if several > _NOTHING_SEVERAL:
+            speed += several * (crowded(slowdown, work, slowdown.ndp_speed[1], row, between, dimm) - speed)
     left = 1.0
     for way in range(2):
         gbps = work.moved_gbps[dimm, way]
@@ -175,6 +225,7 @@ def note_traffic(jobs, kinds, slowdown, work):
     """What the host reads and relayouts move, at the speeds that transfers have."""
     work.host_gbps[:] = 0.0
     work.channel_gbps[:] = 0.0
+    work.channel_squares[:] = 0.0
     work.moved_gbps[:] = 0.0
     for place in range(work.counts[1]):
         job = work.moving[place]
@@ -183,6 +234,7 @@ def note_traffic(jobs, kinds, slowdown, work):
             gbps = kinds.read_bytes[kind, dimm] * per_ns
             work.host_gbps[dimm] += gbps
             work.channel_gbps[slowdown.channel[dimm]] += gbps
+            work.channel_squares[slowdown.channel[dimm]] += gbps * gbps * kinds.stream_dimms[kind]
             for way in range(2):
                 work.moved_gbps[dimm, way] += kinds.moved_bytes[kind, dimm, way] * per_ns
 
@@ -216,7 +268,7 @@ def find_speeds(jobs, kinds, slowdown, work, prioritised):
     find_transfer_speeds(jobs, kinds, slowdown, work, prioritised)
     note_traffic(jobs, kinds, slowdown, work)
     if limit_relayouts(jobs, kinds, slowdown, work):
-        share(work, work.counts[1])
+        share_with_pauses(work, prioritised)
         note_traffic(jobs, kinds, slowdown, work)
     for dimm in range(len(work.unit)):
         if work.unit[dimm] >= 0:
@@ -237,29 +289,9 @@ def next_end(jobs, work):
 
 
 @inlined
-def note_allowed(jobs, work, ns, prioritised):
-    """What prioritised resources would have let transfers do: their limit, or the largest share of one."""
-    for place in range(work.counts[1]):
-        work.demand[work.moving[place]] = work.limit[work.moving[place]]
-    for k in range(prioritised):
-        total, most = 0.0, 0.0
-        for place in range(work.counts[1]):
-            share_of_k = work.use[work.moving[place], k] * work.speed[work.moving[place]]
-            total += share_of_k
-            most = max(most, share_of_k)
-        for place in range(work.counts[1]):
-            job = work.moving[place]
-            if total >= _SATURATED and work.use[job, k] * work.demand[job] > most:
-                work.demand[job] = most / work.use[job, k]
-    for place in range(work.counts[1]):
-        jobs.allowed_ns[work.moving[place]] += ns * work.demand[work.moving[place]]
-
-
-@inlined
-def go_on(jobs, work, ns, prioritised, servers):
+def go_on(jobs, work, ns, servers):
     """Let a time pass at the speeds that are."""
     work.clock_ns[0] += ns
-    note_allowed(jobs, work, ns, prioritised)
     for place in range(work.counts[0]):
         job = work.active[place]
         jobs.left_ns[job] -= ns * work.speed[job]
@@ -267,6 +299,7 @@ def go_on(jobs, work, ns, prioritised, servers):
             work.busy_ns[jobs.server[job]] += ns
     for place in range(work.counts[1]):
         job = work.moving[place]
+        jobs.allowed_ns[job] += ns * work.demand[job]
         for k in range(work.use.shape[1]):
             work.busy_ns[servers + k] += ns * work.speed[job] * work.use[job, k]
 
@@ -299,7 +332,7 @@ def run_jobs(jobs, kinds, slowdown, work, prioritised, servers):
         ns = next_end(jobs, work)
         if ns == np.inf:
             return STUCK
-        go_on(jobs, work, ns, prioritised, servers)
+        go_on(jobs, work, ns, servers)
         place = 0
         while place < work.counts[0]:
             job = work.active[place]

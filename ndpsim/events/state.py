@@ -26,6 +26,7 @@ class Kinds(NamedTuple):
     read_ns: Floats  # [kind, DIMM]: ns of the DIMM's channel for its bytes, with no NDP unit at work
     read_bytes: Floats  # [kind, DIMM]: that the host reads of the DIMM
     moved_bytes: Floats  # [kind, DIMM, 2]: that a relayout reads of the DIMM, and writes to it
+    stream_dimms: Floats  # [kind]: DIMMs of a channel that one stream of its reads goes over in turn
 
 
 @by_reference
@@ -33,7 +34,10 @@ class Slowdown(NamedTuple):
     """How much NDP units and others slow each other down; tables of the cycle-level model.
 
     Beside host reads, of which H GB/s are on its DIMM and C on its channel, an NDP job has the speed
-    1 - H / C (1 - v), with v of the table at C: it counts how fast the channel reads while it reads the DIMM.
+    1 - H / C (1 - v), with v of its tables at C: what counts is how fast the channel reads while it reads
+    the DIMM.
+    Streams of g GB/s each on the channel are as many equal ones as C^2 / sum(g^2), and v is between that of
+    one and that of `streams`.
     Beside relayouts it loses what the tables say of what they read and of what they write there. Where the
     host and relayouts are on the DIMM of an NDP job, both lose more: each has 1 - H / C (1 - v) of the speed
     that it had otherwise, with v of its table at C.
@@ -41,7 +45,10 @@ class Slowdown(NamedTuple):
 
     channel: Ints  # [DIMM]: its channel, among the shared resources
     host_gbps: Floats  # [rate]: of the host on a channel, ascending from 0
-    ndp_speed: Floats  # [tokens, rate]: of an NDP job whose DIMM has all of it
+    streams: int  # at least 2
+    ndp_speed: (
+        Floats  # [2, tokens, rate]: of an NDP job whose DIMM has all of it, in one stream, in `streams`
+    )
     host_speed: Floats  # [tokens]: of saturating reads beside an NDP job
     moved_gbps: Floats  # [rate]: of relayouts on a DIMM, ascending from 0
     ndp_speed_moving: Floats  # [2, tokens, rate]: of an NDP job where they read so much, and write
@@ -62,6 +69,8 @@ class Jobs(NamedTuple):
     dimm: Ints  # [job]: whose NDP unit it runs on; -1: none
     table: Ints  # [job]: NDP: the row of `Slowdown`,
     between: Floats  # [job]: and how far it is from there to the next
+    bus_share: Floats  # [job]: NDP: of its time its vectors have the channel for so much,
+    pause_share: Floats  # [job]: and paced reads of the channel make up for all but so much
     background: Ints  # [job]: 1: yields to others where a resource knows priorities, and is not waited for
     waits: Ints  # [job]: for so many others
     first_after: Ints  # [job + 1]: where its successors begin
@@ -85,8 +94,12 @@ class Work(NamedTuple):
     use: Floats  # [job, shared]
     level: Floats  # [shared]: the largest share that anyone gets of a saturated resource; infinite: it is not
     demand: Floats  # [job]
+    most: Floats  # [job]: of a read, what pauses of its channels leave of the speed that it may have
     unit: Ints  # [DIMM]: the NDP job under way; -1: none
+    bus_left: Floats  # [shared]: of a channel, what vectors of NDP jobs leave
+    pace_left: Floats  # [shared]: and what their pauses leave of the pace of a read
     host_gbps: Floats  # [DIMM]
     channel_gbps: Floats  # [shared]: of the host
+    channel_squares: Floats  # [shared]: sum of the squares of its streams' GB/s
     moved_gbps: Floats  # [DIMM, 2]
     counts: Ints  # [2]: those active, those that transfer

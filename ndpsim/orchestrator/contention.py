@@ -63,7 +63,8 @@ class ContentionTable:
     Attributes:
         tokens: int64[n], ascending.
         host_gbps: float64[m], ascending from 0: what the host reads on the channel, all of it on this DIMM.
-        ndp_rate: float64[n, m], of an expert with so many tokens beside it.
+        streams: reads that go on at once in the second table of `ndp_rate`, at least 2.
+        ndp_rate: float64[2, n, m], of an expert with so many tokens beside one read, and beside `streams`.
         host_rate: float64[n], of host reads that take all they get, where the DIMM's unit computes so many.
         relayout_gbps: float64[k], ascending from 0: what a relayout reads, or writes, on the DIMM.
         ndp_rate_beside_relayout: float64[n, k], where it reads.
@@ -72,10 +73,14 @@ class ContentionTable:
             the host reads so much and a relayout reads the DIMM, and where one writes it.
         relayout_rate_crowded: float64[2, n, m], and what is left of the relayout's rate.
         most_relayout_gbps: float64[2, n], that a relayout reads, and writes, on the DIMM of such an expert.
+        vector_tokens: float64[v], ascending.
+        vector_ns: float64[2, v], that activations and results of so many tokens take from host reads of the
+            channel: from all together, and from one with a pace of its own.
     """
 
     tokens: Ints
     host_gbps: Floats
+    streams: int
     ndp_rate: Floats
     host_rate: Floats
     relayout_gbps: Floats
@@ -84,6 +89,18 @@ class ContentionTable:
     ndp_rate_crowded: Floats
     relayout_rate_crowded: Floats
     most_relayout_gbps: Floats
+    vector_tokens: Floats
+    vector_ns: Floats
+
+    def vectors_ns(self, tokens: int) -> tuple[float, float]:
+        """`vector_ns` of a number of tokens, on a line through the last two beyond the last one."""
+        last = max(0, min(int(np.searchsorted(self.vector_tokens, tokens)), len(self.vector_tokens) - 1) - 1)
+        (low, high), (low_ns, high_ns) = (
+            self.vector_tokens[last : last + 2],
+            self.vector_ns[:, last : last + 2].T,
+        )
+        bus_ns, pause_ns = low_ns + (tokens - low) / (high - low) * (high_ns - low_ns)
+        return max(float(bus_ns), 0.0), max(float(pause_ns), 0.0)
 
 
 def contention_table(
@@ -101,12 +118,14 @@ def contention_table(
     Raises:
         InputError: the hardware has no host channel, or no NDP units.
     """
-    together = -(-shards // hardware.system.host.channels)
     part = model if shards == 1 else Expert(model.hidden, max(1, model.intermediate // shards))
-    result = measure_shared_dimm(hardware, part, bits, arbitration, cache, together)
+    result = measure_shared_dimm(hardware, part, bits, arbitration, cache, shards > 1)
     tokens = np.array(result.tokens, dtype=np.int64)
     axis = np.array([0.0, *result.offered_gbps[:-1], result.host_alone_gbps])
-    ndp_rate = [_on_axis(axis, *of) for of in zip(result.host_gbps, result.ndp_rate, strict=True)]
+    of_one = [_on_axis(axis, *of) for of in zip(result.host_gbps, result.ndp_rate, strict=True)]
+    measured_streams = zip(result.host_gbps_of_streams, result.ndp_rate_of_streams, strict=True)
+    of_streams = [_on_axis(axis, *of) for of in measured_streams]
+    dimms = min(result.streams, -(-hardware.system.dimm.count // hardware.system.host.channels))
     reached = np.array([gbps[-1] for gbps in result.host_gbps]) / result.host_alone_gbps
     measured = [gbps for of in (*result.read_gbps, *result.written_gbps) for gbps in of]
     moved = np.unique(np.ceil([0.0, *measured]))
@@ -125,7 +144,8 @@ def contention_table(
     return ContentionTable(
         tokens,
         axis,
-        1.0 - together * (1.0 - np.array(ndp_rate)),
+        result.streams,
+        np.array([of_one, 1.0 - dimms * (1.0 - np.array(of_streams))]),
         np.minimum(reached, 1.0),
         moved,
         of_reads,
@@ -133,13 +153,15 @@ def contention_table(
         ndp_crowded,
         relayout_crowded,
         _most_on_tokens(tokens, result),
+        np.array(result.vector_tokens, dtype=np.float64),
+        np.array([result.bus_ns, result.pause_ns]),
     )
 
 
 def stacked(whole: ContentionTable, sharded: Sequence[ContentionTable]) -> ContentionTable:
     """Entries of whole experts, and below them those of parts, in rows for the same numbers of tokens.
 
-    Beside relayouts, parts have the entries of whole experts.
+    Parts have the entries of whole experts but for their own rates beside the host.
     """
     tables = (whole, *sharded)
     axis = np.unique(np.concatenate([table.host_gbps for table in tables]))
@@ -147,23 +169,29 @@ def stacked(whole: ContentionTable, sharded: Sequence[ContentionTable]) -> Conte
     def on_axis(table: ContentionTable, rates: Floats) -> Floats:
         return np.array([np.interp(axis, table.host_gbps, row) for row in rates])
 
+    def both_on_axis(table: ContentionTable, both: Floats) -> Floats:
+        return np.stack([on_axis(table, rates) for rates in both])
+
     def repeated(rates: Floats) -> Floats:
         return np.concatenate([rates] * len(tables), axis=-2)
 
     def crowded(both: Floats) -> Floats:
-        return repeated(np.stack([on_axis(whole, rates) for rates in both]))
+        return repeated(both_on_axis(whole, both))
 
     return ContentionTable(
         whole.tokens,
         axis,
-        np.vstack([on_axis(table, table.ndp_rate) for table in tables]),
-        np.concatenate([table.host_rate for table in tables]),
+        whole.streams,
+        np.concatenate([both_on_axis(table, table.ndp_rate) for table in tables], axis=-2),
+        np.concatenate([whole.host_rate] * len(tables)),
         whole.relayout_gbps,
         repeated(whole.ndp_rate_beside_relayout),
         repeated(whole.ndp_rate_beside_writes),
         crowded(whole.ndp_rate_crowded),
         crowded(whole.relayout_rate_crowded),
         np.concatenate([whole.most_relayout_gbps] * len(tables), axis=-1),
+        whole.vector_tokens,
+        whole.vector_ns,
     )
 
 
@@ -176,8 +204,10 @@ def shared_bandwidth(gbps: float) -> ContentionTable:
     one, both = np.ones((1, 1)), np.ones((2, 1, 2))
     axis, none = np.array([0.0, gbps]), np.zeros(1)
     most = np.full((2, 1), np.inf)
-    alone = np.array([[1.0, 0.0]])
-    return ContentionTable(np.array([1]), axis, alone, np.ones(1), none, one, one, both, both, most)
+    alone, no_vectors = np.array([[[1.0, 0.0]]] * 2), (np.array([1.0, 2.0]), np.zeros((2, 2)))
+    return ContentionTable(
+        np.array([1]), axis, 2, alone, np.ones(1), none, one, one, both, both, most, *no_vectors
+    )
 
 
 def _most_on_tokens(tokens: Ints, result: SharedDimmResult) -> Floats:

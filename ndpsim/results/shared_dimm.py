@@ -21,6 +21,12 @@ class SharedDimmResult(Reported):
         host_alone_gbps: what the last of these reads without an expert.
         host_gbps: by tokens, what each of these reads.
         ndp_rate: by tokens, the rate of the expert concurrent with each of these; 1: alone.
+        streams: host reads that go on at once, on all DIMMs of the channel as evenly as they can.
+        host_gbps_of_streams, ndp_rate_of_streams: as `host_gbps` and `ndp_rate`, offered by so many reads
+            together, the rate on average of their DIMMs.
+        vector_tokens: of the short experts whose activations and results take the bus.
+        bus_ns, pause_ns: by these, what a read of another DIMM loses with each expert: one that takes all it
+            gets, and one of half of that.
         relayout_tokens: of the experts beside relayouts.
         read_gbps, ndp_rate_beside_reads: by these, then by relayout: what the DIMM reads for it, and the rate
             of the expert.
@@ -38,6 +44,12 @@ class SharedDimmResult(Reported):
     host_alone_gbps: float
     host_gbps: tuple[tuple[float, ...], ...]
     ndp_rate: tuple[tuple[float, ...], ...]
+    streams: int
+    host_gbps_of_streams: tuple[tuple[float, ...], ...]
+    ndp_rate_of_streams: tuple[tuple[float, ...], ...]
+    vector_tokens: tuple[int, ...]
+    bus_ns: tuple[float, ...]
+    pause_ns: tuple[float, ...]
     relayout_tokens: tuple[int, ...]
     read_gbps: tuple[tuple[float, ...], ...]
     ndp_rate_beside_reads: tuple[tuple[float, ...], ...]
