@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +88,13 @@ def ensure_fair(
             raise AssertionError(f"job {job} runs at {speed} of {limits[job]} and nothing holds it back")
 
 
+class _Stream(NamedTuple):
+    """What the host reads on a channel, of one DIMM or of several in turn."""
+
+    gbps: float
+    dimms: tuple[int, ...]
+
+
 @dataclass
 class ReadableLoop:
     """Runs jobs as `loop.run_jobs` does, and holds every sharing of resources to its certificate.
@@ -101,6 +109,7 @@ class ReadableLoop:
     prioritised: int
     busy_ns: dict[tuple[str, int], float] = field(default_factory=dict)
     _allowed: dict[int, float] = field(default_factory=dict)
+    _full: set[int] = field(default_factory=set)
 
     def run(self) -> bool:
         """Until the foreground is done; False where what is left waits for ever."""
@@ -204,6 +213,9 @@ class ReadableLoop:
         shared = shared_speeds(use, limits)
         ensure_fair(use, limits, shared)
         self._note_allowed(moving, use, limits, shared)
+        rates = list(zip(use, shared, strict=True))
+        used = [sum(of[k] * speed for of, speed in rates) for k in range(self.kinds.shared_ns.shape[1])]
+        self._full = {k for k, share in enumerate(used) if share >= 1 - 1e-9}
         return {
             job: min(speed, self._allowed[job] * self._paced(job, units))
             for job, speed in zip(moving, shared, strict=True)
@@ -255,43 +267,43 @@ class ReadableLoop:
                     if of[k] * self._allowed[job] > max(shares):
                         self._allowed[job] = max(shares) / of[k]
 
-    def _host_gbps(self, moving: Mapping[int, float]) -> list[float]:
-        """What the host reads of each DIMM."""
-        jobs, table = self.jobs, self.kinds.read_bytes
-        return [
-            sum(
-                float(table[jobs.kind[one], dimm] * jobs.per_ns[one]) * speed for one, speed in moving.items()
-            )
-            for dimm in range(len(self.slowdown.channel))
-        ]
+    def _streams(self, channel: int, moving: Mapping[int, float]) -> list[_Stream]:
+        """Those of host reads on a channel: a read that lies striped has one, others one on each DIMM."""
+        found = []
+        for job, speed in moving.items():
+            kind = self.jobs.kind[job]
+            of_dimms = {
+                dimm: float(self.kinds.read_bytes[kind, dimm] * self.jobs.per_ns[job]) * speed
+                for dimm in range(len(self.slowdown.channel))
+                if self.slowdown.channel[dimm] == channel and self.kinds.read_bytes[kind, dimm] * speed
+            }
+            if of_dimms and self.kinds.stream_dimms[kind] > 1:
+                found.append(_Stream(sum(of_dimms.values()), tuple(of_dimms)))
+            else:
+                found += [_Stream(gbps, (dimm,)) for dimm, gbps in of_dimms.items()]
+        return found
+
+    def _weight(self, stream: _Stream, channel: int) -> float:
+        """Where reads wait for the channel, every stream that asks for enough counts alike."""
+        return min(stream.gbps, float(self.slowdown.waiting_gbps[0]) if channel in self._full else math.inf)
 
     def _crowded(self, table: Iterable[Floats], dimm: int, ndp: int, moving: Mapping[int, float]) -> float:
-        """1 - H / C (1 - v), see `Slowdown`; 1 where the host reads nothing."""
-        host, channels = self._host_gbps(moving), self.slowdown.channel
-        if not host[dimm]:
+        """1 - h (1 - v), see `Slowdown`; 1 where the host reads nothing."""
+        channel = int(self.slowdown.channel[dimm])
+        streams = self._streams(channel, moving)
+        here = sum(self._weight(of, channel) / len(of.dimms) for of in streams if dimm in of.dimms)
+        if not here:
             return 1.0
-        channel = sum(gbps for other, gbps in enumerate(host) if channels[other] == channels[dimm])
-        rates = self.slowdown.host_gbps
-        value = self._of_tokens([_interpolated(rates, row, channel) for row in table], ndp)
-        return 1 - host[dimm] / channel * (1 - value)
+        gbps, rates = sum(of.gbps for of in streams), self.slowdown.host_gbps
+        value = self._of_tokens([_interpolated(rates, row, gbps) for row in table], ndp)
+        return 1 - here / sum(self._weight(of, channel) for of in streams) * (1 - value)
 
     def _several(self, channel: int, moving: Mapping[int, float]) -> float:
         """How far the streams on a channel are from one to `Slowdown.streams` equal ones, 0 to 1."""
-        streams = []
-        for job, speed in moving.items():
-            kind = self.jobs.kind[job]
-            of_dimms = [
-                float(self.kinds.read_bytes[kind, dimm] * self.jobs.per_ns[job]) * speed
-                for dimm in range(len(self.slowdown.channel))
-                if self.slowdown.channel[dimm] == channel
-            ]
-            # A stream over so many DIMMs has what they have together.
-            over = float(self.kinds.stream_dimms[kind])
-            streams += [(gbps * over, 1 / over) for gbps in of_dimms]
-        squares = sum(gbps**2 * part for gbps, part in streams)
-        if not squares:
+        weights = [self._weight(of, channel) for of in self._streams(channel, moving)]
+        if not weights:
             return 0.0
-        equal = sum(gbps * part for gbps, part in streams) ** 2 / squares
+        equal = sum(weights) ** 2 / sum(weight**2 for weight in weights)
         return min(max((equal - 1) / (self.slowdown.streams - 1), 0.0), 1.0)
 
     def _ndp_speed(self, dimm: int, job: int, moving: Mapping[int, float]) -> float:

@@ -192,19 +192,18 @@ def find_transfer_speeds(jobs, kinds, slowdown, work, prioritised):
 @inlined
 def crowded(slowdown, work, table, row, between, dimm):
     """What is left of a speed where the host, a relayout and an NDP job are on a DIMM; see `Slowdown`."""
-    gbps = work.channel_gbps[slowdown.channel[dimm]]
-    return 1.0 - work.host_gbps[dimm] / gbps * (
-        1.0 - interpolated(table, slowdown.host_gbps, row, between, gbps)
-    )
+    channel = slowdown.channel[dimm]
+    left = interpolated(table, slowdown.host_gbps, row, between, work.channel_gbps[channel])
+    return 1.0 - work.host_weight[dimm] / work.channel_weight[channel] * (1.0 - left)
 
 
 @inlined
 def ndp_speed(jobs, slowdown, work, dimm, job):
     """The speed of an NDP job beside what the host reads and relayouts move; see `Slowdown`."""
     row, between, speed = jobs.table[job], jobs.between[job], 1.0
-    if work.host_gbps[dimm] > 0.0:
+    if work.host_weight[dimm] > 0.0:
         channel = slowdown.channel[dimm]
-        streams = work.channel_gbps[channel] ** 2 / work.channel_squares[channel]
+        streams = work.channel_weight[channel] ** 2 / work.channel_squares[channel]
         several = min((streams - 1.0) / (slowdown.streams - 1.0), 1.0)
         speed = crowded(slowdown, work, slowdown.ndp_speed[0], row, between, dimm)
         if several > _NOTHING_SEVERAL:
@@ -215,7 +214,7 @@ def ndp_speed(jobs, slowdown, work, dimm, job):
         if gbps > _NOTHING_GBPS:
             table = slowdown.ndp_speed_moving[way]
             left -= 1.0 - interpolated(table, slowdown.moved_gbps, row, between, gbps)
-            if work.host_gbps[dimm] > 0.0:
+            if work.host_weight[dimm] > 0.0:
                 speed *= crowded(slowdown, work, slowdown.ndp_crowded[way], row, between, dimm)
     return max(speed * left, _LEAST_SPEED)
 
@@ -223,8 +222,9 @@ def ndp_speed(jobs, slowdown, work, dimm, job):
 @inlined
 def note_traffic(jobs, kinds, slowdown, work):
     """What the host reads and relayouts move, at the speeds that transfers have."""
-    work.host_gbps[:] = 0.0
     work.channel_gbps[:] = 0.0
+    work.host_weight[:] = 0.0
+    work.channel_weight[:] = 0.0
     work.channel_squares[:] = 0.0
     work.moved_gbps[:] = 0.0
     for place in range(work.counts[1]):
@@ -232,9 +232,15 @@ def note_traffic(jobs, kinds, slowdown, work):
         kind, per_ns = jobs.kind[job], jobs.per_ns[job] * work.speed[job]
         for dimm in range(len(work.unit)):
             gbps = kinds.read_bytes[kind, dimm] * per_ns
-            work.host_gbps[dimm] += gbps
-            work.channel_gbps[slowdown.channel[dimm]] += gbps
-            work.channel_squares[slowdown.channel[dimm]] += gbps * gbps * kinds.stream_dimms[kind]
+            if gbps > 0.0:
+                channel = slowdown.channel[dimm]
+                weight = gbps
+                if work.level[channel] < np.inf:
+                    weight = min(weight, slowdown.waiting_gbps[0] / kinds.stream_dimms[kind])
+                work.channel_gbps[channel] += gbps
+                work.host_weight[dimm] += weight
+                work.channel_weight[channel] += weight
+                work.channel_squares[channel] += weight * weight * kinds.stream_dimms[kind]
             for way in range(2):
                 work.moved_gbps[dimm, way] += kinds.moved_bytes[kind, dimm, way] * per_ns
 
@@ -255,7 +261,7 @@ def limit_relayouts(jobs, kinds, slowdown, work):
                 gbps = kinds.moved_bytes[kind, dimm, way] * jobs.per_ns[job]
                 if gbps > 0.0:
                     left = min(of_tokens(slowdown.most_moved_gbps[way], row, between) / gbps, 1.0)
-                    if work.host_gbps[dimm] > 0.0:
+                    if work.host_weight[dimm] > 0.0:
                         left *= crowded(slowdown, work, slowdown.moving_crowded[way], row, between, dimm)
                     work.limit[job] = min(work.limit[job], max(left, _LEAST_SPEED))
                     found = True

@@ -33,19 +33,20 @@ class Kinds(NamedTuple):
 class Slowdown(NamedTuple):
     """How much NDP units and others slow each other down; tables of the cycle-level model.
 
-    Beside host reads, of which H GB/s are on its DIMM and C on its channel, an NDP job has the speed
-    1 - H / C (1 - v), with v of its tables at C: what counts is how fast the channel reads while it reads
-    the DIMM.
-    Streams of g GB/s each on the channel are as many equal ones as C^2 / sum(g^2), and v is between that of
-    one and that of `streams`.
+    Beside host reads of C GB/s on its channel, of which its DIMM has the share h, an NDP job has the speed
+    1 - h (1 - v), with v of its tables at C: what counts is how fast the channel reads while it reads the
+    DIMM. Each stream of g GB/s counts with a weight w: with g; but where reads wait for the channel, every
+    stream has requests in its queue, and w is at most `waiting_gbps`. They are as many equal streams as
+    sum(w)^2 / sum(w^2), and v is between that of one and that of `streams`.
     Beside relayouts it loses what the tables say of what they read and of what they write there. Where the
-    host and relayouts are on the DIMM of an NDP job, both lose more: each has 1 - H / C (1 - v) of the speed
+    host and relayouts are on the DIMM of an NDP job, both lose more: each has 1 - h (1 - v) of the speed
     that it had otherwise, with v of its table at C.
     """
 
     channel: Ints  # [DIMM]: its channel, among the shared resources
     host_gbps: Floats  # [rate]: of the host on a channel, ascending from 0
     streams: int  # at least 2
+    waiting_gbps: Floats  # [1]: a stream with less has not always a request in the queue of a busy channel
     ndp_speed: (
         Floats  # [2, tokens, rate]: of an NDP job whose DIMM has all of it, in one stream, in `streams`
     )
@@ -98,8 +99,9 @@ class Work(NamedTuple):
     unit: Ints  # [DIMM]: the NDP job under way; -1: none
     bus_left: Floats  # [shared]: of a channel, what vectors of NDP jobs leave
     pace_left: Floats  # [shared]: and what their pauses leave of the pace of a read
-    host_gbps: Floats  # [DIMM]
     channel_gbps: Floats  # [shared]: of the host
-    channel_squares: Floats  # [shared]: sum of the squares of its streams' GB/s
+    host_weight: Floats  # [DIMM]: of the host's streams
+    channel_weight: Floats  # [shared]
+    channel_squares: Floats  # [shared]: sum of the squares of the weights of its streams
     moved_gbps: Floats  # [DIMM, 2]
     counts: Ints  # [2]: those active, those that transfer

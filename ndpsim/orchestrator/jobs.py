@@ -166,6 +166,7 @@ def make_work(jobs: Jobs, kinds: Kinds, slowdown: Slowdown, clock_ns: float, bus
         numbers(dimms),
         floats(shared),
         floats(shared),
+        floats(shared),
         floats(dimms),
         floats(shared),
         floats(shared),

@@ -62,6 +62,7 @@ class Transfers:
         self._overhead_ns = given.copy_overhead_us * 1000
         self._costs, self._dimms, self._channel = costs, len(channel), channel
         self._units = hardware.system.ndp is not None
+        self._queued_reads = hardware.system.dram.read_buffer
         self._pcie_ns: dict[int, float] = {}
         wires = costs.wire_names() if hardware.system.link is not None else ()
         self._wire = {name: 2 + number for number, name in enumerate(wires)}
@@ -120,15 +121,16 @@ class Transfers:
         """
         channel = np.array([self._first_channel + one for one in self._channel], dtype=np.int64)
         if not (self._units and contention):
-            none = np.ones((1, 1))
+            one = np.ones(1)
             both = np.ones((2, 1, 1))
             most = np.full((2, 1), np.inf)
-            return Slowdown(channel, np.zeros(1), 2, both, none[0], np.zeros(1), both, both, both, most)
+            return Slowdown(channel, np.zeros(1), 2, one, both, one, np.zeros(1), both, both, both, most)
         table = stacked(self._costs.contention(), [self._costs.contention(count) for count in shards])
         return Slowdown(
             channel,
             table.host_gbps,
             table.streams,
+            np.array([table.host_gbps[-1] / self._queued_reads]),
             table.ndp_rate,
             table.host_rate,
             table.relayout_gbps,
