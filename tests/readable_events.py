@@ -170,9 +170,23 @@ class ReadableLoop:
         ns = float(kinds.shared_ns[kind, k])
         for dimm in range(len(slowdown.channel)):
             if slowdown.channel[dimm] == k:
-                beside = self._of_tokens(slowdown.host_speed, units[dimm]) if dimm in units else 1.0
+                beside = self._host_speed(units[dimm], k) if dimm in units else 1.0
                 ns += float(kinds.read_ns[kind, dimm]) / beside / self._left(self.jobs.bus_share, k, units)
         return ns * float(self.jobs.per_ns[job])
+
+    def _host_speed(self, unit: int, channel: int) -> float:
+        """Of reads of the DIMM of an NDP job, with as many streams as there are on its channel."""
+        slowdown, count = self.slowdown, 0.0
+        for job in self._active():
+            kind = self.jobs.kind[job]
+            if kind >= 0:
+                read = np.flatnonzero(self.kinds.read_ns[kind] * (slowdown.channel == channel))
+                count += len(read) / float(self.kinds.stream_dimms[kind])
+        return self._of_streams([self._of_tokens(row, unit) for row in slowdown.host_speed], count)
+
+    def _of_streams(self, values: Sequence[float], count: float) -> float:
+        """A value for a number of streams."""
+        return float(np.interp(count, self.slowdown.streams, values))
 
     def _left(self, shares: Floats, channel: int, units: Mapping[int, int]) -> float:
         """What those at work on a channel leave of it, or of the pace of its reads."""
@@ -298,19 +312,17 @@ class ReadableLoop:
         value = self._of_tokens([_interpolated(rates, row, gbps) for row in table], ndp)
         return 1 - here / sum(self._weight(of, channel) for of in streams) * (1 - value)
 
-    def _several(self, channel: int, moving: Mapping[int, float]) -> float:
-        """How far the streams on a channel are from one to `Slowdown.streams` equal ones, 0 to 1."""
+    def _equal_streams(self, channel: int, moving: Mapping[int, float]) -> float:
+        """As how many equal ones the streams on a channel count."""
         weights = [self._weight(of, channel) for of in self._streams(channel, moving)]
-        if not weights:
-            return 0.0
-        equal = sum(weights) ** 2 / sum(weight**2 for weight in weights)
-        return min(max((equal - 1) / (self.slowdown.streams - 1), 0.0), 1.0)
+        return sum(weights) ** 2 / sum(weight**2 for weight in weights) if weights else 1.0
 
     def _ndp_speed(self, dimm: int, job: int, moving: Mapping[int, float]) -> float:
         """Beside transfers at these speeds."""
         jobs, kinds, slowdown = self.jobs, self.kinds, self.slowdown
-        one, many = (self._crowded(table, dimm, job, moving) for table in slowdown.ndp_speed)
-        speed, left = one + self._several(int(slowdown.channel[dimm]), moving) * (many - one), 1.0
+        speeds = [self._crowded(table, dimm, job, moving) for table in slowdown.ndp_speed]
+        speed = self._of_streams(speeds, self._equal_streams(int(slowdown.channel[dimm]), moving))
+        left = 1.0
         for way, table in enumerate(slowdown.ndp_speed_moving):
             gbps = sum(
                 float(kinds.moved_bytes[jobs.kind[one], dimm, way] * jobs.per_ns[one]) * of

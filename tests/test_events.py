@@ -121,10 +121,16 @@ def test_the_certificate_can_fail(speeds, what):
 SLOWDOWN = Slowdown(
     np.array([2 + dimm % CHANNELS for dimm in range(DIMMS)]),
     np.array([0.0, 2.0, 4.0]),
-    3,
+    np.array([1.0, 2.0, 5.0]),
     np.array([1.5]),
-    np.array([[[1.0, 0.9, 0.7], [1.0, 0.95, 0.9]], [[1.0, 0.8, 0.5], [1.0, 0.95, 0.85]]]),
-    np.array([0.8, 0.9]),
+    np.array(
+        [
+            [[1.0, 0.9, 0.7], [1.0, 0.95, 0.9]],
+            [[1.0, 0.8, 0.5], [1.0, 0.95, 0.85]],
+            [[1.0, 0.7, 0.6], [1.0, 0.85, 0.85]],
+        ]
+    ),
+    np.array([[0.8, 0.9], [0.7, 0.9], [0.65, 0.8]]),
     np.array([0.0, 3.0]),
     np.array([[[1.0, 0.8], [1.0, 0.9]], [[1.0, 0.6], [1.0, 0.8]]]),
     np.array([[[1.0, 0.9, 0.8], [1.0, 0.95, 1.0]], [[1.0, 0.6, 0.5], [1.0, 0.7, 0.9]]]),
@@ -176,8 +182,8 @@ def work_of(jobs: Jobs, clock_ns: float = 100.0) -> Work:
     return Work(
         np.array([clock_ns]), np.zeros(SERVERS + SHARED), numbers(count), numbers(count), np.zeros(count),
         np.zeros(count), np.zeros((count, SHARED)), np.zeros(SHARED), np.zeros(count), np.zeros(count),
-        numbers(DIMMS), np.zeros(SHARED), np.zeros(SHARED), np.zeros(SHARED), np.zeros(DIMMS),
-        np.zeros(SHARED), np.zeros(SHARED), np.zeros((DIMMS, 2)), numbers(2),
+        numbers(DIMMS), *(np.zeros(SHARED) for _ in range(5)), np.zeros(DIMMS), *(np.zeros(SHARED) for _ in range(2)),
+        np.zeros((DIMMS, 2)), numbers(2),
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ DONE, STUCK = 0, 1
 
 _NOTHING_NS = 1e-6  # less than this is left by rounding alone
 _NOTHING_GBPS = 1e-6
-_NOTHING_SEVERAL = 1e-9
+_NOTHING_MORE = 1e-9
 _SATURATED = 1.0 - 1e-9
 _LEAST_SPEED = 0.01  # losses are measured one by one, and may add up to more
 
@@ -41,6 +41,14 @@ def interpolated(table, rates, row, between, rate):
 def of_tokens(values, row, between):
     """A value between the rows of a table."""
     return values[row] if between == 0.0 else values[row] + between * (values[row + 1] - values[row])
+
+
+@inlined
+def place_of(streams, count):
+    """The table for a number of streams, and how far it is from there to the next: 1.25 is a quarter."""
+    if count <= streams[1]:
+        return max((count - 1.0) / (streams[1] - 1.0), 0.0)
+    return min(1.0 + (count - streams[1]) / (streams[2] - streams[1]), 2.0)
 
 
 @inlined
@@ -100,9 +108,21 @@ def note_vectors(jobs, slowdown, work):
 
 
 @inlined
+def note_streams(jobs, kinds, slowdown, work):
+    """How many streams the host has on each channel."""
+    work.streams[:] = 0.0
+    for place in range(work.counts[1]):
+        kind = jobs.kind[work.moving[place]]
+        for dimm in range(len(work.unit)):
+            if kinds.read_ns[kind, dimm] > 0.0:
+                work.streams[slowdown.channel[dimm]] += 1.0 / kinds.stream_dimms[kind]
+
+
+@inlined
 def note_uses(jobs, kinds, slowdown, work):
     """What each transfer under way would use at full speed, with NDP units as busy as they are."""
     note_vectors(jobs, slowdown, work)
+    note_streams(jobs, kinds, slowdown, work)
     for place in range(work.counts[1]):
         job = work.moving[place]
         kind, per_ns = jobs.kind[job], jobs.per_ns[job]
@@ -115,7 +135,12 @@ def note_uses(jobs, kinds, slowdown, work):
                 channel = slowdown.channel[dimm]
                 if work.unit[dimm] >= 0:
                     unit = work.unit[dimm]
-                    ns /= of_tokens(slowdown.host_speed, jobs.table[unit], jobs.between[unit])
+                    row, between = jobs.table[unit], jobs.between[unit]
+                    many = place_of(slowdown.streams, work.streams[channel])
+                    first = min(int(many), 1)
+                    speed = of_tokens(slowdown.host_speed[first], row, between)
+                    more = of_tokens(slowdown.host_speed[first + 1], row, between)
+                    ns /= speed + (many - first) * (more - speed)
                 work.use[job, channel] += ns * per_ns / work.bus_left[channel]
                 work.most[job] = min(work.most[job], work.pace_left[channel])
 
@@ -162,8 +187,11 @@ def share_with_pauses(work, prioritised):
     """Share all resources among all transfers; a read is no faster than pauses of its channels leave it."""
     share(work, work.counts[1])
     note_allowed(work, prioritised)
+    work.used[:] = 0.0
     for place in range(work.counts[1]):
         job = work.moving[place]
+        for k in range(len(work.used)):
+            work.used[k] += work.use[job, k] * work.speed[job]
         work.speed[job] = min(work.speed[job], work.most[job] * work.demand[job])
 
 
@@ -203,11 +231,12 @@ def ndp_speed(jobs, slowdown, work, dimm, job):
     row, between, speed = jobs.table[job], jobs.between[job], 1.0
     if work.host_weight[dimm] > 0.0:
         channel = slowdown.channel[dimm]
-        streams = work.channel_weight[channel] ** 2 / work.channel_squares[channel]
-        several = min((streams - 1.0) / (slowdown.streams - 1.0), 1.0)
-        speed = crowded(slowdown, work, slowdown.ndp_speed[0], row, between, dimm)
-        if several > _NOTHING_SEVERAL:
-            speed += several * (crowded(slowdown, work, slowdown.ndp_speed[1], row, between, dimm) - speed)
+        many = place_of(slowdown.streams, work.channel_weight[channel] ** 2 / work.channel_squares[channel])
+        first = min(int(many), 1)
+        speed = crowded(slowdown, work, slowdown.ndp_speed[first], row, between, dimm)
+        if many - first > _NOTHING_MORE:
+            more = crowded(slowdown, work, slowdown.ndp_speed[first + 1], row, between, dimm)
+            speed += (many - first) * (more - speed)
     left = 1.0
     for way in range(2):
         gbps = work.moved_gbps[dimm, way]
@@ -235,7 +264,7 @@ def note_traffic(jobs, kinds, slowdown, work):
             if gbps > 0.0:
                 channel = slowdown.channel[dimm]
                 weight = gbps
-                if work.level[channel] < np.inf:
+                if work.used[channel] >= _SATURATED:
                     weight = min(weight, slowdown.waiting_gbps[0] / kinds.stream_dimms[kind])
                 work.channel_gbps[channel] += gbps
                 work.host_weight[dimm] += weight

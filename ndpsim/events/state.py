@@ -37,7 +37,7 @@ class Slowdown(NamedTuple):
     1 - h (1 - v), with v of its tables at C: what counts is how fast the channel reads while it reads the
     DIMM. Each stream of g GB/s counts with a weight w: with g; but where reads wait for the channel, every
     stream has requests in its queue, and w is at most `waiting_gbps`. They are as many equal streams as
-    sum(w)^2 / sum(w^2), and v is between that of one and that of `streams`.
+    sum(w)^2 / sum(w^2), and v is on lines between those of `streams`.
     Beside relayouts it loses what the tables say of what they read and of what they write there. Where the
     host and relayouts are on the DIMM of an NDP job, both lose more: each has 1 - h (1 - v) of the speed
     that it had otherwise, with v of its table at C.
@@ -45,12 +45,10 @@ class Slowdown(NamedTuple):
 
     channel: Ints  # [DIMM]: its channel, among the shared resources
     host_gbps: Floats  # [rate]: of the host on a channel, ascending from 0
-    streams: int  # at least 2
+    streams: Floats  # [3]: of the host on a channel, ascending from 1
     waiting_gbps: Floats  # [1]: a stream with less has not always a request in the queue of a busy channel
-    ndp_speed: (
-        Floats  # [2, tokens, rate]: of an NDP job whose DIMM has all of it, in one stream, in `streams`
-    )
-    host_speed: Floats  # [tokens]: of saturating reads beside an NDP job
+    ndp_speed: Floats  # [streams, tokens, rate]: of an NDP job whose DIMM has all of it
+    host_speed: Floats  # [streams, tokens]: of saturating reads beside an NDP job, its vectors apart
     moved_gbps: Floats  # [rate]: of relayouts on a DIMM, ascending from 0
     ndp_speed_moving: Floats  # [2, tokens, rate]: of an NDP job where they read so much, and write
     ndp_crowded: Floats  # [2, tokens, host's rate]: of an NDP job beside host and what they read, write
@@ -97,6 +95,8 @@ class Work(NamedTuple):
     demand: Floats  # [job]
     most: Floats  # [job]: of a read, what pauses of its channels leave of the speed that it may have
     unit: Ints  # [DIMM]: the NDP job under way; -1: none
+    streams: Floats  # [shared]: of the host on a channel
+    used: Floats  # [shared]: by transfers that nothing makes pause
     bus_left: Floats  # [shared]: of a channel, what vectors of NDP jobs leave
     pace_left: Floats  # [shared]: and what their pauses leave of the pace of a read
     channel_gbps: Floats  # [shared]: of the host

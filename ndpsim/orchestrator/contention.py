@@ -63,9 +63,10 @@ class ContentionTable:
     Attributes:
         tokens: int64[n], ascending.
         host_gbps: float64[m], ascending from 0: what the host reads on the channel, all of it on this DIMM.
-        streams: reads that go on at once in the second table of `ndp_rate`, at least 2.
-        ndp_rate: float64[2, n, m], of an expert with so many tokens beside one read, and beside `streams`.
-        host_rate: float64[n], of host reads that take all they get, where the DIMM's unit computes so many.
+        streams: float64[3], reads that go on at once, ascending from 1.
+        ndp_rate: float64[3, n, m], of an expert with so many tokens beside so many of them.
+        host_rate: float64[3, n], of host reads that take all they get, where the DIMM's unit computes so
+            many, apart from the time that `vector_ns` takes.
         relayout_gbps: float64[k], ascending from 0: what a relayout reads, or writes, on the DIMM.
         ndp_rate_beside_relayout: float64[n, k], where it reads.
         ndp_rate_beside_writes: float64[n, k], where it writes. Where it does both, losses add up.
@@ -80,7 +81,7 @@ class ContentionTable:
 
     tokens: Ints
     host_gbps: Floats
-    streams: int
+    streams: Floats
     ndp_rate: Floats
     host_rate: Floats
     relayout_gbps: Floats
@@ -122,11 +123,12 @@ def contention_table(
     result = measure_shared_dimm(hardware, part, bits, arbitration, cache, shards > 1)
     tokens = np.array(result.tokens, dtype=np.int64)
     axis = np.array([0.0, *result.offered_gbps[:-1], result.host_alone_gbps])
-    of_one = [_on_axis(axis, *of) for of in zip(result.host_gbps, result.ndp_rate, strict=True)]
-    measured_streams = zip(result.host_gbps_of_streams, result.ndp_rate_of_streams, strict=True)
-    of_streams = [_on_axis(axis, *of) for of in measured_streams]
-    dimms = min(result.streams, -(-hardware.system.dimm.count // hardware.system.host.channels))
-    reached = np.array([gbps[-1] for gbps in result.host_gbps]) / result.host_alone_gbps
+    ndp_rate = [
+        [_on_axis(axis, *of) for of in zip(*of_streams, strict=True)]
+        for of_streams in zip(result.host_gbps, result.ndp_rate, strict=True)
+    ]
+    # As if the DIMM had all of it.
+    dimms = np.minimum(result.streams, -(-hardware.system.dimm.count // hardware.system.host.channels))
     measured = [gbps for of in (*result.read_gbps, *result.written_gbps) for gbps in of]
     moved = np.unique(np.ceil([0.0, *measured]))
     beside = (
@@ -144,9 +146,9 @@ def contention_table(
     return ContentionTable(
         tokens,
         axis,
-        result.streams,
-        np.array([of_one, 1.0 - dimms * (1.0 - np.array(of_streams))]),
-        np.minimum(reached, 1.0),
+        np.array(result.streams, dtype=np.float64),
+        1.0 - dimms[:, None, None] * (1.0 - np.array(ndp_rate)),
+        np.array(result.host_rate),
         moved,
         of_reads,
         of_writes,
@@ -161,7 +163,7 @@ def contention_table(
 def stacked(whole: ContentionTable, sharded: Sequence[ContentionTable]) -> ContentionTable:
     """Entries of whole experts, and below them those of parts, in rows for the same numbers of tokens.
 
-    Parts have the entries of whole experts but for their own rates beside the host.
+    Beside relayouts, parts have the entries of whole experts.
     """
     tables = (whole, *sharded)
     axis = np.unique(np.concatenate([table.host_gbps for table in tables]))
@@ -169,21 +171,21 @@ def stacked(whole: ContentionTable, sharded: Sequence[ContentionTable]) -> Conte
     def on_axis(table: ContentionTable, rates: Floats) -> Floats:
         return np.array([np.interp(axis, table.host_gbps, row) for row in rates])
 
-    def both_on_axis(table: ContentionTable, both: Floats) -> Floats:
-        return np.stack([on_axis(table, rates) for rates in both])
+    def all_on_axis(table: ContentionTable, several: Floats) -> Floats:
+        return np.stack([on_axis(table, rates) for rates in several])
 
     def repeated(rates: Floats) -> Floats:
         return np.concatenate([rates] * len(tables), axis=-2)
 
     def crowded(both: Floats) -> Floats:
-        return repeated(both_on_axis(whole, both))
+        return repeated(all_on_axis(whole, both))
 
     return ContentionTable(
         whole.tokens,
         axis,
         whole.streams,
-        np.concatenate([both_on_axis(table, table.ndp_rate) for table in tables], axis=-2),
-        np.concatenate([whole.host_rate] * len(tables)),
+        np.concatenate([all_on_axis(table, table.ndp_rate) for table in tables], axis=-2),
+        np.concatenate([table.host_rate for table in tables], axis=-1),
         whole.relayout_gbps,
         repeated(whole.ndp_rate_beside_relayout),
         repeated(whole.ndp_rate_beside_writes),
@@ -204,10 +206,11 @@ def shared_bandwidth(gbps: float) -> ContentionTable:
     one, both = np.ones((1, 1)), np.ones((2, 1, 2))
     axis, none = np.array([0.0, gbps]), np.zeros(1)
     most = np.full((2, 1), np.inf)
-    alone, no_vectors = np.array([[[1.0, 0.0]]] * 2), (np.array([1.0, 2.0]), np.zeros((2, 2)))
-    return ContentionTable(
-        np.array([1]), axis, 2, alone, np.ones(1), none, one, one, both, both, most, *no_vectors
-    )
+    streams = np.array([1.0, 2.0, 4.0])
+    beside_host = axis, streams, np.array([[[1.0, 0.0]]] * 3), np.ones((3, 1))
+    beside_relayout = none, one, one, both, both, most
+    no_vectors = np.array([1.0, 2.0]), np.zeros((2, 2))
+    return ContentionTable(np.array([1]), *beside_host, *beside_relayout, *no_vectors)
 
 
 def _most_on_tokens(tokens: Ints, result: SharedDimmResult) -> Floats:

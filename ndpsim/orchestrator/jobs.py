@@ -167,6 +167,8 @@ def make_work(jobs: Jobs, kinds: Kinds, slowdown: Slowdown, clock_ns: float, bus
         floats(shared),
         floats(shared),
         floats(shared),
+        floats(shared),
+        floats(shared),
         floats(dimms),
         floats(shared),
         floats(shared),

@@ -28,7 +28,8 @@ _SHARES = 0.25, 0.5, 0.7, 0.85  # of what a host read reaches alone
 _WINDOW_NS = 20_000.0, 180_000.0  # after the first activations, so that a read has been on all ranks
 _RELAYOUT_WINDOW_NS = 20_000.0, 90_000.0
 _CROWDED = 1, 3, 4  # of the rates of the host, those that are tried beside a relayout as well
-_PERIODS = 2.3  # of the experts that a window is at least as long as, if one of them ends in it
+_PERIODS = 2.3  # of experts that a window is at least as long as,
+_LONGER = 1.5  # where they do not take longer than so many windows
 _MOST_EXPERTS = 16  # in a queue; where they are short, the window is as well
 _FAR = 2.0  # an expert that takes so many windows has not read all of its weights at the end of one
 _VECTOR_TOKENS = 1, 4, 16  # what their vectors take is on lines between these, and on beyond the last
@@ -78,7 +79,7 @@ class _Sessions:
             alone_ns, read_bytes = alone.time_ns, alone.weight_bytes * alone.weight_reads
             shorter = min(1.0, (_MOST_EXPERTS - 1) * alone_ns / end_ns)
             begin_ns, end_ns = begin_ns * shorter, end_ns * shorter
-            if alone_ns < end_ns:
+            if alone_ns < _LONGER * end_ns:
                 end_ns = max(end_ns, begin_ns + _PERIODS * alone_ns)
             # One more than end, whose weights are read ahead; but none where the first does not end.
             each = 1 if alone_ns > _FAR * end_ns else int(end_ns / alone_ns) + 2
@@ -100,7 +101,8 @@ class _Sessions:
 
     def beside_host(self, tokens: int, gbps: float, streams: int = 1) -> _Reached:
         """With localized host reads that have a rate together, of one DIMM after the other."""
-        of_each, dimms = gbps / streams, min(streams, self.on_channel)
+        of_each = gbps if gbps == self.peak_gbps else gbps / streams
+        dimms = min(streams, self.on_channel)
 
         def add(session: Session, end_ns: float) -> None:
             for stream in range(streams):
@@ -179,7 +181,7 @@ def measure_shared_dimm(
 ) -> SharedDimmResult:
     """What experts reach beside host reads and relayouts, and host reads beside their vectors.
 
-    is_part: of an expert over several DIMMs; nothing is measured beside relayouts and vectors. Other
+    is_part: of an expert over several DIMMs; nothing is measured beside relayouts. Other
     arguments are those of `contention_table`.
     """
     stopwatch = Stopwatch()
@@ -188,18 +190,19 @@ def measure_shared_dimm(
     if (found := lookup.find(stopwatch, lambda share: None)) is not None:
         return found
     sessions = _Sessions(hardware, model, bits, arbitration)
-    streams = max(2, sessions.on_channel)
-    dimms = min(streams, sessions.on_channel)
+    several = max(2, sessions.on_channel)
+    streams = 1, several, 2 * several
     host_alone = sessions.beside_host(0, sessions.peak_gbps).host
     offered = *(share * host_alone for share in _SHARES), sessions.peak_gbps
     relayouts = [] if is_part else _relayouts(hardware)
     with ThreadPoolExecutor(2) as pool:
         alone = dict(zip(_TOKENS, pool.map(lambda n: sessions.run(n, 1).ndp[0], _TOKENS), strict=True))
-        asked = [(n, gbps) for n in _TOKENS for gbps in offered]
-        beside = list(pool.map(lambda one: sessions.beside_host(*one), asked))
-        beside_streams = list(pool.map(lambda one: sessions.beside_host(one[0], one[1], streams), asked))
+        asked = [(count, n, gbps) for count in streams for n in _TOKENS for gbps in offered]
+        beside = dict(
+            zip(asked, pool.map(lambda one: sessions.beside_host(one[1], one[2], one[0]), asked), strict=True)
+        )
         short = _Sessions(hardware, Expert(model.hidden, _VECTOR_COLUMNS), 16, arbitration)
-        halves = [(n, gbps) for n in (() if is_part else _VECTOR_TOKENS) for gbps in offered[1::3]]
+        halves = [(n, gbps) for n in _VECTOR_TOKENS for gbps in offered[1::3]]
         vectors = list(pool.map(lambda one: short.beside_vectors(*one), halves))
         moves = [(n, *ends) for n in _RELAYOUT_TOKENS for ends in relayouts]
         moved = list(pool.map(lambda one: sessions.beside_relayout(*one), moves))
@@ -210,32 +213,41 @@ def measure_shared_dimm(
             for gbps in (0.0, *(offered[of] for of in _CROWDED))
         ]
         crowded = list(pool.map(lambda one: sessions.crowded(one[1], one[2], one[0]), crowds))
-    rows = [beside[at : at + len(offered)] for at in range(0, len(beside), len(offered))]
-    of_streams = [beside_streams[at : at + len(offered)] for at in range(0, len(asked), len(offered))]
     lost = [
         max(0.0, 1 - one.host / min(gbps, host_alone)) * one.expert_ns
         for (_, gbps), one in zip(halves, vectors, strict=True)
     ]
     reads, writes = _relayout_rows(moves, moved, alone)
     ndp_crowded, relayout_crowded = _crowded_rows(
-        dict(zip(crowds, crowded, strict=True)), dict(zip(asked, beside, strict=True)), alone
+        dict(zip(crowds, crowded, strict=True)),
+        {(n, gbps): beside[1, n, gbps] for _, n, gbps in asked},
+        alone,
     )
+    bus_ns = lost[1::2]
+
+    def tabled(value: Callable[[int, int, float], float]) -> Rates:
+        return tuple(
+            tuple(tuple(value(count, n, gbps) for gbps in offered) for n in _TOKENS) for count in streams
+        )
+
+    def host_rate(reached: _Reached, tokens: int) -> float:
+        vectors = float(np.interp(tokens, _VECTOR_TOKENS, bus_ns)) / reached.expert_ns
+        return min(1.0, reached.host / host_alone / (1 - vectors))
+
     result = SharedDimmResult(
         tokens=_TOKENS,
         offered_gbps=tuple(offered),
         host_alone_gbps=host_alone,
-        host_gbps=tuple(tuple(one.host for one in row) for row in rows),
-        ndp_rate=tuple(
-            tuple(one.ndp[0] / alone[n] for one in row) for n, row in zip(_TOKENS, rows, strict=True)
-        ),
         streams=streams,
-        host_gbps_of_streams=tuple(tuple(one.host for one in row) for row in of_streams),
-        ndp_rate_of_streams=tuple(
-            tuple(one.of_ndp(dimms) / alone[n] for one in row)
-            for n, row in zip(_TOKENS, of_streams, strict=True)
+        host_gbps=tabled(lambda count, n, gbps: beside[count, n, gbps].host),
+        host_rate=tuple(
+            tuple(host_rate(beside[count, n, offered[-1]], n) for n in _TOKENS) for count in streams
         ),
-        vector_tokens=() if is_part else _VECTOR_TOKENS,
-        bus_ns=tuple(lost[1::2]),
+        ndp_rate=tabled(
+            lambda count, n, gbps: beside[count, n, gbps].of_ndp(min(count, sessions.on_channel)) / alone[n]
+        ),
+        vector_tokens=_VECTOR_TOKENS,
+        bus_ns=tuple(bus_ns),
         pause_ns=tuple(lost[::2]),
         relayout_tokens=_RELAYOUT_TOKENS if relayouts else (),
         read_gbps=tuple(tuple(gbps for gbps, _ in row) for row in reads),

@@ -121,10 +121,11 @@ class Transfers:
         """
         channel = np.array([self._first_channel + one for one in self._channel], dtype=np.int64)
         if not (self._units and contention):
-            one = np.ones(1)
             both = np.ones((2, 1, 1))
             most = np.full((2, 1), np.inf)
-            return Slowdown(channel, np.zeros(1), 2, one, both, one, np.zeros(1), both, both, both, most)
+            streams, none = np.array([1.0, 2.0, 4.0]), np.zeros(1)
+            alone = np.ones((3, 1, 1)), np.ones((3, 1))
+            return Slowdown(channel, none, streams, np.ones(1), *alone, none, both, both, both, most)
         table = stacked(self._costs.contention(), [self._costs.contention(count) for count in shards])
         return Slowdown(
             channel,
