@@ -230,9 +230,11 @@ def measure_shared_dimm(
             tuple(tuple(value(count, n, gbps) for gbps in offered) for n in _TOKENS) for count in streams
         )
 
-    def host_rate(reached: _Reached, tokens: int) -> float:
-        vectors = float(np.interp(tokens, _VECTOR_TOKENS, bus_ns)) / reached.expert_ns
-        return min(1.0, reached.host / host_alone / (1 - vectors))
+    def host_rate(count: int, tokens: int) -> float:
+        expert_ns = simulate_expert(hardware, model, tokens, bits=bits).time_ns
+        vectors_ns = min(count, sessions.on_channel) * float(np.interp(tokens, _VECTOR_TOKENS, bus_ns))
+        reached = beside[count, tokens, offered[-1]].host / host_alone
+        return min(1.0, reached / max(1 - vectors_ns / expert_ns, reached))
 
     result = SharedDimmResult(
         tokens=_TOKENS,
@@ -240,9 +242,7 @@ def measure_shared_dimm(
         host_alone_gbps=host_alone,
         streams=streams,
         host_gbps=tabled(lambda count, n, gbps: beside[count, n, gbps].host),
-        host_rate=tuple(
-            tuple(host_rate(beside[count, n, offered[-1]], n) for n in _TOKENS) for count in streams
-        ),
+        host_rate=tuple(tuple(host_rate(count, n) for n in _TOKENS) for count in streams),
         ndp_rate=tabled(
             lambda count, n, gbps: beside[count, n, gbps].of_ndp(min(count, sessions.on_channel)) / alone[n]
         ),
