@@ -22,7 +22,7 @@ _STABLE_NS = 2_000_000_000  # longer than a tick of any clock by which files are
 def _evict(cache: dict[Any, Any], most: int) -> None:
     """Leave the `most` entries that were stored last."""
     for oldest in list(cache)[: max(len(cache) - most, 0)]:
-        del cache[oldest]
+        cache.pop(oldest, None)  # another thread may have
 
 
 def cached_by_identity(most: int) -> Callable[[Callable[[Unpack[A]], R]], Callable[[Unpack[A]], R]]:
@@ -36,10 +36,11 @@ def cached_by_identity(most: int) -> Callable[[Callable[[Unpack[A]], R]], Callab
         @functools.wraps(function)
         def cached(*arguments: *A) -> R:
             key = tuple(map(id, arguments))
-            if key not in cache:
-                cache[key] = arguments, function(*arguments)
+            entry = cache.get(key)
+            if entry is None:
+                entry = cache[key] = arguments, function(*arguments)
                 _evict(cache, most)
-            return cache[key][1]
+            return entry[1]
 
         return cached
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +88,13 @@ def ensure_fair(
             raise AssertionError(f"job {job} runs at {speed} of {limits[job]} and nothing holds it back")
 
 
+class _Stream(NamedTuple):
+    """What the host reads on a channel, of one DIMM or of several in turn."""
+
+    gbps: float
+    dimms: tuple[int, ...]
+
+
 @dataclass
 class ReadableLoop:
     """Runs jobs as `loop.run_jobs` does, and holds every sharing of resources to its certificate.
@@ -103,6 +111,7 @@ class ReadableLoop:
     _allowed: dict[int, float] = field(default_factory=dict)
     _ready_ns: dict[int, float] = field(default_factory=dict)
     _last_on: dict[int, int] = field(default_factory=dict)
+    _full: set[int] = field(default_factory=set)
 
     def run(self) -> bool:
         """Until the foreground is done; False where what is left waits for ever."""
@@ -187,9 +196,34 @@ class ReadableLoop:
         ns = float(kinds.shared_ns[kind, k])
         for dimm in range(len(slowdown.channel)):
             if slowdown.channel[dimm] == k:
-                beside = self._of_tokens(slowdown.host_speed, units[dimm]) if dimm in units else 1.0
-                ns += float(kinds.read_ns[kind, dimm]) / beside
+                beside = self._host_speed(units[dimm], k) if dimm in units else 1.0
+                ns += float(kinds.read_ns[kind, dimm]) / beside / self._left(self.jobs.bus_share, k, units)
         return ns * float(self.jobs.per_ns[job])
+
+    def _host_speed(self, unit: int, channel: int) -> float:
+        """Of reads of the DIMM of an NDP job, with as many streams as there are on its channel."""
+        slowdown, count = self.slowdown, 0.0
+        for job in self._active():
+            kind = self.jobs.kind[job]
+            if kind >= 0:
+                read = np.flatnonzero(self.kinds.read_ns[kind] * (slowdown.channel == channel))
+                count += len(read) / float(self.kinds.stream_dimms[kind])
+        return self._of_streams([self._of_tokens(row, unit) for row in slowdown.host_speed], count)
+
+    def _of_streams(self, values: Sequence[float], count: float) -> float:
+        """A value for a number of streams."""
+        return float(np.interp(count, self.slowdown.streams, values))
+
+    def _left(self, shares: Floats, channel: int, units: Mapping[int, int]) -> float:
+        """What those at work on a channel leave of it, or of the pace of its reads."""
+        taken = [float(shares[job]) for dimm, job in units.items() if self.slowdown.channel[dimm] == channel]
+        return max(1 - sum(taken), _LEAST_SPEED)
+
+    def _paced(self, job: int, units: Mapping[int, int]) -> float:
+        """The part of its pace that a read keeps on the channel that leaves it least."""
+        read_ns = self.kinds.read_ns[self.jobs.kind[job]]
+        channels = {int(self.slowdown.channel[dimm]) for dimm in np.flatnonzero(read_ns)}
+        return min((self._left(self.jobs.pause_share, k, units) for k in channels), default=1.0)
 
     def _of_tokens(self, column: Sequence[float] | Floats, job: int) -> float:
         row, between = int(self.jobs.table[job]), float(self.jobs.between[job])
@@ -201,15 +235,31 @@ class ReadableLoop:
         moving = [job for job in active if jobs.kind[job] >= 0]
         use = [[self._use(job, k, units) for k in range(self.kinds.shared_ns.shape[1])] for job in moving]
         limits = self._limits(moving, use)
-        speeds = dict(zip(moving, shared_speeds(use, limits), strict=True))
+        speeds = self._with_pauses(moving, use, limits, units)
         crowd = [self._crowd_limit(job, speeds, units) for job in moving]
         limits = [min(limit, crowded) for limit, crowded in zip(limits, crowd, strict=True)]
+        speeds = self._with_pauses(moving, use, limits, units)
+        ndp = {job: self._ndp_speed(dimm, job, speeds) for dimm, job in units.items()}
+        return {job: speeds.get(job, ndp.get(job, 1.0)) for job in active}
+
+    def _with_pauses(
+        self,
+        moving: Sequence[int],
+        use: Sequence[Sequence[float]],
+        limits: Sequence[float],
+        units: Mapping[int, int],
+    ) -> dict[int, float]:
+        """The speed of every transfer, at most what pauses leave of what it is allowed, which is noted."""
         shared = shared_speeds(use, limits)
         ensure_fair(use, limits, shared)
         self._note_allowed(moving, use, limits, shared)
-        speeds = dict(zip(moving, shared, strict=True))
-        ndp = {job: self._ndp_speed(dimm, job, speeds) for dimm, job in units.items()}
-        return {job: speeds.get(job, ndp.get(job, 1.0)) for job in active}
+        rates = list(zip(use, shared, strict=True))
+        used = [sum(of[k] * speed for of, speed in rates) for k in range(self.kinds.shared_ns.shape[1])]
+        self._full = {k for k, share in enumerate(used) if share >= 1 - 1e-9}
+        return {
+            job: min(speed, self._allowed[job] * self._paced(job, units))
+            for job, speed in zip(moving, shared, strict=True)
+        }
 
     def _limits(self, moving: Sequence[int], use: Sequence[Sequence[float]]) -> list[float]:
         """What priorities leave each transfer."""
@@ -257,30 +307,48 @@ class ReadableLoop:
                     if of[k] * self._allowed[job] > max(shares):
                         self._allowed[job] = max(shares) / of[k]
 
-    def _host_gbps(self, moving: Mapping[int, float]) -> list[float]:
-        """What the host reads of each DIMM."""
-        jobs, table = self.jobs, self.kinds.read_bytes
-        return [
-            sum(
-                float(table[jobs.kind[one], dimm] * jobs.per_ns[one]) * speed for one, speed in moving.items()
-            )
-            for dimm in range(len(self.slowdown.channel))
-        ]
+    def _streams(self, channel: int, moving: Mapping[int, float]) -> list[_Stream]:
+        """Those of host reads on a channel: a read that lies striped has one, others one on each DIMM."""
+        found = []
+        for job, speed in moving.items():
+            kind = self.jobs.kind[job]
+            of_dimms = {
+                dimm: float(self.kinds.read_bytes[kind, dimm] * self.jobs.per_ns[job]) * speed
+                for dimm in range(len(self.slowdown.channel))
+                if self.slowdown.channel[dimm] == channel and self.kinds.read_bytes[kind, dimm] * speed
+            }
+            if of_dimms and self.kinds.stream_dimms[kind] > 1:
+                found.append(_Stream(sum(of_dimms.values()), tuple(of_dimms)))
+            else:
+                found += [_Stream(gbps, (dimm,)) for dimm, gbps in of_dimms.items()]
+        return found
+
+    def _weight(self, stream: _Stream, channel: int) -> float:
+        """Where reads wait for the channel, every stream that asks for enough counts alike."""
+        return min(stream.gbps, float(self.slowdown.waiting_gbps[0]) if channel in self._full else math.inf)
 
     def _crowded(self, table: Iterable[Floats], dimm: int, ndp: int, moving: Mapping[int, float]) -> float:
-        """1 - H / C (1 - v), see `Slowdown`; 1 where the host reads nothing."""
-        host, channels = self._host_gbps(moving), self.slowdown.channel
-        if not host[dimm]:
+        """1 - h (1 - v), see `Slowdown`; 1 where the host reads nothing."""
+        channel = int(self.slowdown.channel[dimm])
+        streams = self._streams(channel, moving)
+        here = sum(self._weight(of, channel) / len(of.dimms) for of in streams if dimm in of.dimms)
+        if not here:
             return 1.0
-        channel = sum(gbps for other, gbps in enumerate(host) if channels[other] == channels[dimm])
-        rates = self.slowdown.host_gbps
-        value = self._of_tokens([_interpolated(rates, row, channel) for row in table], ndp)
-        return 1 - host[dimm] / channel * (1 - value)
+        gbps, rates = sum(of.gbps for of in streams), self.slowdown.host_gbps
+        value = self._of_tokens([_interpolated(rates, row, gbps) for row in table], ndp)
+        return 1 - here / sum(self._weight(of, channel) for of in streams) * (1 - value)
+
+    def _equal_streams(self, channel: int, moving: Mapping[int, float]) -> float:
+        """As how many equal ones the streams on a channel count."""
+        weights = [self._weight(of, channel) for of in self._streams(channel, moving)]
+        return sum(weights) ** 2 / sum(weight**2 for weight in weights) if weights else 1.0
 
     def _ndp_speed(self, dimm: int, job: int, moving: Mapping[int, float]) -> float:
         """Beside transfers at these speeds."""
         jobs, kinds, slowdown = self.jobs, self.kinds, self.slowdown
-        speed, left = self._crowded(slowdown.ndp_speed, dimm, job, moving), 1.0
+        speeds = [self._crowded(table, dimm, job, moving) for table in slowdown.ndp_speed]
+        speed = self._of_streams(speeds, self._equal_streams(int(slowdown.channel[dimm]), moving))
+        left = 1.0
         for way, table in enumerate(slowdown.ndp_speed_moving):
             gbps = sum(
                 float(kinds.moved_bytes[jobs.kind[one], dimm, way] * jobs.per_ns[one]) * of

@@ -121,8 +121,16 @@ def test_the_certificate_can_fail(speeds, what):
 SLOWDOWN = Slowdown(
     np.array([2 + dimm % CHANNELS for dimm in range(DIMMS)]),
     np.array([0.0, 2.0, 4.0]),
-    np.array([[1.0, 0.9, 0.7], [1.0, 0.95, 0.9]]),
-    np.array([0.8, 0.9]),
+    np.array([1.0, 2.0, 5.0]),
+    np.array([1.5]),
+    np.array(
+        [
+            [[1.0, 0.9, 0.7], [1.0, 0.95, 0.9]],
+            [[1.0, 0.8, 0.5], [1.0, 0.95, 0.85]],
+            [[1.0, 0.7, 0.6], [1.0, 0.85, 0.85]],
+        ]
+    ),
+    np.array([[0.8, 0.9], [0.7, 0.9], [0.65, 0.8]]),
     np.array([0.0, 3.0]),
     np.array([[[1.0, 0.8], [1.0, 0.9]], [[1.0, 0.6], [1.0, 0.8]]]),
     np.array([[[1.0, 0.9, 0.8], [1.0, 0.95, 1.0]], [[1.0, 0.6, 0.5], [1.0, 0.7, 0.9]]]),
@@ -131,7 +139,7 @@ SLOWDOWN = Slowdown(
 )
 
 NO_MOVES = np.zeros((1, DIMMS, 2))
-NO_KINDS = Kinds(np.zeros((1, SHARED)), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), NO_MOVES)
+NO_KINDS = Kinds(np.zeros((1, SHARED)), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), NO_MOVES, np.ones(1))
 
 
 def jobs_of(rows: list[dict[str, float]], before: list[tuple[int, int]] = []) -> Jobs:  # noqa: B006
@@ -152,6 +160,8 @@ def jobs_of(rows: list[dict[str, float]], before: list[tuple[int, int]] = []) ->
         column("dimm", -1, int),
         column("table", 0, int),
         column("between", 0.0, float),
+        column("bus_share", 0.0, float),
+        column("pause_share", 0.0, float),
         column("background", 0, int),
         np.array([sum(second == job for _, second in before) for job in range(count)], dtype=int),
         np.cumsum([0, *map(len, after)]),
@@ -172,9 +182,9 @@ def work_of(jobs: Jobs, clock_ns: float = 100.0) -> Work:
 
     return Work(
         np.array([clock_ns]), np.zeros(SERVERS + SHARED), numbers(count), numbers(count), np.zeros(count),
-        np.zeros(count), np.zeros((count, SHARED)), np.zeros(SHARED), np.zeros(count), numbers(DIMMS),
-        np.zeros(DIMMS), np.zeros(SHARED), np.zeros((DIMMS, 2)), numbers(3), numbers(count),
-        numbers(SERVERS), numbers(SERVERS),
+        np.zeros(count), np.zeros((count, SHARED)), np.zeros(SHARED), np.zeros(count), np.zeros(count),
+        numbers(DIMMS), *(np.zeros(SHARED) for _ in range(5)), np.zeros(DIMMS), *(np.zeros(SHARED) for _ in range(2)),
+        np.zeros((DIMMS, 2)), numbers(3), numbers(count), numbers(SERVERS), numbers(SERVERS),
     )  # fmt: skip
 
 
@@ -215,7 +225,9 @@ def test_a_free_server_takes_the_lowest_turn_of_what_is_ready():
 
 
 def test_two_transfers_share_and_the_longer_one_is_alone_in_the_end():
-    kinds = Kinds(np.array([[1.0, 0, 0, 0]]), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), NO_MOVES)
+    kinds = Kinds(
+        np.array([[1.0, 0, 0, 0]]), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), NO_MOVES, np.ones(1)
+    )
     transfer = {"kind": 0}
     jobs = jobs_of([{"work_ns": 10, "per_ns": 1, **transfer}, {"work_ns": 4, "per_ns": 1, **transfer}])
     ends, busy = ran(jobs, kinds)
@@ -228,7 +240,11 @@ def test_the_background_yields_where_a_resource_knows_priorities_and_shares_wher
     reads = np.zeros((2, DIMMS))
     reads[1] = [1, 0, 0, 0]
     kinds = Kinds(
-        np.array([[1.0, 0, 0, 0], [0, 0, 0, 0]]), reads, np.zeros((2, DIMMS)), np.zeros((2, DIMMS, 2))
+        np.array([[1.0, 0, 0, 0], [0, 0, 0, 0]]),
+        reads,
+        np.zeros((2, DIMMS)),
+        np.zeros((2, DIMMS, 2)),
+        np.ones(2),
     )
     for kind, ends in ((0, [4, 14]), (1, [8, 14])):
         jobs = jobs_of(
@@ -258,7 +274,7 @@ def test_an_ndp_job_is_slowed_down_by_what_the_host_reads_on_its_dimm():
     read_ns, read_bytes = np.zeros((2, DIMMS)), np.zeros((2, DIMMS))
     read_ns[0, 0], read_bytes[0, 0] = 8, 32
     read_ns[1, [0, 2]], read_bytes[1, [0, 2]] = 4, 16  # the same, striped over both DIMMs of the channel
-    kinds = Kinds(np.zeros((2, SHARED)), read_ns, read_bytes, np.zeros((2, DIMMS, 2)))
+    kinds = Kinds(np.zeros((2, SHARED)), read_ns, read_bytes, np.zeros((2, DIMMS, 2)), np.array([1.0, 2.0]))
     ndp = {"dimm": 0, "server": 2, "work_ns": 100.0}
     # 32 B in 16 ns are 2 GB/s: the unit runs at 0.9; the channel is busy 8 / 0.8 of the 16 ns.
     ends, busy = ran(jobs_of([ndp, {"kind": 0, "per_ns": 1 / 16, "work_ns": 16.0}]), kinds)
@@ -278,7 +294,7 @@ def test_an_ndp_job_is_slowed_down_by_what_the_host_reads_on_its_dimm():
 def test_an_ndp_job_is_slowed_down_by_what_moves_on_its_dimm():
     moved = np.zeros((1, DIMMS, 2))
     moved[0, 1, 0] = 30
-    kinds = Kinds(np.array([[0, 1.0, 0, 0]]), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), moved)
+    kinds = Kinds(np.array([[0, 1.0, 0, 0]]), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), moved, np.ones(1))
     ndp = {"dimm": 1, "server": 3, "work_ns": 100.0}
     ends, _ = ran(jobs_of([ndp, {"kind": 0, "per_ns": 1 / 20, "work_ns": 20.0}]), kinds)
     assert ends == pytest.approx([20 + (100 - 0.9 * 20), 20])  # 1.5 GB/s: half of the way from 1 to 0.8
@@ -290,7 +306,7 @@ def test_an_ndp_job_is_slowed_down_by_what_moves_on_its_dimm():
 def test_a_relayout_moves_no_more_than_there_is_for_it_beside_an_ndp_job():
     moved = np.zeros((1, DIMMS, 2))
     moved[0, 1, 0] = 32
-    kinds = Kinds(np.zeros((1, SHARED)), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), moved)
+    kinds = Kinds(np.zeros((1, SHARED)), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), moved, np.ones(1))
     move = {"kind": 0, "per_ns": 1 / 10, "work_ns": 10.0}
     # 3.2 GB/s would be read, and 1.6 can be.
     ends, _ = ran(jobs_of([{"dimm": 1, "server": 3, "work_ns": 100.0}, move]), kinds)
@@ -302,7 +318,7 @@ def test_where_host_and_relayout_are_on_a_dimm_that_computes_all_lose_more():
     read_bytes, moved = np.zeros((2, DIMMS)), np.zeros((2, DIMMS, 2))
     read_bytes[0, 0] = 40  # 2 GB/s for 20 ns, without time on the channel
     moved[1, 0, 1] = 15
-    kinds = Kinds(np.zeros((2, SHARED)), np.zeros((2, DIMMS)), read_bytes, moved)
+    kinds = Kinds(np.zeros((2, SHARED)), np.zeros((2, DIMMS)), read_bytes, moved, np.ones(2))
     read, move = {"kind": 0, "per_ns": 1 / 20, "work_ns": 20.0}, {"kind": 1, "per_ns": 0.1, "work_ns": 10.0}
     ndp = {"dimm": 0, "server": 2, "work_ns": 100.0}
     # The move has half of its speed. The unit has 0.9 beside the host, 0.6 of it beside both, and 0.9 of that
@@ -325,9 +341,11 @@ def drawn(seed: int) -> tuple[Jobs, Kinds]:
     kinds = 6
     shared, moved = np.zeros((kinds, SHARED)), np.zeros((kinds, DIMMS, 2))
     read_ns, read_bytes = np.zeros((kinds, DIMMS)), np.zeros((kinds, DIMMS))
+    over = np.ones(kinds)
     for kind in range(kinds):
         if kind % 3 == 0:
             read_ns[kind] = rng.uniform(1, 5)
+            over[kind] = rng.choice([1, DIMMS // CHANNELS])
             shared[kind, 0] = rng.choice([0, rng.uniform(1, 9)])
         elif kind % 3 == 1:
             read_ns[kind, rng.randrange(DIMMS)] = rng.uniform(4, 20)
@@ -346,6 +364,8 @@ def drawn(seed: int) -> tuple[Jobs, Kinds]:
             row["server"] = server
             if server >= 2:
                 row |= {"dimm": server - 2, "between": rng.choice([0.0, rng.random()])}
+                row |= {"bus_share": rng.choice([0.0, rng.uniform(0, 0.6)])}
+                row |= {"pause_share": rng.random() * row["bus_share"]}
             if server == 0:
                 row["turn"] = rng.randrange(1000) * 1000 + job
             elif server in last:
@@ -359,7 +379,7 @@ def drawn(seed: int) -> tuple[Jobs, Kinds]:
                 if not rows[one].get("background") and (one, job) not in before:
                     before.append((one, job))
         rows.append(row)
-    return jobs_of(rows, before), Kinds(shared, read_ns, read_bytes, moved)
+    return jobs_of(rows, before), Kinds(shared, read_ns, read_bytes, moved, over)
 
 
 @given(st.integers(0, 1 << 32))

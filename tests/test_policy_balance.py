@@ -233,6 +233,6 @@ def test_what_reads_cost_units_is_what_the_table_says():
     read = costs.host_read(16)
     lost = seen["estimates"].lost_ns(16, read.time_ns)
     gbps = read.bytes / 8 / read.time_ns
-    rate = np.interp(gbps, table.host_gbps, table.ndp_rate[2])
+    rate = np.interp(gbps, table.host_gbps, table.ndp_rate[0, 2])
     assert table.tokens[2] == 3
     assert lost[3] == pytest.approx(0.5 * read.time_ns * (1 - rate))

@@ -16,6 +16,7 @@ DONE, STUCK = 0, 1
 
 _NOTHING_NS = 1e-6  # less than this is left by rounding alone
 _NOTHING_GBPS = 1e-6
+_NOTHING_MORE = 1e-9
 _SATURATED = 1.0 - 1e-9
 _LEAST_SPEED = 0.01  # losses are measured one by one, and may add up to more
 
@@ -40,6 +41,14 @@ def interpolated(table, rates, row, between, rate):
 def of_tokens(values, row, between):
     """A value between the rows of a table."""
     return values[row] if between == 0.0 else values[row] + between * (values[row + 1] - values[row])
+
+
+@inlined
+def place_of(streams, count):
+    """The table for a number of streams, and how far it is from there to the next: 1.25 is a quarter."""
+    if count <= streams[1]:
+        return max((count - 1.0) / (streams[1] - 1.0), 0.0)
+    return min(1.0 + (count - streams[1]) / (streams[2] - streams[1]), 2.0)
 
 
 @inlined
@@ -119,20 +128,54 @@ def finish(jobs, work, job):
 
 
 @inlined
+def note_vectors(jobs, slowdown, work):
+    """What activations and results of NDP jobs leave of their channels to host reads."""
+    work.bus_left[:] = 1.0
+    work.pace_left[:] = 1.0
+    for dimm in range(len(work.unit)):
+        job = work.unit[dimm]
+        if job >= 0:
+            channel = slowdown.channel[dimm]
+            work.bus_left[channel] = max(work.bus_left[channel] - jobs.bus_share[job], _LEAST_SPEED)
+            work.pace_left[channel] = max(work.pace_left[channel] - jobs.pause_share[job], _LEAST_SPEED)
+
+
+@inlined
+def note_streams(jobs, kinds, slowdown, work):
+    """How many streams the host has on each channel."""
+    work.streams[:] = 0.0
+    for place in range(work.counts[1]):
+        kind = jobs.kind[work.moving[place]]
+        for dimm in range(len(work.unit)):
+            if kinds.read_ns[kind, dimm] > 0.0:
+                work.streams[slowdown.channel[dimm]] += 1.0 / kinds.stream_dimms[kind]
+
+
+@inlined
 def note_uses(jobs, kinds, slowdown, work):
     """What each transfer under way would use at full speed, with NDP units as busy as they are."""
+    note_vectors(jobs, slowdown, work)
+    note_streams(jobs, kinds, slowdown, work)
     for place in range(work.counts[1]):
         job = work.moving[place]
         kind, per_ns = jobs.kind[job], jobs.per_ns[job]
         for k in range(work.use.shape[1]):
             work.use[job, k] = kinds.shared_ns[kind, k] * per_ns
+        work.most[job] = 1.0
         for dimm in range(len(work.unit)):
             ns = kinds.read_ns[kind, dimm]
             if ns > 0.0:
+                channel = slowdown.channel[dimm]
                 if work.unit[dimm] >= 0:
                     unit = work.unit[dimm]
-                    ns /= of_tokens(slowdown.host_speed, jobs.table[unit], jobs.between[unit])
-                work.use[job, slowdown.channel[dimm]] += ns * per_ns
+                    row, between = jobs.table[unit], jobs.between[unit]
+                    many = place_of(slowdown.streams, work.streams[channel])
+                    first = min(int(many), 1)
+                    speed = of_tokens(slowdown.host_speed[first], row, between)
+                    more = of_tokens(slowdown.host_speed[first + 1], row, between)
+                    ns /= speed + (many - first) * (more - speed)
+                work.use[job, channel] += ns * per_ns / work.bus_left[channel]
+                work.most[job] = min(work.most[job], work.pace_left[channel])
 
 
 @inlined
@@ -155,6 +198,36 @@ def left_by_foreground(jobs, work, k):
     return 1.0 if wanted <= left else left / wanted
 
 
+@inlined
+def note_allowed(work, prioritised):
+    """What prioritised resources let transfers do: their limit, or the largest share of one, as `demand`."""
+    for place in range(work.counts[1]):
+        work.demand[work.moving[place]] = work.limit[work.moving[place]]
+    for k in range(prioritised):
+        total, most = 0.0, 0.0
+        for place in range(work.counts[1]):
+            share_of_k = work.use[work.moving[place], k] * work.speed[work.moving[place]]
+            total += share_of_k
+            most = max(most, share_of_k)
+        for place in range(work.counts[1]):
+            job = work.moving[place]
+            if total >= _SATURATED and work.use[job, k] * work.demand[job] > most:
+                work.demand[job] = most / work.use[job, k]
+
+
+@inlined
+def share_with_pauses(work, prioritised):
+    """Share all resources among all transfers; a read is no faster than pauses of its channels leave it."""
+    share(work, work.counts[1])
+    note_allowed(work, prioritised)
+    work.used[:] = 0.0
+    for place in range(work.counts[1]):
+        job = work.moving[place]
+        for k in range(len(work.used)):
+            work.used[k] += work.use[job, k] * work.speed[job]
+        work.speed[job] = min(work.speed[job], work.most[job] * work.demand[job])
+
+
 @outlined
 def find_transfer_speeds(jobs, kinds, slowdown, work, prioritised):
     """The speed of every transfer. Of the first `prioritised` resources, the foreground has what it wants."""
@@ -174,31 +247,36 @@ def find_transfer_speeds(jobs, kinds, slowdown, work, prioritised):
                 job = work.moving[place]
                 if jobs.background[job] == 1 and work.use[job, k] > 0.0:
                     work.limit[job] = min(work.limit[job], part)
-    share(work, count)
+    share_with_pauses(work, prioritised)
 
 
 @inlined
 def crowded(slowdown, work, table, row, between, dimm):
     """What is left of a speed where the host, a relayout and an NDP job are on a DIMM; see `Slowdown`."""
-    gbps = work.channel_gbps[slowdown.channel[dimm]]
-    return 1.0 - work.host_gbps[dimm] / gbps * (
-        1.0 - interpolated(table, slowdown.host_gbps, row, between, gbps)
-    )
+    channel = slowdown.channel[dimm]
+    left = interpolated(table, slowdown.host_gbps, row, between, work.channel_gbps[channel])
+    return 1.0 - work.host_weight[dimm] / work.channel_weight[channel] * (1.0 - left)
 
 
 @inlined
 def ndp_speed(jobs, slowdown, work, dimm, job):
     """The speed of an NDP job beside what the host reads and relayouts move; see `Slowdown`."""
     row, between, speed = jobs.table[job], jobs.between[job], 1.0
-    if work.host_gbps[dimm] > 0.0:
-        speed = crowded(slowdown, work, slowdown.ndp_speed, row, between, dimm)
+    if work.host_weight[dimm] > 0.0:
+        channel = slowdown.channel[dimm]
+        many = place_of(slowdown.streams, work.channel_weight[channel] ** 2 / work.channel_squares[channel])
+        first = min(int(many), 1)
+        speed = crowded(slowdown, work, slowdown.ndp_speed[first], row, between, dimm)
+        if many - first > _NOTHING_MORE:
+            more = crowded(slowdown, work, slowdown.ndp_speed[first + 1], row, between, dimm)
+            speed += (many - first) * (more - speed)
     left = 1.0
     for way in range(2):
         gbps = work.moved_gbps[dimm, way]
         if gbps > _NOTHING_GBPS:
             table = slowdown.ndp_speed_moving[way]
             left -= 1.0 - interpolated(table, slowdown.moved_gbps, row, between, gbps)
-            if work.host_gbps[dimm] > 0.0:
+            if work.host_weight[dimm] > 0.0:
                 speed *= crowded(slowdown, work, slowdown.ndp_crowded[way], row, between, dimm)
     return max(speed * left, _LEAST_SPEED)
 
@@ -206,16 +284,25 @@ def ndp_speed(jobs, slowdown, work, dimm, job):
 @inlined
 def note_traffic(jobs, kinds, slowdown, work):
     """What the host reads and relayouts move, at the speeds that transfers have."""
-    work.host_gbps[:] = 0.0
     work.channel_gbps[:] = 0.0
+    work.host_weight[:] = 0.0
+    work.channel_weight[:] = 0.0
+    work.channel_squares[:] = 0.0
     work.moved_gbps[:] = 0.0
     for place in range(work.counts[1]):
         job = work.moving[place]
         kind, per_ns = jobs.kind[job], jobs.per_ns[job] * work.speed[job]
         for dimm in range(len(work.unit)):
             gbps = kinds.read_bytes[kind, dimm] * per_ns
-            work.host_gbps[dimm] += gbps
-            work.channel_gbps[slowdown.channel[dimm]] += gbps
+            if gbps > 0.0:
+                channel = slowdown.channel[dimm]
+                weight = gbps
+                if work.used[channel] >= _SATURATED:
+                    weight = min(weight, slowdown.waiting_gbps[0] / kinds.stream_dimms[kind])
+                work.channel_gbps[channel] += gbps
+                work.host_weight[dimm] += weight
+                work.channel_weight[channel] += weight
+                work.channel_squares[channel] += weight * weight * kinds.stream_dimms[kind]
             for way in range(2):
                 work.moved_gbps[dimm, way] += kinds.moved_bytes[kind, dimm, way] * per_ns
 
@@ -236,7 +323,7 @@ def limit_relayouts(jobs, kinds, slowdown, work):
                 gbps = kinds.moved_bytes[kind, dimm, way] * jobs.per_ns[job]
                 if gbps > 0.0:
                     left = min(of_tokens(slowdown.most_moved_gbps[way], row, between) / gbps, 1.0)
-                    if work.host_gbps[dimm] > 0.0:
+                    if work.host_weight[dimm] > 0.0:
                         left *= crowded(slowdown, work, slowdown.moving_crowded[way], row, between, dimm)
                     work.limit[job] = min(work.limit[job], max(left, _LEAST_SPEED))
                     found = True
@@ -249,7 +336,7 @@ def find_speeds(jobs, kinds, slowdown, work, prioritised):
     find_transfer_speeds(jobs, kinds, slowdown, work, prioritised)
     note_traffic(jobs, kinds, slowdown, work)
     if limit_relayouts(jobs, kinds, slowdown, work):
-        share(work, work.counts[1])
+        share_with_pauses(work, prioritised)
         note_traffic(jobs, kinds, slowdown, work)
     for dimm in range(len(work.unit)):
         if work.unit[dimm] >= 0:
@@ -270,29 +357,9 @@ def next_end(jobs, work):
 
 
 @inlined
-def note_allowed(jobs, work, ns, prioritised):
-    """What prioritised resources would have let transfers do: their limit, or the largest share of one."""
-    for place in range(work.counts[1]):
-        work.demand[work.moving[place]] = work.limit[work.moving[place]]
-    for k in range(prioritised):
-        total, most = 0.0, 0.0
-        for place in range(work.counts[1]):
-            share_of_k = work.use[work.moving[place], k] * work.speed[work.moving[place]]
-            total += share_of_k
-            most = max(most, share_of_k)
-        for place in range(work.counts[1]):
-            job = work.moving[place]
-            if total >= _SATURATED and work.use[job, k] * work.demand[job] > most:
-                work.demand[job] = most / work.use[job, k]
-    for place in range(work.counts[1]):
-        jobs.allowed_ns[work.moving[place]] += ns * work.demand[work.moving[place]]
-
-
-@inlined
-def go_on(jobs, work, ns, prioritised, servers):
+def go_on(jobs, work, ns, servers):
     """Let a time pass at the speeds that are."""
     work.clock_ns[0] += ns
-    note_allowed(jobs, work, ns, prioritised)
     for place in range(work.counts[0]):
         job = work.active[place]
         jobs.left_ns[job] -= ns * work.speed[job]
@@ -300,6 +367,7 @@ def go_on(jobs, work, ns, prioritised, servers):
             work.busy_ns[jobs.server[job]] += ns
     for place in range(work.counts[1]):
         job = work.moving[place]
+        jobs.allowed_ns[job] += ns * work.demand[job]
         for k in range(work.use.shape[1]):
             work.busy_ns[servers + k] += ns * work.speed[job] * work.use[job, k]
 
@@ -335,7 +403,7 @@ def run_jobs(jobs, kinds, slowdown, work, prioritised, servers):
         ns = next_end(jobs, work)
         if ns == np.inf:
             return STUCK
-        go_on(jobs, work, ns, prioritised, servers)
+        go_on(jobs, work, ns, servers)
         place = 0
         while place < work.counts[0]:
             job = work.active[place]

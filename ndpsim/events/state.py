@@ -26,23 +26,29 @@ class Kinds(NamedTuple):
     read_ns: Floats  # [kind, DIMM]: ns of the DIMM's channel for its bytes, with no NDP unit at work
     read_bytes: Floats  # [kind, DIMM]: that the host reads of the DIMM
     moved_bytes: Floats  # [kind, DIMM, 2]: that a relayout reads of the DIMM, and writes to it
+    stream_dimms: Floats  # [kind]: DIMMs of a channel that one stream of its reads goes over in turn
 
 
 @by_reference
 class Slowdown(NamedTuple):
     """How much NDP units and others slow each other down; tables of the cycle-level model.
 
-    Beside host reads, of which H GB/s are on its DIMM and C on its channel, an NDP job has the speed
-    1 - H / C (1 - v), with v of the table at C: it counts how fast the channel reads while it reads the DIMM.
+    Beside host reads of C GB/s on its channel, of which its DIMM has the share h, an NDP job has the speed
+    1 - h (1 - v), with v of its tables at C: what counts is how fast the channel reads while it reads the
+    DIMM. Each stream of g GB/s counts with a weight w: with g; but where reads wait for the channel, every
+    stream has requests in its queue, and w is at most `waiting_gbps`. They are as many equal streams as
+    sum(w)^2 / sum(w^2), and v is on lines between those of `streams`.
     Beside relayouts it loses what the tables say of what they read and of what they write there. Where the
-    host and relayouts are on the DIMM of an NDP job, both lose more: each has 1 - H / C (1 - v) of the speed
+    host and relayouts are on the DIMM of an NDP job, both lose more: each has 1 - h (1 - v) of the speed
     that it had otherwise, with v of its table at C.
     """
 
     channel: Ints  # [DIMM]: its channel, among the shared resources
     host_gbps: Floats  # [rate]: of the host on a channel, ascending from 0
-    ndp_speed: Floats  # [tokens, rate]: of an NDP job whose DIMM has all of it
-    host_speed: Floats  # [tokens]: of saturating reads beside an NDP job
+    streams: Floats  # [3]: of the host on a channel, ascending from 1
+    waiting_gbps: Floats  # [1]: a stream with less has not always a request in the queue of a busy channel
+    ndp_speed: Floats  # [streams, tokens, rate]: of an NDP job whose DIMM has all of it
+    host_speed: Floats  # [streams, tokens]: of saturating reads beside an NDP job, its vectors apart
     moved_gbps: Floats  # [rate]: of relayouts on a DIMM, ascending from 0
     ndp_speed_moving: Floats  # [2, tokens, rate]: of an NDP job where they read so much, and write
     ndp_crowded: Floats  # [2, tokens, host's rate]: of an NDP job beside host and what they read, write
@@ -62,6 +68,8 @@ class Jobs(NamedTuple):
     dimm: Ints  # [job]: whose NDP unit it runs on; -1: none
     table: Ints  # [job]: NDP: the row of `Slowdown`,
     between: Floats  # [job]: and how far it is from there to the next
+    bus_share: Floats  # [job]: NDP: of its time its vectors have the channel for so much,
+    pause_share: Floats  # [job]: and paced reads of the channel make up for all but so much
     background: Ints  # [job]: 1: yields to others where a resource knows priorities, and is not waited for
     waits: Ints  # [job]: for so many others
     first_after: Ints  # [job + 1]: where its successors begin
@@ -86,9 +94,16 @@ class Work(NamedTuple):
     use: Floats  # [job, shared]
     level: Floats  # [shared]: the largest share that anyone gets of a saturated resource; infinite: it is not
     demand: Floats  # [job]
+    most: Floats  # [job]: of a read, what pauses of its channels leave of the speed that it may have
     unit: Ints  # [DIMM]: the NDP job under way; -1: none
-    host_gbps: Floats  # [DIMM]
+    streams: Floats  # [shared]: of the host on a channel
+    used: Floats  # [shared]: by transfers that nothing makes pause
+    bus_left: Floats  # [shared]: of a channel, what vectors of NDP jobs leave
+    pace_left: Floats  # [shared]: and what their pauses leave of the pace of a read
     channel_gbps: Floats  # [shared]: of the host
+    host_weight: Floats  # [DIMM]: of the host's streams
+    channel_weight: Floats  # [shared]
+    channel_squares: Floats  # [shared]: sum of the squares of the weights of its streams
     moved_gbps: Floats  # [DIMM, 2]
     counts: Ints  # [3]: those active, those that transfer, those that wait for their server
     waiting: Ints  # [job]: those that wait for their server

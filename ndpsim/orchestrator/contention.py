@@ -63,8 +63,10 @@ class ContentionTable:
     Attributes:
         tokens: int64[n], ascending.
         host_gbps: float64[m], ascending from 0: what the host reads on the channel, all of it on this DIMM.
-        ndp_rate: float64[n, m], of an expert with so many tokens beside it.
-        host_rate: float64[n], of host reads that take all they get, where the DIMM's unit computes so many.
+        streams: float64[3], reads that go on at once, ascending from 1.
+        ndp_rate: float64[3, n, m], of an expert with so many tokens beside so many of them.
+        host_rate: float64[3, n], of host reads that take all they get, where the DIMM's unit computes so
+            many, apart from the time that `vector_ns` takes.
         relayout_gbps: float64[k], ascending from 0: what a relayout reads, or writes, on the DIMM.
         ndp_rate_beside_relayout: float64[n, k], where it reads.
         ndp_rate_beside_writes: float64[n, k], where it writes. Where it does both, losses add up.
@@ -72,10 +74,14 @@ class ContentionTable:
             the host reads so much and a relayout reads the DIMM, and where one writes it.
         relayout_rate_crowded: float64[2, n, m], and what is left of the relayout's rate.
         most_relayout_gbps: float64[2, n], that a relayout reads, and writes, on the DIMM of such an expert.
+        vector_tokens: float64[v], ascending.
+        vector_ns: float64[2, v], that activations and results of so many tokens take from host reads of the
+            channel: from all together, and from one with a pace of its own.
     """
 
     tokens: Ints
     host_gbps: Floats
+    streams: Floats
     ndp_rate: Floats
     host_rate: Floats
     relayout_gbps: Floats
@@ -84,10 +90,22 @@ class ContentionTable:
     ndp_rate_crowded: Floats
     relayout_rate_crowded: Floats
     most_relayout_gbps: Floats
+    vector_tokens: Floats
+    vector_ns: Floats
+
+    def vectors_ns(self, tokens: int) -> tuple[float, float]:
+        """`vector_ns` of a number of tokens, on a line through the last two beyond the last one."""
+        last = max(0, min(int(np.searchsorted(self.vector_tokens, tokens)), len(self.vector_tokens) - 1) - 1)
+        (low, high), (low_ns, high_ns) = (
+            self.vector_tokens[last : last + 2],
+            self.vector_ns[:, last : last + 2].T,
+        )
+        bus_ns, pause_ns = low_ns + (tokens - low) / (high - low) * (high_ns - low_ns)
+        return max(float(bus_ns), 0.0), max(float(pause_ns), 0.0)
 
     def ndp_rate_of(self, most_tokens: int, host_gbps: float) -> Floats:
-        """`ndp_rate` at a rate of the host, by tokens: float64[most_tokens + 1]."""
-        rates = [np.interp(host_gbps, self.host_gbps, row) for row in self.ndp_rate]
+        """`ndp_rate` beside one read at a rate, by tokens: float64[most_tokens + 1]."""
+        rates = [np.interp(host_gbps, self.host_gbps, row) for row in self.ndp_rate[0]]
         counts = np.log(np.maximum(np.arange(most_tokens + 1), 1))
         return np.asarray(np.interp(counts, np.log(self.tokens), rates))
 
@@ -107,13 +125,16 @@ def contention_table(
     Raises:
         InputError: the hardware has no host channel, or no NDP units.
     """
-    together = -(-shards // hardware.system.host.channels)
     part = model if shards == 1 else Expert(model.hidden, max(1, model.intermediate // shards))
-    result = measure_shared_dimm(hardware, part, bits, arbitration, cache, together)
+    result = measure_shared_dimm(hardware, part, bits, arbitration, cache, shards > 1)
     tokens = np.array(result.tokens, dtype=np.int64)
     axis = np.array([0.0, *result.offered_gbps[:-1], result.host_alone_gbps])
-    ndp_rate = [_on_axis(axis, *of) for of in zip(result.host_gbps, result.ndp_rate, strict=True)]
-    reached = np.array([gbps[-1] for gbps in result.host_gbps]) / result.host_alone_gbps
+    ndp_rate = [
+        [_on_axis(axis, *of) for of in zip(*of_streams, strict=True)]
+        for of_streams in zip(result.host_gbps, result.ndp_rate, strict=True)
+    ]
+    # As if the DIMM had all of it.
+    dimms = np.minimum(result.streams, -(-hardware.system.dimm.count // hardware.system.host.channels))
     measured = [gbps for of in (*result.read_gbps, *result.written_gbps) for gbps in of]
     moved = np.unique(np.ceil([0.0, *measured]))
     beside = (
@@ -131,14 +152,17 @@ def contention_table(
     return ContentionTable(
         tokens,
         axis,
-        1.0 - together * (1.0 - np.array(ndp_rate)),
-        np.minimum(reached, 1.0),
+        np.array(result.streams, dtype=np.float64),
+        1.0 - dimms[:, None, None] * (1.0 - np.array(ndp_rate)),
+        np.array(result.host_rate),
         moved,
         of_reads,
         of_writes,
         ndp_crowded,
         relayout_crowded,
         _most_on_tokens(tokens, result),
+        np.array(result.vector_tokens, dtype=np.float64),
+        np.array([result.bus_ns, result.pause_ns]),
     )
 
 
@@ -153,23 +177,29 @@ def stacked(whole: ContentionTable, sharded: Sequence[ContentionTable]) -> Conte
     def on_axis(table: ContentionTable, rates: Floats) -> Floats:
         return np.array([np.interp(axis, table.host_gbps, row) for row in rates])
 
+    def all_on_axis(table: ContentionTable, several: Floats) -> Floats:
+        return np.stack([on_axis(table, rates) for rates in several])
+
     def repeated(rates: Floats) -> Floats:
         return np.concatenate([rates] * len(tables), axis=-2)
 
     def crowded(both: Floats) -> Floats:
-        return repeated(np.stack([on_axis(whole, rates) for rates in both]))
+        return repeated(all_on_axis(whole, both))
 
     return ContentionTable(
         whole.tokens,
         axis,
-        np.vstack([on_axis(table, table.ndp_rate) for table in tables]),
-        np.concatenate([table.host_rate for table in tables]),
+        whole.streams,
+        np.concatenate([all_on_axis(table, table.ndp_rate) for table in tables], axis=-2),
+        np.concatenate([table.host_rate for table in tables], axis=-1),
         whole.relayout_gbps,
         repeated(whole.ndp_rate_beside_relayout),
         repeated(whole.ndp_rate_beside_writes),
         crowded(whole.ndp_rate_crowded),
         crowded(whole.relayout_rate_crowded),
         np.concatenate([whole.most_relayout_gbps] * len(tables), axis=-1),
+        whole.vector_tokens,
+        whole.vector_ns,
     )
 
 
@@ -182,8 +212,11 @@ def shared_bandwidth(gbps: float) -> ContentionTable:
     one, both = np.ones((1, 1)), np.ones((2, 1, 2))
     axis, none = np.array([0.0, gbps]), np.zeros(1)
     most = np.full((2, 1), np.inf)
-    alone = np.array([[1.0, 0.0]])
-    return ContentionTable(np.array([1]), axis, alone, np.ones(1), none, one, one, both, both, most)
+    streams = np.array([1.0, 2.0, 4.0])
+    beside_host = axis, streams, np.array([[[1.0, 0.0]]] * 3), np.ones((3, 1))
+    beside_relayout = none, one, one, both, both, most
+    no_vectors = np.array([1.0, 2.0]), np.zeros((2, 2))
+    return ContentionTable(np.array([1]), *beside_host, *beside_relayout, *no_vectors)
 
 
 def _most_on_tokens(tokens: Ints, result: SharedDimmResult) -> Floats:

@@ -210,6 +210,7 @@ class Costs:
         self._relayouts: dict[tuple[str, str], RelayoutCost] = {}
         self._bursts: dict[_Lies, Ints] = {}
         self._of_bits: dict[int, Costs] = {}
+        self._parts: dict[tuple[int, int, float], float] = {}
         self._contention: dict[int, ContentionTable] = {}
 
     @cached_property
@@ -272,6 +273,22 @@ class Costs:
         found = self._experts.get(key)
         if found is None:
             found = self._experts[key] = self._simulated_expert(tokens, shards, share)
+        return found
+
+    def part_ns(self, tokens: int, shards: int, share: float = 1.0) -> float:
+        """One DIMM's part of a sharded expert, if no other DIMM of its channel has the bus meanwhile.
+
+        So it is behind another expert: by then the DIMMs of a channel, which had the bus in turn, are out of
+        step. Arguments as in `expert`.
+        """
+        if shards <= self.hardware.system.host.channels:
+            return self.expert(tokens, shards, share).time_ns
+        key = tokens, shards, share
+        found = self._parts.get(key)
+        if found is None:
+            columns = max(1, round(share * self.shape.intermediate / shards))
+            _, mean = self._over_refresh(Expert(self.shape.hidden, columns), in_turns(tokens), "localized")
+            found = self._parts[key] = mean.mean_ns
         return found
 
     def _simulated_expert(self, tokens: int, shards: int, share: float) -> NdpCost:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ndpsim.events.state import Jobs, Kinds, Slowdown, Work
 
-__all__ = ["JobList", "Label", "make_work"]
+__all__ = ["Beside", "JobList", "Label", "make_work"]
 
 Floats = NDArray[np.float64]
 
@@ -28,6 +28,22 @@ class Label(NamedTuple):
     read_limit_gbps: float = 0.0
 
 
+class Beside(NamedTuple):
+    """Of an NDP job, what host reads and relayouts are to it, and it to them.
+
+    Attributes:
+        row: of `Slowdown`.
+        between: how far it is from there to the next.
+        bus_ns: its activations and results have the channel.
+        pause_ns: what paced reads of the channel lose by that.
+    """
+
+    row: int = 0
+    between: float = 0.0
+    bus_ns: float = 0.0
+    pause_ns: float = 0.0
+
+
 class _Row(NamedTuple):
     work_ns: float
     left_ns: float
@@ -37,9 +53,14 @@ class _Row(NamedTuple):
     dimm: int
     table: int
     between: float
+    bus_share: float
+    pause_share: float
     background: int
     start_ns: float
     turn: int
+
+
+_ALONE = Beside()
 
 
 class JobList:
@@ -64,7 +85,7 @@ class JobList:
         kind: int = -1,
         per_ns: float = 0.0,
         dimm: int = -1,
-        table: tuple[int, float] = (0, 0.0),
+        beside: Beside = _ALONE,
         left_ns: float = -1.0,
         start_ns: float = -1.0,
         background: bool = False,
@@ -77,9 +98,23 @@ class JobList:
         number = len(self._rows)
         self.labels.append(label)
         left_ns = work_ns if left_ns < 0 else left_ns
-        row, between = table
+        row, between, bus_ns, pause_ns = beside
+        shares = (bus_ns / work_ns, pause_ns / work_ns) if bus_ns else (0.0, 0.0)
         self._rows.append(
-            _Row(work_ns, left_ns, per_ns, kind, server, dimm, row, between, int(background), start_ns, turn)
+            _Row(
+                work_ns,
+                left_ns,
+                per_ns,
+                kind,
+                server,
+                dimm,
+                row,
+                between,
+                *shares,
+                int(background),
+                start_ns,
+                turn,
+            )
         )
         for one in after:
             self._before.append(one)
@@ -110,6 +145,8 @@ class JobList:
             numbers("dimm"),
             numbers("table"),
             floats("between"),
+            floats("bus_share"),
+            floats("pause_share"),
             numbers("background"),
             np.bincount(after, minlength=count).astype(np.int64),
             first,
@@ -143,8 +180,15 @@ def make_work(jobs: Jobs, kinds: Kinds, slowdown: Slowdown, clock_ns: float, bus
         floats(count, shared),
         floats(shared),
         floats(count),
+        floats(count),
         numbers(dimms),
+        floats(shared),
+        floats(shared),
+        floats(shared),
+        floats(shared),
+        floats(shared),
         floats(dimms),
+        floats(shared),
         floats(shared),
         floats(dimms, 2),
         numbers(3),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.orchestrator.costs import Costs
-from ndpsim.orchestrator.jobs import JobList, Label
+from ndpsim.orchestrator.jobs import Beside, JobList, Label
 from ndpsim.orchestrator.lies import Lies
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.answers import CheckedAssignment
@@ -67,7 +67,7 @@ class _Weights(NamedTuple):
 class LayerJobs:
     """Makes the jobs of layers of one run.
 
-    rows: of `Slowdown`, by the numbers of tokens and of DIMMs of an expert.
+    beside: of NDP jobs, by the numbers of tokens and of DIMMs of an expert.
     gpu_order: see `PolicyParameters`.
     """
 
@@ -77,11 +77,11 @@ class LayerJobs:
         costs: Costs,
         processors: Processors,
         transfers: Transfers,
-        rows: Mapping[tuple[int, int], tuple[int, float]],
+        beside: Mapping[tuple[int, int], Beside],
         gpu_order: GpuOrder,
     ) -> None:
         self._listed = gpu_order == "listed"
-        self._machine, self._costs, self._transfers, self._rows = machine, costs, transfers, rows
+        self._machine, self._costs, self._transfers, self._beside = machine, costs, transfers, beside
         self._names = server_names(machine.dimms)
         whole = machine.model.expert
 
@@ -237,18 +237,20 @@ class LayerJobs:
             dimm, shards = layer.lies(expert)
             assert dimm != STRIPED
             tokens = layer.loads[expert]
-            cost = self._costs.of_bits(bits.get(expert)).expert(tokens, shards, share)
+            costs = self._costs.of_bits(bits.get(expert))
+            cost = costs.expert(tokens, shards, share)
             size = cost.bytes // shards
             for one in range(dimm, dimm + shards):
                 unit = self._names[first_ndp + one]
-                label = Label(unit, "expert", expert, share, tokens, size, cost.time_ns)
+                ns = costs.part_ns(tokens, shards, share) if one in last else cost.time_ns
+                label = Label(unit, "expert", expert, share, tokens, size, ns)
                 job = jobs.add(
                     label,
-                    cost.time_ns,
+                    ns,
                     last.get(one, sent),
                     server=first_ndp + one,
                     dimm=one,
-                    table=self._rows[tokens, shards],
+                    beside=self._beside[tokens, shards],
                 )
                 last[one] = (job,)
         return [job for jobs_ in last.values() for job in jobs_]

@@ -17,7 +17,7 @@ from ndpsim.events.loop import DONE, run_jobs
 from ndpsim.events.state import Jobs
 from ndpsim.orchestrator.bounds import Bounds
 from ndpsim.orchestrator.costs import Costs
-from ndpsim.orchestrator.jobs import JobList, Label, make_work
+from ndpsim.orchestrator.jobs import Beside, JobList, Label, make_work
 from ndpsim.orchestrator.layer import GPU, Gated, LayerJobs, first_ndp, server_names
 from ndpsim.orchestrator.migrations import Migrations
 from ndpsim.orchestrator.outcome import critical_path, estimates_by_engine, job_records, time_by_resource
@@ -136,12 +136,12 @@ class PolicyRunner:
         self._places = Places(placement, machine, dimms, hardware.dimm_bytes, given.dimm_kv_bytes)
         at_once = hardware.relayout.concurrent_experts if machine.dimms and hardware.system.link else 1
         self._migrations = Migrations(self._places, given.transfers, given.costs, machine, at_once)
-        rows: Mapping[tuple[int, int], tuple[int, float]] = defaultdict(_one_row)
+        beside: Mapping[tuple[int, int], Beside] = defaultdict(Beside)
         shards = [count for count in np.unique(placement.shards).tolist() if count > 1]
         if machine.dimms and policy.contention:
-            rows = given.transfers.table_of_tokens(shards)
+            beside = given.transfers.beside(shards)
         self._layer_jobs = LayerJobs(
-            machine, given.costs, given.processors, given.transfers, rows, policy.parameters.gpu_order
+            machine, given.costs, given.processors, given.transfers, beside, policy.parameters.gpu_order
         )
         self._slowdown = given.transfers.slowdown(policy.contention, shards)
         self._servers = first_ndp + len(self._slowdown.channel)
@@ -409,10 +409,6 @@ class PolicyRunner:
             return shown, (), ()
         predicted = predictor.predict(loads, step, trace.layers[row])
         return shown, predicted, predictor.above(loads, ids[row], None if scores is None else scores[row])
-
-
-def _one_row() -> tuple[int, float]:
-    return 0, 0.0
 
 
 def _tokens_on(ids: NDArray[np.int16], parts: Sequence[tuple[int, float]], experts: int) -> int:

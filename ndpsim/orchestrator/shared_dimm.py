@@ -28,17 +28,26 @@ _SHARES = 0.25, 0.5, 0.7, 0.85  # of what a host read reaches alone
 _WINDOW_NS = 20_000.0, 180_000.0  # after the first activations, so that a read has been on all ranks
 _RELAYOUT_WINDOW_NS = 20_000.0, 90_000.0
 _CROWDED = 1, 3, 4  # of the rates of the host, those that are tried beside a relayout as well
+_PERIODS = 2.3  # of experts that a window is at least as long as,
+_LONGER = 1.5  # where they do not take longer than so many windows
 _MOST_EXPERTS = 16  # in a queue; where they are short, the window is as well
 _FAR = 2.0  # an expert that takes so many windows has not read all of its weights at the end of one
+_VECTOR_TOKENS = 1, 4, 16  # what their vectors take is on lines between these, and on beyond the last
+_VECTOR_COLUMNS = 64  # of experts that are short, so that many vectors pass in a window
+_VECTOR_EXPERTS = 6  # in a window, at least
 
 
 class _Reached(NamedTuple):
-    """GB/s in the window: of each DIMM's unit, of the host, and what a relayout read and wrote."""
+    """GB/s in the window: of each DIMM's unit, of the host, and what a relayout read and wrote.
+
+    expert_ns: the window over the experts that it has, those that only begin or end in it as a half.
+    """
 
     ndp: tuple[float, ...]
     host: float
     read: float
     written: float
+    expert_ns: float
 
     def of_ndp(self, dimms: int) -> float:
         """Of each of the first DIMMs' units, on average."""
@@ -46,20 +55,10 @@ class _Reached(NamedTuple):
 
 
 class _Sessions:
-    """Sessions of one channel with the same experts in the queue of each DIMM.
+    """Sessions of one channel with the same experts in the queue of each DIMM."""
 
-    together: DIMMs that experts and host reads are on, the first ones of the channel.
-    """
-
-    def __init__(
-        self,
-        hardware: Hardware,
-        model: Expert,
-        bits: int | ExpertFormat,
-        arbitration: str,
-        together: int = 1,
-    ) -> None:
-        self.together = together
+    def __init__(self, hardware: Hardware, model: Expert, bits: int | ExpertFormat, arbitration: str) -> None:
+        self.on_channel = -(-hardware.system.dimm.count // hardware.system.host.channels)
         self.hardware, self.model, self.bits, self.arbitration = hardware, model, bits, arbitration
         self.peak_gbps, device = hardware.dimm_host_gbps, hardware.lane_device()
         # Of all ranks, whose turns come again then.
@@ -74,10 +73,14 @@ class _Sessions:
     ) -> _Reached:
         """What is reached in the window by experts of so many tokens, 0: none, and by what `add` adds."""
         session, (begin_ns, end_ns) = Session(self.hardware, None, self.arbitration), window_ns
+        read_bytes = 0.0
         if tokens:
-            alone_ns = simulate_expert(self.hardware, self.model, tokens, bits=self.bits).time_ns
+            alone = simulate_expert(self.hardware, self.model, tokens, bits=self.bits)
+            alone_ns, read_bytes = alone.time_ns, alone.weight_bytes * alone.weight_reads
             shorter = min(1.0, (_MOST_EXPERTS - 1) * alone_ns / end_ns)
             begin_ns, end_ns = begin_ns * shorter, end_ns * shorter
+            if alone_ns < _LONGER * end_ns:
+                end_ns = max(end_ns, begin_ns + _PERIODS * alone_ns)
             # One more than end, whose weights are read ahead; but none where the first does not end.
             each = 1 if alone_ns > _FAR * end_ns else int(end_ns / alone_ns) + 2
             for number in range(dimms * each):
@@ -86,23 +89,46 @@ class _Sessions:
         session.run(begin_ns)
         before = _moved(session)
         session.run(end_ns)
-        rates = (_moved(session) - before) / (end_ns - begin_ns)
-        return _Reached(tuple(rates[:-3].tolist()), *rates[-3:].tolist())
+        *ndp, host, read, written = ((_moved(session) - before) / (end_ns - begin_ns)).tolist()
+        for dimm in range(dimms):
+            ends = [job.end_ns for job in session.jobs if job.dimm == dimm and job.end_ns is not None]
+            ends = [ns for ns in ends if begin_ns < ns <= end_ns]
+            if len(ends) > 1:  # whole experts, each with its vectors
+                ndp[dimm] = read_bytes * (len(ends) - 1) / (ends[-1] - ends[0])
+        times = [ns for job in session.jobs for ns in (job.start_ns, job.end_ns) if ns is not None]
+        halves = sum(begin_ns < ns <= end_ns for ns in times)
+        return _Reached(tuple(ndp), host, read, written, 2 * (end_ns - begin_ns) / max(halves, 1))
 
-    def beside_host(self, tokens: int, gbps: float) -> _Reached:
-        """With a localized host read of the first DIMM at a rate, or of several that have it together."""
-        of_each = gbps / self.together
+    def beside_host(self, tokens: int, gbps: float, streams: int = 1) -> _Reached:
+        """With localized host reads that have a rate together, of one DIMM after the other."""
+        of_each = gbps if gbps == self.peak_gbps else gbps / streams
+        dimms = min(streams, self.on_channel)
 
         def add(session: Session, end_ns: float) -> None:
-            columns = int(1.1 * of_each * end_ns / (6 * self.model.hidden)) + 1
-            read = Expert(self.model.hidden, columns)
-            for dimm in range(self.together):
-                session.host_read(read, "localized", of_each, dimm=dimm, behind=True)
+            for stream in range(streams):
+                self._read(session, end_ns, of_each, stream % dimms)
 
         begin_ns, end_ns = _WINDOW_NS
         round_ns = self._round_bytes / of_each
         rounds = max(1, round((end_ns - begin_ns) / round_ns))
-        return self.run(tokens, self.together, add, (begin_ns, begin_ns + rounds * round_ns))
+        return self.run(tokens, dimms, add, (begin_ns, begin_ns + rounds * round_ns))
+
+    def beside_vectors(self, tokens: int, gbps: float) -> _Reached:
+        """With a localized host read of the last DIMM, and experts on the first one."""
+        alone_ns = simulate_expert(self.hardware, self.model, tokens, bits=self.bits).time_ns
+        begin_ns, end_ns = _WINDOW_NS
+        end_ns = max(end_ns, begin_ns + _VECTOR_EXPERTS * alone_ns)
+        return self.run(
+            tokens,
+            1,
+            lambda session, until_ns: self._read(session, until_ns, gbps, self.on_channel - 1),
+            (begin_ns, end_ns),
+        )
+
+    def _read(self, session: Session, end_ns: float, gbps: float, dimm: int) -> None:
+        """A localized host read that does not end."""
+        columns = int(1.1 * gbps * end_ns / (6 * self.model.hidden)) + 1
+        session.host_read(Expert(self.model.hidden, columns), "localized", gbps, dimm=dimm, behind=True)
 
     def beside_relayout(self, tokens: int, source: str, target: str) -> _Reached:
         """With a relayout from, or to, the first DIMM; between localized ones, to the second."""
@@ -123,8 +149,7 @@ class _Sessions:
 
         def add(session: Session, end_ns: float) -> None:
             if gbps:
-                columns = int(1.1 * gbps * end_ns / (6 * hidden)) + 1
-                session.host_read(Expert(hidden, columns), "localized", gbps, behind=True)
+                self._read(session, end_ns, gbps, 0)
             columns = int(self.hardware.dimm_peak_gbps * end_ns / (6 * hidden)) + 1
             ends = ([1], [0]) if writes else ([0], [1])
             session.relayout(Expert(hidden, columns), 1, "localized", "localized", *ends)
@@ -152,29 +177,33 @@ def measure_shared_dimm(
     bits: int | ExpertFormat,
     arbitration: str,
     cache: bool | ResultCache,
-    together: int,
+    is_part: bool,
 ) -> SharedDimmResult:
-    """What experts reach beside host reads and relayouts.
+    """What experts reach beside host reads and relayouts, and host reads beside their vectors.
 
-    together: DIMMs of the channel that experts and host reads are on; with more than 1 nothing is measured
-    beside relayouts. Other arguments are those of `contention_table`.
+    is_part: of an expert over several DIMMs; nothing is measured beside relayouts. Other
+    arguments are those of `contention_table`.
     """
     stopwatch = Stopwatch()
     weights, _ = named_weights(model, bits)
-    given = (hardware, weights, arbitration) if together == 1 else (hardware, weights, arbitration, together)
-    lookup = Lookup(SharedDimmResult, cache, False, given, {})
+    lookup = Lookup(SharedDimmResult, cache, False, (hardware, weights, arbitration, is_part), {})
     if (found := lookup.find(stopwatch, lambda share: None)) is not None:
         return found
-    sessions = _Sessions(hardware, model, bits, arbitration, together)
+    sessions = _Sessions(hardware, model, bits, arbitration)
+    several = max(2, sessions.on_channel)
+    streams = 1, several, 2 * several
     host_alone = sessions.beside_host(0, sessions.peak_gbps).host
     offered = *(share * host_alone for share in _SHARES), sessions.peak_gbps
-    relayouts = _relayouts(hardware) if together == 1 else []
+    relayouts = [] if is_part else _relayouts(hardware)
     with ThreadPoolExecutor(2) as pool:
-        alone = dict(
-            zip(_TOKENS, pool.map(lambda n: sessions.run(n, together).of_ndp(together), _TOKENS), strict=True)
+        alone = dict(zip(_TOKENS, pool.map(lambda n: sessions.run(n, 1).ndp[0], _TOKENS), strict=True))
+        asked = [(count, n, gbps) for count in streams for n in _TOKENS for gbps in offered]
+        beside = dict(
+            zip(asked, pool.map(lambda one: sessions.beside_host(one[1], one[2], one[0]), asked), strict=True)
         )
-        asked = [(n, gbps) for n in _TOKENS for gbps in offered]
-        beside = list(pool.map(lambda one: sessions.beside_host(*one), asked))
+        short = _Sessions(hardware, Expert(model.hidden, _VECTOR_COLUMNS), 16, arbitration)
+        halves = [(n, gbps) for n in _VECTOR_TOKENS for gbps in offered[1::3]]
+        vectors = list(pool.map(lambda one: short.beside_vectors(*one), halves))
         moves = [(n, *ends) for n in _RELAYOUT_TOKENS for ends in relayouts]
         moved = list(pool.map(lambda one: sessions.beside_relayout(*one), moves))
         crowds = [
@@ -184,20 +213,42 @@ def measure_shared_dimm(
             for gbps in (0.0, *(offered[of] for of in _CROWDED))
         ]
         crowded = list(pool.map(lambda one: sessions.crowded(one[1], one[2], one[0]), crowds))
-    rows = [beside[at : at + len(offered)] for at in range(0, len(beside), len(offered))]
+    lost = [
+        max(0.0, 1 - one.host / min(gbps, host_alone)) * one.expert_ns
+        for (_, gbps), one in zip(halves, vectors, strict=True)
+    ]
     reads, writes = _relayout_rows(moves, moved, alone)
     ndp_crowded, relayout_crowded = _crowded_rows(
-        dict(zip(crowds, crowded, strict=True)), dict(zip(asked, beside, strict=True)), alone
+        dict(zip(crowds, crowded, strict=True)),
+        {(n, gbps): beside[1, n, gbps] for _, n, gbps in asked},
+        alone,
     )
+    bus_ns = lost[1::2]
+
+    def tabled(value: Callable[[int, int, float], float]) -> Rates:
+        return tuple(
+            tuple(tuple(value(count, n, gbps) for gbps in offered) for n in _TOKENS) for count in streams
+        )
+
+    def host_rate(count: int, tokens: int) -> float:
+        expert_ns = simulate_expert(hardware, model, tokens, bits=bits).time_ns
+        vectors_ns = min(count, sessions.on_channel) * float(np.interp(tokens, _VECTOR_TOKENS, bus_ns))
+        reached = beside[count, tokens, offered[-1]].host / host_alone
+        return min(1.0, reached / max(1 - vectors_ns / expert_ns, reached))
+
     result = SharedDimmResult(
         tokens=_TOKENS,
         offered_gbps=tuple(offered),
         host_alone_gbps=host_alone,
-        host_gbps=tuple(tuple(one.host for one in row) for row in rows),
-        ndp_rate=tuple(
-            tuple(one.of_ndp(together) / alone[n] for one in row)
-            for n, row in zip(_TOKENS, rows, strict=True)
+        streams=streams,
+        host_gbps=tabled(lambda count, n, gbps: beside[count, n, gbps].host),
+        host_rate=tuple(tuple(host_rate(count, n) for n in _TOKENS) for count in streams),
+        ndp_rate=tabled(
+            lambda count, n, gbps: beside[count, n, gbps].of_ndp(min(count, sessions.on_channel)) / alone[n]
         ),
+        vector_tokens=_VECTOR_TOKENS,
+        bus_ns=tuple(bus_ns),
+        pause_ns=tuple(lost[::2]),
         relayout_tokens=_RELAYOUT_TOKENS if relayouts else (),
         read_gbps=tuple(tuple(gbps for gbps, _ in row) for row in reads),
         ndp_rate_beside_reads=tuple(tuple(rate for _, rate in row) for row in reads),
@@ -210,7 +261,7 @@ def measure_shared_dimm(
             "hardware": hardware.to_dict(),
             **describe_weights(weights, None),
             "arbitration": arbitration,
-            "dimms": together,
+            "is_part": is_part,
             "window_ns": _WINDOW_NS,
         },
         **stopwatch.times(),

@@ -21,8 +21,9 @@ from ndpsim.config import Hardware
 from ndpsim.errors import InputError
 from ndpsim.events.state import Kinds, Slowdown
 from ndpsim.link import Pcie
-from ndpsim.orchestrator.contention import stacked
+from ndpsim.orchestrator.contention import ContentionTable, stacked
 from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.jobs import Beside
 from ndpsim.orchestrator.lies import Lies, name_of, read_shards
 from ndpsim.policies.interface import STRIPED
 
@@ -61,6 +62,7 @@ class Transfers:
         self._overhead_ns = given.copy_overhead_us * 1000
         self._costs, self._dimms, self._channel = costs, len(channel), channel
         self._units = hardware.system.ndp is not None
+        self._queued_reads = hardware.system.dram.read_buffer
         self._pcie_ns: dict[int, float] = {}
         wires = costs.wire_names() if hardware.system.link is not None else ()
         self._wire = {name: 2 + number for number, name in enumerate(wires)}
@@ -73,7 +75,7 @@ class Transfers:
             channels = ["host memory"]
         self.shared_names = ("pcie-down", "pcie-up", *wires, *channels)
         self._numbers: dict[tuple[str, Lies | tuple[Lies, Lies] | None], int] = {}
-        self._rows: list[tuple[Floats, ...]] = []
+        self._rows: list[tuple[Floats | float, ...]] = []
         self._kinds: Kinds | None = None
         self.vectors("up"), self.vectors("down")
 
@@ -119,14 +121,17 @@ class Transfers:
         """
         channel = np.array([self._first_channel + one for one in self._channel], dtype=np.int64)
         if not (self._units and contention):
-            none = np.ones((1, 1))
             both = np.ones((2, 1, 1))
             most = np.full((2, 1), np.inf)
-            return Slowdown(channel, np.zeros(1), none, none[0], np.zeros(1), both, both, both, most)
+            streams, none = np.array([1.0, 2.0, 4.0]), np.zeros(1)
+            alone = np.ones((3, 1, 1)), np.ones((3, 1))
+            return Slowdown(channel, none, streams, np.ones(1), *alone, none, both, both, both, most)
         table = stacked(self._costs.contention(), [self._costs.contention(count) for count in shards])
         return Slowdown(
             channel,
             table.host_gbps,
+            table.streams,
+            np.array([table.host_gbps[-1] / self._queued_reads]),
             table.ndp_rate,
             table.host_rate,
             table.relayout_gbps,
@@ -148,10 +153,10 @@ class Transfers:
             self._kinds = None
         return number
 
-    def _row(self, what: str, where: Lies | tuple[Lies, Lies] | None) -> tuple[Floats, ...]:
+    def _row(self, what: str, where: Lies | tuple[Lies, Lies] | None) -> tuple[Floats | float, ...]:
         shared = np.zeros(len(self.shared_names))
         read_ns, read_bytes = np.zeros(self._dimms), np.zeros(self._dimms)
-        moved = np.zeros((self._dimms, 2))
+        moved, stream_dimms = np.zeros((self._dimms, 2)), 1.0
         kind, _, rest = what.partition(" ")
         if kind in ("up", "down"):
             shared[PCIE_UP if kind == "up" else PCIE_DOWN] = 1.0
@@ -159,34 +164,38 @@ class Transfers:
             direction, size = rest.split()
             shared[PCIE_UP if direction == "up" else PCIE_DOWN] = self._wire_ns(int(size))
             share = int(size) / self._costs.host_read(None).bytes
-            self._add_read((STRIPED, 1), share, shared, read_ns, read_bytes)
+            stream_dimms = self._add_read((STRIPED, 1), share, shared, read_ns, read_bytes)
         elif kind == "relayout":
             self._add_relayout(where, shared, moved)  # type: ignore[arg-type]
         else:
             if kind == "copy":
                 shared[PCIE_DOWN] = self._wire_ns(self._costs.host_read(None).bytes)
-            self._add_read(where, 1.0, shared, read_ns, read_bytes)  # type: ignore[arg-type]
-        return shared, read_ns, read_bytes, moved
+            stream_dimms = self._add_read(where, 1.0, shared, read_ns, read_bytes)  # type: ignore[arg-type]
+        return shared, read_ns, read_bytes, moved, stream_dimms
 
     def _wire_ns(self, size_bytes: int) -> float:
         return self.pcie_ns(size_bytes) - self.pcie.latency_ns - self._overhead_ns
 
     def _add_read(
         self, lies: Lies, share: float, shared: Floats, read_ns: Floats, read_bytes: Floats
-    ) -> None:
+    ) -> float:
         """A host read's time on its own memory; or on channels, with its bytes, by DIMM: those of a channel
         share its time.
+
+        Returns:
+            DIMMs of a channel that one stream goes over: all of them if it lies striped.
         """
         dimm, shards = lies
         cost = self._costs.host_read(read_shards(lies))
         if self._own_memory:
             shared[self._first_channel] = cost.time_ns * share
-            return
+            return 1.0
         chosen = range(self._dimms) if dimm == STRIPED else range(dimm, dimm + shards)
         of_dimm = cost.bytes / len(chosen) * share
         for one in chosen:
             read_bytes[one] = of_dimm
             read_ns[one] = of_dimm / cost.gbps_per_channel
+        return self._dimms / cost.channels if dimm == STRIPED else 1.0
 
     def _add_relayout(self, ends: tuple[Lies, Lies], shared: Floats, moved: Floats) -> None:
         cost = self._costs.relayout(*map(name_of, ends))
@@ -196,19 +205,17 @@ class Transfers:
             for dimm, gbps in of_dimms.items():
                 moved[dimm, way] = gbps * cost.time_ns
 
-    def table_of_tokens(self, shards: Sequence[int] = ()) -> Mapping[tuple[int, int], tuple[int, float]]:
-        """Rows of `slowdown` by number of tokens and of DIMMs, filled as they are asked for."""
-        return _RowOfTokens(self._costs.contention().tokens.tolist(), (1, *shards))
+    def beside(self, shards: Sequence[int] = ()) -> Mapping[tuple[int, int], Beside]:
+        """Of experts by number of tokens and of DIMMs, filled as they are asked for."""
+        return _BesideOfTokens(self._costs.contention(), (1, *shards))
 
 
-class _RowOfTokens(dict[tuple[int, int], tuple[int, float]]):
-    """The row of a table for a number of tokens and of DIMMs, and how far it is from there to the next."""
-
-    def __init__(self, tokens: list[int], shards: Sequence[int]) -> None:
+class _BesideOfTokens(dict[tuple[int, int], Beside]):
+    def __init__(self, table: ContentionTable, shards: Sequence[int]) -> None:
         super().__init__()
-        self._tokens, self._shards = tokens, shards
+        self._table, self._tokens, self._shards = table, table.tokens.tolist(), shards
 
-    def __missing__(self, key: tuple[int, int]) -> tuple[int, float]:
+    def __missing__(self, key: tuple[int, int]) -> Beside:
         count, shards = key
         row = max((n for n, one in enumerate(self._tokens) if one <= count), default=0)
         between = 0.0
@@ -217,5 +224,5 @@ class _RowOfTokens(dict[tuple[int, int], tuple[int, float]]):
             low, high = self._tokens[row], self._tokens[row + 1]
             between = math.log(count / low) / math.log(high / low)
         row += len(self._tokens) * self._shards.index(shards)
-        self[key] = row, between
-        return row, between
+        self[key] = found = Beside(row, between, *self._table.vectors_ns(count))
+        return found

@@ -19,8 +19,15 @@ class SharedDimmResult(Reported):
         tokens: of the experts.
         offered_gbps: of a host read of the DIMM, ascending; the last is all that it gets.
         host_alone_gbps: what the last of these reads without an expert.
-        host_gbps: by tokens, what each of these reads.
-        ndp_rate: by tokens, the rate of the expert concurrent with each of these; 1: alone.
+        streams: so many reads at once offer this together, on as many DIMMs as they can.
+        host_gbps: by streams and tokens, what is read of each of these.
+        host_rate: by streams and tokens, of the host that gets all it can, the time apart that the vectors of
+            experts take; 1: alone.
+        ndp_rate: by streams and tokens, the rate of the experts concurrent with each of these, on average of
+            the DIMMs that are read; 1: alone.
+        vector_tokens: of the short experts whose activations and results take the bus.
+        bus_ns, pause_ns: by these, what a read of another DIMM loses with each expert: one that takes all it
+            gets, and one of half of that.
         relayout_tokens: of the experts beside relayouts.
         read_gbps, ndp_rate_beside_reads: by these, then by relayout: what the DIMM reads for it, and the rate
             of the expert.
@@ -36,8 +43,13 @@ class SharedDimmResult(Reported):
     tokens: tuple[int, ...]
     offered_gbps: tuple[float, ...]
     host_alone_gbps: float
-    host_gbps: tuple[tuple[float, ...], ...]
-    ndp_rate: tuple[tuple[float, ...], ...]
+    streams: tuple[int, ...]
+    host_gbps: tuple[tuple[tuple[float, ...], ...], ...]
+    host_rate: tuple[tuple[float, ...], ...]
+    ndp_rate: tuple[tuple[tuple[float, ...], ...], ...]
+    vector_tokens: tuple[int, ...]
+    bus_ns: tuple[float, ...]
+    pause_ns: tuple[float, ...]
     relayout_tokens: tuple[int, ...]
     read_gbps: tuple[tuple[float, ...], ...]
     ndp_rate_beside_reads: tuple[tuple[float, ...], ...]

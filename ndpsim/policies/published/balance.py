@@ -301,7 +301,7 @@ class Balance(Policy):
     # Between layers
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """Keep the hottest experts of the layer that is done; prefetch the hottest missing ones of the next."""
+        """The hottest experts of the layer that is done stay; the hottest missing ones of the next come."""
         row, after = self.row[view.layer], self.row[view.next_layer]
         self.predictor.update(row, view.loads)
         migrations = list(self._stay(view, row))
