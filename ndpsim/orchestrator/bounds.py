@@ -37,7 +37,7 @@ from ndpsim.processors.operations import ACTIVATION_BYTES
 from ndpsim.results.cache import ResultCache
 from ndpsim.simulate import simulate_expert
 
-__all__ = ["Bounds", "RunBound"]
+__all__ = ["Bounds", "RunBound", "least_lost_ns_per_byte"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -194,11 +194,15 @@ class Bounds:
             cpu_ns = np.maximum(cpu_ns, self._read_ns(bits))
         if machine.dimms:
             ndp_ns = _LEAST * least(self._ndp_ns)
-        rows = self._costs.contention().tokens if machine.dimms else np.ones(1, np.int64)
+        lost_ns = self._smallest(bits) * (self._of_rows(lost, tokens) if len(lost) else np.zeros(len(tokens)))
+        return ExpertUses(tokens, gpu_ns, cpu_ns, ndp_ns, lost_ns)
+
+    def _of_rows(self, values: Floats, tokens: Ints) -> Floats:
+        """The least that lies between values of rows of contention tables, by numbers of tokens."""
+        rows = self._costs.contention().tokens
         row = np.searchsorted(rows, tokens, "right") - 1
         next_row = np.where(rows[row] < tokens, np.minimum(row + 1, len(rows) - 1), row)
-        lost_ns = np.minimum(lost[row], lost[next_row]) * self._smallest(bits)
-        return ExpertUses(tokens, gpu_ns, cpu_ns, ndp_ns, lost_ns)
+        return np.minimum(values[row], values[next_row])
 
     def _ndp_ns(self, tokens: int, bits: int | ExpertFormat) -> float:
         """At least what an expert takes on one NDP unit."""
@@ -212,16 +216,26 @@ class Bounds:
         return max(least, float(self._ndp_peak_ns(tokens, bits)))
 
     def _lost_ns_per_byte(self, slowdown: Slowdown) -> Floats:
-        """What NDP units lose at least by byte that the host reads beside them: [row of a table]."""
-        rates = slowdown.host_gbps[1:]
-        if not len(rates) or self._costs.hardware.system.host.memory is not None:
-            return np.zeros(len(self._costs.contention().tokens) if self._machine.dimms else 1)
-        lost = np.minimum(1 - slowdown.ndp_speed[:, 1:], _MOST_LOST)
-        # Between two rates, lost / rate lies between both; beyond the last, `lost` stays.
-        rates = np.append(rates, max(self._host_gbps(), rates[-1]))
-        lost = np.column_stack([lost, lost[:, -1]])
-        rows = len(self._costs.contention().tokens)
-        return np.asarray((lost / rates).min(axis=1).reshape(-1, rows).min(axis=0))
+        """As `least_lost_ns_per_byte`; empty: units lose nothing."""
+        if len(slowdown.host_gbps) == 1 or self._costs.hardware.system.host.memory is not None:
+            return np.zeros(0)
+        return least_lost_ns_per_byte(slowdown, len(self._costs.contention().tokens), self._host_gbps())
+
+
+def least_lost_ns_per_byte(slowdown: Slowdown, rows: int, most_gbps: float) -> Floats:
+    """What an NDP unit loses at least for each byte that the host reads of its DIMM: [row of a table].
+
+    An expert loses H / C (1 - v(C)) of its time beside H GB/s on its DIMM, C on its channel (`Slowdown`).
+    Between two rates of the table, (1 - v(C)) / C lies between its values at both; beyond the last, v stays.
+
+    Args:
+        rows: of one table; tables of several layouts lie behind one another.
+        most_gbps: that the host reads on a channel.
+    """
+    lost = np.minimum(1 - slowdown.ndp_speed[:, 1:], _MOST_LOST)
+    rates = np.append(slowdown.host_gbps[1:], max(most_gbps, slowdown.host_gbps[-1]))
+    least = (np.column_stack([lost, lost[:, -1]]) / rates).min(axis=1)
+    return np.asarray(least.reshape(-1, rows).min(axis=0))
 
 
 class RunBound:
