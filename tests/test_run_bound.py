@@ -398,6 +398,34 @@ def test_no_assignment_of_whole_experts_beats_the_bound_whatever_the_residents(t
     assert 0.25 * least < bounds.pop() <= least
 
 
+@pytest.mark.parametrize(
+    ("gpu_experts", "prefetch", "near"), [(4, False, 0.99), (0, False, 0.9), (1, True, 0.8)]
+)
+def test_where_the_gpu_alone_computes_its_time_or_that_of_pcie_is_nearly_the_bound(
+    gpu_experts, prefetch, near
+):
+    class OnGpu(Policy):
+        name, title = "on-gpu", "all on the GPU"
+
+        def place(self, view: Any) -> Placement:
+            placement = super().place(view)
+            placement.resident[:, :gpu_experts] = True
+            return placement
+
+        def assign(self, view: Any) -> Assignment:
+            there = view.placement.resident | view.arriving
+            return Assignment(
+                sorted(np.flatnonzero(view.loads).tolist(), key=lambda expert: not there[expert])
+            )
+
+    trace = _trace(2, 3, 12)
+    (run,) = run_moe(
+        "dali-7532-3090", _LARGE, [OnGpu], trace.batch, trace.steps, trace, layers=_LAYERS, context=64,
+        cache=CACHE, gpu_experts=gpu_experts, sets=[*_SLOW_GPU, "host.cpu_compute_efficiency=0.0001"],
+    ).runs  # fmt: skip
+    assert near * run.moe_ns <= run.bound_ns <= run.moe_ns
+
+
 @pytest.mark.parametrize("hw", ["cxl", "cache-7960x-4090", "dali-7532-3090"])
 @pytest.mark.parametrize("batch", [1, 8])
 def test_no_bundled_policy_beats_the_bound(hw, batch):
