@@ -162,8 +162,17 @@ def test_json_has_the_keys_of_the_contract(given):
     assert list(shown) == ["config", "routing", "runs", "not_run"]
     assert set(shown["runs"][0]) == {
         *("policy", "parameters", "time_ns", "prefill_ns", "decode_ns", "moe_ns", "prefill_moe_ns"),
-        *("decode_moe_ns", "shared_ns", "layer_ns", "tokens_per_s", "speedup", "speedup_moe", "bound_ns"),
-        *("pairs", "experts", "pairs_by_engine", "weight_bits", "utilization", "migrations", "cache"),
+        *("decode_moe_ns", "shared_ns", "layer_ns", "tokens_per_s", "speedup", "speedup_moe", "bound"),
+        *(
+            "bound_ns",
+            "pairs",
+            "experts",
+            "pairs_by_engine",
+            "weight_bits",
+            "utilization",
+            "migrations",
+            "cache",
+        ),
         "prediction",
         *("estimated_ns", "policy_wall_s", "bottleneck", "energy_nj", "energy_note", "wall_s", "check"),
     }

@@ -64,7 +64,8 @@ def test_whatever_the_policy_everything_adds_up(policy, prompt, tmp_path):
     assert run.time_ns == run.prefill_ns + run.decode_ns
     assert (run.prefill_ns > 0) == (prompt is not None)
     assert run.tokens_per_s == pytest.approx(3 * 32 / run.decode_ns * 1e9)
-    assert run.bound_ns == pytest.approx(sum(layer.bound_ns for layer in layers))
+    assert sum(layer.bound_ns for layer in layers) <= run.bound_ns * (1 + 1e-9)
+    assert run.bound_ns <= run.moe_ns * (1 + 1e-9)
     for layer in layers:
         assert layer.bound_ns <= layer.end_ns - layer.start_ns
     assert all(0 <= share <= 1 + 1e-9 for share in run.utilization.values())

@@ -1,34 +1,72 @@
-"""Bounds of a run's layers: peaks of the machine, in every number of bits in which weights may be read."""
+"""Bounds of a run: of each layer by itself, and of all layers together.
+
+A layer by itself has peaks of the machine (`ndpsim.policies.bound`). All layers together are linear
+programmes (`ndpsim.policies.run_bound`) of simulated times, each the least over layouts, shares and bits that
+a policy may choose:
+
+- An expert on NDP units takes what is simulated on one unit. Of larger numbers of tokens not all are
+  simulated; a smaller one stands for others, or the peak of the unit: more tokens never take less. Over
+  several units it takes no less of them together, and a share takes no less than that part, but for `_LEAST`.
+- The host reads an expert as fast, by channel, as a striped or a localized one, but for `_LEAST`.
+- What NDP units lose to host reads is the least by byte over all rates of the host, all experts and the
+  tables of the run's layouts; nothing without contention, or where the host has memory of its own.
+- Windows are the run's own, rounded up to whole ns, so that runs with the same windows have one bound.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.config import Hardware
+from ndpsim.events.state import Slowdown
 from ndpsim.layout import ExpertFormat
+from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.bound import BoundTimes, bound_ns
 from ndpsim.policies.interface import Machine
+from ndpsim.policies.run_bound import ExpertUses, MachineUses, Steps, has_solver, run_bound_ns
 from ndpsim.processors import Processors
 from ndpsim.processors.devices import expert_format, weight_bytes
+from ndpsim.processors.operations import ACTIVATION_BYTES
 from ndpsim.results.cache import ResultCache
 from ndpsim.simulate import simulate_expert
 
-__all__ = ["Bounds"]
+__all__ = ["Bounds", "RunBound", "least_lost_ns_per_byte"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+#: Pairs of a visited layer and an expert with tokens in one programme of several steps, at most.
+_MOST_PAIRS = 10_000
+#: Of what is simulated for one layout and a whole expert, others take at least this part: refreshes leave a
+#: mean half a percent of doubt (`ndpsim.orchestrator.costs`). Least measured of all counts of DIMMs and of
+#: shares down to 3%: 0.9991, trimoe with qwen3-235b-a22b.
+_LEAST = 0.995
+_MOST_LOST = 0.99  # an NDP unit keeps a hundredth of its speed, whatever is beside it
+_LAST_SIMULATED = 512  # tokens; more are on the line that `Costs.expected_ns` goes on along
+_SIGNIFICANT_BITS = 5  # of numbers of tokens that are simulated
+_FLOATS = 1 - 1e-9  # sums of times differ by rounding
+
+
+class _Visit(NamedTuple):
+    """A layer's experts in a step: tokens by expert, and as in `Steps`."""
+
+    loads: Ints
+    free_ns: float
+    shared_ns: float
+
 
 class Bounds:
-    """What no assignment of a layer's loads beats; see `ndpsim.policies.bound`.
+    """The bounds of runs that differ by policy alone.
 
     Args:
         by_tokens: makes an array by tokens of a function of a number of tokens.
-        pcie_gbps, host_gbps: peaks of the GPU's link, and of all channels of the host.
         cache: as in `simulate_expert`.
     """
 
@@ -36,16 +74,18 @@ class Bounds:
         self,
         hardware: Hardware,
         processors: Processors,
+        costs: Costs,
+        transfers: Transfers,
         machine: Machine,
         by_tokens: Callable[[Callable[[int], float]], Floats],
-        pcie_gbps: float,
-        host_gbps: float,
         cache: bool | ResultCache,
     ) -> None:
         self._hardware, self._processors, self._machine = hardware, processors, machine
-        self._by_tokens, self._gbps, self._cache = by_tokens, (pcie_gbps, host_gbps), cache
+        self._costs, self._transfers, self._by_tokens, self._cache = costs, transfers, by_tokens, cache
         self._times: dict[tuple[int | ExpertFormat, ...], BoundTimes] = {}
         self._found: dict[tuple[bytes, float, tuple[int | ExpertFormat, ...]], float] = {}
+        self._programmes: dict[tuple[object, ...], float] = {}
+        self.has_solver = has_solver()
 
     def of_layer(self, loads: Ints, shared_ns: float, replicas: Sequence[int] = ()) -> float:
         """In ns.
@@ -55,7 +95,7 @@ class Bounds:
             shared_ns: of the shared experts on the GPU.
             replicas: bits of copies that may be read in place of the experts.
         """
-        bits = self._machine.weights, *sorted({*replicas} - {self._machine.bits})
+        bits = self._all_bits(replicas)
         key = np.sort(loads).tobytes(), shared_ns, bits
         found = self._found.get(key)
         if found is None:
@@ -65,6 +105,25 @@ class Bounds:
             room = min(self._machine.gpu_experts, self._machine.model.routed_experts)
             found = self._found[key] = bound_ns(loads, replace(times, shared_ns=shared_ns), room)
         return found
+
+    def of_steps(self, visits: Sequence[_Visit], slowdown: Slowdown, replicas: Sequence[int]) -> float:
+        """Of consecutive steps by one linear programme, in ns."""
+        layers, bits = len(self._machine.layers), self._all_bits(replicas)
+        lost = self._lost_ns_per_byte(slowdown)
+        loads = np.stack([one.loads for one in visits]).reshape(-1, layers, len(visits[0].loads))
+        free_ns = np.array([one.free_ns for one in visits]).reshape(-1, layers)
+        shared_ns = np.array([one.shared_ns for one in visits[::layers]])
+        key = (loads.tobytes(), free_ns.tobytes(), shared_ns.tobytes(), lost, bits)
+        found = self._programmes.get(key)
+        if found is None:
+            tokens = np.unique(loads[loads > 0])
+            uses = self._expert_uses(tokens, bits, lost), self._machine_uses(bits)
+            found = _FLOATS * run_bound_ns(Steps(loads, free_ns, shared_ns), *uses)
+            self._programmes[key] = found
+        return found
+
+    def _all_bits(self, replicas: Sequence[int]) -> tuple[int | ExpertFormat, ...]:
+        return self._machine.weights, *sorted({*replicas} - {self._machine.bits})
 
     def _of_bits(self, bits: int | ExpertFormat) -> BoundTimes:
         """Peaks instead of simulations."""
@@ -78,11 +137,141 @@ class Bounds:
         if machine.has_cpu:
             cpu_ns = self._by_tokens(lambda n: processors.cpu.expert_time(expert, n, bits).time_ns)
         if machine.dimms:
-            one = simulate_expert(self._hardware, machine.model, 1, bits=bits, cache=self._cache)
-            products = 2.0 * expert.weights * np.arange(len(gpu_ns))
-            ndp_ns = np.maximum(size / one.peak_bandwidth_gbps, products / one.peak_gflops)
-        pcie_gbps, host_gbps = self._gbps
-        return BoundTimes(gpu_ns, cpu_ns, ndp_ns, size / pcie_gbps, size / host_gbps, 0.0, machine.dimms)
+            ndp_ns = self._ndp_peak_ns(np.arange(len(gpu_ns)), bits)
+        pcie_ns, read_ns = size / self._transfers.pcie.gbps, size / self._costs.hardware.host_memory.host_gbps
+        return BoundTimes(gpu_ns, cpu_ns, ndp_ns, pcie_ns, read_ns, 0.0, machine.dimms)
+
+    def _ndp_peak_ns(self, tokens: Any, bits: int | ExpertFormat) -> Any:
+        """An expert on one NDP unit: the longer of reading at the DIMM's peak and computing at the unit's."""
+        model = self._machine.model
+        one = simulate_expert(self._hardware, model, 1, bits=bits, cache=self._cache)
+        size, products = weight_bytes(model.expert, expert_format(bits)), 2.0 * model.expert.weights * tokens
+        return np.maximum(size / one.peak_bandwidth_gbps, products / one.peak_gflops)
+
+    def _smallest(self, bits: Sequence[int | ExpertFormat]) -> int:
+        """Bytes of an expert in the fewest bits."""
+        return min(weight_bytes(self._machine.model.expert, expert_format(one)) for one in bits)
+
+    def _host_gbps(self) -> float:
+        """What the host reads of a channel, at most."""
+        reads = self._costs.host_read(None), self._costs.host_read(1)
+        return max(one.gbps_per_channel for one in reads) / _LEAST
+
+    def _read_ns(self, bits: Sequence[int | ExpertFormat]) -> float:
+        """The host reads an expert from all of its channels."""
+        return self._smallest(bits) / (self._host_gbps() * self._costs.host_read(None).channels)
+
+    def _machine_uses(self, bits: Sequence[int | ExpertFormat]) -> MachineUses:
+        machine, transfers, processors = self._machine, self._transfers, self._processors
+        size, vector = self._smallest(bits), machine.model.hidden * ACTIVATION_BYTES
+        pcie = transfers.pcie
+        return MachineUses(
+            wire_ns=transfers.wire_ns(machine.expert_bytes) * size / machine.expert_bytes,
+            copy_ns=transfers.pcie_ns(size) / pcie.copy_engines,
+            copies=machine.expert_buffers > 0,
+            read_ns=self._read_ns(bits),
+            read_alone_ns=size / self._host_gbps(),
+            call_ns=processors.gpu.call_ns,
+            hand_over_ns=processors.cpu.layer_overhead_ns if machine.has_cpu else 0.0,
+            token_ns=vector * (1 + pcie.header_bytes / pcie.packet_bytes) / pcie.gbps,
+            vectors_ns=transfers.pcie_ns(vector) - transfers.wire_ns(vector),
+            units=machine.dimms,
+            room=machine.gpu_experts,
+            choices=machine.model.experts_per_token,
+            rounding=0.5 / machine.model.expert_intermediate,
+        )
+
+    def _expert_uses(self, tokens: Ints, bits: Sequence[int | ExpertFormat], lost: float) -> ExpertUses:
+        machine, processors, expert = self._machine, self._processors, self._machine.model.expert
+
+        def least(time_ns: Callable[[int, int | ExpertFormat], float]) -> Floats:
+            return np.array([min(time_ns(n, one) for one in bits) for n in tokens.tolist()])
+
+        gpu_ns = least(lambda n, one: processors.gpu.expert_time(expert, n, one).time_ns)
+        cpu_ns = ndp_ns = None
+        if machine.has_cpu:
+            cpu_ns = least(lambda n, one: processors.cpu.expert_time(expert, n, one).time_ns)
+            cpu_ns = np.maximum(cpu_ns, self._read_ns(bits))
+        if machine.dimms:
+            ndp_ns = _LEAST * least(self._ndp_ns)
+        return ExpertUses(tokens, gpu_ns, cpu_ns, ndp_ns, np.full(len(tokens), self._smallest(bits) * lost))
+
+    def _ndp_ns(self, tokens: int, bits: int | ExpertFormat) -> float:
+        """At least what an expert takes on one NDP unit."""
+        costs = self._costs if bits == self._machine.weights else self._costs.of_bits(int(bits))  # type: ignore[arg-type]
+        if tokens > _LAST_SIMULATED:
+            times, error = costs.expected_ns(tokens)
+            least = max(float(times[tokens]) * (1 - error), costs.expert(_LAST_SIMULATED).time_ns)
+        else:
+            further = max(tokens.bit_length() - _SIGNIFICANT_BITS, 0)
+            least = costs.expert(tokens >> further << further).time_ns
+        return max(least, float(self._ndp_peak_ns(tokens, bits)))
+
+    def _lost_ns_per_byte(self, slowdown: Slowdown) -> float:
+        """As `least_lost_ns_per_byte`."""
+        if len(slowdown.host_gbps) == 1 or self._costs.hardware.system.host.memory is not None:
+            return 0.0
+        return least_lost_ns_per_byte(slowdown, self._host_gbps())
+
+
+def least_lost_ns_per_byte(slowdown: Slowdown, most_gbps: float) -> float:
+    """What NDP units lose at least for each byte that the host reads of their DIMMs.
+
+    Beside host reads of C GB/s on its channel, a unit loses h (1 - v(C)) of its time. The shares h of the
+    channel's DIMMs add up to 1 (`Slowdown`). The bound does not know which DIMM has which share, so that it
+    takes the least over all experts and all numbers of streams. Between two rates of the table,
+    (1 - v(C)) / C lies between its values at both; beyond the last, v stays.
+
+    most_gbps: that the host reads on a channel.
+    """
+    lost = np.minimum(1 - slowdown.ndp_speed.max(axis=0)[:, 1:], _MOST_LOST)
+    rates = np.append(slowdown.host_gbps[1:], max(most_gbps, slowdown.host_gbps[-1]))
+    return float((np.column_stack([lost, lost[:, -1]]) / rates).min())
+
+
+class RunBound:
+    """The bound of one run, whose layers are added as they are done.
+
+    Args:
+        slowdown: of the run.
+        replicas: bits of copies that may be read in place of the experts.
+
+    Attributes:
+        kind: "linear-programme", or "layers": the sum of those of layers by themselves, without scipy.
+    """
+
+    def __init__(self, bounds: Bounds, slowdown: Slowdown, replicas: Sequence[int], layers: int) -> None:
+        self._bounds, self._slowdown, self._replicas, self._layers = bounds, slowdown, replicas, layers
+        self._visits: list[_Visit] = []
+        self._alone_ns: list[float] = []
+        self.kind = "linear-programme" if bounds.has_solver else "layers"
+
+    def add(self, loads: Ints, shared_ns: float, free_ns: float) -> float:
+        """A layer's experts in a step; returns the bound of the layer by itself, in ns.
+
+        free_ns: time that PCIe was free for weights since the layer's experts before.
+        """
+        self._visits.append(_Visit(loads, math.ceil(free_ns), shared_ns))
+        self._alone_ns.append(self._bounds.of_layer(loads, shared_ns, self._replicas))
+        return self._alone_ns[-1]
+
+    def total_ns(self) -> float:
+        """Of all of them."""
+        if not self._bounds.has_solver:
+            return sum(self._alone_ns)
+        return sum(
+            max(
+                self._bounds.of_steps(self._visits[of], self._slowdown, self._replicas),
+                sum(self._alone_ns[of]),
+            )
+            for of in self._stretches()
+        )
+
+    def _stretches(self) -> Iterator[slice]:
+        """All steps together where they have few experts with tokens, or else each by itself."""
+        pairs = sum(int((visit.loads > 0).sum()) for visit in self._visits)
+        every = len(self._visits) if pairs <= _MOST_PAIRS else self._layers
+        yield from (slice(first, first + every) for first in range(0, len(self._visits), every))
 
 
 def _fastest(times: Sequence[BoundTimes]) -> BoundTimes:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ndpsim.config import Hardware
 from ndpsim.events.loop import DONE, run_jobs
 from ndpsim.events.state import Jobs
-from ndpsim.orchestrator.bounds import Bounds
+from ndpsim.orchestrator.bounds import Bounds, RunBound
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import Beside, JobList, Label, make_work
 from ndpsim.orchestrator.layer import GPU, Gated, LayerJobs, first_ndp, server_names
@@ -107,6 +107,7 @@ class PolicyRunner:
 
     Attributes:
         tally, busy_ns (by resource), clock_ns, prefill_ns: what the run came to.
+        bound: of what it came to.
 
     Raises:
         InputError: the policy's answers make no sense, or what it places does not fit.
@@ -144,6 +145,8 @@ class PolicyRunner:
             machine, given.costs, given.processors, given.transfers, beside, policy.parameters.gpu_order
         )
         self._slowdown = given.transfers.slowdown(policy.contention, shards)
+        self.bound = RunBound(given.bounds, self._slowdown, placement.replicas, len(given.trace.layers))
+        self._free_ns = 0.0  # time that PCIe was free for weights since the last layer with experts
         self._servers = first_ndp + len(self._slowdown.channel)
         self._names = (*server_names(len(self._slowdown.channel)), *given.transfers.shared_names)
         self._busy = np.zeros(len(self._names))
@@ -222,6 +225,7 @@ class PolicyRunner:
         if len(jobs):
             self._migrations.add_jobs(jobs)
             self._run_jobs(jobs, in_window=True)
+        self._free_ns += self.clock_ns - began - (transfers.wire_ns(read) if read else 0.0)
         return self.clock_ns - began
 
     def _run_jobs(self, jobs: JobList, in_window: bool) -> Jobs:
@@ -280,8 +284,8 @@ class PolicyRunner:
         arrays = self._run_jobs(jobs, in_window=False)
         path = critical_path(arrays)
         waited_ns = time_by_resource(path, arrays, jobs.labels, began)
-        bound_ns = given.bounds.of_layer(loads, shared_ns, places.now.replicas)
-        self.tally.add_layer(view, assigned, self.clock_ns - began, shared_ns, bound_ns, waited_ns)
+        bound_ns, self._free_ns = self.bound.add(loads, shared_ns, self._free_ns), 0.0
+        self.tally.add_layer(view, assigned, self.clock_ns - began, shared_ns, waited_ns)
         if self._observer is not None or self._is_wanted(visit):
             records, places_of_path = job_records(jobs.labels, arrays, own, path)
             self._show(

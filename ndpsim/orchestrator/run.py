@@ -277,13 +277,7 @@ def _given(
     most = max(int(loads) for loads in (trace.batch, trace.prefill_tokens))
     estimates = _estimates(processors, costs, transfers, machine, decode, most)
     bounds = Bounds(
-        costs.memory,
-        processors,
-        machine,
-        lambda time_ns: _by_tokens(time_ns, most),
-        transfers.pcie.gbps,
-        hardware.host_memory.host_gbps,
-        cache,
+        costs.memory, processors, costs, transfers, machine, lambda time_ns: _by_tokens(time_ns, most), cache
     )
     return Given(
         hardware=hardware,
@@ -452,7 +446,8 @@ def _run(
         tokens_per_s=trace.steps * trace.batch / decode_ns * 1e9,
         speedup=first[0].time_ns / time_ns if first else 1.0,
         speedup_moe=first[0].moe_ns / moe_ns if first else 1.0,
-        bound_ns=tally.bound_ns,
+        bound=runner.bound.kind,
+        bound_ns=runner.bound.total_ns(),
         pairs=round(sum(tally.pairs.values())),
         experts={name: tally.experts[name] for name in ENGINES},
         pairs_by_engine={name: tally.pairs[name] for name in ENGINES},

@@ -27,7 +27,7 @@ class Tally:
 
     Attributes:
         layer_ns: of each layer's experts, by phase.
-        shared_ns, bound_ns, estimated_ns: summed; `estimated_ns` is None when one layer had no estimate.
+        shared_ns, estimated_ns: summed; `estimated_ns` is None when one layer had no estimate.
         pairs: computed, by engine.
         experts: by engine; parts by their share.
         bits: of weights, times the pairs computed with them, by engine.
@@ -38,7 +38,7 @@ class Tally:
     def __init__(self, bits: float, expert_bytes: int) -> None:
         self._bits, self._expert_bytes = bits, expert_bytes
         self.layer_ns: dict[str, list[float]] = {"prefill": [], "decode": []}
-        self.shared_ns = self.bound_ns = self.policy_s = 0.0
+        self.shared_ns = self.policy_s = 0.0
         self.estimated_ns: float | None = 0.0
         self.pairs: dict[str, float] = dict.fromkeys(ENGINES, 0.0)
         self.experts: dict[str, float] = dict.fromkeys(ENGINES, 0.0)
@@ -60,13 +60,11 @@ class Tally:
         assigned: CheckedAssignment,
         time_ns: float,
         shared_ns: float,
-        bound_ns: float,
         waited_ns: Mapping[str, float],
     ) -> None:
         """Count a layer's experts."""
         self.layer_ns[view.phase].append(time_ns)
         self.shared_ns += shared_ns
-        self.bound_ns += bound_ns
         self.waited_ns.update(waited_ns)
         if assigned.estimated_ns is None:
             self.estimated_ns = None

@@ -162,18 +162,19 @@ class Transfers:
             shared[PCIE_UP if kind == "up" else PCIE_DOWN] = 1.0
         elif kind == "cache":
             direction, size = rest.split()
-            shared[PCIE_UP if direction == "up" else PCIE_DOWN] = self._wire_ns(int(size))
+            shared[PCIE_UP if direction == "up" else PCIE_DOWN] = self.wire_ns(int(size))
             share = int(size) / self._costs.host_read(None).bytes
             stream_dimms = self._add_read((STRIPED, 1), share, shared, read_ns, read_bytes)
         elif kind == "relayout":
             self._add_relayout(where, shared, moved)  # type: ignore[arg-type]
         else:
             if kind == "copy":
-                shared[PCIE_DOWN] = self._wire_ns(self._costs.host_read(None).bytes)
+                shared[PCIE_DOWN] = self.wire_ns(self._costs.host_read(None).bytes)
             stream_dimms = self._add_read(where, 1.0, shared, read_ns, read_bytes)  # type: ignore[arg-type]
         return shared, read_ns, read_bytes, moved, stream_dimms
 
-    def _wire_ns(self, size_bytes: int) -> float:
+    def wire_ns(self, size_bytes: int) -> float:
+        """The time of PCIe itself for a copy: packets with their headers."""
         return self.pcie_ns(size_bytes) - self.pcie.latency_ns - self._overhead_ns
 
     def _add_read(

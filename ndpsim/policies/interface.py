@@ -400,7 +400,7 @@ class Policy(ABC):
     #: move begins beside them, behind their own copies over PCIe; "end": they are done.
     moments: tuple[Literal["gate", "end"], ...] = ("end",)
     #: `background` is shown the loads of the next layer, which no real system knows.
-    sees_the_future: ClassVar[bool] = False
+    sees_the_future: bool = False
     #: Draws from what comes next what `BackgroundView.predicted` shows, as often right as it says; None: no.
     stated_predictor: StatedPredictor | None = None
     #: Whether NDP units, host and relayouts slow each other down where they share a DIMM. False: as equations

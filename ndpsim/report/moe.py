@@ -27,6 +27,10 @@ _IN_SHORT = (
     "bits of weights",
     "bottleneck",
 )
+_BOUNDS = {
+    "linear-programme": "bound: of all layers together, by linear programmes",
+    "layers": "bound: each layer by itself; all together need scipy: pip install 'ndpsim[milp]'",
+}
 _ENDS = 8  # beyond the limit of a check, that are told
 _ENGINES = {"gpu_hit": "GPU, in its memory", "gpu_miss": "GPU, copied", "cpu": "CPU", "ndp": "NDP"}
 
@@ -207,7 +211,7 @@ def _bottleneck(run: PolicyRun) -> str:
 
 def _notes(run: PolicyRun) -> list[str]:
     """What a run has to say in sentences."""
-    notes = []
+    notes = [_BOUNDS[run.bound]]
     notes += _prediction_notes(run.prediction or {})
     unknown = [name for name, nj in run.energy_nj.items() if nj is None]
     if unknown:

@@ -94,7 +94,9 @@ class PolicyRun(Reported):
         layer_ns: of a layer's experts: "mean", "p50", "p99", "max".
         tokens_per_s: decoded tokens over `decode_ns`; of a prefill alone, its tokens over `prefill_ns`.
         speedup, speedup_moe: `time_ns` and `moe_ns` of the first policy of the call over this one's.
-        bound_ns: no assignment of these loads to these engines takes less than this in place of `moe_ns`.
+        bound: where `bound_ns` is from: "linear-programme", of a step or of the run with all layers; or
+            without scipy "layers", each by itself.
+        bound_ns: no policy takes less than this in place of `moe_ns`.
         pairs: of a token and an expert, that were computed.
         experts, pairs_by_engine: by engine; parts of an expert count by their share.
         weight_bits: by engine, of the weights that pairs were computed with, on average; None: of none.
@@ -129,6 +131,7 @@ class PolicyRun(Reported):
     tokens_per_s: float
     speedup: float
     speedup_moe: float
+    bound: str
     bound_ns: float
     pairs: int
     experts: Mapping[str, float]
