@@ -43,7 +43,7 @@ def scheduler_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         [SCHEDULER, *named, "--no-dashboard", "--host", "127.0.0.1"],
         *([WORKER, *named, *own, "--host", "127.0.0.1"] for _ in range(2)),
     ]
-    settings = {"PYTHONPATH": str(Path(__file__).parent)}
+    settings = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", *command],
