@@ -70,7 +70,7 @@ class SearchResult:
         """For each row of `shown`, keys in which it differs, with both values: from the base, else from the
         row before it; the first row then from none."""
         rows, base = self.shown, dict(self.problem.base)
-        others = [base] * len(rows) if base else [{}, *rows[:-1]]
+        others = [base] * len(rows) if base else [{}, *rows][: len(rows)]
         keys = self.problem.definition.varied
         return [
             {key: (other[key], row[key]) for key in keys if other and other[key] != row[key]}
