@@ -373,6 +373,7 @@ _OFFERS: dict[str, Offers] = {
     "--set": _settings,
     "--vary": _varied,
     "--baseline": _varied,
+    "study": _names_or_files(lambda: (), ".yaml", ".yml"),
     "what": _listed,
     "name": _shown,
     "routing": _names_or_files(_routing_names, ".npz"),

@@ -34,7 +34,7 @@ _EXAMPLES = (
 
 def _options() -> list[click.Parameter]:
     return [
-        click.Argument(["file"], metavar="FILE.yaml"),
+        click.Argument(["study"], metavar="FILE.yaml"),
         click.Option(
             ["--vary"],
             multiple=True,
@@ -64,8 +64,8 @@ def _options() -> list[click.Parameter]:
     ]
 
 
-def _optimize(file: str, **options: Any) -> None:
-    out = Path(options["out"] or f"{Path(file).stem}.optimize")
+def _optimize(study: str, **options: Any) -> None:
+    out = Path(options["out"] or f"{Path(study).stem}.optimize")
     check_outputs({"--json": options["json_to"], "--plot": options["plot_to"]})
     check_folder(out, "--out")
     _check_picture(options)
@@ -76,7 +76,7 @@ def _optimize(file: str, **options: Any) -> None:
         "vary", "jobs", "cluster", "out", *(name for name in names if options[name] is not None)
     ):
         problem = problem_of(
-            file,
+            study,
             pairs(options["vary"], "--vary", "tokens=1,2,4"),
             fixed=pairs(options["sets"], "--set", "dimm.ranks=2"),
             numbers={"budget": options["runs"], **{name: options[name] for name in names}},
