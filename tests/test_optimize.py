@@ -23,6 +23,7 @@ from ndpsim.search.sampling import on_log_scale
 from ndpsim.sweeps import run as run_module
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.executors.attempt import attempt
+from ndpsim.sweeps.executors.local import run_locally
 from ndpsim.sweeps.run import sweep
 from scripts import script
 from swept_fake import Fake, run_here, runs
@@ -184,6 +185,14 @@ def test_points_follow_from_seed_and_batch_and_not_from_the_order_in_which_they_
     monkeypatch.setattr(run_module, "run_locally", late_first)
     assert optimize("fake", **given) == one
     assert values(optimize("fake", **given, seed=2).points, "n") != values(one.points, "n")
+
+
+def test_points_follow_from_seed_and_batch_and_not_from_the_number_of_processes(monkeypatch):
+    given = {"vary": {"n": "1..1000", "how": ["ok", "refused"]}, "objectives": TRADE, "budget": 20}
+    here = optimize("fake", **given)
+    monkeypatch.setattr(run_module, "run_locally", run_locally)
+    for jobs in (1, 3):
+        assert optimize("fake", **given, jobs=jobs) == here
 
 
 def test_the_base_is_run_first_and_points_are_compared_with_it():

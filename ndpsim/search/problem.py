@@ -34,6 +34,8 @@ __all__ = [
 DIRECTIONS = ("minimize", "maximize")
 SAMPLERS = ("tpe", "nsga2", "random")
 
+_NAMED = 12  # metrics in a message
+
 _RANGE = re.compile(rf"(log:)?({NUMBER})\.\.({NUMBER})", re.ASCII)
 _WHOLE_RANGE = re.compile(r"[-+]?[0-9]+\.\.[-+]?[0-9]+", re.ASCII)
 _LIMIT = re.compile(rf"\s*(<=|>=)\s*({NUMBER})\s*", re.ASCII)
@@ -230,10 +232,8 @@ def _check_name(name: str, problem: Problem, command: SweptCommand, key: str) ->
     known = {*problem.derived, *problem.definition.varied, *options, *metrics}
     is_key = "." in name and field_at(tuple(name.split("."))) is not None
     if metrics and not is_key and name not in known and beginning not in metrics:
-        hint = did_you_mean(name, known)
-        raise InputError(
-            f"'{name[:60]}' is no metric of {command.name}{hint} (metrics: {', '.join(metrics)})", key=key
-        )
+        hint = did_you_mean(name, known) or f" (metrics: {', '.join(metrics[:_NAMED])}, ...)"
+        raise InputError(f"'{name[:60]}' is no metric of {command.name}{hint}", key=key)
 
 
 def _check_base(base: Mapping[str, Any], problem: Problem) -> None:
