@@ -113,6 +113,12 @@ def test_failed_points_are_infeasible_and_on_no_front():
     assert all(row["how"] == "ok" for row in result.front)
 
 
+def test_a_failed_point_is_infeasible_where_the_objective_is_a_key_that_it_has():
+    vary = {"n": "1..6", "how": ["refused", "ok"]}
+    result = optimize("fake", vary, {"n": "minimize", "time_ns": "minimize"}, budget=12)
+    assert values(result.front, "n", "how") == [(n, "ok") for n in range(1, 7)]
+
+
 def test_the_sampler_is_told_what_is_infeasible():
     """Nearly all of what is asked for once that is known lies where points do not fail."""
     vary = {"n": "1..200", "how": ["refused", "ok", "broken"]}

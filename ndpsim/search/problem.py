@@ -144,14 +144,15 @@ class Problem:
         derived = {name: formula.value(known.get) for name, formula in self.derived.items()}
         known |= derived
         wanted = {name: known.get(name) for name in (*self.objectives, *self.constraints)}
-        excess = self.excess(wanted)
+        excess = self.excess({**wanted, "status": row["status"]})
         judged = {key: row[key] for key in self.definition.varied}
-        judged["feasible"] = row["status"] == "ok" and max(excess, default=0.0) <= 0
+        judged["feasible"] = max(excess, default=0.0) <= 0
         return {**judged, **wanted, **derived, **{key: row[key] for key in row if key not in judged}}
 
     def excess(self, row: Mapping[str, Any]) -> list[float]:
-        """Of each constraint by how much a row is beyond it; endless where it has not what is wanted."""
-        if not all(is_number(row[name]) for name in (*self.objectives, *self.constraints)):
+        """Of each constraint by how much a row is beyond it; endless where it failed or lacks one."""
+        names = (*self.objectives, *self.constraints)
+        if row["status"] != "ok" or not all(is_number(row[name]) for name in names):
             return [math.inf]
         return [limit.excess(row[name]) for name, limit in self.constraints.items()]
 

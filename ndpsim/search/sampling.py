@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ndpsim.errors import InputError
-from ndpsim.report.metrics import is_number
 from ndpsim.search.problem import Axis, Problem, Range
 
 __all__ = ["Asked", "Sampler", "on_log_scale"]
@@ -138,10 +137,13 @@ class Sampler:
         )
 
     def tell(self, asked: Asked, objectives: Sequence[Any], excess: Sequence[float]) -> None:
-        """What came of a point; one without a number for an objective counts as worse than any other."""
-        has_all = all(map(is_number, objectives))
-        asked.trial.set_constraint("excess", sum(min(max(each, 0.0), _FAILED) for each in excess))
-        if has_all:
+        """What came of a point: its objectives, and by how much it is beyond each constraint.
+
+        A point that failed, whose excess is endless, counts as worse than any other.
+        """
+        beyond = sum(max(each, 0.0) for each in excess)
+        asked.trial.set_constraint("excess", min(beyond, _FAILED))
+        if beyond < math.inf:
             self._study.tell(asked.trial, [on_log_scale(value) for value in objectives])
         else:
             self._study.tell(asked.trial, state=self._optuna.trial.TrialState.PRUNED)
