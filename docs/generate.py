@@ -160,7 +160,7 @@ def _cell(text: str) -> str:
 _SECTIONS = (
     ("Experts, relayouts, traces", ("ndpsim.simulate", "ndpsim.dram")),
     ("Whole models", ("ndpsim.orchestrator", "ndpsim.policies", "ndpsim.prediction")),
-    ("Sweeps", ("ndpsim.sweeps",)),
+    ("Sweeps", ("ndpsim.sweeps", "ndpsim.search")),
     ("Results", ("ndpsim.results",)),
     (
         "Hardware and models",

@@ -14,7 +14,7 @@ What the command line does, as calls:
   `model_names`, `weight_file`, `weight_names`, `resolve`. ``import``: `import_hardware`.
 - ``routing``: `generate_routing`, `import_routing`, `describe_routing`; `load_routing` and `Routing.save`.
 - ``moe``: `run_moe`; a policy of your own is held against the rules by `check_policy`.
-- ``sweep``: `sweep`, of a command at many points.
+- ``sweep``: `sweep`, of a command at many points. ``optimize``: `optimize`, for the best of them.
 - Results of earlier calls are found again with ``cache=True`` or ``cache=ResultCache(...)``; ``cache`` shows
   them.
 - Pictures: `ndpsim.report.pictures`. Energy of a command trace: `ndpsim.energy.from_trace`. ``bench``:

@@ -46,6 +46,8 @@ from ndpsim.routing import find_routing as find_routing
 from ndpsim.routing import generate_routing as generate_routing
 from ndpsim.routing import import_routing as import_routing
 from ndpsim.routing import load_routing as load_routing
+from ndpsim.search.result import SearchResult as SearchResult
+from ndpsim.search.run import optimize as optimize
 from ndpsim.simulate import ContentionResult as ContentionResult
 from ndpsim.simulate import ControllerOptions as ControllerOptions
 from ndpsim.simulate import DimmResult as DimmResult

@@ -32,6 +32,8 @@ _FORMATS: tuple[tuple[str, Callable[[float], str]], ...] = (
     ("gbps", lambda value: f"{value:.2f} GB/s"),
     ("gflops", lambda value: f"{value:.1f} GFLOPS"),
     ("per_s", lambda value: f"{value:,.1f}"),
+    ("_w", lambda value: f"{value:.4g} W"),
+    ("_usd", lambda value: f"{value:,.0f} USD"),
     ("_s", lambda value: f"{value:.3g} s"),
     ("_fraction", _share),
     ("busy", _share),

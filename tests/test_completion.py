@@ -93,6 +93,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["sweep", "gemv", "--baseline", "dram.refresh=n"], ["dram.refresh=none"]),
         (["sweep", "gemv", "--vary", "dimm.ranks="], []),
         (["sweep", "mine.yaml", "--kind", ""], ["lines", "bars", "heat", "pareto"]),
+        (["optimize", "mi"], ["mine.yaml"]),
+        (["optimize", "mine.yaml", "--sampler", ""], ["tpe", "nsga2", "random"]),
         (["list", "re"], ["request-formats"]),
         (["routing", "d"], ["describe"]),
         (["routing", "generate", "popularity:o"], ["popularity:olmoe-1b-7b"]),

@@ -83,6 +83,9 @@ def smaller(words: list[str]) -> list[str]:
         words = ["validate", "trimoe-link-bandwidth", *options]
     elif words[0] == "sweep" and words[1].startswith("examples/"):
         words = [*words, *_first_point(words[1])]
+    elif words[0] == "optimize":
+        small = ["model=small.json", *(["batch=4", "steps=1"] if "cheapest" in words[1] else [])]
+        words = [*words, "--runs", "3", *(word for text in small for word in ("--set", text))]
     elif words[0] == "relayout" and "--model" not in words and "--shape" not in words:
         words = [*words, *SMALL_EXPERT]
     return words

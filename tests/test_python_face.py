@@ -421,6 +421,34 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "cache": _FLAG,
         },
     ),
+    "optimize": (
+        ndpsim.optimize,
+        {
+            "command": "gemv",
+            "vary": {"tokens": [1]},
+            "objectives": {"time_ns": "minimize"},
+            "fixed": {"shape": "256,128"},
+        },
+        {
+            "command": but(),
+            "vary": [*but(), {"tokens": []}, {"tokens": "2.5..1.5"}, {3: [1]}],
+            "objectives": [*but(), {"time_ns": "less"}, {"time_ns": 1}, {"time": "minimize"}],
+            "constraints": [*but(None, {}), {"time_ns": 5}, {"time_ns": "5"}, {"time": "<= 5"}],
+            "derived": [*but(None, {}), {"x": 5}, {"x": "1 +"}, {"x": "f(1)"}, {"x": "time"}],
+            "fixed": [*but(None, {}), {"tokens": 0}, {"dimm.ranks": "two"}],
+            "zip": [*but(True, []), ["tokens"], [["token"]]],
+            "base": [*but(None, {}), {"tokens": 2}],
+            "budget": [*but(None), 0, 1.0, "1"],
+            "sampler": but(None),
+            "seed": [*but(None), -1, 1.0, "1"],
+            "batch": [*but(None), 0, 1.0, "1"],
+            "out": but(None, "nonsense"),
+            "jobs": [*but(None), 0, 1.0, "1"],
+            "cluster": but(None, "nonsense", LONG),
+            "retry_failed": _FLAG,
+            "progress": _PROGRESS,
+        },
+    ),
     "sweep_load": (
         ndpsim.sweep_load,
         {"requests": REQUESTS, "memory": ndpsim.Memory(DEVICE), "loads": [0.5]},
@@ -611,6 +639,10 @@ KEYS = {
     "vary": {"vary", "tokens", "a"},  # the key itself
     "fixed": {"fixed", "tokens", "dimm.ranks", "a"},
     "baseline": {"baseline", "a"},
+    "objectives": {"objectives", "time_ns", "time", "a"},  # the metric itself
+    "constraints": {"constraints", "time_ns", "time", "a"},
+    "derived": {"derived", "x", "a"},
+    "base": {"base", "a"},
 }
 CASES = [
     (call, argument, value)

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from ndpsim.errors import InputError
+from ndpsim.search.run import optimize
 from ndpsim.sweeps import run as run_module
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.executors import cluster as cluster_module
@@ -43,7 +44,7 @@ def scheduler_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         [SCHEDULER, *named, "--no-dashboard", "--host", "127.0.0.1"],
         *([WORKER, *named, *own, "--host", "127.0.0.1"] for _ in range(2)),
     ]
-    settings = {"PYTHONPATH": str(Path(__file__).parent)}
+    settings = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", *command],
@@ -82,6 +83,13 @@ def test_a_cluster_that_loses_a_worker_makes_the_same_tables(scheduler_file, tmp
     for table in ("table.csv", "table.parquet"):
         assert (tmp_path / "cluster" / table).read_bytes() == (tmp_path / "here" / table).read_bytes()
     assert sweep("fake", vary, fixed=fixed, out=tmp_path / "cluster", cluster=scheduler_file).found == 24
+
+
+def test_a_search_on_a_cluster_is_the_one_of_this_process(scheduler_file, monkeypatch):
+    given = {"vary": {"n": "1..500"}, "objectives": {"time_ns": "minimize", "energy_nj.total": "minimize"}}
+    there = optimize("fake", **given, budget=24, cluster=scheduler_file)
+    monkeypatch.setattr(run_module, "run_locally", run_here)
+    assert there == optimize("fake", **given, budget=24)
 
 
 def test_a_file_that_is_another_on_the_workers_makes_no_result(scheduler_file, tmp_path, monkeypatch):

@@ -19,11 +19,13 @@ import pyarrow.parquet
 import pytest
 
 from ndpsim.errors import InputError
+from ndpsim.sweeps import points as points_module
 from ndpsim.sweeps import run as run_module
 from ndpsim.sweeps import store as store_module
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.executors.attempt import attempt, failure
-from ndpsim.sweeps.run import Progress, defined, run_sweep, sweep
+from ndpsim.sweeps.points import Progress
+from ndpsim.sweeps.run import defined, run_sweep, sweep
 from ndpsim.sweeps.table import SweepResult, parquet_of
 from swept_fake import Fake, run_here, runs
 
@@ -147,8 +149,8 @@ def test_without_pyarrow_the_csv_is_written_and_one_line_says_how_to_get_the_oth
 
 
 def test_tables_hold_what_is_finished_while_the_rest_is_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_module, "_FIRST_TABLE_S", 0.0)
-    monkeypatch.setattr(run_module, "_TABLE_SHARE", 1e9)
+    monkeypatch.setattr(points_module, "_FIRST_TABLE_S", 0.0)
+    monkeypatch.setattr(points_module, "_TABLE_SHARE", 1e9)
     seen = []
 
     def watched(command: Any, tasks: Iterator[Any], jobs: int) -> Iterator[Any]:
@@ -214,7 +216,7 @@ def test_another_version_of_ndpsim_finds_nothing_and_loses_nothing(tmp_path, fol
     before = sweep("fake", {"n": [1, 2]}, fixed=fixed, out=tmp_path / "out")
     with monkeypatch.context() as patch:
         patch.setattr(store_module, "version", lambda: "0" * 20)
-        patch.setattr(run_module, "version", lambda: "0" * 20)
+        patch.setattr(points_module, "version", lambda: "0" * 20)
         other = sweep("fake", {"n": [1, 2]}, fixed=fixed, out=tmp_path / "out")
     again = sweep("fake", {"n": [1, 2]}, fixed=fixed, out=tmp_path / "out")
     assert (other.computed, again.computed, again == before) == (2, 0, True)

@@ -32,7 +32,7 @@ _SECTIONS = {
     "Trace": "format wrap start-clock sweep-load",
     "Program": "program chunk n-cpu-moe no-upgrades",
     "Routing": "routing batch steps prompt generated prefix seed offline experts-per-token",
-    "Sweep": "vary zip baseline jobs cluster retry-failed",
+    "Sweep": "vary zip baseline runs sampler seed batch jobs cluster retry-failed",
     "Validation": "sensitivity",
     "Results": "json plot size panels kind x y by report timeline log check-layer check-limit commands "
     "commands-format lane channel energy limit markdown out name force",

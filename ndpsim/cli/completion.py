@@ -40,6 +40,7 @@ __all__ = [
     "REQUEST_FORMATS",
     "ROUTING_FORMATS",
     "ROWS",
+    "SAMPLERS",
     "SHOW_KINDS",
     "SWEPT_KEYS",
     "completing",
@@ -116,6 +117,7 @@ ROWS = (
     "import",
     "compile",
 )
+SAMPLERS = ("tpe", "nsga2", "random")
 SWEEP_KINDS = ("lines", "bars", "heat", "pareto")
 _WEIGHTS = "bits group-size scale-bits zero-point-bits weights"
 #: The options of the commands that can be swept.
@@ -362,6 +364,7 @@ _OFFERS: dict[str, Offers] = {
     "--commands-format": _one_of(*COMMAND_FORMS),
     "--row": _one_of(*ROWS),
     "--kind": _one_of(*SWEEP_KINDS),
+    "--sampler": _one_of(*SAMPLERS),
     "--cpu": _parts("cpus"),
     "--memory": _dimms,
     "--gpu": _parts("gpus", "none"),
@@ -370,6 +373,7 @@ _OFFERS: dict[str, Offers] = {
     "--set": _settings,
     "--vary": _varied,
     "--baseline": _varied,
+    "study": _names_or_files(lambda: (), ".yaml", ".yml"),
     "what": _listed,
     "name": _shown,
     "routing": _names_or_files(_routing_names, ".npz"),

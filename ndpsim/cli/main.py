@@ -37,6 +37,7 @@ _COMMANDS = {
     "import": "turn a DRAMsim3 or Ramulator 2 configuration into a hardware file",
     "routing": "generate, import and describe which experts the tokens of a model choose",
     "sweep": "run gemv, moe, relayout or dram at many points, on all cores or a cluster; draw them",
+    "optimize": "search for the hardware and policy parameters with the best metrics, by few runs of a sweep",
     "moe": "run a model's layers, their experts on GPU, CPU and DIMMs under a policy or several",
     "predict": "how fast a machine that you own is with a model, and what would make it faster",
     "validate": "hold what papers publish beside ours",

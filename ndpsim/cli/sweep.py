@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ndpsim.sweeps.definition import Definition
     from ndpsim.sweeps.table import SweepResult
 
-__all__ = ["command"]
+__all__ = ["command", "output_options", "pairs", "place_options"]
 
 _COMMANDS = {
     "gemv": "one expert's GEMV, alone or beside the host, or its reading by the host",
@@ -81,6 +81,33 @@ class _Sweeps(CommandGroup):
         return list(_COMMANDS.items())
 
 
+def place_options() -> list[click.Option]:
+    """Where points run."""
+    return [
+        click.Option(
+            ["--jobs", "-j"], type=int, help="Processes that run points.  [default: one for each core]"
+        ),
+        click.Option(
+            ["--cluster"],
+            metavar="ADDRESS",
+            help="Run the points on this Dask cluster instead: tcp://HOST:PORT, or a scheduler file. Files "
+            "that are named must be there, too, under the same path.",
+        ),
+        click.Option(["--retry-failed"], is_flag=True, help="Run points again that failed before."),
+    ]
+
+
+def output_options() -> list[click.Option]:
+    """The table and the picture as files."""
+    return [
+        click.Option(
+            ["--json", "json_to"], metavar="FILE", help="Write the table as JSON; - for standard output."
+        ),
+        click.Option(["--plot", "plot_to"], metavar="FILE", help="Draw the points."),
+        click.Option(["--size"], metavar="NAME", help="Of --plot: its size.  [default: single]"),
+    ]
+
+
 def _options() -> list[click.Option]:
     """The options of every sweep."""
     return [
@@ -104,26 +131,13 @@ def _options() -> list[click.Option]:
             metavar="KEY=VALUE",
             help="Add the metric speedup, over the point with this value. Repeatable.",
         ),
-        click.Option(
-            ["--jobs", "-j"], type=int, help="Processes that run points.  [default: one for each core]"
-        ),
-        click.Option(
-            ["--cluster"],
-            metavar="ADDRESS",
-            help="Run the points on this Dask cluster instead: tcp://HOST:PORT, or a scheduler file. Files "
-            "that are named must be there, too, under the same path.",
-        ),
-        click.Option(["--retry-failed"], is_flag=True, help="Run points again that failed before."),
+        *place_options(),
         click.Option(
             ["--out", "-o"],
             metavar="DIR",
             help="Folder of the points' files and the tables.  [default: NAME.sweep]",
         ),
-        click.Option(
-            ["--json", "json_to"], metavar="FILE", help="Write the table as JSON; - for standard output."
-        ),
-        click.Option(["--plot", "plot_to"], metavar="FILE", help="Draw the points."),
-        click.Option(["--size"], metavar="NAME", help="Of --plot: its size.  [default: single]"),
+        *output_options(),
         click.Option(["--kind"], help="Of pictures: lines, bars, heat or pareto.  [default: by what varies]"),
         click.Option(["--x"], metavar="KEY", help="Of pictures: the horizontal axis; of pareto, a metric."),
         click.Option(["--y"], metavar="METRIC", help="Of pictures: what is drawn over it."),
@@ -167,7 +181,7 @@ def _of(name: str, fixed: list[click.Option]) -> Command:
     )
 
 
-def _pairs(texts: tuple[str, ...], option: str, form: str) -> dict[str, str]:
+def pairs(texts: tuple[str, ...], option: str, form: str) -> dict[str, str]:
     """``KEY=TEXT`` as a mapping.
 
     Raises:
@@ -197,17 +211,17 @@ def _sweep(name: str, fixed: dict[str, str], options: dict[str, Any]) -> None:
     check_folder(out, "--out")
     from ndpsim.sweeps.run import defined, run_sweep
 
-    sets = _pairs(options["sets"], "--set", "dimm.ranks=2")
+    sets = pairs(options["sets"], "--set", "dimm.ranks=2")
     twice = sorted(fixed.keys() & sets.keys())
     if twice:
         raise InputError(f"'{twice[0]}' is given by --{twice[0]}, too", key="--set")
     with named_as_options("baseline", "zip", "vary", "jobs", "cluster", "out"):
         definition = defined(
             name,
-            _pairs(options["vary"], "--vary", "tokens=1,2,4"),
+            pairs(options["vary"], "--vary", "tokens=1,2,4"),
             {**fixed, **sets},
             options["zipped"],
-            _pairs(options["baseline"], "--baseline", "policy=klotski"),
+            pairs(options["baseline"], "--baseline", "policy=klotski"),
         )
         plot = _plot_of(options, definition)
         if options["cluster"] is None:

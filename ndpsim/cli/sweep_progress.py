@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from ndpsim.sweeps.run import Progress
+    from ndpsim.sweeps.points import Progress
 
 __all__ = ["showing"]
 

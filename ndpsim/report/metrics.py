@@ -53,6 +53,7 @@ _ENDINGS: tuple[tuple[str, tuple[Scale, ...]], ...] = (
     ("tokens_per_s", (Scale("tokens/s"),)),
     ("_per_s", (Scale("1/s"),)),
     ("_w", (Scale("W"),)),
+    ("_usd", (Scale("USD"),)),
     ("_fraction", (_PERCENT,)),
     ("_rate", (_PERCENT,)),
     ("_share", (_PERCENT,)),

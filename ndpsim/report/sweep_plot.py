@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ndpsim.errors import InputError, one_of
-from ndpsim.report.metrics import is_number, value_words
+from ndpsim.report.metrics import higher_is_better, is_number, value_words
 
 __all__ = [
     "KINDS",
@@ -89,6 +89,7 @@ class SweepPlot:
             pareto, those whose values have colours of their own.
         log: the axes that are logarithmic: "", "x", "y" or "xy"; of heat, "y" is the scale of colours.
         title: over the picture.
+        more: of pareto, metrics of which more is wanted; None: those of which that is usual.
     """
 
     kind: str
@@ -97,6 +98,11 @@ class SweepPlot:
     by: tuple[str, ...]
     log: str
     title: str
+    more: tuple[str, ...] | None = None
+
+    def wants_more(self, metric: str) -> bool:
+        """Whether more of a metric is better."""
+        return higher_is_better(metric) if self.more is None else metric in self.more
 
 
 def ordered_values(key: str, swept: Swept, rows: Iterable[Row]) -> list[Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
+
+from ndpsim.reported import OF_THE_RUN
 
 __all__ = ["Parameter", "Resolved", "SweptCommand"]
 
@@ -53,12 +55,23 @@ class SweptCommand(ABC):
         parameters: its options by key.
         time_metric: the metric that a speed-up is of.
         default_metric: the metric that people ask for first.
+        results: the classes of its results, whose fields its metrics begin with.
+        own_metrics: metrics besides these fields.
     """
 
     name: ClassVar[str]
     parameters: ClassVar[Mapping[str, Parameter]]
     time_metric: ClassVar[str] = "time_ns"
     default_metric: ClassVar[str] = "time_ns"
+    results: ClassVar[tuple[type, ...]] = ()
+    own_metrics: ClassVar[tuple[str, ...]] = ()
+
+    def metric_beginnings(self) -> tuple[str, ...]:
+        """What the names of its metrics begin with, up to the first dot; none where that is not known."""
+        of_results = (each.name for result in self.results for each in fields(result))
+        return tuple(
+            dict.fromkeys(name for name in (*of_results, *self.own_metrics) if name not in OF_THE_RUN)
+        )
 
     @abstractmethod
     def resolve(self, given: Mapping[str, Any]) -> Resolved:

@@ -21,9 +21,10 @@ published:                         # values of papers beside ours
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -33,7 +34,7 @@ from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.definition import Definition, Published
 from ndpsim.sweeps.values import checked
 
-__all__ = ["read_definition"]
+__all__ = ["SharedKeys", "placed", "read_definition", "read_file"]
 
 
 class _Published(BaseModel):
@@ -57,7 +58,9 @@ class _Plot(BaseModel):
     log: Literal["x", "y", "xy"] | None = None
 
 
-class _File(BaseModel):
+class SharedKeys(BaseModel):
+    """What files of sweeps and of searches have."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
     title: str | None = None
@@ -65,19 +68,39 @@ class _File(BaseModel):
     fixed: dict[str, Any] = {}
     vary: dict[str, Any]
     zip: bool | list[list[str]] = False
-    baseline: dict[str, Any] = {}
-    speedup_of: str | None = None
     labels: dict[str, str] = {}
     plot: _Plot = _Plot()
+
+    def definition(self, over: dict[str, Any]) -> Definition:
+        """The sweep of these keys, with `over` in place of what is said of the keys in it."""
+        varied = self.vary | over
+        groups = self.zip if isinstance(self.zip, list) else [list(varied)] if self.zip else []
+        return Definition(
+            command=self.command,
+            fixed={key: value for key, value in self.fixed.items() if key not in over},
+            varied=varied,
+            zipped=tuple(map(tuple, groups)),
+            plot=self.plot.model_dump(exclude_none=True),
+            title=self.title,
+            labels=self.labels,
+        )
+
+
+Keys = TypeVar("Keys", bound=SharedKeys)
+
+
+class _File(SharedKeys):
+    baseline: dict[str, Any] = {}
+    speedup_of: str | None = None
     published: list[_Published] = []
 
 
-def _problem(error: ValidationError) -> tuple[tuple[Any, ...], str]:
+def _problem(error: ValidationError, kind: type[BaseModel]) -> tuple[tuple[Any, ...], str]:
     """Where the first mistake is, and what it is in words."""
     first = min(error.errors(include_url=False), key=lambda one: one["type"] == "missing")
     path = tuple(first["loc"])
     if first["type"] == "extra_forbidden":
-        known = [*_File.model_fields, *_Plot.model_fields, *_Published.model_fields]
+        known = [*kind.model_fields, *_Plot.model_fields, *_Published.model_fields]
         guess = nearest(str(path[-1]), known)
         return path, f"unknown key{f'; did you mean {guess!r}?' if guess else ''}"
     if first["type"] == "missing":
@@ -95,12 +118,32 @@ def read_definition(path: str | Path, varied: Mapping[str, Any] | None = None) -
     Raises:
         InputError: it cannot be read, or something in it is wrong; with its line.
     """
+    said, root = read_file(path, _File)
+    file = Path(path)
+    definition = replace(
+        said.definition(dict(varied or {})),
+        baseline=said.baseline,
+        speedup_of=said.speedup_of,
+        published=tuple(_published(one, number, file, root) for number, one in enumerate(said.published)),
+    )
+    try:
+        return checked(swept_commands()[said.command], definition)
+    except InputError as error:
+        raise placed(error, file, root, ("fixed", "vary")) from None
+
+
+def read_file(path: str | Path, kind: type[Keys]) -> tuple[Keys, Node]:
+    """The keys of a file, and its root with the lines on which they stand.
+
+    Raises:
+        InputError: it cannot be read, has other keys, or names no command that can be swept; with its line.
+    """
     file = Path(path)
     root = parse(read_text(file), str(file))
     try:
-        said = _File.model_validate(plain_of(root))
+        said = kind.model_validate(plain_of(root))
     except ValidationError as error:
-        place, problem = _problem(error)
+        place, problem = _problem(error, kind)
         key = ".".join(map(str, place))
         raise InputError(problem, file=file, line=line_of(root, place), key=key or None) from None
     commands = swept_commands()
@@ -111,24 +154,7 @@ def read_definition(path: str | Path, varied: Mapping[str, Any] | None = None) -
             line=line_of(root, ("command",)),
             key="command",
         )
-    over = dict(varied or {})
-    keys = tuple(said.vary | over)
-    definition = Definition(
-        command=said.command,
-        fixed={key: value for key, value in said.fixed.items() if key not in over},
-        varied={**said.vary, **over},
-        zipped=((keys,) if said.zip else ()) if isinstance(said.zip, bool) else tuple(map(tuple, said.zip)),
-        baseline=said.baseline,
-        speedup_of=said.speedup_of,
-        plot=said.plot.model_dump(exclude_none=True),
-        published=tuple(_published(one, number, file, root) for number, one in enumerate(said.published)),
-        title=said.title,
-        labels=said.labels,
-    )
-    try:
-        return checked(commands[said.command], definition)
-    except InputError as error:
-        raise _placed(error, file, root) from None
+    return said, root
 
 
 def _published(said: _Published, number: int, file: Path, root: Node) -> Published:
@@ -139,12 +165,12 @@ def _published(said: _Published, number: int, file: Path, root: Node) -> Publish
     return Published(said.metric, said.where, low, high, said.source)
 
 
-def _placed(error: InputError, file: Path, root: Node) -> InputError:
-    """A mistake in a key, with the line on which the key stands."""
+def placed(error: InputError, file: Path, root: Node, sections: Iterable[str]) -> InputError:
+    """A mistake in a key of the file or of its sections, with the line on which the key stands."""
     if error.file is not None:
         return error
     key = error.key or ""
-    for path in ((key,), ("fixed", key), ("vary", key)):
+    for path in ((key,), *((section, key) for section in sections)):
         section = root.value if len(path) == 1 else root.value.get(path[0], root).value  # type: ignore[union-attr]
         if isinstance(section, dict) and path[-1] in section:
             return InputError(error.problem, file=file, line=line_of(root, path), key=error.key)

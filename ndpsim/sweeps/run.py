@@ -3,49 +3,29 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from ndpsim.arguments import flag, is_flag, path_of, progress_function, several, shown, text
 from ndpsim.errors import InputError, one_of
-from ndpsim.results.cache import version
 from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.definition import Definition
-from ndpsim.sweeps.executors import Answers, Task
-from ndpsim.sweeps.executors.attempt import failure, reason_of
 from ndpsim.sweeps.executors.cluster import run_on_cluster
 from ndpsim.sweeps.executors.local import chosen_jobs, run_locally
 from ndpsim.sweeps.file import read_definition
-from ndpsim.sweeps.store import SCHEMA, Store, point_name
-from ndpsim.sweeps.table import SweepResult, csv_of, parquet_of, rows_of
+from ndpsim.sweeps.points import Progress, Run
+from ndpsim.sweeps.store import Store
+from ndpsim.sweeps.table import SweepResult
 from ndpsim.sweeps.values import checked
 
-__all__ = ["Progress", "defined", "run_sweep", "sweep"]
+__all__ = ["Workers", "command_of", "defined", "execute", "mapping_of", "run_sweep", "sweep", "workers_of"]
 
-_log = logging.getLogger("ndpsim")
-
-_FIRST_TABLE_S = 2.0  # after the start
-_TABLE_SHARE = 1 / 40  # of the time that passes, at most, goes into tables of what is finished so far
 _MOST_POINTS = 1_000_000
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a sweep is: all points, those that are done, and of these the found and the failed."""
-
-    points: int
-    done: int
-    found: int
-    failed: int
 
 
 def sweep(
@@ -118,7 +98,11 @@ def defined(
     Raises:
         InputError: it makes no sense.
     """
-    vary, fixed, baseline = _mapping(vary, "vary"), _mapping(fixed, "fixed"), _mapping(baseline, "baseline")
+    vary, fixed, baseline = (
+        mapping_of(vary, "vary"),
+        mapping_of(fixed, "fixed"),
+        mapping_of(baseline, "baseline"),
+    )
     for key in fixed.keys() & vary.keys():
         raise InputError("has one value and varies, too", key=key)
     if isinstance(command, Definition):
@@ -134,7 +118,7 @@ def defined(
     else:
         known = [*swept_commands(), "FILE.yaml"]
         raise InputError(one_of(name, known, "command"), key="command")
-    swept = _command_of(said)
+    swept = command_of(said)
     varied = {key: values for key, values in said.varied.items() if key not in fixed}
     baseline = {key: value for key, value in said.baseline.items() if key not in fixed} | baseline
     said = replace(
@@ -162,7 +146,12 @@ def _without(groups: Sequence[Sequence[str]], fixed: Mapping[str, Any]) -> tuple
     return tuple(group for group in within if len(group) > 1)
 
 
-def _mapping(value: Any, name: str) -> dict[str, Any]:
+def mapping_of(value: Any, name: str) -> dict[str, Any]:
+    """An argument whose keys are texts, as a dict of its own; None: an empty one.
+
+    Raises:
+        InputError: it is no such mapping.
+    """
     if value is None:
         return {}
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
@@ -170,7 +159,12 @@ def _mapping(value: Any, name: str) -> dict[str, Any]:
     return dict(value)
 
 
-def _command_of(definition: Definition) -> SweptCommand:
+def command_of(definition: Definition) -> SweptCommand:
+    """The command of a definition.
+
+    Raises:
+        InputError: there is none of that name.
+    """
     commands = swept_commands()
     if definition.command not in commands:
         raise InputError(one_of(definition.command, commands, "command"), key="command")
@@ -191,179 +185,47 @@ def run_sweep(
     Raises:
         InputError: `out` cannot be written, or there is no such cluster.
     """
-    command = _command_of(definition)
-    if jobs is not None and cluster is not None:
-        raise InputError("the cluster says how many points run at once; leave it out", key="jobs")
-    if cluster is not None and not text(cluster, "cluster").strip():
-        raise InputError("is empty: give the address of a scheduler, or its file", key="cluster")
-    jobs = chosen_jobs(jobs)
+    command = command_of(definition)
+    workers = workers_of(jobs, cluster)
     retry_failed = flag(retry_failed, "retry_failed")
     points = definition.points()
     if len(points) > _MOST_POINTS:
         raise InputError(f"{len(points):,} points are more than {_MOST_POINTS:,}", key="vary")
-    store = None if out is None else Store(out)
-    run = _Run(definition, command, points, store, retry_failed, watch)
-    try:
-        if store is not None:
-            store.write_file("sweep.json", _definition_text(definition))
-        tasks = run.tasks()
-        answers = (
-            run_locally(command, tasks, jobs) if cluster is None else run_on_cluster(command, tasks, cluster)
-        )
-        run.take(answers)
-    finally:
-        if store is not None:
-            store.close()
+    run = Run(definition, command, points, None if out is None else Store(out), retry_failed, watch)
+    execute(run, workers, "sweep.json", asdict(definition))
     return run.result()
 
 
-def _definition_text(definition: Definition) -> bytes:
-    return json.dumps(asdict(definition), indent=2).encode() + b"\n"
+@dataclass(frozen=True)
+class Workers:
+    """Where points run: in `jobs` processes of this machine, or on the cluster at an address."""
+
+    jobs: int
+    cluster: str | None
 
 
-@dataclass
-class _Point:
-    """A point in a run: its values, its file's name, configuration and record once they are known."""
+def workers_of(jobs: int | None, cluster: str | None) -> Workers:
+    """The workers that these arguments of `sweep` mean.
 
-    values: dict[str, Any]
-    name: str = ""
-    config: str = "{}"
-    record: dict[str, Any] | None = None
+    Raises:
+        InputError: both are given, or one makes no sense.
+    """
+    if jobs is not None and cluster is not None:
+        raise InputError("the cluster says how many points run at once; leave it out", key="jobs")
+    if cluster is not None and not text(cluster, "cluster").strip():
+        raise InputError("is empty: give the address of a scheduler, or its file", key="cluster")
+    return Workers(chosen_jobs(jobs), cluster)
 
 
-class _Run:
-    """A run of a sweep; points come to it in any order."""
+def execute(run: Run, workers: Workers, name: str, described: Mapping[str, Any]) -> None:
+    """Run all points; what is `described` becomes the file `name` of the run's folder first.
 
-    def __init__(
-        self,
-        definition: Definition,
-        command: SweptCommand,
-        points: list[dict[str, Any]],
-        store: Store | None,
-        retry_failed: bool,
-        watch: Callable[[Progress], None],
-    ) -> None:
-        self._definition, self._command, self._store = definition, command, store
-        self._retry_failed, self._watch = retry_failed, watch
-        self._points = [_Point(values) for values in points]
-        self._same: dict[str, list[_Point]] = {}  # points by name: equal ones are run once
-        self._stored_before: set[str] = set()
-        self._done = self._found = self._failed = 0
-        self._version = _version()
-        self._next_table = time.monotonic() + _FIRST_TABLE_S
-
-    def tasks(self) -> Iterator[Task]:
-        """What has to be run, resolved when it is asked for; the rest is done on the way."""
-        for point in self._points:
-            given = self._definition.given(point.values)
-            try:
-                resolved = self._command.resolve(given)
-            except Exception as error:  # the other points go on, whatever is wrong with this one
-                point.name = point_name(self._command.name, ["given", given])
-                self._finish([point], self._record(point, failure(reason_of(error))), store=True)
-                continue
-            point.name = point_name(self._command.name, resolved.key)
-            point.config = json.dumps(resolved.config, sort_keys=True)
-            same = self._same.setdefault(point.name, [])
-            same.append(point)
-            if same[0].record is not None:
-                self._finish([point], same[0].record)
-            elif same[0] is point:
-                record = self._stored(point.name)
-                if record is None:
-                    yield Task(point.name, given, resolved.key)
-                else:
-                    self._stored_before.add(point.name)
-                    self._finish([point], record)
-
-    def _stored(self, name: str) -> dict[str, Any] | None:
-        record = None if self._store is None else self._store.find(name)
-        failed = record is not None and record["status"] != "ok"
-        return None if failed and self._retry_failed else record
-
-    def take(self, answers: Answers) -> None:
-        """Take what comes of the tasks."""
-        self._show()
-        with closing(answers):  # type: ignore[type-var]
-            for task, answer in answers:
-                same = self._same[task.name]
-                stored = answer.pop("stored", True)
-                record = self._record(same[0], answer)
-                if record["status"] != "ok" and self._store is not None:
-                    # Another sweep may have had more luck meanwhile; its result stays.
-                    other = self._store.find(task.name)
-                    if other is not None and other["status"] == "ok":
-                        record, stored = other, False
-                self._finish(same, record, store=stored)
-                self._write_tables_now_and_then()
-
-    def _record(self, point: _Point, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """What the file of a point says."""
-        return {
-            "schema": SCHEMA,
-            "key": point.name,
-            "command": self._command.name,
-            "point": point.values,
-            "given": self._definition.given(point.values),
-            "config": json.loads(point.config),
-            "host": None,
-            "wall_s": None,
-            "compile_s": None,
-            **answer,
-            "version": self._version,
-            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-
-    def _finish(self, points: list[_Point], record: dict[str, Any], store: bool = False) -> None:
-        """Points are done; their record is stored where it is new."""
-        for point in points:
-            if point.record is None:
-                self._done += 1
-                self._failed += record["status"] != "ok"
-                self._found += point.name in self._stored_before
-            point.record = record
-        if store and self._store is not None:
-            self._store.put(record)
-        self._show()
-
-    def _show(self) -> None:
-        self._watch(Progress(len(self._points), self._done, self._found, self._failed))
-
-    def _write_tables_now_and_then(self) -> None:
-        began = time.monotonic()
-        if self._store is not None and began >= self._next_table:
-            self._write_tables(self._rows())
-            now = time.monotonic()
-            self._next_table = now + max(_FIRST_TABLE_S, (now - began) / _TABLE_SHARE)
-
-    def _write_tables(self, rows: list[dict[str, Any]]) -> None:
-        assert self._store is not None
-        self._store.write_file("table.csv", csv_of(rows))
-        try:
-            parquet = parquet_of(rows)
-        except ImportError:
-            if self._done == len(self._points):
-                _log.warning("table.parquet is not written: it needs pip install 'ndpsim[parquet]'")
+    Raises:
+        InputError: the folder cannot be written, or there is no such cluster.
+    """
+    with closing(run):
+        run.write_file(name, json.dumps(described, indent=2).encode() + b"\n")
+        if workers.cluster is None:
+            run.take(run_locally(run.command, run.tasks(), workers.jobs))
         else:
-            self._store.write_file("table.parquet", parquet)
-
-    def _rows(self) -> list[dict[str, Any]]:
-        finished = [
-            (point.values, point.record, point.config) for point in self._points if point.record is not None
-        ]
-        return rows_of(self._definition, self._command, finished)
-
-    def result(self) -> SweepResult:
-        """All of it, once all points are done; the tables are written."""
-        rows = self._rows()
-        if self._store is not None:
-            self._write_tables(rows)
-        return SweepResult(self._definition, rows, len(rows) - self._found, self._found)
-
-
-def _version() -> dict[str, str]:
-    return {
-        "ndpsim": metadata.version("ndpsim"),
-        "digest": version(),
-        **{name: metadata.version(name) for name in ("numpy", "numba")},
-    }
+            run.take(run_on_cluster(run.command, run.tasks(), workers.cluster))

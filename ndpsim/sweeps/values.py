@@ -1,4 +1,4 @@
-"""Values of keys: ``tokens=1,2,4``, ``dimm.count=1..8``, ``link.link_gbps=log:10..1000:7``."""
+"""Values of keys: ``tokens=1,2,4``, ``dimm.count=8..32:8``, ``link.link_gbps=log:10..1000:7``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.definition import Definition
 from ndpsim.sweeps.parameters import plain
 
-__all__ = ["checked", "one_value", "values_of"]
+__all__ = ["NUMBER", "checked", "is_whole", "one_value", "rounded", "values_of"]
 
-_NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
-_RANGE = re.compile(r"([-+]?[0-9]{1,9})\.\.([-+]?[0-9]{1,9})", re.ASCII)
-_LOG = re.compile(rf"log:({_NUMBER})\.\.({_NUMBER}):([0-9]{{1,6}})", re.ASCII)
+NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+_RANGE = re.compile(r"([-+]?[0-9]{1,9})\.\.([-+]?[0-9]{1,9})(?::([0-9]{1,9}))?", re.ASCII)
+_LOG = re.compile(rf"log:({NUMBER})\.\.({NUMBER}):([0-9]{{1,6}})", re.ASCII)
 _MOST_VALUES = 100_000
 
 
@@ -28,14 +28,14 @@ def values_of(command: SweptCommand, key: str, given: Any) -> tuple[Any, ...]:
 
     Args:
         given: a text, VALUES with commas between them (or semicolons, where values have commas in them), each
-            a value, ``LOW..HIGH`` (whole numbers, both ends included) or ``log:LOW..HIGH:N`` (N numbers, each
-            the same factor from the next; of a key of whole numbers the nearest ones, each once); or a list
-            of values; or one value.
+            a value, ``LOW..HIGH`` (whole numbers, both ends included), ``LOW..HIGH:STEP`` (from LOW on, STEP
+            apart) or ``log:LOW..HIGH:N`` (N numbers, each the same factor from the next; of a key of whole
+            numbers the nearest ones, each once); or a list of values; or one value.
 
     Raises:
         InputError: the command has no such key, or a value can never be one of it.
     """
-    whole = _is_whole(command, key)
+    whole = is_whole(command, key)
     if isinstance(given, str):
         texts = given.removesuffix(";").split(";" if ";" in given else ",")
         parts = [value for part in texts for value in _spread(part.strip(), key, whole)]
@@ -51,11 +51,13 @@ def values_of(command: SweptCommand, key: str, given: Any) -> tuple[Any, ...]:
 def _spread(part: str, key: str, whole: bool) -> list[Any]:
     """What a part between commas stands for."""
     if found := _RANGE.fullmatch(part):
-        low, high = int(found[1]), int(found[2])
+        low, high, step = int(found[1]), int(found[2]), int(found[3] or 1)
         if high < low:
             raise InputError(f"'{part}' ends before it begins", key=key)
-        _check_count(high - low + 1, part, key)
-        return list(range(low, high + 1))
+        if step == 0:
+            raise InputError(f"'{part}' has steps of 0", key=key)
+        _check_count((high - low) // step + 1, part, key)
+        return list(range(low, high + 1, step))
     if found := _LOG.fullmatch(part):
         first, last, count = float(found[1]), float(found[2]), int(found[3])
         if not 0 < first < last or count < 2:
@@ -78,8 +80,12 @@ def _geometric(first: float, last: float, count: int, whole: bool) -> list[Any]:
     numbers = [first, *inner, last]
     if whole:
         return sorted({round(n) for n in numbers})
-    # Hardware files take rates and times to a thousandth; smaller numbers have no use for so few digits.
-    return [round(n, 3) if n >= 0.1 else float(f"{n:.4g}") for n in numbers]
+    return [rounded(n) for n in numbers]
+
+
+def rounded(value: float) -> float:
+    """A number as hardware files take it: to a thousandth; small ones to four digits."""
+    return round(value, 3) if value >= 0.1 else float(f"{value:.4g}")
 
 
 def one_value(command: SweptCommand, key: str, value: Any) -> Any:
@@ -130,7 +136,12 @@ def _is_timing(command: SweptCommand, key: str) -> bool:
     return "timing" in command.parameters and re.fullmatch("n[A-Z][A-Za-z_]*", key) is not None
 
 
-def _is_whole(command: SweptCommand, key: str) -> bool:
+def is_whole(command: SweptCommand, key: str) -> bool:
+    """Whether values of a key are whole numbers.
+
+    Raises:
+        InputError: the command has no such key.
+    """
     if key in command.parameters:
         return command.parameters[key].whole
     field = None if _is_timing(command, key) else field_at(_hardware_path(command, key))

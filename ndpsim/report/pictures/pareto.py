@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ from ndpsim.report.metrics import (
 from ndpsim.report.pictures.canvas import Panel
 from ndpsim.report.pictures.colours import INK, SERIES, tint
 from ndpsim.report.pictures.points import MARKERS, Points, logarithmic, plain_ticks
-from ndpsim.report.sweep_plot import Row, panel_keys
+from ndpsim.report.sweep_plot import Row, SweepPlot, panel_keys
 
 __all__ = ["front_of", "pareto_panels"]
 
@@ -34,12 +34,14 @@ _NEARER = 0.8  # a name is so much nearer to its point than to any other, or it 
 _AROUND = ((1, 1), (1, -1), (-1, 1), (-1, -1), (1, 0), (-1, 0), (0, 1.2), (0, -1.2), (1, 2.2), (1, -2.2))
 
 
-def front_of(rows: Sequence[Row], x: str, y: str) -> list[Row]:
+def front_of(
+    rows: Sequence[Row], x: str, y: str, wants_more: Callable[[str], bool] = higher_is_better
+) -> list[Row]:
     """The rows that no other beats in one metric without being worse in the other, by `x`.
 
     Of equal rows the first stands for all.
     """
-    sides = [-1 if higher_is_better(metric) else 1 for metric in (x, y)]
+    sides = [-1 if wants_more(metric) else 1 for metric in (x, y)]
     ordered = sorted(rows, key=lambda row: (sides[0] * row[x], sides[1] * row[y]))
     front: list[Row] = []
     for row in ordered:
@@ -48,8 +50,8 @@ def front_of(rows: Sequence[Row], x: str, y: str) -> list[Row]:
     return sorted(front, key=lambda row: float(row[x]))
 
 
-def _wanted(metric: str) -> str:
-    return f"{'more' if higher_is_better(metric) else 'less'} {metric_words(metric)}"
+def _wanted(metric: str, plot: SweepPlot) -> str:
+    return f"{'more' if plot.wants_more(metric) else 'less'} {metric_words(metric)}"
 
 
 def _pareto(axes: Axes, points: Points, across: Scale) -> None:
@@ -58,10 +60,10 @@ def _pareto(axes: Axes, points: Points, across: Scale) -> None:
     def at(row: Row) -> tuple[float, float]:
         return row[plot.x] / across.divisor, points.scaled(row[plot.y])
 
-    front = front_of(points.rows, plot.x, plot.y)
+    front = front_of(points.rows, plot.x, plot.y, plot.wants_more)
     chosen = {id(row) for row in front}
-    step = "steps-pre" if higher_is_better(plot.x) else "steps-post"
-    label = f"Pareto front: {_wanted(plot.x)}, {_wanted(plot.y)}"
+    step = "steps-pre" if plot.wants_more(plot.x) else "steps-post"
+    label = f"Pareto front: {_wanted(plot.x, plot)}, {_wanted(plot.y, plot)}"
     axes.plot(*zip(*map(at, front), strict=True), color=INK, linestyle="--", drawstyle=step, label=label)
     for place, series in enumerate(points.series):
         colour, marker = SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)]

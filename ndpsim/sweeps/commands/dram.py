@@ -9,6 +9,7 @@ from ndpsim.config import load_hardware
 from ndpsim.dram.state import ControllerOptions
 from ndpsim.errors import InputError
 from ndpsim.plugins import option_names
+from ndpsim.results import TraceResult
 from ndpsim.results.form import digest_of
 from ndpsim.simulate import Memory, run_requests
 from ndpsim.sweeps.command import Parameter, Resolved, SweptCommand
@@ -34,6 +35,7 @@ class Dram(SweptCommand):
     """`run_requests` with the requests of a file."""
 
     name = "dram"
+    results = (TraceResult,)
     default_metric = "bandwidth_gbps"
     parameters: ClassVar[Mapping[str, Parameter]] = {
         "trace": word("The request trace", "", is_file=True),

@@ -10,6 +10,7 @@ from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.errors import InputError
 from ndpsim.moe import Expert, parse_shape
+from ndpsim.results import ContentionResult, ExpertResult, HostReadResult
 from ndpsim.results.form import digest_of
 from ndpsim.simulate import simulate_contention, simulate_expert, simulate_host_read
 from ndpsim.simulate.weights import named_weights
@@ -68,6 +69,8 @@ class Gemv(SweptCommand):
     """One expert: `simulate_expert`, `simulate_contention` or `simulate_host_read`."""
 
     name = "gemv"
+    results = (ExpertResult, ContentionResult, HostReadResult)
+    own_metrics = ("area_mm2",)
     parameters: ClassVar[Mapping[str, Parameter]] = {
         **EXPERT,
         "tokens": several(whole("Tokens that go through the expert", 1)),

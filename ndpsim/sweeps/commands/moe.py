@@ -75,6 +75,7 @@ class Moe(SweptCommand):
     """`run_moe` with one policy."""
 
     name = "moe"
+    results = (PolicyRun,)
     default_metric = "tokens_per_s"
     parameters: ClassVar[Mapping[str, Parameter]] = {
         "hw": word("The hardware: a name or a file", "trimoe", is_file=True),

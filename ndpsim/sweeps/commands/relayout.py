@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from ndpsim.config import load_hardware
 from ndpsim.errors import InputError
+from ndpsim.results import RelayoutResult
 from ndpsim.results.form import digest_of
 from ndpsim.simulate import simulate_relayout
 from ndpsim.simulate.weights import named_weights
@@ -42,6 +43,7 @@ class Relayout(SweptCommand):
     """`simulate_relayout`."""
 
     name = "relayout"
+    results = (RelayoutResult,)
     parameters: ClassVar[Mapping[str, Parameter]] = {
         **EXPERT,
         "experts": whole("Experts that move", 1),

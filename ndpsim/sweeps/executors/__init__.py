@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Answers", "Task"]
+__all__ = ["Answers", "Task", "Tasks"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,9 @@ class Task:
     given: Mapping[str, Any]
     key: str
 
+
+#: What is to be run, as it is asked for; None: nothing until the next answer has been dealt with.
+Tasks = Iterator[Task | None]
 
 #: Tasks with what came of each, `attempt.Attempt`, as they finish.
 Answers = Iterator[tuple[Task, dict[str, Any]]]

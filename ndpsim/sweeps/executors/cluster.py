@@ -9,14 +9,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ndpsim.errors import InputError
 from ndpsim.results.cache import version
 from ndpsim.sweeps.command import SweptCommand
-from ndpsim.sweeps.executors import Answers, Task
+from ndpsim.sweeps.executors import Answers, Task, Tasks
 from ndpsim.sweeps.executors.attempt import attempt, failure, reason_of
 
 __all__ = ["run_on_cluster"]
@@ -29,7 +28,7 @@ _AT_ONCE = 1000  # tasks at the scheduler, at least
 _PER_THREAD = 4  # tasks at the scheduler for each thread of the workers
 
 
-def run_on_cluster(command: SweptCommand, tasks: Iterator[Task], address: str) -> Answers:
+def run_on_cluster(command: SweptCommand, tasks: Tasks, address: str) -> Answers:
     """Run tasks on the workers of a scheduler.
 
     A task whose worker is lost is run again, by the cluster's own rules, and at last answered as failed.
@@ -58,8 +57,11 @@ def run_on_cluster(command: SweptCommand, tasks: Iterator[Task], address: str) -
             submitted[future.key] = task
             futures.add(future)
 
-        for task in islice(tasks, at_once):
-            submit(task)
+        def submit_more() -> None:
+            while len(submitted) < at_once and (following := next(tasks, None)) is not None:
+                submit(following)
+
+        submit_more()
         cancelled: Counter[str] = Counter()
         for future in futures:
             task = submitted.pop(future.key)
@@ -68,9 +70,8 @@ def run_on_cluster(command: SweptCommand, tasks: Iterator[Task], address: str) -
                 _ensure_connected(client, cancelled[task.name])
                 submit(task)
                 continue
-            for following in islice(tasks, 1):
-                submit(following)
             yield task, _answer(future)
+            submit_more()
 
 
 @contextmanager

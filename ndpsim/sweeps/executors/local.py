@@ -12,13 +12,12 @@ import signal
 import subprocess
 import sys
 from collections import Counter, deque
-from collections.abc import Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
 
 from ndpsim.arguments import whole_number
 from ndpsim.sweeps.command import SweptCommand
-from ndpsim.sweeps.executors import Answers, Task
+from ndpsim.sweeps.executors import Answers, Task, Tasks
 from ndpsim.sweeps.executors.attempt import failure
 
 __all__ = ["available_cores", "chosen_jobs", "run_locally"]
@@ -86,7 +85,7 @@ class _Worker:
         return f"was killed by {signal.Signals(-status).name}"
 
 
-def run_locally(command: SweptCommand, tasks: Iterator[Task], jobs: int) -> Answers:
+def run_locally(command: SweptCommand, tasks: Tasks, jobs: int) -> Answers:
     """Run tasks in `jobs` processes.
 
     A task whose process ends is tried once more, then answered as failed.
@@ -110,7 +109,7 @@ class _Pool:
         self._ended: Counter[str] = Counter()  # how often the process of a task did, by its name
         self._failed_starts = 0
 
-    def run(self, tasks: Iterator[Task]) -> Answers:
+    def run(self, tasks: Tasks) -> Answers:
         ahead = next(tasks, None)
         while True:
             while ahead is not None and (free := self._free()) is not None:
@@ -132,7 +131,7 @@ class _Pool:
             if ahead is None:
                 ahead = self._following(tasks)
 
-    def _following(self, tasks: Iterator[Task]) -> Task | None:
+    def _following(self, tasks: Tasks) -> Task | None:
         return self._again.popleft() if self._again else next(tasks, None)
 
     def _free(self) -> _Worker | None:

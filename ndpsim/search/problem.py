@@ -1,0 +1,263 @@
+"""What a search is: a sweep's command and keys, objectives, constraints, and how many points are run."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ndpsim.arguments import shown
+from ndpsim.config.keys import field_at
+from ndpsim.errors import InputError, did_you_mean, one_of
+from ndpsim.report.metrics import is_number
+from ndpsim.reported import flattened
+from ndpsim.search.formula import Formula
+from ndpsim.sweeps.command import SweptCommand
+from ndpsim.sweeps.definition import Definition
+from ndpsim.sweeps.values import NUMBER, is_whole, one_value, rounded
+
+__all__ = [
+    "DIRECTIONS",
+    "SAMPLERS",
+    "Axis",
+    "Limit",
+    "Problem",
+    "Range",
+    "check_problem",
+    "limit_of",
+    "range_of",
+]
+
+DIRECTIONS = ("minimize", "maximize")
+SAMPLERS = ("tpe", "nsga2", "random")
+
+_NAMED = 12  # metrics in a message
+
+_RANGE = re.compile(rf"(log:)?({NUMBER})\.\.({NUMBER})", re.ASCII)
+_WHOLE_RANGE = re.compile(r"[-+]?[0-9]+\.\.[-+]?[0-9]+", re.ASCII)
+_LIMIT = re.compile(rf"\s*(<=|>=)\s*({NUMBER})\s*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers from `low` to `high`, both included.
+
+    Attributes:
+        log: they are drawn by their logarithms.
+        whole: only whole numbers.
+    """
+
+    low: float
+    high: float
+    log: bool
+    whole: bool
+
+    def __str__(self) -> str:
+        return f"{'log:' if self.log else ''}{self.low:g}..{self.high:g}"
+
+    def taken(self, number: float) -> float:
+        """The value of a number that is drawn, in digits that hardware files take."""
+        value = round(number) if self.whole else rounded(number)
+        return min(max(value, self.low), self.high)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A variable: a key, or keys whose values go together.
+
+    Attributes:
+        keys: of which it is.
+        values: a range, or in order what the keys may be.
+        ordered: neighbours are alike: the values are numbers that grow.
+    """
+
+    keys: tuple[str, ...]
+    values: Range | tuple[Mapping[str, Any], ...]
+    ordered: bool = False
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A constraint: a metric is at most, or at least, a value."""
+
+    at_most: bool
+    value: float
+
+    def excess(self, metric: float) -> float:
+        """By how much a metric is beyond it, as a share of its size; 0 or less: it is kept."""
+        beyond = metric - self.value if self.at_most else self.value - metric
+        return beyond / (abs(self.value) or 1.0)
+
+    def __str__(self) -> str:
+        return f"{'<=' if self.at_most else '>='} {self.value:g}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A search.
+
+    Attributes:
+        definition: the command, what all points share, and of each variable its values; of a range both ends.
+        objectives: a direction of `DIRECTIONS` for each metric.
+        ranges: the keys whose values are ranges.
+        constraints: limits by metric.
+        derived: metrics that formulas make of keys and metrics.
+        base: a point that is run first, and that others are compared with; empty: there is none.
+        budget: how many different points are run.
+        sampler: one of `SAMPLERS`.
+        seed: the same seed, the same points.
+        batch: points that are asked for together, before any result of theirs is known.
+    """
+
+    definition: Definition
+    objectives: Mapping[str, str]
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    constraints: Mapping[str, Limit] = field(default_factory=dict)
+    derived: Mapping[str, Formula] = field(default_factory=dict)
+    base: Mapping[str, Any] = field(default_factory=dict)
+    budget: int = 100
+    sampler: str = "tpe"
+    seed: int = 1
+    batch: int = 8
+
+    def axes(self) -> list[Axis]:
+        """The variables in order."""
+        return [self._axis([dict(pairs) for pairs in choice]) for choice in self.definition.choices()]
+
+    def _axis(self, values: list[dict[str, Any]]) -> Axis:
+        keys = tuple(values[0])
+        if keys[0] in self.ranges:
+            return Axis(keys, self.ranges[keys[0]])
+        numbers = [value[keys[0]] for value in values]
+        grows = all(map(is_number, numbers)) and numbers == sorted(numbers)
+        return Axis(keys, tuple(values), ordered=grows and len(keys) == 1)
+
+    def judged(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """A row of a sweep's table with objectives, constraints, derived metrics, and whether it is feasible.
+
+        A point is feasible when it has a number for every objective and keeps every constraint.
+        """
+        known = _known(row, self.definition.fixed)
+        derived = {name: formula.value(known.get) for name, formula in self.derived.items()}
+        known |= derived
+        wanted = {name: known.get(name) for name in (*self.objectives, *self.constraints)}
+        excess = self.excess({**wanted, "status": row["status"]})
+        judged = {key: row[key] for key in self.definition.varied}
+        judged["feasible"] = max(excess, default=0.0) <= 0
+        return {**judged, **wanted, **derived, **{key: row[key] for key in row if key not in judged}}
+
+    def excess(self, row: Mapping[str, Any]) -> list[float]:
+        """Of each constraint by how much a row is beyond it; endless where it failed or lacks one."""
+        names = (*self.objectives, *self.constraints)
+        if row["status"] != "ok" or not all(is_number(row[name]) for name in names):
+            return [math.inf]
+        return [limit.excess(row[name]) for name, limit in self.constraints.items()]
+
+    def more_is_better(self) -> tuple[str, ...]:
+        """The objectives that are maximized."""
+        return tuple(name for name, direction in self.objectives.items() if direction == "maximize")
+
+
+def _known(row: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """All that has a name at a point; a dash in the name of an option may be an underscore."""
+    config = json.loads(row["config"])
+    known = {**flattened(config), **flattened(config.get("hardware", {})), **fixed, **row}
+    return {**{key.replace("-", "_"): value for key, value in known.items()}, **known}
+
+
+def range_of(command: SweptCommand, key: str, given: Any) -> Range | None:
+    """The range that a text means: ``0.5..2.0``, ``log:10..1000``; None: it is something else.
+
+    Raises:
+        InputError: it ends before it begins, or an end can never be a value of the key.
+    """
+    found = _RANGE.fullmatch(given.strip()) if isinstance(given, str) else None
+    if found is None or _WHOLE_RANGE.fullmatch(given.strip()):
+        return None
+    log, low, high = bool(found[1]), float(found[2]), float(found[3])
+    if not low < high:
+        raise InputError(f"'{given}' ends before it begins", key=key)
+    if log and low <= 0:
+        raise InputError(f"'{given}' is not log:LOW..HIGH with 0 < LOW", key=key)
+    whole = is_whole(command, key) and low.is_integer() and high.is_integer()
+    ends = (int(low), int(high)) if whole else (low, high)
+    return Range(one_value(command, key, ends[0]), one_value(command, key, ends[1]), log, whole)
+
+
+def limit_of(name: str, given: Any) -> Limit:
+    """The constraint that a text means: ``>= 50``.
+
+    Raises:
+        InputError: it is none.
+    """
+    found = _LIMIT.fullmatch(given) if isinstance(given, str) else None
+    if found is None:
+        raise InputError(f"{shown(given)} is not of the form '>= 50' or '<= 50'", key=name)
+    return Limit(found[1] == "<=", float(found[2]))
+
+
+def check_problem(problem: Problem, command: SweptCommand) -> Problem:
+    """A problem whose base has values as the command takes them.
+
+    Raises:
+        InputError: there is no objective, a name is of no metric, or the base is no point of the search.
+    """
+    if not problem.objectives:
+        raise InputError(
+            "nothing is optimized; give a metric and its direction, time_ns: minimize", key="objectives"
+        )
+    for name, direction in problem.objectives.items():
+        if direction not in DIRECTIONS:
+            raise InputError(one_of(direction, DIRECTIONS, "direction"), key=name)
+    for name in problem.derived:
+        if name in problem.definition.varied or name in command.metric_beginnings():
+            raise InputError("is the name of a key or a metric already", key=name)
+    for name in (*problem.objectives, *problem.constraints):
+        _check_name(name, problem, command, name)
+    for name, formula in problem.derived.items():
+        for used in formula.names:
+            _check_name(used, problem, command, name)
+    base = {key: one_value(command, key, value) for key, value in problem.base.items()}
+    _check_base(base, problem)
+    return replace(problem, base=base)
+
+
+def _check_name(name: str, problem: Problem, command: SweptCommand, key: str) -> None:
+    """Make sure that a name can be of a metric, or of a key of the command."""
+    metrics = command.metric_beginnings()
+    beginning = name.partition(".")[0]
+    options = {option.replace("-", "_") for option in command.parameters} | set(command.parameters)
+    known = {*problem.derived, *problem.definition.varied, *options, *metrics}
+    is_key = "." in name and field_at(tuple(name.split("."))) is not None
+    if metrics and not is_key and name not in known and beginning not in metrics:
+        hint = did_you_mean(name, known) or f" (metrics: {', '.join(metrics[:_NAMED])}, ...)"
+        raise InputError(f"'{name[:60]}' is no metric of {command.name}{hint}", key=key)
+
+
+def _check_base(base: Mapping[str, Any], problem: Problem) -> None:
+    """Make sure that a base, where there is one, is a point of the search."""
+    if not base:
+        return
+    for key in base:
+        if key not in problem.definition.varied:
+            raise InputError(one_of(key, problem.definition.varied, "key that varies"), key="base")
+    missing = [key for key in problem.definition.varied if key not in base]
+    if missing:
+        raise InputError(f"has no value of {missing[0]}; it needs one of each key that varies", key="base")
+    for axis in problem.axes():
+        if isinstance(axis.values, Range):
+            within = (
+                is_number(base[axis.keys[0]]) and axis.values.low <= base[axis.keys[0]] <= axis.values.high
+            )
+            allowed: Iterable[str] = (f"{axis.values.low:g} to {axis.values.high:g}",)
+        else:
+            within = {key: base[key] for key in axis.keys} in axis.values
+            allowed = (" / ".join(str(part) for part in value.values()) for value in axis.values)
+        if not within:
+            given = " / ".join(str(base[key]) for key in axis.keys)
+            raise InputError(
+                f"{given} is no value of {', '.join(axis.keys)} ({', '.join(allowed)})", key="base"
+            )

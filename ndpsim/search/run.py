@@ -1,0 +1,297 @@
+"""Running a search: points are asked for in batches, and run, stored and found again as a sweep's are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ndpsim.arguments import choice, flag, path_of, progress_function, shown, whole_number
+from ndpsim.errors import InputError, did_you_mean, one_of
+from ndpsim.report.metrics import is_number
+from ndpsim.search.file import SECTIONS, SearchKeys
+from ndpsim.search.formula import parse_formula
+from ndpsim.search.problem import SAMPLERS, Problem, check_problem, limit_of, range_of
+from ndpsim.search.result import SearchResult, described
+from ndpsim.search.sampling import Asked, Sampler
+from ndpsim.sweeps.command import SweptCommand
+from ndpsim.sweeps.commands import swept_commands
+from ndpsim.sweeps.executors import Tasks
+from ndpsim.sweeps.file import placed, read_file
+from ndpsim.sweeps.points import Point, Progress, Run
+from ndpsim.sweeps.run import command_of, defined, execute, mapping_of, workers_of
+from ndpsim.sweeps.store import Store
+from ndpsim.sweeps.table import OWN_COLUMNS, SweepResult, rows_of
+
+__all__ = ["optimize", "problem_of", "run_search"]
+
+_MOST_RUNS = 100_000
+_MOST_SEED = (1 << 32) - 1
+
+
+def optimize(
+    command: str | os.PathLike[str],
+    vary: Mapping[str, Any] | None = None,
+    objectives: Mapping[str, str] | None = None,
+    *,
+    fixed: Mapping[str, Any] | None = None,
+    constraints: Mapping[str, str] | None = None,
+    derived: Mapping[str, str] | None = None,
+    zip: bool | Sequence[Sequence[str]] = False,
+    base: Mapping[str, Any] | None = None,
+    budget: int | None = None,
+    sampler: str | None = None,
+    seed: int | None = None,
+    batch: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    retry_failed: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> SearchResult:
+    """Search for the points of a sweep with the best metrics, by running few of them.
+
+    Needs the extra `optimize`. The points that are run follow from the problem, its seed and its batch alone:
+    not from `jobs`, the cluster or how long points take. A point that cannot be run, or has no number for an
+    objective, is infeasible, and the sampler is told so.
+
+    Args:
+        command: gemv, moe, relayout or dram; or a YAML file that describes a search, beside which the other
+            arguments take the place of what it says.
+        vary: the variables, each with its values as in `sweep`; or a range as text: "0.5..2.0", or
+            "log:10..1000", from which numbers are drawn by their logarithms.
+        objectives: "minimize" or "maximize" by metric: of the table of a sweep, or derived. Names tell units.
+        fixed: keys with one value, the same at all points.
+        constraints: "<= 50" or ">= 50" by metric.
+        derived: formulas of further metrics, of keys and metrics: {"power_w": "energy_nj.total / time_ns"}.
+            With + - * / **, min, max, ceil, floor, log2 and sqrt; dashes in names of options are underscores.
+        zip: as in `sweep`.
+        base: a value of each variable: a point that is run first, and that others are compared with.
+        budget: how many different points are run; None: what the file says, or 100.
+        sampler: "tpe", "nsga2" or "random"; None: what the file says, or "tpe".
+        seed: of the sampler; None: what the file says, or 1.
+        batch: points that are asked for together, which may run at once; None: what the file says, or 8.
+        out: a folder as in `sweep`: the same call, or one with a larger budget, goes on with what is there.
+        jobs, cluster, retry_failed: as in `sweep`.
+        progress: called with the share of the budget that is run.
+
+    Returns:
+        The Pareto front, or with one objective the best point, and all points that were run.
+
+    Raises:
+        InputError: the search makes no sense, Optuna is not installed, or `out` cannot be written.
+    """
+    problem = problem_of(
+        command,
+        vary,
+        objectives,
+        fixed=fixed,
+        constraints=constraints,
+        derived=derived,
+        zipped=zip,
+        base=base,
+        numbers={"budget": budget, "sampler": sampler, "seed": seed, "batch": batch},
+    )
+    show = progress_function(progress)
+    return run_search(
+        problem,
+        None if out is None else path_of(out, "out"),
+        jobs=jobs,
+        cluster=cluster,
+        retry_failed=retry_failed,
+        watch=lambda state: show(state.done / state.points),
+    )
+
+
+def problem_of(
+    command: str | os.PathLike[str],
+    vary: Mapping[str, Any] | None = None,
+    objectives: Mapping[str, str] | None = None,
+    *,
+    fixed: Mapping[str, Any] | None = None,
+    constraints: Mapping[str, str] | None = None,
+    derived: Mapping[str, str] | None = None,
+    zipped: bool | Sequence[Sequence[str]] = False,
+    base: Mapping[str, Any] | None = None,
+    numbers: Mapping[str, Any] | None = None,
+) -> Problem:
+    """The problem that arguments of `optimize` mean.
+
+    Args:
+        numbers: `budget`, `sampler`, `seed` and `batch`.
+
+    Raises:
+        InputError: it makes no sense.
+    """
+    given = {
+        "objectives": objectives,
+        "constraints": constraints,
+        "derived": derived,
+        "base": base,
+        **(numbers or {}),
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    for name in given.keys() & {"objectives", "constraints", "derived", "base"}:
+        given[name] = mapping_of(given[name], name)
+    name = os.fspath(path_of(command, "command"))
+    vary, fixed = mapping_of(vary, "vary"), mapping_of(fixed, "fixed")
+    if name.endswith((".yaml", ".yml")) and name not in swept_commands():
+        said, root = read_file(name, SearchKeys)
+        try:
+            return _problem(said.model_copy(update=given), vary, fixed, zipped)
+        except InputError as error:
+            raise placed(error, Path(name), root, SECTIONS) from None
+    if name not in swept_commands():
+        raise InputError(one_of(name, [*swept_commands(), "FILE.yaml"], "command"), key="command")
+    keys = SearchKeys.model_construct(command=name, vary={}, **{"objectives": {}, **given})
+    return _problem(keys, vary, fixed, zipped)
+
+
+def _problem(
+    said: SearchKeys,
+    vary: dict[str, Any],
+    fixed: dict[str, Any],
+    zipped: bool | Sequence[Sequence[str]],
+) -> Problem:
+    for key in fixed.keys() & vary.keys():
+        raise InputError("has one value and varies, too", key=key)
+    definition = said.definition(vary)
+    command = command_of(definition)
+    ranges = {
+        key: range_of(command, key, given) for key, given in definition.varied.items() if key not in fixed
+    }
+    known = {key: found for key, found in ranges.items() if found is not None}
+    ends = {key: (found.low, found.high) for key, found in known.items()}
+    definition = defined(replace(definition, varied={**definition.varied, **ends}), {}, fixed, zipped)
+    for key in (key for group in definition.zipped for key in group):
+        if key in known:
+            raise InputError(f"{key} is a range, whose values go together with no others", key="zip")
+    problem = Problem(
+        definition,
+        dict(said.objectives),
+        known,
+        {name: limit_of(name, limit) for name, limit in said.constraints.items()},
+        {name: parse_formula(text, name) for name, text in said.derived.items()},
+        {key: value for key, value in said.base.items() if key not in fixed},
+        whole_number(said.budget, "budget", 1, _MOST_RUNS),
+        choice(said.sampler, "sampler", SAMPLERS, "sampler"),
+        whole_number(said.seed, "seed", 0, _MOST_SEED),
+        whole_number(said.batch, "batch", 1, _MOST_RUNS),
+    )
+    return check_problem(problem, command)
+
+
+def run_search(
+    problem: Problem,
+    out: Path | None = None,
+    *,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    retry_failed: bool = False,
+    watch: Callable[[Progress], None] = lambda state: None,
+) -> SearchResult:
+    """As `optimize`, of a problem that `problem_of` has made; `watch` is called after every point.
+
+    Raises:
+        InputError: Optuna is not installed, an objective is of no metric, `out` cannot be written, or there
+            is no such cluster.
+    """
+    workers = workers_of(jobs, cluster)
+    retry_failed = flag(retry_failed, "retry_failed")
+    sampler = Sampler(problem)
+    command, store = command_of(problem.definition), None if out is None else Store(out)
+    run = _SearchRun(problem, command, sampler, store, retry_failed, watch)
+    execute(run, workers, "optimize.json", described(problem))
+    result = SearchResult(problem, run.result(), run.best())
+    run.write_file("front.csv", result.csv())
+    return result
+
+
+class _SearchRun(Run):
+    """A run whose points a sampler chooses, a batch after the other."""
+
+    table = "runs"
+
+    def __init__(
+        self,
+        problem: Problem,
+        command: SweptCommand,
+        sampler: Sampler,
+        store: Store | None,
+        retry_failed: bool,
+        watch: Callable[[Progress], None],
+    ) -> None:
+        super().__init__(problem.definition, command, [], store, retry_failed, watch)
+        self._problem, self._sampler = problem, sampler
+        self._asked: list[Asked] = []
+        self._had: set[str] = set()  # metrics that a point has had
+
+    @property
+    def planned(self) -> int:
+        """How many points there are going to be."""
+        return self._problem.budget
+
+    def tasks(self) -> Tasks:
+        """What has to be run of one batch after the other; None while results of a batch are missing."""
+        while len(self._points) < self._problem.budget:
+            asked = self._sampler.ask(min(self._problem.batch, self._problem.budget - len(self._points)))
+            if not asked:
+                return
+            batch = [Point(dict(one.values)) for one in asked]
+            self._points += batch
+            self._asked += asked
+            yield from self._tasks_of(batch)
+            while any(point.record is None for point in batch):
+                yield None
+            self._tell(asked, batch)
+
+    def _tell(self, asked: Sequence[Asked], batch: Sequence[Point]) -> None:
+        rows = [self._problem.judged(row) for row in self._plain_rows(batch)]
+        for name in (*self._problem.objectives, *self._problem.constraints):
+            self._check_metric(name, rows)
+        for one, row in zip(asked, rows, strict=True):
+            objectives = [row[name] for name in self._problem.objectives]
+            self._sampler.tell(one, objectives, self._problem.excess(row))
+
+    def _check_metric(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Make sure that a metric, where it depends on results which there are, is one of these.
+
+        Raises:
+            InputError: no point that was run has had it.
+        """
+        ran = [row for row in rows if row["status"] == "ok"]
+        if any(is_number(row[name]) for row in ran):
+            self._had.add(name)
+        if name in self._had or not ran:
+            return
+        known = [metric for metric, value in ran[0].items() if is_number(value) and metric not in OWN_COLUMNS]
+        hint = did_you_mean(name, known)
+        given = f"is {shown(ran[0][name])}" if ran[0][name] is not None else "has no value"
+        raise InputError(f"'{name}' {given} at the first points that were run{hint}", key=name)
+
+    def _plain_rows(self, points: Sequence[Point]) -> list[dict[str, Any]]:
+        finished = [
+            (point.values, point.record, point.config) for point in points if point.record is not None
+        ]
+        return rows_of(self._problem.definition, self.command, finished)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        finished = [number for number, point in enumerate(self._points, 1) if point.record is not None]
+        rows = self._plain_rows(self._points)
+        return [
+            {"run": number, **self._problem.judged(row)} for number, row in zip(finished, rows, strict=True)
+        ]
+
+    def best(self) -> set[int]:
+        """The numbers of the runs that no other feasible one beats."""
+        best = self._sampler.best()
+        return {number for number, one in enumerate(self._asked, 1) if one.trial.number in best}
+
+    def result(self) -> SweepResult:
+        """All points; of a range, what was drawn are its values."""
+        result = super().result()
+        drawn = {key: tuple(sorted({row[key] for row in result})) for key in self._problem.ranges}
+        definition = replace(result.definition, varied={**result.definition.varied, **drawn})
+        return SweepResult(definition, result.rows, result.computed, result.found)

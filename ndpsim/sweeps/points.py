@@ -1,0 +1,220 @@
+"""The points of a sweep while it runs: found or run, recorded, and made rows of a table."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import Any
+
+from ndpsim.results.cache import version
+from ndpsim.sweeps.command import SweptCommand
+from ndpsim.sweeps.definition import Definition
+from ndpsim.sweeps.executors import Answers, Task, Tasks
+from ndpsim.sweeps.executors.attempt import failure, reason_of
+from ndpsim.sweeps.store import SCHEMA, Store, point_name
+from ndpsim.sweeps.table import SweepResult, csv_of, parquet_of, rows_of
+
+__all__ = ["Point", "Progress", "Run"]
+
+_log = logging.getLogger("ndpsim")
+
+_FIRST_TABLE_S = 2.0  # after the start
+_TABLE_SHARE = 1 / 40  # of the time that passes, at most, goes into tables of what is finished so far
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a sweep is: all points, those that are done, and of these the found and the failed."""
+
+    points: int
+    done: int
+    found: int
+    failed: int
+
+
+@dataclass
+class Point:
+    """A point in a run: its values, its file's name, configuration and record once they are known."""
+
+    values: dict[str, Any]
+    name: str = ""
+    config: str = "{}"
+    record: dict[str, Any] | None = None
+
+
+class Run:
+    """A run of a sweep; points finish in any order.
+
+    Args:
+        definition: what is swept.
+        command: its command.
+        points: the values of the varied keys at each point.
+        store: where finished points are; None: nowhere.
+        retry_failed: points that failed in the store are run again.
+        watch: called after every point.
+
+    Attributes:
+        command: as given.
+        table: what its tables are called, without their endings.
+    """
+
+    table = "table"
+
+    def __init__(
+        self,
+        definition: Definition,
+        command: SweptCommand,
+        points: list[dict[str, Any]],
+        store: Store | None,
+        retry_failed: bool,
+        watch: Callable[[Progress], None],
+    ) -> None:
+        self._definition, self.command, self._store = definition, command, store
+        self._retry_failed, self._watch = retry_failed, watch
+        self._points = [Point(values) for values in points]
+        self._same: dict[str, list[Point]] = {}  # points by name: equal ones are run once
+        self._stored_before: set[str] = set()
+        self._done = self._found = self._failed = 0
+        self._version = _version()
+        self._next_table = time.monotonic() + _FIRST_TABLE_S
+
+    @property
+    def planned(self) -> int:
+        """How many points there are going to be."""
+        return len(self._points)
+
+    def tasks(self) -> Tasks:
+        """What has to be run."""
+        return self._tasks_of(self._points)
+
+    def _tasks_of(self, points: Sequence[Point]) -> Tasks:
+        """What has to be run of some points, resolved when it is asked for; the rest is done on the way."""
+        for point in points:
+            given = self._definition.given(point.values)
+            try:
+                resolved = self.command.resolve(given)
+            except Exception as error:  # the other points go on, whatever is wrong with this one
+                point.name = point_name(self.command.name, ["given", given])
+                self._finish([point], self._record(point, failure(reason_of(error))), store=True)
+                continue
+            point.name = point_name(self.command.name, resolved.key)
+            point.config = json.dumps(resolved.config, sort_keys=True)
+            same = self._same.setdefault(point.name, [])
+            same.append(point)
+            if same[0].record is not None:
+                self._finish([point], same[0].record)
+            elif same[0] is point:
+                record = self._stored(point.name)
+                if record is None:
+                    yield Task(point.name, given, resolved.key)
+                else:
+                    self._stored_before.add(point.name)
+                    self._finish([point], record)
+
+    def _stored(self, name: str) -> dict[str, Any] | None:
+        record = None if self._store is None else self._store.find(name)
+        failed = record is not None and record["status"] != "ok"
+        return None if failed and self._retry_failed else record
+
+    def take(self, answers: Answers) -> None:
+        """Take what comes of the tasks."""
+        self._show()
+        with closing(answers):  # type: ignore[type-var]
+            for task, answer in answers:
+                same = self._same[task.name]
+                stored = answer.pop("stored", True)
+                record = self._record(same[0], answer)
+                if record["status"] != "ok" and self._store is not None:
+                    # Another sweep may have had more luck meanwhile; its result stays.
+                    other = self._store.find(task.name)
+                    if other is not None and other["status"] == "ok":
+                        record, stored = other, False
+                self._finish(same, record, store=stored)
+                self._write_tables_now_and_then()
+
+    def write_file(self, name: str, content: bytes) -> None:
+        """Write a file into the folder, where there is one."""
+        if self._store is not None:
+            self._store.write_file(name, content)
+
+    def close(self) -> None:
+        """Wait until all finished points are in the folder."""
+        if self._store is not None:
+            self._store.close()
+
+    def _record(self, point: Point, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """What the file of a point says."""
+        return {
+            "schema": SCHEMA,
+            "key": point.name,
+            "command": self.command.name,
+            "point": point.values,
+            "given": self._definition.given(point.values),
+            "config": json.loads(point.config),
+            "host": None,
+            "wall_s": None,
+            "compile_s": None,
+            **answer,
+            "version": self._version,
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+
+    def _finish(self, points: list[Point], record: dict[str, Any], store: bool = False) -> None:
+        """Points are done; their record is stored where it is new."""
+        for point in points:
+            if point.record is None:
+                self._done += 1
+                self._failed += record["status"] != "ok"
+                self._found += point.name in self._stored_before
+            point.record = record
+        if store and self._store is not None:
+            self._store.put(record)
+        self._show()
+
+    def _show(self) -> None:
+        self._watch(Progress(self.planned, self._done, self._found, self._failed))
+
+    def _write_tables_now_and_then(self) -> None:
+        began = time.monotonic()
+        if self._store is not None and began >= self._next_table:
+            self._write_tables(self._rows())
+            now = time.monotonic()
+            self._next_table = now + max(_FIRST_TABLE_S, (now - began) / _TABLE_SHARE)
+
+    def _write_tables(self, rows: list[dict[str, Any]]) -> None:
+        assert self._store is not None
+        self._store.write_file(f"{self.table}.csv", csv_of(rows))
+        try:
+            parquet = parquet_of(rows)
+        except ImportError:
+            if self._done == self.planned:
+                _log.warning("%s.parquet is not written: it needs pip install 'ndpsim[parquet]'", self.table)
+        else:
+            self._store.write_file(f"{self.table}.parquet", parquet)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        finished = [
+            (point.values, point.record, point.config) for point in self._points if point.record is not None
+        ]
+        return rows_of(self._definition, self.command, finished)
+
+    def result(self) -> SweepResult:
+        """All of it, once all points are done; the tables are written."""
+        rows = self._rows()
+        if self._store is not None:
+            self._write_tables(rows)
+        return SweepResult(self._definition, rows, len(rows) - self._found, self._found)
+
+
+def _version() -> dict[str, str]:
+    return {
+        "ndpsim": metadata.version("ndpsim"),
+        "digest": version(),
+        **{name: metadata.version(name) for name in ("numpy", "numba")},
+    }

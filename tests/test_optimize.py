@@ -1,0 +1,420 @@
+"""Searches: the front against brute force, what is found again, what is infeasible, and mistakes in one line."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ndpsim.cli.main import main
+from ndpsim.errors import InputError
+from ndpsim.report.metrics import is_number
+from ndpsim.search.formula import parse_formula
+from ndpsim.search.run import optimize, problem_of
+from ndpsim.search.sampling import on_log_scale
+from ndpsim.sweeps import run as run_module
+from ndpsim.sweeps.commands import swept_commands
+from ndpsim.sweeps.executors.attempt import attempt
+from ndpsim.sweeps.executors.local import run_locally
+from ndpsim.sweeps.run import sweep
+from scripts import script
+from swept_fake import Fake, run_here, runs
+
+TRADE = {
+    "time_ns": "minimize",
+    "energy_nj.total": "minimize",
+}  # 100 / n and n * n: all points are on the front
+AXES = {"n": "1..6", "parts": [1, 2, 3, 5]}
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The command is known, points are run in this process, and the current folder is empty."""
+    monkeypatch.setitem(swept_commands(), "fake", Fake())
+    monkeypatch.setattr(run_module, "run_locally", run_here)
+    monkeypatch.chdir(tmp_path)
+
+
+def dominates(one: Mapping[str, Any], other: Mapping[str, Any], signs: Mapping[str, int]) -> bool:
+    pairs = [(sign * one[name], sign * other[name]) for name, sign in signs.items()]
+    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
+
+
+def values(rows: Any, *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+# What is found
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random"])
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_the_front_of_a_small_grid_is_that_of_all_its_points(sampler, direction):
+    derived = {"mixed": "(n - 3) ** 2 + parts", "gain": "n * parts - parts ** 2"}
+    wanted = {"mixed": "minimize", "gain": direction}
+    result = optimize("fake", AXES, wanted, derived=derived, budget=24, sampler=sampler)
+    rows = [dict(row) for row in sweep("fake", AXES)]
+    for row in rows:
+        n, parts = row["n"], row["parts"]
+        row |= {"mixed": (n - 3) ** 2 + parts, "gain": n * parts - parts**2}
+    signs = {"mixed": 1, "gain": 1 if direction == "minimize" else -1}
+    best = {
+        (row["mixed"], row["gain"]) for row in rows if not any(dominates(other, row, signs) for other in rows)
+    }
+    assert sorted(best) == values(result.front, "mixed", "gain")
+    assert len({(row["n"], row["parts"]) for row in result.points}) == 24
+
+
+def test_a_search_ends_when_all_points_have_been_run():
+    result = optimize("fake", {"n": "1..5"}, TRADE, budget=100)
+    assert (len(result.points), result.points.computed) == (5, 5)
+    assert values(result.front, "n") == [(n,) for n in (5, 4, 3, 2, 1)]
+
+
+def test_one_objective_has_its_best_point_and_how_it_was_approached():
+    result = optimize("fake", {"n": "1..40"}, {"time_ns": "minimize"}, budget=30)
+    assert len(result.front) == 1
+    times = [row["time_ns"] for row in result.points]
+    assert result.front[0]["time_ns"] == min(times)
+    best_so_far = list(dict.fromkeys(itertools.accumulate(times, min)))
+    assert [row["time_ns"] for row in result.approach] == best_so_far
+
+
+def test_ranges_are_drawn_within_their_ends_and_rounded_as_hardware_files_take_them():
+    vary = {"dimm.ranks": [1, 2], "link.link_gbps": "log:10..1000", "ndp.gemv.clock_mhz": "100.0..200.0"}
+    result = optimize("gemv", vary, TRADE, fixed={"shape": "64,64"}, budget=12, sampler="random")
+    for row in result.points:
+        assert 10 <= row["link.link_gbps"] <= 1000
+        assert 100 <= row["ndp.gemv.clock_mhz"] <= 200
+        assert row["link.link_gbps"] == round(row["link.link_gbps"], 3)
+    assert len({row["link.link_gbps"] for row in result.points}) == 12
+
+
+def test_keys_that_are_zipped_have_values_that_go_together():
+    result = optimize("fake", {"n": [1, 5, 2], "parts": [7, 8, 9]}, TRADE, zip=True, budget=9)
+    assert sorted(values(result.points, "n", "parts")) == [(1, 7), (2, 9), (5, 8)]
+
+
+# Infeasible points
+
+
+def test_failed_points_are_infeasible_and_on_no_front():
+    vary = {"n": "1..6", "how": ["ok", "refused", "broken", "unresolved"]}
+    result = optimize("fake", vary, TRADE, budget=24)
+    assert (result.infeasible, result.points.failed, len(result.front)) == (18, 18, 6)
+    assert all(row["how"] == "ok" for row in result.front)
+
+
+def test_a_failed_point_is_infeasible_where_the_objective_is_a_key_that_it_has():
+    vary = {"n": "1..6", "how": ["refused", "ok"]}
+    result = optimize("fake", vary, {"n": "minimize", "time_ns": "minimize"}, budget=12)
+    assert values(result.front, "n", "how") == [(n, "ok") for n in range(1, 7)]
+
+
+def test_the_sampler_is_told_what_is_infeasible():
+    """Nearly all of what is asked for once that is known lies where points do not fail."""
+    vary = {"n": "1..200", "how": ["refused", "ok", "broken"]}
+    result = optimize("fake", vary, {"time_ns": "minimize"}, budget=64)
+    later = [row["how"] for row in result.points][32:]
+    assert later.count("ok") > 0.6 * len(later)
+
+
+def test_constraints_hold_on_the_front_and_the_best_is_at_their_edge():
+    limit = {"energy_nj.total": "<= 400"}
+    result = optimize("fake", {"n": "1..100"}, {"time_ns": "minimize"}, constraints=limit, budget=60)
+    assert result.front[0]["n"] == 20
+    assert result.infeasible == sum(row["energy_nj.total"] > 400 for row in result.points) > 0
+    limit = {"energy_nj.total": ">= 400", "time_ns": ">= 3"}
+    result = optimize("fake", {"n": "1..40"}, TRADE, constraints=limit, budget=40)
+    assert values(result.front, "n") == [(n,) for n in range(33, 19, -1)]
+
+
+# Going on
+
+
+def cut_off(after: int) -> Any:
+    """As `run_here`, interrupted behind some points."""
+
+    def interrupted(command: Any, tasks: Iterator[Any], jobs: int) -> Iterator[Any]:
+        for number, answer in enumerate(run_here(command, tasks, jobs)):
+            if number == after:
+                raise KeyboardInterrupt
+            yield answer
+
+    return interrupted
+
+
+def test_an_interrupted_search_goes_on_and_runs_no_point_twice(tmp_path, monkeypatch):
+    folder = tmp_path / "meeting"
+    folder.mkdir()
+    given = {"vary": {"n": "1..300"}, "objectives": TRADE, "fixed": {"folder": str(folder)}}
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "run_locally", cut_off(13))
+        with pytest.raises(KeyboardInterrupt):
+            optimize("fake", **given, budget=40, out="here")
+    assert len(list(Path("here/points").iterdir())) == 13
+    result = optimize("fake", **given, budget=40, out="here")
+    assert (result.points.found, result.points.computed) == (13, 27)
+    assert runs(folder) in (40, 41)  # the one that was under way may have been run, and is not recorded
+    assert result == optimize("fake", **given, budget=40)
+    more = optimize("fake", **given, budget=60, out="here")
+    assert (more.points.found, more.points.rows[:40]) == (40, result.points.rows)
+
+
+def test_points_of_a_sweep_are_found_in_its_folder():
+    sweep("fake", AXES, out="here")
+    table = Path("here/table.csv").read_bytes()
+    result = optimize("fake", AXES, TRADE, budget=20, out="here")
+    assert (result.points.found, result.points.computed) == (20, 0)
+    assert Path("here/table.csv").read_bytes() == table
+    assert {"front.csv", "optimize.json", "runs.csv"} <= {path.name for path in Path("here").iterdir()}
+
+
+def late_first(command: Any, tasks: Iterator[Any], jobs: int) -> Iterator[Any]:
+    """As many tasks at once as there are, and the last one answered first."""
+    while waiting := list(itertools.takewhile(lambda task: task is not None, tasks)):
+        for task in reversed(waiting):
+            yield task, attempt(command, task.given, task.key)
+
+
+def test_points_follow_from_seed_and_batch_and_not_from_the_order_in_which_they_finish(monkeypatch):
+    given = {"vary": {"n": "1..1000", "parts": [1, 2, 3]}, "objectives": TRADE, "budget": 32}
+    one = optimize("fake", **given)
+    monkeypatch.setattr(run_module, "run_locally", late_first)
+    assert optimize("fake", **given) == one
+    assert values(optimize("fake", **given, seed=2).points, "n") != values(one.points, "n")
+
+
+def test_points_follow_from_seed_and_batch_and_not_from_the_number_of_processes(monkeypatch):
+    given = {"vary": {"n": "1..1000", "how": ["ok", "refused"]}, "objectives": TRADE, "budget": 20}
+    here = optimize("fake", **given)
+    monkeypatch.setattr(run_module, "run_locally", run_locally)
+    for jobs in (1, 3):
+        assert optimize("fake", **given, jobs=jobs) == here
+
+
+def test_the_base_is_run_first_and_points_are_compared_with_it():
+    result = optimize("fake", AXES, TRADE, base={"n": 2, "parts": 5}, budget=10)
+    assert values(result.points[:1], "n", "parts") == [(2, 5)]
+    for row, difference in zip(result.shown, result.differences(), strict=True):
+        changed = {
+            key: pair
+            for key, pair in (("n", (2, row["n"])), ("parts", (5, row["parts"])))
+            if pair[0] != pair[1]
+        }
+        assert difference == changed
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"vary": {"m": [1]}}, "m: is no option of fake"),
+        ({"vary": {"dimm.rank": [1]}}, "dimm.rank: "),
+        ({"vary": {}}, "vary: nothing varies"),
+        ({"vary": {"n": "2.0..1.0"}}, "n: '2.0..1.0' ends before it begins"),
+        ({"vary": {"n": "log:0..4"}}, "n: 'log:0..4' is not log:LOW..HIGH with 0 < LOW"),
+        ({"vary": {"n": "1..9:0"}}, "n: '1..9:0' has steps of 0"),
+        ({"vary": {"n": "1.5..4.5"}}, "n: 1.5 is not a whole number from 1"),
+        ({"objectives": {}}, "objectives: nothing is optimized"),
+        ({"objectives": {"time_ns": "less"}}, "time_ns: unknown direction 'less'"),
+        ({"constraints": {"time_ns": "50"}}, "time_ns: '50' is not of the form"),
+        ({"constraints": {"time_ns": "< 50"}}, "time_ns: '< 50' is not of the form"),
+        ({"derived": {"x": "n +"}}, "x: 'n +' is not a formula"),
+        ({"derived": {"x": "open(n)"}}, "x: 'open(n)' is not allowed in a formula"),
+        ({"derived": {"n": "2"}}, "n: is the name of a key or a metric already"),
+        ({"base": {"n": 1}}, "base: has no value of parts"),
+        ({"base": {"n": 9, "parts": 1}}, "base: 9 is no value of n (1, 2, 3, 4, 5, 6)"),
+        ({"base": {"k": 9}}, "k: is no option of fake"),
+        ({"numbers": {"budget": 0}}, "budget: 0 is not a whole number from 1"),
+        ({"numbers": {"batch": 0}}, "batch: 0 is not a whole number from 1"),
+        ({"numbers": {"seed": -1}}, "seed: -1 is not a whole number from 0"),
+        ({"numbers": {"sampler": "gp"}}, "sampler: unknown sampler 'gp'"),
+    ],
+)
+def test_a_mistake_is_refused_before_anything_is_run(change, words):
+    given = {"vary": AXES, "objectives": TRADE, **change}
+    with pytest.raises(InputError) as caught:
+        problem_of("fake", **given)
+    assert str(caught.value).startswith(words)
+
+
+@pytest.mark.parametrize("name", ["time_nss", "wall_s", "energy", "cost_usd"])
+@pytest.mark.parametrize("command", ["gemv", "moe", "relayout", "dram"])
+def test_a_metric_that_a_command_has_not_is_refused_before_anything_is_run(command, name):
+    for change in (
+        {"objectives": {name: "minimize"}},
+        {"constraints": {name: "<= 1"}},
+        {"derived": {"x": name}},
+    ):
+        with pytest.raises(InputError, match=f"'{name}' is no metric of {command}"):
+            problem_of(
+                command, {"hw": ["trimoe", "edge"]}, **{"objectives": {"time_ns": "minimize"}, **change}
+            )
+
+
+def test_a_metric_that_no_point_has_ends_the_search_at_its_first_points(tmp_path):
+    with pytest.raises(
+        InputError, match="'energy_nj.totel' has no value at the first points .* did you mean"
+    ):
+        optimize("fake", AXES, {"energy_nj.totel": "minimize"}, fixed={"folder": str(tmp_path)}, batch=4)
+    assert runs(tmp_path) == 4
+
+
+# Parts
+
+
+@given(st.lists(st.floats(-1e12, 1e12, allow_subnormal=False), min_size=2, max_size=2))
+def test_the_scale_on_which_objectives_are_told_keeps_their_order(pair):
+    low, high = sorted(pair)
+    assert on_log_scale(low) <= on_log_scale(high)
+    if high > 0 and low > 1e-3 and high > 1.001 * low:
+        assert on_log_scale(low) < on_log_scale(high)
+
+
+@given(st.integers(-50, 50), st.integers(1, 50))
+def test_formulas_are_what_python_makes_of_them(a, b):
+    for text in (
+        "a.x + b * 2 - -a.x",
+        "max(a.x, b, 3) / b ** 2",
+        "ceil(a.x / b) * (a.x + 1)",
+        "min(b, 2) ** -1",
+    ):
+        known = {"a.x": a, "b": b}
+        from math import ceil
+
+        meant = eval(text.replace("a.x", "a"), {"a": a, "b": b, "ceil": ceil})
+        assert parse_formula(text, "x").value(known.get) == pytest.approx(meant)
+    for text in ("a.x / (b - b)", "missing + 1", "(0 - b) ** 0.5", "10 ** 400 + b"):
+        assert not is_number(parse_formula(text, "x").value(known.get))
+
+
+# The command line
+
+
+class Done(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+def call(*arguments: str) -> Done:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as caught:
+        main(["optimize", *arguments])
+    return Done(int(caught.value.code or 0), out.getvalue(), err.getvalue())
+
+
+STUDY = """\
+command: fake
+vary: {n: 1..30}
+objectives:
+  time_ns: minimize
+  energy_nj.total: minimize
+constraints: {n: <= 10}
+budget: 20
+"""
+
+
+def test_the_front_is_printed_written_and_drawn():
+    Path("study.yaml").write_text(STUDY)
+    done = call("study.yaml", "--plot", "front.svg")
+    assert (done.status, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0].startswith("minimize time_ns, minimize energy_nj.total, n <= 10: ")
+    assert lines[1].split() == [
+        "run",
+        "n",
+        "time_ns",
+        "energy_nj.total",
+        "differs",
+        "from",
+        "the",
+        "row",
+        "above",
+    ]
+    assert lines[-1].startswith("20 computed, 0 found;")
+    assert Path("front.svg").stat().st_size > 1000
+    rows = Path("study.optimize/front.csv").read_text().splitlines()
+    assert len(rows) == len(lines) - 2
+    plain = json.loads(call("study.yaml", "--json", "-").out)
+    assert (plain["runs"], len(plain["points"]), len(plain["front"])) == (20, 20, len(rows) - 1)
+    assert plain["front"][1]["differs"] == {"n": [plain["front"][0]["n"], plain["front"][1]["n"]]}
+
+
+def test_one_objective_is_printed_and_drawn_as_it_was_approached():
+    Path("study.yaml").write_text(STUDY.replace("  energy_nj.total: minimize\n", ""))
+    done = call("study.yaml", "--plot", "best.svg")
+    assert done.status == 0
+    assert "the best of 20 points is run" in done.out
+    assert "the best: n=10" in done.out
+    assert Path("best.svg").stat().st_size > 1000
+
+
+def test_no_feasible_point_is_status_1():
+    Path("study.yaml").write_text(STUDY.replace("n: <= 10", "n: <= 0"))
+    done = call("study.yaml")
+    assert (done.status, done.err) == (1, "ndpsim: no point is feasible; see study.optimize/runs.csv\n")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("n: 1..30", "m: 1..30", "study.yaml:2: m: is no option of fake"),
+        ("  time_ns: minimize", "  time_ns: less", "study.yaml:4: time_ns: unknown direction 'less'"),
+        ("n: <= 10", "n: 10", "study.yaml:6: constraints.n: input should be a valid string"),
+        ("budget: 20", "budgte: 20", "study.yaml:7: budgte: unknown key; did you mean 'budget'?"),
+        ("budget: 20", "budget: 0", "study.yaml:7: budget: 0 is not a whole number from 1"),
+        ("command: fake", "command: fak", "study.yaml:1: command: unknown command 'fak'"),
+    ],
+)
+def test_a_mistake_in_a_file_is_one_line_with_its_place(old, new, words):
+    Path("study.yaml").write_text(STUDY.replace(old, new))
+    done = call("study.yaml")
+    assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1), done
+    assert done.err.removeprefix("ndpsim: error: ").startswith(words), done.err
+    assert not Path("study.optimize").exists()
+
+
+# Examples
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=8))
+def test_the_example_measures_hypervolumes_as_counting_cells_does(points):
+    known_grid = script("examples/optimize/known_grid.py")
+    cells = sum(any(x <= i and y <= j for x, y in points) for i, j in itertools.product(range(10), repeat=2))
+    inside = [point for point in points if max(point) < 10]
+    assert known_grid.hypervolume(inside, (10, 10)) == cells
+
+
+def test_the_example_of_a_known_grid_runs_on_a_small_one(capsys, monkeypatch):
+    known_grid = script("examples/optimize/known_grid.py")
+    monkeypatch.setattr(known_grid, "SEEDS", range(1, 2))
+    small = {
+        "dimm.ranks": 4,
+        "dram.refresh": "all-bank",
+        "ndp.gemv.fifo_bursts": 16,
+        "ndp.gemv.clock_mhz": 1000,
+    }
+    shares = known_grid.main("grid", vary={"tokens": "1..8"}, fixed=small)
+    assert set(shares) == {"tpe", "nsga2", "random"}
+    assert all(0 < share <= 1 for of_seeds in shares.values() for share in of_seeds)
+    assert "80 points; 4 runs are 5.0% of them" in capsys.readouterr().out
+
+
+def test_the_cheapest_machine_is_a_search_of_points_that_can_be():
+    file = Path(__file__).parents[1] / "examples" / "optimize" / "cheapest_trimoe.yaml"
+    problem = problem_of(file)
+    command = swept_commands()["moe"]
+    command.resolve(problem.definition.given(problem.base))
+    assert problem.objectives == {"cost_usd": "minimize"}

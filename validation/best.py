@@ -1,0 +1,397 @@
+"""Which policy is best on which machine, why, and what is left: every policy on five machines.
+
+``python validation/best.py > validation/best.md``: three models, three batches, measured and skewed routing
+on each machine, as one sweep whose points are kept in `best.sweep` (`--store`): an ended call goes on where
+it was. Pictures go to `validation/figures`. `--machine`, `--model`, `--batch` and `--policy` leave others
+out; the slow policy `oracle` runs with `--oracle`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any
+
+import ndpsim
+from ndpsim.policies import policies
+
+#: Of each machine: models that fit it, each with measured counts of experts, of it or its like; batches.
+MACHINES: Mapping[str, tuple[Mapping[str, str], tuple[int, ...]]] = {
+    "trimoe": (
+        {
+            "deepseek-v2": "ranks:deepseek-v3",
+            "qwen3-235b-a22b": "ranks:qwen3-235b-a22b",
+            "glm-4.5-air": "ranks:glm-4.5-air",
+        },
+        (16, 128, 512),
+    ),
+    "edge": (
+        {
+            "qwen3-30b-a3b": "ranks:qwen3-235b-a22b",
+            "mixtral-8x7b": "popularity:mixtral-8x7b",
+            "qwen3-next-80b-a3b": "ranks:qwen3-next-80b-a3b",
+        },
+        (1, 8, 64),
+    ),
+    "cxl": (
+        {
+            "mixtral-8x7b": "popularity:mixtral-8x7b",
+            "qwen3-235b-a22b": "ranks:qwen3-235b-a22b",
+            "glm-4.5-air": "ranks:glm-4.5-air",
+        },
+        (1, 8, 64),
+    ),
+    "cache-7960x-4090": (
+        {
+            "mixtral-8x7b": "popularity:mixtral-8x7b",
+            "qwen3-30b-a3b": "ranks:qwen3-235b-a22b",
+            "qwen3-next-80b-a3b": "ranks:qwen3-next-80b-a3b",
+        },
+        (1, 8, 64),
+    ),
+    "dali-7532-3090": (
+        {
+            "mixtral-8x7b": "popularity:mixtral-8x7b",
+            "qwen3-30b-a3b": "ranks:qwen3-235b-a22b",
+            "deepseek-v2-lite": "ranks:deepseek-v3",
+        },
+        (1, 8, 64),
+    ),
+}
+SKEWED = "skewed"
+STEPS = 4
+LAYERS = 6  # of each model, spread evenly over those with experts
+BITS = 16  # of a weight
+OURS, KNOWN = "balance", "oracle"
+FIGURES = Path(__file__).with_name("figures")
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A machine, a model, a batch and a routing, with the runs of all policies in it."""
+
+    machine: str
+    model: str
+    batch: int
+    routing: str
+    runs: Mapping[str, Row]
+
+    @property
+    def name(self) -> str:
+        kind = "skewed" if self.routing == SKEWED else "measured"
+        return f"{self.model}, batch {self.batch}, {kind}"
+
+    def only(self, wanted: Callable[[str, Row], bool]) -> dict[str, Row]:
+        """The runs that are wanted, the fastest first."""
+        chosen = [(policy, row) for policy, row in self.runs.items() if wanted(policy, row)]
+        return dict(sorted(chosen, key=lambda pair: float(pair[1]["moe_ns"])))
+
+    @property
+    def exact(self) -> dict[str, Row]:
+        """Published policies, and ours, that compute with all weights in full precision."""
+        return self.only(lambda policy, row: policy != KNOWN and not is_lossy(row, self.pairs))
+
+    @property
+    def published(self) -> dict[str, Row]:
+        """Those of them that are published."""
+        return {policy: row for policy, row in self.exact.items() if policy != OURS}
+
+    @property
+    def lossy(self) -> dict[str, Row]:
+        """Policies that compute with fewer bits, or skip experts."""
+        return self.only(lambda policy, row: is_lossy(row, self.pairs))
+
+    @property
+    def pairs(self) -> float:
+        """Pairs of a token and an expert, of the policy with the most."""
+        return max((row["pairs"] for row in self.runs.values()), default=0)
+
+    @property
+    def bound_ns(self) -> float | None:
+        """The largest lower bound that a run has."""
+        return max((row["bound_ns"] for row in self.exact.values() if row["bound_ns"]), default=None)
+
+    @property
+    def known_ns(self) -> float | None:
+        """What `oracle` takes, the best that is known; None: it was not run."""
+        return self.runs[KNOWN]["moe_ns"] if KNOWN in self.runs else None
+
+
+def is_lossy(row: Row, pairs: float) -> bool:
+    """Whether a run computed with fewer bits than the model has, or fewer pairs than others."""
+    bits = [value for key, value in row.items() if key.startswith("weight_bits.") and value is not None]
+    return min(bits, default=BITS) < BITS or row["pairs"] < pairs
+
+
+def resource(row: Row) -> str:
+    """What binds a run: the resource with the largest share of the layers' critical paths."""
+    shares = {
+        key.partition(".")[2]: value for key, value in row.items() if key.startswith("bottleneck.") and value
+    }
+    if not shares:
+        return ""
+    name, share = max(shares.items(), key=lambda pair: float(pair[1]))
+    return f"{name} {share:.0%}"
+
+
+# Running
+
+
+def layers_of(model: str) -> str:
+    """Layers with experts, spread evenly over the model."""
+    shape = ndpsim.load_model(model)
+    layers = [layer for layer in range(shape.layers) if layer not in shape.dense_layers]
+    return ",".join(str(layers[round(n * (len(layers) - 1) / (LAYERS - 1))]) for n in range(LAYERS))
+
+
+def wanted_points(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """The points of the sweep that the options leave."""
+    names = [name for name in policies() if name != KNOWN or arguments.oracle]
+    chosen = arguments.policy or names
+    return [
+        {
+            "hw": machine,
+            "model": model,
+            "layers": layers_of(model),
+            "batch": batch,
+            "routing": routing,
+            "policy": name,
+        }
+        for machine, (models, batches) in MACHINES.items()
+        if machine in (arguments.machine or MACHINES)
+        for model, measured in models.items()
+        if model in (arguments.model or models)
+        for batch in batches
+        if batch in (arguments.batch or batches)
+        for routing in (measured, SKEWED)
+        for name in chosen
+    ]
+
+
+def cells_of(points: Sequence[Row], store: str) -> list[Cell]:
+    """Run the points, two at once, or find what an earlier call has run."""
+    said = -1
+
+    def say(share: float) -> None:
+        nonlocal said
+        if int(100 * share) > said:
+            said = int(100 * share)
+            print(f"best: {said}% of {len(points)} runs", file=sys.stderr)
+
+    vary = {key: [point[key] for point in points] for key in points[0]}
+    result = ndpsim.sweep("moe", vary, fixed={"steps": STEPS}, zip=True, out=store, jobs=2, progress=say)
+    found: dict[tuple[Any, ...], dict[str, Row]] = {}
+    for row in result:
+        key = tuple(row[name] for name in ("hw", "model", "batch", "routing"))
+        runs = found.setdefault(key, {})
+        if row["status"] == "ok":
+            runs[row["policy"]] = row
+    return [Cell(*key, runs) for key, runs in found.items() if runs]
+
+
+# The page
+
+
+def say(text: str) -> None:
+    """A paragraph."""
+    print(textwrap.fill(" ".join(text.split()), 120, break_on_hyphens=False, break_long_words=False) + "\n")
+
+
+def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> None:
+    """As Markdown; None is an empty cell."""
+    print(f"| {' | '.join(map(str, head))} |\n|{'---|' * len(head)}")
+    for row in rows:
+        print(f"| {' | '.join('' if one is None else str(one) for one in row)} |")
+    print()
+
+
+def ratio(value: float | None) -> str | None:
+    return None if value is None else f"{value:.2f}"
+
+
+def millijoules(row: Row) -> str | None:
+    energy = row.get("energy_nj.total")
+    return None if energy is None else f"{energy / 1e6:.0f} mJ"
+
+
+def over(cell: Cell, policy: str) -> float | None:
+    """How much longer the best published policy takes than `policy`; None: one of them was not run."""
+    if policy not in cell.runs or not cell.published:
+        return None
+    return float(next(iter(cell.published.values()))["moe_ns"] / cell.runs[policy]["moe_ns"])
+
+
+def summary(cells: Sequence[Cell]) -> None:
+    """A row for each machine."""
+    rows = []
+    for machine in dict.fromkeys(cell.machine for cell in cells):
+        here = [cell for cell in cells if cell.machine == machine and cell.exact]
+        winners = [next(iter(cell.published), "") for cell in here]
+        counts = {name: winners.count(name) for name in sorted(set(winners), key=winners.count, reverse=True)}
+        gains = [gain for cell in here if (gain := over(cell, OURS)) is not None]
+        tight = [cell.bound_ns / next(iter(cell.exact.values()))["moe_ns"] for cell in here if cell.bound_ns]
+        rows.append(
+            (
+                machine,
+                len(here),
+                ", ".join(f"{name} {count}" for name, count in counts.items()),
+                ratio(geometric_mean(gains)) if gains else "not run",
+                f"{min(gains):.2f} to {max(gains):.2f}" if gains else None,
+                f"{min(tight):.2f} to {max(tight):.2f}" if tight else None,
+            )
+        )
+    head = (
+        "machine",
+        "cells",
+        "best published, in how many cells",
+        f"`{OURS}` over it, geometric mean",
+        "range",
+    )
+    table((*head, "bound over the best"), rows)
+
+
+def machine_table(cells: Sequence[Cell]) -> None:
+    """A row for each cell: who is best, by how much, and why."""
+    rows = []
+    for cell in cells:
+        ranked = list(cell.exact.items())
+        if not ranked:
+            continue
+        (name, best), *others = ranked
+        behind = f"{others[0][0]} {others[0][1]['moe_ns'] / best['moe_ns']:.2f}" if others else None
+        estimate = best["estimated_ns"]
+        least = min(cell.exact.items(), key=lambda pair: pair[1].get("energy_nj.total") or math.inf)
+        rows.append(
+            (
+                cell.name,
+                f"**{name}**",
+                f"{best['moe_ns'] / 1e6:.2f} ms",
+                resource(best),
+                behind,
+                ratio(over(cell, OURS)),
+                None if estimate is None else f"{estimate / best['moe_ns']:.2f}",
+                ratio(cell.bound_ns / best["moe_ns"] if cell.bound_ns else None),
+                ratio(cell.known_ns / best["moe_ns"] if cell.known_ns else None),
+                f"{least[0]} {millijoules(least[1])}" if millijoules(least[1]) else None,
+            )
+        )
+    head = ("cell", "best", "experts", "binds", "next", f"`{OURS}` over published", "own estimate", "bound")
+    table((*head, "best known", "least energy"), rows)
+
+
+def all_policies(cells: Sequence[Cell], kind: str) -> None:
+    """Every policy's time over that of the best one in full precision."""
+    names = list(dict.fromkeys(name for cell in cells for name in getattr(cell, kind)))
+    if not names:
+        say("None was run.")
+        return
+    rows = []
+    for cell in cells:
+        if cell.exact:
+            best = next(iter(cell.exact.values()))["moe_ns"]
+            runs = getattr(cell, kind)
+            rows.append((cell.name, *(ratio(runs[n]["moe_ns"] / best) if n in runs else None for n in names)))
+    table(("cell", *names), rows)
+
+
+def draw(machine: str, cells: Sequence[Cell], folder: Path) -> str:
+    """Times over that of the best published policy, cell by cell; the file's name."""
+    from matplotlib.axes import Axes  # noqa: PLC0415 (it takes its time)
+
+    from ndpsim.report.pictures.canvas import Panel, compose, save  # noqa: PLC0415
+    from ndpsim.report.pictures.colours import INK, SERIES, tint  # noqa: PLC0415
+    from ndpsim.report.pictures.points import logarithmic  # noqa: PLC0415
+
+    drawn = [cell for cell in cells if cell.published]
+
+    def ours(cell: Cell) -> list[float]:
+        return [cell.runs[OURS]["moe_ns"]] if OURS in cell.runs else []
+
+    kinds: tuple[tuple[str, Callable[[Cell], Iterable[float | None]], str, str], ...] = (
+        ("published", lambda cell: [row["moe_ns"] for row in cell.published.values()], "o", tint(INK, 0.5)),
+        (OURS, ours, "D", SERIES[1]),
+        ("best known", lambda cell: [cell.known_ns], "*", SERIES[2]),
+        ("lower bound", lambda cell: [cell.bound_ns], "|", SERIES[0]),
+    )
+
+    def panel(axes: Axes) -> None:
+        best = [next(iter(cell.published.values()))["moe_ns"] for cell in drawn]
+        for label, times, marker, colour in kinds:
+            points = [
+                (time / best[n], n)
+                for n, cell in enumerate(drawn)
+                for time in times(cell)
+                if time is not None
+            ]
+            if points:
+                axes.plot(*zip(*points, strict=True), marker, color=colour, label=label, linestyle="none")
+        axes.axvline(1, color=INK, linewidth=0.6, linestyle=":")
+        axes.set_yticks(range(len(drawn)), [cell.name for cell in drawn])
+        axes.invert_yaxis()
+        logarithmic(axes, "x")
+        axes.set_xlabel("time of experts, over that of the best published policy")
+
+    folder.mkdir(exist_ok=True)
+    file = folder / f"best-{machine}.svg"
+    title = f"Policies on {machine}"
+    save(
+        compose(title, ({"best": [Panel(panel, 2 * len(drawn) + 2)]},), "two-columns", ("best",)),
+        str(file),
+        "two-columns",
+    )
+    return file.name
+
+
+HEAD = f"""\
+# Which policy is best on which machine
+
+Made by `python validation/best.py`: {LAYERS} layers spread over each model, {STEPS} decode steps, seed 1,
+16 bits, all policies at their defaults. Times are of the layers' experts (`moe_ns`). "Measured" routing
+draws from counts or load curves that others have measured, of this model or its like
+([routing](../docs/routing.md)); "skewed" from TriMoE's three classes. "Own estimate", "bound" and "best
+known" are shares of the best policy's time: what it expected, a lower bound ([moe](../docs/moe.md)), and
+the policy `{KNOWN}`. "Binds" is the resource with the largest share of the layers' critical paths. A
+policy that is missing in a cell cannot run there.
+"""
+
+
+def parsed(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    for name, kind in (("machine", str), ("model", str), ("batch", int), ("policy", str)):
+        parser.add_argument(f"--{name}", type=kind, action="append", help=f"only this {name}; repeatable")
+    parser.add_argument("--oracle", action="store_true", help=f"run {KNOWN}, too, which takes long")
+    parser.add_argument("--store", default="best.sweep", help="folder of finished runs")
+    parser.add_argument("--figures", type=Path, default=FIGURES, help="folder of the pictures")
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    arguments = parsed(words)
+    points = wanted_points(arguments)
+    if not points:
+        sys.exit("best: nothing is left to run")
+    cells = cells_of(points, arguments.store)
+    print(HEAD)
+    summary(cells)
+    for machine in dict.fromkeys(cell.machine for cell in cells):
+        here = [cell for cell in cells if cell.machine == machine]
+        print(f"## {machine}\n")
+        machine_table(here)
+        picture = draw(machine, here, arguments.figures)
+        print(f"![Policies on {machine}](figures/{picture})\n")
+        say("All policies in full precision, over the best:")
+        all_policies(here, "exact")
+        say("Policies with fewer bits or skipped experts, over the best in full precision:")
+        all_policies(here, "lossy")
+
+
+if __name__ == "__main__":
+    main()
