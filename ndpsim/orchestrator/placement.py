@@ -55,9 +55,7 @@ class Places:
             raise InputError(problem, key="dimm")
 
     def _show(self, replicas: tuple[int, ...]) -> None:
-        self.now = Placement(
-            _frozen(self._dimm), _frozen(self._shards), _frozen(self._resident), replicas
-        )
+        self.now = Placement(_frozen(self._dimm), _frozen(self._shards), _frozen(self._resident), replicas)
         self.arriving, self.moving = _frozen(self._arriving), _frozen(self._moving)
 
     def copy(self) -> Places:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -20,8 +22,13 @@ from ndpsim.policies.interface import Assignment, Flags, LayerView, Placement, P
 from ndpsim.policies.rehearsal import Rehearsed
 from ndpsim.policies.script import Answer, Script, Scripted, Visit
 from ndpsim.routing.trace import loads_of
+from ndpsim.units import format_time
 
 __all__ = ["Rehearsals", "rehearsed"]
+
+_log = logging.getLogger("ndpsim")
+
+_LONG_S = 30.0
 
 
 def rehearsed(runner: PolicyRunner, chosen: ChosenPolicy | None = None) -> Rehearsed:
@@ -32,20 +39,29 @@ def rehearsed(runner: PolicyRunner, chosen: ChosenPolicy | None = None) -> Rehea
 class Rehearsals:
     """Runs on the trace of a call; see `Rehearsal`.
 
+    How long all of it takes is said beforehand, when the first runs are over, where that is long.
+
     Args:
+        policy: the name of the one that rehearses.
         others: runs of policies of the call.
         progress: called with the share of the work that is done.
         runs: whole runs that are all of the work.
     """
 
     def __init__(
-        self, given: Given, others: Sequence[Rehearsed], progress: Callable[[float], None], runs: int
+        self,
+        given: Given,
+        policy: str,
+        others: Sequence[Rehearsed],
+        progress: Callable[[float], None],
+        runs: int,
     ) -> None:
-        self.others = others
+        self._policy, self.others = policy, others
         self._given, self._progress = given, progress
         visits, _ = itinerary(given.trace, given.layers, given.decode, given.prefill)
         self.loads = MappingProxyType({one.visit: loads_of(one.ids, given.trace.experts) for one in visits})
         self._layers, self._all_layers = 0, runs * len(visits)
+        self._began_s, self._has_told = time.perf_counter(), False
 
     def of_policy(self, chosen: ChosenPolicy, hindsight: bool = False) -> Rehearsed | None:
         """A policy's run; None: it cannot be run on the machine."""
@@ -67,9 +83,22 @@ class Rehearsals:
     def stage(self, script: Script) -> ScriptedRun:
         """A run with the placement of `script`, at its first gate."""
         given = self._given
+        self._tell()
         policy = Scripted(given.machine, given.estimates, PolicyParameters())
         policy.follow(script)
         return ScriptedRun(given, policy, self._went_on)
+
+    def _tell(self) -> None:
+        """Say once how long the runs that are left take at most, at the pace until now."""
+        if self._has_told or not self._layers:
+            return
+        self._has_told = True
+        pace_s = (time.perf_counter() - self._began_s) / self._layers
+        left = self._all_layers - self._layers
+        if pace_s * left >= _LONG_S:
+            text = "%s: up to %d more whole runs, some %s in all"
+            runs = left // len(self.loads)
+            _log.warning(text, self._policy, runs, format_time(1e9 * pace_s * left))
 
     def _went_on(self, _: float) -> None:
         self._layers += 1
@@ -132,11 +161,6 @@ class ScriptedRun(_Uncounted):
     def gpu_free(self) -> int:
         """Experts that the GPU's memory has room for."""
         return self._places.gpu_free
-
-    @property
-    def under_way(self) -> int:
-        """Migrations that are not done."""
-        return self._migrations.under_way
 
     def copy(self) -> ScriptedRun:
         """A run of its own from here on."""

@@ -433,7 +433,7 @@ def _run(
     parameters: dict[str, Any] = chosen.parameters.model_dump()
     policy = chosen.start(given.machine, given.estimates)
     if chosen.policy.rehearses:
-        policy.rehearse(Rehearsals(given, others, progress, work))
+        policy.rehearse(Rehearsals(given, chosen.name, others, progress, work))
     runner = PolicyRunner(
         given, policy, parameters, observer, check_layer, lambda share: progress(1 - (1 - share) / work)
     )

@@ -103,9 +103,7 @@ def _of_step(
     yield Window(phase, gpu_ns + dense.head_ns, tuple(attention))
 
 
-def _chosen(
-    trace: Routing, phase: str, step: int
-) -> tuple[NDArray[np.int16], NDArray[np.float32] | None]:
+def _chosen(trace: Routing, phase: str, step: int) -> tuple[NDArray[np.int16], NDArray[np.float32] | None]:
     """What tokens chose in a step, and the router's weights: arrays [row, token, k]."""
     if phase == "decode":
         return trace.ids[step], None if trace.scores is None else trace.scores[step]

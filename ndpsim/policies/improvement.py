@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ __all__ = ["Sweeps"]
 
 _TRIALS = 8  # changed answers of a visit, at most
 _PATIENCE = 3  # of them one after the other that gain nothing
-_LEAST_GAIN = 1e-9  # of a time: less is rounding
+_LEAST_GAIN_NS = 1e-3  # less is rounding
 _MOVING = ("prefetch", "fetch", "relayout", "rebalance")
 
 Answers = dict[Visit, Answer]
@@ -32,8 +33,8 @@ class Sweeps:
         layers: tried until now.
     """
 
-    #: Whole runs that a sweep takes at most.
-    most_runs = 1 + 2 * (1 + _TRIALS)
+    #: Whole runs that a sweep takes at most: at each gate two kinds of changes, up to the second gate.
+    most_runs = 1 + 2 * 2 * (1 + _TRIALS)
 
     def __init__(self, machine: Machine, estimates: Estimates, rehearsal: Rehearsal) -> None:
         self._machine, self._estimates, self._rehearsal = machine, estimates, rehearsal
@@ -43,18 +44,17 @@ class Sweeps:
 
     def assignments(self, script: Script) -> Rehearsed:
         """Experts, and shares of them, go to other engines."""
-        stage, answers = self._rehearsal.stage(script), dict(script.answers)
-        for visit in self._visits:
-            self._reassign(stage, answers, visit)
-            self._go_on(stage, answers[visit])
-        return stage.rehearsed()
+        return self._sweep(script, self._reassign)
 
     def prefetches(self, script: Script) -> Rehearsed:
-        """Experts of the next layer come into the GPU's memory; what is needed last of all leaves it."""
+        """Experts of the next layer come into the GPU's memory, too; what is needed last of all leaves it."""
+        return self._sweep(script, self._prefetch, self._reassign)
+
+    def _sweep(self, script: Script, *changes: Callable[[Stage, Answers, int], None]) -> Rehearsed:
         stage, answers = self._rehearsal.stage(script), dict(script.answers)
         for number, visit in enumerate(self._visits):
-            if number + 1 < len(self._visits):
-                self._prefetch(stage, answers, number)
+            for change in changes:
+                change(stage, answers, number)
             self._go_on(stage, answers[visit])
         return stage.rehearsed()
 
@@ -62,40 +62,45 @@ class Sweeps:
         self.layers += 1
         stage.go_on(answer)
 
-    def _judged(self, stage: Stage, answers: Answers, gates: int) -> Stage:
-        """The run so many gates further on."""
+    def _judged(self, stage: Stage, answers: Answers, gates: int) -> tuple[float, Mapping[str, float]]:
+        """The clock so many gates further on, and when resources were done with the layer."""
         other = stage.copy()
+        ends_ns: list[Mapping[str, float]] = []
         for _ in range(gates):
             if other.visit is not None:
                 self._go_on(other, answers[other.visit])
-        return other
+                ends_ns.append(other.ends_ns)
+        return other.clock_ns, ends_ns[0]
 
-    def _reassign(self, stage: Stage, answers: Answers, visit: Visit) -> None:
-        view, answer = stage.view, answers[visit]
+    def _reassign(self, stage: Stage, answers: Answers, number: int) -> None:
+        """Try one other assignment after another at a gate."""
+        visit, view = self._visits[number], stage.view
+        answer = answers[visit]
         legal = legal_assignment(answer.assignment, view, self._machine, self._estimates)
         answers[visit] = answer = replace(answer, assignment=legal)
-        moving = stage.under_way or any(one.kind in _MOVING for one in (*answer.gate, *answer.end))
+        moving = stage.moving.any() or any(one.kind in _MOVING for one in (*answer.gate, *answer.end))
         gates = 2 if moving else 1
         moves = LayerMoves(view, self._machine, self._estimates)
-        ends_ns = self._judged(stage, answers, 1).ends_ns
-        best_ns = self._judged(stage, answers, gates).clock_ns
+        best_ns, ends_ns = self._judged(stage, answers, gates)
         proposed, failed = moves.proposed(legal, ends_ns), 0
         for _ in range(_TRIALS):
             changed = next(proposed, None)
             if changed is None or failed == _PATIENCE:
                 return
             tried = answers | {visit: replace(answer, assignment=changed)}
-            judged = self._judged(stage, tried, gates)
-            if judged.clock_ns >= best_ns * (1 - _LEAST_GAIN):
+            clock_ns, ends_ns = self._judged(stage, tried, gates)
+            if clock_ns >= best_ns - _LEAST_GAIN_NS:
                 failed += 1
                 continue
-            answers[visit], best_ns, failed = tried[visit], judged.clock_ns, 0
-            proposed = moves.proposed(changed, judged.ends_ns)
+            answers[visit], best_ns, failed = tried[visit], clock_ns, 0
+            proposed = moves.proposed(changed, ends_ns)
 
     def _prefetch(self, stage: Stage, answers: Answers, number: int) -> None:
         """Try one more prefetch after another at a gate, for the layer that follows."""
+        if number + 1 == len(self._visits):
+            return
         visit, following = self._visits[number : number + 2]
-        best_ns, failed = self._judged(stage, answers, 2).clock_ns, 0
+        (best_ns, _), failed = self._judged(stage, answers, 2), 0
         for expert in self._wanted(stage, answers, following)[:_TRIALS]:
             if failed == _PATIENCE:
                 return
@@ -107,12 +112,12 @@ class Sweeps:
                 visit: answer,
                 following: replace(later, assignment=on_gpu(later.assignment, expert)),
             }
-            judged_ns = self._judged(stage, tried, 2).clock_ns
-            if judged_ns >= best_ns * (1 - _LEAST_GAIN):
+            clock_ns, _ = self._judged(stage, tried, 2)
+            if clock_ns >= best_ns - _LEAST_GAIN_NS:
                 failed += 1
                 continue
             answers.update(tried)
-            best_ns, failed = judged_ns, 0
+            best_ns, failed = clock_ns, 0
 
     def _wanted(self, stage: Stage, answers: Answers, following: Visit) -> list[int]:
         """Experts of the layer that follows which the GPU's memory lacks, the largest gain first."""
@@ -133,7 +138,9 @@ class Sweeps:
         """The answer with one more prefetch, at the gate where there is room; None: nothing can go for it."""
         asked = (*answer.gate, *answer.end)
         copy = Migration("prefetch", self._visits[number + 1].layer, expert)
-        room = stage.gpu_free + sum((one.kind == "evict") - (one.kind in (*_MOVING[:2], "keep")) for one in asked)
+        room = stage.gpu_free + sum(
+            (one.kind == "evict") - (one.kind in (*_MOVING[:2], "keep")) for one in asked
+        )
         if room > 0:
             return replace(answer, gate=(*answer.gate, copy))
         leaves = stage.placement.resident & ~stage.moving

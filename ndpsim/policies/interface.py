@@ -403,7 +403,7 @@ class Policy(ABC):
         """How many whole runs it takes at most, its own among them."""
         return 1
 
-    def rehearse(self, rehearsal: Rehearsal) -> None:
+    def rehearse(self, rehearsal: Rehearsal) -> None:  # noqa: B027 (most policies do nothing here)
         """Try whole runs on the run's own trace. Called once, before `place`, where the class `rehearses`."""
 
     @abstractmethod

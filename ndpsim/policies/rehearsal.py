@@ -29,43 +29,46 @@ class Rehearsed:
 
 
 class Stage(Protocol):
-    """A run under way, at a layer's gate.
+    """A run under way, at a layer's gate, or at its end."""
 
-    Attributes:
-        visit: the layer; None: the run is over.
-        view: what `assign` is shown there.
-        clock_ns: the time at the gate; at the end of the run, of everything.
-        placement, moving, gpu_free: as in `BackgroundView`.
-        under_way: migrations that are not done.
-        ends_ns: when resources had done their part of the layer before, by name, as in `JobRecord.resource`;
-            from the gate on.
-    """
-
-    visit: Visit | None
     clock_ns: float
-    ends_ns: Mapping[str, float]
 
     @property
-    def view(self) -> LayerView: ...
+    def visit(self) -> Visit | None:
+        """The layer; None: the run is over."""
+        ...
 
     @property
-    def placement(self) -> Placement: ...
+    def view(self) -> LayerView:
+        """What `assign` is shown at the gate."""
+        ...
 
     @property
-    def moving(self) -> Flags: ...
+    def placement(self) -> Placement:
+        """Where all experts lie."""
+        ...
 
     @property
-    def gpu_free(self) -> int: ...
+    def moving(self) -> Flags:
+        """Flags [layer, expert]: a migration of it is not done."""
+        ...
 
     @property
-    def under_way(self) -> int: ...
+    def gpu_free(self) -> int:
+        """Experts that the GPU's memory has room for."""
+        ...
+
+    @property
+    def ends_ns(self) -> Mapping[str, float]:
+        """When resources were done with the layer before, from its gate on, by `JobRecord.resource`."""
+        ...
 
     def copy(self) -> Stage:
         """A run of its own from here on."""
         ...
 
     def go_on(self, answer: Answer) -> None:
-        """To the next gate; what is not legal in an answer goes as `Scripted` says."""
+        """To the next gate; what is not legal in an answer is changed as `Scripted` says."""
         ...
 
     def rehearsed(self) -> Rehearsed:
@@ -81,8 +84,11 @@ class Rehearsal(Protocol):
         loads: tokens by expert of every visit, in order.
     """
 
-    others: Sequence[Rehearsed]
-    loads: Mapping[Visit, Ints]
+    @property
+    def others(self) -> Sequence[Rehearsed]: ...
+
+    @property
+    def loads(self) -> Mapping[Visit, Ints]: ...
 
     def of_policy(self, chosen: ChosenPolicy, hindsight: bool = False) -> Rehearsed | None:
         """A policy's run; None: it cannot be run on the machine.
@@ -96,5 +102,9 @@ class Rehearsal(Protocol):
         ...
 
     def stage(self, script: Script) -> Stage:
-        """A run with the placement of `script`, at its first gate."""
+        """A run with the placement of `script`, at its first gate.
+
+        Raises:
+            InputError: the placement does not fit.
+        """
         ...

@@ -23,7 +23,17 @@ from ndpsim.policies.interface import (
     PolicyParameters,
 )
 
-__all__ = ["Answer", "Script", "ScriptWriter", "Scripted", "Visit", "legal_assignment", "of_every_policy", "parts_of", "whole_expert_ns"]
+__all__ = [
+    "Answer",
+    "Script",
+    "ScriptWriter",
+    "Scripted",
+    "Visit",
+    "legal_assignment",
+    "of_every_policy",
+    "parts_of",
+    "whole_expert_ns",
+]
 
 _ENGINES = ("gpu", "cpu", "ndp")
 _ROUNDING = 1e-9  # by which shares of an expert may differ from 1 together
@@ -92,8 +102,11 @@ class ScriptWriter:
 
     def assigned(self, visit: Visit, checked: CheckedAssignment, planning_ns: float) -> None:
         """An assignment, with the time that was charged for it."""
+        gpu, cpu, ndp = (tuple(Part(*part) for part in parts) for parts in checked[:3])
         self._assigned[visit] = Assignment(
-            *(tuple(Part(*part) for part in getattr(checked, engine)) for engine in _ENGINES),
+            gpu,
+            cpu,
+            ndp,
             checked.estimated_ns,
             bits=checked.bits,
             sequential=checked.sequential,
@@ -163,9 +176,7 @@ class Scripted(Policy):
         return legal_migrations(self.name, view, asked, self.machine)
 
 
-def whole_expert_ns(
-    view: LayerView, machine: Machine, estimates: Estimates
-) -> dict[str, dict[int, float]]:
+def whole_expert_ns(view: LayerView, machine: Machine, estimates: Estimates) -> dict[str, dict[int, float]]:
     """By engine and expert with tokens, what it takes there by the estimates, alone; only where it can be.
 
     On the GPU with its copy, on the CPU with its reading, whichever is longer.
@@ -212,8 +223,11 @@ def legal_assignment(
     for expert, share in missing.items():
         soonest = min(_ENGINES, key=lambda engine: times[engine].get(expert, float("inf")))
         _add(kept[soonest], expert, share)
+    gpu, cpu, ndp = (tuple(Part(*part) for part in kept[engine]) for engine in _ENGINES)
     return Assignment(
-        *(tuple(Part(*part) for part in kept[engine]) for engine in _ENGINES),
+        gpu,
+        cpu,
+        ndp,
         sequential=assignment.sequential,
         planning=assignment.planning,
         awaits=awaits,

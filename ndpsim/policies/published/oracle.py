@@ -1,29 +1,31 @@
 """The oracle: the best whole run that is known.
 
-Not a system that can be built: it knows all that is routed before the run begins. It runs every bundled
-policy at its defaults on the very same trace, with `foresight` and without where that can be chosen, takes
-the runs of the same call besides, and lets the best of them place experts by the run's own loads. What
-reads fewer bits, or runs on a machine without contention, is left out. Then it improves the best runs
-(`ndpsim.policies.improvement`), and gives the answers of the best one.
+It is no system that can be built: it knows what is routed before the run begins. On the trace of the run it
+tries all bundled policies at their defaults, those with a parameter `foresight` with it and without, takes
+the runs of the same call besides, and lets the best policies place experts by the loads of the run. Runs
+that read fewer bits, or leave out contention, do not count. It improves the best runs, and placements made
+by hindsight alone, in sweeps (`ndpsim.policies.improvement`). Then it gives the answers of the best run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import Field
 
+from ndpsim.errors import InputError
 from ndpsim.policies.choose import ChosenPolicy, policies
+from ndpsim.policies.hindsight import layouts
 from ndpsim.policies.improvement import Sweeps
-from ndpsim.policies.interface import PolicyParameters
+from ndpsim.policies.interface import Placement, PolicyParameters
 from ndpsim.policies.rehearsal import Rehearsal, Rehearsed
 from ndpsim.policies.script import Answer, Script, Scripted
 
 __all__ = ["POLICY"]
 
-_STARTS = 3  # the best runs, which are placed by hindsight and improved
+_STARTS = 3  # of the best runs are placed by hindsight, and as many are improved
 _FORESIGHT = "foresight"
 
 
@@ -34,22 +36,9 @@ class OracleParameters(PolicyParameters):
         100,
         ge=0,
         le=1_000_000,
-        description="whole runs that improving may take, or as many layers, beside those of policies; a "
-        f"sweep begins while {Sweeps.most_runs} are left",
+        description="budget of the improvement in whole runs, beside those of policies; a sweep begins "
+        f"while {Sweeps.most_runs} are left",
     )
-
-
-def _candidates() -> Iterator[ChosenPolicy]:
-    """Bundled policies at their defaults, with `foresight` and without."""
-    for policy in policies().values():
-        if policy.rehearses:
-            continue
-        defaults = policy.Parameters()
-        if isinstance(getattr(defaults, _FORESIGHT, None), bool):
-            for value in (False, True):
-                yield ChosenPolicy(policy, defaults.model_copy(update={_FORESIGHT: value}))
-        else:
-            yield ChosenPolicy(policy, defaults)
 
 
 class Oracle(Scripted):
@@ -66,70 +55,117 @@ class Oracle(Scripted):
 
     @classmethod
     def whole_runs(cls, parameters: Any) -> int:
-        """Those of policies, those by hindsight, those of improving, and its own."""
+        """Those of policies, those by hindsight, those of the improvement, and its own."""
         return sum(1 for _ in _candidates()) + _STARTS + int(parameters.evaluations) + 1
 
     def rehearse(self, rehearsal: Rehearsal) -> None:
         """Find the best run."""
-        improving = _Improving(Sweeps(self.machine, self.estimates, rehearsal), rehearsal, self.parameters)
-        best, *others = _best_first(_known(rehearsal))[:_STARTS]
-        starts = [improving.first(start) for start in (best, *others)]
-        self.follow(improving.last(_best_first([best, *starts])[0]).script)
+        sweeps = Sweeps(self.machine, self.estimates, rehearsal)
+        improvement = _Improvement(sweeps, rehearsal, self.parameters.evaluations)
+        runs = _best_first(_known(rehearsal))[:_STARTS]
+        runs += [improvement.swept(improvement.varied(run), "assignments") for run in runs]
+        runs += improvement.of_placements(layouts(self.machine, self.estimates, rehearsal.loads))
+        self.follow(improvement.until_nothing_gains(_best(runs)).script)
+
+
+def _candidates() -> Iterator[ChosenPolicy]:
+    """Bundled policies at their defaults, with `foresight` and without."""
+    for policy in policies().values():
+        if policy.rehearses:
+            continue
+        defaults = policy.Parameters()
+        if isinstance(getattr(defaults, _FORESIGHT, None), bool):
+            for value in (False, True):
+                yield ChosenPolicy(policy, defaults.model_copy(update={_FORESIGHT: value}))
+        else:
+            yield ChosenPolicy(policy, defaults)
 
 
 def _best_first(runs: list[Rehearsed]) -> list[Rehearsed]:
     return sorted(runs, key=lambda run: run.time_ns)
 
 
+def _best(runs: list[Rehearsed]) -> Rehearsed:
+    """The shortest run; of equal ones the first."""
+    return min(runs, key=lambda run: run.time_ns)
+
+
 def _known(rehearsal: Rehearsal) -> list[Rehearsed]:
-    """Runs of policies, each once; the best ones also placed by hindsight."""
-    runs = [run for run in rehearsal.others if run.script.comparable]
+    """Comparable runs of policies, each once; those of the best ones by hindsight, too."""
     ran = [run.chosen for run in rehearsal.others]
-    asked = [one for one in _candidates() if one not in ran]
-    runs += [run for one in asked if (run := rehearsal.of_policy(one)) is not None and run.script.comparable]
-    placed = [run.chosen for run in _best_first(runs)[:_STARTS] if run.chosen is not None]
-    return runs + [run for one in placed if (run := rehearsal.of_policy(one, hindsight=True)) is not None]
+    tried = [rehearsal.of_policy(one) for one in _candidates() if one not in ran]
+    runs = [run for run in (*rehearsal.others, *tried) if run is not None and run.script.comparable]
+    best = [run.chosen for run in _best_first(runs)[:_STARTS] if run.chosen is not None]
+    placed = [rehearsal.of_policy(one, hindsight=True) for one in best]
+    return runs + [run for run in placed if run is not None and run.script.comparable]
 
 
-class _Improving:
-    """Improves runs, as long as evaluations are left.
+class _Improvement:
+    """Improves runs while its budget lasts.
 
-    What is done in which order does not depend on their number: more never end with a longer run.
+    What is tried, and in which order, does not depend on the budget, and nothing comes after what it does
+    not reach: a larger budget never ends with a longer run.
     """
 
-    def __init__(self, sweeps: Sweeps, rehearsal: Rehearsal, parameters: OracleParameters) -> None:
+    def __init__(self, sweeps: Sweeps, rehearsal: Rehearsal, evaluations: int) -> None:
         self._sweeps, self._rehearsal = sweeps, rehearsal
-        self._runs, self._layers = 0, parameters.evaluations * len(rehearsal.loads)
+        self._layers_left = evaluations * len(rehearsal.loads)
 
-    def _left(self, runs: int) -> bool:
-        """Whether so many whole runs are left."""
-        visits = len(self._rehearsal.loads)
-        return self._sweeps.layers + (self._runs + runs) * visits <= self._layers
+    def _reaches(self, runs: int) -> bool:
+        """Whether the budget has so many whole runs; if not, it is over."""
+        if runs * len(self._rehearsal.loads) > self._layers_left:
+            self._layers_left = 0
+        return self._layers_left > 0
 
-    def first(self, run: Rehearsed) -> Rehearsed:
-        """With nothing charged and nothing in turn, without migrations, and swept once."""
+    def varied(self, run: Rehearsed) -> Rehearsed:
+        """The best of the run and its variants."""
         for variant in _variants(run.script):
-            if self._left(1):
-                self._runs += 1
-                run = min(run, self._rehearsal.of_script(variant), key=lambda one: one.time_ns)
-        return self._swept(run, "assignments")
+            if self._reaches(1):
+                self._layers_left -= len(self._rehearsal.loads)
+                run = _best([run, self._rehearsal.of_script(variant)])
+        return run
 
-    def last(self, run: Rehearsed) -> Rehearsed:
-        """Swept until that gains nothing."""
+    def swept(self, run: Rehearsed, sweep: str) -> Rehearsed:
+        """The better one of the run and the run after a sweep."""
+        return _best([run, *self._sweep(run.script, sweep)])
+
+    def _sweep(self, script: Script, sweep: str) -> list[Rehearsed]:
+        """One run; none where the budget does not reach that far."""
+        if not self._reaches(Sweeps.most_runs):
+            return []
+        before = self._sweeps.layers
+        run: Rehearsed = getattr(self._sweeps, sweep)(script)
+        self._layers_left -= self._sweeps.layers - before
+        return [run]
+
+    def of_placements(self, placements: Iterator[Placement]) -> list[Rehearsed]:
+        """Runs from placements alone, until one is longer than the one before it or does not fit."""
+        runs: list[Rehearsed] = []
+        for placement in placements:
+            try:
+                found = self._sweep(
+                    Script(placement, dict.fromkeys(self._rehearsal.loads, Answer())), "assignments"
+                )
+            except InputError:
+                return runs
+            runs += found
+            if not found or _best(runs) is not found[0]:
+                return runs
+        return runs
+
+    def until_nothing_gains(self, run: Rehearsed) -> Rehearsed:
+        """The run after variants and sweeps, as often as they gain something."""
         while True:
-            better = self._swept(self._swept(run, "prefetches"), "assignments")
+            better = self.swept(self.swept(self.varied(run), "prefetches"), "assignments")
             if better is run:
                 return run
             run = better
 
-    def _swept(self, run: Rehearsed, sweep: str) -> Rehearsed:
-        if not self._left(Sweeps.most_runs):
-            return run
-        return min(run, getattr(self._sweeps, sweep)(run.script), key=lambda one: one.time_ns)
-
 
 def _variants(script: Script) -> Iterator[Script]:
-    """The same without what makes layers wait for nothing, and without migrations."""
+    """The script with nothing charged for planning and nothing in turn; without migrations; with another
+    value of a parameter that every policy has.
+    """
     answers = script.answers
     if any(one.assignment.planning or one.assignment.sequential for one in answers.values()):
         free = {
@@ -139,6 +175,10 @@ def _variants(script: Script) -> Iterator[Script]:
         yield replace(script, answers=free)
     if any(one.gate or one.end for one in answers.values()):
         yield replace(script, answers={visit: Answer(one.assignment) for visit, one in answers.items()})
+    for name, field in PolicyParameters.model_fields.items():
+        for value in get_args(field.annotation):
+            if value != getattr(script.parameters, name):
+                yield replace(script, parameters=script.parameters.model_copy(update={name: value}))
 
 
 POLICY = Oracle
