@@ -61,16 +61,18 @@ class Rehearsals:
         visits, _ = itinerary(given.trace, given.layers, given.decode, given.prefill)
         self.loads = MappingProxyType({one.visit: loads_of(one.ids, given.trace.experts) for one in visits})
         self._layers, self._all_layers = 0, runs * len(visits)
-        self._began_s, self._has_told = time.perf_counter(), False
+        self._run_s, self._has_told = 0.0, False
 
     def of_policy(self, chosen: ChosenPolicy, hindsight: bool = False) -> Rehearsed | None:
         """A policy's run; None: it cannot be run on the machine."""
         given = replace(self._given, offline=self._given.trace) if hindsight else self._given
+        began_s = time.perf_counter()
         try:
             runner = _Uncounted(given, chosen.start(given.machine, given.estimates), self._went_on)
             runner.run()
         except InputError:
             return None
+        self._run_s = time.perf_counter() - began_s
         return rehearsed(runner, chosen)
 
     def of_script(self, script: Script) -> Rehearsed:
@@ -89,16 +91,12 @@ class Rehearsals:
         return ScriptedRun(given, policy, self._went_on)
 
     def _tell(self) -> None:
-        """Say once how long the runs that are left take at most, at the pace until now."""
-        if self._has_told or not self._layers:
-            return
-        self._has_told = True
-        pace_s = (time.perf_counter() - self._began_s) / self._layers
-        left = self._all_layers - self._layers
-        if pace_s * left >= _LONG_S:
+        """Say once how long the runs that are left take at most, if each takes as long as the last policy's."""
+        runs = (self._all_layers - self._layers) // len(self.loads)
+        if not self._has_told and self._run_s * runs >= _LONG_S:
             text = "%s: up to %d more whole runs, some %s in all"
-            runs = left // len(self.loads)
-            _log.warning(text, self._policy, runs, format_time(1e9 * pace_s * left))
+            _log.warning(text, self._policy, runs, format_time(1e9 * self._run_s * runs))
+        self._has_told = True
 
     def _went_on(self, _: float) -> None:
         self._layers += 1
