@@ -91,7 +91,7 @@ class Rehearsals:
         return ScriptedRun(given, policy, self._went_on)
 
     def _tell(self) -> None:
-        """Say once how long the runs that are left take at most, if each takes as long as the last policy's."""
+        """Say once how long the runs that are left take at most, each as long as the last policy's."""
         runs = (self._all_layers - self._layers) // len(self.loads)
         if not self._has_told and self._run_s * runs >= _LONG_S:
             text = "%s: up to %d more whole runs, some %s in all"
