@@ -233,8 +233,9 @@ class PolicyRunner:
             in_use.flags.writeable = False
             self._background(visit, view.loads, "gate", in_use=in_use)
         jobs, migrating = self._jobs_of(visit, view, assigned, planning_ns)
+        own = range(migrating, len(jobs))  # further migrations follow them
         arrays = self._run_jobs(jobs, in_window=False)
-        self._count(visit, view, answer, assigned, began, window_ns, jobs, arrays, migrating)
+        self._count(visit, view, answer, assigned, began, window_ns, jobs, arrays, own)
         self._migrations.done = []
         if "end" in self.policy.moments:
             copied = assigned.copied_in_full(view.placement.resident | view.arriving)
@@ -251,11 +252,11 @@ class PolicyRunner:
         window_ns: float,
         jobs: JobList,
         arrays: Jobs,
-        migrating: int,
+        own: range,
     ) -> None:
         """Add a layer that is done to what is told of the run, and show it.
 
-        migrating: so many of the jobs, the first ones, are migrations.
+        own: those of the jobs that are no migrations.
         """
         given, places, loads = self.given, self._places, view.loads
         path = critical_path(arrays)
@@ -264,7 +265,6 @@ class PolicyRunner:
         self.tally.add_layer(view, assigned, self.clock_ns - began, visit.shared_ns, bound_ns, waited_ns)
         wanted = self._wanted == (view.step, view.layer) and view.phase == "decode"
         if self._observer is not None or wanted:
-            own = range(migrating, len(jobs))
             records, places_of_path = job_records(jobs.labels, arrays, own, path)
             self._show(
                 LayerRecord(

@@ -119,7 +119,7 @@ class _Uncounted(PolicyRunner):
         window_ns: float,
         jobs: JobList,
         arrays: Jobs,
-        migrating: int,
+        own: range,
     ) -> None:
         self._progress(0.0)
 
@@ -196,7 +196,7 @@ class ScriptedRun(_Uncounted):
         window_ns: float,
         jobs: JobList,
         arrays: Jobs,
-        migrating: int,
+        own: range,
     ) -> None:
         self._progress(0.0)
         ends = np.where(arrays.background == 0, arrays.end_ns - began, 0.0).tolist()

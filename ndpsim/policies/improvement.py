@@ -12,7 +12,7 @@ from ndpsim.policies.moves import LayerMoves, on_gpu, plan_of
 from ndpsim.policies.rehearsal import Rehearsal, Rehearsed, Stage
 from ndpsim.policies.script import Answer, Script, Visit, legal_assignment, whole_expert_ns
 
-__all__ = ["Sweeps"]
+__all__ = ["Future", "Sweeps"]
 
 _TRIALS = 8  # changed answers of a visit, at most
 _PATIENCE = 3  # of them one after the other that gain nothing
@@ -39,7 +39,7 @@ class Sweeps:
     def __init__(self, machine: Machine, estimates: Estimates, rehearsal: Rehearsal) -> None:
         self._machine, self._estimates, self._rehearsal = machine, estimates, rehearsal
         self._visits = list(rehearsal.loads)
-        self._future = _Future(machine, rehearsal)
+        self._future = Future(machine, rehearsal.loads)
         self.layers = 0
 
     def assignments(self, script: Script) -> Rehearsed:
@@ -156,11 +156,11 @@ class Sweeps:
         return replace(answer, gate=(*answer.gate, evict, copy))
 
 
-class _Future:
+class Future:
     """When experts are needed next."""
 
-    def __init__(self, machine: Machine, rehearsal: Rehearsal) -> None:
-        visits, loads = list(rehearsal.loads), list(rehearsal.loads.values())
+    def __init__(self, machine: Machine, of_visits: Mapping[Visit, Ints]) -> None:
+        visits, loads = list(of_visits), list(of_visits.values())
         self._rows = [machine.layers.index(visit.layer) for visit in visits]
         shape = len(machine.layers), machine.model.routed_experts
         #: Of each visit, when each expert is needed after it, and with how many tokens.

@@ -143,7 +143,7 @@ class LayerMoves:
         times = self._times[place[0]]
         of_place = set(self._places[place])
         alone_ns = sum(share * times[one] for one, share in plan[place[0]].items() if one in of_place)
-        scale = end_ns / alone_ns if alone_ns else 1.0
+        scale = end_ns / alone_ns if alone_ns and end_ns else 1.0
         return {one: scale * times[one] for one in of_place}
 
     def _with_share(self, plan: Plan, expert: int, away: str, to: str, share: float) -> Plan:

@@ -33,7 +33,7 @@ class OracleParameters(PolicyParameters):
     """What can be set of the oracle."""
 
     evaluations: int = Field(
-        100,
+        150,
         ge=0,
         le=1_000_000,
         description="budget of the improvement in whole runs, beside those of policies; a sweep begins "
@@ -62,10 +62,14 @@ class Oracle(Scripted):
         """Find the best run."""
         sweeps = Sweeps(self.machine, self.estimates, rehearsal)
         improvement = _Improvement(sweeps, rehearsal, self.parameters.evaluations)
-        runs = _best_first(_known(rehearsal))[:_STARTS]
-        runs += [improvement.swept(improvement.varied(run), "assignments") for run in runs]
-        runs += improvement.of_placements(layouts(self.machine, self.estimates, rehearsal.loads))
-        self.follow(improvement.until_nothing_gains(_best(runs)).script)
+        runs = {run.time_ns: run for run in reversed(_best_first(_known(rehearsal)))}
+        starts = _best_first([*runs.values()])[:_STARTS]
+        swept = [improvement.swept(improvement.varied(run), "assignments") for run in starts]
+        best = improvement.until_nothing_gains(_best(swept))
+        placed = improvement.of_placements(layouts(self.machine, self.estimates, rehearsal.loads))
+        if _best([best, *placed]) is not best:
+            best = improvement.until_nothing_gains(_best(placed))
+        self.follow(best.script)
 
 
 def _candidates() -> Iterator[ChosenPolicy]:
