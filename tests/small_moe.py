@@ -11,7 +11,7 @@ import numpy as np
 from ndpsim.moe import Attention, MoeShape
 from ndpsim.orchestrator.record import LayerRecord, RunRecord
 from ndpsim.orchestrator.run import run_moe
-from ndpsim.policies import Assignment, Placement, Policy
+from ndpsim.policies import Assignment, Placement, Policy, policies
 from ndpsim.results.cache import ResultCache
 from ndpsim.results.moe import MoeResult, PolicyRun
 from ndpsim.routing import Routing
@@ -51,8 +51,13 @@ def mean_ns(*args: Any, **options: Any) -> float:
     return over.mean_ns
 
 
-def moe(*policies: Any, **others: Any) -> MoeResult:
-    return run_moe(policies=policies or ("trimoe",), **{**GIVEN, **others})
+def once_each() -> list[str]:
+    """All bundled policies; those that rehearse without improving anything."""
+    return [f"{name}:evaluations=0" if policy.rehearses else name for name, policy in policies().items()]
+
+
+def moe(*asked: Any, **others: Any) -> MoeResult:
+    return run_moe(policies=asked or ("trimoe",), **{**GIVEN, **others})
 
 
 def recorded(policy: Any, **others: Any) -> tuple[PolicyRun, list[LayerRecord], RunRecord]:

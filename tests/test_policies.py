@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ndpsim.errors import InputError
@@ -372,118 +370,6 @@ def test_monde_by_bandwidths_and_as_reimplemented():
 def test_monde_needs_ndp_units():
     with pytest.raises(InputError, match="^monde needs NDP DIMMs: machine has none"):
         started("monde", dimms=0, channel=())
-
-
-# The oracle
-
-
-def makespan(loads, engines, placement: Placement, contention: float = 1.0, serial: bool = False) -> float:
-    """Equations 1 to 7 on the machine above, resource by resource."""
-    gpu, pcie, cpu, channels, dimms = 3.0, 0.0, 0.0, [0.0, 0.0], [0.0, 0.0]
-    for expert, engine in engines.items():
-        tokens, lies = loads[expert], int(placement.dimm[0, expert])
-        read = 8.0 if lies < 0 else 30.0
-        missing = not placement.resident[0, expert]
-        if engine == "ndp":
-            dimms[lies] += 10 + 5 * tokens
-            continue
-        if engine == "cpu":
-            cpu += max(4 * tokens, read)
-        elif serial and missing:
-            gpu += max(tokens, 20.0, read)
-        else:
-            gpu += tokens
-            pcie += 20.0 * missing
-        if missing or engine == "cpu":
-            for dimm in [0, 1] if lies < 0 else [lies]:
-                channels[dimm] += read
-                dimms[dimm] += contention * read
-    return max(gpu, cpu, *dimms) if serial else max(gpu, pcie, cpu, *channels, *dimms)
-
-
-LIES = st.lists(st.integers(-1, 1), min_size=EXPERTS, max_size=EXPERTS)
-
-
-@pytest.mark.parametrize(
-    ("asked", "contention", "serial"),
-    [
-        ("gap=0", 1.0, False),
-        ("gap=0,contention=0", 0.0, False),
-        ("gap=0,makespan=serial,contention=0.5", 0.5, True),
-    ],
-)
-@given(st.lists(st.integers(0, 9), min_size=EXPERTS, max_size=EXPERTS), LIES, st.integers(0, 63))
-@settings(max_examples=25)
-def test_the_oracle_finds_what_trying_all_assignments_finds(asked, contention, serial, loads, lies, resident):
-    policy, placement = started(f"oracle:{asked}", gpu_experts=EXPERTS)
-    placement = Placement(*(np.array(part) for part in vars(placement).values()))
-    placement.dimm[0] = lies
-    placement.resident[0] = [bool(resident >> expert & 1) for expert in range(EXPERTS)]
-    answer = assigned(policy, placement, loads)
-    active = [expert for expert in range(EXPERTS) if loads[expert]]
-    chosen = {expert: name for name in ("gpu", "cpu", "ndp") for expert in getattr(answer, name)}
-    ways = itertools.product(*(["gpu", "cpu"] + ["ndp"] * (lies[expert] >= 0) for expert in active))
-    best = min(
-        makespan(loads, dict(zip(active, way, strict=True)), placement, contention, serial) for way in ways
-    )
-    assert answer.estimated_ns == pytest.approx(makespan(loads, chosen, placement, contention, serial))
-    assert answer.estimated_ns == pytest.approx(best)
-
-
-class Solvers:
-    """SciPy's, but for integer programmes: nothing is found, or every expert's first way, the GPU."""
-
-    def __init__(self, real, first: bool) -> None:
-        self.real, self.first = real, first
-
-    def __getattr__(self, name):
-        return getattr(self.real, name)
-
-    def milp(self, objective, constraints, **_):
-        each = constraints[1]
-        x = np.zeros(len(objective))
-        x[[np.flatnonzero(row)[0] for row in each.A]] = each.lb
-        return type("Found", (), {"x": x if self.first else None})
-
-
-@pytest.mark.parametrize("first", [True, False])
-def test_the_oracle_takes_each_experts_fastest_engine_where_nothing_better_is_found(first):
-    policy, placement = started("oracle", gpu_experts=0)
-    policy.solvers = Solvers(policy.solvers, first)
-    placement = Placement(*(np.array(part) for part in vars(placement).values()))
-    placement.dimm[0] = [-1, -1, -1, 0, 0, 1]
-    answer = assigned(policy, placement, [4, 6, 30, 1, 5, 0])
-    # 4 tokens: CPU 16; 6: 24, or 20 over PCIe; 30: 30 on the GPU; localized 1: DIMM 15, read 30; 5: 35, or 30.
-    assert (answer.gpu, answer.cpu, answer.ndp) == ([2, 1, 4], [0], [3])
-
-
-def test_the_oracle_moves_nothing_that_gains_less_than_ends_behind_the_window():
-    short = choose_policy("oracle").start(replace(MACHINE, gpu_experts=1), replace(ESTIMATES, window_ns=10.0))
-    lies = Placement.striped(2, EXPERTS)
-    view = BackgroundView("decode", 0, 1, 2, np.ones(EXPERTS, np.int64), lies, lies.resident, 1)
-    assert short.background(replace(view, next_loads=np.array([1, 0, 0, 0, 0, 0]))) == []  # 8 on the CPU
-    asked = short.background(replace(view, next_loads=np.array([19, 19, 19, 19, 19, 19])))
-    assert [one.kind for one in asked] == ["prefetch"]  # 76 on the CPU: PCIe is what the layer waits for
-
-
-def test_the_oracle_moves_what_the_next_layer_gains_most_from():
-    policy, placement = started("oracle", gpu_experts=0)
-    placement = Placement.striped(2, EXPERTS)
-    view = BackgroundView("decode", 0, 1, 2, np.ones(EXPERTS, np.int64), placement, placement.resident, 4)
-    # 15 tokens take 60 on the CPU and 20 over PCIe, which is what the layer waits for; one takes 8 on the CPU.
-    [first, *_] = policy.background(replace(view, next_loads=np.array([1, 15, 15, 15, 15, 1])))
-    assert (first.kind, first.layer, first.expert) == ("prefetch", 2, 1)
-    kinds = [one.kind for one in policy.background(replace(view, next_loads=np.full(EXPERTS, 15)))]
-    # In the window of 50, copies take 20, and relayouts 40; one more of each may end behind it.
-    assert 2 <= kinds.count("prefetch") <= 3
-    assert kinds.count("relayout") <= 2
-    assert policy.background(replace(view, next_loads=np.zeros(EXPERTS, np.int64))) == []
-
-
-def test_the_oracle_without_scipy_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "scipy", None)
-    with pytest.raises(InputError, match=r"^policy oracle: needs scipy: pip install 'ndpsim\[milp\]'$"):
-        started("oracle")
 
 
 @pytest.mark.parametrize("name", ["klotski", "enhanced-ktransformers", "monde"])

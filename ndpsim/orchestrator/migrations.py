@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ndpsim.errors import InputError
 from ndpsim.events.state import Jobs
@@ -68,6 +69,13 @@ class Migrations:
         self._last = -1  # the last copy among them that nothing waits for
         self.done: list[MigrationRecord] = []
         self.moved: tuple[MovingRecord, ...] = ()
+
+    def copy(self, places: Places) -> Migrations:
+        """The same between two phases, which go on by themselves and change `places`."""
+        other = copy.copy(self)
+        other._places, other.done = places, list(self.done)
+        other._moving = [replace(one) for one in self._moving]
+        return other
 
     @property
     def under_way(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -34,13 +35,10 @@ class Places:
         self._dimm = placement.dimm.copy()
         self._shards = placement.shards.copy()
         self._resident = placement.resident.copy()
-        self.now = Placement(
-            _frozen(self._dimm), _frozen(self._shards), _frozen(self._resident), placement.replicas
-        )
         self._machine, self._dimms, self._capacity = machine, dimms, dimm_bytes
         self._arriving = np.zeros_like(self._resident)
         self._moving = np.zeros_like(self._resident)
-        self.arriving, self.moving = _frozen(self._arriving), _frozen(self._moving)
+        self._show(placement.replicas)
         self.gpu_free = machine.gpu_experts - int(self._resident.sum())
         self.gpu_bits: dict[tuple[int, int], int] = {}
         sizes = [weight_bytes(machine.model.expert, expert_format(bits)) for bits in placement.replicas]
@@ -55,6 +53,18 @@ class Places:
                 f"{dimm_bytes:,} B, {kv:,} B of KV cache over all DIMMs among them"
             )
             raise InputError(problem, key="dimm")
+
+    def _show(self, replicas: tuple[int, ...]) -> None:
+        self.now = Placement(_frozen(self._dimm), _frozen(self._shards), _frozen(self._resident), replicas)
+        self.arriving, self.moving = _frozen(self._arriving), _frozen(self._moving)
+
+    def copy(self) -> Places:
+        """Another placement, which changes by itself."""
+        other = copy.copy(self)
+        for name in ("_dimm", "_shards", "_resident", "_arriving", "_moving", "_used", "gpu_bits"):
+            setattr(other, name, getattr(self, name).copy())
+        other._show(self.now.replicas)
+        return other
 
     def _take(self, lies: Lies, count: int) -> None:
         dimm, shards = lies

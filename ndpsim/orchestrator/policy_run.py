@@ -25,6 +25,7 @@ from ndpsim.orchestrator.placement import Places
 from ndpsim.orchestrator.record import LayerRecord, Observer, RunRecord
 from ndpsim.orchestrator.tally import Tally
 from ndpsim.orchestrator.transfers import PRIORITISED, Transfers
+from ndpsim.orchestrator.visits import GatedVisit, Window, itinerary
 from ndpsim.policies.answers import (
     CheckedAssignment,
     answering,
@@ -33,6 +34,7 @@ from ndpsim.policies.answers import (
     checked_placement,
 )
 from ndpsim.policies.interface import (
+    Assignment,
     BackgroundView,
     Estimates,
     LayerView,
@@ -40,6 +42,7 @@ from ndpsim.policies.interface import (
     OfflineView,
     Policy,
 )
+from ndpsim.policies.script import ScriptWriter
 from ndpsim.processors import AttentionTime, DenseTime, GpuMemory, Processors
 from ndpsim.routing import Routing
 from ndpsim.routing.trace import loads_of
@@ -81,22 +84,6 @@ class Given:
     bounds: Bounds
 
 
-@dataclass(frozen=True)
-class _Visit:
-    """A layer with experts in a step.
-
-    `last`: no other comes after it in the run.
-    """
-
-    phase: str
-    step: int
-    layer: int
-    row: int
-    ids: NDArray[np.int16]
-    scores: NDArray[np.float32] | None
-    last: bool
-
-
 class PolicyRunner:
     """Runs a model under a policy.
 
@@ -123,7 +110,8 @@ class PolicyRunner:
         progress: Callable[[float], None],
     ) -> None:
         self.given, self.policy, self._observer, self._progress = given, policy, observer, progress
-        self._wanted, self._steps = wanted, given.trace.steps + (given.prefill is not None)
+        self._wanted = wanted
+        self._visits, self._tail = itinerary(given.trace, given.layers, given.decode, given.prefill)
         self.record: LayerRecord | None = None
         self.tally = Tally(given.machine.mean_bits, given.machine.expert_bytes)
         self.clock_ns = self.prefill_ns = 0.0
@@ -133,6 +121,7 @@ class PolicyRunner:
             offline = OfflineView(machine, given.estimates, given.offline, trace.batch, trace.prefill_tokens)
             placement = policy.place(offline)
         placement = checked_placement(policy.name, placement, machine)
+        self.script = ScriptWriter(policy, placement)
         dimms = hardware.system.dimm.count
         self._places = Places(placement, machine, dimms, hardware.dimm_bytes, given.dimm_kv_bytes)
         at_once = hardware.relayout.concurrent_experts if machine.dimms and hardware.system.link else 1
@@ -167,47 +156,20 @@ class PolicyRunner:
 
     def run(self) -> None:
         """The prefill, if the trace has one, and all decode steps."""
-        given, trace = self.given, self.given.trace
-        if given.prefill is not None:
-            assert trace.prefill_ids is not None
-            self._step("prefill", 0, given.prefill, trace.steps > 0)
-            self.prefill_ns = self.clock_ns
-        for step in range(trace.steps):
-            self._step("decode", step, given.decode, step + 1 < trace.steps)
+        for visit in self._visits:
+            self._layer(visit, self._reach(visit.windows))
+        self._reach(self._tail)
 
-    def _step(self, phase: str, step: int, dense: DenseTime, more: bool) -> None:
-        """All layers once; `more`: another step follows."""
-        given = self.given
-        visits = {visit.layer: visit for visit in self._visits(phase, step, more)}
-        pending_ns = 0.0
-        cached: list[AttentionTime] = []  # of layers since the last with experts
-        for layer in given.layers:
-            attention = dense.of_layer(layer)
-            pending_ns += attention.time_ns
-            cached.append(attention)
-            if layer not in visits:
-                pending_ns += dense.dense_layer_ns
-                continue
-            window_ns = self._window(pending_ns + dense.router_ns, cached)
-            pending_ns, cached = 0.0, []
-            loads, copied = self._layer(visits[layer], dense.shared_ns, window_ns)
-            if "end" in self.policy.moments:
-                self._background(visits[layer], loads, "end", copied=copied)
-        self._window(pending_ns + dense.head_ns, cached)
+    def _reach(self, windows: Sequence[Window]) -> float:
+        """Go through windows; returns the time of the last one, in ns."""
+        time_ns = 0.0
+        for window in windows:
+            time_ns = self._window(window.gpu_ns, window.attention)
+            if window.phase == "prefill":
+                self.prefill_ns = self.clock_ns
+        return time_ns
 
-    def _visits(self, phase: str, step: int, more: bool) -> Iterator[_Visit]:
-        """The layers with experts of a step."""
-        trace = self.given.trace
-        ids, scores = trace.prefill_ids, trace.prefill_scores
-        if phase == "decode":
-            ids, scores = trace.ids[step], None if trace.scores is None else trace.scores[step]
-        assert ids is not None
-        for row, layer in enumerate(trace.layers):
-            of_layer = None if scores is None else scores[row]
-            last = layer == trace.layers[-1] and not more
-            yield _Visit(phase, step, layer, row, ids[row], of_layer, last)
-
-    def _window(self, ns: float, layers: list[AttentionTime]) -> float:
+    def _window(self, ns: float, layers: Sequence[AttentionTime]) -> float:
         """Attention and dense parts on the GPU, with the KV cache on its way where the host has it."""
         transfers, jobs = self.given.transfers, JobList()
         if ns:
@@ -252,47 +214,67 @@ class PolicyRunner:
             yield
         self.tally.policy_s += time.perf_counter() - began
 
-    def _layer(self, visit: _Visit, shared_ns: float, window_ns: float) -> tuple[Ints, Flags]:
-        """The experts of a layer; returns its loads, and which it copied to the GPU in full."""
+    def _view(self, visit: GatedVisit) -> LayerView:
+        """What `assign` is shown of a layer."""
         given, places, row = self.given, self._places, visit.row
         loads, arriving = loads_of(visit.ids, given.trace.experts), places.arriving[row].copy()
         loads.flags.writeable = arriving.flags.writeable = False
-        view = LayerView(
-            visit.phase,
-            visit.step,
-            visit.layer,
-            loads,
-            len(visit.ids),
-            places.of_layer(row),
-            arriving,
-            visit.ids,
-            visit.scores,
-        )
+        lies, tokens = places.of_layer(row), len(visit.ids)
+        return LayerView(*visit.visit, loads, tokens, lies, arriving, visit.ids, visit.scores)
+
+    def _layer(self, visit: GatedVisit, window_ns: float) -> None:
+        """The experts of a layer, and what is asked for beside them and after them."""
+        places, view = self._places, self._view(visit)
         answered_s = self.tally.policy_s
         with self._asked("assign", view):
             answer = self.policy.assign(view)
         planning_s = self.tally.policy_s - answered_s
-        assigned = checked_assignment(self.policy.name, view, answer, given.machine, places.now.replicas)
+        machine = self.given.machine
+        assigned = checked_assignment(self.policy.name, view, answer, machine, places.now.replicas)
         began = self.clock_ns
         planning_ns = planning_s * 1e9 if assigned.planning_ns is None else assigned.planning_ns
+        self.script.assigned(visit.visit, assigned, planning_ns)
         if "gate" in self.policy.moments:
-            in_use = assigned.on_gpu(len(loads))
+            in_use = assigned.on_gpu(len(view.loads))
             in_use.flags.writeable = False
-            self._background(visit, loads, "gate", in_use=in_use)
-        jobs, migrating = self._jobs_of(visit, view, assigned, shared_ns, planning_ns)
-        own = range(migrating, len(jobs))
+            self._background(visit, view.loads, "gate", in_use=in_use)
+        jobs, migrating = self._jobs_of(visit, view, assigned, planning_ns)
+        own = range(migrating, len(jobs))  # further migrations follow them
         arrays = self._run_jobs(jobs, in_window=False)
+        self._count(visit, view, answer, assigned, began, window_ns, jobs, arrays, own)
+        self._migrations.done = []
+        if "end" in self.policy.moments:
+            copied = assigned.copied_in_full(view.placement.resident | view.arriving)
+            copied.flags.writeable = False
+            self._background(visit, view.loads, "end", copied=copied)
+
+    def _count(
+        self,
+        visit: GatedVisit,
+        view: LayerView,
+        answer: Assignment,
+        assigned: CheckedAssignment,
+        began: float,
+        window_ns: float,
+        jobs: JobList,
+        arrays: Jobs,
+        own: range,
+    ) -> None:
+        """Add a layer that is done to what is told of the run, and show it.
+
+        own: those of the jobs that are no migrations.
+        """
+        given, places, loads = self.given, self._places, view.loads
         path = critical_path(arrays)
         waited_ns = time_by_resource(path, arrays, jobs.labels, began)
-        bound_ns, self._free_ns = self.bound.add(loads, shared_ns, self._free_ns), 0.0
-        self.tally.add_layer(view, assigned, self.clock_ns - began, shared_ns, waited_ns)
-        if self._observer is not None or self._is_wanted(visit):
+        bound_ns, self._free_ns = self.bound.add(loads, visit.shared_ns, self._free_ns), 0.0
+        self.tally.add_layer(view, assigned, self.clock_ns - began, visit.shared_ns, waited_ns)
+        wanted = self._wanted == (view.step, view.layer) and view.phase == "decode"
+        if self._observer is not None or wanted:
             records, places_of_path = job_records(jobs.labels, arrays, own, path)
             self._show(
                 LayerRecord(
-                    visit.phase,
-                    visit.step,
-                    visit.layer,
+                    *visit.visit,
                     began,
                     self.clock_ns,
                     window_ns,
@@ -310,21 +292,16 @@ class PolicyRunner:
                     places_of_path,
                     self._migrations.moved,
                 ),
-                self._is_wanted(visit),
+                wanted,
             )
         self.tally.add_migrations(self._migrations.done)
-        self._migrations.done = []
-        self._progress(self.tally.layers / (len(given.trace.layers) * self._steps))
-        copied = assigned.copied_in_full(view.placement.resident | arriving)
-        copied.flags.writeable = False
-        return loads, copied
+        self._progress(self.tally.layers / len(self._visits))
 
     def _jobs_of(
         self,
-        visit: _Visit,
+        visit: GatedVisit,
         view: LayerView,
         assigned: CheckedAssignment,
-        shared_ns: float,
         planning_ns: float,
     ) -> tuple[JobList, int]:
         """The jobs of a layer, after those of migrations, and how many these are."""
@@ -340,14 +317,11 @@ class PolicyRunner:
             {expert: bits for (row, expert), bits in self._places.gpu_bits.items() if row == visit.row},
             coming,
             _tokens_on(visit.ids, [*assigned.cpu, *assigned.ndp], len(loads)),
-            shared_ns,
+            visit.shared_ns,
             planning_ns,
         )
         self._layer_jobs.add(jobs, assigned, gated)
         return jobs, migrating
-
-    def _is_wanted(self, visit: _Visit) -> bool:
-        return self._wanted == (visit.step, visit.layer) and visit.phase == "decode"
 
     def _show(self, record: LayerRecord, wanted: bool) -> None:
         if self._observer is not None:
@@ -357,7 +331,7 @@ class PolicyRunner:
 
     def _background(
         self,
-        visit: _Visit,
+        visit: GatedVisit,
         loads: Ints,
         moment: str,
         copied: Flags | None = None,
@@ -370,9 +344,7 @@ class PolicyRunner:
         next_row = (visit.row + 1) % len(self.given.trace.layers)
         next_loads, predicted, above = self._of_next(visit, next_row, moment)
         view = BackgroundView(
-            visit.phase,
-            visit.step,
-            visit.layer,
+            *visit.visit,
             self.given.trace.layers[next_row],
             loads,
             places.now,
@@ -389,21 +361,22 @@ class PolicyRunner:
         )
         with self._asked("background", view):
             answer = self.policy.background(view)
-        self._migrations.decide(
-            checked_migrations(self.policy.name, view, answer, self.given.machine), self.clock_ns
-        )
+        checked = checked_migrations(self.policy.name, view, answer, self.given.machine)
+        self.script.moved(visit.visit, moment, checked)
+        self._migrations.decide(checked, self.clock_ns)
 
     def _of_next(
-        self, visit: _Visit, row: int, moment: str
+        self, visit: GatedVisit, row: int, moment: str
     ) -> tuple[Ints | None, tuple[int, ...], tuple[float, ...]]:
         """What the policy is shown of the next layer, at `row`: its loads, and predictions."""
         trace, policy = self.given.trace, self.policy
         predictor = policy.stated_predictor if moment == policy.moments[0] else None
         if not policy.sees_the_future and predictor is None:
             return None, (), ()
-        step = visit.step + (row == 0 and visit.phase == "decode")
+        decoding = visit.visit.phase == "decode"
+        step = visit.visit.step + (row == 0 and decoding)
         ids, scores = trace.prefill_ids, trace.prefill_scores
-        if row == 0 or visit.phase == "decode":
+        if row == 0 or decoding:
             ids, scores = trace.ids[step], None if trace.scores is None else trace.scores[step]
         assert ids is not None
         loads = loads_of(ids[row], trace.experts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -20,11 +21,13 @@ from ndpsim.orchestrator.bounds import Bounds
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.policy_run import Given, PolicyRunner
 from ndpsim.orchestrator.record import Observer
+from ndpsim.orchestrator.rehearsals import Rehearsals, rehearsed
 from ndpsim.orchestrator.tally import ENGINES
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.orchestrator.weights import RunWeights, run_weights
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
 from ndpsim.policies.interface import Estimates, Machine, Policy
+from ndpsim.policies.rehearsal import Rehearsed
 from ndpsim.processors import DenseTime, Processors
 from ndpsim.processors.devices import MAX_TOKENS
 from ndpsim.processors.operations import ACTIVATION_BYTES
@@ -123,19 +126,7 @@ def run_moe(
         hardware, shape, trace, _offline(routing, shape, trace, seed), wanted_layers,
         prompt, prefix, written, kv, kv_bits, context, gpu_experts, arbitration, cache,
     )  # fmt: skip
-    runs: list[PolicyRun] = []
-    not_run: dict[str, str] = {}
-    for place, (one, named) in enumerate(chosen):
-
-        def of_this(share: float, place: int = place) -> None:
-            progress((place + share) / len(chosen))
-
-        try:
-            runs.append(_run(given, one, observer, check_layer, check_limit, of_this, runs[:1]))
-        except InputError as error:
-            if named or len(not_run) == len(chosen) - 1:
-                raise
-            not_run[one.name] = str(error)
+    runs, not_run = _runs(given, chosen, observer, check_layer, check_limit, progress)
     config = {
         "hardware": hardware.to_dict(),
         "model": shape.name,
@@ -157,6 +148,58 @@ def run_moe(
         "ndp_estimate_error": given.estimates.ndp_error,
     }
     return MoeResult(config, describe_routing(trace).to_dict(), tuple(runs), not_run)
+
+
+def _runs(
+    given: Given,
+    chosen: Sequence[tuple[ChosenPolicy, bool]],
+    observer: Observer | None,
+    check_layer: tuple[int, int] | None,
+    check_limit: float,
+    progress: Callable[[float], None],
+) -> tuple[list[PolicyRun], dict[str, str]]:
+    """The runs of policies, beside each other, and why others could not be run.
+
+    Those that rehearse come last, and are shown the runs of the others; the results stay in order.
+    """
+    works = [one.policy.whole_runs(one.parameters) for one, _ in chosen]
+    done = 0
+    runs: dict[int, tuple[PolicyRun, Rehearsed]] = {}
+    not_run: dict[str, str] = {}
+    for place in sorted(range(len(chosen)), key=lambda place: chosen[place][0].policy.rehearses):
+        (one, named), work = chosen[place], works[place]
+
+        def of_this(share: float, done: int = done, work: int = work) -> None:
+            progress((done + share * work) / sum(works))
+
+        others = [tried for _, tried in runs.values() if not _rehearses(tried)]
+        try:
+            runs[place] = _run(given, one, observer, check_layer, check_limit, of_this, others, work)
+        except InputError as error:
+            if named or len(not_run) == len(chosen) - 1:
+                raise
+            not_run[one.name] = str(error)
+        done += work
+    return _beside_each_other([runs[place] for place in sorted(runs)]), not_run
+
+
+def _rehearses(run: Rehearsed) -> bool:
+    return run.chosen is not None and run.chosen.policy.rehearses
+
+
+def _beside_each_other(runs: Sequence[tuple[PolicyRun, Rehearsed]]) -> list[PolicyRun]:
+    """Runs with speed-ups against the first, and with the best that is known."""
+    first = runs[0][0]
+    best_ns = min((run.time_ns for run, tried in runs if _rehearses(tried)), default=None)
+    return [
+        replace(
+            run,
+            speedup=first.time_ns / run.time_ns,
+            speedup_moe=first.moe_ns / run.moe_ns,
+            best_known_ns=best_ns if tried.script.comparable else None,
+        )
+        for run, tried in runs
+    ]
 
 
 def _check_link(hardware: Hardware, check_layer: object, arbitration: str) -> None:
@@ -404,13 +447,21 @@ def _run(
     check_layer: tuple[int, int] | None,
     check_limit: float,
     progress: Callable[[float], None],
-    first: Sequence[PolicyRun],
-) -> PolicyRun:
-    """The run of one policy."""
+    others: Sequence[Rehearsed],
+    work: int,
+) -> tuple[PolicyRun, Rehearsed]:
+    """The run of one policy.
+
+    others: runs that it is shown if it rehearses. work: whole runs that it takes, its own among them.
+    """
     began = time.perf_counter()
-    parameters: dict[str, Any] = chosen.parameters.model_dump()
     policy = chosen.start(given.machine, given.estimates)
-    runner = PolicyRunner(given, policy, parameters, observer, check_layer, progress)
+    if chosen.policy.rehearses:
+        policy.rehearse(Rehearsals(given, chosen.name, others, progress, work))
+    parameters: dict[str, Any] = policy.parameters.model_dump()
+    runner = PolicyRunner(
+        given, policy, parameters, observer, check_layer, lambda share: progress(1 - (1 - share) / work)
+    )
     runner.run()
     check = None
     if runner.record is not None:
@@ -427,7 +478,7 @@ def _run(
     cache = {"hits": hits, "misses": misses, "hit_rate": hits / (hits + misses) if hits + misses else None}
     energy_nj, energy_note = tally.energy(given.costs, given.processors.power_w(given.machine.model), time_ns)
     waited_ns = sum(tally.waited_ns.values())
-    return PolicyRun(
+    run = PolicyRun(
         policy=chosen.name,
         parameters=parameters,
         time_ns=time_ns,
@@ -444,8 +495,8 @@ def _run(
             "max": float(of_layers.max()),
         },
         tokens_per_s=trace.steps * trace.batch / decode_ns * 1e9,
-        speedup=first[0].time_ns / time_ns if first else 1.0,
-        speedup_moe=first[0].moe_ns / moe_ns if first else 1.0,
+        speedup=1.0,
+        speedup_moe=1.0,
         bound=runner.bound.kind,
         bound_ns=runner.bound.total_ns(),
         pairs=round(sum(tally.pairs.values())),
@@ -466,3 +517,4 @@ def _run(
         wall_s=time.perf_counter() - began,
         check=check,
     )
+    return run, rehearsed(runner, chosen)

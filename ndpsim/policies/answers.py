@@ -34,6 +34,7 @@ __all__ = [
     "checked_assignment",
     "checked_migrations",
     "checked_placement",
+    "legal_migrations",
 ]
 
 #: Kinds of migrations that a policy can ask for.
@@ -351,6 +352,20 @@ def checked_migrations(
     at = _At(policy, f"{'after' if view.moment == 'end' else 'beside'} {_moment(view)}")
     state = _Moving(view, machine, at)
     return [state.checked(one) for one in _sequence(migrations, "background's answer", at)]
+
+
+def legal_migrations(
+    policy: str, view: BackgroundView, migrations: Sequence[Migration], machine: Machine
+) -> list[Migration]:
+    """Those of some migrations that are legal one after the other; others are left out."""
+    state = _Moving(view, machine, _At(policy, "background"))
+    kept = []
+    for one in migrations:
+        try:
+            kept.append(state.checked(one))
+        except InputError:
+            continue
+    return kept
 
 
 class _Moving:

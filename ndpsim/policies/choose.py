@@ -149,6 +149,8 @@ def choose_policy(asked: str | type[Policy] | ChosenPolicy) -> ChosenPolicy:
 def choose_policies(asked: Sequence[str | type[Policy] | ChosenPolicy]) -> list[tuple[ChosenPolicy, bool]]:
     """Policies with their parameters; "all" stands for all bundled ones that are not named beside it.
 
+    It leaves out those that rehearse, which take many runs each.
+
     Returns:
         Each with whether it was named itself: those that only "all" stands for may be left out where a
         machine lacks what they need.
@@ -167,7 +169,11 @@ def choose_policies(asked: Sequence[str | type[Policy] | ChosenPolicy]) -> list[
             answer.append((one, True))
         else:
             beside = {policy.name for policy in named} | {policy.name for policy, _ in answer}
-            answer += [(choose_policy(name), False) for name in policies() if name not in beside]
+            answer += [
+                (choose_policy(name), False)
+                for name, policy in policies().items()
+                if name not in beside and not policy.rehearses
+            ]
     return answer
 
 

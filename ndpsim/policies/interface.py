@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from ndpsim.layout import ExpertFormat
 from ndpsim.moe import MoeShape
 from ndpsim.policies.predictor import StatedPredictor
 from ndpsim.routing import Routing
+
+if TYPE_CHECKING:
+    from ndpsim.policies.rehearsal import Rehearsal
 
 __all__ = [
     "STRIPED",
@@ -375,7 +378,7 @@ class PolicyParameters(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     gpu_order: GpuOrder = Field(
-        "listed",
+        default="listed",
         description="of the experts that the GPU computes. listed: as the policy lists them; arrived: those "
         "that were copied first, as soon as they are there, so that their buffers are free sooner",
     )
@@ -401,6 +404,8 @@ class Policy(ABC):
     moments: tuple[Literal["gate", "end"], ...] = ("end",)
     #: `background` is shown the loads of the next layer, which no real system knows.
     sees_the_future: bool = False
+    #: It tries whole runs first (`rehearse`). It is run after all others of a call, and "all" leaves it out.
+    rehearses: ClassVar[bool] = False
     #: Draws from what comes next what `BackgroundView.predicted` shows, as often right as it says; None: no.
     stated_predictor: StatedPredictor | None = None
     #: Whether NDP units, host and relayouts slow each other down where they share a DIMM. False: as equations
@@ -416,6 +421,14 @@ class Policy(ABC):
     def place(self, view: OfflineView) -> Placement:
         """Where experts lie before the first step. All striped, unless a policy says otherwise."""
         return Placement.striped(len(self.machine.layers), self.machine.model.routed_experts)
+
+    @classmethod
+    def whole_runs(cls, parameters: Any) -> int:
+        """How many whole runs it takes at most, its own among them."""
+        return 1
+
+    def rehearse(self, rehearsal: Rehearsal) -> None:  # noqa: B027 (most policies do nothing here)
+        """Try whole runs on the run's own trace. Called once, before `place`, where the class `rehearses`."""
 
     @abstractmethod
     def assign(self, view: LayerView) -> Assignment:

@@ -16,6 +16,7 @@ __all__ = ["BUSY", "moe_notes", "moe_table", "moe_title", "print_moe", "run_name
 
 _NONE = "-"
 _BESIDE = 5  # runs that have columns; more have a line each, with some of the rows
+_BEST = "best known, of the whole time"
 _IN_SHORT = (
     "prefill",
     "step, mean",
@@ -23,6 +24,7 @@ _IN_SHORT = (
     "tokens/s",
     "speed-up",
     "bound, of experts' time",
+    _BEST,
     *(f"pairs: {engine}" for engine in ("GPU, in its memory", "GPU, copied", "CPU", "NDP")),
     "bits of weights",
     "bottleneck",
@@ -118,6 +120,7 @@ def _rows(runs: Sequence[PolicyRun], steps: int) -> list[_Row]:
         ("speed-up", lambda run: f"{run.speedup:.3f}x"),
         ("speed-up of experts", lambda run: f"{run.speedup_moe:.3f}x"),
         ("bound, of experts' time", lambda run: _part(run.bound_ns, run.moe_ns)),
+        *_best_known(runs),
         ("own estimate, of it", lambda run: _part(run.estimated_ns, run.moe_ns)),
         *(_busy_row(group) for group in BUSY if any(_busy(run, group) is not None for run in runs)),
         *(_pairs_row(engine) for engine in _ENGINES),
@@ -128,6 +131,13 @@ def _rows(runs: Sequence[PolicyRun], steps: int) -> list[_Row]:
         ("bottleneck", _bottleneck),
         ("energy", _energy),
     ]
+
+
+def _best_known(runs: Sequence[PolicyRun]) -> list[_Row]:
+    """The best time that is known, beside the time of all."""
+    if all(run.best_known_ns is None for run in runs):
+        return []
+    return [(_BEST, lambda run: _part(run.best_known_ns, run.time_ns))]
 
 
 def _times(prefill: bool, steps: int) -> list[_Row]:

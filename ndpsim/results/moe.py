@@ -116,6 +116,8 @@ class PolicyRun(Reported):
         energy_note: what it rests on, and what it leaves out.
         wall_s: how long the run took.
         check: a layer by the cycle-level session; None where it was not asked for.
+        best_known_ns: `time_ns` of the best run that is known: of a policy that rehearses, such as `oracle`,
+            in the same call; None: there is none, or this run reads fewer bits and cannot be compared.
     """
 
     policy: str
@@ -148,6 +150,7 @@ class PolicyRun(Reported):
     energy_note: str = field(repr=False)
     wall_s: float
     check: LayerCheck | None = field(default=None, repr=False)
+    best_known_ns: float | None = None
 
     def _title(self) -> str:
         return f"PolicyRun of {self.policy}"

@@ -1,0 +1,111 @@
+"""The layers of a run in order, each with the windows before its gate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.policies.script import Visit
+from ndpsim.processors import AttentionTime, DenseTime
+from ndpsim.routing import Routing
+
+__all__ = ["GatedVisit", "Window", "itinerary"]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Attention and dense parts between two layers with experts.
+
+    Attributes:
+        phase: "prefill" or "decode".
+        gpu_ns: of attention and dense parts on the GPU.
+        attention: of the layers, whose KV cache moves meanwhile.
+    """
+
+    phase: str
+    gpu_ns: float
+    attention: tuple[AttentionTime, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class GatedVisit:
+    """A layer with experts in a step.
+
+    Attributes:
+        row: of the layer among those with experts.
+        ids, scores: what its tokens chose, as in `LayerView`.
+        windows: before it; the last one is its own, others end the step before.
+        shared_ns: of the shared experts.
+        last: no other comes after it in the run.
+    """
+
+    visit: Visit
+    row: int
+    ids: NDArray[np.int16]
+    scores: NDArray[np.float32] | None
+    windows: tuple[Window, ...]
+    shared_ns: float
+    last: bool
+
+
+def itinerary(
+    trace: Routing, layers: tuple[int, ...], decode: DenseTime, prefill: DenseTime | None
+) -> tuple[list[GatedVisit], tuple[Window, ...]]:
+    """All visits of a run, and the windows after the last one.
+
+    layers: those that are run, dense ones among them.
+    """
+    phases = [] if prefill is None else [("prefill", 0, prefill)]
+    phases += [("decode", step, decode) for step in range(trace.steps)]
+    found: list[GatedVisit] = []
+    before: tuple[Window, ...] = ()
+    for phase, step, dense in phases:
+        last = (phase, step) == phases[-1][:2]
+        for gated in _of_step(trace, layers, phase, step, dense):
+            if isinstance(gated, Window):
+                before = (*before, gated)
+                continue
+            row, window = gated
+            ids, scores = _chosen(trace, phase, step)
+            found.append(
+                GatedVisit(
+                    Visit(phase, step, trace.layers[row]),
+                    row,
+                    ids[row],
+                    None if scores is None else scores[row],
+                    (*before, window),
+                    dense.shared_ns,
+                    last and row == len(trace.layers) - 1,
+                )
+            )
+            before = ()
+    return found, before
+
+
+def _of_step(
+    trace: Routing, layers: tuple[int, ...], phase: str, step: int, dense: DenseTime
+) -> Iterator[tuple[int, Window] | Window]:
+    """The row of each layer with experts, and its window; at last the window with the head."""
+    rows = {layer: row for row, layer in enumerate(trace.layers)}
+    gpu_ns = 0.0
+    attention: list[AttentionTime] = []
+    for layer in layers:
+        attention.append(dense.of_layer(layer))
+        gpu_ns += attention[-1].time_ns
+        if layer not in rows:
+            gpu_ns += dense.dense_layer_ns
+            continue
+        yield rows[layer], Window(phase, gpu_ns + dense.router_ns, tuple(attention))
+        gpu_ns, attention = 0.0, []
+    yield Window(phase, gpu_ns + dense.head_ns, tuple(attention))
+
+
+def _chosen(trace: Routing, phase: str, step: int) -> tuple[NDArray[np.int16], NDArray[np.float32] | None]:
+    """What tokens chose in a step, and the router's weights: arrays [row, token, k]."""
+    if phase == "decode":
+        return trace.ids[step], None if trace.scores is None else trace.scores[step]
+    assert trace.prefill_ids is not None
+    return trace.prefill_ids, trace.prefill_scores

@@ -1,0 +1,42 @@
+"""Placements by the loads of the run itself, which no real system knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.policies.interface import Estimates, Ints, Machine, Placement
+from ndpsim.policies.offline import spread
+from ndpsim.policies.script import Visit
+
+__all__ = ["layouts"]
+
+Floats = NDArray[np.float64]
+
+
+def layouts(machine: Machine, estimates: Estimates, loads: Mapping[Visit, Ints]) -> Iterator[Placement]:
+    """Every expert over as many DIMMs, for each number that divides theirs; without NDP units striped.
+
+    The GPU has as many of each layer, those with most tokens over the run. Of the others, each goes where the
+    least work is.
+    """
+    of_rows = [
+        np.stack([of_visit for visit, of_visit in loads.items() if visit.layer == layer])
+        for layer in machine.layers
+    ]
+    empty = Placement.striped(len(of_rows), machine.model.routed_experts)
+    quota = machine.gpu_experts // len(of_rows)
+    for row, of_row in enumerate(of_rows):
+        hottest = np.argsort(-of_row.sum(axis=0), kind="stable")[:quota]
+        empty.resident[row, hottest] = True
+    if not machine.dimms:
+        yield empty
+    for shards in (count for count in range(machine.dimms, 0, -1) if machine.dimms % count == 0):
+        times = estimates.ndp_ns if shards == 1 else estimates.sharded_ns(shards)
+        dimm, groups = empty.dimm.copy(), machine.dimms // shards
+        for row, of_row in enumerate(of_rows):
+            work = np.where(empty.resident[row], 0.0, times[of_row].sum(axis=0))
+            dimm[row] = shards * spread(work, groups)
+        yield Placement(dimm, np.full_like(empty.shards, shards), empty.resident)

@@ -1,0 +1,249 @@
+"""A run's answers, written down; the policy that gives them again."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ndpsim.policies.answers import CheckedAssignment, legal_migrations
+from ndpsim.policies.interface import (
+    STRIPED,
+    Assignment,
+    BackgroundView,
+    Estimates,
+    LayerView,
+    Machine,
+    Migration,
+    OfflineView,
+    Part,
+    Placement,
+    Policy,
+    PolicyParameters,
+)
+
+__all__ = [
+    "Answer",
+    "Script",
+    "ScriptWriter",
+    "Scripted",
+    "Visit",
+    "legal_assignment",
+    "of_every_policy",
+    "parts_of",
+    "whole_expert_ns",
+]
+
+_ENGINES = ("gpu", "cpu", "ndp")
+_ROUNDING = 1e-9  # by which shares of an expert may differ from 1 together
+
+
+class Visit(NamedTuple):
+    """A layer in a phase ("prefill" or "decode") and step."""
+
+    phase: str
+    step: int
+    layer: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a policy answers in a visit.
+
+    Attributes:
+        gate, end: what is to move, asked for at the gate and when the experts are done.
+    """
+
+    assignment: Assignment = field(default_factory=Assignment)
+    gate: tuple[Migration, ...] = ()
+    end: tuple[Migration, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Script:
+    """All answers of a run.
+
+    Attributes:
+        placement: before the first step.
+        parameters: of those that every policy has.
+        contention: as in `Policy`.
+    """
+
+    placement: Placement
+    answers: Mapping[Visit, Answer]
+    parameters: PolicyParameters = field(default_factory=PolicyParameters)
+    contention: bool = True
+
+    @property
+    def comparable(self) -> bool:
+        """Whether it reads the full weights of every expert, on the machine as it is."""
+        lossy = any(
+            answer.assignment.bits or any(one.bits is not None for one in (*answer.gate, *answer.end))
+            for answer in self.answers.values()
+        )
+        return self.contention and not lossy
+
+
+class ScriptWriter:
+    """Writes down the answers of a run while it goes on."""
+
+    def __init__(self, policy: Policy, placement: Placement) -> None:
+        self._placement, self._contention = placement, policy.contention
+        self._parameters = of_every_policy(policy.parameters)
+        self._assigned: dict[Visit, Assignment] = {}
+        self._moved: dict[tuple[Visit, str], tuple[Migration, ...]] = {}
+
+    def copy(self) -> ScriptWriter:
+        """One that goes on from here by itself."""
+        other = copy.copy(self)
+        other._assigned, other._moved = dict(self._assigned), dict(self._moved)
+        return other
+
+    def assigned(self, visit: Visit, checked: CheckedAssignment, planning_ns: float) -> None:
+        """An assignment, with the time that was charged for it."""
+        gpu, cpu, ndp = (tuple(Part(*part) for part in parts) for parts in checked[:3])
+        self._assigned[visit] = Assignment(
+            gpu,
+            cpu,
+            ndp,
+            checked.estimated_ns,
+            bits=checked.bits,
+            sequential=checked.sequential,
+            planning=planning_ns,
+            awaits=checked.awaits,
+        )
+
+    def moved(self, visit: Visit, moment: str, migrations: Sequence[Migration]) -> None:
+        """What was asked for at a moment."""
+        self._moved[visit, moment] = tuple(migrations)
+
+    def script(self) -> Script:
+        """What was answered until now."""
+        answers = {
+            visit: Answer(
+                assignment, self._moved.get((visit, "gate"), ()), self._moved.get((visit, "end"), ())
+            )
+            for visit, assignment in self._assigned.items()
+        }
+        return Script(self._placement, answers, self._parameters, self._contention)
+
+
+def of_every_policy(parameters: PolicyParameters) -> PolicyParameters:
+    """The values of those parameters that every policy has."""
+    given = {name: getattr(parameters, name) for name in PolicyParameters.model_fields}
+    return PolicyParameters(**given)
+
+
+class Scripted(Policy):
+    """Gives the answers of `script`.
+
+    What is not legal any more because something has moved otherwise is left out: migrations altogether, and
+    parts of experts in favour of the engine that computes them soonest by the estimates.
+    """
+
+    name = "scripted"
+    title = "Answers that are written down"
+    moments = ("gate", "end")
+
+    script: Script
+
+    def __init__(self, machine: Machine, estimates: Estimates, parameters: Any) -> None:
+        super().__init__(machine, estimates, parameters)
+        self.follow(Script(super().place(None), {}))  # type: ignore[arg-type]
+
+    def follow(self, script: Script) -> None:
+        """Answer as `script` says from now on."""
+        self.script, self.contention = script, script.contention
+        common = {name: getattr(script.parameters, name) for name in PolicyParameters.model_fields}
+        self.parameters = self.parameters.model_copy(update=common)
+
+    def place(self, view: OfflineView) -> Placement:
+        """As written."""
+        return self.script.placement
+
+    def _answer(self, view: LayerView | BackgroundView) -> Answer:
+        return self.script.answers.get(Visit(view.phase, view.step, view.layer), Answer())
+
+    def assign(self, view: LayerView) -> Assignment:
+        """As written, as far as that is legal."""
+        return legal_assignment(self._answer(view).assignment, view, self.machine, self.estimates)
+
+    def background(self, view: BackgroundView) -> Sequence[Migration]:
+        """As written, as far as that is legal."""
+        answer = self._answer(view)
+        asked = answer.gate if view.moment == "gate" else answer.end
+        return legal_migrations(self.name, view, asked, self.machine)
+
+
+def whole_expert_ns(view: LayerView, machine: Machine, estimates: Estimates) -> dict[str, dict[int, float]]:
+    """By engine and expert with tokens, what it takes there by the estimates, alone; only where it can be.
+
+    On the GPU with its copy, on the CPU with its reading, whichever is longer.
+    """
+    loads, lies = view.loads.tolist(), view.placement.dimm.tolist()
+    shards, there = view.placement.shards.tolist(), view.placement.resident | view.arriving
+    times: dict[str, dict[int, float]] = {engine: {} for engine in _ENGINES}
+    for expert, tokens in enumerate(loads):
+        if not tokens:
+            continue
+        alone = lies[expert] != STRIPED and shards[expert] == 1
+        read_ns = estimates.localized_read_ns if alone else estimates.striped_read_ns
+        gpu_ns = float(estimates.gpu_ns[tokens])
+        if there[expert]:
+            times["gpu"][expert] = gpu_ns
+        elif machine.expert_buffers:
+            times["gpu"][expert] = max(gpu_ns, estimates.pcie_ns, read_ns)
+        if machine.has_cpu:
+            times["cpu"][expert] = max(float(estimates.cpu_ns[tokens]), read_ns)
+        if lies[expert] != STRIPED:
+            of_tokens = estimates.ndp_ns if shards[expert] == 1 else estimates.sharded_ns(shards[expert])
+            times["ndp"][expert] = float(of_tokens[tokens])
+    return times
+
+
+def legal_assignment(
+    assignment: Assignment, view: LayerView, machine: Machine, estimates: Estimates
+) -> Assignment:
+    """The assignment itself where it is legal, else the nearest to it that is; see `Scripted`."""
+    times = whole_expert_ns(view, machine, estimates)
+    lists = {engine: parts_of(getattr(assignment, engine)) for engine in _ENGINES}
+    kept = {
+        engine: [(expert, share) for expert, share in parts if expert in times[engine]]
+        for engine, parts in lists.items()
+    }
+    missing = dict.fromkeys(view.loads.nonzero()[0].tolist(), 1.0)
+    for parts in kept.values():
+        for expert, share in parts:
+            missing[expert] -= share
+    missing = {expert: share for expert, share in missing.items() if abs(share) > _ROUNDING}
+    awaits = [expert for expert in assignment.awaits if view.arriving[expert]]
+    if kept == lists and not missing and len(awaits) == len(assignment.awaits):
+        return assignment
+    for expert, share in missing.items():
+        soonest = min(_ENGINES, key=lambda engine: times[engine].get(expert, float("inf")))
+        _add(kept[soonest], expert, share)
+    gpu, cpu, ndp = (tuple(Part(*part) for part in kept[engine]) for engine in _ENGINES)
+    return Assignment(
+        gpu,
+        cpu,
+        ndp,
+        sequential=assignment.sequential,
+        planning=assignment.planning,
+        awaits=awaits,
+    )
+
+
+def parts_of(listed: Sequence[int | Part]) -> list[tuple[int, float]]:
+    """Experts and their shares."""
+    return [(one.expert, one.share) if isinstance(one, Part) else (int(one), 1.0) for one in listed]
+
+
+def _add(parts: list[tuple[int, float]], expert: int, share: float) -> None:
+    """A share of an expert beside what there is of it already."""
+    for place, (one, there) in enumerate(parts):
+        if one == expert:
+            total = there + share
+            parts[place] = expert, 1.0 if abs(total - 1) <= _ROUNDING else total
+            return
+    parts.append((expert, share))
