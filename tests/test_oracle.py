@@ -105,7 +105,8 @@ def test_no_policy_of_the_call_is_faster(hw, options):
 def test_a_run_of_the_call_that_nothing_else_finds_is_not_beaten_by_the_oracle_and_not_lost():
     rehearsal, policy = rehearsing(batch=16)
     sweeps = Sweeps(policy.machine, policy.estimates, rehearsal)
-    found = sweeps.assignments(oracle._best(oracle._known(rehearsal)).script)
+    starts = oracle._best_first(oracle._known(rehearsal))[:6]
+    found = oracle._best([sweeps.assignments(start.script) for start in starts])
     alone = moe(NONE, batch=16).runs[0]
     assert found.time_ns < alone.time_ns
     best, replayed = moe(NONE, replaying(found.script), batch=16).runs
