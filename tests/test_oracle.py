@@ -105,8 +105,8 @@ def test_no_policy_of_the_call_is_faster(hw, options):
 def test_a_run_of_the_call_that_nothing_else_finds_is_not_beaten_by_the_oracle_and_not_lost():
     rehearsal, policy = rehearsing(batch=16)
     sweeps = Sweeps(policy.machine, policy.estimates, rehearsal)
-    runs = [rehearsal.of_policy(choose_policy(name), hindsight=True) for name in ("edge", "trimoe")]
-    found = sweeps.assignments(min(runs, key=lambda run: run.time_ns).script)
+    starts = oracle._best_first(oracle._known(rehearsal))[:6]
+    found = oracle._best([sweeps.assignments(start.script) for start in starts])
     alone = moe(NONE, batch=16).runs[0]
     assert found.time_ns < alone.time_ns
     best, replayed = moe(NONE, replaying(found.script), batch=16).runs
@@ -119,9 +119,7 @@ def test_without_the_oracle_nothing_is_the_best_known():
 
 
 def test_more_evaluations_never_end_with_a_longer_run():
-    times = [
-        moe(f"oracle:evaluations={count}", batch=16).runs[0].time_ns for count in (0, 3, 37, 45, 90, 200)
-    ]
+    times = [moe(f"oracle:evaluations={count}", batch=16).runs[0].time_ns for count in (0, 3, 37, 45, 90)]
     assert times == sorted(times, reverse=True)
     assert times[-1] < times[0]
 

@@ -18,7 +18,7 @@ from ndpsim.orchestrator.policy_run import Given, PolicyRunner
 from ndpsim.orchestrator.visits import GatedVisit, itinerary
 from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.choose import ChosenPolicy
-from ndpsim.policies.interface import Assignment, Flags, LayerView, Placement, Policy, PolicyParameters
+from ndpsim.policies.interface import Assignment, Flags, LayerView, Placement, Policy
 from ndpsim.policies.rehearsal import Rehearsed
 from ndpsim.policies.script import Answer, Script, Scripted, Visit
 from ndpsim.routing.trace import loads_of
@@ -86,7 +86,7 @@ class Rehearsals:
         """A run with the placement of `script`, at its first gate."""
         given = self._given
         self._tell()
-        policy = Scripted(given.machine, given.estimates, PolicyParameters())
+        policy = Scripted(given.machine, given.estimates, script.parameters)
         policy.follow(script)
         return ScriptedRun(given, policy, self._went_on)
 

@@ -72,7 +72,7 @@ class Script:
 
     placement: Placement
     answers: Mapping[Visit, Answer]
-    parameters: PolicyParameters = field(default_factory=PolicyParameters)
+    parameters: PolicyParameters = field(default_factory=lambda: PolicyParameters.model_validate({}))
     contention: bool = True
 
     @property
@@ -132,7 +132,7 @@ class ScriptWriter:
 def of_every_policy(parameters: PolicyParameters) -> PolicyParameters:
     """The values of those parameters that every policy has."""
     given = {name: getattr(parameters, name) for name in PolicyParameters.model_fields}
-    return PolicyParameters(**given)
+    return PolicyParameters.model_validate(given)
 
 
 class Scripted(Policy):

@@ -16,7 +16,7 @@ from typing import Any, get_args
 from pydantic import Field
 
 from ndpsim.errors import InputError
-from ndpsim.policies.choose import ChosenPolicy, policies
+from ndpsim.policies.choose import ChosenPolicy, choose_policy, policies
 from ndpsim.policies.hindsight import layouts
 from ndpsim.policies.improvement import Sweeps
 from ndpsim.policies.interface import Placement, PolicyParameters
@@ -77,12 +77,13 @@ def _candidates() -> Iterator[ChosenPolicy]:
     for policy in policies().values():
         if policy.rehearses:
             continue
-        defaults = policy.Parameters()
-        if isinstance(getattr(defaults, _FORESIGHT, None), bool):
+        chosen = choose_policy(policy)
+        if isinstance(getattr(chosen.parameters, _FORESIGHT, None), bool):
             for value in (False, True):
-                yield ChosenPolicy(policy, defaults.model_copy(update={_FORESIGHT: value}))
+                parameters = chosen.parameters.model_copy(update={_FORESIGHT: value})
+                yield replace(chosen, parameters=parameters)
         else:
-            yield ChosenPolicy(policy, defaults)
+            yield chosen
 
 
 def _best_first(runs: list[Rehearsed]) -> list[Rehearsed]:
