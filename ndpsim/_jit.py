@@ -75,6 +75,7 @@ _WITHOUT_KERNELS = (
     "report",
     "results",
     "routing",
+    "search",
     "simulate",
     "sweeps",
 )
