@@ -254,20 +254,31 @@ def tables():
 
 def test_an_expert_loses_more_to_the_host_the_more_it_reads_and_the_less_it_computes(tables):
     table = tables["host-first"]
-    assert table.ndp_rate.shape == (len(table.tokens), len(table.host_gbps)) == (2, 6)
-    assert (table.ndp_rate[:, 0] == 1).all()
-    assert (np.diff(table.ndp_rate[0]) < 0.005).all()
-    assert table.ndp_rate[0, -1] < table.ndp_rate[0, 2] < table.ndp_rate[0, 1]
-    assert (table.ndp_rate[0, 1:] < table.ndp_rate[1, 1:]).all()
+    assert table.streams.tolist() == [1, 2, 4]
+    assert table.ndp_rate.shape == (3, len(table.tokens), len(table.host_gbps)) == (3, 2, 6)
+    assert (table.ndp_rate[:, :, 0] == 1).all()
+    ndp_rate = table.ndp_rate[0]  # beside one read
+    assert (np.diff(ndp_rate[0]) < 0.005).all()
+    assert ndp_rate[0, -1] < ndp_rate[0, 2] < ndp_rate[0, 1]
+    assert (ndp_rate[0, 1:] < ndp_rate[1, 1:]).all()
     assert table.host_gbps[-1] == pytest.approx(33.9, abs=0.8)  # what a localized host read reaches alone
     # The host takes at least its own bursts of the lanes' time, and at most whole ranks.
-    assert 1 - 34 / 136 - 0.06 < table.ndp_rate[0, -1] < 1 - 34 / 153.6 + 0.06
+    assert 1 - 34 / 136 - 0.06 < ndp_rate[0, -1] < 1 - 34 / 153.6 + 0.06
 
 
 def test_the_host_reads_as_if_alone_where_it_is_first_and_hardly_where_it_is_not(tables):
-    assert (tables["host-first"].host_rate > 0.97).all()
-    assert tables["ndp-first"].host_rate[0] < 0.3
-    assert tables["ndp-first"].ndp_rate[0].min() > tables["host-first"].ndp_rate[0].min()
+    assert (tables["host-first"].host_rate[0] > 0.97).all()
+    assert tables["ndp-first"].host_rate[0, 0] < 0.3
+    assert tables["ndp-first"].ndp_rate[0, 0].min() > tables["host-first"].ndp_rate[0, 0].min()
+
+
+def test_vectors_take_the_bus_from_host_reads_for_at_least_as_long_as_they_last(tables):
+    """In and out, 1024 values of 2 bytes of each token at 38.4 GB/s, and turns of the bus."""
+    for tokens in (1, 4, 16, 64):
+        way_ns = 2 * tokens * 1024 * 2 / 38.4
+        bus_ns, pause_ns = tables["host-first"].vectors_ns(tokens)
+        assert 0.9 * way_ns < bus_ns < 1.4 * way_ns + 1000
+        assert 0 <= pause_ns < bus_ns
 
 
 def test_relayouts_slow_experts_and_writing_more_than_reading(tables):

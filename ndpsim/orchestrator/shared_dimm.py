@@ -22,14 +22,15 @@ __all__ = ["measure_shared_dimm"]
 
 Floats = NDArray[np.float64]
 
-_TOKENS = 1, 2, 3, 5, 8, 16  # a tile of trimoe holds 16 to 18 tokens of deepseek-v2
+_TOKENS = 1, 2, 3, 5, 8, 12, 20  # a tile of trimoe holds 16 to 18 tokens of deepseek-v2
 _RELAYOUT_TOKENS = 1, 3, 8
-_SHARES = 0.25, 0.5, 0.7, 0.85  # of what a host read reaches alone
+_SHARES = 0.25, 0.5, 0.7, 0.85  # of what a host read reaches alone,
+_SHARES_OF_SEVERAL = 0.25, 0.5, 0.75  # and of several, which have less of a channel each
 _WINDOW_NS = 20_000.0, 180_000.0  # after the first activations, so that a read has been on all ranks
 _RELAYOUT_WINDOW_NS = 20_000.0, 90_000.0
 _CROWDED = 1, 3, 4  # of the rates of the host, those that are tried beside a relayout as well
-_PERIODS = 2.3  # of experts that a window is at least as long as,
-_LONGER = 1.5  # where they do not take longer than so many windows
+_PERIODS = 3.3  # of experts that a window is at least as long as,
+_LONGER = 2.0  # where they do not take longer than so many windows
 _MOST_EXPERTS = 16  # in a queue; where they are short, the window is as well
 _FAR = 2.0  # an expert that takes so many windows has not read all of its weights at the end of one
 _VECTOR_TOKENS = 1, 4, 16  # what their vectors take is on lines between these, and on beyond the last
@@ -194,10 +195,12 @@ def measure_shared_dimm(
     streams = 1, several, 2 * several
     host_alone = sessions.beside_host(0, sessions.peak_gbps).host
     offered = *(share * host_alone for share in _SHARES), sessions.peak_gbps
+    of_several = *(share * host_alone for share in _SHARES_OF_SEVERAL), sessions.peak_gbps
+    offered_by = {1: offered, several: of_several, 2 * several: of_several}
     relayouts = [] if is_part else _relayouts(hardware)
     with ThreadPoolExecutor(2) as pool:
         alone = dict(zip(_TOKENS, pool.map(lambda n: sessions.run(n, 1).ndp[0], _TOKENS), strict=True))
-        asked = [(count, n, gbps) for count in streams for n in _TOKENS for gbps in offered]
+        asked = [(count, n, gbps) for count in streams for n in _TOKENS for gbps in offered_by[count]]
         beside = dict(
             zip(asked, pool.map(lambda one: sessions.beside_host(one[1], one[2], one[0]), asked), strict=True)
         )
@@ -220,14 +223,15 @@ def measure_shared_dimm(
     reads, writes = _relayout_rows(moves, moved, alone)
     ndp_crowded, relayout_crowded = _crowded_rows(
         dict(zip(crowds, crowded, strict=True)),
-        {(n, gbps): beside[1, n, gbps] for _, n, gbps in asked},
+        {(n, gbps): beside[1, n, gbps] for n in _TOKENS for gbps in offered},
         alone,
     )
     bus_ns = lost[1::2]
 
     def tabled(value: Callable[[int, int, float], float]) -> Rates:
         return tuple(
-            tuple(tuple(value(count, n, gbps) for gbps in offered) for n in _TOKENS) for count in streams
+            tuple(tuple(value(count, n, gbps) for gbps in offered_by[count]) for n in _TOKENS)
+            for count in streams
         )
 
     def host_rate(count: int, tokens: int) -> float:

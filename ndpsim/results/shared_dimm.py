@@ -19,7 +19,8 @@ class SharedDimmResult(Reported):
         tokens: of the experts.
         offered_gbps: of a host read of the DIMM, ascending; the last is all that it gets.
         host_alone_gbps: what the last of these reads without an expert.
-        streams: so many reads at once offer this together, on as many DIMMs as they can.
+        streams: so many reads go on at once, on as many DIMMs as they can. They ask for rates together, which
+            are `offered_gbps` where there is one read.
         host_gbps: by streams and tokens, what is read of each of these.
         host_rate: by streams and tokens, of the host that gets all it can, the time apart that the vectors of
             experts take; 1: alone.
