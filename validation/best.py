@@ -9,7 +9,6 @@ out; the slow policy `oracle` runs with `--oracle`.
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -217,9 +216,9 @@ def ratio(value: float | None) -> str | None:
     return None if value is None else f"{value:.2f}"
 
 
-def millijoules(row: Row) -> str | None:
-    energy = row.get("energy_nj.total")
-    return None if energy is None else f"{energy / 1e6:.0f} mJ"
+def energy_nj(row: Row) -> float:
+    """The energy of all parts whose energy is known."""
+    return sum(value for key, value in row.items() if key.startswith("energy_nj.") and value is not None)
 
 
 def over(cell: Cell, policy: str) -> float | None:
@@ -268,7 +267,7 @@ def machine_table(cells: Sequence[Cell]) -> None:
         (name, best), *others = ranked
         behind = f"{others[0][0]} {others[0][1]['moe_ns'] / best['moe_ns']:.2f}" if others else None
         estimate = best["estimated_ns"]
-        least = min(cell.exact.items(), key=lambda pair: pair[1].get("energy_nj.total") or math.inf)
+        frugal, energy = min(((name, energy_nj(row)) for name, row in ranked), key=lambda pair: pair[1])
         rows.append(
             (
                 cell.name,
@@ -280,7 +279,7 @@ def machine_table(cells: Sequence[Cell]) -> None:
                 None if estimate is None else f"{estimate / best['moe_ns']:.2f}",
                 ratio(cell.bound_ns / best["moe_ns"] if cell.bound_ns else None),
                 ratio(cell.known_ns / best["moe_ns"] if cell.known_ns else None),
-                f"{least[0]} {millijoules(least[1])}" if millijoules(least[1]) else None,
+                f"{frugal} {energy / 1e6:.0f} mJ",
             )
         )
     head = ("cell", "best", "experts", "binds", "next", f"`{OURS}` over published", "own estimate", "bound")
@@ -359,7 +358,8 @@ draws from counts or load curves that others have measured, of this model or its
 ([routing](../docs/routing.md)); "skewed" from TriMoE's three classes. "Own estimate", "bound" and "best
 known" are shares of the best policy's time: what it expected, a lower bound ([moe](../docs/moe.md)), and
 the policy `{KNOWN}`. "Binds" is the resource with the largest share of the layers' critical paths. A
-policy that is missing in a cell cannot run there.
+policy that is missing in a cell cannot run there. "Least energy" adds up the parts whose energy is known
+([energy](../docs/energy.md)); which these are depends on the machine alone.
 """
 
 
