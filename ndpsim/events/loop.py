@@ -56,9 +56,14 @@ def of_rate(table, row, between, column, part):
 @inlined
 def place_of(streams, count):
     """The table for a number of streams, and how far it is from there to the next: 1.25 is a quarter."""
-    if count <= streams[1]:
-        return max((count - 1.0) / (streams[1] - 1.0), 0.0)
-    return min(1.0 + (count - streams[1]) / (streams[2] - streams[1]), 2.0)
+    if count <= 1.0:
+        return 0.0
+    table, last = 0, len(streams) - 1
+    while table < last and count > streams[table + 1]:
+        table += 1
+    if table == last:
+        return float(last)
+    return table + (count - streams[table]) / (streams[table + 1] - streams[table])
 
 
 @inlined
@@ -107,40 +112,45 @@ def finish(jobs, work, job):
 @inlined
 def note_streams(jobs, kinds, slowdown, work):
     """How many streams the host has on each channel."""
-    for k in range(len(work.streams)):
-        work.streams[k] = 0.0
-        work.bus_left[k] = 1.0
-        work.pace_left[k] = 1.0
+    streams, channel, read_ns = work.streams, slowdown.channel, kinds.read_ns
+    streams[:] = 0.0
     for place in range(work.counts[1]):
         kind = jobs.kind[work.moving[place]]
-        if kinds.stream_dimms[kind] > 0.0:
-            streams = 1.0 / kinds.stream_dimms[kind]
-            for dimm in range(len(work.unit)):
-                if kinds.read_ns[kind, dimm] > 0.0:
-                    work.streams[slowdown.channel[dimm]] += streams
-    for k in range(len(work.streams)):
-        work.many[k] = place_of(slowdown.streams, work.streams[k])
+        over = kinds.stream_dimms[kind]
+        if over > 0.0:
+            for dimm in range(len(channel)):
+                if read_ns[kind, dimm] > 0.0:
+                    streams[channel[dimm]] += 1.0 / over
+    for k in range(len(streams)):
+        if streams[k] > 0.0:
+            work.many[k] = place_of(slowdown.streams, streams[k])
 
 
 @inlined
 def note_reading(jobs, kinds, slowdown, work):
     """What NDP jobs leave of their channels to host reads, and how much longer than alone each DIMM takes."""
     note_streams(jobs, kinds, slowdown, work)
-    for dimm in range(len(work.unit)):
-        job, channel = work.unit[dimm], slowdown.channel[dimm]
-        if job >= 0 and work.streams[channel] > 0.0:
-            work.bus_left[channel] = max(work.bus_left[channel] - jobs.bus_share[job], _LEAST_SPEED)
-            work.pace_left[channel] = max(work.pace_left[channel] - jobs.pause_share[job], _LEAST_SPEED)
-    for dimm in range(len(work.unit)):
-        job, channel = work.unit[dimm], slowdown.channel[dimm]
-        if work.streams[channel] > 0.0:
-            speed = work.bus_left[channel]
+    streams, bus_left, pace_left, unit = work.streams, work.bus_left, work.pace_left, work.unit
+    many, longer, channel, host_speed = work.many, work.longer, slowdown.channel, slowdown.host_speed
+    bus_left[:] = 1.0
+    pace_left[:] = 1.0
+    for dimm in range(len(unit)):
+        job, k = unit[dimm], channel[dimm]
+        if job >= 0 and streams[k] > 0.0:
+            bus_left[k] -= jobs.bus_share[job]
+            pace_left[k] -= jobs.pause_share[job]
+    for dimm in range(len(unit)):
+        job, k = unit[dimm], channel[dimm]
+        if streams[k] > 0.0:
+            speed = max(bus_left[k], _LEAST_SPEED)
             if job >= 0:
-                row, between, first = jobs.table[job], jobs.between[job], min(int(work.many[channel]), 1)
-                less = of_tokens(slowdown.host_speed[first], row, between)
-                more = of_tokens(slowdown.host_speed[first + 1], row, between)
-                speed *= less + (work.many[channel] - first) * (more - less)
-            work.longer[dimm] = 1.0 / speed
+                row, between, first = jobs.table[job], jobs.between[job], int(many[k])
+                of_host = of_tokens(host_speed[first], row, between)
+                if many[k] - first > _NOTHING_MORE:
+                    more = of_tokens(host_speed[first + 1], row, between)
+                    of_host += (many[k] - first) * (more - of_host)
+                speed *= of_host
+            longer[dimm] = 1.0 / speed
 
 
 @inlined
@@ -153,13 +163,13 @@ def note_uses(jobs, kinds, slowdown, work):
         for k in range(work.use.shape[1]):
             work.use[job, k] = kinds.shared_ns[kind, k] * per_ns
         if kinds.stream_dimms[kind] > 0.0:
-            for dimm in range(len(work.unit)):
+            use, channel, longer, pace_left = work.use, slowdown.channel, work.longer, work.pace_left
+            for dimm in range(len(channel)):
                 ns = kinds.read_ns[kind, dimm]
                 if ns > 0.0:
-                    channel = slowdown.channel[dimm]
-                    work.use[job, channel] += ns * per_ns * work.longer[dimm]
-                    most = min(most, work.pace_left[channel])
-        work.most[job] = most
+                    use[job, channel[dimm]] += ns * per_ns * longer[dimm]
+                    most = min(most, pace_left[channel[dimm]])
+        work.most[job] = max(most, _LEAST_SPEED)
 
 
 @inlined
@@ -250,7 +260,7 @@ def ndp_speed(jobs, slowdown, work, dimm, job):
     row, between, speed = jobs.table[job], jobs.between[job], 1.0
     if work.host_weight[dimm] > 0.0:
         many = work.many[slowdown.channel[dimm]]
-        first = min(int(many), 1)
+        first = int(many)
         speed = crowded(slowdown, work, slowdown.ndp_speed[first], row, between, dimm)
         if many - first > _NOTHING_MORE:
             more = crowded(slowdown, work, slowdown.ndp_speed[first + 1], row, between, dimm)
@@ -269,18 +279,19 @@ def ndp_speed(jobs, slowdown, work, dimm, job):
 @inlined
 def add_read(kinds, slowdown, work, kind, per_ns):
     """What the host reads of each DIMM, and the weights of its streams."""
-    over = kinds.stream_dimms[kind]
-    for dimm in range(len(work.unit)):
-        gbps = kinds.read_bytes[kind, dimm] * per_ns
+    over, channel, read_bytes, used = kinds.stream_dimms[kind], slowdown.channel, kinds.read_bytes, work.used
+    channel_gbps, host_weight = work.channel_gbps, work.host_weight
+    channel_weight, channel_squares = work.channel_weight, work.channel_squares
+    waiting_gbps = slowdown.waiting_gbps[0] / over
+    for dimm in range(len(channel)):
+        gbps = read_bytes[kind, dimm] * per_ns
         if gbps > 0.0:
-            channel = slowdown.channel[dimm]
-            weight = gbps
-            if work.used[channel] >= _SATURATED:
-                weight = min(weight, slowdown.waiting_gbps[0] / over)
-            work.channel_gbps[channel] += gbps
-            work.host_weight[dimm] += weight
-            work.channel_weight[channel] += weight
-            work.channel_squares[channel] += weight * weight * over
+            k = channel[dimm]
+            weight = min(gbps, waiting_gbps) if used[k] >= _SATURATED else gbps
+            channel_gbps[k] += gbps
+            host_weight[dimm] += weight
+            channel_weight[k] += weight
+            channel_squares[k] += weight * weight * over
 
 
 @inlined

@@ -45,7 +45,7 @@ class Slowdown(NamedTuple):
 
     channel: Ints  # [DIMM]: its channel, among the shared resources
     host_gbps: Floats  # [rate]: of the host on a channel, ascending from 0
-    streams: Floats  # [3]: of the host on a channel, ascending from 1
+    streams: Floats  # [streams]: numbers of them on a channel, ascending from 1
     waiting_gbps: Floats  # [1]: a stream with less has not always a request in the queue of a busy channel
     ndp_speed: Floats  # [streams, tokens, rate]: of an NDP job whose DIMM has all of it
     host_speed: Floats  # [streams, tokens]: of saturating reads beside an NDP job, its vectors apart

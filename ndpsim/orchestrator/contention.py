@@ -63,9 +63,9 @@ class ContentionTable:
     Attributes:
         tokens: int64[n], ascending.
         host_gbps: float64[m], ascending from 0: what the host reads on the channel, all of it on this DIMM.
-        streams: float64[3], reads that go on at once, ascending from 1.
-        ndp_rate: float64[3, n, m], of an expert with so many tokens beside so many of them.
-        host_rate: float64[3, n], of host reads that take all they get, where the DIMM's unit computes so
+        streams: float64[s], reads that go on at once, ascending from 1.
+        ndp_rate: float64[s, n, m], of an expert with so many tokens beside so many of them.
+        host_rate: float64[s, n], of host reads that take all they get, where the DIMM's unit computes so
             many, apart from the time that `vector_ns` takes.
         relayout_gbps: float64[k], ascending from 0: what a relayout reads, or writes, on the DIMM.
         ndp_rate_beside_relayout: float64[n, k], where it reads.
