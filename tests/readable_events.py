@@ -207,7 +207,7 @@ class ReadableLoop:
             kind = self.jobs.kind[job]
             if kind >= 0:
                 read = np.flatnonzero(self.kinds.read_ns[kind] * (slowdown.channel == channel))
-                count += len(read) / float(self.kinds.stream_dimms[kind])
+                count += len(read) / max(float(self.kinds.stream_dimms[kind]), 1)
         return self._of_streams([self._of_tokens(row, unit) for row in slowdown.host_speed], count)
 
     def _of_streams(self, values: Sequence[float], count: float) -> float:

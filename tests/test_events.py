@@ -14,6 +14,7 @@ from ndpsim._jit import kernel
 from ndpsim.events.loop import DONE, STUCK, run_jobs
 from ndpsim.events.sharing import share_resources
 from ndpsim.events.state import Jobs, Kinds, Slowdown, Work
+from ndpsim.orchestrator.jobs import make_work
 from readable_events import ReadableLoop, ensure_fair, shared_speeds
 
 CHANNELS = 2
@@ -139,7 +140,7 @@ SLOWDOWN = Slowdown(
 )
 
 NO_MOVES = np.zeros((1, DIMMS, 2))
-NO_KINDS = Kinds(np.zeros((1, SHARED)), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), NO_MOVES, np.ones(1))
+NO_KINDS = Kinds(np.zeros((1, SHARED)), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), NO_MOVES, np.zeros(1))
 
 
 def jobs_of(rows: list[dict[str, float]], before: list[tuple[int, int]] = []) -> Jobs:  # noqa: B006
@@ -175,17 +176,7 @@ def jobs_of(rows: list[dict[str, float]], before: list[tuple[int, int]] = []) ->
 
 
 def work_of(jobs: Jobs, clock_ns: float = 100.0) -> Work:
-    count = len(jobs.work_ns)
-
-    def numbers(size: int) -> np.ndarray:
-        return np.zeros(size, dtype=np.int64)
-
-    return Work(
-        np.array([clock_ns]), np.zeros(SERVERS + SHARED), numbers(count), numbers(count), np.zeros(count),
-        np.zeros(count), np.zeros((count, SHARED)), np.zeros(SHARED), np.zeros(count), np.zeros(count),
-        numbers(DIMMS), *(np.zeros(SHARED) for _ in range(5)), np.zeros(DIMMS), *(np.zeros(SHARED) for _ in range(2)),
-        np.zeros((DIMMS, 2)), numbers(3), numbers(count), numbers(SERVERS), numbers(SERVERS),
-    )  # fmt: skip
+    return make_work(jobs, NO_KINDS, SLOWDOWN, clock_ns, np.zeros(SERVERS + SHARED))
 
 
 def ran(jobs: Jobs, kinds: Kinds = NO_KINDS) -> tuple[list[float], list[float]]:
@@ -244,7 +235,7 @@ def test_the_background_yields_where_a_resource_knows_priorities_and_shares_wher
         reads,
         np.zeros((2, DIMMS)),
         np.zeros((2, DIMMS, 2)),
-        np.ones(2),
+        np.array([0.0, 1.0]),
     )
     for kind, ends in ((0, [4, 14]), (1, [8, 14])):
         jobs = jobs_of(
@@ -294,7 +285,7 @@ def test_an_ndp_job_is_slowed_down_by_what_the_host_reads_on_its_dimm():
 def test_an_ndp_job_is_slowed_down_by_what_moves_on_its_dimm():
     moved = np.zeros((1, DIMMS, 2))
     moved[0, 1, 0] = 30
-    kinds = Kinds(np.array([[0, 1.0, 0, 0]]), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), moved, np.ones(1))
+    kinds = Kinds(np.array([[0, 1.0, 0, 0]]), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), moved, np.zeros(1))
     ndp = {"dimm": 1, "server": 3, "work_ns": 100.0}
     ends, _ = ran(jobs_of([ndp, {"kind": 0, "per_ns": 1 / 20, "work_ns": 20.0}]), kinds)
     assert ends == pytest.approx([20 + (100 - 0.9 * 20), 20])  # 1.5 GB/s: half of the way from 1 to 0.8
@@ -306,7 +297,7 @@ def test_an_ndp_job_is_slowed_down_by_what_moves_on_its_dimm():
 def test_a_relayout_moves_no_more_than_there_is_for_it_beside_an_ndp_job():
     moved = np.zeros((1, DIMMS, 2))
     moved[0, 1, 0] = 32
-    kinds = Kinds(np.zeros((1, SHARED)), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), moved, np.ones(1))
+    kinds = Kinds(np.zeros((1, SHARED)), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), moved, np.zeros(1))
     move = {"kind": 0, "per_ns": 1 / 10, "work_ns": 10.0}
     # 3.2 GB/s would be read, and 1.6 can be.
     ends, _ = ran(jobs_of([{"dimm": 1, "server": 3, "work_ns": 100.0}, move]), kinds)
@@ -318,7 +309,7 @@ def test_where_host_and_relayout_are_on_a_dimm_that_computes_all_lose_more():
     read_bytes, moved = np.zeros((2, DIMMS)), np.zeros((2, DIMMS, 2))
     read_bytes[0, 0] = 40  # 2 GB/s for 20 ns, without time on the channel
     moved[1, 0, 1] = 15
-    kinds = Kinds(np.zeros((2, SHARED)), np.zeros((2, DIMMS)), read_bytes, moved, np.ones(2))
+    kinds = Kinds(np.zeros((2, SHARED)), np.zeros((2, DIMMS)), read_bytes, moved, np.array([1.0, 0.0]))
     read, move = {"kind": 0, "per_ns": 1 / 20, "work_ns": 20.0}, {"kind": 1, "per_ns": 0.1, "work_ns": 10.0}
     ndp = {"dimm": 0, "server": 2, "work_ns": 100.0}
     # The move has half of its speed. The unit has 0.9 beside the host, 0.6 of it beside both, and 0.9 of that
@@ -341,7 +332,7 @@ def drawn(seed: int) -> tuple[Jobs, Kinds]:
     kinds = 6
     shared, moved = np.zeros((kinds, SHARED)), np.zeros((kinds, DIMMS, 2))
     read_ns, read_bytes = np.zeros((kinds, DIMMS)), np.zeros((kinds, DIMMS))
-    over = np.ones(kinds)
+    over = np.array([float(kind % 3 < 2) for kind in range(kinds)])
     for kind in range(kinds):
         if kind % 3 == 0:
             read_ns[kind] = rng.uniform(1, 5)

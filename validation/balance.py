@@ -8,7 +8,6 @@ from __future__ import annotations
 from statistics import geometric_mean
 
 from best import LAYERS, MACHINES, SKEWED, STEPS, layers_of
-
 from ndpsim import run_moe
 
 #: What is left out, and the policy without it.

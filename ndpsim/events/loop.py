@@ -44,11 +44,26 @@ def of_tokens(values, row, between):
 
 
 @inlined
+def of_rate(table, row, between, column, part):
+    """A value between the rows of a table, and so far from a column to the next."""
+    low = table[row, column] + part * (table[row, column + 1] - table[row, column])
+    if between == 0.0:
+        return low
+    high = table[row + 1, column] + part * (table[row + 1, column + 1] - table[row + 1, column])
+    return low + between * (high - low)
+
+
+@inlined
 def place_of(streams, count):
     """The table for a number of streams, and how far it is from there to the next: 1.25 is a quarter."""
-    if count <= streams[1]:
-        return max((count - 1.0) / (streams[1] - 1.0), 0.0)
-    return min(1.0 + (count - streams[1]) / (streams[2] - streams[1]), 2.0)
+    if count <= 1.0:
+        return 0.0
+    table, last = 0, len(streams) - 1
+    while table < last and count > streams[table + 1]:
+        table += 1
+    if table == last:
+        return float(last)
+    return table + (count - streams[table]) / (streams[table + 1] - streams[table])
 
 
 @inlined
@@ -128,54 +143,66 @@ def finish(jobs, work, job):
 
 
 @inlined
-def note_vectors(jobs, slowdown, work):
-    """What activations and results of NDP jobs leave of their channels to host reads."""
-    work.bus_left[:] = 1.0
-    work.pace_left[:] = 1.0
-    for dimm in range(len(work.unit)):
-        job = work.unit[dimm]
-        if job >= 0:
-            channel = slowdown.channel[dimm]
-            work.bus_left[channel] = max(work.bus_left[channel] - jobs.bus_share[job], _LEAST_SPEED)
-            work.pace_left[channel] = max(work.pace_left[channel] - jobs.pause_share[job], _LEAST_SPEED)
+def note_streams(jobs, kinds, slowdown, work):
+    """How many streams the host has on each channel."""
+    streams, channel, read_ns = work.streams, slowdown.channel, kinds.read_ns
+    streams[:] = 0.0
+    for place in range(work.counts[1]):
+        kind = jobs.kind[work.moving[place]]
+        over = kinds.stream_dimms[kind]
+        if over > 0.0:
+            for dimm in range(len(channel)):
+                if read_ns[kind, dimm] > 0.0:
+                    streams[channel[dimm]] += 1.0 / over
+    for k in range(len(streams)):
+        if streams[k] > 0.0:
+            work.many[k] = place_of(slowdown.streams, streams[k])
 
 
 @inlined
-def note_streams(jobs, kinds, slowdown, work):
-    """How many streams the host has on each channel."""
-    work.streams[:] = 0.0
-    for place in range(work.counts[1]):
-        kind = jobs.kind[work.moving[place]]
-        for dimm in range(len(work.unit)):
-            if kinds.read_ns[kind, dimm] > 0.0:
-                work.streams[slowdown.channel[dimm]] += 1.0 / kinds.stream_dimms[kind]
+def note_reading(jobs, kinds, slowdown, work):
+    """What NDP jobs leave of their channels to host reads, and how much longer than alone each DIMM takes."""
+    note_streams(jobs, kinds, slowdown, work)
+    streams, bus_left, pace_left, unit = work.streams, work.bus_left, work.pace_left, work.unit
+    many, longer, channel, host_speed = work.many, work.longer, slowdown.channel, slowdown.host_speed
+    bus_left[:] = 1.0
+    pace_left[:] = 1.0
+    for dimm in range(len(unit)):
+        job, k = unit[dimm], channel[dimm]
+        if job >= 0 and streams[k] > 0.0:
+            bus_left[k] -= jobs.bus_share[job]
+            pace_left[k] -= jobs.pause_share[job]
+    for dimm in range(len(unit)):
+        job, k = unit[dimm], channel[dimm]
+        if streams[k] > 0.0:
+            speed = max(bus_left[k], _LEAST_SPEED)
+            if job >= 0:
+                row, between, first = jobs.table[job], jobs.between[job], int(many[k])
+                of_host = of_tokens(host_speed[first], row, between)
+                if many[k] - first > _NOTHING_MORE:
+                    more = of_tokens(host_speed[first + 1], row, between)
+                    of_host += (many[k] - first) * (more - of_host)
+                speed *= of_host
+            longer[dimm] = 1.0 / speed
 
 
 @inlined
 def note_uses(jobs, kinds, slowdown, work):
     """What each transfer under way would use at full speed, with NDP units as busy as they are."""
-    note_vectors(jobs, slowdown, work)
-    note_streams(jobs, kinds, slowdown, work)
+    note_reading(jobs, kinds, slowdown, work)
     for place in range(work.counts[1]):
         job = work.moving[place]
-        kind, per_ns = jobs.kind[job], jobs.per_ns[job]
+        kind, per_ns, most = jobs.kind[job], jobs.per_ns[job], 1.0
         for k in range(work.use.shape[1]):
             work.use[job, k] = kinds.shared_ns[kind, k] * per_ns
-        work.most[job] = 1.0
-        for dimm in range(len(work.unit)):
-            ns = kinds.read_ns[kind, dimm]
-            if ns > 0.0:
-                channel = slowdown.channel[dimm]
-                if work.unit[dimm] >= 0:
-                    unit = work.unit[dimm]
-                    row, between = jobs.table[unit], jobs.between[unit]
-                    many = place_of(slowdown.streams, work.streams[channel])
-                    first = min(int(many), 1)
-                    speed = of_tokens(slowdown.host_speed[first], row, between)
-                    more = of_tokens(slowdown.host_speed[first + 1], row, between)
-                    ns /= speed + (many - first) * (more - speed)
-                work.use[job, channel] += ns * per_ns / work.bus_left[channel]
-                work.most[job] = min(work.most[job], work.pace_left[channel])
+        if kinds.stream_dimms[kind] > 0.0:
+            use, channel, longer, pace_left = work.use, slowdown.channel, work.longer, work.pace_left
+            for dimm in range(len(channel)):
+                ns = kinds.read_ns[kind, dimm]
+                if ns > 0.0:
+                    use[job, channel[dimm]] += ns * per_ns * longer[dimm]
+                    most = min(most, pace_left[channel[dimm]])
+        work.most[job] = max(most, _LEAST_SPEED)
 
 
 @inlined
@@ -221,10 +248,12 @@ def share_with_pauses(work, prioritised):
     share(work, work.counts[1])
     note_allowed(work, prioritised)
     work.used[:] = 0.0
+    for k in range(len(work.used)):
+        if work.streams[k] > 0.0:
+            for place in range(work.counts[1]):
+                work.used[k] += work.use[work.moving[place], k] * work.speed[work.moving[place]]
     for place in range(work.counts[1]):
         job = work.moving[place]
-        for k in range(len(work.used)):
-            work.used[k] += work.use[job, k] * work.speed[job]
         work.speed[job] = min(work.speed[job], work.most[job] * work.demand[job])
 
 
@@ -254,7 +283,7 @@ def find_transfer_speeds(jobs, kinds, slowdown, work, prioritised):
 def crowded(slowdown, work, table, row, between, dimm):
     """What is left of a speed where the host, a relayout and an NDP job are on a DIMM; see `Slowdown`."""
     channel = slowdown.channel[dimm]
-    left = interpolated(table, slowdown.host_gbps, row, between, work.channel_gbps[channel])
+    left = of_rate(table, row, between, work.column[channel], work.part[channel])
     return 1.0 - work.host_weight[dimm] / work.channel_weight[channel] * (1.0 - left)
 
 
@@ -263,9 +292,8 @@ def ndp_speed(jobs, slowdown, work, dimm, job):
     """The speed of an NDP job beside what the host reads and relayouts move; see `Slowdown`."""
     row, between, speed = jobs.table[job], jobs.between[job], 1.0
     if work.host_weight[dimm] > 0.0:
-        channel = slowdown.channel[dimm]
-        many = place_of(slowdown.streams, work.channel_weight[channel] ** 2 / work.channel_squares[channel])
-        first = min(int(many), 1)
+        many = work.many[slowdown.channel[dimm]]
+        first = int(many)
         speed = crowded(slowdown, work, slowdown.ndp_speed[first], row, between, dimm)
         if many - first > _NOTHING_MORE:
             more = crowded(slowdown, work, slowdown.ndp_speed[first + 1], row, between, dimm)
@@ -282,29 +310,60 @@ def ndp_speed(jobs, slowdown, work, dimm, job):
 
 
 @inlined
+def add_read(kinds, slowdown, work, kind, per_ns):
+    """What the host reads of each DIMM, and the weights of its streams."""
+    over, channel, read_bytes, used = kinds.stream_dimms[kind], slowdown.channel, kinds.read_bytes, work.used
+    channel_gbps, host_weight = work.channel_gbps, work.host_weight
+    channel_weight, channel_squares = work.channel_weight, work.channel_squares
+    waiting_gbps = slowdown.waiting_gbps[0] / over
+    for dimm in range(len(channel)):
+        gbps = read_bytes[kind, dimm] * per_ns
+        if gbps > 0.0:
+            k = channel[dimm]
+            weight = min(gbps, waiting_gbps) if used[k] >= _SATURATED else gbps
+            channel_gbps[k] += gbps
+            host_weight[dimm] += weight
+            channel_weight[k] += weight
+            channel_squares[k] += weight * weight * over
+
+
+@inlined
 def note_traffic(jobs, kinds, slowdown, work):
     """What the host reads and relayouts move, at the speeds that transfers have."""
-    work.channel_gbps[:] = 0.0
-    work.host_weight[:] = 0.0
-    work.channel_weight[:] = 0.0
-    work.channel_squares[:] = 0.0
-    work.moved_gbps[:] = 0.0
+    for k in range(len(work.channel_gbps)):
+        work.channel_gbps[k] = 0.0
+        work.channel_weight[k] = 0.0
+        work.channel_squares[k] = 0.0
+    for dimm in range(len(work.unit)):
+        work.host_weight[dimm] = 0.0
+        work.moved_gbps[dimm, 0] = 0.0
+        work.moved_gbps[dimm, 1] = 0.0
     for place in range(work.counts[1]):
         job = work.moving[place]
         kind, per_ns = jobs.kind[job], jobs.per_ns[job] * work.speed[job]
-        for dimm in range(len(work.unit)):
-            gbps = kinds.read_bytes[kind, dimm] * per_ns
-            if gbps > 0.0:
-                channel = slowdown.channel[dimm]
-                weight = gbps
-                if work.used[channel] >= _SATURATED:
-                    weight = min(weight, slowdown.waiting_gbps[0] / kinds.stream_dimms[kind])
-                work.channel_gbps[channel] += gbps
-                work.host_weight[dimm] += weight
-                work.channel_weight[channel] += weight
-                work.channel_squares[channel] += weight * weight * kinds.stream_dimms[kind]
-            for way in range(2):
-                work.moved_gbps[dimm, way] += kinds.moved_bytes[kind, dimm, way] * per_ns
+        if kinds.stream_dimms[kind] > 0.0:
+            add_read(kinds, slowdown, work, kind, per_ns)
+        else:
+            for dimm in range(len(work.unit)):
+                for way in range(2):
+                    work.moved_gbps[dimm, way] += kinds.moved_bytes[kind, dimm, way] * per_ns
+    note_places(slowdown, work)
+
+
+@inlined
+def note_places(slowdown, work):
+    """Where in the tables what the host reads on each channel is."""
+    rates = slowdown.host_gbps
+    for channel in range(len(work.channel_gbps)):
+        gbps = work.channel_gbps[channel]
+        if gbps > 0.0:
+            column = 0
+            while column < len(rates) - 2 and gbps > rates[column + 1]:
+                column += 1
+            work.column[channel] = column
+            work.part[channel] = min((gbps - rates[column]) / (rates[column + 1] - rates[column]), 1.0)
+            equal = work.channel_weight[channel] ** 2 / work.channel_squares[channel]
+            work.many[channel] = place_of(slowdown.streams, equal)
 
 
 @inlined
@@ -330,10 +389,21 @@ def limit_relayouts(jobs, kinds, slowdown, work):
     return found
 
 
+@inlined
+def computes_anywhere(work):
+    """Whether an NDP unit is at work, so that it matters what transfers do to DIMMs."""
+    for dimm in range(len(work.unit)):
+        if work.unit[dimm] >= 0:
+            return True
+    return False
+
+
 @outlined
 def find_speeds(jobs, kinds, slowdown, work, prioritised):
     """The speed of every job under way."""
     find_transfer_speeds(jobs, kinds, slowdown, work, prioritised)
+    if not computes_anywhere(work):
+        return
     note_traffic(jobs, kinds, slowdown, work)
     if limit_relayouts(jobs, kinds, slowdown, work):
         share_with_pauses(work, prioritised)

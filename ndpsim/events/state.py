@@ -26,7 +26,7 @@ class Kinds(NamedTuple):
     read_ns: Floats  # [kind, DIMM]: ns of the DIMM's channel for its bytes, with no NDP unit at work
     read_bytes: Floats  # [kind, DIMM]: that the host reads of the DIMM
     moved_bytes: Floats  # [kind, DIMM, 2]: that a relayout reads of the DIMM, and writes to it
-    stream_dimms: Floats  # [kind]: DIMMs of a channel that one stream of its reads goes over in turn
+    stream_dimms: Floats  # [kind]: DIMMs of a channel that a stream of a host read goes over; 0: none is read
 
 
 @by_reference
@@ -45,7 +45,7 @@ class Slowdown(NamedTuple):
 
     channel: Ints  # [DIMM]: its channel, among the shared resources
     host_gbps: Floats  # [rate]: of the host on a channel, ascending from 0
-    streams: Floats  # [3]: of the host on a channel, ascending from 1
+    streams: Floats  # [streams]: numbers of them on a channel, ascending from 1
     waiting_gbps: Floats  # [1]: a stream with less has not always a request in the queue of a busy channel
     ndp_speed: Floats  # [streams, tokens, rate]: of an NDP job whose DIMM has all of it
     host_speed: Floats  # [streams, tokens]: of saturating reads beside an NDP job, its vectors apart
@@ -97,6 +97,7 @@ class Work(NamedTuple):
     most: Floats  # [job]: of a read, what pauses of its channels leave of the speed that it may have
     unit: Ints  # [DIMM]: the NDP job under way; -1: none
     streams: Floats  # [shared]: of the host on a channel
+    longer: Floats  # [DIMM]: than alone, that the host reads it
     used: Floats  # [shared]: by transfers that nothing makes pause
     bus_left: Floats  # [shared]: of a channel, what vectors of NDP jobs leave
     pace_left: Floats  # [shared]: and what their pauses leave of the pace of a read
@@ -104,6 +105,9 @@ class Work(NamedTuple):
     host_weight: Floats  # [DIMM]: of the host's streams
     channel_weight: Floats  # [shared]
     channel_squares: Floats  # [shared]: sum of the squares of the weights of its streams
+    column: Ints  # [shared]: of the tables of `Slowdown`, for what the host reads on a channel,
+    part: Floats  # [shared]: how far that is from there to the next,
+    many: Floats  # [shared]: and the table for its streams; 1.25: a quarter of the way from the second
     moved_gbps: Floats  # [DIMM, 2]
     counts: Ints  # [3]: those active, those that transfer, those that wait for their server
     waiting: Ints  # [job]: those that wait for their server

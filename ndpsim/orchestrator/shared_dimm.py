@@ -191,12 +191,11 @@ def measure_shared_dimm(
     if (found := lookup.find(stopwatch, lambda share: None)) is not None:
         return found
     sessions = _Sessions(hardware, model, bits, arbitration)
-    several = max(2, sessions.on_channel)
-    streams = 1, several, 2 * several
+    streams = tuple(sorted({1, 2, sessions.on_channel, 2 * max(2, sessions.on_channel)}))
     host_alone = sessions.beside_host(0, sessions.peak_gbps).host
     offered = *(share * host_alone for share in _SHARES), sessions.peak_gbps
     of_several = *(share * host_alone for share in _SHARES_OF_SEVERAL), sessions.peak_gbps
-    offered_by = {1: offered, several: of_several, 2 * several: of_several}
+    offered_by = {count: offered if count == 1 else of_several for count in streams}
     relayouts = [] if is_part else _relayouts(hardware)
     with ThreadPoolExecutor(2) as pool:
         alone = dict(zip(_TOKENS, pool.map(lambda n: sessions.run(n, 1).ndp[0], _TOKENS), strict=True))

@@ -123,9 +123,9 @@ class Transfers:
         if not (self._units and contention):
             both = np.ones((2, 1, 1))
             most = np.full((2, 1), np.inf)
-            streams, none = np.array([1.0, 2.0, 4.0]), np.zeros(1)
-            alone = np.ones((3, 1, 1)), np.ones((3, 1))
-            return Slowdown(channel, none, streams, np.ones(1), *alone, none, both, both, both, most)
+            rates, streams, none = np.array([0.0, 1.0]), np.array([1.0, 2.0, 4.0]), np.zeros(1)
+            alone, crowded = (np.ones((3, 1, 2)), np.ones((3, 1))), np.ones((2, 1, 2))
+            return Slowdown(channel, rates, streams, np.ones(1), *alone, none, both, crowded, crowded, most)
         table = stacked(self._costs.contention(), [self._costs.contention(count) for count in shards])
         return Slowdown(
             channel,
@@ -156,7 +156,7 @@ class Transfers:
     def _row(self, what: str, where: Lies | tuple[Lies, Lies] | None) -> tuple[Floats | float, ...]:
         shared = np.zeros(len(self.shared_names))
         read_ns, read_bytes = np.zeros(self._dimms), np.zeros(self._dimms)
-        moved, stream_dimms = np.zeros((self._dimms, 2)), 1.0
+        moved, stream_dimms = np.zeros((self._dimms, 2)), 0.0
         kind, _, rest = what.partition(" ")
         if kind in ("up", "down"):
             shared[PCIE_UP if kind == "up" else PCIE_DOWN] = 1.0
@@ -184,13 +184,13 @@ class Transfers:
         share its time.
 
         Returns:
-            DIMMs of a channel that one stream goes over: all of them if it lies striped.
+            DIMMs of a channel that one stream goes over: all of them if it lies striped; 0: it reads none.
         """
         dimm, shards = lies
         cost = self._costs.host_read(read_shards(lies))
         if self._own_memory:
             shared[self._first_channel] = cost.time_ns * share
-            return 1.0
+            return 0.0
         chosen = range(self._dimms) if dimm == STRIPED else range(dimm, dimm + shards)
         of_dimm = cost.bytes / len(chosen) * share
         for one in chosen:
