@@ -16,21 +16,21 @@ session by at most 1.7% of the layer's time, ends of reads by 2.0%, the layer by
 be 3.5% for DIMMs and 2.5% for the layer; by the sum over reads of what each costs by itself 5.0% and
 2.2%; without any slowdown 15.7% and 7.4%.
 
-**A sharded expert** is read from all of its DIMMs at once, in turns so fine that each DIMM of a channel loses
-nearly as much as by a read that it has to itself; and its parts are short and lose more than whole experts.
+**A sharded expert** is read from all of its DIMMs at once, in turns so fine that each DIMM of a channel
+loses nearly as much as by a read that it has to itself; and its parts are short and lose more than whole experts.
 So parts are measured by themselves, on all DIMMs of a channel that have one, each read at its share of the
 rate. Their entries are such that the rule above, with H/C of reads of that layout, gives what was measured.
 
-**Several reads at once** have more requests in the queue of a busy channel than one of their rate together, and
-cost more. So tables are measured beside several numbers of equal streams. Streams of rates w count as
+**Several reads at once** have more requests in the queue of a busy channel than one of their rate together,
+and cost more. So tables are measured beside several numbers of equal streams. Streams of rates w count as
 sum(w)^2 / sum(w^2) equal ones.
 
 **A host read beside experts** loses the time in which their activations and results have the channel
 (`vector_ns`), which is much where parts are short; and a little besides (`host_rate`), more with other
 arbitrations than host-first.
 
-With experts sharded over 8 and 16 DIMMs of `trimoe` (deepseek-v2 and qwen3-235b-a22b, batches of 1 to 128, CPU
-reads alone and with copies), 15 of 17 layers are within 0.6% of the cycle-level session, the others 2.1 and 2.3%.
+With experts sharded over 8 and 16 DIMMs of `trimoe` (deepseek-v2 and qwen3-235b-a22b, batches of 1 to 128,
+CPU reads alone and with copies), 15 of 17 layers are within 0.6% of the cycle-level session, the others 2.1 and 2.3%.
 
 **An expert beside a relayout** is slowed by what its DIMM reads for it and, more, by what it writes.
 
