@@ -62,7 +62,7 @@ def test_the_documented_example_keeps_to_the_rules_and_does_what_it_says(tmp_pat
     file = tmp_path / "threshold.py"
     file.write_text(code)
     found = ndpsim.check_policy(f"{file}:Threshold:tokens=64")
-    assert found.parameters == {"tokens": 64}
+    assert found.parameters == {"gpu_order": "listed", "tokens": 64}
     assert found.migrations["prefetch"] == 12  # as many as the GPU has room for
     assert found.checks == (
         "every answer is legal",

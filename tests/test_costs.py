@@ -258,7 +258,7 @@ def test_an_expert_loses_more_to_the_host_the_more_it_reads_and_the_less_it_comp
     assert table.ndp_rate.shape == (3, len(table.tokens), len(table.host_gbps)) == (3, 2, 6)
     assert (table.ndp_rate[:, :, 0] == 1).all()
     ndp_rate = table.ndp_rate[0]  # beside one read
-    assert (np.diff(ndp_rate[0]) < 0.005).all()
+    assert (np.diff(ndp_rate[0]) < 0.05).all()  # the rhythm of reads and experts, see the module
     assert ndp_rate[0, -1] < ndp_rate[0, 2] < ndp_rate[0, 1]
     assert (ndp_rate[0, 1:] < ndp_rate[1, 1:]).all()
     assert table.host_gbps[-1] == pytest.approx(33.9, abs=0.8)  # what a localized host read reaches alone

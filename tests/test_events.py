@@ -282,6 +282,43 @@ def test_an_ndp_job_is_slowed_down_by_what_the_host_reads_on_its_dimm():
     assert ends == pytest.approx([100, 8])
 
 
+def reads_of(*dimms: int) -> Kinds:
+    """Reads of one DIMM each, 32 bytes in 8 ns."""
+    read_ns, read_bytes = np.zeros((len(dimms), DIMMS)), np.zeros((len(dimms), DIMMS))
+    for kind, dimm in enumerate(dimms):
+        read_ns[kind, dimm], read_bytes[kind, dimm] = 8, 32
+    moved = np.zeros((len(dimms), DIMMS, 2))
+    return Kinds(np.zeros((len(dimms), SHARED)), read_ns, read_bytes, moved, np.ones(len(dimms)))
+
+
+def test_vectors_of_ndp_jobs_take_their_channel_from_host_reads():
+    ndp = {"dimm": 2, "server": 4, "work_ns": 100.0, "bus_share": 0.25, "pause_share": 0.1}
+    fast, paced = {"kind": 0, "per_ns": 1.0, "work_ns": 1.0}, {"kind": 0, "per_ns": 1 / 36, "work_ns": 36.0}
+    # A read of another DIMM of the channel has three quarters of it.
+    assert ran(jobs_of([ndp, fast]), reads_of(0))[0] == pytest.approx([100, 8 / 0.75])
+    # With a pace of its own it makes up for most, and PCIe would have let it go at its pace.
+    jobs = jobs_of([ndp, paced])
+    assert ran(jobs, reads_of(0))[0] == pytest.approx([100, 40])
+    assert jobs.allowed_ns[1] == pytest.approx(40)
+    # A read of another channel loses nothing.
+    assert ran(jobs_of([ndp, fast]), reads_of(1))[0] == pytest.approx([100, 8])
+
+
+def test_streams_count_by_what_they_read_and_where_they_fill_the_channel_alike():
+    units = [{"dimm": dimm, "server": 2 + dimm, "work_ns": 100.0} for dimm in (0, 2)]
+
+    def first_end_ns(*gbps: float) -> float:
+        """Of the NDP job of DIMM 2, while DIMMs 0 and 2 are read at such rates, or as fast as they can be."""
+        reads = [{"kind": n, "per_ns": of / 32, "work_ns": 1000.0} for n, of in enumerate(gbps)]
+        return ran(jobs_of([*units, *reads]), reads_of(0, 2))[0][1]
+
+    # 1.5 and 0.5 GB/s are 4 / 2.5 equal streams: 0.6 of the way from 0.9 to 0.8 at 2 GB/s.
+    assert first_end_ns(1.5, 0.5) == pytest.approx(100 / (1 - 0.25 * 0.16))
+    # The channel is full at 0.7 of 4 GB/s. The first stream reads 2.3 GB/s and counts as 1.5, the second as
+    # 0.5: 0.6 of the way from 0.82 to 0.68 at 2.8 GB/s.
+    assert first_end_ns(32, 0.5) == pytest.approx(100 / (1 - 0.25 * 0.264))
+
+
 def test_an_ndp_job_is_slowed_down_by_what_moves_on_its_dimm():
     moved = np.zeros((1, DIMMS, 2))
     moved[0, 1, 0] = 30

@@ -1,6 +1,6 @@
-"""How far layers by rates are from the cycle-level session, on twenty layers.
+"""How far layers by rates are from the cycle-level session, on 24 layers.
 
-``python validation/exact_layers.py > validation/exact_layers.md`` (some ten minutes)
+``python validation/exact_layers.py > validation/exact_layers.md`` (some fifteen minutes)
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ LAYERS = (
     ("deepseek-v2", None, 128, "trimoe", ("dimm.ranks=2",), 2, 2),
     ("deepseek-v2", None, 128, "trimoe", ("dram.nRFC=1500",), 2, 2),
     ("qwen3-235b-a22b", "skewed", 128, "trimoe", ("host.channels=4",), 2, 2),
+    # Experts sharded over all DIMMs, copied to the GPU one after the other.
+    ("deepseek-v2", None, 16, "edge", (), 1, 2),
+    ("deepseek-v2", None, 128, "edge", (), 1, 2),
+    ("glm-4.5-air", "skewed", 64, "edge", ("dimm.count=8",), 1, 2),
+    ("deepseek-v2", None, 64, "edge", ("dimm.ranks=2",), 2, 3),
 )
 
 HEAD = f"""\

@@ -8,29 +8,32 @@ in all and each within 1% of that rule.
 **An expert beside host reads.** What counts is how fast the channel reads *while* it reads the expert's
 DIMM: a read that has the channel to itself takes a whole rank while it is there, and an expert that
 computes for longer than it reads still waits; one at half that speed leaves it enough. So entries are by
-all that the host reads on the channel, C, measured with one localized read of the expert's DIMM. With H
-of it on that DIMM the expert runs at 1 - H/C (1 - rate(tokens, C)): striped reads are on each of two
-DIMMs for half of the time. Over 16 random layers of one channel (two DIMMs with 4 to 8 experts of 1 to 12
-tokens, 5 to 15 striped and localized reads at 6 to 38 GB/s), ends of DIMMs differ from the cycle-level
-session by at most 1.7% of the layer's time, ends of reads by 2.0%, the layer by 0.9%. By H alone it would
-be 3.5% for DIMMs and 2.5% for the layer; by the sum over reads of what each costs by itself 5.0% and
-2.2%; without any slowdown 15.7% and 7.4%.
+all that the host reads on the channel, C. If h of it is on that DIMM the expert runs at
+1 - h (1 - rate(tokens, C)): striped reads are on each of two DIMMs for half of the time.
 
-**A sharded expert** is read from all of its DIMMs at once, in turns so fine that each DIMM of a channel
-loses nearly as much as by a read that it has to itself; and its parts are short and lose more than whole experts.
-So parts are measured by themselves, on all DIMMs of a channel that have one, each read at its share of the
-rate. Their entries are such that the rule above, with H/C of reads of that layout, gives what was measured.
+**Streams.** A read that lies striped goes over the DIMMs of a channel in one stream, and a sharded one is a
+stream on each DIMM, in turns so fine that each DIMM loses nearly as much as by a read that it has to
+itself. So entries are also by the number of streams that go on at once, for 1, 2, as many as a channel has
+DIMMs, and twice as many. Where they fill the channel, each has requests in the queue of its DIMM all the
+time, however little it reads: beside a read of 31 GB/s, one of 2 GB/s on the other DIMM takes 0.31 of the
+speed of an expert with one token there, and alone 0.05 (`trimoe`, deepseek-v2 over 8 DIMMs). So streams on
+a full channel count alike, but for those that have no request in the queue most of the time; elsewhere they
+count by what they read.
 
-**Several reads at once** have more requests in the queue of a busy channel than one of their rate together,
-and cost more. So tables are measured beside several numbers of equal streams. Streams of rates w count as
-sum(w)^2 / sum(w^2) equal ones.
+**A part of a sharded expert** is short and loses more than a whole one, so parts are measured by
+themselves.
 
-**A host read beside experts** loses the time in which their activations and results have the channel
-(`vector_ns`), which is much where parts are short; and a little besides (`host_rate`), more with other
+**A host read beside experts** waits for their activations and results, which have the bus first, on
+whichever DIMM of the channel they are: each unit takes 2 to 6% of its channel with parts of deepseek-v2,
+and two units twice that. A read with a pace of its own makes up for short waits, not for those of many
+tokens. What reads lose beside that, with few tokens and many streams, is 0 to 5%, and more with other
 arbitrations than host-first.
 
-With experts sharded over 8 and 16 DIMMs of `trimoe` (deepseek-v2 and qwen3-235b-a22b, batches of 1 to 128,
-CPU reads alone and with copies), 15 of 17 layers are within 0.6% of the cycle-level session, the others 2.1 and 2.3%.
+**Errors.** With deepseek-v2 over 8 or 16 of the 16 DIMMs of `trimoe`, at batches of 1 to 512, layers where
+the CPU reads, the GPU copies, or both, differ from the cycle-level session by at most 0.6% (12 layers);
+with experts over 8 and over 16 DIMMs in one layer, and at qwen3-235b-a22b's batch of 128, by up to 2.3%.
+The largest end of a DIMM is off by 3.2% of the layer, of a read by 5.4%. What remains is the rhythm of
+reads and experts: with 12 tokens an expert loses 0.19 where it loses 0.11 with 8 and 0.04 with 16.
 
 **An expert beside a relayout** is slowed by what its DIMM reads for it and, more, by what it writes.
 
