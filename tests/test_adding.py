@@ -397,7 +397,7 @@ def policy_run(folder: Path, source: str, command: str, capsys: pytest.CaptureFi
 
 def test_the_policy_of_its_page_runs_and_so_does_one_changed_a_little(tmp_path, capsys):
     page = ROOT / "docs" / "policies.md"
-    source, (step,) = files_of(page)["threshold.py"], steps_of(page)
+    source, (step, *_) = files_of(page)["threshold.py"], steps_of(page)
     ((command, _),) = step.commands
     printed = policy_run(tmp_path, source, command, capsys)
     assert len(step.printed) >= 3
