@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ from ndpsim.processors import AttentionTime, DenseTime, GpuMemory, Processors
 from ndpsim.routing import Routing
 from ndpsim.routing.trace import loads_of
 
-__all__ = ["Given", "PolicyRunner"]
+__all__ = ["DoneLayer", "Given", "PolicyRunner"]
 
 # Copies of the queue that are jobs of a phase at first; where all of them end in it, it is run with more.
 _COPIES = 4
@@ -82,6 +82,25 @@ class Given:
     memory: GpuMemory
     dimm_kv_bytes: int
     bounds: Bounds
+
+
+class DoneLayer(NamedTuple):
+    """A layer whose experts are done.
+
+    Attributes:
+        began_ns, window_ns: when its experts began, and the time of the window before them.
+        own: those of the jobs that are no migrations.
+    """
+
+    visit: GatedVisit
+    view: LayerView
+    answer: Assignment
+    assigned: CheckedAssignment
+    began_ns: float
+    window_ns: float
+    jobs: JobList
+    arrays: Jobs
+    own: range
 
 
 class PolicyRunner:
@@ -241,29 +260,16 @@ class PolicyRunner:
         jobs, migrating = self._jobs_of(visit, view, assigned, planning_ns)
         own = range(migrating, len(jobs))  # further migrations follow them
         arrays = self._run_jobs(jobs, in_window=False)
-        self._count(visit, view, answer, assigned, began, window_ns, jobs, arrays, own)
+        self._count(DoneLayer(visit, view, answer, assigned, began, window_ns, jobs, arrays, own))
         self._migrations.done = []
         if "end" in self.policy.moments:
             copied = assigned.copied_in_full(view.placement.resident | view.arriving)
             copied.flags.writeable = False
             self._background(visit, view.loads, "end", copied=copied)
 
-    def _count(
-        self,
-        visit: GatedVisit,
-        view: LayerView,
-        answer: Assignment,
-        assigned: CheckedAssignment,
-        began: float,
-        window_ns: float,
-        jobs: JobList,
-        arrays: Jobs,
-        own: range,
-    ) -> None:
-        """Add a layer that is done to what is told of the run, and show it.
-
-        own: those of the jobs that are no migrations.
-        """
+    def _count(self, done: DoneLayer) -> None:
+        """Add a layer to what is told of the run, and show it."""
+        visit, view, answer, assigned, began, window_ns, jobs, arrays, own = done
         given, places, loads = self.given, self._places, view.loads
         path = critical_path(arrays)
         waited_ns = time_by_resource(path, arrays, jobs.labels, began)

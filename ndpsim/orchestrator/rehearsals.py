@@ -12,13 +12,10 @@ from types import MappingProxyType
 import numpy as np
 
 from ndpsim.errors import InputError
-from ndpsim.events.state import Jobs
-from ndpsim.orchestrator.jobs import JobList
-from ndpsim.orchestrator.policy_run import Given, PolicyRunner
-from ndpsim.orchestrator.visits import GatedVisit, itinerary
-from ndpsim.policies.answers import CheckedAssignment
+from ndpsim.orchestrator.policy_run import DoneLayer, Given, PolicyRunner
+from ndpsim.orchestrator.visits import itinerary
 from ndpsim.policies.choose import ChosenPolicy
-from ndpsim.policies.interface import Assignment, Flags, LayerView, Placement, Policy
+from ndpsim.policies.interface import Flags, LayerView, Placement, Policy
 from ndpsim.policies.rehearsal import Rehearsed
 from ndpsim.policies.script import Answer, Script, Scripted, Visit
 from ndpsim.routing.trace import loads_of
@@ -109,18 +106,7 @@ class _Uncounted(PolicyRunner):
     def __init__(self, given: Given, policy: Policy, progress: Callable[[float], None]) -> None:
         super().__init__(given, policy, {}, None, None, progress)
 
-    def _count(
-        self,
-        visit: GatedVisit,
-        view: LayerView,
-        answer: Assignment,
-        assigned: CheckedAssignment,
-        began: float,
-        window_ns: float,
-        jobs: JobList,
-        arrays: Jobs,
-        own: range,
-    ) -> None:
+    def _count(self, done: DoneLayer) -> None:
         self._progress(0.0)
 
 
@@ -186,21 +172,11 @@ class ScriptedRun(_Uncounted):
         over = self._place == len(self._visits)
         self._reach(self._tail if over else self._visits[self._place].windows)
 
-    def _count(
-        self,
-        visit: GatedVisit,
-        view: LayerView,
-        answer: Assignment,
-        assigned: CheckedAssignment,
-        began: float,
-        window_ns: float,
-        jobs: JobList,
-        arrays: Jobs,
-        own: range,
-    ) -> None:
+    def _count(self, done: DoneLayer) -> None:
         self._progress(0.0)
-        ends = np.where(arrays.background == 0, arrays.end_ns - began, 0.0).tolist()
+        arrays = done.arrays
+        ends = np.where(arrays.background == 0, arrays.end_ns - done.began_ns, 0.0).tolist()
         latest: dict[str, float] = {}
-        for label, end_ns in zip(jobs.labels, ends, strict=True):
+        for label, end_ns in zip(done.jobs.labels, ends, strict=True):
             latest[label.resource] = max(latest.get(label.resource, 0.0), end_ns)
         self.ends_ns = latest

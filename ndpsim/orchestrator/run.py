@@ -420,7 +420,7 @@ def _estimates(
             lambda dimms: _part_ns(lambda share: costs.expert(1, dimms, share).time_ns)
         ),
         sharded_read_ns=lambda dimms: costs.host_read(dimms).time_ns,
-        lost_ns=functools.partial(_lost_ns, costs, machine, most),
+        lost_ns=functools.cache(functools.partial(_lost_ns, costs, machine, most)),
     )
 
 
