@@ -22,6 +22,7 @@ __all__ = ["Node", "Scalar", "line_of", "parse", "plain_of", "read_text", "scala
 MAX_BYTES = 1 << 20
 MAX_NODES = 10_000  # after aliases are expanded
 MAX_DEPTH = 50
+_TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep"
 MAX_KEY = 100
 
 Scalar = str | int | float | bool | None
@@ -125,6 +126,9 @@ def parse(text: str, file: str) -> Node:
     except UnicodeEncodeError:  # an option of undecodable bytes
         raise InputError("is not text in UTF-8", file=file) from None
     except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        if mark is not None and "maximum nesting" in str(error):  # libyaml reads ahead up to a limit of its own
+            raise builder.error(_TOO_DEEP, mark.line + 1) from None
         raise _syntax_error(error, text, file) from None
     if builder.root is None:
         raise InputError("is empty", file=file)
@@ -198,7 +202,7 @@ class _Builder:
         if self.nodes > MAX_NODES:
             raise self.error(f"holds more than {MAX_NODES} values, aliases expanded", line)
         if len(self.stack) + height > MAX_DEPTH:
-            raise self.error(f"is nested more than {MAX_DEPTH} levels deep", line)
+            raise self.error(_TOO_DEEP, line)
 
     def add_scalar(self, event: yaml.ScalarEvent, line: int) -> None:
         self.grow(1, 1, line)
