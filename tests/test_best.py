@@ -57,6 +57,11 @@ def test_every_machine_has_cells_of_three_models_three_batches_and_both_routings
     points = best.wanted_points(best.parsed(["--policy", "monde"]))
     assert len(points) == 5 * 3 * 3 * 2
     assert {point["hw"] for point in points} == set(best.MACHINES)
-    assert "oracle" not in {point["policy"] for point in best.wanted_points(best.parsed([]))}
+
+
+def test_the_oracle_runs_in_one_cell_of_each_model():
+    points = best.wanted_points(best.parsed(["--policy", "oracle"]))
+    assert len(points) == 5 * 3
+    assert {point["routing"] for point in points} == {"skewed"}
     few = best.wanted_points(best.parsed(["--machine", "edge", "--batch", "8", "--policy", "monde"]))
     assert {(point["hw"], point["batch"]) for point in few} == {("edge", 8)}

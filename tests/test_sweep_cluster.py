@@ -41,7 +41,7 @@ def scheduler_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     named = ["--scheduler-file", str(file)]
     own = ["--no-dashboard", "--local-directory", str(folder), "--nthreads", "1"]
     commands = [
-        [SCHEDULER, *named, "--no-dashboard", "--host", "127.0.0.1"],
+        [SCHEDULER, *named, "--no-dashboard", "--host", "127.0.0.1", "--port", "0"],
         *([WORKER, *named, *own, "--host", "127.0.0.1"] for _ in range(2)),
     ]
     settings = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}

@@ -3,7 +3,7 @@
 ``python validation/best.py > validation/best.md``: three models, three batches, measured and skewed routing
 on each machine, as one sweep whose points are kept in `best.sweep` (`--store`): an ended call goes on where
 it was. Pictures go to `validation/figures`. `--machine`, `--model`, `--batch` and `--policy` leave others
-out; the slow policy `oracle` runs with `--oracle`.
+out; the slow policy `oracle` runs at the middle batch, with skewed routing.
 """
 
 from __future__ import annotations
@@ -153,8 +153,6 @@ def layers_of(model: str) -> str:
 
 def wanted_points(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """The points of the sweep that the options leave."""
-    names = [name for name in policies() if name != KNOWN or arguments.oracle]
-    chosen = arguments.policy or names
     return [
         {
             "hw": machine,
@@ -171,7 +169,8 @@ def wanted_points(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         for batch in batches
         if batch in (arguments.batch or batches)
         for routing in (measured, SKEWED)
-        for name in chosen
+        for name in arguments.policy or policies()
+        if name != KNOWN or (batch == batches[1] and routing == SKEWED)
     ]
 
 
@@ -357,9 +356,9 @@ Made by `python validation/best.py`: {LAYERS} layers spread over each model, {ST
 draws from counts or load curves that others have measured, of this model or its like
 ([routing](../docs/routing.md)); "skewed" from TriMoE's three classes. "Own estimate", "bound" and "best
 known" are shares of the best policy's time: what it expected, a lower bound ([moe](../docs/moe.md)), and
-the policy `{KNOWN}`. "Binds" is the resource with the largest share of the layers' critical paths. A
-policy that is missing in a cell cannot run there. "Least energy" adds up the parts whose energy is known
-([energy](../docs/energy.md)); which these are depends on the machine alone.
+the policy `{KNOWN}`, which is run in some cells. "Binds" is the resource with the largest share of the
+layers' critical paths. A policy that is missing in a cell cannot run there. "Least energy" adds up the parts
+whose energy is known ([energy](../docs/energy.md)); which these are depends on the machine alone.
 """
 
 
@@ -367,7 +366,6 @@ def parsed(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     for name, kind in (("machine", str), ("model", str), ("batch", int), ("policy", str)):
         parser.add_argument(f"--{name}", type=kind, action="append", help=f"only this {name}; repeatable")
-    parser.add_argument("--oracle", action="store_true", help=f"run {KNOWN}, too, which takes long")
     parser.add_argument("--store", default="best.sweep", help="folder of finished runs")
     parser.add_argument("--figures", type=Path, default=FIGURES, help="folder of the pictures")
     return parser.parse_args(words)

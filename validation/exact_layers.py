@@ -1,6 +1,6 @@
-"""How far layers by rates are from the cycle-level session, on 24 layers.
+"""How far layers by rates are from the cycle-level session, on 44 layers.
 
-``python validation/exact_layers.py > validation/exact_layers.md`` (some fifteen minutes)
+``python validation/exact_layers.py > validation/exact_layers.md`` (some half an hour)
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from ndpsim import run_moe
 from ndpsim.results.moe import LayerCheck
 
 STEPS = 4
-#: Model, routing (None: the model's default), batch, policy, changes, step, layer.
+#: On `trimoe`: model, routing (None: the model's default), batch, policy, changes, step, layer.
 LAYERS = (
     ("deepseek-v2", None, 512, "trimoe", (), 0, 1),
     ("deepseek-v2", None, 512, "trimoe", (), 1, 3),
@@ -36,18 +36,43 @@ LAYERS = (
     ("deepseek-v2", None, 128, "edge", (), 1, 2),
     ("glm-4.5-air", "skewed", 64, "edge", ("dimm.count=8",), 1, 2),
     ("deepseek-v2", None, 64, "edge", ("dimm.ranks=2",), 2, 3),
+    # Experts sharded over DIMMs that cover all channels, on all engines at once.
+    ("deepseek-v2", "ranks:deepseek-v3", 16, "balance", (), 1, 2),
+    ("deepseek-v2", "ranks:deepseek-v3", 128, "balance", (), 2, 3),
+    ("deepseek-v2", "ranks:deepseek-v3", 512, "balance", (), 3, 4),
+    ("deepseek-v2", "skewed", 512, "balance", (), 1, 2),
+    ("deepseek-v2", "skewed", 128, "balance:shards=8", (), 1, 2),
+    ("deepseek-v2", "skewed", 512, "balance:shards=8", (), 2, 3),
+    ("qwen3-235b-a22b", "skewed", 16, "balance", (), 1, 2),
+    ("qwen3-235b-a22b", "ranks:qwen3-235b-a22b", 128, "balance", (), 2, 3),
+    ("glm-4.5-air", "skewed", 16, "balance", (), 3, 2),
+    ("glm-4.5-air", "ranks:glm-4.5-air", 128, "balance", (), 1, 3),
+    ("deepseek-v2", "skewed", 128, "balance", ("host.channels=4",), 2, 2),
+    ("deepseek-v2", "skewed", 128, "balance", ("dimm.ranks=2",), 1, 2),
+    ("deepseek-v2", "skewed", 128, "balance", ("dimm.count=32",), 1, 2),
 )
+#: Likewise on `edge`, whose host channels have three DIMMs each.
+ON_EDGE = (
+    ("qwen3-30b-a3b", "skewed", 8, "balance", (), 1, 2),
+    ("qwen3-30b-a3b", "ranks:qwen3-235b-a22b", 64, "balance", (), 2, 3),
+    ("mixtral-8x7b", "popularity:mixtral-8x7b", 8, "balance", (), 1, 2),
+    ("mixtral-8x7b", "skewed", 64, "balance", (), 2, 3),
+    ("mixtral-8x7b", "skewed", 8, "edge", (), 1, 2),
+    ("mixtral-8x7b", "skewed", 8, "balance", ("host.memory=null",), 1, 2),
+    ("qwen3-30b-a3b", "skewed", 64, "balance", ("host.memory=null",), 2, 3),
+)
+CELLS = (*(("trimoe", *cell) for cell in LAYERS), *(("edge", *cell) for cell in ON_EDGE))
 
 HEAD = f"""\
 # Layers by rates, and command by command
 
 Made by `python validation/exact_layers.py`: layers 0 to 5, {STEPS} steps, seed 1, all else by default. Errors
 are shares of the layer's time: of the layer, and the largest of all ends of DIMMs and host reads. Of an end
-on the critical path the error is a share of its own time; the largest of those has a column. `--check-layer`
-allows 2% for the layer and 5% for each end.
+on the critical path the error is a share of its own time; the largest of those is under "path".
+`--check-layer` allows 2% for the layer and 5% for each end.
 
-| model | routing | batch | policy | changed | step, layer | rates | cycles | layer | largest | on path | ok |
-|---|---|---|---|---|---|---|---|---|---|---|---|"""
+| hw | model | routing | batch | policy | set | step, layer | rates | cycles | layer | largest | path | ok |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
 
 
 TAIL = """
@@ -58,11 +83,18 @@ Why the other one, of Qwen3, is off was not looked into."""
 
 
 def checked(
-    model: str, routing: str | None, batch: int, policy: str, sets: tuple[str, ...], step: int, layer: int
+    machine: str,
+    model: str,
+    routing: str | None,
+    batch: int,
+    policy: str,
+    sets: tuple[str, ...],
+    step: int,
+    layer: int,
 ) -> LayerCheck:
     """The layer, after those before it."""
     (run,) = run_moe(
-        model=model, policies=(policy,), batch=batch, steps=STEPS, routing=routing, sets=sets,
+        machine, model, policies=(policy,), batch=batch, steps=STEPS, routing=routing, sets=sets,
         layers=range(6), check_layer=(step, layer),
     ).runs  # fmt: skip
     assert run.check is not None
@@ -72,8 +104,8 @@ def checked(
 def main() -> None:
     print(HEAD)
     layers, ends = [], []
-    for model, routing, batch, policy, sets, step, layer in LAYERS:
-        check = checked(model, routing, batch, policy, sets, step, layer)
+    for machine, model, routing, batch, policy, sets, step, layer in CELLS:
+        check = checked(machine, model, routing, batch, policy, sets, step, layer)
         largest = check.largest
         assert largest is not None
         critical = max(
@@ -83,9 +115,10 @@ def main() -> None:
         layers.append(abs(check.error))
         ends.append(abs(largest.error))
         print(
-            f"| {model} | {routing or 'default'} | {batch} | {policy} | {', '.join(sets)} | {step}, {layer} "
-            f"| {check.rate_ns / 1e6:.3f} ms | {check.cycle_ns / 1e6:.3f} ms | {100 * check.error:+.2f}% "
-            f"| {largest.name} {100 * largest.error:+.2f}% | {on_path} | {'yes' if check.ok else 'no'} |",
+            f"| {machine} | {model} | {routing or 'default'} | {batch} | {policy} | {', '.join(sets)} "
+            f"| {step}, {layer} | {check.rate_ns / 1e6:.3f} ms | {check.cycle_ns / 1e6:.3f} ms "
+            f"| {100 * check.error:+.2f}% | {largest.name} {100 * largest.error:+.2f}% | {on_path} "
+            f"| {'yes' if check.ok else 'no'} |",
             flush=True,
         )
     print(f"\nLargest: {100 * max(layers):.2f}% of a layer, {100 * max(ends):.2f}% of an end.")

@@ -127,7 +127,8 @@ def parse(text: str, file: str) -> Node:
         raise InputError("is not text in UTF-8", file=file) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        if mark is not None and "maximum nesting" in str(error):  # libyaml reads ahead up to a limit of its own
+        # libyaml reads ahead, up to a limit of its own.
+        if mark is not None and "maximum nesting" in str(error):
             raise builder.error(_TOO_DEEP, mark.line + 1) from None
         raise _syntax_error(error, text, file) from None
     if builder.root is None:

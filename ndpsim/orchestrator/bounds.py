@@ -209,7 +209,7 @@ class Bounds:
 
     def _lost_ns_per_byte(self, slowdown: Slowdown) -> float:
         """As `least_lost_ns_per_byte`."""
-        if len(slowdown.host_gbps) == 1 or self._costs.hardware.system.host.memory is not None:
+        if self._costs.hardware.system.host.memory is not None:
             return 0.0
         return least_lost_ns_per_byte(slowdown, self._host_gbps())
 

@@ -13,8 +13,8 @@ all that the host reads on the channel, C. If h of it is on that DIMM the expert
 
 **Streams.** A read that lies striped goes over the DIMMs of a channel in one stream, and a sharded one is a
 stream on each DIMM, in turns so fine that each DIMM loses nearly as much as by a read that it has to
-itself. So entries are also by the number of streams that go on at once, for 1, 2, as many as a channel has
-DIMMs, and twice as many. Where they fill the channel, each has requests in the queue of its DIMM all the
+itself. So entries are also by the number of streams that go on at once, for 1 and 2, and beside parts of
+sharded experts for as many as a channel has DIMMs, and twice as many. Where they fill the channel, each has requests in the queue of its DIMM all the
 time, however little it reads: beside a read of 31 GB/s, one of 2 GB/s on the other DIMM takes 0.31 of the
 speed of an expert with one token there, and alone 0.05 (`trimoe`, deepseek-v2 over 8 DIMMs). So streams on
 a full channel count alike, but for those that have no request in the queue most of the time; elsewhere they
@@ -183,6 +183,7 @@ def stacked(whole: ContentionTable, sharded: Sequence[ContentionTable]) -> Conte
     Beside relayouts, parts have the entries of whole experts.
     """
     tables = (whole, *sharded)
+    streams = max((table.streams for table in tables), key=len)
     axis = np.unique(np.concatenate([table.host_gbps for table in tables]))
 
     def on_axis(table: ContentionTable, rates: Floats) -> Floats:
@@ -190,6 +191,9 @@ def stacked(whole: ContentionTable, sharded: Sequence[ContentionTable]) -> Conte
 
     def all_on_axis(table: ContentionTable, several: Floats) -> Floats:
         return np.stack([on_axis(table, rates) for rates in several])
+
+    def of_all_streams(rates: Floats) -> Floats:
+        return np.concatenate([rates, *[rates[-1:]] * (len(streams) - len(rates))])
 
     def repeated(rates: Floats) -> Floats:
         return np.concatenate([rates] * len(tables), axis=-2)
@@ -200,9 +204,9 @@ def stacked(whole: ContentionTable, sharded: Sequence[ContentionTable]) -> Conte
     return ContentionTable(
         whole.tokens,
         axis,
-        whole.streams,
-        np.concatenate([all_on_axis(table, table.ndp_rate) for table in tables], axis=-2),
-        np.concatenate([table.host_rate for table in tables], axis=-1),
+        streams,
+        np.concatenate([of_all_streams(all_on_axis(table, table.ndp_rate)) for table in tables], axis=-2),
+        np.concatenate([of_all_streams(table.host_rate) for table in tables], axis=-1),
         whole.relayout_gbps,
         repeated(whole.ndp_rate_beside_relayout),
         repeated(whole.ndp_rate_beside_writes),

@@ -147,7 +147,7 @@ class PolicyRunner:
         self._migrations = Migrations(self._places, given.transfers, given.costs, machine, at_once)
         beside: Mapping[tuple[int, int], Beside] = defaultdict(Beside)
         shards = [count for count in np.unique(placement.shards).tolist() if count > 1]
-        if machine.dimms and policy.contention:
+        if given.transfers.meets_units and policy.contention:
             beside = given.transfers.beside(shards)
         self._layer_jobs = LayerJobs(
             machine, given.costs, given.processors, given.transfers, beside, policy.parameters.gpu_order

@@ -19,6 +19,7 @@ from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape, load_model
 from ndpsim.orchestrator.bounds import Bounds
 from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.estimates import by_tokens, estimates_of
 from ndpsim.orchestrator.policy_run import Given, PolicyRunner
 from ndpsim.orchestrator.record import Observer
 from ndpsim.orchestrator.rehearsals import Rehearsals, rehearsed
@@ -26,11 +27,10 @@ from ndpsim.orchestrator.tally import ENGINES
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.orchestrator.weights import RunWeights, run_weights
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
-from ndpsim.policies.interface import Estimates, Machine, Policy
+from ndpsim.policies.interface import Machine, Policy
 from ndpsim.policies.rehearsal import Rehearsed
-from ndpsim.processors import DenseTime, Processors
+from ndpsim.processors import Processors
 from ndpsim.processors.devices import MAX_TOKENS
-from ndpsim.processors.operations import ACTIVATION_BYTES
 from ndpsim.results.cache import ResultCache
 from ndpsim.results.moe import MoeResult, PolicyRun
 from ndpsim.routing import Routing, default_routing, describe_routing, find_routing, generate_routing
@@ -40,9 +40,6 @@ from ndpsim.simulate.geometry import geometry_of
 __all__ = ["run_moe"]
 
 Floats = NDArray[np.float64]
-
-_EACH_SHARDED = 128  # tokens: units of four tokens a turn take steps that lines would smooth
-_EXACT_TOKENS = 1024  # times of more tokens are on lines between those of powers of two
 
 
 def run_moe(
@@ -318,9 +315,9 @@ def _given(
         weights.format,
     )
     most = max(int(loads) for loads in (trace.batch, trace.prefill_tokens))
-    estimates = _estimates(processors, costs, transfers, machine, decode, most)
+    estimates = estimates_of(processors, costs, transfers, machine, decode, most)
     bounds = Bounds(
-        costs.memory, processors, costs, transfers, machine, lambda time_ns: _by_tokens(time_ns, most), cache
+        costs.memory, processors, costs, transfers, machine, lambda time_ns: by_tokens(time_ns, most), cache
     )
     return Given(
         hardware=hardware,
@@ -349,95 +346,6 @@ def _check_host_memory(hardware: Hardware, shape: MoeShape, experts: int, kv: in
             f"{kv:,} B of KV cache, and has {room:,} B"
         )
         raise hardware.origins["host.memory.dimms"].error(problem, "host.memory")
-
-
-def _by_tokens(time_ns: Callable[[int], float], most: int) -> Floats:
-    """Times of 0 to `most` tokens: each of the first, then on lines between powers of two."""
-    exact = range(1, min(most, _EXACT_TOKENS) + 1)
-    points = [
-        *exact,
-        *(1 << n for n in range(11, most.bit_length())),
-        *([most] if most > _EXACT_TOKENS else []),
-    ]
-    points = sorted(set(points))
-    return np.interp(np.arange(most + 1), [0, *points], [0.0, *(time_ns(one) for one in points)])
-
-
-def _estimates(
-    processors: Processors,
-    costs: Costs,
-    transfers: Transfers,
-    machine: Machine,
-    decode: DenseTime,
-    most: int,
-) -> Estimates:
-    """The profile that policies are given."""
-    expert = machine.model.expert
-    ndp_ns, error = costs.expected_ns(most) if machine.dimms else (np.full(most + 1, np.inf), 0.0)
-    striped, localized = costs.host_read(None).time_ns, costs.host_read(1).time_ns
-    moves = (0.0, 0.0, 0.0)
-    if machine.dimms > 1 and machine.has_links:
-        ends = (("localized 0", "striped"), ("striped", "localized 0"), ("localized 0", "localized 1"))
-        moves = tuple(costs.relayout(*one).time_ns for one in ends)  # type: ignore[assignment]
-    cpu_ns = np.full(most + 1, np.inf)
-    if machine.has_cpu:
-        cpu_ns = _by_tokens(lambda n: processors.cpu.expert_time(expert, n, machine.weights).time_ns, most)
-    gpu_ns = _by_tokens(lambda n: processors.gpu.expert_time(expert, n, machine.weights).time_ns, most)
-    arrays = (gpu_ns, cpu_ns, ndp_ns)
-    for array in arrays:
-        array.flags.writeable = False
-    vector = machine.model.hidden * ACTIVATION_BYTES
-    return Estimates(
-        *arrays,
-        error,
-        transfers.pcie_ns(machine.expert_bytes),
-        striped,
-        localized,
-        *moves,
-        window_ns=max(
-            decode.attention_ns + decode.router_ns,
-            *(
-                max(transfers.pcie_ns(size), striped * size / machine.expert_bytes)
-                for size in (decode.host_read_bytes, decode.host_write_bytes)
-                if size
-            ),
-            0.0,
-        ),
-        shared_ns=decode.shared_ns + processors.gpu.call_ns,
-        token_ns=transfers.pcie_ns(1024 * vector) / 1024,
-        vector_ns=transfers.pcie_ns(vector),
-        sharded_ns=functools.cache(lambda dimms: costs.expected_ns(most, dimms, _EACH_SHARDED)[0]),
-        gpu_part_ns=_part_ns(
-            lambda share: processors.gpu.expert_time(expert, 1, machine.weights, share).time_ns
-        ),
-        cpu_part_ns=_part_ns(
-            lambda share: processors.cpu.expert_time(expert, 1, machine.weights, share).time_ns
-        )
-        if machine.has_cpu
-        else 0.0,
-        pcie_part_ns=_part_ns(lambda share: transfers.pcie_ns(round(share * machine.expert_bytes))),
-        ndp_part_ns=functools.cache(
-            lambda dimms: _part_ns(lambda share: costs.expert(1, dimms, share).time_ns)
-        ),
-        sharded_read_ns=lambda dimms: costs.host_read(dimms).time_ns,
-        lost_ns=functools.cache(functools.partial(_lost_ns, costs, machine, most)),
-    )
-
-
-def _part_ns(time_ns: Callable[[float], float]) -> float:
-    """What two parts of an expert take together beyond the whole."""
-    return max(0.0, 2 * time_ns(0.5) - time_ns(1.0))
-
-
-def _lost_ns(costs: Costs, machine: Machine, most: int, dimms: int, read_ns: float) -> Floats | float:
-    """`Estimates.lost_ns`: see `ndpsim.orchestrator.contention`."""
-    system = costs.hardware.system
-    if not machine.dimms or system.host.memory is not None:
-        return 0.0
-    read = costs.host_read(dimms)
-    gbps = read.bytes / read.channels / read_ns
-    share = read.channels / dimms if dimms > read.channels else 1.0
-    return share * read_ns * (1.0 - costs.contention(dimms).ndp_rate_of(most, gbps))
 
 
 def _run(

@@ -30,7 +30,7 @@ _WINDOW_NS = 20_000.0, 180_000.0  # after the first activations, so that a read 
 _RELAYOUT_WINDOW_NS = 20_000.0, 90_000.0
 _CROWDED = 1, 3, 4  # of the rates of the host, those that are tried beside a relayout as well
 _PERIODS = 3.3  # of experts that a window is at least as long as,
-_LONGER = 2.0  # where they do not take longer than so many windows
+_LONGER = 1.0  # where they take no longer than so many windows
 _MOST_EXPERTS = 16  # in a queue; where they are short, the window is as well
 _FAR = 2.0  # an expert that takes so many windows has not read all of its weights at the end of one
 _VECTOR_TOKENS = 1, 4, 16  # what their vectors take is on lines between these, and on beyond the last
@@ -191,7 +191,9 @@ def measure_shared_dimm(
     if (found := lookup.find(stopwatch, lambda share: None)) is not None:
         return found
     sessions = _Sessions(hardware, model, bits, arbitration)
-    streams = tuple(sorted({1, 2, sessions.on_channel, 2 * max(2, sessions.on_channel)}))
+    streams: tuple[int, ...] = (1, 2)
+    if is_part:
+        streams = tuple(sorted({*streams, sessions.on_channel, 2 * max(2, sessions.on_channel)}))
     host_alone = sessions.beside_host(0, sessions.peak_gbps).host
     offered = *(share * host_alone for share in _SHARES), sessions.peak_gbps
     of_several = *(share * host_alone for share in _SHARES_OF_SEVERAL), sessions.peak_gbps

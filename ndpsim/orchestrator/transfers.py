@@ -68,6 +68,8 @@ class Transfers:
         self._wire = {name: 2 + number for number, name in enumerate(wires)}
         self._first_channel = 2 + len(wires)
         self._own_memory = hardware.system.host.memory is not None
+        #: Whether anything but NDP units uses their DIMMs.
+        self.meets_units = self._units and (not self._own_memory or hardware.system.link is not None)
         channels = [f"channel {number}" for number in range(max(channel) + 1)]
         if hardware.system.cxl is not None:
             channels = ["memory"]
@@ -120,7 +122,7 @@ class Transfers:
         shards: numbers of DIMMs over which sharded experts lie.
         """
         channel = np.array([self._first_channel + one for one in self._channel], dtype=np.int64)
-        if not (self._units and contention):
+        if not (self.meets_units and contention):
             both = np.ones((2, 1, 1))
             most = np.full((2, 1), np.inf)
             rates, streams, none = np.array([0.0, 1.0]), np.array([1.0, 2.0, 4.0]), np.zeros(1)

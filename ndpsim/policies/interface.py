@@ -65,6 +65,10 @@ def _none_lost(dimms: int, read_ns: float) -> float:
     return 0.0
 
 
+def _none_delayed(dimms: int) -> float:
+    return 0.0
+
+
 #: `dimm` of an expert that lies striped over all DIMMs.
 STRIPED = -1
 
@@ -142,6 +146,8 @@ class Estimates:
         sharded_read_ns: by a number of DIMMs: the host reads the weights of an expert sharded over so many.
         lost_ns: by a number of DIMMs and the time of such a read: by how much longer the NDP unit of each of
             these DIMMs is busy because of it, by the tokens of the expert that the unit computes meanwhile.
+        read_delay_ns: by a number of DIMMs: by how much longer host reads keep each channel busy because
+            units compute an expert sharded over so many, by its tokens: vectors have the bus first.
     """
 
     gpu_ns: Floats
@@ -165,6 +171,7 @@ class Estimates:
     ndp_part_ns: Callable[[int], float] = _not_simulated
     sharded_read_ns: Callable[[int], float] = _not_simulated
     lost_ns: Callable[[int, float], Floats | float] = _none_lost
+    read_delay_ns: Callable[[int], Floats | float] = _none_delayed
 
     @property
     def copy_ns(self) -> float:

@@ -264,6 +264,7 @@ class Balance(Policy):
             uses[missing, GPU, _CPU] = self._delay_ns(self.copy_ns, self.cpu_ns[typical])
         if machine.dimms:
             uses[experts, NDP, units] = estimates.sharded_ns(self.shards)[loads]
+            uses[:, NDP, _CHANNELS] = _of_tokens(estimates.read_delay_ns(self.shards), loads)
             overhead[experts, NDP, units] = estimates.ndp_part_ns(self.shards)
             if self.parameters.losses:
                 uses[experts, GPU, units] = missing * self._lost_ns(typical, self.copy_ns)
@@ -294,9 +295,8 @@ class Balance(Policy):
         left = np.minimum(other, np.maximum(0.5, 1.0 - wants))
         return self.read_ns / gets * (1.0 - left / other)
 
-    def _lost_ns(self, tokens: int, read_ns: float) -> float:
-        lost = self.estimates.lost_ns(self.shards, read_ns)
-        return float(lost[tokens]) if isinstance(lost, np.ndarray) else lost
+    def _lost_ns(self, tokens: int, read_ns: float) -> Any:
+        return _of_tokens(self.estimates.lost_ns(self.shards, read_ns), tokens)
 
     # Between layers
 
@@ -337,6 +337,10 @@ class Balance(Policy):
             wanted.append(expert)
             hidden -= 1
         return wanted
+
+
+def _of_tokens(by_tokens: Floats | float, tokens: Ints | int) -> Any:
+    return by_tokens[tokens] if isinstance(by_tokens, np.ndarray) else by_tokens
 
 
 POLICY = Balance
