@@ -265,6 +265,7 @@ class Balance(Policy):
         if machine.dimms:
             uses[experts, NDP, units] = estimates.sharded_ns(self.shards)[loads]
             uses[:, NDP, _CHANNELS] = _of_tokens(estimates.read_delay_ns(self.shards), loads)
+            uses[:, NDP, _CPU] = uses[:, NDP, _CHANNELS] * self.read_ns / self.cpu_ns[typical]
             overhead[experts, NDP, units] = estimates.ndp_part_ns(self.shards)
             if self.parameters.losses:
                 uses[experts, GPU, units] = missing * self._lost_ns(typical, self.copy_ns)
