@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 
@@ -142,16 +143,17 @@ class _Search:
         fixed = layer.overhead[expert, target] + (layer.opening[target] if opens else 0.0)
         rises = (layer.uses - layer.overhead)[expert, target] - (layer.uses - layer.overhead)[expert, way]
         lines = [
-            (float(loads[r] + fixed[r]), float(rises[r]))
+            (Fraction(float(loads[r] + fixed[r])), Fraction(float(rises[r])))
             for r in range(len(loads))
             if rises[r] or fixed[r] > 0
         ]
-        low, high = 0.0, 1.0
-        for _ in range(30):
-            share = (low + high) / 2
-            _, _, rise = max((at + share * rise, -place, rise) for place, (at, rise) in enumerate(lines))
-            low, high = (share, high) if rise < 0 else (low, share)
-        below = int((low + high) / 2 * layer.parts)
+        shares = {Fraction(0), Fraction(1)}
+        for (at, rise), (other_at, other_rise) in itertools.combinations(lines, 2):
+            if rise != other_rise:
+                shares.add((at - other_at) / (other_rise - rise))
+        within = (share for share in shares if 0 <= share <= 1)
+        best = min(within, key=lambda share: (max(at + share * rise for at, rise in lines), share))
+        below = int(best * layer.parts)
         return [parts for parts in (below, below + 1) if 0 < parts < layer.parts]
 
 

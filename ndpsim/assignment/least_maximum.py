@@ -19,7 +19,6 @@ GPU, CPU, NDP = 0, 1, 2
 
 _WAYS = 3
 _ROUNDING = 1e-9  # a load lower by no more than this share is not lower
-_HALVINGS = 30  # of the interval in which the best share of a split lies
 
 
 @outlined
@@ -185,22 +184,28 @@ def slope(uses, overhead, expert, source, target, r):
 
 
 @outlined
-def best_share(uses, overhead, opening, loads, counts, expert, source, target, full):
-    """The share of an expert on another way with which the largest load that this changes is least."""
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        share = 0.5 * (low + high)
-        most, steepness = -1.0, 0.0
+def best_share(uses, overhead, opening, loads, counts, expert, source, target):
+    """The share of an expert on another way with which the largest load that this changes is least.
+
+    Loads are lines over the share. Their upper envelope is followed from a share of 0 for as long as it falls.
+    """
+    share, begins, grows = 0.0, -1.0, 0.0
+    for r in range(len(loads)):
+        fixed = begun(overhead, opening, counts, expert, target, r)
+        other = slope(uses, overhead, expert, source, target, r)
+        if (other != 0.0 or fixed > 0.0) and loads[r] + fixed > begins:
+            begins, grows = loads[r] + fixed, other
+    while grows < 0.0 and share < 1.0:
+        share, next_begins, next_grows = 1.0, begins, 0.0
         for r in range(len(loads)):
             fixed = begun(overhead, opening, counts, expert, target, r)
-            grows = slope(uses, overhead, expert, source, target, r)
-            if (grows != 0.0 or fixed > 0.0) and loads[r] + fixed + share * grows > most:
-                most, steepness = loads[r] + fixed + share * grows, grows
-        if steepness < 0.0:
-            low = share
-        else:
-            high = share
-    return 0.5 * (low + high)
+            other = slope(uses, overhead, expert, source, target, r)
+            if other > grows and (other != 0.0 or fixed > 0.0):
+                crossing = (begins - loads[r] - fixed) / (other - grows)
+                if crossing < share:
+                    share, next_begins, next_grows = crossing, loads[r] + fixed, other
+        begins, grows = next_begins, next_grows
+    return share
 
 
 @outlined
@@ -215,7 +220,7 @@ def split(uses, overhead, allowed, opening, parts, choice, loads, counts, split_
         for target in range(_WAYS):
             if target == source or not allowed[expert, target]:
                 continue
-            share = best_share(uses, overhead, opening, loads, counts, expert, source, target, full)
+            share = best_share(uses, overhead, opening, loads, counts, expert, source, target)
             for whole in range(int(share * parts), int(share * parts) + 2):
                 if not 0 < whole < parts:
                     continue
