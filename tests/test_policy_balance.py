@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -94,7 +95,7 @@ def test_a_read_that_slows_units_down_counts_on_them():
     """Of two experts of 5 tokens one is copied, 100 ns + 15 on the GPU + 4 of results; the unit takes the other
     one, 100 + 8, and 30 more if the copy costs it as much.
     """
-    given = NDP | dict(lost_ns=lambda dimms, read_ns: np.full(601, 30.0))
+    given = NDP | dict(lost_ns=lambda dimms, read_ns, other_ns: np.full(601, 30.0))
     of_machine, view = machine(dimms=1, has_cpu=False), layer_view([[0, 1]] * 5)
     without, with_losses = (
         balance(of_machine, estimates(**given), splits=0, losses=losses).assign(view)
@@ -229,7 +230,7 @@ def test_it_is_ahead_of_published_policies_on_a_small_model(hw, most):
 
 
 def test_what_reads_cost_units_is_what_the_table_says():
-    """Over all 16 DIMMs, two of a channel, each is read half of the time."""
+    """Over all 16 DIMMs a channel has two streams, one on each DIMM; two reads at once make it four."""
     costs = Costs("trimoe", small_moe.MODEL, cache=small_moe.CACHE)
     table = costs.contention(16)
     seen: dict[str, Estimates] = {}
@@ -241,8 +242,10 @@ def test_what_reads_cost_units_is_what_the_table_says():
 
     small_moe.moe(Look)
     read = costs.host_read(16)
-    lost = seen["estimates"].lost_ns(16, read.time_ns)
     gbps = read.bytes / 8 / read.time_ns
-    rate = np.interp(gbps, table.host_gbps, table.ndp_rate[0, 2])
     assert table.tokens[2] == 3
-    assert lost[3] == pytest.approx(0.5 * read.time_ns * (1 - rate))
+    for place, streams, other_ns in ((1, 2, math.inf), (2, 4, read.time_ns)):
+        assert table.streams[place] == streams
+        rate = np.interp(gbps, table.host_gbps, table.ndp_rate[place, 2])
+        lost = seen["estimates"].lost_ns(16, read.time_ns, other_ns)
+        assert lost[3] == pytest.approx(0.5 * read.time_ns * (1 - rate))

@@ -187,7 +187,7 @@ def slope(uses, overhead, expert, source, target, r):
 def best_share(uses, overhead, opening, loads, counts, expert, source, target):
     """The share of an expert on another way with which the largest load that this changes is least.
 
-    Loads are lines over the share. Their upper envelope is followed from a share of 0 for as long as it falls.
+    Loads are lines over the share. Their upper envelope is followed from a share of 0 as long as it falls.
     """
     share, begins, grows = 0.0, -1.0, 0.0
     for r in range(len(loads)):

@@ -401,6 +401,11 @@ def computes_anywhere(work):
 @outlined
 def find_speeds(jobs, kinds, slowdown, work, prioritised):
     """The speed of every job under way."""
+    if work.counts[1] == 0:
+        for dimm in range(len(work.unit)):
+            if work.unit[dimm] >= 0:
+                work.speed[work.unit[dimm]] = 1.0
+        return
     find_transfer_speeds(jobs, kinds, slowdown, work, prioritised)
     if not computes_anywhere(work):
         return

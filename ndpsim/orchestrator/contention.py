@@ -11,14 +11,14 @@ computes for longer than it reads still waits; one at half that speed leaves it 
 all that the host reads on the channel, C. If h of it is on that DIMM the expert runs at
 1 - h (1 - rate(tokens, C)): striped reads are on each of two DIMMs for half of the time.
 
-**Streams.** A read that lies striped goes over the DIMMs of a channel in one stream, and a sharded one is a
-stream on each DIMM, in turns so fine that each DIMM loses nearly as much as by a read that it has to
-itself. So entries are also by the number of streams that go on at once, for 1 and 2, and beside parts of
-sharded experts for as many as a channel has DIMMs, and twice as many. Where they fill the channel, each has requests in the queue of its DIMM all the
-time, however little it reads: beside a read of 31 GB/s, one of 2 GB/s on the other DIMM takes 0.31 of the
-speed of an expert with one token there, and alone 0.05 (`trimoe`, deepseek-v2 over 8 DIMMs). So streams on
-a full channel count alike, but for those that have no request in the queue most of the time; elsewhere they
-count by what they read.
+**Streams.** A read that lies striped goes over the DIMMs of a channel in one stream, and a sharded one
+is a stream on each DIMM, in turns so fine that each DIMM loses nearly as much as by a read that it has
+to itself. So entries are also by the number of streams that go on at once, for 1 and 2, and beside
+parts of sharded experts for as many as a channel has DIMMs, and twice as many. Where they fill the
+channel, each has requests in the queue of its DIMM all the time, however little it reads: beside a read
+of 31 GB/s, one of 2 GB/s on the other DIMM takes 0.31 of the speed of an expert with one token there,
+and alone 0.05 (`trimoe`, deepseek-v2 over 8 DIMMs). So streams on a full channel count alike, but for
+those that have no request in the queue most of the time; elsewhere they count by what they read.
 
 **A part of a sharded expert** is short and loses more than a whole one, so parts are measured by
 themselves.
@@ -46,6 +46,7 @@ what it could. Such losses are measured with one link's relayout, and scale with
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -114,9 +115,11 @@ class ContentionTable:
         bus_ns, pause_ns = low_ns + (tokens - low) / (high - low) * (high_ns - low_ns)
         return max(float(bus_ns), 0.0), max(float(pause_ns), 0.0)
 
-    def ndp_rate_of(self, most_tokens: int, host_gbps: float) -> Floats:
-        """`ndp_rate` beside one read at a rate, by tokens: float64[most_tokens + 1]."""
-        rates = [np.interp(host_gbps, self.host_gbps, row) for row in self.ndp_rate[0]]
+    def ndp_rate_of(self, most_tokens: int, host_gbps: float, streams: float) -> Floats:
+        """`ndp_rate` beside so many reads with a rate together, by tokens: float64[most_tokens + 1]."""
+        place = float(np.interp(streams, self.streams, np.arange(len(self.streams))))
+        low, high = self.ndp_rate[math.floor(place)], self.ndp_rate[math.ceil(place)]
+        rates = [np.interp(host_gbps, self.host_gbps, row) for row in low + place % 1 * (high - low)]
         counts = np.log(np.maximum(np.arange(most_tokens + 1), 1))
         return np.asarray(np.interp(counts, np.log(self.tokens), rates))
 

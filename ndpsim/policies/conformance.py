@@ -347,6 +347,6 @@ def _estimates() -> Estimates:
         pcie_part_ns=500.0,
         ndp_part_ns=lambda dimms: 1_000.0,
         sharded_read_ns=lambda dimms: 42_000.0 * max(1, 2 / dimms),
-        lost_ns=lambda dimms, read_ns: np.full(len(tokens), 0.2 * read_ns),
+        lost_ns=lambda dimms, read_ns, other_ns: np.full(len(tokens), 0.2 * read_ns),
         read_delay_ns=lambda dimms: 300.0 * tokens,
     )

@@ -61,7 +61,7 @@ def _not_simulated(dimms: int) -> Any:
     raise NotImplementedError(f"no times of an expert over {dimms} DIMMs")
 
 
-def _none_lost(dimms: int, read_ns: float) -> float:
+def _none_lost(dimms: int, read_ns: float, other_ns: float) -> float:
     return 0.0
 
 
@@ -144,8 +144,9 @@ class Estimates:
             whole takes: twice the time of a half, less that of the whole, at one token.
         ndp_part_ns: likewise, by a number of DIMMs.
         sharded_read_ns: by a number of DIMMs: the host reads the weights of an expert sharded over so many.
-        lost_ns: by a number of DIMMs and the time of such a read: by how much longer the NDP unit of each of
-            these DIMMs is busy because of it, by the tokens of the expert that the unit computes meanwhile.
+        lost_ns: by a number of DIMMs, the time of such a read, and that of another one beside it (inf: none):
+            by how much longer the NDP unit of each of these DIMMs is busy because of it, by the tokens of
+            the expert that the unit computes meanwhile.
         read_delay_ns: by a number of DIMMs: by how much longer host reads keep each channel busy because
             units compute an expert sharded over so many, by its tokens: vectors have the bus first.
     """
@@ -170,7 +171,7 @@ class Estimates:
     pcie_part_ns: float = 0.0
     ndp_part_ns: Callable[[int], float] = _not_simulated
     sharded_read_ns: Callable[[int], float] = _not_simulated
-    lost_ns: Callable[[int, float], Floats | float] = _none_lost
+    lost_ns: Callable[[int, float, float], Floats | float] = _none_lost
     read_delay_ns: Callable[[int], Floats | float] = _none_delayed
 
     @property

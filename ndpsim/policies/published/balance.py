@@ -268,9 +268,10 @@ class Balance(Policy):
             uses[:, NDP, _CPU] = uses[:, NDP, _CHANNELS] * self.read_ns / self.cpu_ns[typical]
             overhead[experts, NDP, units] = estimates.ndp_part_ns(self.shards)
             if self.parameters.losses:
-                uses[experts, GPU, units] = missing * self._lost_ns(typical, self.copy_ns)
+                cpu_ns, copy_ns = float(self.cpu_ns[typical]), self.copy_ns
+                uses[experts, GPU, units] = missing * self._lost_ns(typical, copy_ns, cpu_ns)
                 if machine.has_cpu:
-                    uses[experts, CPU, units] = self._lost_ns(typical, float(self.cpu_ns[typical]))
+                    uses[experts, CPU, units] = self._lost_ns(typical, cpu_ns, copy_ns)
         return uses, overhead
 
     @property
@@ -296,8 +297,8 @@ class Balance(Policy):
         left = np.minimum(other, np.maximum(0.5, 1.0 - wants))
         return self.read_ns / gets * (1.0 - left / other)
 
-    def _lost_ns(self, tokens: int, read_ns: float) -> Any:
-        return _of_tokens(self.estimates.lost_ns(self.shards, read_ns), tokens)
+    def _lost_ns(self, tokens: int, read_ns: float, other_ns: float) -> Any:
+        return _of_tokens(self.estimates.lost_ns(self.shards, read_ns, other_ns), tokens)
 
     # Between layers
 
