@@ -1,0 +1,129 @@
+"""What policies may expect: times of experts, copies and reads alone, and what these take from each other."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.transfers import Transfers
+from ndpsim.policies.interface import Estimates, Machine
+from ndpsim.processors import DenseTime, Processors
+from ndpsim.processors.operations import ACTIVATION_BYTES
+
+__all__ = ["by_tokens", "estimates_of"]
+
+Floats = NDArray[np.float64]
+
+_EACH_SHARDED = 128  # tokens: units of four tokens a turn take steps that lines would smooth
+_EXACT_TOKENS = 1024  # times of more tokens are on lines between those of powers of two
+
+
+def by_tokens(time_ns: Callable[[int], float], most: int) -> Floats:
+    """Times of 0 to `most` tokens: each of the first, then on lines between powers of two."""
+    exact = range(1, min(most, _EXACT_TOKENS) + 1)
+    points = [
+        *exact,
+        *(1 << n for n in range(11, most.bit_length())),
+        *([most] if most > _EXACT_TOKENS else []),
+    ]
+    points = sorted(set(points))
+    return np.interp(np.arange(most + 1), [0, *points], [0.0, *(time_ns(one) for one in points)])
+
+
+def estimates_of(
+    processors: Processors,
+    costs: Costs,
+    transfers: Transfers,
+    machine: Machine,
+    decode: DenseTime,
+    most: int,
+) -> Estimates:
+    """The profile that policies are given."""
+    expert = machine.model.expert
+    ndp_ns, error = costs.expected_ns(most) if machine.dimms else (np.full(most + 1, np.inf), 0.0)
+    striped, localized = costs.host_read(None).time_ns, costs.host_read(1).time_ns
+    moves = (0.0, 0.0, 0.0)
+    if machine.dimms > 1 and machine.has_links:
+        ends = (("localized 0", "striped"), ("striped", "localized 0"), ("localized 0", "localized 1"))
+        moves = tuple(costs.relayout(*one).time_ns for one in ends)  # type: ignore[assignment]
+    cpu_ns = np.full(most + 1, np.inf)
+    if machine.has_cpu:
+        cpu_ns = by_tokens(lambda n: processors.cpu.expert_time(expert, n, machine.weights).time_ns, most)
+    gpu_ns = by_tokens(lambda n: processors.gpu.expert_time(expert, n, machine.weights).time_ns, most)
+    arrays = (gpu_ns, cpu_ns, ndp_ns)
+    for array in arrays:
+        array.flags.writeable = False
+    vector = machine.model.hidden * ACTIVATION_BYTES
+    return Estimates(
+        *arrays,
+        error,
+        transfers.pcie_ns(machine.expert_bytes),
+        striped,
+        localized,
+        *moves,
+        window_ns=max(
+            decode.attention_ns + decode.router_ns,
+            *(
+                max(transfers.pcie_ns(size), striped * size / machine.expert_bytes)
+                for size in (decode.host_read_bytes, decode.host_write_bytes)
+                if size
+            ),
+            0.0,
+        ),
+        shared_ns=decode.shared_ns + processors.gpu.call_ns,
+        token_ns=transfers.pcie_ns(1024 * vector) / 1024,
+        vector_ns=transfers.pcie_ns(vector),
+        sharded_ns=functools.cache(lambda dimms: costs.expected_ns(most, dimms, _EACH_SHARDED)[0]),
+        gpu_part_ns=_part_ns(
+            lambda share: processors.gpu.expert_time(expert, 1, machine.weights, share).time_ns
+        ),
+        cpu_part_ns=_part_ns(
+            lambda share: processors.cpu.expert_time(expert, 1, machine.weights, share).time_ns
+        )
+        if machine.has_cpu
+        else 0.0,
+        pcie_part_ns=_part_ns(lambda share: transfers.pcie_ns(round(share * machine.expert_bytes))),
+        ndp_part_ns=functools.cache(
+            lambda dimms: _part_ns(lambda share: costs.expert(1, dimms, share).time_ns)
+        ),
+        sharded_read_ns=functools.cache(lambda dimms: costs.host_read(dimms).time_ns),
+        lost_ns=functools.cache(functools.partial(_lost_ns, costs, machine, most)),
+        read_delay_ns=functools.cache(functools.partial(_read_delay_ns, costs, machine, most)),
+    )
+
+
+def _part_ns(time_ns: Callable[[float], float]) -> float:
+    """What two parts of an expert take together beyond the whole."""
+    return max(0.0, 2 * time_ns(0.5) - time_ns(1.0))
+
+
+def _lost_ns(
+    costs: Costs, machine: Machine, most: int, dimms: int, read_ns: float, other_ns: float = math.inf
+) -> Floats | float:
+    """`Estimates.lost_ns`: see `ndpsim.orchestrator.contention`."""
+    system = costs.hardware.system
+    if not machine.dimms or system.host.memory is not None:
+        return 0.0
+    read = costs.host_read(dimms)
+    of_channel = read.bytes / read.channels
+    gbps = min(of_channel / read_ns + of_channel / other_ns, read.gbps_per_channel)
+    of_one = max(1.0, dimms / read.channels)  # streams: one on each DIMM of a channel
+    streams = of_one if other_ns == math.inf else 2 * of_one
+    return of_channel / gbps / of_one * (1.0 - costs.contention(dimms).ndp_rate_of(most, gbps, streams))
+
+
+def _read_delay_ns(costs: Costs, machine: Machine, most: int, dimms: int) -> Floats | float:
+    """`Estimates.read_delay_ns`: see `ndpsim.orchestrator.contention`."""
+    system = costs.hardware.system
+    if not machine.dimms or system.host.memory is not None:
+        return 0.0
+    table, channels = costs.contention(dimms), len({*machine.channel[:dimms]})
+    bus_ns = by_tokens(lambda tokens: table.vectors_ns(tokens)[0], most)
+    rates = np.interp(np.log(np.maximum(np.arange(most + 1), 1)), np.log(table.tokens), table.host_rate[0])
+    expert_ns, _ = costs.expected_ns(most, dimms, _EACH_SHARDED)
+    return np.asarray(dimms / channels * bus_ns + dimms / machine.dimms * (1.0 - rates) * expert_ns)
