@@ -161,6 +161,26 @@ def test_what_windows_hide_is_prefetched_and_what_they_do_not_only_if_it_is_sure
     assert prefetched(50.0, copied=False) == []
 
 
+def test_a_copy_that_costs_units_more_than_it_saves_them_is_not_prefetched():
+    """Half of the copy is hidden. It saves a unit 5 tokens, 100 ns, and costs it half of what the read costs."""
+    of_machine = machine(dimms=1, layers=4, gpu_experts=8)
+
+    def prefetched(lost_ns: float) -> list[int]:
+        given = NDP | dict(lost_ns=lambda dimms, read_ns, other_ns: np.full(601, lost_ns), window_ns=50.0)
+        policy = balance(of_machine, estimates(**given), foresight=True)
+        view = background_view(
+            layer_view([[0, 1]]),
+            np.zeros((4, 8), np.bool_),
+            next_layer=1,
+            gpu_free=8,
+            next_loads=[0, 5] + 6 * [0],
+        )
+        return [one.expert for one in policy.background(view) if one.kind == "prefetch"]
+
+    assert prefetched(190.0) == [1]
+    assert prefetched(210.0) == []
+
+
 # ---- on machines
 
 

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from ndpsim.policies.interface import OfflineView
 from ndpsim.routing.trace import loads_of
 
-__all__ = ["following", "hottest", "mean_loads", "spread"]
+__all__ = ["following", "halves", "hottest", "mean_loads", "spread"]
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 def mean_loads(view: OfflineView) -> Floats:
@@ -70,3 +71,20 @@ def spread(work: Floats, dimms: int) -> NDArray[np.int16]:
         sums[dimm] += work[expert]
         counts[dimm] += 1
     return chosen
+
+
+def halves(view: OfflineView, most_layers: int) -> tuple[Floats, list[tuple[int, Ints]]]:
+    """Mean loads of the first half of the offline trace's steps; and of the others, loads of some layers.
+
+    Returns:
+        Loads by row of `Machine.layers` and expert; rows with the loads of one step each, spread evenly, some
+        `most_layers`. None of these where the trace has one step.
+    """
+    trace = view.trace
+    if trace.steps < 2:
+        return mean_loads(view), []
+    rows = [trace.row(layer) for layer in view.machine.layers]
+    loads = loads_of(trace.ids[:, rows], trace.experts)
+    first, others = loads[: trace.steps // 2], loads[trace.steps // 2 :].reshape(-1, trace.experts)
+    chosen = range(0, len(others), max(1, len(others) // most_layers))
+    return first.mean(axis=0), [(place % len(rows), others[place]) for place in chosen]

@@ -35,9 +35,8 @@ from ndpsim.policies.interface import (
     Policy,
     PolicyParameters,
 )
-from ndpsim.policies.offline import hottest, mean_loads, spread
+from ndpsim.policies.offline import halves, hottest, mean_loads, spread
 from ndpsim.policies.predictor import LoadPredictor
-from ndpsim.routing.trace import loads_of
 
 __all__ = ["POLICY"]
 
@@ -104,7 +103,7 @@ class Balance(Policy):
         """Residents and the number of shards with the least estimated time; groups by least expected work."""
         loads = mean_loads(view)
         self.predictor.begin(loads)
-        learned, judged = self._halves(view)
+        learned, judged = halves(view, _SAMPLED)
         self.shards, residents = min(
             itertools.product(self._divisors(), (self._evenly, self._hottest)),
             key=lambda chosen: self._estimated_ns(chosen[0], chosen[1](learned), learned, judged),
@@ -115,17 +114,6 @@ class Balance(Policy):
         if self.machine.dimms:
             placement.dimm[:], placement.shards[:] = self._groups(placement.resident, loads), self.shards
         return placement
-
-    def _halves(self, view: OfflineView) -> tuple[Floats, list[tuple[int, Ints]]]:
-        """Mean loads of the first steps of the offline trace; of the others, some layers: row and loads."""
-        trace = view.trace
-        if trace.steps < 2:
-            return mean_loads(view), []
-        rows = [trace.row(layer) for layer in self.machine.layers]
-        loads = loads_of(trace.ids[:, rows], trace.experts)
-        first, others = loads[: trace.steps // 2], loads[trace.steps // 2 :].reshape(-1, trace.experts)
-        chosen = range(0, len(others), max(1, len(others) // _SAMPLED))
-        return first.mean(axis=0), [(place % len(rows), others[place]) for place in chosen]
 
     def _divisors(self) -> list[int]:
         """Numbers of DIMMs that an expert may lie over: divisors that cover all channels of the host."""
@@ -333,12 +321,24 @@ class Balance(Policy):
         coming = np.argsort(-np.where(there, -1.0, heat), kind="stable")[: max(min(room, self.prefetches), 0)]
         hidden, wanted = self.estimates.window_ns / self.estimates.copy_ns, []
         for expert in coming.tolist():
-            sure = self.copies[row] and math.exp(-heat[expert]) < hidden
-            if there[expert] or heat[expert] <= 0 or (hidden < 1 and not sure):
+            if (
+                there[expert]
+                or heat[expert] <= 0
+                or (hidden < 1 and not self._pays(row, heat[expert], hidden))
+            ):
                 break
             wanted.append(expert)
             hidden -= 1
         return wanted
+
+    def _pays(self, row: int, heat: float, hidden: float) -> bool:
+        """Whether a copy that is hidden in part saves more than it costs (equation 9)."""
+        unused, tokens = math.exp(-heat), math.ceil(heat)
+        if not self.machine.dimms or not self.copies[row] or unused >= hidden:
+            return bool(self.copies[row]) and unused < hidden
+        lost_ns = self._lost_ns(tokens, self.copy_ns, float(self.cpu_ns[tokens]))
+        saved_ns = self.estimates.sharded_ns(self.shards)[tokens]
+        return bool((1 - unused) * saved_ns > (1 - hidden) * lost_ns)
 
 
 def _of_tokens(by_tokens: Floats | float, tokens: Ints | int) -> Any:
