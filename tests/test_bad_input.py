@@ -53,6 +53,7 @@ MEANINGLESS = [
     ("gemv --bits 4 --zero-point-bits 4", "--zero-point-bits: is of --group-size, which is not given"),
     ("relayout --bits 4 --scale-bits 8", "--scale-bits: is of --group-size, which is not given"),
     ("show layout striped --bits 4 --scale-bits 8", "--scale-bits: is of --group-size, which is not given"),
+    ("gemv --tokens 1 --tokens 2", "--tokens: is given 2 times"),
     ("gemv --group-size 0", "--group-size: 0 is not a whole number from 1"),
     ("show layout striped --bits 4 --group-size 0", "--group-size: 0 is not a whole number from 1"),
     ("gemv --bits gate=4,up=4,down=4,gate=8", "--bits: 'gate' is given twice"),
@@ -293,6 +294,17 @@ def test_what_is_no_config_json_is_one_line(data):
 def test_what_is_no_command_is_one_line_with_its_number(row):
     Path("commands.csv").write_text(f"{_COMMANDS}1,ACT,0,0,0,0,-1\r\n{row}\n", newline="")
     assert refused("check", "commands.csv", "--hw", "trimoe").startswith("commands.csv:3: ")
+
+
+def test_a_trace_without_commands_is_not_legal():
+    Path("commands.csv").write_text(_COMMANDS)
+    assert refused("check", "commands.csv", "--hw", "trimoe") == "commands.csv: holds no commands"
+
+
+def test_an_activation_that_there_is_not_is_refused():
+    Path("m.json").write_text(json.dumps(_MODEL | {"hidden_act": "frob"}, indent=1))
+    line = refused("gemv", "--model", "m.json")
+    assert line.startswith("m.json:9: hidden_act: unknown activation 'frob'")
 
 
 def test_a_bad_command_is_found_beyond_the_first_piece_of_a_long_trace(monkeypatch):

@@ -75,6 +75,11 @@ def test_the_documented_example_keeps_to_the_rules_and_does_what_it_says(tmp_pat
 # Broken in one way each
 
 
+class Exits(OnCpu):
+    def assign(self, view):
+        sys.exit(3)
+
+
 class LeavesOneOut(OnCpu):
     def assign(self, view):
         return Assignment(cpu=np.flatnonzero(view.loads)[1:])
@@ -278,6 +283,7 @@ class SeesTheFutureUnsaid(OnCpu):
             SeesTheFutureUnsaid,
             "policy mine: prefill, layer 1: background raises AssertionError: no next loads .*",
         ),
+        (Exits, "policy mine: prefill, layer 1: assign raises SystemExit: 3 .*"),
     ],
 )
 def test_what_breaks_a_rule_is_named(policy, words):

@@ -126,10 +126,11 @@ def test_help_names_every_command():
     assert all(f"  {name} " in text for name in ("gemv", "check", "list", "show"))
 
 
-def test_without_a_command_the_usage_is_readable():
-    done = call()
-    assert "Usage: ndpsim" in done.out + done.err
-    assert len((done.out + done.err).splitlines()) > 5
+@pytest.mark.parametrize("command", [(), ("routing",), ("sweep",)])
+def test_without_a_command_the_help_is_printed_as_help(command):
+    done = call(*command)
+    assert (done.status, done.err) == (0, "")
+    assert done.out == said(*command, "--help")
 
 
 class Full(io.StringIO):

@@ -115,7 +115,7 @@ def test_json_on_standard_output_is_all_that_is_there():
 def test_a_file_is_swept_with_options_in_place_of_what_it_says():
     Path("study.yaml").write_text("command: fake\nfixed: {how: refused}\nvary: {n: [1, 2]}\n")
     assert call("study.yaml").status == 1
-    done = call("study.yaml", "--set", "how=ok", "--vary", "n=5", "--json", "-")
+    done = call("study.yaml", "--set", "how=ok", "--vary", "n=5", "--force", "--json", "-")
     assert (done.status, [row["n"] for row in json.loads(done.out)["points"]]) == (0, [5])
     assert os.path.isdir("study.sweep")
 

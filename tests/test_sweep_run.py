@@ -186,7 +186,7 @@ def test_the_same_call_runs_nothing_again(tmp_path, folder):
     second = sweep("fake", vary, fixed=fixed, out=out)
     assert (first.computed, first.found, second.computed, second.found) == (5, 0, 0, 5)
     assert (runs(folder), first == second, files(out) == before) == (5, True, True)
-    more = sweep("fake", {"n": "3..8"}, fixed=fixed, out=out)
+    more = sweep("fake", {"n": "3..8"}, fixed=fixed, out=out, force=True)
     assert (runs(folder), more.found, [row["n"] for row in more]) == (8, 3, [3, 4, 5, 6, 7, 8])
 
 
@@ -436,3 +436,33 @@ def test_a_result_as_json_has_configurations(many):
     plain = json.loads(json.dumps(many.to_dict(), allow_nan=False))
     assert plain["points"][0]["config"] == {"how": "refused", "n": 1, "parts": None}
     assert (plain["command"], plain["failed"], len(plain["points"])) == ("fake", 300, 450)
+
+
+@pytest.mark.parametrize(
+    ("vary", "fixed", "problem"),
+    [
+        ({"how": ["ok"]}, {}, "a sweep over n is there"),
+        ({"n": [1, 3]}, {}, "a sweep over n with 2 is there, too"),
+        ({"n": [1, 2]}, {"parts": 1}, "a sweep with parts None is there, not 1"),
+    ],
+)
+def test_a_folder_of_another_sweep_is_refused_unless_forced(tmp_path, vary, fixed, problem):
+    sweep("fake", {"n": [1, 2]}, out=tmp_path, jobs=1)
+    before = (tmp_path / "table.csv").read_text()
+    with pytest.raises(InputError, match=f"{problem}; force replaces its tables"):
+        sweep("fake", vary, fixed=fixed, out=tmp_path, jobs=1)
+    assert (tmp_path / "table.csv").read_text() == before
+    sweep("fake", vary, fixed=fixed, out=tmp_path, jobs=1, force=True)
+    assert (tmp_path / "table.csv").read_text() != before
+
+
+def test_values_may_be_added_to_a_sweep(tmp_path):
+    sweep("fake", {"n": [1, 2]}, out=tmp_path, jobs=1)
+    assert len(sweep("fake", {"n": [2, 3, 1]}, out=tmp_path, jobs=1)) == 3
+
+
+def test_a_table_that_no_sweep_has_written_is_not_replaced(tmp_path):
+    (tmp_path / "table.csv").write_text("mine\n")
+    with pytest.raises(InputError, match=r"table\.csv there is of no sweep"):
+        sweep("fake", {"n": [1]}, out=tmp_path, jobs=1)
+    assert (tmp_path / "table.csv").read_text() == "mine\n"

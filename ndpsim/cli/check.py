@@ -207,6 +207,8 @@ def command(
     if lanes is not None and not 1 <= lanes <= most:
         raise InputError(f"{lanes} is not a whole number from 1 to {most}", key="--lanes")
     commands = read_commands(trace, device)
+    if not len(commands.clock):
+        raise InputError("holds no commands", file=trace)
     if hw is not None and lanes is None and ranks is None and (commands.rank > 0).any():
         # A lane has the ranks of `device`, so these are lanes: of one DIMM, or of all where one has too few.
         lanes = hardware.lanes if commands.rank.max() < hardware.lanes * device.ranks else most

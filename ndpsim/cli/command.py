@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
 from ndpsim.cli.completion import completing
+from ndpsim.errors import InputError
 
 __all__ = ["CONTEXT_SETTINGS", "Command", "CommandGroup", "Section", "help_text"]
 
@@ -56,6 +58,16 @@ class Command(click.Command):
         super().__init__(*arguments, **{"context_settings": CONTEXT_SETTINGS, **options})
         self.examples = tuple(examples)
         self.params = [completing(parameter) for parameter in self.params]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does; but an option with one value is given once, instead of the last one counting."""
+        if not ctx.resilient_parsing:
+            _, _, given = self.make_parser(ctx).parse_args(list(args))
+            for parameter, count in Counter(given).items():
+                several = parameter.multiple or getattr(parameter, "is_flag", False) or parameter.nargs == -1
+                if count > 1 and not several:
+                    raise InputError(f"is given {count} times", key=max(parameter.opts, key=len))
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write(help_text(self, ctx, self.examples, _option_sections(self, ctx)))

@@ -120,6 +120,9 @@ def _status_of(arguments: Sequence[str] | None) -> int:
             return cli.main(arguments, prog_name="ndpsim", standalone_mode=False) or 0
     except InputError as error:
         return _refuse(str(error))
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else error.format_message())
+        return 0
     except click.ClickException as error:
         return _refuse(" ".join(error.format_message().split()))
     except MismatchError as error:

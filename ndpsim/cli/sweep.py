@@ -137,6 +137,7 @@ def _options() -> list[click.Option]:
             metavar="DIR",
             help="Folder of the points' files and the tables.  [default: NAME.sweep]",
         ),
+        click.Option(["--force"], is_flag=True, help="Replace the tables of another sweep in that folder."),
         *output_options(),
         click.Option(["--kind"], help="Of pictures: lines, bars, heat or pareto.  [default: by what varies]"),
         click.Option(["--x"], metavar="KEY", help="Of pictures: the horizontal axis; of pareto, a metric."),
@@ -233,6 +234,7 @@ def _sweep(name: str, fixed: dict[str, str], options: dict[str, Any]) -> None:
                 jobs=options["jobs"],
                 cluster=options["cluster"],
                 retry_failed=options["retry_failed"],
+                force=options["force"],
                 watch=watch,
             )
     if options["json_to"] is not None:

@@ -26,6 +26,11 @@ _MAX_SHAPE = 1 << 20  # --shape
 # Models whose config.json has the sizes of another's; DeepSeek-R1 and Qwen3-Coder-Next are trained from them.
 _SAME_SHAPE = {"deepseek-r1": "deepseek-v3", "qwen3-coder-next": "qwen3-next-80b-a3b"}
 
+# Names of activations in Hugging Face's transformers, of those that experts are known to have.
+_ACTIVATIONS = (
+    "silu", "swish", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "quick_gelu", "relu", "relu2",
+)  # fmt: skip
+
 # Keys that say which layers have experts; `_dense_layers` reads them.
 _PATTERN_KEYS = (
     "mlp_layer_types",
@@ -190,12 +195,19 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
         experts_per_token=per_token,
         shared_experts=shared_experts,
         shared_intermediate=shared_intermediate,
-        hidden_act=config.string_or("silu", "hidden_act"),
+        hidden_act=_activation(config),
         attention=read_attention(config, family, hidden, layers),
         attention_problem=attention_problem(config),
         vocabulary=config.integer_or(0, ("vocab_size",), MAX_SIZE, low=1) or None,
         tied_embeddings=config.flag_or(False, "tie_word_embeddings"),
     )
+
+
+def _activation(config: Config) -> str:
+    name = config.string_or("silu", "hidden_act")
+    if name not in _ACTIVATIONS:
+        raise config.error("hidden_act", one_of(name, _ACTIVATIONS, "activation"))
+    return name
 
 
 def _bundled() -> dict[str, Path]:

@@ -109,7 +109,7 @@ def answering(policy: str, question: str, view: LayerView | BackgroundView | Non
         yield
     except InputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         when = f"{_moment(view)}: " if view is not None else ""
         problem = f"{when}{question} raises {type(error).__name__}: {' '.join(str(error).split())}"

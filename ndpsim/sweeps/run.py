@@ -25,6 +25,7 @@ from ndpsim.sweeps.values import checked
 
 __all__ = ["Workers", "command_of", "defined", "execute", "mapping_of", "run_sweep", "sweep", "workers_of"]
 
+_DESCRIBED = "sweep.json"  # what the sweep of a folder is
 _MOST_POINTS = 1_000_000
 
 
@@ -39,6 +40,7 @@ def sweep(
     jobs: int | None = None,
     cluster: str | None = None,
     retry_failed: bool = False,
+    force: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> SweepResult:
     """Run a command at many points, on all cores or on a cluster.
@@ -66,13 +68,14 @@ def sweep(
         cluster: address or scheduler file of a Dask cluster to run the points on instead (extra `cluster`).
             Files that are named must be there under the same path, with the same content.
         retry_failed: run points again that have failed before.
+        force: replace the tables of another sweep in `out`.
         progress: called with the share of points that are done.
 
     Returns:
         The rows of the table. A point that cannot be run, or fails, has its reason in its row.
 
     Raises:
-        InputError: the sweep makes no sense, or `out` cannot be written.
+        InputError: the sweep makes no sense, or `out` cannot be written, or holds another sweep.
     """
     definition = defined(command, vary, fixed, zip, baseline)
     show = progress_function(progress)
@@ -82,6 +85,7 @@ def sweep(
         jobs=jobs,
         cluster=cluster,
         retry_failed=retry_failed,
+        force=force,
         watch=lambda state: show(state.done / state.points),
     )
 
@@ -178,22 +182,59 @@ def run_sweep(
     jobs: int | None = None,
     cluster: str | None = None,
     retry_failed: bool = False,
+    force: bool = False,
     watch: Callable[[Progress], None] = lambda state: None,
 ) -> SweepResult:
     """As `sweep`, of a definition that `defined` has made; `watch` is called after every point.
 
     Raises:
-        InputError: `out` cannot be written, or there is no such cluster.
+        InputError: `out` cannot be written, or holds another sweep, or there is no such cluster.
     """
     command = command_of(definition)
+    if out is not None and not flag(force, "force"):
+        _check_folder(out, definition)
     workers = workers_of(jobs, cluster)
     retry_failed = flag(retry_failed, "retry_failed")
     points = definition.points()
     if len(points) > _MOST_POINTS:
         raise InputError(f"{len(points):,} points are more than {_MOST_POINTS:,}", key="vary")
     run = Run(definition, command, points, None if out is None else Store(out), retry_failed, watch)
-    execute(run, workers, "sweep.json", asdict(definition))
+    execute(run, workers, _DESCRIBED, asdict(definition))
     return run.result()
+
+
+def _check_folder(folder: Path, definition: Definition) -> None:
+    """Make sure that the tables in a folder, which are going to be replaced, are of this sweep.
+
+    Values may have been added to it since.
+    """
+    try:
+        before = json.loads((folder / _DESCRIBED).read_bytes())
+        problem = _difference(before, json.loads(json.dumps(asdict(definition))))
+    except FileNotFoundError:
+        tables = [name for name in ("table.csv", "table.parquet") if (folder / name).exists()]
+        problem = f"{tables[0]} there is of no sweep" if tables else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        problem = f"{_DESCRIBED} there is of no sweep"
+    if problem is not None:
+        raise InputError(f"{folder}: {problem}; force replaces its tables", key="out")
+
+
+def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """What a sweep has that an earlier one had not, but for further values; None: nothing."""
+    if before["command"] != now["command"]:
+        return f"a sweep of {before['command']} is there, not of {now['command']}"
+    if list(before["varied"]) != list(now["varied"]):
+        return f"a sweep over {', '.join(before['varied'])} is there"
+    for key in sorted({*before["fixed"], *now["fixed"]}):
+        values = [of.get(key) for of in (before["fixed"], now["fixed"])]
+        if values[0] != values[1]:
+            return f"a sweep with {key} {shown(values[0])} is there, not {shown(values[1])}"
+    for key, values in before["varied"].items():
+        gone = [value for value in values if value not in now["varied"][key]]
+        if gone:
+            return f"a sweep over {key} with {shown(gone[0])} is there, too"
+    return None
 
 
 @dataclass(frozen=True)
