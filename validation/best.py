@@ -256,6 +256,25 @@ def summary(cells: Sequence[Cell]) -> None:
     table((*head, "bound over the best"), rows)
 
 
+def own_systems(cells: Sequence[Cell]) -> None:
+    """Whether the system that a machine was built for is the best published one there, batch by batch."""
+    rows = []
+    for machine, batch in dict.fromkeys((cell.machine, cell.batch) for cell in cells):
+        own = machine.partition("-")[0]
+        here = [
+            cell for cell in cells if (cell.machine, cell.batch) == (machine, batch) and own in cell.published
+        ]
+        if here:
+            best = [next(iter(cell.published)) for cell in here]
+            behind = [
+                cell.published[own]["moe_ns"] / next(iter(cell.published.values()))["moe_ns"] for cell in here
+            ]
+            names = ", ".join(f"{name} {best.count(name)}" for name in dict.fromkeys(best))
+            rows.append((machine, own, batch, f"{best.count(own)} of {len(here)}", names, ratio(max(behind))))
+    head = ("machine", "its own system", "batch", "is the best published one", "which is", "behind at most")
+    table(head, rows)
+
+
 def machine_table(cells: Sequence[Cell]) -> None:
     """A row for each cell: who is best, by how much, and why."""
     rows = []
@@ -379,6 +398,8 @@ def main(words: Sequence[str] | None = None) -> None:
     cells = cells_of(points, arguments.store)
     print(HEAD)
     summary(cells)
+    say("A system on the machine that its paper describes, beside other published ones in full precision:")
+    own_systems(cells)
     for machine in dict.fromkeys(cell.machine for cell in cells):
         here = [cell for cell in cells if cell.machine == machine]
         print(f"## {machine}\n")

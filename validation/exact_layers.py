@@ -76,10 +76,10 @@ on the critical path the error is a share of its own time; the largest of those 
 
 
 TAIL = """
-Two ends are beyond 5%, both of DIMMs with which their layers do not end. One is a DIMM with half of
-the ranks, from which an expert moves while the host reads another one of it and its unit computes:
-losses where all three meet are measured with the relayout of one link and at three rates of the host.
-Why the other one, of Qwen3, is off was not looked into."""
+With half of the ranks, two layers are beyond the limits: an expert moves from a DIMM while the host reads
+another one of it and its unit computes, and experts over all DIMMs beside several reads of the host, where
+rates are 8% too fast. The layer of `oracle` has experts over 8 and over 16 DIMMs. Other ends beyond 5% are
+reads of the CPU in layers that do not end with them."""
 
 
 def checked(
