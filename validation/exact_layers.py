@@ -79,7 +79,7 @@ TAIL = """
 With half of the ranks, two layers are beyond the limits: an expert moves from a DIMM while the host reads
 another one of it and its unit computes, and experts over all DIMMs beside several reads of the host, where
 rates are 8% too fast. The layer of `oracle` has experts over 8 and over 16 DIMMs. Other ends beyond 5% are
-reads of the CPU in layers that do not end with them."""
+single reads of the CPU, whose layers are right within 0.4%."""
 
 
 def checked(
