@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -129,3 +129,9 @@ def _without_wall_times(line: str) -> str:
 def words_of(line: str) -> list[str]:
     """The words of a command line behind ``ndpsim``."""
     return shlex.split(line)[1:]
+
+
+def without(words: Sequence[str], options: Sequence[str]) -> list[str]:
+    """The words of a command without these options and their values."""
+    dropped = {place + n for place, word in enumerate(words) if word in options for n in (0, 1)}
+    return [word for place, word in enumerate(words) if place not in dropped]

@@ -24,6 +24,7 @@ from docs_commands import (
     commands_of,
     differs,
     named_file,
+    without,
     words_of,
 )
 from ndpsim.cli.main import cli, main
@@ -73,11 +74,12 @@ channel_size = 16384
 def smaller(words: list[str]) -> list[str]:
     """The same command, in the form that is run where its output is not shown."""
     if words[0] == "moe":
-        words = [*words, *SMALL_MODEL]
+        small = [*SMALL_MODEL]
         if "--prompt" in words:
-            words += ["--prompt", "16"]
+            small += ["--prompt", "16"]
         if "--check-layer" in words:  # of so small a layer a few clocks are a large share
-            words += ["--check-layer", "1,12", "--check-limit", "1"]
+            small += ["--check-layer", "1,12", "--check-limit", "1"]
+        words = [*without(words, small[::2]), *small]
     elif words[0] == "validate":  # test_validate.py has the exact claims; the others take minutes
         options = [word for word in words[1:] if word not in ("trimoe", "edge", "cxl", "cache", "dali")]
         words = ["validate", "trimoe-link-bandwidth", *options]

@@ -100,6 +100,7 @@ def test_what_an_earlier_call_has_read_is_an_input_of_the_next_as_well(folder):
 
 
 def test_a_later_call_may_write_what_an_earlier_one_read(folder):
+    (folder / "c.csv").write_text(f"{HEADER}9,ACT,0,0,0,0,-1\n")
     out = io.StringIO()
     for call in (
         f"check c.csv {PRESET} --json a.json",

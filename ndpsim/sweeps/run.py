@@ -191,7 +191,7 @@ def run_sweep(
         InputError: `out` cannot be written, or holds another sweep, or there is no such cluster.
     """
     command = command_of(definition)
-    if out is not None and not flag(force, "force"):
+    if not flag(force, "force") and out is not None:
         _check_folder(out, definition)
     workers = workers_of(jobs, cluster)
     retry_failed = flag(retry_failed, "retry_failed")
@@ -217,7 +217,7 @@ def _check_folder(folder: Path, definition: Definition) -> None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         problem = f"{_DESCRIBED} there is of no sweep"
     if problem is not None:
-        raise InputError(f"{folder}: {problem}; force replaces its tables", key="out")
+        raise InputError(f"{str(folder)[:200]}: {problem}; force replaces its tables", key="out")
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:

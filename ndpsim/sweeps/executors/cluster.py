@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -91,6 +92,8 @@ def _quietly() -> Iterator[None]:
 def _connected(client_of: Any, address: str) -> Any:
     """A client of the scheduler at an address or of a scheduler file."""
     where = {"scheduler_file": address} if Path(address).is_file() else {"address": address}
+    if "address" in where and re.fullmatch(r"(\w+://)?[^/]+:\d+", address) is None:
+        raise InputError(f"{address[:200]} is neither HOST:PORT nor a scheduler file", key="cluster")
     try:
         return client_of(**where, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
