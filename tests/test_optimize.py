@@ -236,10 +236,10 @@ def test_the_base_is_run_first_and_points_are_compared_with_it():
         ({"base": {"n": 1}}, "base: has no value of parts"),
         ({"base": {"n": 9, "parts": 1}}, "base: 9 is no value of n (1, 2, 3, 4, 5, 6)"),
         ({"base": {"k": 9}}, "k: is no option of fake"),
-        ({"numbers": {"budget": 0}}, "budget: 0 is not a whole number from 1"),
-        ({"numbers": {"batch": 0}}, "batch: 0 is not a whole number from 1"),
-        ({"numbers": {"seed": -1}}, "seed: -1 is not a whole number from 0"),
-        ({"numbers": {"sampler": "gp"}}, "sampler: unknown sampler 'gp'"),
+        ({"budget": 0}, "budget: 0 is not a whole number from 1"),
+        ({"batch": 0}, "batch: 0 is not a whole number from 1"),
+        ({"seed": -1}, "seed: -1 is not a whole number from 0"),
+        ({"sampler": "gp"}, "sampler: unknown sampler 'gp'"),
     ],
 )
 def test_a_mistake_is_refused_before_anything_is_run(change, words):

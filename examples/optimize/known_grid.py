@@ -69,7 +69,7 @@ def main(folder: str = "known_grid.sweep", **changes: Any) -> dict[str, list[flo
     for sampler in SAMPLERS:
         for seed in SEEDS:
             numbers = {"budget": budget, "sampler": sampler, "seed": seed}
-            result = run_search(problem_of(FILE, **changes, numbers=numbers), Path(folder))
+            result = run_search(problem_of(FILE, **changes, **numbers), Path(folder))
             found = objectives(problem, result.front)
             linear, log = share(found, everything, float), share(found, everything, math.log)
             shares.setdefault(sampler, []).append(log)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ndpsim.cli.command import Command
-from ndpsim.cli.notices import announce_kernels
 from ndpsim.cli.options import check_folder, check_outputs, named_as_options, write_json
-from ndpsim.cli.sweep import output_options, pairs, place_options
-from ndpsim.cli.sweep_progress import showing
+from ndpsim.cli.sweep import output_options, pairs, place_options, run_with_progress
 
 if TYPE_CHECKING:
     from ndpsim.search.result import SearchResult
@@ -79,19 +78,10 @@ def _optimize(study: str, **options: Any) -> None:
             study,
             pairs(options["vary"], "--vary", "tokens=1,2,4"),
             fixed=pairs(options["sets"], "--set", "dimm.ranks=2"),
-            numbers={"budget": options["runs"], **{name: options[name] for name in names}},
+            budget=options["runs"],
+            **{name: options[name] for name in names},
         )
-        if options["cluster"] is None:
-            announce_kernels(problem.definition.command, problem.definition.fixed)
-        with showing() as watch:
-            result = run_search(
-                problem,
-                out,
-                jobs=options["jobs"],
-                cluster=options["cluster"],
-                retry_failed=options["retry_failed"],
-                watch=watch,
-            )
+        result = run_with_progress(partial(run_search, problem, out), problem.definition, options)
     if options["json_to"] is not None:
         write_json(result.to_dict(), options["json_to"])
     if options["json_to"] != "-":

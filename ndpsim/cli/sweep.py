@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from ndpsim.sweeps.definition import Definition
     from ndpsim.sweeps.table import SweepResult
 
-__all__ = ["command", "output_options", "pairs", "place_options"]
+__all__ = ["command", "output_options", "pairs", "place_options", "run_with_progress"]
+
+_R = TypeVar("_R")
 
 _COMMANDS = {
     "gemv": "one expert's GEMV, alone or beside the host, or its reading by the host",
@@ -106,6 +109,14 @@ def output_options() -> list[click.Option]:
         click.Option(["--plot", "plot_to"], metavar="FILE", help="Draw the points."),
         click.Option(["--size"], metavar="NAME", help="Of --plot: its size.  [default: single]"),
     ]
+
+
+def run_with_progress(run: Callable[..., _R], definition: Definition, options: Mapping[str, Any]) -> _R:
+    """Run where `place_options` say, with progress."""
+    if options["cluster"] is None:
+        announce_kernels(definition.command, definition.fixed)
+    with showing() as watch:
+        return run(**{name: options[name] for name in ("jobs", "cluster", "retry_failed")}, watch=watch)
 
 
 def _options() -> list[click.Option]:
@@ -225,18 +236,8 @@ def _sweep(name: str, fixed: dict[str, str], options: dict[str, Any]) -> None:
             pairs(options["baseline"], "--baseline", "policy=klotski"),
         )
         plot = _plot_of(options, definition)
-        if options["cluster"] is None:
-            announce_kernels(definition.command, definition.fixed)
-        with showing() as watch:
-            result = run_sweep(
-                definition,
-                out,
-                jobs=options["jobs"],
-                cluster=options["cluster"],
-                retry_failed=options["retry_failed"],
-                force=options["force"],
-                watch=watch,
-            )
+        run = partial(run_sweep, definition, out, force=options["force"])
+        result = run_with_progress(run, definition, options)
     if options["json_to"] is not None:
         write_json(result.to_dict(), options["json_to"])
     if options["json_to"] != "-":

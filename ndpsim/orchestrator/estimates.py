@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +60,7 @@ def estimates_of(
     for array in arrays:
         array.flags.writeable = False
     vector = machine.model.hidden * ACTIVATION_BYTES
+    sharded_ns = functools.cache(lambda dimms: costs.expected_ns(most, dimms, _EACH_SHARDED)[0])
     return Estimates(
         *arrays,
         error,
@@ -78,7 +80,7 @@ def estimates_of(
         shared_ns=decode.shared_ns + processors.gpu.call_ns,
         token_ns=transfers.pcie_ns(1024 * vector) / 1024,
         vector_ns=transfers.pcie_ns(vector),
-        sharded_ns=functools.cache(lambda dimms: costs.expected_ns(most, dimms, _EACH_SHARDED)[0]),
+        sharded_ns=sharded_ns,
         gpu_part_ns=_part_ns(
             lambda share: processors.gpu.expert_time(expert, 1, machine.weights, share).time_ns
         ),
@@ -92,8 +94,7 @@ def estimates_of(
             lambda dimms: _part_ns(lambda share: costs.expert(1, dimms, share).time_ns)
         ),
         sharded_read_ns=functools.cache(lambda dimms: costs.host_read(dimms).time_ns),
-        lost_ns=functools.cache(functools.partial(_lost_ns, costs, machine, most)),
-        read_delay_ns=functools.cache(functools.partial(_read_delay_ns, costs, machine, most)),
+        **_beside_reads(costs, machine, most, sharded_ns),
     )
 
 
@@ -102,28 +103,28 @@ def _part_ns(time_ns: Callable[[float], float]) -> float:
     return max(0.0, 2 * time_ns(0.5) - time_ns(1.0))
 
 
-def _lost_ns(
-    costs: Costs, machine: Machine, most: int, dimms: int, read_ns: float, other_ns: float = math.inf
-) -> Floats | float:
-    """`Estimates.lost_ns`: see `ndpsim.orchestrator.contention`."""
-    system = costs.hardware.system
-    if not machine.dimms or system.host.memory is not None:
-        return 0.0
-    read = costs.host_read(dimms)
-    of_channel = read.bytes / read.channels
-    gbps = min(of_channel / read_ns + of_channel / other_ns, read.gbps_per_channel)
-    of_one = max(1.0, dimms / read.channels)  # streams: one on each DIMM of a channel
-    streams = of_one if other_ns == math.inf else 2 * of_one
-    return of_channel / gbps / of_one * (1.0 - costs.contention(dimms).ndp_rate_of(most, gbps, streams))
+def _beside_reads(
+    costs: Costs, machine: Machine, most: int, sharded_ns: Callable[[int], Floats]
+) -> dict[str, Any]:
+    """`Estimates` of what NDP units and host reads of their DIMMs take from each other.
 
+    See `ndpsim.orchestrator.contention`. Where the host reads no such DIMMs, they take nothing.
+    """
+    if not machine.dimms or costs.hardware.system.host.memory is not None:
+        return {}
 
-def _read_delay_ns(costs: Costs, machine: Machine, most: int, dimms: int) -> Floats | float:
-    """`Estimates.read_delay_ns`: see `ndpsim.orchestrator.contention`."""
-    system = costs.hardware.system
-    if not machine.dimms or system.host.memory is not None:
-        return 0.0
-    table, channels = costs.contention(dimms), len({*machine.channel[:dimms]})
-    bus_ns = by_tokens(lambda tokens: table.vectors_ns(tokens)[0], most)
-    rates = np.interp(np.log(np.maximum(np.arange(most + 1), 1)), np.log(table.tokens), table.host_rate[0])
-    expert_ns, _ = costs.expected_ns(most, dimms, _EACH_SHARDED)
-    return np.asarray(dimms / channels * bus_ns + dimms / machine.dimms * (1.0 - rates) * expert_ns)
+    def lost_ns(dimms: int, read_ns: float, other_ns: float) -> Floats:
+        read, table = costs.host_read(dimms), costs.contention(dimms)
+        of_channel = read.bytes / read.channels
+        gbps = min(of_channel / read_ns + of_channel / other_ns, read.gbps_per_channel)
+        of_one = max(1.0, dimms / read.channels)  # streams: one on each DIMM of a channel
+        streams = of_one if other_ns == math.inf else 2 * of_one
+        return of_channel / gbps / of_one * (1.0 - table.ndp_rate_of(most, gbps, streams))
+
+    def read_delay_ns(dimms: int) -> Floats:
+        table, channels = costs.contention(dimms), len({*machine.channel[:dimms]})
+        bus_ns = by_tokens(lambda tokens: table.vectors_ns(tokens)[0], most)
+        slower_ns = (1.0 - table.host_rate_of(most)) * sharded_ns(dimms)
+        return dimms / channels * bus_ns + dimms / machine.dimms * slower_ns
+
+    return {"lost_ns": functools.cache(lost_ns), "read_delay_ns": functools.cache(read_delay_ns)}

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ndpsim.policies.interface import Assignment, Estimates, LayerView, Machine, Part
-from ndpsim.policies.script import parts_of, whole_expert_ns
+from ndpsim.policies.script import ENGINES, parts_of, whole_expert_ns
 
 __all__ = ["LayerMoves", "Plan", "on_gpu", "plan_of"]
 
@@ -26,12 +26,12 @@ _LEAST_GAIN = 1e-6  # of a time
 
 def plan_of(assignment: Assignment) -> Plan:
     """The shares of an assignment."""
-    return {engine: dict(parts_of(getattr(assignment, engine))) for engine in ("gpu", "cpu", "ndp")}
+    return {engine: dict(parts_of(getattr(assignment, engine))) for engine in ENGINES}
 
 
 def assignment_of(plan: Plan, like: Assignment) -> Assignment:
     """An assignment of these shares that is `like` another in all else, without an estimate."""
-    gpu, cpu, ndp = (tuple(Part(*part) for part in plan[engine].items()) for engine in ("gpu", "cpu", "ndp"))
+    gpu, cpu, ndp = (tuple(Part(*part) for part in plan[engine].items()) for engine in ENGINES)
     return replace(like, gpu=gpu, cpu=cpu, ndp=ndp, estimated_ns=None)
 
 

@@ -24,6 +24,7 @@ from ndpsim.policies.interface import (
 )
 
 __all__ = [
+    "ENGINES",
     "Answer",
     "Script",
     "ScriptWriter",
@@ -35,7 +36,7 @@ __all__ = [
     "whole_expert_ns",
 ]
 
-_ENGINES = ("gpu", "cpu", "ndp")
+ENGINES = ("gpu", "cpu", "ndp")
 _ROUNDING = 1e-9  # by which shares of an expert may differ from 1 together
 
 
@@ -155,8 +156,8 @@ class Scripted(Policy):
     def follow(self, script: Script) -> None:
         """Answer as `script` says from now on."""
         self.script, self.contention = script, script.contention
-        common = {name: getattr(script.parameters, name) for name in PolicyParameters.model_fields}
-        self.parameters = self.parameters.model_copy(update=common)
+        common = of_every_policy(script.parameters)
+        self.parameters = self.parameters.model_copy(update=common.model_dump())
 
     def place(self, view: OfflineView) -> Placement:
         """As written."""
@@ -183,7 +184,7 @@ def whole_expert_ns(view: LayerView, machine: Machine, estimates: Estimates) -> 
     """
     loads, lies = view.loads.tolist(), view.placement.dimm.tolist()
     shards, there = view.placement.shards.tolist(), view.placement.resident | view.arriving
-    times: dict[str, dict[int, float]] = {engine: {} for engine in _ENGINES}
+    times: dict[str, dict[int, float]] = {engine: {} for engine in ENGINES}
     for expert, tokens in enumerate(loads):
         if not tokens:
             continue
@@ -207,7 +208,7 @@ def legal_assignment(
 ) -> Assignment:
     """The assignment itself where it is legal, else the nearest to it that is; see `Scripted`."""
     times = whole_expert_ns(view, machine, estimates)
-    lists = {engine: parts_of(getattr(assignment, engine)) for engine in _ENGINES}
+    lists = {engine: parts_of(getattr(assignment, engine)) for engine in ENGINES}
     kept = {
         engine: [(expert, share) for expert, share in parts if expert in times[engine]]
         for engine, parts in lists.items()
@@ -221,9 +222,9 @@ def legal_assignment(
     if kept == lists and not missing and len(awaits) == len(assignment.awaits):
         return assignment
     for expert, share in missing.items():
-        soonest = min(_ENGINES, key=lambda engine: times[engine].get(expert, float("inf")))
+        soonest = min(ENGINES, key=lambda engine: times[engine].get(expert, float("inf")))
         _add(kept[soonest], expert, share)
-    gpu, cpu, ndp = (tuple(Part(*part) for part in kept[engine]) for engine in _ENGINES)
+    gpu, cpu, ndp = (tuple(Part(*part) for part in kept[engine]) for engine in ENGINES)
     return Assignment(
         gpu,
         cpu,

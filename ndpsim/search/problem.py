@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ndpsim.arguments import shown
@@ -114,14 +114,14 @@ class Problem:
 
     definition: Definition
     objectives: Mapping[str, str]
-    ranges: Mapping[str, Range] = field(default_factory=dict)
-    constraints: Mapping[str, Limit] = field(default_factory=dict)
-    derived: Mapping[str, Formula] = field(default_factory=dict)
-    base: Mapping[str, Any] = field(default_factory=dict)
-    budget: int = 100
-    sampler: str = "tpe"
-    seed: int = 1
-    batch: int = 8
+    ranges: Mapping[str, Range]
+    constraints: Mapping[str, Limit]
+    derived: Mapping[str, Formula]
+    base: Mapping[str, Any]
+    budget: int
+    sampler: str
+    seed: int
+    batch: int
 
     def axes(self) -> list[Axis]:
         """The variables in order."""

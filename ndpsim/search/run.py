@@ -23,7 +23,7 @@ from ndpsim.sweeps.file import placed, read_file
 from ndpsim.sweeps.points import Point, Progress, Run
 from ndpsim.sweeps.run import command_of, defined, execute, mapping_of, workers_of
 from ndpsim.sweeps.store import Store
-from ndpsim.sweeps.table import OWN_COLUMNS, SweepResult, rows_of
+from ndpsim.sweeps.table import OWN_COLUMNS, SweepResult
 
 __all__ = ["optimize", "problem_of", "run_search"]
 
@@ -86,13 +86,16 @@ def optimize(
     problem = problem_of(
         command,
         vary,
-        objectives,
-        fixed=fixed,
+        fixed,
+        zip,
+        objectives=objectives,
         constraints=constraints,
         derived=derived,
-        zipped=zip,
         base=base,
-        numbers={"budget": budget, "sampler": sampler, "seed": seed, "batch": batch},
+        budget=budget,
+        sampler=sampler,
+        seed=seed,
+        batch=batch,
     )
     show = progress_function(progress)
     return run_search(
@@ -108,39 +111,27 @@ def optimize(
 def problem_of(
     command: str | os.PathLike[str],
     vary: Mapping[str, Any] | None = None,
-    objectives: Mapping[str, str] | None = None,
-    *,
     fixed: Mapping[str, Any] | None = None,
-    constraints: Mapping[str, str] | None = None,
-    derived: Mapping[str, str] | None = None,
     zipped: bool | Sequence[Sequence[str]] = False,
-    base: Mapping[str, Any] | None = None,
-    numbers: Mapping[str, Any] | None = None,
+    **said: Any,
 ) -> Problem:
     """The problem that arguments of `optimize` mean.
 
     Args:
-        numbers: `budget`, `sampler`, `seed` and `batch`.
+        said: all other keys that the file of a search may have; None: it is not said.
 
     Raises:
         InputError: it makes no sense.
     """
-    given = {
-        "objectives": objectives,
-        "constraints": constraints,
-        "derived": derived,
-        "base": base,
-        **(numbers or {}),
-    }
-    given = {name: value for name, value in given.items() if value is not None}
+    given = {name: value for name, value in said.items() if value is not None}
     for name in given.keys() & {"objectives", "constraints", "derived", "base"}:
         given[name] = mapping_of(given[name], name)
     name = os.fspath(path_of(command, "command"))
     vary, fixed = mapping_of(vary, "vary"), mapping_of(fixed, "fixed")
     if name.endswith((".yaml", ".yml")) and name not in swept_commands():
-        said, root = read_file(name, SearchKeys)
+        keys, root = read_file(name, SearchKeys)
         try:
-            return _problem(said.model_copy(update=given), vary, fixed, zipped)
+            return _problem(keys.model_copy(update=given), vary, fixed, zipped)
         except InputError as error:
             raise placed(error, Path(name), root, SECTIONS) from None
     if name not in swept_commands():
@@ -248,7 +239,7 @@ class _SearchRun(Run):
             self._tell(asked, batch)
 
     def _tell(self, asked: Sequence[Asked], batch: Sequence[Point]) -> None:
-        rows = [self._problem.judged(row) for row in self._plain_rows(batch)]
+        rows = [self._problem.judged(row) for row in self._rows_of(batch)]
         for name in (*self._problem.objectives, *self._problem.constraints):
             self._check_metric(name, rows)
         for one, row in zip(asked, rows, strict=True):
@@ -271,15 +262,9 @@ class _SearchRun(Run):
         given = f"is {shown(ran[0][name])}" if ran[0][name] is not None else "has no value"
         raise InputError(f"'{name}' {given} at the first points that were run{hint}", key=name)
 
-    def _plain_rows(self, points: Sequence[Point]) -> list[dict[str, Any]]:
-        finished = [
-            (point.values, point.record, point.config) for point in points if point.record is not None
-        ]
-        return rows_of(self._problem.definition, self.command, finished)
-
     def _rows(self) -> list[dict[str, Any]]:
         finished = [number for number, point in enumerate(self._points, 1) if point.record is not None]
-        rows = self._plain_rows(self._points)
+        rows = self._rows_of(self._points)
         return [
             {"run": number, **self._problem.judged(row)} for number, row in zip(finished, rows, strict=True)
         ]

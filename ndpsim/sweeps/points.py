@@ -199,8 +199,12 @@ class Run:
             self._store.write_file(f"{self.table}.parquet", parquet)
 
     def _rows(self) -> list[dict[str, Any]]:
+        return self._rows_of(self._points)
+
+    def _rows_of(self, points: Sequence[Point]) -> list[dict[str, Any]]:
+        """The rows of those points that are finished."""
         finished = [
-            (point.values, point.record, point.config) for point in self._points if point.record is not None
+            (point.values, point.record, point.config) for point in points if point.record is not None
         ]
         return rows_of(self._definition, self.command, finished)
 

@@ -242,24 +242,25 @@ class Balance(Policy):
         uses = np.zeros((len(loads), 3, _GROUPS + max(machine.dimms // self.shards, 1)))
         overhead = np.zeros_like(uses)
         missing, typical = ~here, int(np.median(loads))
+        copy_ns, cpu_ns = self.copy_ns, self.cpu_ns
+        typical_ns = float(cpu_ns[typical])
         uses[:, GPU, _GPU], overhead[:, GPU, _GPU] = estimates.gpu_ns[loads], estimates.gpu_part_ns
-        uses[missing, GPU, _PCIE], overhead[missing, GPU, _PCIE] = self.copy_ns, estimates.pcie_part_ns
+        uses[missing, GPU, _PCIE], overhead[missing, GPU, _PCIE] = copy_ns, estimates.pcie_part_ns
         uses[missing, GPU, _CHANNELS] = self.read_ns
         if machine.has_cpu:
-            uses[:, CPU, _CPU], overhead[:, CPU, _CPU] = self.cpu_ns[loads], estimates.cpu_part_ns
+            uses[:, CPU, _CPU], overhead[:, CPU, _CPU] = cpu_ns[loads], estimates.cpu_part_ns
             uses[:, CPU, _CHANNELS] = self.read_ns
-            uses[:, CPU, _PCIE] = self._delay_ns(self.cpu_ns[loads], self.copy_ns)
-            uses[missing, GPU, _CPU] = self._delay_ns(self.copy_ns, self.cpu_ns[typical])
+            uses[:, CPU, _PCIE] = self._delay_ns(cpu_ns[loads], copy_ns)
+            uses[missing, GPU, _CPU] = self._delay_ns(copy_ns, typical_ns)
         if machine.dimms:
             uses[experts, NDP, units] = estimates.sharded_ns(self.shards)[loads]
             uses[:, NDP, _CHANNELS] = _of_tokens(estimates.read_delay_ns(self.shards), loads)
-            uses[:, NDP, _CPU] = uses[:, NDP, _CHANNELS] * self.read_ns / self.cpu_ns[typical]
+            uses[:, NDP, _CPU] = uses[:, NDP, _CHANNELS] * self.read_ns / typical_ns
             overhead[experts, NDP, units] = estimates.ndp_part_ns(self.shards)
             if self.parameters.losses:
-                cpu_ns, copy_ns = float(self.cpu_ns[typical]), self.copy_ns
-                uses[experts, GPU, units] = missing * self._lost_ns(typical, copy_ns, cpu_ns)
+                uses[experts, GPU, units] = missing * self._lost_ns(typical, copy_ns, typical_ns)
                 if machine.has_cpu:
-                    uses[experts, CPU, units] = self._lost_ns(typical, cpu_ns, copy_ns)
+                    uses[experts, CPU, units] = self._lost_ns(typical, typical_ns, copy_ns)
         return uses, overhead
 
     @property
@@ -321,21 +322,21 @@ class Balance(Policy):
         coming = np.argsort(-np.where(there, -1.0, heat), kind="stable")[: max(min(room, self.prefetches), 0)]
         hidden, wanted = self.estimates.window_ns / self.estimates.copy_ns, []
         for expert in coming.tolist():
-            if (
-                there[expert]
-                or heat[expert] <= 0
-                or (hidden < 1 and not self._pays(row, heat[expert], hidden))
-            ):
+            if there[expert] or heat[expert] <= 0 or not self._pays(row, heat[expert], hidden):
                 break
             wanted.append(expert)
             hidden -= 1
         return wanted
 
     def _pays(self, row: int, heat: float, hidden: float) -> bool:
-        """Whether a copy that is hidden in part saves more than it costs (equation 9)."""
+        """Whether a copy is hidden, or if only in part, saves more than it costs (equation 9)."""
+        if hidden >= 1:
+            return True
         unused, tokens = math.exp(-heat), math.ceil(heat)
-        if not self.machine.dimms or not self.copies[row] or unused >= hidden:
-            return bool(self.copies[row]) and unused < hidden
+        if not self.copies[row] or unused >= hidden:
+            return False
+        if not self.machine.dimms:
+            return True
         lost_ns = self._lost_ns(tokens, self.copy_ns, float(self.cpu_ns[tokens]))
         saved_ns = self.estimates.sharded_ns(self.shards)[tokens]
         return bool((1 - unused) * saved_ns > (1 - hidden) * lost_ns)
