@@ -23,8 +23,6 @@ from ndpsim.config.quantities import Section
 from ndpsim.config.system import System
 from ndpsim.spec import standards
 
-__all__ = ["PAGES"]
-
 HERE = Path(__file__).parent
 COMMAND = "python docs/generate.py"
 MADE = f"<!-- Made by `{COMMAND}`. -->\n\n"

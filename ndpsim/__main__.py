@@ -6,8 +6,6 @@ import os
 
 from ndpsim.cli import signals, streams
 
-__all__ = ["run"]
-
 
 def run() -> None:
     """Run the command line as a process of its own."""

@@ -6,8 +6,6 @@ from typing import Any, TypeVar
 
 from ndpsim._numba import IS_TRIED
 
-__all__ = ["by_reference"]
-
 T = TypeVar("T", bound=tuple[Any, ...])
 
 

@@ -29,8 +29,6 @@ from numba.core.typed_passes import NativeLowering
 from ndpsim._numba import numba, types
 from ndpsim.cachedirs import Entries
 
-__all__ = ["chosen", "inner_steps", "kernel", "part"]
-
 _log = logging.getLogger("ndpsim")
 
 # Numba's functions have no types.

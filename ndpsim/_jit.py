@@ -38,18 +38,6 @@ if IS_TRIED:
 else:
     from ndpsim import _public_steps as _steps  # type: ignore[no-redef]
 
-__all__ = [
-    "by_type",
-    "cached_kernels",
-    "compiling_s",
-    "entries",
-    "inlined",
-    "instruction",
-    "kernel",
-    "outlined",
-    "overridable",
-]
-
 _config: Any = numba.config  # its settings are made at import, unknown to type checkers
 
 # Numba's functions have no types.

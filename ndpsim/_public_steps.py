@@ -15,8 +15,6 @@ from typing import Any
 from ndpsim._numba import extending, numba
 from ndpsim.cachedirs import Entries
 
-__all__ = ["chosen", "kernel", "part"]
-
 # Numba's functions have no types.
 _config: Any = numba.config
 _njit: Any = numba.njit

@@ -16,8 +16,6 @@ from numba.core.typing import templates
 
 from ndpsim._numba import extending, numba, types
 
-__all__ = ["referenced"]
-
 T = TypeVar("T", bound=tuple[Any, ...])
 
 # Numba's functions have no types.

@@ -12,21 +12,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ndpsim.errors import InputError, one_of
-
-__all__ = [
-    "Progress",
-    "choice",
-    "flag",
-    "instance",
-    "number",
-    "path_of",
-    "progress_function",
-    "several",
-    "shown",
-    "text",
-    "whole_number",
-]
+from ndpsim.errors import Code, InputError, one_of
 
 T = TypeVar("T")
 #: What is told of a simulation under way: the share of its work that is done.
@@ -59,7 +45,8 @@ def whole_number(value: Any, name: str, least: int, most: int | None = None, of:
         whole = None
     if whole is None or whole < least or (most is not None and whole > most):
         upto = "" if most is None else f" to {most}"
-        raise InputError(f"{shown(value)} is not a whole number{of} from {least}{upto}", key=name)
+        code: Code = "type" if whole is None else "range"
+        raise InputError(f"{shown(value)} is not a whole number{of} from {least}{upto}", key=name, code=code)
     return whole
 
 
@@ -72,11 +59,13 @@ def number(value: Any, name: str, least: float, most: float = math.inf) -> float
     real = isinstance(value, numbers.Real) and not is_flag(value)
     if not (real and least <= value <= most and value < math.inf):
         upto = "" if most == math.inf else f" to {most:g}"
-        raise InputError(f"{shown(value)} is not a number from {least:g}{upto}", key=name)
+        raise InputError(
+            f"{shown(value)} is not a number from {least:g}{upto}", key=name, code="range" if real else "type"
+        )
     try:
         return float(value)
     except OverflowError:
-        raise InputError(f"{shown(value)} is too large", key=name) from None
+        raise InputError(f"{shown(value)} is too large", key=name, code="range") from None
 
 
 def is_flag(value: Any) -> bool:
@@ -93,7 +82,7 @@ def flag(value: Any, name: str) -> bool:
         InputError: it is neither True nor False.
     """
     if not is_flag(value):
-        raise InputError(f"{shown(value)} is neither True nor False", key=name)
+        raise InputError(f"{shown(value)} is neither True nor False", key=name, code="type")
     return bool(value)
 
 
@@ -104,7 +93,7 @@ def text(value: Any, name: str) -> str:
         InputError: it is none.
     """
     if not isinstance(value, str):
-        raise InputError(f"{shown(value)} is not a text", key=name)
+        raise InputError(f"{shown(value)} is not a text", key=name, code="type")
     return str(value)
 
 
@@ -116,9 +105,11 @@ def choice(value: Any, name: str, allowed: Iterable[str], what: str) -> str:
     """
     names = list(allowed)
     if not isinstance(value, str):
-        raise InputError(f"{shown(value)} is not a text; give one of {', '.join(names)}", key=name)
+        raise InputError(
+            f"{shown(value)} is not a text; give one of {', '.join(names)}", key=name, code="type"
+        )
     if value not in names:
-        raise InputError(one_of(value, names, what), key=name)
+        raise InputError(one_of(value, names, what), key=name, code="unknown-name")
     return str(value)
 
 
@@ -130,7 +121,7 @@ def path_of(value: Any, name: str) -> Path:
     """
     written = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(written, str) or not written or "\0" in written:
-        raise InputError(f"{shown(value)} is not a path; give a str or a Path", key=name)
+        raise InputError(f"{shown(value)} is not a path; give a str or a Path", key=name, code="type")
     return Path(written)
 
 
@@ -141,10 +132,10 @@ def several(value: Any, name: str, each: Callable[[Any, str], T]) -> tuple[T, ..
         InputError: it is a single text, a mapping, a set or nothing of several, or an element is refused.
     """
     if isinstance(value, str):
-        raise InputError(f"{shown(value)} is a string; give a list of them", key=name)
+        raise InputError(f"{shown(value)} is a string; give a list of them", key=name, code="type")
     refused = isinstance(value, (bytes, bytearray, Mapping, AbstractSet, os.PathLike))
     if refused or not isinstance(value, Iterable) or getattr(value, "shape", None) == ():
-        raise InputError(f"{shown(value)} is not a list", key=name)
+        raise InputError(f"{shown(value)} is not a list", key=name, code="type")
     return tuple(each(one, name) for one in value)
 
 
@@ -156,7 +147,7 @@ def instance(value: Any, name: str, kind: type[T]) -> T:
     """
     if not isinstance(value, kind):
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
-        raise InputError(f"{shown(value)} is not {article} {kind.__name__}", key=name)
+        raise InputError(f"{shown(value)} is not {article} {kind.__name__}", key=name, code="type")
     return value
 
 
@@ -169,6 +160,6 @@ def progress_function(value: Any, name: str = "progress") -> Progress:
     if value is None:
         return lambda share: None
     if not callable(value):
-        raise InputError(f"{shown(value)} is no function of the share of work done", key=name)
+        raise InputError(f"{shown(value)} is no function of the share of work done", key=name, code="type")
     called: Progress = value
     return called

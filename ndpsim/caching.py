@@ -10,8 +10,6 @@ from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack
 
-__all__ = ["FileCache", "cached_by_identity"]
-
 A = TypeVarTuple("A")
 R = TypeVar("R")
 

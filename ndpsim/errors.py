@@ -8,11 +8,49 @@ from __future__ import annotations
 import difflib
 import functools
 from collections.abc import Iterable
-from typing import Any
-
-__all__ = ["InputError", "MismatchError", "nearest", "no_way_on", "one_of"]
+from typing import Any, Literal
 
 _LONGEST = 80  # characters of an unknown name in a message
+
+
+#: Kinds of mistakes, for programs and tests; the words of a message may change, its code does not.
+#:
+#: ==================  ====================================================================================
+#: ``invalid``         a value that makes no sense, where no other code says more
+#: ``unknown-name``    a name that is none of those allowed
+#: ``unknown-key``     a key or an option that is not there
+#: ``type``            of another type than allowed: no number, no text, no list, no mapping
+#: ``range``           a number below the least or above the most that is allowed
+#: ``form``            a text, or a file, that is not of the form it should have
+#: ``missing``         something that must be given is not
+#: ``twice``           something is given twice
+#: ``conflict``        two things that are given exclude each other, or one is of no use without the other
+#: ``too-large``       it does not fit: a memory, a device, the limits of a kernel
+#: ``unreadable``      a file or folder cannot be read
+#: ``unwritable``      a file or folder cannot be written, or is not ours to replace
+#: ``unsupported``     it makes sense, and ndpsim does not do it
+#: ``not-installed``   a package or a program that it takes is not there
+#: ``policy``          a policy's answer is refused, or its code failed
+#: ``no-progress``     a simulation that cannot end
+#: ==================  ====================================================================================
+Code = Literal[
+    "invalid",
+    "unknown-name",
+    "unknown-key",
+    "type",
+    "range",
+    "form",
+    "missing",
+    "twice",
+    "conflict",
+    "too-large",
+    "unreadable",
+    "unwritable",
+    "unsupported",
+    "not-installed",
+    "policy",
+    "no-progress",
+]
 
 
 class InputError(ValueError):
@@ -25,12 +63,20 @@ class InputError(ValueError):
         file: the file it was read from.
         line: its line there, counted from 1.
         key: the dotted key or the option, for instance ``dimm.ranks`` or ``--tokens``.
+        code: which kind of mistake it is, one of `Code`.
     """
 
     def __init__(
-        self, problem: str, *, file: object = None, line: int | None = None, key: str | None = None
+        self,
+        problem: str,
+        *,
+        file: object = None,
+        line: int | None = None,
+        key: str | None = None,
+        code: Code = "invalid",
     ) -> None:
         self.problem = problem
+        self.code: Code = code
         self.file = None if file is None else str(file)
         self.line = line
         self.key = key
@@ -40,13 +86,13 @@ class InputError(ValueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """As other processes need it: with all of its parts."""
-        again = functools.partial(type(self), file=self.file, line=self.line, key=self.key)
+        again = functools.partial(type(self), file=self.file, line=self.line, key=self.key, code=self.code)
         return again, (self.problem,)
 
 
 def no_way_on(what: str) -> InputError:
     """The error of a simulation that its timings keep from ever ending; `what` came up in it."""
-    return InputError(f"these timings leave no way on: {what}", key="dram.timing")
+    return InputError(f"these timings leave no way on: {what}", key="dram.timing", code="no-progress")
 
 
 class MismatchError(RuntimeError):

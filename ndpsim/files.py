@@ -22,19 +22,6 @@ from typing import IO, Any, cast
 
 from ndpsim.errors import InputError
 
-__all__ = [
-    "ensure_writable",
-    "file_identity",
-    "inputs_protected",
-    "is_in_place",
-    "open_plain_or_gzip",
-    "reading",
-    "remove_temporaries",
-    "replacing",
-    "temporary_beside",
-    "temporary_folder",
-]
-
 _GZIP_MAGIC = b"\x1f\x8b"
 _DESCRIPTOR = re.compile(
     r"/dev/(?:std(?P<name>out|err)|fd/(?P<number>[0-9]+))|/proc/self/fd/(?P<other>[0-9]+)"

@@ -9,8 +9,6 @@ import os
 from ndpsim.errors import InputError
 from ndpsim.units import format_bytes
 
-__all__ = ["VARIABLE", "ensure_fits", "memory_limit"]
-
 #: The environment variable that sets another limit, in GiB.
 VARIABLE = "NDPSIM_MEMORY_GIB"
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["option_names", "options_in_words", "plugins"]
-
 
 def plugins(folder: ModuleType, attribute: str) -> list[Any]:
     """What each module of the package `folder` calls `attribute`, by the modules' names."""

@@ -10,8 +10,6 @@ from typing import Any
 
 from ndpsim.units import format_bytes, format_energy, format_time
 
-__all__ = ["OF_THE_RUN", "Reported", "flattened", "html_table", "text_table", "with_unit"]
-
 _WIDTH = 80  # columns that a repr takes at most
 _LINES = 22  # rows of a repr, at most
 _NAME = 21  # columns of the names in it

@@ -13,22 +13,6 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
-__all__ = [
-    "Timebase",
-    "common_ticks",
-    "cycles_ceil",
-    "dram_period_ps",
-    "exact",
-    "format_bytes",
-    "format_energy",
-    "format_power",
-    "format_time",
-    "frequency_period_ps",
-    "in_decimals",
-    "plain_number",
-    "significant",
-]
-
 
 @lru_cache(maxsize=1024)
 def _of_decimal(text: str) -> Fraction:

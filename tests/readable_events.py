@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from ndpsim.events.state import Jobs, Kinds, Slowdown
 
-__all__ = ["ReadableLoop", "ensure_fair", "shared_speeds"]
-
 Floats = NDArray[np.float64]
 
 _ROUNDS = 200

@@ -9,8 +9,6 @@ from fractions import Fraction
 
 import numpy as np
 
-__all__ = ["Layer", "least_maximum"]
-
 _ROUNDING = 1e-9
 
 

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from ndpsim.link.topology import Network
 from ndpsim.units import Timebase, exact
 
-__all__ = ["ReadableWire", "step_packets"]
-
 Input = tuple[int, int]  # (the hop before or -1, the node)
 
 

@@ -7,9 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ndpsim.sweeps.definition import Definition, Published
-
-__all__ = ["Definition", "Published", "Result", "fail", "gemv", "moe", "row"]
+from ndpsim.sweeps.definition import Definition
 
 
 class Result(list):

@@ -24,8 +24,9 @@ from ndpsim.report.moe_history import History
 from ndpsim.report.pictures.canvas import in_print
 from ndpsim.results.cache import version
 from ndpsim.simulate import simulate_expert
+from ndpsim.sweeps.definition import Definition, Published
 from small_config import write_config
-from sweep_by_hand import Definition, Published, Result, fail, gemv, moe, row
+from sweep_by_hand import Result, fail, gemv, moe, row
 
 SETS = ["--set", "dimm.count=4", "--set", "host.channels=2"]
 SHAPE = ["--shape", "256,96"]

@@ -13,7 +13,8 @@ from ndpsim.report.metrics import key_label, metric_label, name_of, scale_of, wi
 from ndpsim.report.pictures.pareto import front_of
 from ndpsim.report.pictures.sweep import draw_points, points_figure
 from ndpsim.report.sweep_plot import KINDS, SweepPlot, chosen_plot
-from sweep_by_hand import Definition, Published, fail, gemv, moe, row
+from ndpsim.sweeps.definition import Definition, Published
+from sweep_by_hand import fail, gemv, moe, row
 
 
 def figure(result, size="two-columns", **choices):

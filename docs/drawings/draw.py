@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-__all__ = ["DRAWINGS"]
-
 HERE = Path(__file__).parent
 COMMAND = "python docs/drawings/draw.py"
 

@@ -12,8 +12,6 @@ import numpy as np
 
 from ndpsim._jit import inlined, kernel, outlined
 
-__all__ = ["CPU", "GPU", "NDP", "least_maximum"]
-
 #: Ways.
 GPU, CPU, NDP = 0, 1, 2
 

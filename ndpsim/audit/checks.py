@@ -16,18 +16,6 @@ from ndpsim.spec.checking import check_rule
 from ndpsim.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
 from ndpsim.traces import HEADER, CommandTrace
 
-__all__ = [
-    "CHECKS",
-    "Case",
-    "Finding",
-    "Found",
-    "case_of",
-    "counted",
-    "no_such_lane",
-    "too_early",
-    "violation",
-]
-
 _COORDINATES = HEADER[2:]
 
 

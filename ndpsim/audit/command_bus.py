@@ -12,8 +12,6 @@ from ndpsim.audit.report import Violation
 from ndpsim.spec import Device
 from ndpsim.traces import CommandTrace
 
-__all__ = ["COMMAND_BUSES", "CommandBuses", "bus_violations"]
-
 #: How the ranks of a sub-channel get their commands: each over a bus of its own, in turn over one, or all
 #: the same commands at once.
 COMMAND_BUSES = ("private", "shared", "broadcast")

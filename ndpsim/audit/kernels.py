@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from ndpsim._jit import kernel
 
-__all__ = ["Rules", "find_early", "find_row_faults"]
-
 _RANK, _GROUP, _BANK = 1, 2, 3  # the places of these levels in a standard
 _HALF, _OTHER_HALF = 2, 3
 

@@ -16,8 +16,6 @@ from ndpsim.plugins import option_names
 from ndpsim.spec import Device
 from ndpsim.traces import CommandTrace
 
-__all__ = ["MOST_DESCRIBED", "REFRESH_MODES", "check", "check_lanes"]
-
 #: How a trace may be refreshed. "all-bank" and "staggered" owe every rank a refresh an interval, "none" owes
 #: nothing, others owe every bank, or every bank number of a rank, one by itself or with its rank.
 REFRESH_MODES = option_names("dram/refresh_policies", "all-bank")

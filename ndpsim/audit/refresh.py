@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from ndpsim.audit.checks import Case, Finding, Found, counted, too_early
 from ndpsim.spec.standard import ONE_BANK, WHOLE_RANK
 
-__all__ = ["refresh_debt"]
-
 
 def _owed(case: Case, refresh: str) -> list[tuple[str, NDArray[np.int64]]]:
     """Who is owed a refresh every interval, by name, and the commands that refresh it, as places.

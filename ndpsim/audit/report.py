@@ -7,8 +7,6 @@ from typing import Any
 
 from ndpsim.reported import html_table, text_table
 
-__all__ = ["Report", "Violation"]
-
 _SHOWN = 16  # violations in the repr of a report
 
 

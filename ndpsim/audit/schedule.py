@@ -26,8 +26,6 @@ from ndpsim.errors import InputError
 from ndpsim.files import open_plain_or_gzip, reading
 from ndpsim.reported import html_table, text_table
 
-__all__ = ["Finding", "ScheduleReport", "check_schedule", "is_schedule_log"]
-
 _SUFFIXES = (".jsonl", ".jsonl.gz")
 _VERSION = 4
 _MOST_DESCRIBED = 1_000_000

@@ -7,8 +7,6 @@ from typing import Any
 
 from ndpsim.audit.schedule_rules import Fault, Machine, close, microseconds
 
-__all__ = ["Figures", "estimate_faults"]
-
 Line = Mapping[str, Any]
 
 _GAP = 0.01  # a bound is found within this share of the best that there is

@@ -9,8 +9,6 @@ from typing import Any
 
 from ndpsim.audit.schedule_rules import Fault, Machine, close, dimms_of, fits, is_later, microseconds
 
-__all__ = ["layer_findings"]
-
 _ENGINES = ("gpu", "cpu", "ndp")
 _SHARE = 1e-9
 _ALONE = 1e-3  # what runs alone takes is itself known to a share of itself

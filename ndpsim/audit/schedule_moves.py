@@ -8,8 +8,6 @@ from typing import Any
 
 from ndpsim.audit.schedule_rules import Fault, Machine, close, dimms_of, fits, is_later, microseconds
 
-__all__ = ["Places"]
-
 _TO_GPU = ("prefetch", "fetch")
 _AT_ONCE = ("keep", "evict")
 _KINDS = (*_TO_GPU, *_AT_ONCE, "relayout", "rebalance")

@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Fault", "Machine", "close", "dimms_of", "fits", "is_later", "microseconds", "unknown_keys"]
-
 Fault = tuple[str, str]  # the name of a rule, and what breaks it
 
 _SLACK_NS = 1e-3  # times are rounded to what a double holds

@@ -11,8 +11,6 @@ from ndpsim.config import Hardware, load_hardware
 from ndpsim.moe import Expert, load_model
 from ndpsim.simulate import simulate_contention, simulate_relayout
 
-__all__ = ["ChannelCall", "Outcome", "beside_host", "relayout_of_four"]
-
 #: The DRAM commands of a call, and how long the hardware needs and a DRAM clock lasts, in ns.
 Outcome = tuple[Mapping[str, int], float, float]
 

@@ -13,8 +13,6 @@ from ndpsim.errors import MismatchError
 from ndpsim.moe import load_model
 from ndpsim.simulate import ExpertResult, simulate_expert
 
-__all__ = ["ExpertCall", "UnlikeCalls", "work_of"]
-
 _LEAST_RUNS = 20  # a call lasts a fraction of a millisecond
 
 

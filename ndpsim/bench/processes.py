@@ -14,8 +14,6 @@ from ndpsim.bench.row import Row, Work, best_seconds, expect
 from ndpsim.errors import MismatchError
 from ndpsim.files import temporary_folder
 
-__all__ = ["FreshProcess"]
-
 _PROGRAM = """
 import json
 import ndpsim

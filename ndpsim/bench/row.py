@@ -9,8 +9,6 @@ from typing import Any, Protocol
 
 from ndpsim.errors import MismatchError
 
-__all__ = ["Benchmark", "Row", "Work", "best_seconds", "expect"]
-
 
 @dataclass(frozen=True)
 class Work:

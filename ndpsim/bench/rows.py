@@ -12,8 +12,6 @@ from ndpsim.bench.row import Benchmark, Row, Work
 from ndpsim.bench.traffic import Traffic
 from ndpsim.dram.state import ControllerOptions
 
-__all__ = ["ROWS", "run_rows"]
-
 # The pinned numbers are the plain controller's (`dram.engines.ScanController`).
 _STREAM_R1 = Work(200000, 1746920, {"ACT": 4716, "PREab": 186, "RD": 200000, "REFab": 186})
 _STREAM_R4 = Work(200000, 1748260, {"ACT": 4702, "PREab": 288, "RD": 200000, "REFab": 744})

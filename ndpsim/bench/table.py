@@ -15,8 +15,6 @@ from ndpsim.bench.rows import ROWS
 from ndpsim.bench.traffic import RAMULATOR_RUNS
 from ndpsim.units import format_time, significant
 
-__all__ = ["COLUMNS", "cells", "machine", "markdown"]
-
 COLUMNS = (
     "row",
     "work",

@@ -25,8 +25,6 @@ from ndpsim.simulate.trace import counters
 from ndpsim.spec import Device, Standard, Tables, lower
 from ndpsim.traces import Requests
 
-__all__ = ["Traffic", "contiguous", "random_bursts"]
-
 Ints = NDArray[np.int64]
 MakeController = Callable[[Tables, state.Policy], Controller]
 

@@ -24,8 +24,6 @@ from ndpsim.cachedirs.folders import (
 )
 from ndpsim.cachedirs.own_files import problem_of, read_own, write_whole
 
-__all__ = ["BoundedEntries", "Entries"]
-
 _log = logging.getLogger("ndpsim")
 
 _MAGIC = b"ndpsim cache entry 1\n"

@@ -18,22 +18,6 @@ import platformdirs
 
 from ndpsim.cachedirs.own_files import OPEN, read_own, user_number
 
-__all__ = [
-    "ENTRY",
-    "FOLDER",
-    "KINDS",
-    "MARKER",
-    "Cleared",
-    "Folder",
-    "clear",
-    "find_folders",
-    "remove_longest_unused",
-    "remove_old",
-    "remove_unfinished",
-    "roots",
-    "size_on_disk",
-]
-
 #: What is cached; the first part of a folder's name.
 KINDS = ("kernels", "results")
 #: The file that says who made a folder.

@@ -9,8 +9,6 @@ import stat
 import tempfile
 from pathlib import Path
 
-__all__ = ["OPEN", "problem_of", "read_own", "user_number", "write_whole"]
-
 _LARGEST_BYTES = 1 << 28  # no file of a cache is anywhere near as large
 
 #: How files are opened: links are not followed, and pipes not waited for.

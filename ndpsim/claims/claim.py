@@ -8,8 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ndpsim.claims.expression import Expression
 
-__all__ = ["SOURCES", "Assumption", "Claim", "Paper", "Published", "Run", "ToleranceClass"]
-
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)

@@ -18,18 +18,6 @@ from ndpsim.errors import InputError, did_you_mean
 from ndpsim.moe import load_model
 from ndpsim.routing.spec import default_routing
 
-__all__ = [
-    "Change",
-    "Pair",
-    "Setting",
-    "changed",
-    "chosen_claims",
-    "evaluate",
-    "loads_of",
-    "runs_of",
-    "sensitivity",
-]
-
 Measured = Mapping[ResolvedRun, Result]
 _REDUCE: Mapping[str, Callable[[list[Any]], Any]] = {
     "mean": statistics.fmean,

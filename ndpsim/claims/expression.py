@@ -11,8 +11,6 @@ from typing import Any
 
 from ndpsim.errors import InputError, one_of
 
-__all__ = ["Expression", "Metrics"]
-
 #: Of each run, its metrics by dotted name.
 Metrics = Mapping[str, Mapping[str, Any]]
 

@@ -14,8 +14,6 @@ from ndpsim.config.files import data_folder
 from ndpsim.config.nodes import Node, line_of, parse, plain_of, read_text
 from ndpsim.errors import InputError
 
-__all__ = ["read_paper", "read_papers", "read_tolerances"]
-
 M = TypeVar("M", bound=BaseModel)
 
 _FOLDER = "validation/claims"

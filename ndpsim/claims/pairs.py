@@ -11,8 +11,6 @@ from ndpsim.claims.runs import ResolvedRun
 from ndpsim.claims.verdict import Outcome
 from ndpsim.claims.words import Changes, changed_verdicts, value_in_words
 
-__all__ = ["pairs"]
-
 _KEYS = 5
 #: Further runs, at most, so that pairs take minutes beside the thousands of runs of single values.
 _MOST_RUNS = 600

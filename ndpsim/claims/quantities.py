@@ -23,8 +23,6 @@ from ndpsim.sweeps.command import Parameter, Resolved, SweptCommand
 from ndpsim.sweeps.commands.moe import COMMAND as MOE
 from ndpsim.sweeps.parameters import choice, hardware_sets, options_of, whole, word
 
-__all__ = ["QUANTITIES", "Quantity"]
-
 _HW = word("The hardware: a name or a file", "trimoe", is_file=True)
 _MODEL = word("A bundled model or a config.json", "deepseek-v2", is_file=True)
 _BITS = whole("Bits of a weight", 16)

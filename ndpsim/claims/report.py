@@ -28,8 +28,6 @@ from ndpsim.claims.words import (
 )
 from ndpsim.files import replacing
 
-__all__ = ["write_report"]
-
 _PICTURES = "figures"
 _LOADS = ("measured", "skewed")
 

@@ -21,8 +21,6 @@ from ndpsim.sweeps.executors.local import run_locally
 from ndpsim.sweeps.store import point_name
 from ndpsim.sweeps.values import one_value
 
-__all__ = ["OTHER_MODELS", "ResolvedRun", "Result", "filled", "measured", "takes"]
-
 
 class _AnyCommand(SweptCommand):
     """The command that a run names."""

@@ -11,8 +11,6 @@ from typing import Any
 
 from ndpsim.claims.claim import Claim, Paper, Published, ToleranceClass
 
-__all__ = ["RATIOS", "Outcome", "allowed_interval", "interval_of", "judged"]
-
 #: Units of ratios of two times, or the like: 1 is no effect.
 RATIOS = ("x",)
 #: Units of shares, with what all is; "% more" is none of them.

@@ -12,27 +12,6 @@ from ndpsim.claims.verdict import Outcome, interval_of
 from ndpsim.report.printing import print_table, print_text
 from ndpsim.units import significant
 
-__all__ = [
-    "COLUMNS",
-    "PAIR_COLUMNS",
-    "SENSITIVITY_COLUMNS",
-    "VALUE_COLUMNS",
-    "Changes",
-    "changed_verdicts",
-    "decided_by_pair",
-    "decided_by_value",
-    "dependence",
-    "figure_in_words",
-    "number_in_words",
-    "plain_data",
-    "print_outcomes",
-    "range_of",
-    "row_of",
-    "sensitivity_row",
-    "summary",
-    "value_in_words",
-]
-
 #: By the names of claims.
 Changes = Mapping[str, Sequence[Change]]
 

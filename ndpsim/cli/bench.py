@@ -11,8 +11,6 @@ from ndpsim.cli.command import Command
 from ndpsim.cli.options import check_outputs, json_option, named_as_options, progress_of, write_json
 from ndpsim.files import replacing
 
-__all__ = ["command"]
-
 
 @click.command(
     cls=Command,

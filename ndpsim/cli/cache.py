@@ -12,8 +12,6 @@ import click
 from ndpsim.cli.command import Command, CommandGroup
 from ndpsim.cli.options import check_outputs, json_option, write_json
 
-__all__ = ["command"]
-
 
 def _root(root: Path, current: Collection[str]) -> dict[str, Any]:
     """What there is in a folder of caches; `current`: the names of the folders that this version uses."""

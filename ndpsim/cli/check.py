@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ndpsim.spec import Device
     from ndpsim.traces import CommandTrace
 
-__all__ = ["command"]
-
 _MOST_LANES = 1 << 20  # of the largest machine: 1024 DIMMs of 16 ranks with 64 sub-channels each
 
 

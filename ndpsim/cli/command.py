@@ -13,8 +13,6 @@ import click
 from ndpsim.cli.completion import completing
 from ndpsim.errors import InputError
 
-__all__ = ["CONTEXT_SETTINGS", "Command", "CommandGroup", "Section", "help_text"]
-
 Section = tuple[str, Sequence[tuple[str, str]]]  # a title, and names with what they are
 
 _WIDEST = 100

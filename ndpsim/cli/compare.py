@@ -16,8 +16,6 @@ from ndpsim.cli.options import (
 )
 from ndpsim.errors import InputError, one_of
 
-__all__ = ["command"]
-
 
 @click.command(
     cls=Command,

@@ -28,25 +28,6 @@ from ndpsim.errors import InputError
 from ndpsim.plugins import option_names
 from ndpsim.report.panels import SIZES
 
-__all__ = [
-    "ARBITRATIONS",
-    "COMMAND_FORMS",
-    "ENGINES",
-    "HOST_PATTERNS",
-    "KV_PLACES",
-    "LAYOUTS",
-    "LIST_KINDS",
-    "PROGRAMS",
-    "REQUEST_FORMATS",
-    "ROUTING_FORMATS",
-    "ROWS",
-    "SAMPLERS",
-    "SHOW_KINDS",
-    "SWEPT_KEYS",
-    "completing",
-    "names_or_files",
-]
-
 #: What may be completed of a parameter, from the context and what is typed of it; more than fits is no harm.
 Offers = Callable[[click.Context, str], Iterable[str]]
 

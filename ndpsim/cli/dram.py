@@ -21,8 +21,6 @@ from ndpsim.cli.options import (
 from ndpsim.cli.picture_options import picture_options, plot_of
 from ndpsim.errors import InputError
 
-__all__ = ["command"]
-
 
 @click.command(
     cls=Command,

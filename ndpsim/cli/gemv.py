@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ndpsim.moe import Expert
     from ndpsim.simulate import ContentionResult, ExpertResult
 
-__all__ = ["command"]
-
 
 @dataclass(frozen=True)
 class _Outputs:

@@ -7,8 +7,6 @@ from click.core import ParameterSource
 
 from ndpsim.errors import InputError
 
-__all__ = ["is_given", "refuse_given"]
-
 
 def is_given(name: str) -> bool:
     """Whether the parameter `name` of the command under way was given, be it with its default value."""

@@ -10,8 +10,6 @@ import click
 from ndpsim.errors import InputError
 from ndpsim.plugins import options_in_words
 
-__all__ = ["OPTION_OF", "host_options", "host_traffic"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ARBITRATIONS = options_in_words("dimm/arbitrations", "host-first")

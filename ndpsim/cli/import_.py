@@ -12,8 +12,6 @@ from ndpsim.cli.options import check_outputs
 from ndpsim.errors import InputError
 from ndpsim.files import replacing
 
-__all__ = ["command"]
-
 
 @click.command(
     cls=Command,

@@ -7,8 +7,6 @@ import click
 from ndpsim.cli.command import Command
 from ndpsim.errors import InputError, one_of
 
-__all__ = ["command"]
-
 
 def _names() -> dict[str, list[str]]:
     from ndpsim.config import hardware_names, part_names, rtl_names

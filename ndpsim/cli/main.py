@@ -22,8 +22,6 @@ from ndpsim.cli.streams import StandardOutputError, forget_output
 from ndpsim.errors import InputError, MismatchError, did_you_mean
 from ndpsim.files import inputs_protected
 
-__all__ = ["cli", "main"]
-
 # Commands by name; each is `command` in a module of its own, imported when it is called.
 _COMMANDS = {
     "gemv": "simulate one expert's GEMV on one DIMM or several, or its reading by the host",

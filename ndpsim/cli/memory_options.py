@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ndpsim.simulate import Memory
     from ndpsim.traces import Requests
 
-__all__ = ["check_addressed", "memory_of", "memory_options"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Name, default, what it is. The names are those of `Memory.named` and of `ControllerOptions`.

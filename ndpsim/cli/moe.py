@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ndpsim.report.moe_history import History
     from ndpsim.results import MoeResult
 
-__all__ = ["command"]
-
 _NUMBER = "[0-9]{1,6}"
 
 

@@ -11,8 +11,6 @@ from typing import Any
 
 import click
 
-__all__ = ["COMPILE_S", "announce_kernels", "kernels_of", "notices"]
-
 # About how long a kernel takes to compile, in seconds, on a machine of 2024. Kernels of less are not in it.
 COMPILE_S = {
     "ndpsim.audit.kernels.find_early": 1,

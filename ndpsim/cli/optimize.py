@@ -16,8 +16,6 @@ from ndpsim.cli.sweep import output_options, pairs, place_options, run_with_prog
 if TYPE_CHECKING:
     from ndpsim.search.result import SearchResult
 
-__all__ = ["command"]
-
 _SHOWN = 40  # points that are printed
 _HELP = """Search for the points of a sweep with the best metrics, by running few of them.
 

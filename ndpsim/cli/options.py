@@ -18,19 +18,6 @@ from ndpsim.cli.streams import is_closed
 from ndpsim.errors import InputError
 from ndpsim.files import ensure_writable, file_identity, is_in_place, replacing
 
-__all__ = [
-    "check_folder",
-    "check_outputs",
-    "exact_check_option",
-    "json_option",
-    "named_as_options",
-    "progress_of",
-    "report_option",
-    "sets_option",
-    "timing_overrides",
-    "write_json",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PATIENCE_S = 1.0  # work that takes longer shows how far it is

@@ -12,8 +12,6 @@ from ndpsim.cli.options import named_as_options
 from ndpsim.errors import InputError
 from ndpsim.report.panels import DEFAULT_SIZE, PANELS, SIZES, chosen_panels, chosen_size
 
-__all__ = ["Plot", "picture_options", "plot_of"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -16,8 +16,6 @@ from ndpsim.cli.options import (
 )
 from ndpsim.cli.picture_options import picture_options, plot_of
 
-__all__ = ["command"]
-
 
 @click.command(
     cls=Command,

@@ -24,8 +24,6 @@ from ndpsim.errors import InputError, one_of
 if TYPE_CHECKING:
     from ndpsim.simulate import RelayoutResult
 
-__all__ = ["command"]
-
 _ALL = "all"
 
 

@@ -15,8 +15,6 @@ from ndpsim.cli.picture_options import picture_options, plot_of
 if TYPE_CHECKING:
     from ndpsim.routing import Routing
 
-__all__ = ["command"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _DEFAULT_MODEL = "qwen3-235b-a22b"

@@ -14,8 +14,6 @@ from ndpsim.cli.picture_options import picture_options, plot_of
 from ndpsim.cli.weights import expert_format, weight_options
 from ndpsim.errors import InputError, one_of
 
-__all__ = ["command"]
-
 
 def _show_hw(name: str, sets: Sequence[str], json_to: str | None) -> None:
     from ndpsim.config import load_hardware

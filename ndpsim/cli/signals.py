@@ -12,8 +12,6 @@ import os
 import signal
 import sys
 
-__all__ = ["answer_signals"]
-
 _ENDING: dict[int, str] = {
     signal.SIGINT: "interrupted",
     signal.SIGTERM: "terminated",

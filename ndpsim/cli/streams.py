@@ -7,8 +7,6 @@ import io
 import os
 import sys
 
-__all__ = ["StandardOutputError", "forget_output", "is_closed", "open_closed", "prepare"]
-
 _closed: set[int] = set()
 
 

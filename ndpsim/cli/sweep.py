@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ndpsim.sweeps.definition import Definition
     from ndpsim.sweeps.table import SweepResult
 
-__all__ = ["command", "output_options", "pairs", "place_options", "run_with_progress"]
-
 _R = TypeVar("_R")
 
 _COMMANDS = {

@@ -13,8 +13,6 @@ import click
 if TYPE_CHECKING:
     from ndpsim.sweeps.points import Progress
 
-__all__ = ["showing"]
-
 _LINES_S = 10.0  # between two lines where standard error is no terminal
 
 

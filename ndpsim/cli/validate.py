@@ -16,8 +16,6 @@ from ndpsim.cli.options import (
     write_json,
 )
 
-__all__ = ["command"]
-
 
 @click.command(
     cls=Command,

@@ -14,8 +14,6 @@ from ndpsim.errors import InputError
 if TYPE_CHECKING:
     from ndpsim.layout import ExpertFormat
 
-__all__ = ["expert_format", "weight_options"]
-
 
 def weight_options(function: F) -> F:
     """``--bits``, ``--group-size``, ``--scale-bits``, ``--zero-point-bits``, ``--weights``."""

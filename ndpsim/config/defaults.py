@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ndpsim.config.origins import KeyPath, dotted
 
-__all__ = ["default_reason"]
-
 _RAMULATOR = "as the controller of Ramulator 2.1 that the reference traces are from"
 _ONE = "assumption: the least there can be"
 _UNKNOWN = "not known, and left out of the energy by name"

@@ -24,8 +24,6 @@ from ndpsim.config.quantities import (
 from ndpsim.plugins import option_names
 from ndpsim.spec import RULES
 
-__all__ = ["MAPPERS", "REFRESH_POLICIES", "ROW_POLICIES", "AddressMapping", "Dram", "Power"]
-
 #: The address mappings by name (`dram.mapping.MAPPERS`).
 MAPPERS = ("RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR", "RoBaCoRaCoBgCh")
 #: The policies that there are.

@@ -6,18 +6,6 @@ from pathlib import Path
 
 from ndpsim.errors import InputError, one_of
 
-__all__ = [
-    "PART_KINDS",
-    "PART_SECTIONS",
-    "data_folder",
-    "data_names",
-    "data_path",
-    "hardware_names",
-    "is_path",
-    "part_names",
-    "rtl_names",
-]
-
 #: The kinds of parts, each a folder of `hwconfigs/parts`, and what one of them is called.
 PART_KINDS = {"cpus": "CPU", "memories": "memory", "gpus": "GPU", "links": "link"}
 #: The kind of part that a section of a hardware file can name.

@@ -19,8 +19,6 @@ from ndpsim.reported import html_table, text_table
 from ndpsim.spec import Device, resolve
 from ndpsim.units import exact, format_bytes
 
-__all__ = ["DIMM_BITS", "Hardware", "Row"]
-
 DIMM_BITS = 64  # data pins of a DIMM, those for error correction aside
 
 

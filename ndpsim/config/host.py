@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from ndpsim.config.hardware import Hardware
 from ndpsim.config.origins import KeyPath
 
-__all__ = ["check_cpu"]
-
 _log = logging.getLogger("ndpsim")
 
 #: The sections that the channels' peak follows from.

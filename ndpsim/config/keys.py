@@ -11,8 +11,6 @@ from pydantic.fields import FieldInfo
 from ndpsim.config.quantities import Section
 from ndpsim.config.system import System
 
-__all__ = ["allowed", "field_at", "leaves", "refusal", "section_of", "unit_of"]
-
 
 def _parts(field: FieldInfo) -> list[FieldInfo]:
     """`field` and, for an optional one, what it is when it is there."""

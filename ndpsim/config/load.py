@@ -29,8 +29,6 @@ from ndpsim.errors import InputError, nearest, one_of
 from ndpsim.spec import row_times, standards
 from ndpsim.units import exact
 
-__all__ = ["load_hardware", "setting"]
-
 _log = logging.getLogger("ndpsim")
 
 _TIMING = ("dram", "timing")

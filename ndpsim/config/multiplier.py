@@ -22,8 +22,6 @@ from ndpsim.config.quantities import (
 if TYPE_CHECKING:
     from ndpsim.config.system import System
 
-__all__ = ["Multiplier"]
-
 
 class Multiplier(Section):
     """A unit that multiplies, with the keys that each has.

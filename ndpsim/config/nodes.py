@@ -17,8 +17,6 @@ import yaml
 
 from ndpsim.errors import InputError
 
-__all__ = ["Node", "Scalar", "line_of", "parse", "plain_of", "read_text", "scalar"]
-
 MAX_BYTES = 1 << 20
 MAX_NODES = 10_000  # after aliases are expanded
 MAX_DEPTH = 50

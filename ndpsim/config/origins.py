@@ -10,8 +10,6 @@ from typing import Any, Literal
 from ndpsim.config.nodes import Node, parse
 from ndpsim.errors import InputError, one_of
 
-__all__ = ["ANNOTATION", "Draft", "KeyPath", "Kind", "Origin", "dotted", "draft_of", "shown"]
-
 #: The keys of an annotated leaf; no section of a hardware file has a key of these names.
 ANNOTATION = ("value", "source", "assumption")
 

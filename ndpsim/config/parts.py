@@ -20,8 +20,6 @@ from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, show
 from ndpsim.errors import InputError, did_you_mean, one_of
 from ndpsim.spec import resolve
 
-__all__ = ["PART_KEYS", "Part", "PartRow", "fill_from_parts", "load_part", "replace_parts"]
-
 _log = logging.getLogger("ndpsim")
 
 _SECTIONS: dict[KeyPath, str] = {tuple(name.split(".")): kind for name, kind in PART_SECTIONS.items()}

@@ -9,8 +9,6 @@ from ndpsim.config.files import PART_SECTIONS
 from ndpsim.config.keys import field_at, section_of
 from ndpsim.config.system import MULTIPLIERS, UNITS, System
 
-__all__ = ["json_schema", "schema_text"]
-
 _OUTSIDE = ("title", "description", "default", "unit")  # said of the key, not of the bare value
 _SENTENCE = {"type": "string", "minLength": 1}
 _ANNOTATED = {

@@ -44,23 +44,6 @@ from ndpsim.config.quantities import (
 )
 from ndpsim.plugins import plugins
 
-__all__ = [
-    "MULTIPLIERS",
-    "UNITS",
-    "Activation",
-    "Cxl",
-    "Dimm",
-    "Gpu",
-    "Host",
-    "HostMemory",
-    "Link",
-    "Ndp",
-    "Pcie",
-    "Published",
-    "Relayout",
-    "System",
-]
-
 #: The units of the `ndp` section that multiply, by name.
 MULTIPLIERS: dict[str, type[Multiplier]] = {
     kind.__module__.rpartition(".")[2]: kind for kind in plugins(multipliers, "SECTION")

@@ -17,8 +17,6 @@ from ndpsim.dram.fast.fields import RD, READS, WR, WRITES
 from ndpsim.dram.fast.state import ONE_CHUNK
 from ndpsim.dram.state import FAR, NEXT_REFRESH, SERVED
 
-__all__ = ["step_bus"]
-
 
 @inlined
 def step_bus(sharing, setup, agents, lanes, hosts, wakeups, bus, clock):

@@ -26,9 +26,6 @@ from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.maintenance import next_refresh
 from ndpsim.dram.state import FAR, NEXT_REFRESH
 
-__all__ = ["run"]
-
-
 # ---- What reaches buses
 
 

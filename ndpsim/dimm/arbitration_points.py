@@ -9,8 +9,6 @@ from __future__ import annotations
 from ndpsim._jit import by_type, overridable
 from ndpsim.dram.state import FAR
 
-__all__ = ["RECORDS", "host_waits", "master_changes_at", "record_data", "record_request", "usual_master"]
-
 #: Integers that an arbitration may record of a rank.
 RECORDS = 4
 

@@ -39,15 +39,6 @@ from ndpsim.dram.fast.vectors import set_element
 from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of
 from ndpsim.dram.state import FAR, NEXT_REFRESH, PLACE, READ_LATENCY, READS_SERVED, REFRESH_FROM, SERVED
 
-__all__ = [
-    "ask_for_refresh",
-    "begin_steps",
-    "carry_transfers",
-    "refresh_due",
-    "take_host_request",
-    "take_lane_requests",
-]
-
 _NONE = -1
 
 

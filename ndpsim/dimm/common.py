@@ -29,33 +29,6 @@ from ndpsim.dram.state import (
     Source,
 )
 
-__all__ = [
-    "DONE",
-    "LATE",
-    "NOTHING",
-    "RECORD_FULL",
-    "REQUESTS_DONE",
-    "STUCK",
-    "TRANSFERS_DONE",
-    "WEIGHTS_READ",
-    "admit",
-    "commands_at",
-    "data_sink",
-    "dimm_of",
-    "first_master",
-    "has_work",
-    "host_source",
-    "is_reached",
-    "lane_ranks",
-    "record_is_full",
-    "record_served",
-    "record_taken",
-    "slot_after",
-    "take_command_bus",
-    "update_credit",
-    "update_refilling",
-]
-
 # What a run returns.
 DONE, LATE, RECORD_FULL, STUCK = range(4)
 

@@ -24,9 +24,6 @@ from ndpsim.dram.fast.choose import next_ready_after
 from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.state import BUS_TAKEN, FAR, HOST_WAITS, REFRESH_PENDING, WRITE_MODE
 
-__all__ = ["step_bus"]
-
-
 # ---- Which master is first
 
 

@@ -46,8 +46,6 @@ from ndpsim.limits import ensure_fits
 from ndpsim.link.engine_state import Engine
 from ndpsim.link.requests import Requests
 
-__all__ = ["FastDimms", "ReadableDimms", "SharedDimms", "make_dimms"]
-
 Ints = NDArray[np.int64]
 #: A bank of a rank of a channel, and its row: rank, bank group, bank, row.
 OpenRow = tuple[int, int, int, int]

@@ -19,8 +19,6 @@ from ndpsim.dram.timing import banks_per_rank, first_bank, note_timing_in_rank
 from ndpsim.spec.lower import BUSY, CLOSES, IS_REFRESH, SCOPE
 from ndpsim.spec.standard import ACTIVATE, ONE_BANK, PRECHARGE
 
-__all__ = ["observe", "release_closed"]
-
 
 @inlined
 def forget_maintenance(entry, size, final, rank, bank):

@@ -94,8 +94,6 @@ from ndpsim.dram.timing import first_bank
 from ndpsim.spec import Tables, standard
 from ndpsim.spec.standard import ACTIVATE, PRECHARGE
 
-__all__ = ["Controllers", "run"]
-
 # ---- The controllers of the lanes and of the host
 
 

@@ -35,32 +35,6 @@ from ndpsim.link.offers import (
 )
 from ndpsim.link.requests import Requests
 
-__all__ = [
-    "LAST_SERVED",
-    "START",
-    "UNSERVED",
-    "Relayout",
-    "admit_all",
-    "engine_due",
-    "enqueue_request",
-    "has_requests",
-    "is_promised",
-    "is_relayout_done",
-    "is_relayouts",
-    "lanes_with_requests",
-    "looks_for_offers",
-    "make_relayout",
-    "may_take_weights",
-    "next_request",
-    "offer_requests",
-    "offers_due",
-    "record_served_request",
-    "requests_left",
-    "source_of",
-    "update_promises",
-    "weights_are_next",
-]
-
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from ndpsim._jit import by_type
 
-__all__ = ["Alone", "Shared", "step_bus"]
-
 
 class Shared(NamedTuple):
     """Lanes may share their ranks with a host, and command buses with each other."""

@@ -22,8 +22,6 @@ from ndpsim.dimm.state import (
 from ndpsim.dram.sink import RELEASE, SERVER, SERVICE, SLOT, Sink, take_burst
 from ndpsim.dram.state import FAR, PLACE, SERVED, Source
 
-__all__ = ["give_to_multipliers", "has_reads", "lane_credit", "lane_source", "next_step", "stage"]
-
 
 @inlined
 def lane_source(weights, lane):

@@ -19,30 +19,6 @@ from ndpsim.dram.sink import Groups
 from ndpsim.dram.state import FAR, Channel, Policy, Source, make_channel, number_nodes
 from ndpsim.spec import Tables, standard
 
-__all__ = [
-    "HOST",
-    "NDP",
-    "Agents",
-    "Buses",
-    "Claims",
-    "JobReads",
-    "Setup",
-    "Stream",
-    "Traffic",
-    "Transfers",
-    "Weights",
-    "add_job",
-    "add_stream",
-    "bus_bubbles",
-    "make_buses",
-    "make_channels",
-    "make_claims",
-    "make_traffic",
-    "make_transfers",
-    "make_weights",
-    "request_slots",
-]
-
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 

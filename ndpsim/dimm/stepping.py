@@ -46,19 +46,6 @@ from ndpsim.dram.fast.step import FROM_ACTIVE, FROM_MAINTENANCE, FROM_QUEUE, NOW
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.state import DATA_END, READ_LATENCY, READS_SERVED, SERVED, WRITE_MODE, Commands
 
-__all__ = [
-    "HOSTS",
-    "HOST_BIT",
-    "UNKNOWN",
-    "Controllers",
-    "Wakeups",
-    "looks_for_requests",
-    "make_wakeups",
-    "set_bit",
-    "step_host",
-    "step_lane",
-]
-
 Ints = NDArray[np.int64]
 
 HOSTS = RANKS

@@ -22,8 +22,6 @@ from ndpsim.dimm.state import (
 )
 from ndpsim.dram.state import FAR
 
-__all__ = ["carry_data", "carry_transfer", "next_command_at", "next_transfer"]
-
 
 @inlined
 def free_from(buses, bus, direction, rank, dram_ticks):

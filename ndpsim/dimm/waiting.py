@@ -9,8 +9,6 @@ from ndpsim.dram.fast.slots import slot_bank, wait_row
 from ndpsim.dram.fast.words import lowest, ranks_of, rotate
 from ndpsim.dram.state import FAR, WRITE_MODE
 
-__all__ = ["next_column", "oldest_arrival"]
-
 
 @inlined
 def oldest_arrival(shape, state):

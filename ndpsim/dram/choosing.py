@@ -32,19 +32,6 @@ from ndpsim.dram.timing import bank_ready_at, banks_of, ready_at
 from ndpsim.spec.lower import CLOSES, CLOSES_FIRST, SCOPE
 from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, WRITE
 
-__all__ = [
-    "choose",
-    "choose_priority",
-    "comes_before",
-    "forget_all",
-    "forget_bank",
-    "look_over",
-    "may_issue",
-    "prospect",
-    "set_write_mode",
-    "takes",
-]
-
 
 @inlined
 def holds_bank(rows, size, bank):

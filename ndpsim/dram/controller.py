@@ -22,8 +22,6 @@ from ndpsim.dram.state import (
     TAKEN,
 )
 
-__all__ = ["DONE", "PAUSED", "RECORD_FULL", "STUCK", "run"]
-
 # What `run` returns.
 DONE, RECORD_FULL, STUCK, PAUSED = range(4)
 

@@ -30,15 +30,6 @@ from ndpsim.dram.state import (
 )
 from ndpsim.spec import Tables
 
-__all__ = [
-    "Controller",
-    "FastController",
-    "ScanController",
-    "compare_channels",
-    "make_controller",
-    "open_clocks_of",
-]
-
 Ints = NDArray[np.int64]
 
 

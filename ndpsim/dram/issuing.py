@@ -52,8 +52,6 @@ from ndpsim.spec.standard import (
     WRITE_AP,
 )
 
-__all__ = ["count_command", "count_row", "issue", "note_idle", "note_rows", "reads", "reads_or_writes"]
-
 
 @inlined
 def reads(command):

@@ -23,8 +23,6 @@ from ndpsim.dram.timing import first_bank
 from ndpsim.spec.lower import SCOPE
 from ndpsim.spec.standard import ONE_BANK
 
-__all__ = ["close_due", "next_refresh", "own_place", "refresh", "turn_of"]
-
 
 @inlined
 def own_place(value):

@@ -17,16 +17,6 @@ from numpy.typing import NDArray
 from ndpsim.errors import InputError
 from ndpsim.spec import Device
 
-__all__ = [
-    "MAPPERS",
-    "Coordinates",
-    "Mapping",
-    "Xor",
-    "map_addresses",
-    "parse_mapping",
-    "with_channel_lowest",
-]
-
 Ints = NDArray[np.int64]
 
 

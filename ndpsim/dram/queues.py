@@ -36,8 +36,6 @@ from ndpsim.dram.state import (
 from ndpsim.dram.timing import first_bank
 from ndpsim.spec.standard import READ, WRITE
 
-__all__ = ["absorb", "accept", "copy_entry", "push_priority", "remove", "sum_queues", "would_accept"]
-
 
 @inlined
 def copy_entry(entry, to_queue, to_slot, queue, slot):

@@ -16,19 +16,6 @@ from numpy.typing import NDArray
 
 from ndpsim._jit import inlined
 
-__all__ = [
-    "COMPARED",
-    "Groups",
-    "Sink",
-    "a_group_each",
-    "credit_clock",
-    "make_sink",
-    "merge_groups",
-    "note_groups",
-    "null_sink",
-    "take_burst",
-]
-
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 

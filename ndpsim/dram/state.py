@@ -21,28 +21,9 @@ from ndpsim.dram.refresh_policies import Refreshed, Schedule, make_schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers import scheduler
 from ndpsim.spec import Tables
-from ndpsim.spec.lower import INTERVAL, IS_REFRESH, LENGTH, MOST_COMMANDS, RANK_ORDER, SCOPE
+from ndpsim.spec.checking import MOST_COMMANDS
+from ndpsim.spec.lower import INTERVAL, IS_REFRESH, LENGTH, RANK_ORDER, SCOPE
 from ndpsim.spec.standard import RANK_ORDERS
-
-__all__ = [
-    "FAR",
-    "LATENCIES",
-    "Channel",
-    "Commands",
-    "ControllerOptions",
-    "Nodes",
-    "Policy",
-    "Source",
-    "make_channel",
-    "make_policy",
-    "make_source",
-    "number_nodes",
-    "pack_place",
-    "put_schedule",
-    "refreshed",
-    "repeating_period",
-    "schedule_of",
-]
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]

@@ -7,8 +7,6 @@ from ndpsim.dram.choosing import choose
 from ndpsim.dram.issuing import column_command, issue
 from ndpsim.dram.state import BANK, GROUP, INDEX, RANK, ROW, Policy
 
-__all__ = ["issue_chosen", "scheduled_by", "step"]
-
 _NONE = -1
 
 

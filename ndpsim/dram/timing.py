@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined
-from ndpsim.spec.lower import CLOCKS, LENGTH, LEVEL, MOST_COMMANDS, NEXT, PREVIOUS, SCOPE
+from ndpsim.spec.checking import MOST_COMMANDS
+from ndpsim.spec.lower import CLOCKS, LENGTH, LEVEL, NEXT, PREVIOUS, SCOPE
 from ndpsim.spec.standard import ONE_BANK, STACK, WHOLE_RANK
-
-__all__ = [
-    "bank_ready_at",
-    "banks_of",
-    "banks_per_rank",
-    "first_bank",
-    "note_timing",
-    "note_timing_in_rank",
-    "ready_at",
-]
 
 
 @inlined

@@ -46,9 +46,6 @@ from ndpsim.spec.standard import (
     WRITE_AP,
 )
 
-__all__ = ["NO_ONE_BANK", "NO_SAME_BANK", "ChannelEnergy", "Counts", "channel_energy", "counts_of", "split"]
-
-
 #: Why `split` knows no energy.
 NO_SAME_BANK = "IDD5C, the current of same-bank refreshes, is not known; give it as dram.power.IDD5C"
 NO_ONE_BANK = "IDD5PB, the current of refreshes of one bank, is not known; give it as dram.power.IDD5PB"

@@ -18,8 +18,6 @@ from ndpsim.errors import InputError, one_of
 from ndpsim.plugins import plugins
 from ndpsim.spec import Device
 
-__all__ = ["Currents", "Supply", "currents_of", "explain", "find_currents", "power_rows"]
-
 
 @dataclass(frozen=True)
 class Supply:

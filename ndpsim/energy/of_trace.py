@@ -25,8 +25,6 @@ from ndpsim.spec.standard import (
 )
 from ndpsim.traces import CommandTrace
 
-__all__ = ["count_trace", "from_trace", "last_clock"]
-
 Ints = NDArray[np.int64]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["UnitEnergy", "add_up", "transfer_nj"]
-
 
 @dataclass(frozen=True)
 class UnitEnergy:

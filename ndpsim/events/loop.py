@@ -9,8 +9,6 @@ import numpy as np
 from ndpsim._jit import inlined, kernel, outlined
 from ndpsim.events.sharing import share_resources
 
-__all__ = ["DONE", "STUCK", "run_jobs"]
-
 #: How a run ended: all of the foreground is done, or what is left waits for ever.
 DONE, STUCK = 0, 1
 

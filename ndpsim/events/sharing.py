@@ -16,8 +16,6 @@ import numpy as np
 
 from ndpsim._jit import inlined, outlined
 
-__all__ = ["share_resources"]
-
 _ROUNDS = 200
 _SAME = 1e-12
 

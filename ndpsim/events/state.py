@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from ndpsim._by_reference import by_reference
 
-__all__ = ["Jobs", "Kinds", "Slowdown", "Work"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

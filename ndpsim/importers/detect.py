@@ -13,8 +13,6 @@ from ndpsim.importers import dramsim3, ramulator20, ramulator21
 from ndpsim.importers.sheet import Imported, Sheet
 from ndpsim.importers.tree import Tree
 
-__all__ = ["import_hardware"]
-
 _EXPORT = "python -m ramulator export"
 _KNOWN = "a DRAMsim3 INI file or a Ramulator 2 YAML file"
 _SECTION = re.compile(r"^[ \t]*\[[ \t]*\w+[ \t]*\][ \t]*([;#].*)?$", re.MULTILINE)

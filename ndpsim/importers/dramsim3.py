@@ -28,8 +28,6 @@ from ndpsim.importers.sheet import Place, Sheet
 from ndpsim.spec import Standard, standards
 from ndpsim.units import exact
 
-__all__ = ["read"]
-
 _STANDARDS = {"DDR4": "DDR4"}  # protocol: standard; DRAMsim3 knows no DDR5
 
 # DRAMsim3's key: ours, and the clocks DRAMsim3 takes where the key is missing.

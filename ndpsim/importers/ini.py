@@ -10,8 +10,6 @@ from pathlib import Path
 from ndpsim.errors import InputError
 from ndpsim.importers.sheet import Place
 
-__all__ = ["Ini"]
-
 _WHOLE = re.compile(r"[-+]?(0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19})")
 _NUMBER = re.compile(r"\+?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})([eE][-+]?[0-9]{1,2})?")
 _BOOL = {

@@ -8,17 +8,6 @@ from dataclasses import dataclass
 from ndpsim.importers.sheet import Place, Sheet
 from ndpsim.spec import Organisation, Standard, resolve
 
-__all__ = [
-    "SIZES",
-    "Clocks",
-    "Sizes",
-    "check_width",
-    "match_organisation",
-    "match_speed",
-    "put_dram",
-    "rates",
-]
-
 #: What makes an organisation.
 SIZES = ("dq", "bankgroups", "banks_per_group", "rows", "columns")
 

@@ -11,8 +11,6 @@ from ndpsim.importers.tree import Tree
 from ndpsim.spec import Organisation, Standard, standards
 from ndpsim.spec.standard import ONE_BANK
 
-__all__ = ["Bits", "Parts", "known_standard", "note_unread", "put_channels", "put_controller", "put_mapper"]
-
 _REFRESHES = {"AllBank": "all-bank", "NoRefresh": "none"}
 _BANK_REFRESHES = {"PerBank": "per-bank", "HBM34PerBankRefresh": "per-bank"}
 _SCHEDULERS = ("FRFCFS", "FRFCFS-RowHit")

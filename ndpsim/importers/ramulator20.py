@@ -31,8 +31,6 @@ from ndpsim.importers.sheet import Place, Sheet
 from ndpsim.importers.tree import Tree
 from ndpsim.spec import Standard
 
-__all__ = ["ROOT", "read"]
-
 #: The key by which a file is known.
 ROOT = "MemorySystem"
 

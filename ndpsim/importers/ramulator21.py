@@ -17,8 +17,6 @@ from ndpsim.importers.sheet import Place, Sheet
 from ndpsim.importers.tree import Tree, plain
 from ndpsim.spec import RULES, Standard, resolve
 
-__all__ = ["ROOT", "read"]
-
 #: The key by which a file is known.
 ROOT = "memory_system"
 

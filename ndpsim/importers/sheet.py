@@ -12,8 +12,6 @@ import yaml
 from ndpsim.config.keys import refusal
 from ndpsim.errors import InputError
 
-__all__ = ["Imported", "Place", "Sheet"]
-
 Value = str | int | list[str]
 
 

@@ -13,8 +13,6 @@ from ndpsim.config.origins import shown
 from ndpsim.importers.sheet import Place
 from ndpsim.units import exact
 
-__all__ = ["Tree", "plain"]
-
 
 def plain(node: Node) -> Any:
     """The values under `node`, without their lines."""

@@ -17,19 +17,6 @@ from numpy.typing import NDArray
 from ndpsim.arguments import instance, shown, whole_number
 from ndpsim.errors import InputError, one_of
 
-__all__ = [
-    "BITS",
-    "MATRICES",
-    "PADDING",
-    "SCALE",
-    "WEIGHT",
-    "ZERO_POINT",
-    "ExpertFormat",
-    "InRow",
-    "WeightFormat",
-    "checked_bits",
-]
-
 Ints = NDArray[np.int64]
 
 #: Bits that a weight may have.

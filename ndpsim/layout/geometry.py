@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from ndpsim.arguments import instance, whole_number
 from ndpsim.spec import Device
 
-__all__ = ["Address", "Geometry"]
-
 Ints = NDArray[np.int64]
 
 _MOST = 1 << 20  # of channels, DIMMs, ranks and sub-channels

@@ -18,8 +18,6 @@ from ndpsim.layout.regions import expert_regions
 from ndpsim.layout.weights import ExpertWeights
 from ndpsim.limits import ensure_fits
 
-__all__ = ["Layout", "Owner", "Part", "Places"]
-
 Ints = NDArray[np.int64]
 
 _BYTES_OF_A_BURST = 96  # memory that is taken to tell where each burst lies: measured, and rounded up

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from ndpsim.errors import InputError
 from ndpsim.layout.layouts import Layout
 
-__all__ = ["Moves", "moves"]
-
 Ints = NDArray[np.int64]
 
 

@@ -18,8 +18,6 @@ from ndpsim.layout.geometry import Geometry
 from ndpsim.layout.layouts import Layout
 from ndpsim.layout.weights import ExpertWeights
 
-__all__ = ["LAYOUTS", "localized", "make_layout", "parse_layout", "sharded", "striped"]
-
 #: Layouts by the names they have on the command line.
 LAYOUTS = ("localized", "sharded:N", "striped")
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from ndpsim.layout.formats import ExpertFormat, WeightFormat
 
-__all__ = ["Region", "expert_regions"]
-
 Ints = NDArray[np.int64]
 
 

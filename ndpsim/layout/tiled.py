@@ -21,8 +21,6 @@ from ndpsim.layout.regions import Region
 from ndpsim.layout.tiles import Tiles
 from ndpsim.layout.weights import ExpertWeights
 
-__all__ = ["TiledInterleaving", "TiledLayout", "TiledRegion"]
-
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 

@@ -20,8 +20,6 @@ from ndpsim.layout.regions import Region
 from ndpsim.spec import Device
 from ndpsim.units import format_bytes
 
-__all__ = ["Tiles"]
-
 Ints = NDArray[np.int64]
 
 

@@ -8,8 +8,6 @@ from itertools import pairwise
 from ndpsim.errors import InputError
 from ndpsim.layout.formats import MATRICES, ExpertFormat
 
-__all__ = ["ExpertWeights"]
-
 _DOWN = MATRICES.index("down")
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from ndpsim._jit import kernel
-from ndpsim.link.fabric import FAR
-
-__all__ = ["send_copies"]
+from ndpsim.link.events import FAR
 
 
 @kernel

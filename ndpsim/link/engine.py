@@ -39,8 +39,6 @@ from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.link.events import FAR, first_leaf, set_time
 from ndpsim.link.sending import send, update_ready
 
-__all__ = ["advance", "begin", "known_until", "read_issued", "write_taken"]
-
 
 @inlined
 def offer(engine, request, tick):

@@ -17,8 +17,6 @@ from ndpsim.link.requests import add_up_bits
 from ndpsim.link.topology import Network
 from ndpsim.units import Timebase
 
-__all__ = ["Bits", "Engine", "bits_by_stage", "make_engine"]
-
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 

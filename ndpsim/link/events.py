@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from ndpsim._jit import inlined
 from ndpsim.dram.fast.words import assume_nonnegative
 
-__all__ = ["FAR", "first_leaf", "make_times", "set_time"]
-
 #: Later than anything that happens.
 FAR = 1 << 62
 

@@ -16,17 +16,6 @@ from ndpsim.link.events import FAR, make_times
 from ndpsim.link.topology import Network
 from ndpsim.units import Timebase, common_ticks, exact
 
-__all__ = [
-    "FAR",
-    "Fabric",
-    "Packets",
-    "check_ticks",
-    "link_ticks",
-    "make_fabric",
-    "make_packets",
-    "most_waiting",
-]
-
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 

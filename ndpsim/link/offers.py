@@ -26,17 +26,6 @@ from ndpsim._jit import inlined
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.link.requests import side_by_side
 
-__all__ = [
-    "Offers",
-    "enqueue_offered",
-    "is_due",
-    "make_offers",
-    "next_change",
-    "next_offer",
-    "record_issued",
-    "record_taken",
-]
-
 Narrow = NDArray[np.int32]
 
 _READS, _WRITES = 0, 1

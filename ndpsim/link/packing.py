@@ -15,8 +15,6 @@ from ndpsim._by_reference import by_reference
 from ndpsim._jit import inlined, kernel
 from ndpsim.link.requests import side_by_side
 
-__all__ = ["Packed", "Pieces", "number_by_node", "pack_pieces"]
-
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 

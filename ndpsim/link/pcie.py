@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from ndpsim.link.copying import send_copies
 from ndpsim.link.point_to_point import Pipe
 
-__all__ = ["Pcie"]
-
 Ints = NDArray[np.int64]
 
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from ndpsim.errors import InputError
 from ndpsim.units import exact
 
-__all__ = ["Pipe"]
-
 Ints = NDArray[np.int64]
 
 _MOST = 1 << 62  # what a counter of ticks may reach

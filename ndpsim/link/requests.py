@@ -11,8 +11,6 @@ from ndpsim._by_reference import by_reference
 from ndpsim._jit import kernel
 from ndpsim.dram.state import RANK_SHIFT
 
-__all__ = ["Bursts", "DimmLanes", "Requests", "add_up_bits", "counts_between", "make_requests", "spans"]
-
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 

@@ -16,8 +16,6 @@ from ndpsim._jit import inlined
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.link.events import FAR, set_time
 
-__all__ = ["next_start", "send", "set_start", "update_ready"]
-
 
 @inlined
 def next_start(fabric, packets, wire):

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
 
-__all__ = ["TOPOLOGIES", "Bridge", "Hop", "Network", "make_network", "ports_needed"]
-
 Ints = NDArray[np.int64]
 
 

@@ -12,8 +12,6 @@ from typing import Any
 from ndpsim.errors import InputError
 from ndpsim.moe.expert import whole_number
 
-__all__ = ["Config", "parse", "read_text"]
-
 _MAX_FILE_BYTES = 1 << 24
 
 

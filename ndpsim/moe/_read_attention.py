@@ -13,8 +13,6 @@ from ndpsim.moe.families import Family
 from ndpsim.moe.linear_attention import LinearAttention
 from ndpsim.moe.shape import LayerAttention, MixedAttention
 
-__all__ = ["attention_problem", "read_attention"]
-
 _MAX_HEADS = 1 << 16
 
 # State-space and sparse attention, and linear attention by other rules: of none of the kinds read here.

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from ndpsim.moe.expert import Matrix
 
-__all__ = ["Attention"]
-
 
 @dataclass(frozen=True)
 class Attention:

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from ndpsim import arguments
 
-__all__ = ["MAX_SIZE", "Expert", "Matrix", "whole_number"]
-
 #: The largest hidden or intermediate size that is believed.
 MAX_SIZE = 1 << 24
 

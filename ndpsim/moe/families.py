@@ -11,8 +11,6 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["FAMILIES", "UNKNOWN", "Family"]
-
 
 @dataclass(frozen=True)
 class Family:

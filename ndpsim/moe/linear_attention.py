@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from ndpsim.moe.expert import Matrix
 
-__all__ = ["LinearAttention"]
-
 # Of a value that the convolution keeps: an activation's.
 _CONVOLUTION_BITS = 16
 

@@ -17,8 +17,6 @@ from ndpsim.moe.expert import MAX_SIZE, Expert, whole_number
 from ndpsim.moe.families import FAMILIES, UNKNOWN, Family
 from ndpsim.moe.shape import MoeShape
 
-__all__ = ["load_model", "model_names", "parse_shape"]
-
 _MODELS = Path(__file__).parent / "models"
 _MAX_COUNT = 1 << 16  # layers of a model, experts of a layer
 _MAX_SHAPE = 1 << 20  # --shape

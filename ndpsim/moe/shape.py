@@ -11,8 +11,6 @@ from ndpsim.moe.expert import Expert
 from ndpsim.moe.linear_attention import LinearAttention
 from ndpsim.reported import html_table, text_table
 
-__all__ = ["LayerAttention", "MixedAttention", "MoeShape"]
-
 #: What a layer attends with.
 LayerAttention = Attention | LinearAttention
 

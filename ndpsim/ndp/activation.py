@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from ndpsim.ndp.pipeline import last_served
 
-__all__ = ["ActivationUnit"]
-
 
 @dataclass(frozen=True)
 class ActivationUnit:

@@ -24,8 +24,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Array", "TileTiming", "tile_timing"]
-
 
 class Array(NamedTuple):
     """The shape of an array; see the top of this module.

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 from ndpsim.ndp.array import Array, TileTiming
 
-__all__ = ["PlainRun", "run_plain"]
-
 Multiply = Callable[[Any, Any], Any]
 Matrix = Sequence[Sequence[Any]]
 

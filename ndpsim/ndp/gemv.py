@@ -18,8 +18,6 @@ from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, Interleaving, LaneShare
 from ndpsim.ndp.unit import MultiplierUnit, Run
 
-__all__ = ["UNIT", "GemvUnit"]
-
 Ints = NDArray[np.int64]
 
 

@@ -7,8 +7,6 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["last_served"]
-
 Ints = NDArray[np.int64]
 
 

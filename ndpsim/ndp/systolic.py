@@ -35,8 +35,6 @@ from ndpsim.ndp.array import Array, TileTiming, tile_timing
 from ndpsim.ndp.array_plain import run_plain
 from ndpsim.ndp.unit import MultiplierUnit, Run
 
-__all__ = ["UNIT", "SystolicUnit"]
-
 Ints = NDArray[np.int64]
 
 

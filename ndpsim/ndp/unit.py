@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, Interleaving, LaneShare, Layout, make_layout
 
-__all__ = ["MultiplierUnit", "Run", "find_unit"]
-
 Ints = NDArray[np.int64]
 
 

@@ -37,8 +37,6 @@ from ndpsim.processors.operations import ACTIVATION_BYTES
 from ndpsim.results.cache import ResultCache
 from ndpsim.simulate import simulate_expert
 
-__all__ = ["Bounds", "RunBound", "least_lost_ns_per_byte"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

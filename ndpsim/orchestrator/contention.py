@@ -60,8 +60,6 @@ from ndpsim.orchestrator.shared_dimm import measure_shared_dimm
 from ndpsim.results.cache import ResultCache
 from ndpsim.results.shared_dimm import SharedDimmResult
 
-__all__ = ["ContentionTable", "contention_table", "shared_bandwidth", "stacked"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

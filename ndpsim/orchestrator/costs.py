@@ -58,8 +58,6 @@ from ndpsim.simulate.machine import lower_machine
 from ndpsim.simulate.relayout_plan import access_by_units
 from ndpsim.simulate.weights import named_weights
 
-__all__ = ["Costs", "HostReadCost", "NdpCost", "RelayoutCost", "in_turns"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

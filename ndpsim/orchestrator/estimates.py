@@ -16,8 +16,6 @@ from ndpsim.policies.interface import Estimates, Machine
 from ndpsim.processors import DenseTime, Processors
 from ndpsim.processors.operations import ACTIVATION_BYTES
 
-__all__ = ["by_tokens", "estimates_of"]
-
 Floats = NDArray[np.float64]
 
 _EACH_SHARDED = 128  # tokens: units of four tokens a turn take steps that lines would smooth

@@ -31,8 +31,6 @@ from ndpsim.policies.interface import STRIPED
 from ndpsim.results.moe import CheckedEnd, LayerCheck
 from ndpsim.simulate import Session
 
-__all__ = ["check_layer"]
-
 _MARGIN = 1.03  # experts may end later than by the rates
 _SAME_NS = 1.0
 _LATER_NS = 10_000.0  # between looks whether a relayout is done

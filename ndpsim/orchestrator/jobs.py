@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from ndpsim.events.state import Jobs, Kinds, Slowdown, Work
 
-__all__ = ["Beside", "JobList", "Label", "make_work"]
-
 Floats = NDArray[np.float64]
 
 

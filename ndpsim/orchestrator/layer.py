@@ -19,8 +19,6 @@ from ndpsim.processors import Cpu, Gpu, Processors
 from ndpsim.processors.devices import expert_format, weight_bytes
 from ndpsim.processors.operations import ACTIVATION_BYTES
 
-__all__ = ["CPU", "GPU", "Gated", "LayerJobs", "first_ndp", "server_names"]
-
 #: Exclusive resources; the NDP units of DIMM 0, 1 and so on follow.
 GPU, CPU, first_ndp = 0, 1, 2
 

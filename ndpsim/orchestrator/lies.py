@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ndpsim.policies.interface import STRIPED
 
-__all__ = ["Lies", "lies_of", "name_of", "read_shards"]
-
 #: The first DIMM that has an expert's weights, or `STRIPED`, and how many DIMMs have them.
 Lies = tuple[int, int]
 

@@ -37,8 +37,6 @@ from ndpsim.policies.interface import Part, Placement
 from ndpsim.processors.devices import expert_format, weight_bytes
 from ndpsim.processors.operations import ACTIVATION_BYTES
 
-__all__ = ["LOG_VERSION", "writing_log"]
-
 LOG_VERSION = 4
 _COMPRESSION = 3  # a third larger than the default, three times as fast
 

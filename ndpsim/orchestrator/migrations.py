@@ -17,8 +17,6 @@ from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.interface import Machine, Migration
 from ndpsim.processors.devices import expert_format, weight_bytes
 
-__all__ = ["Migrations"]
-
 _TO_GPU = ("prefetch", "fetch")
 
 

@@ -12,8 +12,6 @@ from ndpsim.orchestrator.record import JobRecord
 from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.interface import Estimates, LayerView
 
-__all__ = ["critical_path", "estimates_by_engine", "job_records", "time_by_resource"]
-
 
 def critical_path(jobs: Jobs) -> list[int]:
     """Jobs of the foreground, each of which started when the one before it ended, up to the last end."""

@@ -13,8 +13,6 @@ from ndpsim.orchestrator.lies import Lies
 from ndpsim.policies.interface import STRIPED, LayerPlacement, Machine, Placement
 from ndpsim.processors.devices import expert_format, weight_bytes
 
-__all__ = ["Places"]
-
 
 class Places:
     """The placement of all experts, as it changes.

@@ -47,8 +47,6 @@ from ndpsim.processors import AttentionTime, DenseTime, GpuMemory, Processors
 from ndpsim.routing import Routing
 from ndpsim.routing.trace import loads_of
 
-__all__ = ["DoneLayer", "Given", "PolicyRunner"]
-
 # Copies of the queue that are jobs of a phase at first; where all of them end in it, it is run with more.
 _COPIES = 4
 

@@ -15,16 +15,6 @@ from numpy.typing import NDArray
 from ndpsim.config import Hardware
 from ndpsim.policies.interface import Assignment, LayerPlacement, Machine, Placement
 
-__all__ = [
-    "JobRecord",
-    "LayerRecord",
-    "MigrationRecord",
-    "MovingRecord",
-    "Observer",
-    "RunRecord",
-    "moves_over",
-]
-
 
 def moves_over(target: str) -> str:
     """The resource of a migration to "gpu", or to other DIMMs."""

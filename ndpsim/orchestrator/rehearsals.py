@@ -21,8 +21,6 @@ from ndpsim.policies.script import Answer, Script, Scripted, Visit
 from ndpsim.routing.trace import loads_of
 from ndpsim.units import format_time
 
-__all__ = ["Rehearsals", "rehearsed"]
-
 _log = logging.getLogger("ndpsim")
 
 _LONG_S = 30.0

@@ -37,8 +37,6 @@ from ndpsim.routing import Routing, default_routing, describe_routing, find_rout
 from ndpsim.routing.generate import is_spec
 from ndpsim.simulate.geometry import geometry_of
 
-__all__ = ["run_moe"]
-
 Floats = NDArray[np.float64]
 
 

@@ -18,8 +18,6 @@ from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate import Session, simulate_expert
 from ndpsim.simulate.weights import describe_weights, named_weights
 
-__all__ = ["measure_shared_dimm"]
-
 Floats = NDArray[np.float64]
 
 _TOKENS = 1, 2, 3, 5, 8, 12, 20  # a tile of trimoe holds 16 to 18 tokens of deepseek-v2

@@ -19,8 +19,6 @@ from ndpsim.simulate.memory import bus_policy
 from ndpsim.simulate.power import dram_power, unit_energy
 from ndpsim.spec import lower
 
-__all__ = ["Parts", "Standby"]
-
 #: Energy in nJ by component, None where it is not known; None where nothing is known of the DRAM's currents.
 Parts = Mapping[str, float | None] | None
 

@@ -11,8 +11,6 @@ from ndpsim.orchestrator.record import MigrationRecord
 from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.interface import LayerView
 
-__all__ = ["ENGINES", "Tally"]
-
 ENGINES = ("gpu_hit", "gpu_miss", "cpu", "ndp")
 
 _UNKNOWN = ("gpu", "cpu", "pcie")

@@ -27,8 +27,6 @@ from ndpsim.orchestrator.jobs import Beside
 from ndpsim.orchestrator.lies import Lies, name_of, read_shards
 from ndpsim.policies.interface import STRIPED
 
-__all__ = ["PCIE_DOWN", "PCIE_UP", "PRIORITISED", "Transfers"]
-
 Floats = NDArray[np.float64]
 
 #: Shared resources, to the GPU and to the host; wires of the links and the host's channels follow.

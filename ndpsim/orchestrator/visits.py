@@ -12,8 +12,6 @@ from ndpsim.policies.script import Visit
 from ndpsim.processors import AttentionTime, DenseTime
 from ndpsim.routing import Routing
 
-__all__ = ["GatedVisit", "Window", "itinerary"]
-
 
 @dataclass(frozen=True)
 class Window:

@@ -15,8 +15,6 @@ from ndpsim.processors.devices import weight_bytes
 from ndpsim.processors.operations import DenseBits
 from ndpsim.processors.weights import dense_bits, expert_format_of
 
-__all__ = ["RunWeights", "run_weights"]
-
 _BITS = 16
 
 

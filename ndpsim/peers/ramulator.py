@@ -26,8 +26,6 @@ from ndpsim.spec import Device
 from ndpsim.spec.standard import ONE_BANK
 from ndpsim.traces import CommandTrace, Requests
 
-__all__ = ["Comparison", "compare", "is_available", "timed_runs"]
-
 _COUNTERS = {
     "cycles": "cycles",
     "row_hits": "row_hits",

@@ -27,16 +27,6 @@ from ndpsim.policies.interface import (
     Placement,
 )
 
-__all__ = [
-    "MIGRATION_KINDS",
-    "CheckedAssignment",
-    "answering",
-    "checked_assignment",
-    "checked_migrations",
-    "checked_placement",
-    "legal_migrations",
-]
-
 #: Kinds of migrations that a policy can ask for.
 MIGRATION_KINDS = ("prefetch", "fetch", "keep", "evict", "relayout", "rebalance")
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Balance"]
-
 _ROUNDING = 1e-12  # of a fraction
 
 

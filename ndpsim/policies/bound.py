@@ -21,8 +21,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BoundTimes", "bound_ns"]
-
 Floats = NDArray[np.float64]
 
 # Columns of what a way uses, and of the prices.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ndpsim.policies.interface import Machine
 
-__all__ = ["cache_slots"]
-
 
 def cache_slots(machine: Machine, share: float, reserved: int = 0) -> list[int]:
     """Experts of each layer: a share of its experts, or what there is room for.

@@ -27,18 +27,6 @@ from ndpsim.plugins import plugins
 from ndpsim.policies import published as _folder
 from ndpsim.policies.interface import Estimates, Machine, Policy, PolicyParameters
 
-__all__ = [
-    "ENGINES",
-    "ChosenPolicy",
-    "PolicyParameter",
-    "choose_policies",
-    "choose_policy",
-    "parameters_of",
-    "policies",
-    "policy_class",
-    "policy_names",
-]
-
 #: Engines of a machine, in words.
 ENGINES = {"gpu": "a GPU", "cpu": "a CPU that computes experts", "ndp": "NDP DIMMs"}
 

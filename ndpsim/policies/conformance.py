@@ -29,8 +29,6 @@ from ndpsim.reported import Reported
 from ndpsim.routing import Routing, generate_routing
 from ndpsim.routing.trace import loads_of
 
-__all__ = ["PolicyCheck", "check_policy"]
-
 _BATCH, _STEPS, _PROMPT = 64, 4, 4
 
 _LEGAL = "every answer is legal"

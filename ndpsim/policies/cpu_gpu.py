@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from ndpsim.errors import InputError
 from ndpsim.policies.interface import Estimates, Flags, Floats, Ints
 
-__all__ = ["TwoEngines", "beam", "greedy", "milp_solver", "optimal", "times_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class TwoEngines:

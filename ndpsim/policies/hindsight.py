@@ -11,8 +11,6 @@ from ndpsim.policies.interface import Estimates, Ints, Machine, Placement
 from ndpsim.policies.offline import spread
 from ndpsim.policies.script import Visit
 
-__all__ = ["layouts"]
-
 Floats = NDArray[np.float64]
 
 

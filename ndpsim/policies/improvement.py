@@ -12,8 +12,6 @@ from ndpsim.policies.moves import LayerMoves, on_gpu, plan_of
 from ndpsim.policies.rehearsal import Rehearsal, Rehearsed, Stage
 from ndpsim.policies.script import Answer, Script, Visit, legal_assignment, whole_expert_ns
 
-__all__ = ["Future", "Sweeps"]
-
 _TRIALS = 8  # changed answers of a visit, at most
 _PATIENCE = 3  # of them one after the other that gain nothing
 _LEAST_GAIN_NS = 1e-3  # less is rounding

@@ -25,22 +25,6 @@ from ndpsim.routing import Routing
 if TYPE_CHECKING:
     from ndpsim.policies.rehearsal import Rehearsal
 
-__all__ = [
-    "STRIPED",
-    "Assignment",
-    "BackgroundView",
-    "Estimates",
-    "LayerPlacement",
-    "LayerView",
-    "Machine",
-    "Migration",
-    "OfflineView",
-    "Part",
-    "Placement",
-    "Policy",
-    "PolicyParameters",
-]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Dimms = NDArray[np.int16]

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from ndpsim.policies.interface import STRIPED, Estimates, Flags, Floats, LayerPlacement
 
-__all__ = ["CPU", "DIMM", "GPU", "CostModel", "EngineCosts", "Outlook", "Schedule", "greedy", "refine"]
-
 GPU = 0
 CPU = 1
 #: The first DIMM.

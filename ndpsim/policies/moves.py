@@ -10,8 +10,6 @@ import numpy as np
 from ndpsim.policies.interface import Assignment, Estimates, LayerView, Machine, Part
 from ndpsim.policies.script import ENGINES, parts_of, whole_expert_ns
 
-__all__ = ["LayerMoves", "Plan", "on_gpu", "plan_of"]
-
 #: By engine, the share of each expert, in the order in which the engine takes them.
 Plan = dict[str, dict[int, float]]
 

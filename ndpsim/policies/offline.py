@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from ndpsim.policies.interface import OfflineView
 from ndpsim.routing.trace import loads_of
 
-__all__ = ["following", "halves", "hottest", "mean_loads", "spread"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from ndpsim.policies.statistics import least_above, ranked_above
 
-__all__ = ["LoadPredictor", "StatedPredictor", "Tally"]
-
 
 class LoadPredictor:
     """An exponential moving average of each expert's load: EMA(t) = alpha F(t) + (1 - alpha) EMA(t - 1).

@@ -6,8 +6,6 @@ from collections.abc import Collection, Sequence
 
 from ndpsim.policies.interface import BackgroundView
 
-__all__ = ["to_give_up"]
-
 
 def to_give_up(
     prefetched: Sequence[tuple[int, int]], view: BackgroundView, stay: Collection[int]

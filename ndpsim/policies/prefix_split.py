@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
 
-__all__ = ["BITS", "Rounding", "bit_budget", "prefix_split"]
-
 #: What the weights of an expert may be quantised to; the last axis of a table of losses.
 BITS = (1, 2, 3, 4)
 

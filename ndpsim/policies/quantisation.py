@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from ndpsim.errors import InputError
 from ndpsim.policies.prefix_split import BITS
 
-__all__ = ["read_losses"]
-
 Floats = NDArray[np.float64]
 
 _BUNDLED = Path(__file__).parent / "tables" / "quantisation_loss_synthetic.csv"

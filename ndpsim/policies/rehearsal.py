@@ -10,8 +10,6 @@ from ndpsim.policies.choose import ChosenPolicy
 from ndpsim.policies.interface import Flags, Ints, LayerView, Placement
 from ndpsim.policies.script import Answer, Script, Visit
 
-__all__ = ["Rehearsal", "Rehearsed", "Stage"]
-
 
 @dataclass(frozen=True, eq=False)
 class Rehearsed:

@@ -19,8 +19,6 @@ import numpy as np
 from ndpsim.policies.interface import STRIPED, Estimates, Flags, Floats, LayerPlacement, Migration
 from ndpsim.policies.makespan import Outlook
 
-__all__ = ["Task", "Window", "ndp_busy", "prefetches", "rebalances", "relayouts"]
-
 
 @dataclass(frozen=True, eq=False)
 class Task:

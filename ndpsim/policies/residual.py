@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from ndpsim.errors import InputError
 from ndpsim.policies.interface import Ints, Machine
 
-__all__ = ["ResidualPredictor", "load_residual"]
-
 Numbers = NDArray[np.floating[Any]]
 
 _AXES = {

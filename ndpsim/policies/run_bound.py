@@ -40,8 +40,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ExpertUses", "MachineUses", "Steps", "has_solver", "run_bound_ns"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -23,19 +23,6 @@ from ndpsim.policies.interface import (
     PolicyParameters,
 )
 
-__all__ = [
-    "ENGINES",
-    "Answer",
-    "Script",
-    "ScriptWriter",
-    "Scripted",
-    "Visit",
-    "legal_assignment",
-    "of_every_policy",
-    "parts_of",
-    "whole_expert_ns",
-]
-
 ENGINES = ("gpu", "cpu", "ndp")
 _ROUNDING = 1e-9  # by which shares of an expert may differ from 1 together
 

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["least_above", "ranked_above", "score_sums"]
-
 
 def score_sums(
     ids: NDArray[np.int16], scores: NDArray[np.floating[Any]], experts: int

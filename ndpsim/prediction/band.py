@@ -15,8 +15,6 @@ import numpy as np
 
 from ndpsim.results.prediction import Band
 
-__all__ = ["band_of"]
-
 _FILE = Path(__file__).parent / "measured.csv"
 
 

@@ -14,8 +14,6 @@ from ndpsim.errors import InputError
 from ndpsim.processors import Processors
 from ndpsim.units import format_bytes
 
-__all__ = ["OwnMachine", "parse_memory"]
-
 #: The description whose parts are replaced.
 TEMPLATE = Path(__file__).parent / "machine.yaml"
 

@@ -18,8 +18,6 @@ from ndpsim.orchestrator.run import run_moe
 from ndpsim.processors import Cpu, Processors
 from ndpsim.results import MoeResult
 
-__all__ = ["Decoded", "Work", "decode", "prefill"]
-
 _STEPS = 8  # decode steps that are simulated: enough for a mean over what tokens choose
 
 #: Experts on the CPU, by what limits them.

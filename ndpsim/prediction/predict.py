@@ -18,8 +18,6 @@ from ndpsim.prediction.programs import PROGRAMS, program_of
 from ndpsim.prediction.upgrades import UPGRADES
 from ndpsim.results.prediction import PhasePrediction, Prediction, Upgrade
 
-__all__ = ["predict"]
-
 _MOST_TOKENS = 1 << 20  # of a prompt, or generated
 _MOST_LAYERS = 1 << 20
 _ALL_OF_IT = 1.1  # times the weights: with the cache and work space beside them, on a CPU alone

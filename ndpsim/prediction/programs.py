@@ -13,8 +13,6 @@ from types import MappingProxyType
 from ndpsim.arguments import choice
 from ndpsim.moe import MoeShape
 
-__all__ = ["PROGRAMS", "Program", "program_of"]
-
 
 @dataclass(frozen=True)
 class Program:

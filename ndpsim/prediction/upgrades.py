@@ -10,8 +10,6 @@ from ndpsim.config.parts import load_part
 from ndpsim.errors import InputError
 from ndpsim.prediction.machine import OwnMachine
 
-__all__ = ["UPGRADES"]
-
 _MUCH_FASTER = 1.5  # times the bandwidth: less is no upgrade that people buy for it
 _UNITS = ("ndp.gemv=trimoe_gemv", "ndp.activation=trimoe_activation")
 

@@ -25,8 +25,6 @@ from pathlib import Path
 from ndpsim.moe import Expert
 from ndpsim.processors.devices import Processor
 
-__all__ = ["ANY", "FITS", "PEAK_OPERATIONS", "Cpu", "fitted", "peak_tflops"]
-
 #: Products and sums that a core starts in a clock, at most, by its widest instructions that multiply. Two
 #: units a core: FP32 in 256 and in 512 bits (FMA), 8 bits in 512 (VPDPBUSD), BF16 in 512 (VDPBF16PS); AMX:
 #: 1024 products of BF16 (Intel 64 and IA-32 Architectures Optimization Reference Manual). A core with one

@@ -41,8 +41,6 @@ from ndpsim.processors.operations import (
 )
 from ndpsim.reported import Reported
 
-__all__ = ["AttentionTime", "DenseTime", "attention_of", "operations", "timed", "vocabulary_of"]
-
 
 @dataclass(frozen=True)
 class AttentionTime:

@@ -23,8 +23,6 @@ from ndpsim.moe import Expert
 from ndpsim.processors.table import ExpertTable
 from ndpsim.reported import Reported
 
-__all__ = ["MAX_TOKENS", "ExpertTime", "Processor", "expert_format", "weight_bytes"]
-
 #: Tokens of an expert that are believed.
 MAX_TOKENS = 1 << 24
 

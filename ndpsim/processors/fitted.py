@@ -11,8 +11,6 @@ import functools
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["ANY", "FOLDER", "fitted_values"]
-
 #: Where the files lie.
 FOLDER = Path(__file__).parent / "fits"
 #: The family whose values stand for keys that another has no row of.

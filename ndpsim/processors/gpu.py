@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from ndpsim.moe import Expert
 from ndpsim.processors.devices import Processor
 
-__all__ = ["Gpu"]
-
 
 @dataclass(frozen=True)
 class Gpu(Processor):

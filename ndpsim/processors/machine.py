@@ -25,8 +25,6 @@ from ndpsim.processors.power import read_power
 from ndpsim.processors.table import ExpertTable, read_table
 from ndpsim.units import exact
 
-__all__ = ["Processors", "load_processors"]
-
 T = TypeVar("T")
 
 #: Keys of the `gpu` section for which fitted values may stand.

@@ -15,8 +15,6 @@ from ndpsim.processors.gpu import Gpu
 from ndpsim.processors.operations import ACTIVATION_BYTES, DenseBits, Step, bits_of_part
 from ndpsim.reported import Reported
 
-__all__ = ["GpuMemory", "dense_weight_bytes", "gpu_memory"]
-
 _LOGIT_BYTES = 4
 
 

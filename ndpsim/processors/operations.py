@@ -11,18 +11,6 @@ from ndpsim.arguments import whole_number
 from ndpsim.errors import InputError
 from ndpsim.moe import Attention, LayerAttention, Matrix
 
-__all__ = [
-    "ACTIVATION_BYTES",
-    "PARTS",
-    "DenseBits",
-    "Operation",
-    "OperationTime",
-    "Step",
-    "bits_of_part",
-    "norms",
-    "product",
-]
-
 #: Bytes of an activation.
 ACTIVATION_BYTES = 2
 

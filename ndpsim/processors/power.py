@@ -12,8 +12,6 @@ from pathlib import Path
 from ndpsim.moe import Expert
 from ndpsim.processors.sheet import chosen_threads, read_sheet, rising_threads
 
-__all__ = ["PowerTable", "read_power"]
-
 _FOLDER = Path(__file__).parent / "measured_power"
 _HEADER = "threads,cpu_w,gpu_w"
 _NUMBERS = {"hidden": 1 << 24, "intermediate": 1 << 24}

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from ndpsim.errors import InputError, one_of
 
-__all__ = ["Row", "Sheet", "chosen_threads", "read_sheet", "rising_threads", "sheet_names"]
-
 _MAX_BYTES = 1 << 20
 _MAX_THREADS = 1 << 16
 

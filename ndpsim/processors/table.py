@@ -24,8 +24,6 @@ from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Expert
 from ndpsim.processors.sheet import Row, Sheet, chosen_threads, read_sheet, rising_threads, sheet_names
 
-__all__ = ["ExpertTable", "read_table", "table_names"]
-
 _FOLDER = Path(__file__).parent / "tables"
 _MAX_TOKENS = 1 << 24
 _HEADERS = ("tokens,time_ns", "threads,tokens,time_ns")

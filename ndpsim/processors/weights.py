@@ -15,8 +15,6 @@ from ndpsim.layout import BITS, MATRICES, ExpertFormat, WeightFormat
 from ndpsim.moe import MoeShape
 from ndpsim.moe.weights import BLOCKS, Block, WeightFile, weight_file
 
-__all__ = ["dense_bits", "expert_format_of", "matrix_format", "weights_of"]
-
 _DENSE = ("attention", "router", "shared_experts", "dense_layers", "embedding", "head")
 _MAX_HEADER = 128  # bits of a scale and a zero point together, as `WeightFormat` has them
 _GROUPS = (256, 128, 64, 32, 16)

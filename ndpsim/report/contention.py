@@ -7,8 +7,6 @@ from ndpsim.report.words import counted, listed, percent
 from ndpsim.simulate import ContentionResult
 from ndpsim.units import format_bytes, format_time
 
-__all__ = ["contention_facts", "contention_title", "print_contention"]
-
 
 def _latency(result: ContentionResult) -> tuple[str, str, str]:
     figures = result.host_latency_ns

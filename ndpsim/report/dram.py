@@ -8,8 +8,6 @@ from typing import Any
 from ndpsim.report.words import clocks_of
 from ndpsim.spec import Device, resolve, standards
 
-__all__ = ["clock_words", "device_of", "refresh_clocks", "refresh_interval_ns"]
-
 
 def clock_words(cycles: int, clock_ns: float, config: Mapping[str, Any]) -> str:
     """How many clocks a result took, and of which clock; its config says of which DRAM."""

@@ -8,8 +8,6 @@ from ndpsim.report.words import counted
 from ndpsim.simulate import PlacedExpert
 from ndpsim.units import format_bytes
 
-__all__ = ["layout_title", "print_layout"]
-
 
 def layout_title(placed: PlacedExpert) -> str:
     """What lies where, in a line."""

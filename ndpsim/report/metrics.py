@@ -13,19 +13,6 @@ from typing import Any
 from ndpsim.config.keys import field_at, unit_of
 from ndpsim.units import significant
 
-__all__ = [
-    "Scale",
-    "higher_is_better",
-    "is_number",
-    "key_label",
-    "metric_label",
-    "metric_words",
-    "name_of",
-    "scale_of",
-    "value_words",
-    "with_unit",
-]
-
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 

@@ -12,8 +12,6 @@ from ndpsim.report.words import counted, percent
 from ndpsim.results import CheckedEnd, LayerCheck, MoeResult, PolicyRun
 from ndpsim.units import format_bytes, format_energy, format_time
 
-__all__ = ["BUSY", "moe_notes", "moe_table", "moe_title", "print_moe", "run_names"]
-
 _NONE = "-"
 _BESIDE = 5  # runs that have columns; more have a line each, with some of the rows
 _BEST = "best known, of the whole time"

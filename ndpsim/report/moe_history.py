@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from ndpsim.orchestrator.record import LayerRecord, RunRecord
 
-__all__ = ["History", "RunHistory"]
-
 #: Groups of resources whose times are summed; of DIMMs and NDP units, the busiest of each layer.
 _GROUPS = ("gpu", "cpu", "ndp", "pcie-down", "pcie-up")
 

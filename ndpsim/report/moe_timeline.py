@@ -12,8 +12,6 @@ from ndpsim.files import replacing
 from ndpsim.orchestrator.record import JobRecord, LayerRecord, MigrationRecord, Observer, RunRecord
 from ndpsim.report.trace_events import Rows, span_of
 
-__all__ = ["writing_timeline"]
-
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=lambda value: value.item()).encode
 
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from ndpsim.errors import InputError, one_of
 
-__all__ = ["DEFAULT_SIZE", "PANELS", "SIZES", "Size", "chosen_panels", "chosen_size"]
-
 
 @dataclass(frozen=True)
 class Size:

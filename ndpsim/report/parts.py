@@ -10,8 +10,6 @@ from ndpsim.config.files import PART_KINDS
 from ndpsim.report.printing import print_table
 from ndpsim.report.text import print_rows
 
-__all__ = ["print_part", "print_parts"]
-
 # The columns of each kind: what they are called, and the keys they show.
 _COLUMNS = {
     "cpus": {

@@ -9,8 +9,6 @@ from ndpsim.policies.choose import ENGINES, PolicyParameter, policies
 from ndpsim.policies.interface import Policy
 from ndpsim.report.printing import print_table, print_text
 
-__all__ = ["print_policies", "print_policy"]
-
 
 def print_policies() -> None:
     """All bundled policies, a line each: engines, what is needed of them, and papers."""

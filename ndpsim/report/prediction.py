@@ -7,8 +7,6 @@ from ndpsim.report.words import percent
 from ndpsim.results.prediction import PhasePrediction, Prediction
 from ndpsim.units import format_bytes, format_time
 
-__all__ = ["print_prediction", "rate_words"]
-
 
 def rate_words(phase: PhasePrediction) -> str:
     """``13.2 tokens/s (10.9 to 15.8)``."""

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import click
 from rich.cells import cell_len
 
-__all__ = ["aligned", "is_terminal", "line_width", "print_grid", "print_table", "print_text", "wrapped"]
-
 _GAP = "  "
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 _NUMBER = re.compile(r"\(?-?[0-9](?:[0-9.,]*[0-9])?")

@@ -9,8 +9,6 @@ from ndpsim.report.printing import print_table, print_text
 from ndpsim.report.words import percent
 from ndpsim.units import format_bytes, format_time
 
-__all__ = ["print_expert_times"]
-
 
 def _time(ns: float | None) -> str:
     return "" if ns is None else format_time(ns)

@@ -14,15 +14,6 @@ from ndpsim.report.words import counted, listed, percent
 from ndpsim.simulate import RelayoutResult
 from ndpsim.units import format_bytes, format_energy, format_time
 
-__all__ = [
-    "print_relayout",
-    "print_topologies",
-    "relayout_facts",
-    "relayout_title",
-    "topologies_table",
-    "write_relayout_timeline",
-]
-
 
 def relayout_title(result: RelayoutResult) -> str:
     """What moved where, in a line."""

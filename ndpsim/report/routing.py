@@ -11,8 +11,6 @@ from ndpsim.routing import RoutingStatistics
 from ndpsim.routing.estimates import Estimate
 from ndpsim.routing.statistics import PhaseStatistics, Reuse
 
-__all__ = ["print_routing", "routing_title", "source_words", "trace_title"]
-
 _CLASSES = (("hot", "warm", "cold"), ("top_10", "next_30", "rest_60"))
 _FRACTIONS = (("5%", "25%", "70%"), ("10%", "30%", "60%"))
 

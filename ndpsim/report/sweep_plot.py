@@ -11,20 +11,6 @@ from typing import Any, Protocol
 from ndpsim.errors import InputError, one_of
 from ndpsim.report.metrics import higher_is_better, is_number, value_words
 
-__all__ = [
-    "KINDS",
-    "NO_METRICS",
-    "PublishedValue",
-    "Row",
-    "SweepPlot",
-    "Swept",
-    "chosen_plot",
-    "metrics_of",
-    "ordered_values",
-    "panel_keys",
-    "sweep_title",
-]
-
 KINDS = ("lines", "bars", "heat", "pareto")
 _LOGS = ("", "x", "y", "xy")
 NO_LOG = "none"  # how a user writes that no axis is logarithmic

@@ -19,28 +19,6 @@ from ndpsim.simulate import (
 )
 from ndpsim.units import format_bytes, format_energy, format_power, format_time, significant
 
-__all__ = [
-    "bits_of",
-    "energy_facts",
-    "expert_facts",
-    "expert_title",
-    "experts_in_turn",
-    "host_read_facts",
-    "host_read_title",
-    "print_energy",
-    "print_expert",
-    "print_facts",
-    "print_host_read",
-    "print_jobs",
-    "print_pairs",
-    "print_rows",
-    "print_sweep",
-    "print_trace",
-    "simulated_in",
-    "trace_facts",
-    "trace_run_title",
-]
-
 Timed: TypeAlias = ContentionResult | ExpertResult | HostReadResult | RelayoutResult | TraceResult
 
 _PHASES_SHOWN = 15  # on a terminal

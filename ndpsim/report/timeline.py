@@ -10,8 +10,6 @@ from ndpsim.report.trace_events import Rows, span_of
 from ndpsim.report.words import unit_of_phase
 from ndpsim.simulate import ContentionResult, ExpertResult
 
-__all__ = ["write_timeline"]
-
 
 def write_timeline(path: str, result: ExpertResult | ContentionResult) -> None:
     """Write the phases of an expert, a row for each unit, more where phases of DIMMs overlap; in us."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-__all__ = ["Rows", "span_of"]
-
 
 def span_of(start_ns: float, end_ns: float) -> dict[str, float]:
     """`ts` and `dur` in us of something from one time to another, both cut to whole ns.

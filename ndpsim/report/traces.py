@@ -7,8 +7,6 @@ import numpy as np
 from ndpsim.simulate import ContentionResult, ExpertResult
 from ndpsim.traces import CommandTrace, write_commands
 
-__all__ = ["all_lanes", "write_lanes"]
-
 
 def all_lanes(traces: tuple[CommandTrace, ...], ranks: int = 1) -> CommandTrace:
     """The lanes' traces as one, by clock and then lane, with the lane in place of the rank.

@@ -10,8 +10,6 @@ from ndpsim.report.printing import print_table, print_text
 from ndpsim.report.words import percent
 from ndpsim.units import format_bytes
 
-__all__ = ["print_weight_file", "weight_file_dict"]
-
 _WORDS = {
     "gate": "routed experts: gate",
     "up": "routed experts: up",

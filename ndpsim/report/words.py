@@ -7,8 +7,6 @@ from typing import Any
 
 from ndpsim.config.system import MULTIPLIERS
 
-__all__ = ["clocks_of", "counted", "lane_name", "listed", "percent", "to_host_name", "unit_of_phase"]
-
 
 def counted(number: int, what: str) -> str:
     """``1 token``, ``12,000 tokens``, ``2 misses``."""

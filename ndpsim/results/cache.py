@@ -33,8 +33,6 @@ from ndpsim.reported import Reported
 from ndpsim.results.form import digest_of, from_text, to_text
 from ndpsim.results.stopwatch import Stopwatch
 
-__all__ = ["Lookup", "ResultCache", "chosen_cache", "stored_beside_results", "version"]
-
 _log = logging.getLogger("ndpsim")
 
 R = TypeVar("R", bound=Reported)

@@ -10,8 +10,6 @@ from ndpsim.reported import Reported
 from ndpsim.results.expert import JobTime, Phase
 from ndpsim.traces import CommandTrace
 
-__all__ = ["ContentionResult"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ContentionResult(Reported):

@@ -9,8 +9,6 @@ from typing import Any
 from ndpsim.reported import Reported
 from ndpsim.traces import CommandTrace
 
-__all__ = ["ExpertResult", "JobTime", "OverRefresh", "Phase"]
-
 
 @dataclass(frozen=True)
 class Phase:

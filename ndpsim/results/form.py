@@ -17,8 +17,6 @@ from ndpsim.spec import Standard
 from ndpsim.spec.registry import standards
 from ndpsim.traces import Requests
 
-__all__ = ["digest_of", "from_text", "to_text"]
-
 _TUPLE = "()"  # the key of an object that stands for a tuple; Phase() of one that stands for a Phase
 
 

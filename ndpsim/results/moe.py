@@ -9,9 +9,6 @@ from typing import Any
 from ndpsim.reported import Reported
 from ndpsim.units import format_time
 
-__all__ = ["CheckedEnd", "LayerCheck", "MoeResult", "PolicyRun"]
-
-
 _OF_LAYER = 0.02  # the limit of a layer's own error, where that of ends is no smaller
 
 

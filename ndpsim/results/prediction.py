@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from ndpsim.reported import Reported
 from ndpsim.units import format_time
 
-__all__ = ["Band", "PhasePrediction", "Prediction", "Upgrade"]
-
 
 class Band(NamedTuple):
     """Tokens/s between which a measured machine is expected, and how many machines say so."""

@@ -8,8 +8,6 @@ from typing import Any
 
 from ndpsim.reported import Reported
 
-__all__ = ["SharedDimmResult"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SharedDimmResult(Reported):

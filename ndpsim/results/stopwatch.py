@@ -7,8 +7,6 @@ from typing import Any
 
 from ndpsim import _jit
 
-__all__ = ["Stopwatch"]
-
 
 class Stopwatch:
     """Runs from when it is made."""

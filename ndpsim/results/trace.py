@@ -9,8 +9,6 @@ from typing import Any
 from ndpsim.reported import Reported
 from ndpsim.traces import CommandTrace
 
-__all__ = ["TraceResult"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TraceResult(Reported):

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from ndpsim.routing.popularity import class_counts
 from ndpsim.routing.trace import Routing, loads_of
 
-__all__ = ["EMA", "ActiveExperts", "Prediction", "active_by_batch", "predicted"]
-
 #: The weight of the last step in the moving average of the TriMoE paper, equation 8.
 EMA = 0.3
 

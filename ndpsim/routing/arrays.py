@@ -17,8 +17,6 @@ from ndpsim.errors import InputError
 from ndpsim.files import reading
 from ndpsim.limits import ensure_fits
 
-__all__ = ["member_names", "read_npy", "read_npz"]
-
 _KINDS = "biufU"
 
 

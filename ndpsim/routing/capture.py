@@ -16,8 +16,6 @@ from ndpsim.errors import InputError
 from ndpsim.routing.recorded import Pass, assembled
 from ndpsim.routing.trace import Routing
 
-__all__ = ["Capture", "capture_routing"]
-
 _ROUTER = re.compile(r"(?:.*\.)?layers\.(\d+)\.(?:.*\.)?(?:gate|router)")
 
 

@@ -22,8 +22,6 @@ from ndpsim.files import open_plain_or_gzip, reading
 from ndpsim.limits import ensure_fits, memory_limit
 from ndpsim.routing.trace import MAX_EXPERTS
 
-__all__ = ["BUNDLED", "ExpertCounts", "bundled_counts", "parse_counts", "read_counts", "read_json"]
-
 BUNDLED = Path(__file__).parent / "data"
 
 _LARGEST = 1 << 53

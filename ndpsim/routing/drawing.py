@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 from ndpsim.routing.popularity import UNIT, in_units, shuffled
 from ndpsim.routing.trace import Ids
 
-__all__ = ["draw"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

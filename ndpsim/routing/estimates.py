@@ -14,8 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Estimate", "estimate", "groups_of", "left_out"]
-
 _GROUPS = 16
 _FEWEST = 4
 

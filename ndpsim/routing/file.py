@@ -31,8 +31,6 @@ from ndpsim.files import replacing
 from ndpsim.routing.arrays import member_names, read_npz
 from ndpsim.routing.trace import Routing
 
-__all__ = ["FORMAT", "VERSION", "is_routing_file", "load_routing", "write"]
-
 FORMAT = "ndpsim-routing"
 VERSION = 1
 

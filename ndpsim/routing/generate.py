@@ -20,8 +20,6 @@ from ndpsim.routing.popularity import exchanged, like
 from ndpsim.routing.spec import Spec, default_routing, generators, parse_spec
 from ndpsim.routing.trace import MAX_EXPERTS, Ids, Routing
 
-__all__ = ["existing_file", "find_routing", "generate_routing", "is_spec"]
-
 _MOST = 1 << 24  # steps, sequences, tokens of a prompt
 
 # Independent sources of random numbers of a layer.

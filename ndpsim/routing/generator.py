@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from ndpsim.errors import InputError, one_of
 
-__all__ = ["COMMON", "Generator", "Parameter", "Randoms", "Shape", "Shares"]
-
 #: Shares of a layer's selections by expert, float64 [layer, expert]; those of a layer add up to 1.
 Shares = NDArray[np.float64]
 

@@ -22,8 +22,6 @@ from ndpsim.routing.file import is_routing_file
 from ndpsim.routing.recorded import Asked, Recorded, RoutingFormat
 from ndpsim.routing.trace import MAX_EXPERTS, Routing
 
-__all__ = ["import_routing", "routing_formats"]
-
 _HEAD = 1 << 16
 
 

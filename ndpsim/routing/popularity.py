@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
 
-__all__ = ["UNIT", "class_counts", "cosine", "exchanged", "filled", "in_units", "like", "shuffled"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -15,8 +15,6 @@ from ndpsim.files import open_plain_or_gzip, reading
 from ndpsim.limits import ensure_fits
 from ndpsim.moe import MoeShape
 
-__all__ = ["Asked", "Pass", "Passes", "Recorded", "RoutingFormat", "assembled", "numbered_lines"]
-
 _LONGEST_LINE = 1 << 28
 _LINE_FACTOR = 12  # bytes of Python's objects for each byte of a text, about
 

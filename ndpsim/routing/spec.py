@@ -14,8 +14,6 @@ from ndpsim.plugins import plugins
 from ndpsim.routing import generators as _folder
 from ndpsim.routing.generator import Generator
 
-__all__ = ["Spec", "default_routing", "generators", "parse_spec", "routing_names"]
-
 
 @functools.cache
 def generators() -> dict[str, Generator]:

@@ -16,8 +16,6 @@ from ndpsim.routing.estimates import Estimate, estimate, groups_of, left_out
 from ndpsim.routing.popularity import class_counts
 from ndpsim.routing.trace import Routing
 
-__all__ = ["LayerShares", "PhaseStatistics", "RankPoint", "Reuse", "RoutingStatistics", "describe_routing"]
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

@@ -20,8 +20,6 @@ from ndpsim.errors import InputError
 from ndpsim.files import reading
 from ndpsim.limits import ensure_fits
 
-__all__ = ["is_saved_by_torch", "read_saved"]
-
 _STORAGES = {
     "ByteStorage": "u1",
     "CharStorage": "i1",

@@ -16,8 +16,6 @@ from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape
 from ndpsim.reported import html_table, text_table
 
-__all__ = ["MAX_EXPERTS", "Ids", "Routing", "Scores", "loads_of"]
-
 Ids = NDArray[np.int16]
 Scores = NDArray[np.float32]
 Counts = NDArray[np.int64]

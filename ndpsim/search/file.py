@@ -23,8 +23,6 @@ from pydantic import Field
 
 from ndpsim.sweeps.file import SharedKeys
 
-__all__ = ["SECTIONS", "SearchKeys"]
-
 SECTIONS = ("fixed", "vary", "objectives", "constraints", "derived", "base")
 
 

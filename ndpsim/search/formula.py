@@ -13,8 +13,6 @@ from ndpsim.arguments import shown
 from ndpsim.errors import InputError
 from ndpsim.report.metrics import is_number
 
-__all__ = ["Formula", "parse_formula"]
-
 _BINARY: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,

@@ -19,18 +19,6 @@ from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.definition import Definition
 from ndpsim.sweeps.values import NUMBER, is_whole, one_value, rounded
 
-__all__ = [
-    "DIRECTIONS",
-    "SAMPLERS",
-    "Axis",
-    "Limit",
-    "Problem",
-    "Range",
-    "check_problem",
-    "limit_of",
-    "range_of",
-]
-
 DIRECTIONS = ("minimize", "maximize")
 SAMPLERS = ("tpe", "nsga2", "random")
 

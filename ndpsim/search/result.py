@@ -13,8 +13,6 @@ from ndpsim.reported import with_unit
 from ndpsim.search.problem import Problem
 from ndpsim.sweeps.table import SweepResult, csv_of
 
-__all__ = ["SearchResult"]
-
 
 class SearchResult:
     """What `optimize` returns: the rows of the points that no other feasible point beats.

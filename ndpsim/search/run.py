@@ -25,8 +25,6 @@ from ndpsim.sweeps.run import command_of, defined, execute, mapping_of, workers_
 from ndpsim.sweeps.store import Store
 from ndpsim.sweeps.table import OWN_COLUMNS, SweepResult
 
-__all__ = ["optimize", "problem_of", "run_search"]
-
 _MOST_RUNS = 100_000
 _MOST_SEED = (1 << 32) - 1
 

@@ -12,8 +12,6 @@ from typing import Any
 from ndpsim.errors import InputError
 from ndpsim.search.problem import Axis, Problem, Range
 
-__all__ = ["Asked", "Sampler", "on_log_scale"]
-
 _STEPS = 10_000  # of a walk to a point that was not asked for before
 _FAILED = 1e9  # the excess of a point that has no metrics: more than that of any other
 _POPULATION = 10  # of NSGA-II: its default, 50, would take half of a usual budget at random

@@ -22,8 +22,6 @@ from ndpsim.simulate.program import FIRST_CLOCK, GATE_UP, Awaited, Job, Queue, T
 from ndpsim.spec import Tables
 from ndpsim.traces import CommandTrace
 
-__all__ = ["LanesAlone"]
-
 _LATENCY_PLACES = 1  # single reads of a lane are not reported, only their sum
 
 MakeLane = Callable[[Tables, state.Policy, Schedule], Controller]

@@ -33,9 +33,6 @@ from ndpsim.spec import lower
 from ndpsim.spec.standard import READ, READ_AP, WRITE, WRITE_AP
 from ndpsim.traces import CommandTrace
 
-__all__ = ["Channel", "LanesInTurn", "QueuedExpert"]
-
-
 _STARVATION_CLOCKS = 16384  # clocks: long against row changes and refreshes, short against an expert
 _DATA = [READ, WRITE, READ_AP, WRITE_AP]
 

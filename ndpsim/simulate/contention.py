@@ -40,9 +40,6 @@ from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.samples import Samples, sample_clocks
 from ndpsim.simulate.weights import named_weights
 
-__all__ = ["simulate_contention"]
-
-
 _MOST_SLOWDOWN = 100  # of the NDP unit; what is slower is given up as starved
 _MAX_SLICE = 1 << 30
 

@@ -31,8 +31,6 @@ from ndpsim.simulate.weights import named_weights
 if TYPE_CHECKING:
     from ndpsim.simulate.channel import LanesInTurn
 
-__all__ = ["MAX_TOKENS", "simulate_expert"]
-
 T = TypeVar("T")
 
 #: Most tokens of one expert; more belong into a batch of calls.

@@ -6,8 +6,6 @@ from ndpsim.config import Hardware
 from ndpsim.errors import InputError
 from ndpsim.layout import Geometry
 
-__all__ = ["ensure_on_channel", "geometry_of"]
-
 
 def geometry_of(hardware: Hardware) -> Geometry:
     """Channels, DIMMs and lanes of a machine.

@@ -41,9 +41,6 @@ from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import Tables, lower
 
-__all__ = ["HostBus", "host_buses", "simulate_host_read"]
-
-
 _BYTES_OF_A_BURST = 128  # memory, measured and rounded up
 
 

@@ -18,8 +18,6 @@ from ndpsim.link import Pipe
 from ndpsim.ndp import last_served
 from ndpsim.simulate.machine import Machine, PlacedOnDimms
 
-__all__ = ["host_path"]
-
 Ints = NDArray[np.int64]
 
 

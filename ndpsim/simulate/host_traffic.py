@@ -21,8 +21,6 @@ from ndpsim.spec import Device, Tables
 from ndpsim.traces import Requests, read_requests
 from ndpsim.units import exact
 
-__all__ = ["PATTERNS", "HostTraffic", "RequestRound", "host_round"]
-
 Ints = NDArray[np.int64]
 
 #: Patterns by name; anything else is a request trace.

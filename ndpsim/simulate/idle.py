@@ -13,8 +13,6 @@ from ndpsim.dram.engines import Controller
 from ndpsim.spec import Tables
 from ndpsim.spec.lower import CLOCKS
 
-__all__ = ["LEAST_PERIODS", "IdleTime"]
-
 #: Idle time of fewer periods of the refresh schedule is stepped through: that takes less than a jump.
 LEAST_PERIODS = 4096
 

@@ -21,26 +21,6 @@ from ndpsim.spec.lower import SCOPE
 from ndpsim.spec.standard import ACTIVATE, ONE_BANK, STACK
 from ndpsim.traces import HEADER, CommandTrace
 
-__all__ = [
-    "Bus",
-    "Ints",
-    "Lane",
-    "LaneCounts",
-    "LaneStream",
-    "MakeChannel",
-    "check_refresh",
-    "command_room",
-    "command_traces",
-    "decode_commands",
-    "ensure_recordable",
-    "ensure_same",
-    "ensure_streams_fit",
-    "merge_commands",
-    "name_commands",
-    "no_commands",
-    "run_channel",
-]
-
 Ints = NDArray[np.int64]
 MakeChannel = Callable[[Tables, state.Policy], Controller]
 

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["latency_distribution", "latency_histogram", "read_latencies"]
-
 Ints = NDArray[np.int64]
 
 _HISTOGRAM_BINS = 40

@@ -13,8 +13,6 @@ from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.trace import run_requests
 from ndpsim.traces import Requests
 
-__all__ = ["LOADS", "LoadPoint", "sweep_load"]
-
 #: Offered load as a share of the peak bandwidth.
 LOADS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 

@@ -26,9 +26,6 @@ from ndpsim.simulate.weights import describe_weights
 from ndpsim.spec import lower
 from ndpsim.units import common_ticks, exact, frequency_period_ps
 
-__all__ = ["Machine", "Placed", "PlacedOnDimms", "every_lane", "lower_machine", "place_on_dimms"]
-
-
 _CACHED = 16  # hardware and placed experts that are cached for the next call
 
 

@@ -16,8 +16,6 @@ from ndpsim.simulate.lane import check_refresh
 from ndpsim.spec import Device, resolve
 from ndpsim.units import format_bytes
 
-__all__ = ["Memory", "bus_policy", "controller_options", "named_mapping"]
-
 _CHOICES = {
     name: get_args(Dram.model_fields[name].annotation)
     for name in ("scheduler", "row_policy", "refresh", "wck")

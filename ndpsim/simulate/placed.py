@@ -17,8 +17,6 @@ from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.units import format_bytes
 
-__all__ = ["PlacedExpert", "place_expert"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlacedExpert(Reported):

@@ -16,8 +16,6 @@ from ndpsim.ndp import MultiplierUnit
 from ndpsim.spec import Device, Standard
 from ndpsim.units import Timebase
 
-__all__ = ["DramPower", "Energy", "dram_power", "engine_energy", "unit_energy", "unit_work"]
-
 Energy = tuple[dict[str, float | None] | None, str]
 
 

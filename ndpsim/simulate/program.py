@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 
 from ndpsim.results.expert import JobTime, Phase
 
-__all__ = ["DOWN", "FIRST_CLOCK", "GATE_UP", "LAST_START", "Awaited", "Job", "Queue", "TilesFrom"]
-
 GATE_UP, DOWN = 0, 1  #: The regions of an expert.
 FIRST_CLOCK = 1  #: Of a program: the clock of the first DRAM command.
 LAST_START = 1 << 48  #: The last DRAM clock at which a run may begin.

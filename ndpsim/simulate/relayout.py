@@ -47,8 +47,6 @@ from ndpsim.simulate.relayout_waves import choose_waves
 from ndpsim.simulate.samples import equal_clocks, sample_clocks
 from ndpsim.simulate.weights import describe_weights, named_weights
 
-__all__ = ["MAX_EXPERTS", "simulate_relayout"]
-
 #: Of each wave, the node of each burst, and the tick at which it was there.
 Bursts = list[tuple[NDArray[np.int32], Ints]]
 

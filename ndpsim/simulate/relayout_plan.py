@@ -22,15 +22,6 @@ from ndpsim.simulate.relayout_run import Access, CommandBuses, Transfer
 from ndpsim.spec import Device
 from ndpsim.units import frequency_period_ps
 
-__all__ = [
-    "access_by_host",
-    "access_by_units",
-    "ensure_transfers_fit",
-    "first_dimms",
-    "neighbouring_dimms",
-    "plan_transfers",
-]
-
 Ints = NDArray[np.int64]
 
 # Memory, measured and rounded up: of a burst that is read or written, of a lane's controller, of a command.

@@ -31,17 +31,6 @@ from ndpsim.spec import Device, Tables, lower
 from ndpsim.traces import CommandTrace
 from ndpsim.units import Timebase
 
-__all__ = [
-    "Access",
-    "CommandBuses",
-    "Job",
-    "Run",
-    "Transfer",
-    "Wave",
-    "last_data",
-    "run_relayout",
-]
-
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from ndpsim.simulate.relayout_run import Access, Transfer
 
-__all__ = ["choose_waves"]
-
 Floats = NDArray[np.float64]
 Waves = list[list[int]]
 

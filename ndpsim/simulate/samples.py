@@ -9,8 +9,6 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Samples", "equal_clocks", "sample_clocks"]
-
 _MOST = 400  # times at first, and about so many at the end
 
 Ints = NDArray[np.int64]

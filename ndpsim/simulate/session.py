@@ -40,8 +40,6 @@ from ndpsim.simulate.relayout_plan import access_by_units, ensure_transfers_fit,
 from ndpsim.simulate.relayout_run import Wave, last_data
 from ndpsim.simulate.weights import named_weights
 
-__all__ = ["Session", "simulate_dimm"]
-
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 _MAX_SLICE = 1 << 30
 _MOST_LAG = 2048  # clocks, of a host read: longer than all ranks' refreshes, short against an expert

@@ -33,9 +33,6 @@ from ndpsim.spec import Standard, lower
 from ndpsim.spec.standard import READ, READ_AP, WRITE, WRITE_AP
 from ndpsim.traces import BYTES_OF_A_REQUEST, Requests, read_requests
 
-__all__ = ["counters", "run_requests", "run_trace"]
-
-
 _CHUNK = 1 << 18  # requests between two reports of progress
 _LATEST = 10**18  # clocks: less than `dram.state.FAR`, with all that is added to one
 _BYTES_RECORDED = 512  # memory that a request takes with its commands

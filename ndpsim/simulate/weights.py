@@ -11,8 +11,6 @@ from ndpsim.layout import MATRICES, ExpertFormat, ExpertWeights
 from ndpsim.layout.formats import checked_bits
 from ndpsim.moe import Expert, MoeShape, load_model
 
-__all__ = ["describe_weights", "named_weights"]
-
 
 @functools.cache
 def _same_bits(bits: int) -> ExpertFormat:

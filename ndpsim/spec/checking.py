@@ -16,8 +16,6 @@ from ndpsim.spec.standard import (
     latency_terms,
 )
 
-__all__ = ["MOST_COMMANDS", "NEEDED", "check_rule", "check_scheduled", "check_standard"]
-
 #: Commands that a standard may have at most: tables are as wide, so that loops over them have a fixed length.
 MOST_COMMANDS = 12
 

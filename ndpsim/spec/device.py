@@ -14,8 +14,6 @@ from ndpsim.spec.registry import standards
 from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, WRITE_AP, Organisation, Standard, latency_terms
 from ndpsim.units import dram_period_ps, format_bytes, plain_number
 
-__all__ = ["RULES", "Device", "RowTime", "resolve", "row_times"]
-
 #: Whose rules hold, see `resolve`.
 RULES = ("standard", "reference")
 

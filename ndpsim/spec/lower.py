@@ -11,33 +11,6 @@ from ndpsim.spec.checking import MOST_COMMANDS, check_scheduled
 from ndpsim.spec.device import Device
 from ndpsim.spec.standard import RANK_ORDERS, STACK, Command
 
-__all__ = [
-    "BUS",
-    "BUSY",
-    "CLOCKS",
-    "CLOSES",
-    "CLOSES_FIRST",
-    "COMPLETED_BY",
-    "COMPLETE_WITHIN",
-    "CYCLES",
-    "INTERVAL",
-    "IS_REFRESH",
-    "KEEPS_PREPARED",
-    "LENGTH",
-    "LEVEL",
-    "MOST_COMMANDS",
-    "NEXT",
-    "NO_RULE",
-    "ON_ANY_TICK",
-    "PREPARED_AT",
-    "PREPARED_BY",
-    "PREVIOUS",
-    "RANK_ORDER",
-    "SCOPE",
-    "Tables",
-    "lower",
-]
-
 #: Stands in a table where no rule binds two commands: adding it to any clock leaves the past.
 NO_RULE = -(1 << 40)
 

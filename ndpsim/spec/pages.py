@@ -13,8 +13,6 @@ from ndpsim.errors import InputError, one_of
 from ndpsim.spec.checking import NEEDED, check_standard
 from ndpsim.spec.standard import Command, Derivation, Organisation, Rule, Standard, latency_terms
 
-__all__ = ["read_page"]
-
 _WHOLE = ("transfers_per_clock", "prefetch", "channel_bits", "ticks_per_clock")
 _DERIVATIONS = get_args(Derivation)
 

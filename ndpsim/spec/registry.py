@@ -9,8 +9,6 @@ from ndpsim.spec import standards as _folder
 from ndpsim.spec.pages import read_page
 from ndpsim.spec.standard import Standard
 
-__all__ = ["command_names", "standard_names", "standards"]
-
 
 @functools.cache
 def standards() -> dict[str, Standard]:

@@ -16,32 +16,6 @@ from typing import Any
 
 from ndpsim.errors import InputError
 
-__all__ = [
-    "ACTIVATE",
-    "ONE_BANK",
-    "PRECHARGE",
-    "RANK_ORDERS",
-    "READ",
-    "READ_AP",
-    "SAME_BANKS",
-    "STACK",
-    "WHOLE_RANK",
-    "WRITE",
-    "WRITE_AP",
-    "AtLeast",
-    "ByDensity",
-    "ByRate",
-    "ByWidth",
-    "ByWidthAndRate",
-    "Command",
-    "Every",
-    "EveryBank",
-    "Organisation",
-    "Rule",
-    "Standard",
-    "latency_terms",
-]
-
 #: The numbers of the commands that every standard has, whatever it calls them: one bank is opened, closed,
 #: read or written; the last two close it after themselves.
 ACTIVATE, PRECHARGE, READ, WRITE, READ_AP, WRITE_AP = range(6)

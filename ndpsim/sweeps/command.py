@@ -9,8 +9,6 @@ from typing import Any, ClassVar
 
 from ndpsim.reported import OF_THE_RUN
 
-__all__ = ["Parameter", "Resolved", "SweptCommand"]
-
 
 @dataclass(frozen=True)
 class Parameter:

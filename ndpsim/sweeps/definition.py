@@ -9,8 +9,6 @@ from typing import Any
 
 from ndpsim.errors import InputError
 
-__all__ = ["Definition", "Published"]
-
 
 @dataclass(frozen=True)
 class Published:

@@ -34,8 +34,6 @@ from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.definition import Definition, Published
 from ndpsim.sweeps.values import checked
 
-__all__ = ["SharedKeys", "placed", "read_definition", "read_file"]
-
 
 class _Published(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)

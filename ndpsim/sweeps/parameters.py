@@ -17,21 +17,6 @@ from ndpsim.moe.weights import weight_file, weight_name
 from ndpsim.processors.weights import expert_format_of
 from ndpsim.sweeps.command import Parameter
 
-__all__ = [
-    "WEIGHTS",
-    "choice",
-    "file_digests",
-    "flag",
-    "hardware_sets",
-    "options_of",
-    "plain",
-    "real",
-    "several",
-    "weight_format",
-    "whole",
-    "word",
-]
-
 
 def plain(value: Any) -> Any:
     """A value of Python, texts as YAML reads them."""

@@ -20,8 +20,6 @@ from ndpsim.sweeps.executors.attempt import failure, reason_of
 from ndpsim.sweeps.store import SCHEMA, Store, point_name
 from ndpsim.sweeps.table import SweepResult, csv_of, parquet_of, rows_of
 
-__all__ = ["Point", "Progress", "Run"]
-
 _log = logging.getLogger("ndpsim")
 
 _FIRST_TABLE_S = 2.0  # after the start

@@ -23,8 +23,6 @@ from ndpsim.sweeps.store import Store
 from ndpsim.sweeps.table import SweepResult
 from ndpsim.sweeps.values import checked
 
-__all__ = ["Workers", "command_of", "defined", "execute", "mapping_of", "run_sweep", "sweep", "workers_of"]
-
 _DESCRIBED = "sweep.json"  # what the sweep of a folder is
 _MOST_POINTS = 1_000_000
 

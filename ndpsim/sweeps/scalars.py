@@ -6,9 +6,6 @@ from typing import Any
 
 from ndpsim.reported import OF_THE_RUN, Reported
 
-__all__ = ["scalars_of"]
-
-
 _IN_WORDS = ("config", "energy_note")
 
 

@@ -22,8 +22,6 @@ from ndpsim.files import temporary_beside
 from ndpsim.results.cache import version
 from ndpsim.results.form import digest_of
 
-__all__ = ["SCHEMA", "Store", "point_name", "write_synced"]
-
 #: The form of the files; another one is another name.
 SCHEMA = 1
 

@@ -16,8 +16,6 @@ from ndpsim.reported import with_unit
 from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.definition import Definition
 
-__all__ = ["OWN_COLUMNS", "SweepResult", "csv_of", "parquet_of", "rows_of"]
-
 #: The columns beside varied keys and metrics: how a point ended, and what it was.
 OWN_COLUMNS = ("status", "reason", "version", "config")
 

@@ -15,8 +15,6 @@ from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.definition import Definition
 from ndpsim.sweeps.parameters import plain
 
-__all__ = ["NUMBER", "checked", "is_whole", "one_value", "rounded", "values_of"]
-
 NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 _RANGE = re.compile(r"([-+]?[0-9]{1,9})\.\.([-+]?[0-9]{1,9})(?::([0-9]{1,9}))?", re.ASCII)
 _LOG = re.compile(rf"log:({NUMBER})\.\.({NUMBER}):([0-9]{{1,6}})", re.ASCII)

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from ndpsim.files import reading
 
-__all__ = ["LONGEST_LINE", "whole_lines"]
-
 #: Bytes in a line, with its end; more is not a trace.
 LONGEST_LINE = 1 << 16
 

@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from ndpsim.arguments import shown
 from ndpsim.errors import InputError
 
-__all__ = ["data_frame", "whole_numbers"]
-
 
 def whole_numbers(
     values: ArrayLike, name: str, dtype: DTypeLike = np.int64, kinds: str = "iu", dimensions: int = 1

@@ -17,20 +17,6 @@ from ndpsim.errors import InputError
 from ndpsim.spec import Device
 from ndpsim.traces.command_trace import HEADER, CommandTrace
 
-__all__ = [
-    "CommandForm",
-    "Setting",
-    "any_trace",
-    "check_clocks",
-    "check_names",
-    "columns_of",
-    "fitting_device",
-    "join_stacks",
-    "named",
-    "split_stacks",
-    "with_names",
-]
-
 
 @dataclass(frozen=True)
 class Setting:

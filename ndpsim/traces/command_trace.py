@@ -16,8 +16,6 @@ from ndpsim.reported import text_table
 from ndpsim.spec import command_names
 from ndpsim.traces.columns import data_frame, whole_numbers
 
-__all__ = ["HEADER", "CommandTrace"]
-
 #: The columns of a command trace, in order.
 HEADER = ("clock", "command", "rank", "bankgroup", "bank", "row", "column")
 

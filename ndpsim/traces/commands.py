@@ -33,8 +33,6 @@ from ndpsim.traces.command_form import Setting, columns_of, join_stacks
 from ndpsim.traces.command_trace import HEADER, CommandTrace
 from ndpsim.traces.registry import command_forms
 
-__all__ = ["check_command_form", "read_commands", "write_commands"]
-
 _WHOLE = re.compile(r"-?[0-9]+", re.ASCII)
 _LARGEST = 10**18  # so that adding any latency to a clock stays within 64 bits
 _MAX_CHANNEL = 1 << 20

@@ -11,25 +11,6 @@ from ndpsim._jit import kernel
 from ndpsim.traces.chunks import LONGEST_LINE
 from ndpsim.traces.request_format import COORDINATES, RequestFormat
 
-__all__ = [
-    "BACKWARDS",
-    "BLANK",
-    "LARGEST",
-    "LARGEST_COORDINATE",
-    "LONG",
-    "MALFORMED",
-    "NO_FAULT",
-    "TOO_LARGE",
-    "Grammar",
-    "Rows",
-    "State",
-    "grammar_of",
-    "new_state",
-    "no_format",
-    "parse",
-    "room_for",
-]
-
 #: The largest address and cycle, and the largest coordinate.
 LARGEST = (1 << 62) - 1
 LARGEST_COORDINATE = (1 << 31) - 1

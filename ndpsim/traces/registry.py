@@ -10,8 +10,6 @@ from ndpsim.traces import request_formats as _request_folder
 from ndpsim.traces.command_form import CommandForm
 from ndpsim.traces.request_format import RequestFormat
 
-__all__ = ["command_forms", "request_formats"]
-
 
 @functools.cache
 def request_formats() -> dict[str, RequestFormat]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["COORDINATES", "Field", "RequestFormat"]
-
 #: The columns of `Requests.place`.
 COORDINATES = ("channel", "rank", "bankgroup", "bank", "row", "column")
 

@@ -23,8 +23,6 @@ from ndpsim.traces.columns import data_frame, whole_numbers
 from ndpsim.traces.registry import request_formats
 from ndpsim.traces.request_format import COORDINATES, RequestFormat
 
-__all__ = ["BYTES_OF_A_REQUEST", "Requests", "read_requests"]
-
 #: Memory that a request takes, from the file until it is served: measured, and rounded up.
 BYTES_OF_A_REQUEST = 128
 

@@ -16,8 +16,6 @@ from ndpsim.config.quantities import (
 )
 from ndpsim.units import exact
 
-__all__ = ["SECTION", "Gemv"]
-
 
 class Gemv(Multiplier):
     """The matrix-vector unit of a DIMM."""

@@ -18,8 +18,6 @@ from ndpsim.units import exact
 if TYPE_CHECKING:
     from ndpsim.config.system import System
 
-__all__ = ["SECTION", "Systolic"]
-
 
 class Systolic(Multiplier):
     """The systolic arrays of a memory device, before all its channels."""

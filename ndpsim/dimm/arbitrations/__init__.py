@@ -13,8 +13,6 @@ from ndpsim.arguments import text
 from ndpsim.errors import InputError, one_of
 from ndpsim.plugins import option_names
 
-__all__ = ["NAMES", "checked_arbitration", "make_arbitration"]
-
 #: The arbitrations, as options call them.
 NAMES = option_names("dimm/arbitrations", "host-first")
 

@@ -14,8 +14,6 @@ from ndpsim._jit import inlined
 from ndpsim.dimm.state import HOST, NDP
 from ndpsim.dram.state import FAR
 
-__all__ = ["ARBITRATION"]
-
 # What is recorded of a rank: reads that wait; since when they gather; those to be drained, 0: they gather.
 WAITING, SINCE, LEFT = range(3)
 

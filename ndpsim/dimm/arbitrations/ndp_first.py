@@ -7,8 +7,6 @@ from typing import NamedTuple
 from ndpsim._jit import inlined
 from ndpsim.dimm.state import NDP
 
-__all__ = ["ARBITRATION"]
-
 
 class NdpFirst(NamedTuple):
     """There are no parameters."""

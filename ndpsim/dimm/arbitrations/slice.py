@@ -7,8 +7,6 @@ from typing import NamedTuple
 from ndpsim._jit import inlined
 from ndpsim.dimm.state import HOST, NDP
 
-__all__ = ["ARBITRATION"]
-
 
 class Slice(NamedTuple):
     """The parameters."""

@@ -14,8 +14,6 @@ from typing import Any
 
 from ndpsim.errors import InputError, one_of
 
-__all__ = ["counted", "make_step"]
-
 
 def counted(name: str) -> tuple[str, ...]:
     """What the controller of this name counts besides what all do."""

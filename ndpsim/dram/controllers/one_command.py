@@ -9,8 +9,6 @@ from ndpsim.dram import step as one
 from ndpsim.dram.sink import credit_clock
 from ndpsim.spec import Tables
 
-__all__ = ["OneCommand", "of"]
-
 
 class OneCommand(NamedTuple):
     """The parameters."""

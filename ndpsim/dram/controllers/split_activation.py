@@ -72,8 +72,6 @@ from ndpsim.spec.lower import (
 )
 from ndpsim.spec.standard import ACTIVATE, READ, READ_AP, WRITE
 
-__all__ = ["COUNTED", "SplitActivation", "Unopened", "of"]
-
 #: What is counted: columns that were announced, and that were not; second halves because they were due, and
 #: because nothing else could be issued.
 COUNTED = ("cas_issued", "cas_skipped", "act2_deadline_forced", "act2_deferred")

@@ -37,8 +37,6 @@ from ndpsim.spec import Tables
 from ndpsim.spec.lower import BUS, CLOSES, CYCLES, IS_REFRESH, ON_ANY_TICK, SCOPE
 from ndpsim.spec.standard import ACTIVATE, ONE_BANK, PRECHARGE, READ, READ_AP, WRITE, WRITE_AP
 
-__all__ = ["OfEdge", "TwoBuses", "of"]
-
 # What is remembered: the last row command of a rising edge.
 _CLOCK, _COMMAND, _RANK, _BANK = range(4)
 

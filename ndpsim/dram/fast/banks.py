@@ -21,21 +21,6 @@ from ndpsim.dram.fast.vectors import filled, set_element, set_vector, smaller, v
 from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of
 from ndpsim.dram.state import FAR, OPEN_CLOCKS, READ_QUEUE, ROW_SHIFT
 
-__all__ = [
-    "activate_request",
-    "active_bank",
-    "auto_precharge",
-    "bank_bit",
-    "close_bank",
-    "close_banks",
-    "leave_active_queue",
-    "lower_active_not_ready_until",
-    "open_bank",
-    "release_bank",
-    "requeue_reads",
-    "same_banks",
-]
-
 
 @inlined
 def bank_bit(bank):

@@ -16,8 +16,6 @@ from ndpsim._jit import inlined
 from ndpsim.dram.fast.fields import BANKS_PER_RANK, WRITES
 from ndpsim.dram.state import BUS_TAKEN, HOST_WAITS, REFRESH_PENDING, WRITE_MODE
 
-__all__ = ["Blocking", "is_blocked", "is_bus_taken"]
-
 
 class Blocking(NamedTuple):
     """The other masters of the ranks of a controller."""

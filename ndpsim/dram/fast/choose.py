@@ -45,22 +45,6 @@ from ndpsim.dram.fast.vectors import (
 from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.state import FAR, WRITE_MODE
 
-__all__ = [
-    "active_from",
-    "active_next_ready",
-    "choose_active",
-    "choose_maintenance",
-    "choose_queued",
-    "delay_active",
-    "free_slots_at",
-    "mode_changes",
-    "next_ready_after",
-    "next_ready_of",
-    "queued_from",
-    "ranks_of_lists",
-]
-
-
 # ---- Before which clock nothing can issue
 
 

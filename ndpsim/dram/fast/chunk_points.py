@@ -7,20 +7,6 @@ from __future__ import annotations
 
 from ndpsim._jit import by_type
 
-__all__ = [
-    "chunk_at",
-    "chunk_for",
-    "chunk_of",
-    "chunk_of_age",
-    "chunks_in_use",
-    "chunks_with",
-    "is_among_writes",
-    "recheck_conflicts",
-    "record_added",
-    "record_removed",
-    "sum_waits",
-]
-
 
 @by_type
 def chunk_of(queues, slot):

@@ -11,8 +11,6 @@ from ndpsim.dram.fast.fields import PRE, SLOTS, WRITES
 from ndpsim.dram.fast.slots import compact, is_write_of, move_slot, oldest_slot, wait_row, waits_of
 from ndpsim.dram.fast.words import assume_nonnegative, lowest, ones, rotate
 
-__all__: list[str] = []
-
 
 @inlined
 def chunk_of(queues, slot):

@@ -39,19 +39,6 @@ from ndpsim.dram.state import (
     WRITE_QUEUE,
 )
 
-__all__ = [
-    "accept",
-    "can_take",
-    "count_waits",
-    "offered_from",
-    "queue_request",
-    "refresh",
-    "run",
-    "step_of",
-    "take",
-    "would_accept",
-]
-
 
 @inlined
 def is_queued_write(queues, state, source, address):

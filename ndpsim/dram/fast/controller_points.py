@@ -7,19 +7,6 @@ from __future__ import annotations
 
 from ndpsim._jit import overridable
 
-__all__ = [
-    "allows",
-    "avoids",
-    "barred",
-    "hits_from",
-    "instead_of_active",
-    "instead_of_queued",
-    "is_busy",
-    "keeps_maintenance",
-    "may_close",
-    "skips_active",
-]
-
 
 @overridable
 def barred(rules, state, slots_at):

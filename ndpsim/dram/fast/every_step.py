@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from ndpsim._jit import inlined
 
-__all__ = ["EveryStep"]
-
 
 class EveryStep(NamedTuple):
     """The transition table is empty."""

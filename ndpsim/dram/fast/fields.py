@@ -35,8 +35,6 @@ from numpy.typing import NDArray
 from ndpsim.dram import state as channel
 from ndpsim.dram.state import COUNTERS, FAR, TURN_FIELDS
 
-__all__ = ["COUNTER_ROLES", "FIELDS", "IN_SIGNATURE", "Field", "make_records", "record_type", "shape_of"]
-
 # Command classes. The first four are those that a request may need next; RD + queue and RDA + queue are the
 # column commands of a queue.
 ACT, PRE, RD, WR, PREAB, REFAB, PRESB, REFSB, RDA, WRA = range(10)

@@ -10,8 +10,6 @@ from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.sink import LAST_START, RELEASE, SERVICE
 from ndpsim.dram.state import DATA_END, PLACE, ROW_SHIFT
 
-__all__ = ["fingerprint"]
-
 _MULTIPLIER = 0x2545F491
 
 

@@ -18,8 +18,6 @@ from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import COUNTED_UNTIL, FAR, NEXT_REFRESH, PLACE, ROW_SHIFT, SERVED, TAKEN, WRITE_MODE
 
-__all__ = ["only_hits", "run_hits"]
-
 _FEWEST = 4  # clocks, for which it is worth while
 
 

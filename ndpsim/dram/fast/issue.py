@@ -64,18 +64,6 @@ from ndpsim.dram.state import (
     WRITE_QUEUE,
 )
 
-__all__ = [
-    "bank_node",
-    "count_command",
-    "count_first",
-    "is_full",
-    "issue_active",
-    "issue_maintenance",
-    "issue_queued",
-    "leave_queue",
-    "record_command",
-]
-
 
 @inlined
 def bank_node(shape, bank):

@@ -19,8 +19,6 @@ from ndpsim.dram.fast.timing import (
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.state import OPEN_CLOCKS, REFRESH_UNTIL
 
-__all__ = ["observe_activate", "observe_column", "observe_maintenance", "observe_precharge", "release_closed"]
-
 
 @inlined
 def one_command_a_clock(state, rank, clock):

@@ -6,8 +6,6 @@ from ndpsim._jit import inlined
 from ndpsim.dram.fast.fields import PRE, SLOTS
 from ndpsim.dram.fast.slots import compact, is_write_of, wait_row, waits_of
 
-__all__: list[str] = []
-
 
 @inlined
 def chunk_of(queues, slot):

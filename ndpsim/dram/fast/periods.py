@@ -9,8 +9,6 @@ from ndpsim.dram.fast.transitions import record_uncommitted, span_differs
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.state import NEXT_REFRESH, PAUSE, PLACE, READS_SERVED, SERVED, TAKEN
 
-__all__ = ["repeat", "repeats_ahead"]
-
 
 @inlined
 def equal_requests(source, start, before, most):

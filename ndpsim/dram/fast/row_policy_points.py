@@ -8,17 +8,6 @@ from __future__ import annotations
 from ndpsim._jit import overridable
 from ndpsim.dram.state import NEXT_REFRESH
 
-__all__ = [
-    "also_pinned",
-    "close_rows",
-    "column_class",
-    "finish_queued",
-    "lacks_rows",
-    "next_maintenance",
-    "record_activated",
-    "record_column",
-]
-
 
 @overridable
 def column_class(rows, state, command, bank):

@@ -23,8 +23,6 @@ from ndpsim.dram.fast.transitions import of_reads
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.state import PLACE
 
-__all__ = ["clock_at", "log_step", "note_last", "serve", "transition_at"]
-
 
 @inlined
 def log_step(state, step, transition, clock):

@@ -36,8 +36,6 @@ from ndpsim.dram.state import (
     WRITE_MODE,
 )
 
-__all__ = ["expiry", "has_signature", "restore", "write_signature"]
-
 _CLOSED = -FAR  # a row
 _HEAD_WORDS = 6
 _QUEUED_WORDS = 3  # of a request

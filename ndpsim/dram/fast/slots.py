@@ -22,26 +22,6 @@ from ndpsim.dram.fast.vectors import both, either, filled, set_vector, smaller, 
 from ndpsim.dram.fast.words import assume_nonnegative, lowest, ones, rotate
 from ndpsim.dram.state import BANK_SHIFT, FAR, GROUP_SHIFT, RANK_SHIFT
 
-__all__ = [
-    "add_not_ready",
-    "bank_of",
-    "compact",
-    "enqueue",
-    "filter_place",
-    "is_write_of",
-    "join_after_command",
-    "leave",
-    "move_slot",
-    "next_class",
-    "oldest_slot",
-    "push_maintenance",
-    "requeue_read",
-    "slot_bank",
-    "take_out",
-    "wait_row",
-    "waits_of",
-]
-
 
 @inlined
 def bank_of(place):

@@ -55,25 +55,6 @@ from ndpsim.spec.standard import (
     WRITE_AP,
 )
 
-__all__ = [
-    "COMMAND_OF_CLASS",
-    "ONE_CHUNK",
-    "Chunks",
-    "OneRank",
-    "Shape",
-    "chunks_needed",
-    "clocks_until_closed",
-    "command_numbers",
-    "fits",
-    "issued_commands",
-    "make_shape",
-    "make_states",
-    "open_banks",
-    "open_row",
-    "other_numbers",
-    "step_on",
-]
-
 Ints = NDArray[np.int64]
 Records = NDArray[Any]
 

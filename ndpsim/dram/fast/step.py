@@ -28,16 +28,6 @@ from ndpsim.dram.fast.slots import slot_bank
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.state import FAR, WRITE_MODE
 
-__all__ = [
-    "FROM_ACTIVE",
-    "FROM_MAINTENANCE",
-    "FROM_QUEUE",
-    "NOWHERE",
-    "issue_chosen",
-    "step",
-    "step_alone",
-]
-
 # Where a command comes from.
 NOWHERE, FROM_ACTIVE, FROM_MAINTENANCE, FROM_QUEUE = range(4)
 

@@ -15,18 +15,6 @@ from ndpsim.dram.fast.fields import (
 from ndpsim.dram.fast.vectors import filled, larger, raise_times, set_vector, vector_at, with_element
 from ndpsim.dram.fast.words import assume_nonnegative, ranks_of
 
-__all__ = [
-    "bank_ready_at",
-    "propagate_activate",
-    "propagate_bank",
-    "propagate_bank_in_rank",
-    "propagate_in_rank",
-    "propagate_same_banks",
-    "propagate_same_banks_in_rank",
-    "propagate_to_ranks",
-    "update_window",
-]
-
 
 @inlined
 def propagate_in_rank(state, command, rank, clock):

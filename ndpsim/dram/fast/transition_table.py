@@ -38,8 +38,6 @@ from ndpsim.dram.state import (
 )
 from ndpsim.spec import Tables
 
-__all__ = ["can_fast_forward", "make_table", "next_line", "no_table"]
-
 Ints = NDArray[np.int64]
 
 #: Requests between two signatures.

@@ -59,18 +59,6 @@ from ndpsim.dram.state import (
     TAKEN,
 )
 
-__all__ = [
-    "commit",
-    "find",
-    "of_reads",
-    "record",
-    "record_uncommitted",
-    "span_differs",
-    "start_recording",
-    "take",
-]
-
-
 # ---- Record
 
 

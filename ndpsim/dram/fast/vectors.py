@@ -22,27 +22,6 @@ from numba.extending import models, register_model
 
 from ndpsim._jit import inlined, instruction
 
-__all__ = [
-    "bits",
-    "both",
-    "either",
-    "filled",
-    "larger",
-    "least",
-    "merged",
-    "raise_times",
-    "read_times",
-    "set_element",
-    "set_vector",
-    "smaller",
-    "up_to",
-    "vector_at",
-    "where_none",
-    "with_element",
-    "words_differ",
-    "write_times",
-]
-
 _fields_of: Any = cgutils.create_struct_proxy  # Numba's functions have no types
 
 _WIDTH = 4

@@ -14,8 +14,6 @@ from numba import types
 from ndpsim._jit import instruction
 from ndpsim.dram.fast.state import OneRank
 
-__all__ = ["assume_nonnegative", "lowest", "ones", "ranks_of", "rotate"]
-
 _WORD = ir.IntType(64)
 _ALL = (1 << 64) - 1
 

@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 from ndpsim.plugins import option_names
 from ndpsim.spec.standard import RANK_ORDERS
 
-__all__ = ["NAMES", "Due", "NoSuchRefreshError", "Refreshed", "Schedule", "Turn", "make_schedule"]
-
 #: The policies by their number in `dram.state.Policy`.
 NAMES = option_names("dram/refresh_policies", "all-bank")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ndpsim.dram.refresh_policies import Refreshed, Turn
 
-__all__ = ["turns"]
-
 
 def turns(channel: Refreshed) -> list[Turn]:
     """See `refresh_policies`."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from ndpsim.dram.refresh_policies import Refreshed, Turn
 from ndpsim.spec.standard import WHOLE_RANK
 
-__all__ = ["turns"]
-
 
 def turns(channel: Refreshed) -> list[Turn]:
     """See `refresh_policies`."""

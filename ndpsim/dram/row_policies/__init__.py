@@ -10,8 +10,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["row_policy"]
-
 
 def row_policy(name: str, cap: int) -> Any:
     """The parameters of the policy of this name."""

@@ -31,8 +31,6 @@ from ndpsim.dram.timing import bank_ready_at as node_ready_at
 from ndpsim.dram.timing import banks_per_rank, first_bank
 from ndpsim.spec.standard import PRECHARGE, READ, READ_AP, WRITE, WRITE_AP
 
-__all__ = ["ClosedCap", "of"]
-
 
 class ClosedCap(NamedTuple):
     """The parameters."""

@@ -7,8 +7,6 @@ from typing import NamedTuple
 from ndpsim._jit import inlined
 from ndpsim.dram.state import FAR
 
-__all__ = ["OpenRows", "of"]
-
 
 class OpenRows(NamedTuple):
     """There are no parameters."""

@@ -11,8 +11,6 @@ from ndpsim._jit import inlined
 from ndpsim.dram.state import ARRIVED, BANK, FAR, HIT_SINCE, OPEN_ROW, ROW
 from ndpsim.spec.standard import PRECHARGE
 
-__all__ = ["FRFCFS", "of"]
-
 
 class FRFCFS(NamedTuple):
     """`row_hit_first`: 1 where no request closes a row on an older hit."""

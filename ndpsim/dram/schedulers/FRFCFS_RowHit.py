@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ndpsim.dram.schedulers.FRFCFS import FRFCFS
 
-__all__ = ["of"]
-
 
 def of() -> FRFCFS:
     """The parameters."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["scheduler"]
-
 
 def scheduler(name: str) -> Any:
     """The parameters of the scheduler of this name."""

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 
-__all__ = ["BLOCKS", "Block"]
-
 
 @dataclass(frozen=True)
 class Block:

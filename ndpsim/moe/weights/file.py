@@ -19,8 +19,6 @@ from ndpsim.moe.shape import LayerAttention, MoeShape
 from ndpsim.moe.weights.blocks import BLOCKS, Block
 from ndpsim.moe.weights.recipes import RECIPES, Recipe
 
-__all__ = ["CLASSES", "Tensor", "WeightFile", "weight_file", "weight_name", "weight_names"]
-
 #: Classes of tensors: a routed expert's matrices, the dense parts, and what is only in the file.
 CLASSES = (
     "gate",

@@ -16,8 +16,6 @@ from types import MappingProxyType
 from ndpsim.moe.attention import Attention
 from ndpsim.moe.shape import MoeShape
 
-__all__ = ["RECIPES", "Recipe", "Rule"]
-
 #: Whether a rule is of a layer of a model.
 Layers = Callable[[int, MoeShape], bool]
 

@@ -38,8 +38,6 @@ from ndpsim.policies.interface import (
 from ndpsim.policies.offline import halves, hottest, mean_loads, spread
 from ndpsim.policies.predictor import LoadPredictor
 
-__all__ = ["POLICY"]
-
 # Resources; the NDP units of each group of DIMMs follow.
 _GPU, _PCIE, _CHANNELS, _CPU, _GROUPS = range(5)
 

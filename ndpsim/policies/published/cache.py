@@ -30,8 +30,6 @@ from ndpsim.policies.interface import (
     PolicyParameters,
 )
 
-__all__ = ["POLICY"]
-
 Replacement = Literal["lru", "fifo", "random", "counter"]
 
 

@@ -38,8 +38,6 @@ from ndpsim.policies.prefix_split import BITS, prefix_split
 from ndpsim.policies.quantisation import read_losses
 from ndpsim.policies.statistics import score_sums
 
-__all__ = ["POLICY"]
-
 Floats = NDArray[np.float64]
 
 #: Section 5.1: "for Mixtral-8x7B we place four hot experts per layer on the GPU ...".

@@ -36,8 +36,6 @@ from ndpsim.policies.predictor import StatedPredictor, Tally
 from ndpsim.policies.prefetched import to_give_up
 from ndpsim.policies.residual import load_residual
 
-__all__ = ["POLICY", "Dali", "DaliParameters"]
-
 _FEW_EXPERTS = 16  # of a layer: as Mixtral, which has 8; the paper's others have 64 and 128
 _ACCURACY = {"qwen": 0.933}
 _OTHER_ACCURACY = 0.795

@@ -33,8 +33,6 @@ from ndpsim.policies.interface import (
 )
 from ndpsim.policies.offline import mean_loads
 
-__all__ = ["POLICY", "Edge", "EdgeParameters"]
-
 # Parts of an expert that E_g is rounded to: every other number of columns is another simulation, and half of
 # such a part is less than 1% of the time that an expert takes.
 _PARTS = 64

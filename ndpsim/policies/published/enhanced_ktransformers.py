@@ -30,8 +30,6 @@ from ndpsim.policies.interface import (
 )
 from ndpsim.policies.offline import hottest, mean_loads
 
-__all__ = ["POLICY"]
-
 Floats = NDArray[np.float64]
 
 

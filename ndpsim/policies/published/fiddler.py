@@ -26,8 +26,6 @@ from ndpsim.policies.interface import (
 )
 from ndpsim.policies.offline import hottest, mean_loads
 
-__all__ = ["POLICY", "Fiddler", "FiddlerParameters", "least_longer_sum"]
-
 # Of the released code: a token on the CPU, and a missing expert on the GPU.
 _CPU_TOKEN, _GPU_MISSING = 7.0, 70.0
 _ENUMERATED = 16  # experts of which all sets are compared

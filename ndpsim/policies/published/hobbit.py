@@ -35,8 +35,6 @@ from ndpsim.policies.offline import hottest, mean_loads
 from ndpsim.policies.predictor import StatedPredictor
 from ndpsim.policies.statistics import least_above, ranked_above
 
-__all__ = ["POLICY"]
-
 _WEIGHT = (
     "weight in the priority of a cached expert (w_lhu 0.4 in one reproduction [note]; the others share the "
 )

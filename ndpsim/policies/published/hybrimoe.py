@@ -35,8 +35,6 @@ from ndpsim.policies.offline import mean_loads
 from ndpsim.policies.prefetched import to_give_up
 from ndpsim.policies.statistics import score_sums
 
-__all__ = ["POLICY"]
-
 #: [code], in its own unit: an expert on the GPU, a token on the CPU, once on the CPU, a copy.
 _CODE_GPU, _CODE_CPU, _CODE_CPU_ONCE, _CODE_COPY = 0.5, 1.0, 0.79, 0.4179
 

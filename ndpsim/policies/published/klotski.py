@@ -32,8 +32,6 @@ from ndpsim.policies.interface import (
 from ndpsim.policies.offline import following, hottest, mean_loads
 from ndpsim.policies.prefetched import to_give_up
 
-__all__ = ["POLICY"]
-
 _HOT_IN_CODE = 2
 
 

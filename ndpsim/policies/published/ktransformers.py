@@ -28,8 +28,6 @@ from ndpsim.policies.interface import (
 )
 from ndpsim.policies.offline import hottest, mean_loads
 
-__all__ = ["POLICY"]
-
 _SEED_IN_CODE = 42
 
 

@@ -13,8 +13,6 @@ from pydantic import Field
 from ndpsim.errors import InputError
 from ndpsim.policies.interface import Assignment, LayerView, OfflineView, Placement, Policy, PolicyParameters
 
-__all__ = ["POLICY"]
-
 
 class LlamaCppParameters(PolicyParameters):
     """What can be set of llama.cpp."""

@@ -33,8 +33,6 @@ from ndpsim.policies.interface import (
 )
 from ndpsim.policies.offline import mean_loads
 
-__all__ = ["POLICY"]
-
 
 class MoeLightningParameters(PolicyParameters):
     """What can be set of MoE-Lightning."""

@@ -33,8 +33,6 @@ from ndpsim.policies.interface import (
 )
 from ndpsim.policies.offline import hottest, mean_loads, spread
 
-__all__ = ["POLICY"]
-
 Floats = NDArray[np.float64]
 
 _DYNANDE_SHARE = 0.05882

@@ -25,8 +25,6 @@ from ndpsim.policies.interface import (
     PolicyParameters,
 )
 
-__all__ = ["POLICY", "OnDemand", "OnDemandParameters"]
-
 
 class OnDemandParameters(PolicyParameters):
     """What can be set of MoE-OnDemand."""

@@ -23,8 +23,6 @@ from ndpsim.policies.interface import Placement, PolicyParameters
 from ndpsim.policies.rehearsal import Rehearsal, Rehearsed
 from ndpsim.policies.script import Answer, Script, Scripted
 
-__all__ = ["POLICY"]
-
 _STARTS = 3  # of the best runs are placed by hindsight, and as many are improved
 _FORESIGHT = "foresight"
 

@@ -27,8 +27,6 @@ from ndpsim.policies.interface import (
     PolicyParameters,
 )
 
-__all__ = ["POLICY"]
-
 
 class PregatedParameters(PolicyParameters):
     """What can be set of Pre-gated MoE."""

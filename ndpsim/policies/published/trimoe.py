@@ -35,8 +35,6 @@ from ndpsim.policies.offline import mean_loads
 from ndpsim.policies.predictor import LoadPredictor, Tally
 from ndpsim.policies.relocation import Task, Window, ndp_busy, prefetches, rebalances, relayouts
 
-__all__ = ["POLICY", "TriMoE", "TriMoEParameters"]
-
 _COUNTED = {
     "accuracy": (
         "experts of decode layers whose class, predicted when the layer before was done, was that of their "

@@ -12,8 +12,6 @@ from ndpsim.moe import LayerAttention, LinearAttention
 from ndpsim.processors.attention import delta_rule, keys, latent
 from ndpsim.processors.operations import Operation, Step
 
-__all__ = ["attention_operations"]
-
 
 def attention_operations(
     attention: LayerAttention, hidden: int, step: Step, bits: int | Fraction

@@ -23,8 +23,6 @@ from fractions import Fraction
 from ndpsim.moe import LinearAttention
 from ndpsim.processors.operations import ACTIVATION_BYTES, Operation, Step, product
 
-__all__ = ["operations"]
-
 _CHUNK = 64
 _CHUNK_KERNELS = 6
 

@@ -14,8 +14,6 @@ from fractions import Fraction
 from ndpsim.moe import Attention
 from ndpsim.processors.operations import ACTIVATION_BYTES, Operation, Step, product
 
-__all__ = ["operations"]
-
 
 def operations(attention: Attention, hidden: int, step: Step, bits: int | Fraction) -> list[Operation]:
     """The projections, the cache's new entries, queries with keys and values, and the gate, if any."""

@@ -19,8 +19,6 @@ from ndpsim.report.words import counted
 from ndpsim.reported import flattened
 from ndpsim.results import MoeResult
 
-__all__ = ["write_moe_report"]
-
 #: Of each policy, in a table that sorts.
 _COMPARED = (
     "tokens_per_s",

@@ -15,8 +15,6 @@ from ndpsim.report.html.style import STYLE
 from ndpsim.report.html.tables import facts_table
 from ndpsim.results.cache import version
 
-__all__ = ["clipped", "folded", "listed_notes", "provenance", "section", "write_page"]
-
 _LONGEST = 2000  # characters of a text
 _MOST_NOTES = 100
 

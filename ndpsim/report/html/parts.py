@@ -16,16 +16,6 @@ from ndpsim.reported import flattened
 from ndpsim.results import JobTime, Phase
 from ndpsim.units import significant
 
-__all__ = [
-    "configuration",
-    "figures",
-    "hardware_table",
-    "jobs_table",
-    "measured_cell",
-    "phases_table",
-    "plain_cell",
-]
-
 _MEASURED = re.compile(r"([0-9][0-9,]*(?:\.[0-9]+)?) ?(\S*)")
 _UNITS = {
     **dict.fromkeys(("", "x", "%", "GB/s", "ns", "nJ", "B"), 1.0),

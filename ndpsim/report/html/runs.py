@@ -36,16 +36,6 @@ from ndpsim.simulate import (
     TraceResult,
 )
 
-__all__ = [
-    "write_contention_report",
-    "write_expert_report",
-    "write_host_read_report",
-    "write_load_report",
-    "write_relayout_report",
-    "write_topologies_report",
-    "write_trace_report",
-]
-
 
 def _summary(facts: Iterable[Sequence[str]]) -> str:
     return section("Summary", facts_table(tuple(map(in_print, fact)) for fact in facts))

@@ -1,7 +1,5 @@
 """What a page can do where scripts run; all of it can be read where none do."""
 
-__all__ = ["SCRIPT"]
-
 SCRIPT = """
 "use strict";
 

@@ -1,7 +1,5 @@
 """How a page looks: on a light or dark screen, and in print."""
 
-__all__ = ["STYLE"]
-
 STYLE = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --soft: #5a5a5a; --paper: #ffffff; --line: #d5d5d5;
   --tint: #f3f4f6; --link: #0b5cad; }

@@ -12,8 +12,6 @@ from ndpsim.errors import InputError
 from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.canvas import rendered
 
-__all__ = ["picture"]
-
 _MOST_BYTES = 4_000_000
 _HEAD = re.compile(r"^.*?(?=<svg)", re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)

@@ -30,8 +30,6 @@ from ndpsim.report.sweep_plot import NO_METRICS, Row, SweepPlot, Swept, chosen_p
 from ndpsim.report.words import counted
 from ndpsim.reported import flattened
 
-__all__ = ["SweptResult", "write_sweep_report"]
-
 #: Metrics of the first table, as far as there are any of them beside what is drawn.
 _MAIN = (
     "speedup",

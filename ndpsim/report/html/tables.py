@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["MOST_CELLS", "MOST_ROWS", "Cell", "facts_table", "most_rows", "table"]
-
 #: Bounds of a table. A cell takes some 60 bytes, so that a page stays below some MB.
 MOST_ROWS = 2000
 MOST_CELLS = 40_000

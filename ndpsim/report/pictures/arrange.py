@@ -14,8 +14,6 @@ from matplotlib.transforms import Bbox
 
 from ndpsim.report.panels import Size
 
-__all__ = ["Cell", "arrange", "broken"]
-
 _LINE = 1.25  # height of a line of text, of its font size
 _BREAKS = (
     re.compile(r"(?<=[,;]) "),

@@ -10,8 +10,6 @@ from ndpsim.report.pictures.canvas import Panel, energy_words, time_words
 from ndpsim.report.pictures.colours import COLOURS, ENERGY, INK
 from ndpsim.units import format_power
 
-__all__ = ["compare_energies", "draw_bus_time", "draw_energy", "energy_panels", "energy_parts", "share_panel"]
-
 _TIMES = {
     "data": "read",
     "refresh": "refresh",

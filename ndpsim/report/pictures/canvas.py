@@ -21,18 +21,6 @@ from ndpsim.report.panels import Size, chosen_size
 from ndpsim.report.pictures.arrange import Cell, arrange
 from ndpsim.units import format_energy, format_time
 
-__all__ = [
-    "TIMES",
-    "Panel",
-    "check_format",
-    "compose",
-    "energy_words",
-    "in_print",
-    "rendered",
-    "save",
-    "time_words",
-]
-
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 _UNUSABLE = {

@@ -12,8 +12,6 @@ from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.canvas import Panel, compose, save
 from ndpsim.report.pictures.colours import INK, SERIES, tint
 
-__all__ = ["ClaimBar", "draw_claims"]
-
 _HEIGHT = 0.36  # of each of the two bars of a claim
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from matplotlib.colors import to_rgb
 
-__all__ = ["COLOURS", "ENERGY", "INK", "SERIES", "tint"]
-
 #: Axes, text, limits and means.
 INK = "#000000"
 

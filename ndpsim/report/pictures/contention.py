@@ -16,8 +16,6 @@ from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.curves import draw_means, phase_panels
 from ndpsim.simulate import ContentionResult
 
-__all__ = ["contention_figure", "draw_contention"]
-
 _SIGHT = 5  # limits further above all curves than so many times stand in the legend only
 _NDP, _HOST = COLOURS["compute"], COLOURS["host"]
 

@@ -22,16 +22,6 @@ from ndpsim.spec import Device
 from ndpsim.spec.standard import READ, READ_AP
 from ndpsim.traces import CommandTrace
 
-__all__ = [
-    "ReadCurve",
-    "draw_means",
-    "draw_phases",
-    "draw_reads",
-    "phase_panels",
-    "read_panels",
-    "reads_over_time",
-]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

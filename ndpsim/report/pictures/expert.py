@@ -17,8 +17,6 @@ from ndpsim.report.words import lane_name, to_host_name
 from ndpsim.simulate import ExpertResult
 from ndpsim.units import format_time
 
-__all__ = ["draw_expert", "expert_figure"]
-
 
 def _where(axes: Axes, result: ExpertResult) -> None:
     """The time of a lane's data bus, mean over the lanes."""

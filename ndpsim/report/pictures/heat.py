@@ -24,8 +24,6 @@ from ndpsim.report.pictures.points import (
 )
 from ndpsim.units import significant
 
-__all__ = ["heat_panels"]
-
 _MAP = "viridis"  # even in lightness, so that it says the same in grey and to colour-blind readers
 _NOTHING = "\N{EN DASH}"  # in a cell without a value
 _DIGITS = 3

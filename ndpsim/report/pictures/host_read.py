@@ -15,8 +15,6 @@ from ndpsim.report.text import host_read_title
 from ndpsim.simulate import HostReadResult
 from ndpsim.units import format_time
 
-__all__ = ["draw_host_read", "host_read_figure"]
-
 
 def host_read_figure(
     result: HostReadResult, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None

@@ -15,8 +15,6 @@ from ndpsim.report.pictures.canvas import Panel, compose, save, time_words
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.simulate import LoadPoint, Memory, TraceResult
 
-__all__ = ["draw_latencies", "draw_sweep", "latencies_figure", "percentile_ns", "sweep_figure"]
-
 _MARKED = {"50": "o", "95": "s", "99": "^", "99.9": "D"}
 _WIDE = 30  # times the median: where some are longer, latencies are drawn on a logarithmic axis
 

@@ -17,8 +17,6 @@ from ndpsim.report.pictures.canvas import Panel, check_format, compose, save
 from ndpsim.report.pictures.colours import COLOURS
 from ndpsim.simulate import PlacedExpert
 
-__all__ = ["draw_layout", "layout_figure"]
-
 _ROWS = 2  # of every bank, in a look at them
 _LABELS = 16  # of DIMMs, as many as can be read side by side in a column
 

@@ -19,8 +19,6 @@ from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.routing import trace_title
 from ndpsim.results import MoeResult, PolicyRun
 
-__all__ = ["draw_moe", "moe_figure"]
-
 _ROW = 1.25  # lines for each horizontal bar
 _LIGHT = 0.4
 _DIMM_LABELS = 4

@@ -24,8 +24,6 @@ from ndpsim.report.pictures.colours import INK, SERIES, tint
 from ndpsim.report.pictures.points import MARKERS, Points, logarithmic, plain_ticks
 from ndpsim.report.sweep_plot import Row, SweepPlot, panel_keys
 
-__all__ = ["front_of", "pareto_panels"]
-
 _LINES = 20
 _LABELLED = 14  # points; of more, those of the front alone
 _MOST_LABELS = 24

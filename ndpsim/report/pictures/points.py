@@ -17,20 +17,6 @@ from ndpsim.report.metrics import Scale, is_number, key_label, metric_label, nam
 from ndpsim.report.pictures.colours import INK, SERIES
 from ndpsim.report.sweep_plot import PublishedValue, Row, SweepPlot, Swept, ordered_values, panel_keys
 
-__all__ = [
-    "CHARACTER",
-    "MARKERS",
-    "Points",
-    "Shown",
-    "beside_axes",
-    "key_ticks",
-    "lean_if_long",
-    "logarithmic",
-    "plain_ticks",
-    "published_legend",
-    "room_pt",
-]
-
 MARKERS = "os^DvPX*"
 CHARACTER = 0.6  # width of one, of its font size; no text is wider
 _LONG = 24  # characters of a name that is broken before it is turned

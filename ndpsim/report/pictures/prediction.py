@@ -13,8 +13,6 @@ from ndpsim.report.pictures.colours import COLOURS, INK
 from ndpsim.report.prediction import rate_words
 from ndpsim.results.prediction import PhasePrediction, Prediction
 
-__all__ = ["draw_prediction", "prediction_figure"]
-
 _COLOURS = {
     "attention and dense parts": "gpu",
     "shared experts": "hidden",

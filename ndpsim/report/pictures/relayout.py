@@ -18,8 +18,6 @@ from ndpsim.report.relayout import relayout_title
 from ndpsim.simulate import HostMove, RelayoutResult
 from ndpsim.units import format_time
 
-__all__ = ["draw_relayout", "draw_topologies", "relayout_figure", "topologies_figure"]
-
 _ROW = 1.25  # lines for each horizontal bar
 _DATA = {"read": "read", "write": "write", "both": "read or write"}
 _SAYS = {"read": "reads", "write": "writes", "both": "reads or writes"}

@@ -15,8 +15,6 @@ from ndpsim.report.routing import routing_title
 from ndpsim.routing import RoutingStatistics
 from ndpsim.routing.statistics import PhaseStatistics
 
-__all__ = ["draw_routing", "routing_figure"]
-
 _CLASSES = ("hot", "warm", "cold")
 
 

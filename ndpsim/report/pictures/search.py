@@ -14,8 +14,6 @@ from ndpsim.report.pictures.colours import INK, SERIES, tint
 from ndpsim.report.pictures.points import plain_ticks
 from ndpsim.report.sweep_plot import Row
 
-__all__ = ["approach_figure"]
-
 _LINES = 16
 
 

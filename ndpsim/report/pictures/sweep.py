@@ -33,8 +33,6 @@ from ndpsim.report.pictures.points import (
 from ndpsim.report.sweep_plot import Row, SweepPlot, Swept
 from ndpsim.units import significant
 
-__all__ = ["draw_points", "points_figure"]
-
 _LINES_ALONE, _LINES_AMONG = 15, 8  # of a panel by itself, and of one of several
 _ALL_MARKED = 40  # values of the horizontal axis, above which lines have no markers
 _STYLES = ("-", "--", "-.", ":")

@@ -17,8 +17,6 @@ from ndpsim.limits import ensure_fits
 from ndpsim.routing.counts import parse_counts, read_json
 from ndpsim.routing.recorded import Asked, Recorded, RoutingFormat
 
-__all__ = ["FORMAT"]
-
 
 def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
     path = paths[0]

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from ndpsim.errors import InputError
 from ndpsim.routing.recorded import Asked, Passes, Recorded, RoutingFormat, assembled, numbered_lines
 
-__all__ = ["FORMAT"]
-
 _HEADER = ["layer_id", "token_id", "expert_0"]
 
 

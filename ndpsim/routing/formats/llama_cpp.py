@@ -13,8 +13,6 @@ from pathlib import Path
 from ndpsim.errors import InputError
 from ndpsim.routing.recorded import Asked, Passes, Recorded, RoutingFormat, assembled, numbered_lines
 
-__all__ = ["FORMAT"]
-
 _HEADER = "layer_id,expert_ids"
 
 

@@ -17,8 +17,6 @@ from typing import Any
 from ndpsim.errors import InputError
 from ndpsim.routing.recorded import Asked, Pass, Recorded, RoutingFormat, assembled, numbered_lines
 
-__all__ = ["FORMAT"]
-
 
 def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for line, text in numbered_lines(path):

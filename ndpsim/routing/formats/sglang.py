@@ -19,8 +19,6 @@ from ndpsim.errors import InputError
 from ndpsim.routing.recorded import Asked, Pass, Recorded, RoutingFormat, assembled
 from ndpsim.routing.tensors import is_saved_by_torch, read_saved
 
-__all__ = ["FORMAT"]
-
 _EXTEND, _DECODE, _IDLE = 1, 2, 4  # ForwardMode
 
 

@@ -23,8 +23,6 @@ from ndpsim.routing.arrays import member_names, read_npy, read_npz
 from ndpsim.routing.counts import read_json
 from ndpsim.routing.recorded import Asked, Recorded, RoutingFormat
 
-__all__ = ["FORMAT"]
-
 _DECODE, _PROMPT = "routed_experts", "prompt_routed_experts"
 _NPY = b"\x93NUMPY"
 

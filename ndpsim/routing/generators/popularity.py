@@ -17,8 +17,6 @@ from ndpsim.routing.counts import BUNDLED, ExpertCounts, bundled_counts, parse_c
 from ndpsim.routing.generator import Generator, Parameter, Randoms, Shape, Shares
 from ndpsim.routing.popularity import shuffled
 
-__all__ = ["GENERATOR"]
-
 
 def _find(name: str) -> ExpertCounts:
     if name.lower() in bundled_counts():

@@ -19,8 +19,6 @@ from ndpsim.routing.counts import BUNDLED
 from ndpsim.routing.generator import Generator, Parameter, Randoms, Shape, Shares
 from ndpsim.routing.popularity import filled, shuffled
 
-__all__ = ["GENERATOR"]
-
 _FILE = BUNDLED / "rank_shares.csv"
 
 

@@ -15,8 +15,6 @@ from ndpsim.errors import InputError
 from ndpsim.routing.generator import Generator, Parameter, Randoms, Shape, Shares
 from ndpsim.routing.popularity import class_counts, filled, shuffled
 
-__all__ = ["GENERATOR"]
-
 
 def _densities(counts: tuple[int, int, int], parameters: Mapping[str, Any]) -> list[float]:
     """The share of each expert of a class; where a class would be above the one before it, they become one.

@@ -8,8 +8,6 @@ from ndpsim.plugins import plugins
 from ndpsim.sweeps import commands as _folder
 from ndpsim.sweeps.command import SweptCommand
 
-__all__ = ["swept_commands"]
-
 
 @functools.cache
 def swept_commands() -> dict[str, SweptCommand]:

@@ -17,8 +17,6 @@ from ndpsim.sweeps.parameters import choice, file_digests, flag, hardware_sets, 
 from ndpsim.sweeps.scalars import scalars_of
 from ndpsim.traces import read_requests
 
-__all__ = ["COMMAND"]
-
 _CHANNEL = {name: name for name in ("standard", "org", "timing", "ranks", "rules", "channels", "mapper")}
 _CONTROLLER = {
     "scheduler": "scheduler",

@@ -29,8 +29,6 @@ from ndpsim.sweeps.parameters import (
 )
 from ndpsim.sweeps.scalars import scalars_of
 
-__all__ = ["COMMAND", "EXPERT", "expert_of"]
-
 #: The options that say whose expert it is, and on which hardware.
 EXPERT: Mapping[str, Parameter] = {
     "hw": word("The hardware: a name or a file", "trimoe", is_file=True),

@@ -30,8 +30,6 @@ from ndpsim.sweeps.parameters import (
 )
 from ndpsim.sweeps.scalars import scalars_of
 
-__all__ = ["COMMAND"]
-
 #: Options that are arguments of `run_moe`, by their names there.
 _NAMES = {
     "batch": "batch",

@@ -26,8 +26,6 @@ from ndpsim.sweeps.parameters import (
 )
 from ndpsim.sweeps.scalars import scalars_of
 
-__all__ = ["COMMAND"]
-
 _NAMES = {
     "experts": "experts",
     "from": "source",

@@ -14,8 +14,6 @@ from ndpsim.errors import InputError, MismatchError
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.sweeps.command import SweptCommand
 
-__all__ = ["attempt", "failure", "reason_of"]
-
 
 def attempt(command: SweptCommand, given: Mapping[str, Any], key: str) -> dict[str, Any]:
     """Run a point; the part of its record that only the run knows.

@@ -19,8 +19,6 @@ from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.executors import Answers, Task, Tasks
 from ndpsim.sweeps.executors.attempt import attempt, failure, reason_of
 
-__all__ = ["run_on_cluster"]
-
 _CONNECT_S = 10.0
 _WORKERS_S = 60.0  # for the first worker to come
 _ATTEMPTS = 3  # of a task that the scheduler cancels

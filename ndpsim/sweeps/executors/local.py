@@ -20,8 +20,6 @@ from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.executors import Answers, Task, Tasks
 from ndpsim.sweeps.executors.attempt import failure
 
-__all__ = ["available_cores", "chosen_jobs", "run_locally"]
-
 _PROGRAM = """
 import sys
 sys.path[:] = {path!r}

@@ -10,8 +10,6 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-__all__ = ["serve"]
-
 
 def serve(descriptor: int) -> None:
     """Run what comes over the connection; ends with the process that sends it, in the middle of a point."""

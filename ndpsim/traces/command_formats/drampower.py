@@ -18,8 +18,6 @@ from ndpsim.errors import InputError
 from ndpsim.traces.command_form import CommandForm, Setting, check_clocks, check_names, fitting_device, named
 from ndpsim.traces.command_trace import CommandTrace
 
-__all__ = ["FORM"]
-
 _NAME_OF = {
     "ACT": "ACT",
     "PREpb": "PRE",

@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from ndpsim.traces.command_form import CommandForm, Setting, check_clocks, check_names, named
 from ndpsim.traces.command_trace import CommandTrace
 
-__all__ = ["FORM"]
-
 _NAME_OF = {
     "ACT": "activate",
     "PREpb": "precharge",

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from ndpsim.traces.command_form import CommandForm, Setting, columns_of, named, split_stacks, with_names
 from ndpsim.traces.command_trace import HEADER, CommandTrace
 
-__all__ = ["FORM"]
-
 
 def _lines(trace: CommandTrace, setting: Setting) -> Iterator[str]:
     if setting.device is None or columns_of(setting.device) == HEADER:

@@ -19,8 +19,6 @@ from ndpsim.spec import Device
 from ndpsim.traces.command_form import CommandForm, Setting, columns_of, named, split_stacks, with_names
 from ndpsim.traces.command_trace import HEADER, CommandTrace
 
-__all__ = ["FORM"]
-
 _TYPE = {"RD": 0, "RDA": 0, "WR": 1, "WRA": 1}  # Request::Type
 _CALLED = {"rank": "Rank", "pseudochannel": "PseudoChannel", "stack": "Sid", "bankgroup": "BankGroup"}
 

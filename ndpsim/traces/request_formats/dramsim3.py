@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from ndpsim.traces.request_format import Field, RequestFormat
 
-__all__ = ["FORMAT"]
-
 _READS = ("READ", "read", "P_MEM_RD", "P_FETCH")
 _WRITES = ("WRITE", "write", "P_MEM_WR", "BOFF")
 

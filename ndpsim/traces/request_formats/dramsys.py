@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from ndpsim.traces.request_format import Field, RequestFormat
 
-__all__ = ["FORMAT"]
-
 FORMAT = RequestFormat(
     name="dramsys",
     example="31: read 0x400140",

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from ndpsim.traces.request_format import Field, RequestFormat
 
-__all__ = ["FORMAT"]
-
 FORMAT = RequestFormat(
     name="ramulator1",
     example="0x12345680 R",

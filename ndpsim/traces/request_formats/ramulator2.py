@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from ndpsim.traces.request_format import Field, RequestFormat
 
-__all__ = ["FORMAT"]
-
 FORMAT = RequestFormat(
     name="ramulator2",
     example="LD 0x12340",

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from ndpsim.traces.request_format import COORDINATES, Field, RequestFormat
 
-__all__ = ["FORMAT"]
-
 FORMAT = RequestFormat(
     name="ramulator2-vector",
     example="R 0,0,1,3,9674,61",
