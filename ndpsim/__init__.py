@@ -18,7 +18,7 @@ What the command line does, as calls:
 - Results of earlier calls are found again with ``cache=True`` or ``cache=ResultCache(...)``; ``cache`` shows
   them.
 - Pictures: `ndpsim.report.pictures`. Energy of a command trace: `ndpsim.energy.from_trace`. ``bench``:
-  `ndpsim.bench.run_rows`. ``compare``: `ndpsim.peers.ramulator.compare`.
+  `ndpsim.devtools.bench.run_rows`. ``compare``: `ndpsim.devtools.peers.ramulator.compare`.
 
 A mistake in what was given is an `InputError`, whose `key` names the argument; a check that finds two ways
 of computing the same apart raises `MismatchError`.

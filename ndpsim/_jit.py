@@ -50,15 +50,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: Packages that no kernel imports: a change in them leaves the machine code as it is.
 _WITHOUT_KERNELS = (
-    "bench",
-    "claims",
     "cli",
     "config",
+    "devtools",
     "importers",
     "moe",
     "orchestrator",
-    "peers",
     "policies",
+    "prediction",
     "processors",
     "report",
     "results",

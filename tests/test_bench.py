@@ -10,15 +10,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ndpsim.bench import ROWS, channels, experts, run_rows, traffic
-from ndpsim.bench.channels import ChannelCall
-from ndpsim.bench.experts import ExpertCall, UnlikeCalls
-from ndpsim.bench.processes import FreshProcess
-from ndpsim.bench.row import Work, best_seconds
-from ndpsim.bench.table import COLUMNS, cells, markdown
-from ndpsim.bench.traffic import Traffic, contiguous, random_bursts
 from ndpsim.cli.main import main
 from ndpsim.config import load_hardware
+from ndpsim.devtools.bench import ROWS, channels, experts, run_rows, traffic
+from ndpsim.devtools.bench.channels import ChannelCall
+from ndpsim.devtools.bench.experts import ExpertCall, UnlikeCalls
+from ndpsim.devtools.bench.processes import FreshProcess
+from ndpsim.devtools.bench.row import Work, best_seconds
+from ndpsim.devtools.bench.table import COLUMNS, cells, markdown
+from ndpsim.devtools.bench.traffic import Traffic, contiguous, random_bursts
 from ndpsim.dram.engines import ScanController
 from ndpsim.dram.mapping import MAPPERS, map_addresses
 from ndpsim.errors import InputError, MismatchError
@@ -275,7 +275,7 @@ def test_a_fresh_process_imports_this_package_and_compiles_only_when_it_should(m
 
     def run(command, env, **options):
         folders.append(env.get("NDPSIM_CACHE_DIR"))
-        assert env["PYTHONPATH"].startswith(str(traffic.__file__).partition("/ndpsim/bench")[0])
+        assert env["PYTHONPATH"].startswith(str(traffic.__file__).partition("/ndpsim/devtools/bench")[0])
         return SimpleNamespace(returncode=0, stdout=json.dumps([row.pinned.cycles, row.pinned.commands]))
 
     monkeypatch.setenv("NDPSIM_CACHE_DIR", "kept")
@@ -379,7 +379,7 @@ def test_what_was_not_run_is_a_dash(monkeypatch):
 
 def test_the_fastest_of_the_runs_counts(monkeypatch):
     clock = iter([0.0, 5.0, 10.0, 12.0, 20.0, 23.0])
-    monkeypatch.setattr("ndpsim.bench.row.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr("ndpsim.devtools.bench.row.time", SimpleNamespace(perf_counter=lambda: next(clock)))
     assert best_seconds(lambda: None, 3) == 2.0
 
 
@@ -401,7 +401,7 @@ def test_times_of_an_expert_are_with_and_without_what_earlier_calls_taught_and_b
         asked.append(repeat)
         return {1: 0.25, 2: 1.25}[len(asked)]
 
-    monkeypatch.setattr("ndpsim.bench.experts.best_seconds", best)
+    monkeypatch.setattr("ndpsim.devtools.bench.experts.best_seconds", best)
     pinned = Work(result.weight_bursts, result.cycles, result.commands)
     row = ExpertCall("expert_trimoe", "an expert", "trimoe", "qwen3-30b-a3b", pinned, tokens=2).run(3)
     assert asked == [20, 3]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ndpsim.claims.expression import Expression
-from ndpsim.claims.files import read_paper, read_papers, read_tolerances
+from ndpsim.devtools.claims.expression import Expression
+from ndpsim.devtools.claims.files import read_paper, read_papers, read_tolerances
 from ndpsim.errors import InputError
 
 SOURCES = read_papers()

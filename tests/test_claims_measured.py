@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ndpsim.claims.files import read_papers
+from ndpsim.devtools.claims.files import read_papers
 from ndpsim.processors import read_table
 
 CLAIMS = read_papers()["measured"].claims

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ndpsim.claims.claim import Claim, Paper
-from ndpsim.claims.evaluate import Pair, evaluate, sensitivity
-from ndpsim.claims.pairs import pairs
-from ndpsim.claims.report import write_report
-from ndpsim.claims.words import changed_verdicts, plain_data
+from ndpsim.devtools.claims.claim import Claim, Paper
+from ndpsim.devtools.claims.evaluate import Pair, evaluate, sensitivity
+from ndpsim.devtools.claims.pairs import pairs
+from ndpsim.devtools.claims.report import write_report
+from ndpsim.devtools.claims.words import changed_verdicts, plain_data
 
 PAPER = Paper.model_validate(
     {"paper": "made", "title": "A paper", "hardware": "trimoe", "counted": {}, "claims": []}

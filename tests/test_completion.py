@@ -182,8 +182,8 @@ def test_every_key_that_is_offered_is_a_key_of_hardware():
 
 
 def test_names_that_are_repeated_here_are_those_of_their_homes():
-    from ndpsim.bench.rows import ROWS
     from ndpsim.cli.list import _names
+    from ndpsim.devtools.bench.rows import ROWS
     from ndpsim.dimm.arbitrations import NAMES
     from ndpsim.layout import LAYOUTS
     from ndpsim.link import TOPOLOGIES

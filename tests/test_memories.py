@@ -17,11 +17,11 @@ import yaml
 import ndpsim
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
+from ndpsim.devtools.peers import ramulator
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
 from ndpsim.dram.state import ControllerOptions
 from ndpsim.errors import InputError
-from ndpsim.peers import ramulator
 from ndpsim.report import text
 from ndpsim.simulate import Memory, TraceResult, run_requests, simulate_expert
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel

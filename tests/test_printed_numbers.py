@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from ndpsim.bench.row import Row, Work
-from ndpsim.bench.rows import ROWS
-from ndpsim.bench.table import COLUMNS, cells
 from ndpsim.cli.main import main
-from ndpsim.peers import ramulator
+from ndpsim.devtools.bench.row import Row, Work
+from ndpsim.devtools.bench.rows import ROWS
+from ndpsim.devtools.bench.table import COLUMNS, cells
+from ndpsim.devtools.peers import ramulator
 
 SHAPE = ["--shape", "384,320"]
 

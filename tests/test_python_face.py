@@ -24,8 +24,8 @@ import pytest
 
 import ndpsim
 import ndpsim.simulate
-from ndpsim.bench import run_rows
 from ndpsim.config.files import data_folder
+from ndpsim.devtools.bench import run_rows
 from ndpsim.errors import InputError
 from ndpsim.layout import Geometry, make_layout, parse_layout
 from ndpsim.moe import parse_shape

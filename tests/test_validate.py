@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ndpsim.claims import evaluate as evaluation
-from ndpsim.claims import runs as claim_runs
-from ndpsim.claims.claim import Assumption, Claim, Paper, Run
-from ndpsim.claims.evaluate import chosen_claims, evaluate, sensitivity
-from ndpsim.claims.files import read_papers, read_tolerances
-from ndpsim.claims.quantities import QUANTITIES, reuse_of
-from ndpsim.claims.report import write_report
-from ndpsim.claims.runs import filled, takes
-from ndpsim.claims.verdict import interval_of, judged
-from ndpsim.claims.words import dependence, figure_in_words, summary
 from ndpsim.cli.main import main
+from ndpsim.devtools.claims import evaluate as evaluation
+from ndpsim.devtools.claims import runs as claim_runs
+from ndpsim.devtools.claims.claim import Assumption, Claim, Paper, Run
+from ndpsim.devtools.claims.evaluate import chosen_claims, evaluate, sensitivity
+from ndpsim.devtools.claims.files import read_papers, read_tolerances
+from ndpsim.devtools.claims.quantities import QUANTITIES, reuse_of
+from ndpsim.devtools.claims.report import write_report
+from ndpsim.devtools.claims.runs import filled, takes
+from ndpsim.devtools.claims.verdict import interval_of, judged
+from ndpsim.devtools.claims.words import dependence, figure_in_words, summary
 
 SOURCES = read_papers()
 EVERY = [(source, claim) for source in SOURCES.values() for claim in source.claims]

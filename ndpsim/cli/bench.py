@@ -39,8 +39,8 @@ def command(rows: tuple[str, ...], repeat: int, json_to: str | None, markdown_to
     `ramulator` can be imported. Exit status 1 when one does not.
     """
     check_outputs({"--json": json_to, "--markdown": markdown_to})
-    from ndpsim.bench import run_rows
-    from ndpsim.bench.table import COLUMNS, cells, machine, markdown
+    from ndpsim.devtools.bench import run_rows
+    from ndpsim.devtools.bench.table import COLUMNS, cells, machine, markdown
     from ndpsim.report.printing import print_table
     from ndpsim.report.words import counted
 

@@ -46,7 +46,7 @@ def command(
     if simulator != "ramulator":
         raise InputError(one_of(simulator, ["ramulator"], "simulator"), key="compare")
     check_outputs({"--json": json_to})
-    from ndpsim.peers.ramulator import compare
+    from ndpsim.devtools.peers.ramulator import compare
     from ndpsim.traces import read_requests
 
     memory = memory_of(hw, sets, given)

@@ -45,9 +45,9 @@ def command(
     check_outputs({"--json": json_to})
     if report_to is not None:
         check_folder(Path(report_to), "--report")
-    from ndpsim.claims.evaluate import chosen_claims, evaluate
-    from ndpsim.claims.evaluate import sensitivity as at_other_values
-    from ndpsim.claims.pairs import pairs as at_two_values
+    from ndpsim.devtools.claims.evaluate import chosen_claims, evaluate
+    from ndpsim.devtools.claims.evaluate import sensitivity as at_other_values
+    from ndpsim.devtools.claims.pairs import pairs as at_two_values
     from ndpsim.sweeps.executors.local import chosen_jobs
 
     with named_as_options("jobs", claim="PAPER|CLAIM"):
@@ -62,15 +62,15 @@ def command(
         with progress_of("changing two assumptions") as progress:
             pairs = at_two_values(claims, outcomes, changes, processes, progress)
     if report_to is not None:
-        from ndpsim.claims.report import write_report
+        from ndpsim.devtools.claims.report import write_report
 
         write_report(Path(report_to), outcomes, changes, pairs)
     if json_to is not None:
-        from ndpsim.claims.words import plain_data
+        from ndpsim.devtools.claims.words import plain_data
 
         write_json(plain_data(outcomes, changes, pairs), json_to)
     if json_to != "-":
-        from ndpsim.claims.words import print_outcomes
+        from ndpsim.devtools.claims.words import print_outcomes
 
         print_outcomes(outcomes, changes, pairs)
     if any(one.is_news for one in outcomes):

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ndpsim.claims.claim import Assumption, Claim, Paper, ToleranceClass
-from ndpsim.claims.expression import Expression
-from ndpsim.claims.files import read_papers, read_tolerances
-from ndpsim.claims.runs import OTHER_MODELS, ResolvedRun, Result, filled, measured, takes
-from ndpsim.claims.verdict import Outcome, judged
+from ndpsim.devtools.claims.claim import Assumption, Claim, Paper, ToleranceClass
+from ndpsim.devtools.claims.expression import Expression
+from ndpsim.devtools.claims.files import read_papers, read_tolerances
+from ndpsim.devtools.claims.runs import OTHER_MODELS, ResolvedRun, Result, filled, measured, takes
+from ndpsim.devtools.claims.verdict import Outcome, judged
 from ndpsim.errors import InputError, did_you_mean
 from ndpsim.moe import load_model
 from ndpsim.routing.spec import default_routing

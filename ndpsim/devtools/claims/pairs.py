@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 
-from ndpsim.claims.claim import Claim, Paper
-from ndpsim.claims.evaluate import Pair, Setting, changed, evaluate, runs_of
-from ndpsim.claims.runs import ResolvedRun
-from ndpsim.claims.verdict import Outcome
-from ndpsim.claims.words import Changes, changed_verdicts, value_in_words
+from ndpsim.devtools.claims.claim import Claim, Paper
+from ndpsim.devtools.claims.evaluate import Pair, Setting, changed, evaluate, runs_of
+from ndpsim.devtools.claims.runs import ResolvedRun
+from ndpsim.devtools.claims.verdict import Outcome
+from ndpsim.devtools.claims.words import Changes, changed_verdicts, value_in_words
 
 _KEYS = 5
 #: Further runs, at most, so that pairs take minutes beside the thousands of runs of single values.

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
-from ndpsim.bench.row import Row
-from ndpsim.bench.rows import ROWS
-from ndpsim.bench.traffic import RAMULATOR_RUNS
+from ndpsim.devtools.bench.row import Row
+from ndpsim.devtools.bench.rows import ROWS
+from ndpsim.devtools.bench.traffic import RAMULATOR_RUNS
 from ndpsim.units import format_time, significant
 
 COLUMNS = (

@@ -9,8 +9,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ndpsim.claims.claim import Run
-from ndpsim.claims.quantities import QUANTITIES, Quantity
+from ndpsim.devtools.claims.claim import Run
+from ndpsim.devtools.claims.quantities import QUANTITIES, Quantity
 from ndpsim.errors import InputError
 from ndpsim.results.cache import stored_beside_results
 from ndpsim.sweeps.command import Parameter, Resolved, SweptCommand

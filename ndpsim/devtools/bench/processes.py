@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import ndpsim
-from ndpsim.bench.row import Row, Work, best_seconds, expect
+from ndpsim.devtools.bench.row import Row, Work, best_seconds, expect
 from ndpsim.errors import MismatchError
 from ndpsim.files import temporary_folder
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from ndpsim.bench.row import Row, Work, expect
 from ndpsim.config import Hardware, load_hardware
+from ndpsim.devtools.bench.row import Row, Work, expect
 from ndpsim.moe import Expert, load_model
 from ndpsim.simulate import simulate_contention, simulate_relayout
 

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ndpsim.bench.row import Row, Work, best_seconds, expect
 from ndpsim.config import load_hardware
+from ndpsim.devtools.bench.row import Row, Work, best_seconds, expect
 from ndpsim.errors import MismatchError
 from ndpsim.moe import load_model
 from ndpsim.simulate import ExpertResult, simulate_expert

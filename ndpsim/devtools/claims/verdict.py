@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from ndpsim.claims.claim import Claim, Paper, Published, ToleranceClass
+from ndpsim.devtools.claims.claim import Claim, Paper, Published, ToleranceClass
 
 #: Units of ratios of two times, or the like: 1 is no effect.
 RATIOS = ("x",)

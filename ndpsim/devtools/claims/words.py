@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ndpsim.claims.claim import Claim, Published
-from ndpsim.claims.evaluate import Change, Pair, Setting
-from ndpsim.claims.verdict import Outcome, interval_of
+from ndpsim.devtools.claims.claim import Claim, Published
+from ndpsim.devtools.claims.evaluate import Change, Pair, Setting
+from ndpsim.devtools.claims.verdict import Outcome, interval_of
 from ndpsim.report.printing import print_table, print_text
 from ndpsim.units import significant
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ndpsim.arguments import choice, progress_function, several, whole_number
-from ndpsim.bench.channels import ChannelCall, beside_host, relayout_of_four
-from ndpsim.bench.experts import ExpertCall, UnlikeCalls
-from ndpsim.bench.processes import FreshProcess
-from ndpsim.bench.row import Benchmark, Row, Work
-from ndpsim.bench.traffic import Traffic
+from ndpsim.devtools.bench.channels import ChannelCall, beside_host, relayout_of_four
+from ndpsim.devtools.bench.experts import ExpertCall, UnlikeCalls
+from ndpsim.devtools.bench.processes import FreshProcess
+from ndpsim.devtools.bench.row import Benchmark, Row, Work
+from ndpsim.devtools.bench.traffic import Traffic
 from ndpsim.dram.state import ControllerOptions
 
 # The pinned numbers are the plain controller's (`dram.engines.ScanController`).

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ndpsim.claims.claim import Assumption, Paper
-from ndpsim.claims.evaluate import Change, Pair, loads_of
-from ndpsim.claims.files import read_tolerances
-from ndpsim.claims.verdict import RATIOS, Outcome, allowed_interval, interval_of
-from ndpsim.claims.words import (
+from ndpsim.devtools.claims.claim import Assumption, Paper
+from ndpsim.devtools.claims.evaluate import Change, Pair, loads_of
+from ndpsim.devtools.claims.files import read_tolerances
+from ndpsim.devtools.claims.verdict import RATIOS, Outcome, allowed_interval, interval_of
+from ndpsim.devtools.claims.words import (
     COLUMNS,
     PAIR_COLUMNS,
     SENSITIVITY_COLUMNS,

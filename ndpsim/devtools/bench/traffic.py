@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.bench.row import Row, Work, expect
+from ndpsim.devtools.bench.row import Row, Work, expect
+from ndpsim.devtools.peers import ramulator
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.dram.mapping import map_addresses
 from ndpsim.errors import MismatchError
-from ndpsim.peers import ramulator
 from ndpsim.simulate import Memory
 from ndpsim.simulate.lane import name_commands, no_commands, run_channel
 from ndpsim.simulate.trace import counters
