@@ -24,7 +24,7 @@ import sys
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -74,16 +74,13 @@ def _settings() -> dict[str, str]:
     return {name: os.environ[name] for name in names}
 
 
-def _fingerprint() -> str:
-    package = Path(__file__).parent
-    digest = hashlib.sha256()
+def version_of(without: Collection[str], *others: object) -> str:
+    """20 hexadecimal digits of the sources, but for those of some packages, and of what else counts."""
+    package, digest = Path(__file__).parent, hashlib.sha256(repr(others).encode(errors="surrogateescape"))
     for path in sorted(package.rglob("*.py")):
-        if path.relative_to(package).parts[0] in _WITHOUT_KERNELS:
-            continue
-        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
-    digest.update(f"{numba.__version__} {IS_TRIED} {sys.version}".encode())
-    for name, value in _settings().items():
-        digest.update(f"{name}={value}".encode(errors="surrogateescape"))
+        name = path.relative_to(package)
+        if name.parts[0] not in without:
+            digest.update(name.as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:20]
 
 
@@ -101,7 +98,8 @@ def _describe() -> dict[str, Any]:
 @functools.cache
 def entries() -> Entries:
     """The cache of compiled kernels for these sources and settings."""
-    return Entries("kernels", _fingerprint(), _describe)
+    version = version_of(_WITHOUT_KERNELS, numba.__version__, IS_TRIED, sys.version, _settings())
+    return Entries("kernels", version, _describe)
 
 
 def cached_kernels() -> Counter[str]:

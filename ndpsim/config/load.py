@@ -378,7 +378,7 @@ def _check_multipliers(system: System, draft: Draft) -> None:
     if len(there) > 1:
         problem = f"has both {there[0]} and {there[1]}; ndp.{there[0]}=null takes one away"
         raise draft.origin(("ndp",)).error(problem, "ndp")
-    found = system.ndp.multiplier[1].problem(system)
+    found = system.ndp.multiplier[1].problem(behind_cxl=system.cxl is not None)
     if found is not None:
         key, problem = found
         raise draft.origin(tuple(key.split(".")) if "." in key else ("ndp",)).error(problem, key)

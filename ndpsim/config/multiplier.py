@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -18,9 +18,6 @@ from ndpsim.config.quantities import (
     Section,
     StaticMw,
 )
-
-if TYPE_CHECKING:
-    from ndpsim.config.system import System
 
 
 class Multiplier(Section):
@@ -48,6 +45,6 @@ class Multiplier(Section):
         """At native precision, of the whole unit: a product and a sum are two."""
         raise NotImplementedError
 
-    def problem(self, system: System) -> tuple[str, str] | None:
-        """What keeps it from being in a system: a key and what is wrong with it."""
+    def problem(self, behind_cxl: bool) -> tuple[str, str] | None:
+        """What keeps it from being in a system, with a CXL link or not: a key and what is wrong with it."""
         return None

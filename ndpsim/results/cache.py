@@ -9,7 +9,6 @@ whole or not at all, believed when their digest says so, and read by many proces
 from __future__ import annotations
 
 import functools
-import hashlib
 import logging
 import os
 import pickle
@@ -27,7 +26,7 @@ import numpy as np
 
 from ndpsim import _jit
 from ndpsim.arguments import is_flag, path_of, shown, whole_number
-from ndpsim.cachedirs import BoundedEntries
+from ndpsim.cachedirs import Entries
 from ndpsim.errors import InputError
 from ndpsim.reported import Reported
 from ndpsim.results.form import digest_of, from_text, to_text
@@ -58,13 +57,7 @@ def version() -> str:
 
     These are the sources of the simulator, its release, and the versions of Python, NumPy and Numba.
     """
-    package = Path(_jit.__file__).parent
-    digest = hashlib.sha256(f"{_release()} {np.__version__} {_jit.entries().name}".encode())
-    for path in sorted(package.rglob("*.py")):
-        name = path.relative_to(package)
-        if name.parts[0] not in _WITHOUT_SIMULATION:
-            digest.update(name.as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:20]
+    return _jit.version_of(_WITHOUT_SIMULATION, _release(), np.__version__, _jit.entries().name)
 
 
 def _describe() -> dict[str, str]:
@@ -118,8 +111,8 @@ class ResultCache:
         return f"ResultCache: {self.hits} hits, {self.misses} misses, {len(self._memory)} results in memory"
 
     @functools.cached_property
-    def _disk(self) -> BoundedEntries:
-        return BoundedEntries("results", version(), _describe, self._folder, self._disk_bytes)
+    def _disk(self) -> Entries:
+        return Entries("results", version(), _describe, self._folder, self._disk_bytes)
 
     def _find(self, name: str) -> Reported | None:
         """The result of that name, or None."""
@@ -168,7 +161,7 @@ def _usual_cache() -> ResultCache:
     return ResultCache()
 
 
-def stored_beside_results() -> BoundedEntries:
+def stored_beside_results() -> Entries:
     """The entries on disk among which results lie that `cache=True` finds, for what is made of results."""
     return _usual_cache()._disk
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -14,9 +14,6 @@ from ndpsim.config.quantities import (
     Side,
 )
 from ndpsim.units import exact
-
-if TYPE_CHECKING:
-    from ndpsim.config.system import System
 
 
 class Systolic(Multiplier):
@@ -48,9 +45,9 @@ class Systolic(Multiplier):
         """See `Multiplier.peak_gflops`."""
         return float(2 * self.arrays * self.rows * self.columns * exact(self.clock_mhz) / 1000)
 
-    def problem(self, system: System) -> tuple[str, str] | None:
+    def problem(self, behind_cxl: bool) -> tuple[str, str] | None:
         """See `Multiplier.problem`."""
-        if system.cxl is None:
+        if not behind_cxl:
             return "cxl", "is missing: systolic arrays stand in a device behind a CXL link"
         if self.load_rows > self.rows:
             problem = f"{self.load_rows} is more than the {self.rows} rows of an array"
