@@ -49,7 +49,8 @@ with warnings.catch_warnings(record=True) as _said:
     except Exception as _error:
         _reason = " ".join(f"{type(_error).__name__}: {_error}".split())[:300]
         _place = ", or .numba_config.yaml here" if os.path.lexists(".numba_config.yaml") else ""
-        raise InputError(f"Numba cannot be imported with its NUMBA_ settings{_place} ({_reason})") from None
+        problem = f"Numba cannot be imported with its NUMBA_ settings{_place} ({_reason})"
+        raise InputError(problem, "not-installed") from None
 
 for _warning in _said:
     _refused = _REFUSED.search(str(_warning.message))

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ndpsim.errors import Code, InputError, one_of
+from ndpsim.errors import Code, InputError, unknown
 
 T = TypeVar("T")
 #: What is told of a simulation under way: the share of its work that is done.
@@ -46,7 +46,7 @@ def whole_number(value: Any, name: str, least: int, most: int | None = None, of:
     if whole is None or whole < least or (most is not None and whole > most):
         upto = "" if most is None else f" to {most}"
         code: Code = "type" if whole is None else "range"
-        raise InputError(f"{shown(value)} is not a whole number{of} from {least}{upto}", key=name, code=code)
+        raise InputError(f"{shown(value)} is not a whole number{of} from {least}{upto}", code, key=name)
     return whole
 
 
@@ -59,13 +59,12 @@ def number(value: Any, name: str, least: float, most: float = math.inf) -> float
     real = isinstance(value, numbers.Real) and not is_flag(value)
     if not (real and least <= value <= most and value < math.inf):
         upto = "" if most == math.inf else f" to {most:g}"
-        raise InputError(
-            f"{shown(value)} is not a number from {least:g}{upto}", key=name, code="range" if real else "type"
-        )
+        problem = f"{shown(value)} is not a number from {least:g}{upto}"
+        raise InputError(problem, "range" if real else "type", key=name)
     try:
         return float(value)
     except OverflowError:
-        raise InputError(f"{shown(value)} is too large", key=name, code="range") from None
+        raise InputError(f"{shown(value)} is too large", "range", key=name) from None
 
 
 def is_flag(value: Any) -> bool:
@@ -82,7 +81,7 @@ def flag(value: Any, name: str) -> bool:
         InputError: it is neither True nor False.
     """
     if not is_flag(value):
-        raise InputError(f"{shown(value)} is neither True nor False", key=name, code="type")
+        raise InputError(f"{shown(value)} is neither True nor False", "type", key=name)
     return bool(value)
 
 
@@ -93,7 +92,7 @@ def text(value: Any, name: str) -> str:
         InputError: it is none.
     """
     if not isinstance(value, str):
-        raise InputError(f"{shown(value)} is not a text", key=name, code="type")
+        raise InputError(f"{shown(value)} is not a text", "type", key=name)
     return str(value)
 
 
@@ -105,11 +104,9 @@ def choice(value: Any, name: str, allowed: Iterable[str], what: str) -> str:
     """
     names = list(allowed)
     if not isinstance(value, str):
-        raise InputError(
-            f"{shown(value)} is not a text; give one of {', '.join(names)}", key=name, code="type"
-        )
+        raise InputError(f"{shown(value)} is not a text; give one of {', '.join(names)}", "type", key=name)
     if value not in names:
-        raise InputError(one_of(value, names, what), key=name, code="unknown-name")
+        raise unknown(value, names, what, key=name)
     return str(value)
 
 
@@ -121,7 +118,7 @@ def path_of(value: Any, name: str) -> Path:
     """
     written = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(written, str) or not written or "\0" in written:
-        raise InputError(f"{shown(value)} is not a path; give a str or a Path", key=name, code="type")
+        raise InputError(f"{shown(value)} is not a path; give a str or a Path", "type", key=name)
     return Path(written)
 
 
@@ -132,10 +129,10 @@ def several(value: Any, name: str, each: Callable[[Any, str], T]) -> tuple[T, ..
         InputError: it is a single text, a mapping, a set or nothing of several, or an element is refused.
     """
     if isinstance(value, str):
-        raise InputError(f"{shown(value)} is a string; give a list of them", key=name, code="type")
+        raise InputError(f"{shown(value)} is a string; give a list of them", "type", key=name)
     refused = isinstance(value, (bytes, bytearray, Mapping, AbstractSet, os.PathLike))
     if refused or not isinstance(value, Iterable) or getattr(value, "shape", None) == ():
-        raise InputError(f"{shown(value)} is not a list", key=name, code="type")
+        raise InputError(f"{shown(value)} is not a list", "type", key=name)
     return tuple(each(one, name) for one in value)
 
 
@@ -147,7 +144,7 @@ def instance(value: Any, name: str, kind: type[T]) -> T:
     """
     if not isinstance(value, kind):
         article = "an" if kind.__name__[0] in "AEIOU" else "a"
-        raise InputError(f"{shown(value)} is not {article} {kind.__name__}", key=name, code="type")
+        raise InputError(f"{shown(value)} is not {article} {kind.__name__}", "type", key=name)
     return value
 
 
@@ -160,6 +157,6 @@ def progress_function(value: Any, name: str = "progress") -> Progress:
     if value is None:
         return lambda share: None
     if not callable(value):
-        raise InputError(f"{shown(value)} is no function of the share of work done", key=name, code="type")
+        raise InputError(f"{shown(value)} is no function of the share of work done", "type", key=name)
     called: Progress = value
     return called

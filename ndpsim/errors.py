@@ -20,7 +20,7 @@ _LONGEST = 80  # characters of an unknown name in a message
 #: ``unknown-name``    a name that is none of those allowed
 #: ``unknown-key``     a key or an option that is not there
 #: ``type``            of another type than allowed: no number, no text, no list, no mapping
-#: ``range``           a number below the least or above the most that is allowed
+#: ``range``           a number below the least, above the most, or none of those that are allowed
 #: ``form``            a text, or a file, that is not of the form it should have
 #: ``missing``         something that must be given is not
 #: ``twice``           something is given twice
@@ -60,20 +60,20 @@ class InputError(ValueError):
 
     Args:
         problem: what is wrong, with the value and what is allowed.
+        code: which kind of mistake it is, one of `Code`.
         file: the file it was read from.
         line: its line there, counted from 1.
         key: the dotted key or the option, for instance ``dimm.ranks`` or ``--tokens``.
-        code: which kind of mistake it is, one of `Code`.
     """
 
     def __init__(
         self,
         problem: str,
+        code: Code = "invalid",
         *,
         file: object = None,
         line: int | None = None,
         key: str | None = None,
-        code: Code = "invalid",
     ) -> None:
         self.problem = problem
         self.code: Code = code
@@ -84,6 +84,10 @@ class InputError(ValueError):
         subject = "" if key is None else f"{key}: "
         super().__init__(" ".join(f"{place}{subject}{problem}".split()))
 
+    def at(self, file: object = None, line: int | None = None, key: str | None = None) -> InputError:
+        """The same mistake at another place: `key` stays where none is given, file and line do not."""
+        return InputError(self.problem, self.code, file=file, line=line, key=key or self.key)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """As other processes need it: with all of its parts."""
         again = functools.partial(type(self), file=self.file, line=self.line, key=self.key, code=self.code)
@@ -92,7 +96,7 @@ class InputError(ValueError):
 
 def no_way_on(what: str) -> InputError:
     """The error of a simulation that its timings keep from ever ending; `what` came up in it."""
-    return InputError(f"these timings leave no way on: {what}", key="dram.timing", code="no-progress")
+    return InputError(f"these timings leave no way on: {what}", "no-progress", key="dram.timing")
 
 
 class MismatchError(RuntimeError):
@@ -120,3 +124,8 @@ def one_of(name: object, known: Iterable[str], what: str) -> str:
     names, written = sorted(known), str(name)
     written = written if len(written) <= _LONGEST else f"{written[:_LONGEST]}..."
     return f"unknown {what} '{written}'{did_you_mean(written, names)} (known: {', '.join(names)})"
+
+
+def unknown(name: object, known: Iterable[str], what: str, **place: Any) -> InputError:
+    """The error of a `what` that is none of `known`; `place`: the file, line and key of it."""
+    return InputError(one_of(name, known, what), **place, code="unknown-name")

@@ -40,9 +40,9 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"is a damaged or truncated gzip file ({error})", file=path) from None
+        raise InputError(f"is a damaged or truncated gzip file ({error})", "unreadable", file=path) from None
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
+        raise InputError(f"cannot be read: {error.strerror or error}", "unreadable", file=path) from None
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def open_plain_or_gzip(path: Path) -> Iterator[IO[bytes]]:
         InputError: the file cannot be read.
     """
     if "\0" in str(path):
-        raise InputError(f"{str(path)!r} is not a file name")
+        raise InputError(f"{str(path)!r} is not a file name", "form")
     with reading(path):
         file = open(path, "rb")  # noqa: SIM115 (closed below, where other errors are not its own)
     with file:
@@ -106,7 +106,7 @@ def _only_writes(flags: int) -> bool:
 
 
 def _is_input(path: str, key: str | None) -> InputError:
-    return InputError(f"{path} is an input of this call; choose another file", key=key)
+    return InputError(f"{path} is an input of this call; choose another file", "unwritable", key=key)
 
 
 _call: _Call | None = None
@@ -157,15 +157,16 @@ def ensure_writable(path: str | os.PathLike[str], key: str | None = None) -> Pat
     """
     name, target = os.fspath(path), Path(path)
     if name == "-":
-        raise InputError("only --json writes to standard output with -; give a file name", key=key)
+        wrong = "only --json writes to standard output with -; give a file name"
+        raise InputError(wrong, "unwritable", key=key)
     if not name or "\0" in name:
-        raise InputError(f"cannot write {name!r}: it is not a file name", key=key)
+        raise InputError(f"cannot write {name!r}: it is not a file name", "unwritable", key=key)
     try:
         problem = "it is the name of a folder" if name.endswith(os.sep) else _obstacle(target)
     except OSError as error:  # a name too long, a loop of links
         problem = error.strerror or str(error)
     if problem:
-        raise InputError(f"cannot write {target}: {problem}", key=key)
+        raise InputError(f"cannot write {target}: {problem}", "unwritable", key=key)
     if _call is not None:
         _call.will_write(target, key)
     return target
@@ -236,7 +237,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     except OSError as error:
         other = error.filename if isinstance(error.filename, str) else ""
         subject = f"{other}: " if other and other != str(target) and not _is_temporary(other) else ""
-        raise InputError(f"cannot write {target}: {subject}{error.strerror or error}") from None
+        raise InputError(f"cannot write {target}: {subject}{error.strerror or error}", "unwritable") from None
 
 
 def _commit(file: IO[bytes], target: Path) -> None:

@@ -32,7 +32,8 @@ def memory_limit() -> int:
     except ValueError:
         gib = math.nan
     if not 0 < gib <= 1 << 20:
-        raise InputError(f"{text[:40]!r} is not a number of GiB above 0, up to {1 << 20}", key=VARIABLE)
+        problem = f"{text[:40]!r} is not a number of GiB above 0, up to {1 << 20}"
+        raise InputError(problem, "range", key=VARIABLE)
     return int(gib * (1 << 30))
 
 
@@ -60,6 +61,7 @@ def ensure_fits(
         raise InputError(
             f"{what}: {format_bytes(needed)} of memory ({needed} bytes) would be needed, and "
             f"{format_bytes(limit)} ({limit} bytes) are allowed; {VARIABLE}={_whole_gib(needed)} allows it",
+            "too-large",
             file=file,
             line=line,
             key=key,

@@ -55,7 +55,7 @@ def _options(
     start = whole_number(start_clock, "start_clock", 0, _LAST_CLOCK)
     first = int(trace.clock.min()) if len(trace) else start
     if start > 0 and first < start:
-        raise InputError(f"{start} is behind the first command, at clock {first}", key="start_clock")
+        raise InputError(f"{start} is behind the first command, at clock {first}", "range", key="start_clock")
     return _Options(
         choice(refresh, "refresh", REFRESH_MODES, "refresh"),
         whole_number(limit, "limit", 0, MOST_DESCRIBED),
@@ -139,7 +139,8 @@ def check_lanes(
     buses = CommandBuses() if buses is None else instance(buses, "buses", CommandBuses)
     choice(buses.kind, "buses", COMMAND_BUSES, "command bus")
     if device.ranks > 1 and buses.kind != "private":
-        raise InputError(f"lanes of {device.ranks} ranks have a command bus each, private", key="buses")
+        problem = f"lanes of {device.ranks} ranks have a command bus each, private"
+        raise InputError(problem, "conflict", key="buses")
     lane_of, rank = np.divmod(trace.rank, device.ranks)
     stray = np.flatnonzero((lane_of < 0) | (lane_of >= lanes))
     count, tolerated = len(stray), 0

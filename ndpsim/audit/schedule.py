@@ -145,17 +145,16 @@ def check_schedule(path: str | PathLike[str], limit: int = 20) -> ScheduleReport
         try:
             judge.line(number, content)
         except InputError as error:
-            raise InputError(error.problem, file=file, line=number, key=error.key) from None
+            raise error.at(file, number) from None
         except KeyError as error:
-            raise InputError(
-                f"has no {error}: this is no log of ndpsim moe", file=file, line=number
-            ) from None
+            problem = f"has no {error}: this is no log of ndpsim moe"
+            raise InputError(problem, "form", file=file, line=number) from None
         except (TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
             problem = f"is no line of a log of ndpsim moe ({error})"
-            raise InputError(problem, file=file, line=number) from None
+            raise InputError(problem, "form", file=file, line=number) from None
     judge.end()
     if not judge.runs:
-        raise InputError("is empty", file=file)
+        raise InputError("is empty", "form", file=file)
     return judge.report()
 
 
@@ -172,9 +171,9 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             try:
                 content = json.loads(line, parse_constant=_no_number)
             except (ValueError, RecursionError) as error:
-                raise InputError(f"is no JSON: {error}", file=path, line=number) from None
+                raise InputError(f"is no JSON: {error}", "form", file=path, line=number) from None
             if not isinstance(content, dict):
-                raise InputError("is no JSON object", file=path, line=number)
+                raise InputError("is no JSON object", "form", file=path, line=number)
             yield number, content
 
 
@@ -197,13 +196,13 @@ class _Judge:
             self.end()
             if content["log"] != _VERSION:
                 problem = f"{content['log']!r} is another form than {_VERSION}, which is read here"
-                raise InputError(problem, key="log")
+                raise InputError(problem, "form", key="log")
             self._run = _Run(Machine.of(content), Places(content))
             self.runs += 1
             self._found(number, "", unknown_keys(content, _RUN_KEYS, "the run"))
             self._found(number, "", self._run.places.capacity_faults())
         elif self._run is None:
-            raise InputError("there is no line before it that says what is run")
+            raise InputError("there is no line before it that says what is run", "form")
         else:
             where = f"step {content['step']}, layer {content['layer']}: "
             if content["phase"] == "prefill":

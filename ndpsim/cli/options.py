@@ -132,7 +132,7 @@ def named_as_options(*names: str, **others: str) -> Iterator[None]:
         yield
     except InputError as error:
         if error.file is None and error.key in options:
-            raise InputError(error.problem, key=options[error.key]) from None
+            raise error.at(key=options[error.key]) from None
         raise
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import unknown
 
 #: The kinds of parts, each a folder of `hwconfigs/parts`, and what one of them is called.
 PART_KINDS = {"cpus": "CPU", "memories": "memory", "gpus": "GPU", "links": "link"}
@@ -39,7 +39,7 @@ def data_path(kind: str, name: str) -> Path:
     """
     names = data_names(kind)
     if name not in names:
-        raise InputError(one_of(name, names, f"name in {kind}"))
+        raise unknown(name, names, f"name in {kind}")
     return data_folder(kind) / f"{name}.yaml"
 
 

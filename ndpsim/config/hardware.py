@@ -71,7 +71,7 @@ class Hardware:
                 key = f"dram.overrides.{error.key}"
             # A timing the standard leaves open is written nowhere: point at the organisation.
             origin = self.origins.get(key) or self.origins["dram.org"]
-            raise origin.error(error.problem, key) from None
+            raise origin.error(error.problem, key, error.code) from None
 
     @contextlib.contextmanager
     def errors_at_origins(self) -> Iterator[None]:
@@ -85,7 +85,8 @@ class Hardware:
                 key = "dram.timing"  # the preset says it
             if error.file is not None or key is None:
                 raise
-            raise self.origins[key].error(error.problem, error.key if key == "dram.timing" else key) from None
+            said = error.key if key == "dram.timing" else key
+            raise self.origins[key].error(error.problem, said, error.code) from None
 
     @property
     def ndp(self) -> Ndp:
@@ -96,7 +97,7 @@ class Hardware:
         """
         if self.system.ndp is None:
             problem = "is missing: a hardware file without it describes a memory that does not compute"
-            raise InputError(problem, file=self.file, key="ndp")
+            raise InputError(problem, "missing", file=self.file, key="ndp")
         return self.system.ndp
 
     @property
@@ -108,7 +109,7 @@ class Hardware:
         """
         if self.ndp.relayout is None:
             problem = "is missing: the DIMMs have no unit that moves weights"
-            raise InputError(problem, file=self.file, key="ndp.relayout")
+            raise InputError(problem, "missing", file=self.file, key="ndp.relayout")
         return self.ndp.relayout
 
     @functools.cached_property
@@ -133,7 +134,7 @@ class Hardware:
             bits = one.lane_device().standard.channel_bits
         except InputError as error:
             key = (error.key or "").replace("dram.", "host.memory.")
-            raise InputError(error.problem, file=error.file, line=error.line, key=key) from None
+            raise error.at(error.file, error.line, key) from None
         dimm = Dimm(count=own.dimms, ranks=own.ranks, subchannels=max(1, DIMM_BITS // bits))
         return Hardware(plain.model_copy(update={"dimm": dimm}), origins, self.file, {})
 

@@ -28,12 +28,12 @@ def check_cpu(hardware: Hardware, changed: Iterable[KeyPath]) -> None:
     host = hardware.system.host
     if host.cpu_sockets_most is not None and host.cpu_sockets > host.cpu_sockets_most:
         problem = f"{host.cpu_sockets} is more than the {host.cpu_sockets_most} of host.cpu_sockets_most"
-        raise hardware.origins["host.cpu_sockets"].error(problem, "host.cpu_sockets")
+        raise hardware.origins["host.cpu_sockets"].error(problem, "host.cpu_sockets", code="range")
     if host.cpu_read_gbps is not None and not any(key[0] in _OF_CHANNELS for key in changed):
         peak_gbps = hardware.host_memory.host_gbps
         if host.cpu_read_gbps > peak_gbps:
             problem = f"{host.cpu_read_gbps:g} is more than the memory channels carry, {peak_gbps:g}"
-            raise hardware.origins["host.cpu_read_gbps"].error(problem, "host.cpu_read_gbps")
+            raise hardware.origins["host.cpu_read_gbps"].error(problem, "host.cpu_read_gbps", code="range")
     if host.cpu_memory_mtps is not None:
         _compare_rates(hardware)
 

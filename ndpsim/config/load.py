@@ -25,7 +25,7 @@ from ndpsim.config.nodes import parse, read_text
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
 from ndpsim.config.parts import PART_KEYS, fill_from_parts, replace_parts
 from ndpsim.config.system import MULTIPLIERS, UNITS, System
-from ndpsim.errors import InputError, nearest, one_of
+from ndpsim.errors import Code, InputError, nearest, one_of
 from ndpsim.spec import row_times, standards
 from ndpsim.units import exact
 
@@ -55,7 +55,7 @@ def load_hardware(hw: str | PathLike[str] | Hardware, sets: Sequence[str] = ()) 
     sets = several(sets, "sets", as_text)
     if isinstance(hw, Hardware):
         if sets:
-            raise InputError("give changes when loading the hardware, not afterwards", key="sets")
+            raise InputError("give changes when loading the hardware, not afterwards", "conflict", key="sets")
         return hw
     asked = _asked(hw)
     key = asked, sets, os.getcwd()
@@ -75,7 +75,7 @@ def _asked(hw: object) -> str:
         return str(path_of(hw, "hw")) if isinstance(hw, PathLike) else as_text(hw, "hw")
     except InputError:
         problem = "is neither the name of a hardware, nor the path of its file, nor a Hardware"
-        raise InputError(f"{quoted(hw)} {problem}", key="hw") from None
+        raise InputError(f"{quoted(hw)} {problem}", "type", key="hw") from None
 
 
 def _load(path: Path, sets: Sequence[str]) -> tuple[Hardware, list[Path]]:
@@ -140,7 +140,7 @@ def _find(name: str) -> Path:
         return Path(name)
     if name not in data_names("hwconfigs"):
         problem = one_of(name, data_names("hwconfigs"), "hardware")
-        raise InputError(f"{problem}; a path ends in .yaml or holds a '/'", key="hw")
+        raise InputError(f"{problem}; a path ends in .yaml or holds a '/'", "unknown-name", key="hw")
     return data_path("hwconfigs", name)
 
 
@@ -152,11 +152,13 @@ def _read_unit(draft: Draft, key: KeyPath, folder: Path) -> Path:
     elif name in data_names("rtl_params"):
         path = data_path("rtl_params", name)
     else:
-        raise origin.error(one_of(name, data_names("rtl_params"), "file in rtl_params"), dotted(key))
+        raise origin.error(
+            one_of(name, data_names("rtl_params"), "file in rtl_params"), dotted(key), code="unknown-name"
+        )
     try:
         text = read_text(path)
     except InputError as error:
-        raise origin.error(str(error), dotted(key)) from None
+        raise origin.error(str(error), dotted(key), error.code) from None
     unit = draft_of(parse(text, str(path)), str(path), key)
     draft.replace(key, unit.values, unit.origins)
     return path
@@ -188,14 +190,14 @@ def setting(text: str) -> tuple[KeyPath, str]:
     written, equals, value = text.partition("=")
     written = written.strip()
     if not equals or not written:
-        raise InputError(f"{shown(text)} is not KEY=VALUE, for instance dimm.ranks=2", file="--set")
+        raise InputError(f"{shown(text)} is not KEY=VALUE, for instance dimm.ranks=2", "form", file="--set")
     if not value.strip():
-        raise InputError("has no value after '='", file="--set", key=written)
+        raise InputError("has no value after '='", "missing", file="--set", key=written)
     key = tuple(written.split("."))
     if len(key) == 2 and key[0] == "dram" and key[1] in _timing_names():
         key = (*_OVERRIDES, key[1])
     if field_at(key) is None or (key[:2] == _OVERRIDES and len(key) == 3 and key[2] not in _timing_names()):
-        raise InputError(_unknown_set(written), file="--set", key=written)
+        raise InputError(_unknown_set(written), "unknown-key", file="--set", key=written)
     return key, value.strip()
 
 
@@ -239,10 +241,19 @@ def _validated(draft: Draft) -> System:
     raise _input_error(draft, min(problems, key=lambda problem: problem["type"] == "missing"))
 
 
+#: Codes of pydantic's types of errors; its others are limits of numbers and texts.
+_CODES: dict[str, Code] = {
+    "extra_forbidden": "unknown-key",
+    "missing": "missing",
+    "value_error": "invalid",
+    **{f"{kind}_type": "type" for kind in ("string", "int", "float", "bool", "list", "dict", "model")},
+}
+
+
 def _input_error(draft: Draft, problem: Any) -> InputError:
     """One of pydantic's errors as a line that says what is allowed."""
     path = tuple(str(part) for part in problem["loc"])
-    field = field_at(path)
+    field, code = field_at(path), _CODES.get(problem["type"], "range")
     if problem["type"] == "extra_forbidden":
         parent = field_at(path[:-1]) if path[:-1] else None
         section = section_of(parent) if parent is not None else System
@@ -253,10 +264,10 @@ def _input_error(draft: Draft, problem: Any) -> InputError:
         what = "" if isinstance(problem["input"], dict | list) else f"{shown(problem['input'])} "
         text = f"{what}{problem['ctx']['error']}"
     elif field is not None and get_origin(field.annotation) is Literal and isinstance(problem["input"], str):
-        text = one_of(problem["input"], get_args(field.annotation), "value")
+        text, code = one_of(problem["input"], get_args(field.annotation), "value"), "unknown-name"
     else:
         text = f"{shown(problem['input'])} is not {allowed(field) if field is not None else 'allowed'}"
-    return draft.origin(path).error(text, dotted(path))
+    return draft.origin(path).error(text, dotted(path), code)
 
 
 def _unknown_key(path: KeyPath, known: Collection[str]) -> str:
@@ -273,16 +284,18 @@ def _check_mapping(system: System, draft: Draft) -> None:
     mapper, mapping = system.dram.mapper, system.dram.mapping
     if mapper == "custom" and mapping is None:
         origin = draft.origin(("dram", "mapper"))
-        raise origin.error("custom needs a mapping; give dram.mapping", "dram.mapper")
+        raise origin.error("custom needs a mapping; give dram.mapping", "dram.mapper", code="missing")
     if mapper != "custom" and mapping is not None:
         problem = f"is for mapper: custom, not {mapper} (dram.mapping=null takes it away)"
-        raise draft.origin(("dram", "mapping")).error(problem, "dram.mapping")
+        raise draft.origin(("dram", "mapping")).error(problem, "dram.mapping", code="conflict")
 
 
 def _check_row_cap(system: System, draft: Draft) -> None:
     origin = draft.origins.get(("dram", "row_cap"))
     if origin is not None and origin.kind == "set" and system.dram.row_policy == "open":
-        raise origin.error("is of row_policy: closed-cap, and rows stay open", "dram.row_cap")
+        raise origin.error(
+            "is of row_policy: closed-cap, and rows stay open", "dram.row_cap", code="conflict"
+        )
 
 
 def _check_subchannels(hardware: Hardware) -> None:
@@ -297,7 +310,7 @@ def _check_subchannels(hardware: Hardware) -> None:
             f"{count} is not a power of two, as the host's addresses need; "
             f"a DIMM of {standard.name} has {usual} of {standard.channel_bits} bits"
         )
-        raise hardware.origins["dimm.subchannels"].error(problem, "dimm.subchannels")
+        raise hardware.origins["dimm.subchannels"].error(problem, "dimm.subchannels", code="range")
 
 
 def _check_ranks(hardware: Hardware) -> None:
@@ -307,13 +320,13 @@ def _check_ranks(hardware: Hardware) -> None:
         return
     if dimm.ranks > 1:
         problem = f"{dimm.ranks} is not 1: a channel of {device.standard.name} has no ranks"
-        raise hardware.origins["dimm.ranks"].error(problem, "dimm.ranks")
+        raise hardware.origins["dimm.ranks"].error(problem, "dimm.ranks", code="range")
     if dimm.count > channels:
         problem = (
             f"{dimm.count} is more than the {channels} of host.channels: a channel of {device.standard.name} "
             "has no ranks, so each needs its own"
         )
-        raise hardware.origins["dimm.count"].error(problem, "dimm.count")
+        raise hardware.origins["dimm.count"].error(problem, "dimm.count", code="range")
 
 
 def _check_timings(hardware: Hardware) -> None:
@@ -327,7 +340,7 @@ def _check_timings(hardware: Hardware) -> None:
         )
         stated = [f"dram.overrides.{name}" for name in (column.latency, precharge.latency)]
         key = next((key for key in stated if key in hardware.origins), "dram.timing")
-        raise hardware.origins[key].error(problem, key)
+        raise hardware.origins[key].error(problem, key, code="range")
 
 
 def _check_host_memory(hardware: Hardware) -> None:
@@ -338,19 +351,21 @@ def _check_host_memory(hardware: Hardware) -> None:
     device = hardware.host_memory.lane_device()
     if hardware.system.cxl is not None:
         problem = "is for DIMMs that compute; behind a CXL link the GPU reads the device"
-        raise hardware.origins["host.memory.standard"].error(problem, "host.memory")
+        raise hardware.origins["host.memory.standard"].error(problem, "host.memory", code="unsupported")
     if device.organisation.ranks or DIMM_BITS % device.standard.channel_bits:
         problem = f"{device.standard.name} is not a standard of DIMMs"
-        raise hardware.origins["host.memory.standard"].error(problem, "host.memory.standard")
+        raise hardware.origins["host.memory.standard"].error(
+            problem, "host.memory.standard", code="unsupported"
+        )
     if own.dimms % own.channels:
         problem = f"{own.dimms} is not a multiple of the {own.channels} of host.memory.channels"
-        raise hardware.origins["host.memory.dimms"].error(problem, "host.memory.dimms")
+        raise hardware.origins["host.memory.dimms"].error(problem, "host.memory.dimms", code="range")
 
 
 def _check_pcie(system: System, draft: Draft) -> None:
     if system.gpu is not None and system.pcie is not None and system.pcie.gbps > system.gpu.pcie_gbps:
         problem = f"{system.pcie.gbps:g} is more than gpu.pcie_gbps, {system.gpu.pcie_gbps:g}"
-        raise draft.origin(("pcie", "gbps")).error(problem, "pcie.gbps")
+        raise draft.origin(("pcie", "gbps")).error(problem, "pcie.gbps", code="range")
 
 
 def _check_link(system: System, draft: Draft) -> None:
@@ -362,10 +377,10 @@ def _check_link(system: System, draft: Draft) -> None:
             f"{system.link.link_gbps:g} is more than its lanes carry, {system.link.lanes} of "
             f"{system.link.lane_gbit_s:g} Gb/s: {float(lanes_gbps):g}"
         )
-        raise draft.origin(("link", "link_gbps")).error(problem, "link.link_gbps")
+        raise draft.origin(("link", "link_gbps")).error(problem, "link.link_gbps", code="range")
     if system.link.topology == "groups" and system.link.group_dimms > system.dimm.count:
         problem = f"{system.link.group_dimms} is more than the {system.dimm.count} DIMMs there are"
-        raise draft.origin(("link", "group_dimms")).error(problem, "link.group_dimms")
+        raise draft.origin(("link", "group_dimms")).error(problem, "link.group_dimms", code="range")
 
 
 def _check_multipliers(system: System, draft: Draft) -> None:
@@ -374,14 +389,14 @@ def _check_multipliers(system: System, draft: Draft) -> None:
     there = [key for key in MULTIPLIERS if getattr(system.ndp, key) is not None]
     if not there:
         problem = f"has nothing that multiplies; give one of {' and '.join(MULTIPLIERS)}"
-        raise draft.origin(("ndp",)).error(problem, "ndp")
+        raise draft.origin(("ndp",)).error(problem, "ndp", code="missing")
     if len(there) > 1:
         problem = f"has both {there[0]} and {there[1]}; ndp.{there[0]}=null takes one away"
-        raise draft.origin(("ndp",)).error(problem, "ndp")
+        raise draft.origin(("ndp",)).error(problem, "ndp", code="conflict")
     found = system.ndp.multiplier[1].problem(behind_cxl=system.cxl is not None)
     if found is not None:
         key, problem = found
-        raise draft.origin(tuple(key.split(".")) if "." in key else ("ndp",)).error(problem, key)
+        raise draft.origin(tuple(key.split(".")) if "." in key else ("ndp",)).error(problem, key, "conflict")
 
 
 def _leaf_origins(system: System, draft: Draft, file: str) -> dict[str, Origin]:

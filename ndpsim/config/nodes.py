@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from ndpsim.errors import InputError
+from ndpsim.errors import Code, InputError
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 10_000  # after aliases are expanded
@@ -79,12 +79,12 @@ class _Open:
 def _read_bytes(path: Path) -> bytes:
     """What `path` holds, up to one byte over the limit; OSError where it cannot be read."""
     if "\0" in str(path):
-        raise InputError(f"{str(path)!r} is not a file name")
+        raise InputError(f"{str(path)!r} is not a file name", "form")
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
-        raise InputError("is a directory, not a YAML file", file=path)
+        raise InputError("is a directory, not a YAML file", "unreadable", file=path)
     if not stat.S_ISREG(mode):
-        raise InputError("is not a regular file", file=path)
+        raise InputError("is not a regular file", "unreadable", file=path)
     with path.open("rb") as stream:
         return stream.read(MAX_BYTES + 1)
 
@@ -98,16 +98,16 @@ def read_text(path: Path) -> str:
     try:
         data = _read_bytes(path)
     except FileNotFoundError:
-        raise InputError("no such file", file=path) from None
+        raise InputError("no such file", "unreadable", file=path) from None
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
+        raise InputError(f"cannot be read: {error.strerror or error}", "unreadable", file=path) from None
     if len(data) > MAX_BYTES:
-        raise InputError(f"is larger than {MAX_BYTES} bytes", file=path)
+        raise InputError(f"is larger than {MAX_BYTES} bytes", "too-large", file=path)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise InputError("is not a text file in UTF-8", file=path, line=line) from None
+        raise InputError("is not a text file in UTF-8", "form", file=path, line=line) from None
 
 
 def parse(text: str, file: str) -> Node:
@@ -122,15 +122,15 @@ def parse(text: str, file: str) -> Node:
         for event in yaml.parse(text, Loader=_LOADER):
             builder.take(event)
     except UnicodeEncodeError:  # an option of undecodable bytes
-        raise InputError("is not text in UTF-8", file=file) from None
+        raise InputError("is not text in UTF-8", "form", file=file) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         # libyaml reads ahead, up to a limit of its own.
         if mark is not None and "maximum nesting" in str(error):
-            raise builder.error(_TOO_DEEP, mark.line + 1) from None
+            raise builder.error(_TOO_DEEP, mark.line + 1, code="too-large") from None
         raise _syntax_error(error, text, file) from None
     if builder.root is None:
-        raise InputError("is empty", file=file)
+        raise InputError("is empty", "form", file=file)
     return builder.root
 
 
@@ -139,12 +139,14 @@ def _syntax_error(error: yaml.YAMLError, text: str, file: str) -> InputError:
     if mark is None:
         position = getattr(error, "position", None)
         line = None if position is None else text.count("\n", 0, position) + 1
-        return InputError(f"not YAML: {getattr(error, 'reason', None) or error}", file=file, line=line)
+        return InputError(
+            f"not YAML: {getattr(error, 'reason', None) or error}", "form", file=file, line=line
+        )
     lines = text.splitlines()
     line = min(mark.line + 1, max(len(lines), 1))
     indent = re.match(r"\s*", lines[line - 1] if lines else "")
     hint = "; indent with spaces, not tabs" if indent and "\t" in indent[0] else ""
-    return InputError(f"not YAML: {getattr(error, 'problem', error)}{hint}", file=file, line=line)
+    return InputError(f"not YAML: {getattr(error, 'problem', error)}{hint}", "form", file=file, line=line)
 
 
 def scalar(text: str) -> Scalar:
@@ -170,16 +172,18 @@ class _Builder:
     anchors: dict[str, Node | None] = field(default_factory=dict)  # None: not complete yet
     nodes: int = 0
 
-    def error(self, problem: str, line: int, key: str | None = None) -> InputError:
+    def error(self, problem: str, line: int, key: str | None = None, *, code: Code = "form") -> InputError:
         path = [level.key for level in self.stack if level.key is not None] + ([key] if key else [])
-        return InputError(problem, file=self.file, line=line, key=".".join(path) or None)
+        return InputError(problem, code, file=self.file, line=line, key=".".join(path) or None)
 
     def take(self, event: yaml.Event) -> None:
         """Add what `event` says to the tree."""
         line = event.start_mark.line + 1 if event.start_mark else 1
         tag = getattr(event, "tag", None)
         if tag is not None:
-            raise self.error(f"the tag '{tag}' is not supported; write plain values", line)
+            raise self.error(
+                f"the tag '{tag}' is not supported; write plain values", line, code="unsupported"
+            )
         if isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
             raise self.error("holds more than one document", line)
         if isinstance(event, yaml.ScalarEvent):
@@ -201,7 +205,7 @@ class _Builder:
         if self.nodes > MAX_NODES:
             raise self.error(f"holds more than {MAX_NODES} values, aliases expanded", line)
         if len(self.stack) + height > MAX_DEPTH:
-            raise self.error(_TOO_DEEP, line)
+            raise self.error(_TOO_DEEP, line, code="too-large")
 
     def add_scalar(self, event: yaml.ScalarEvent, line: int) -> None:
         self.grow(1, 1, line)
@@ -216,7 +220,7 @@ class _Builder:
             raise self.error(f"{name[:MAX_KEY]!r} is not a key: 1 to {MAX_KEY} printable characters", line)
         before = level.children.get(name) if isinstance(level.children, dict) else None
         if before is not None:
-            raise self.error(f"is given twice, first in line {before.line}", line, name)
+            raise self.error(f"is given twice, first in line {before.line}", line, name, code="twice")
         level.key, level.key_line = name, line
 
     def add_alias(self, anchor: str, line: int) -> None:
@@ -240,7 +244,9 @@ class _Builder:
         if isinstance(level.children, list):
             level.children.append(node)
         elif level.key is None:
-            raise self.error("a key must be a single word, not a list, a mapping or an alias", node.line)
+            raise self.error(
+                "a key must be a single word, not a list, a mapping or an alias", node.line, code="type"
+            )
         else:
             level.children[level.key] = dataclasses.replace(node, line=level.key_line)
             level.key = None

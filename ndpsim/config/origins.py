@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ndpsim.config.nodes import Node, parse
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import Code, InputError, one_of
 
 #: The keys of an annotated leaf; no section of a hardware file has a key of these names.
 ANNOTATION = ("value", "source", "assumption")
@@ -39,11 +39,11 @@ class Origin:
             return f"default, {self.text}"
         return self.text or self.file + (f":{self.line}" if self.line else "")
 
-    def error(self, problem: str, key: str | None) -> InputError:
+    def error(self, problem: str, key: str | None, code: Code = "invalid") -> InputError:
         """The error `problem` with `key`, at this place."""
         if self.kind == "set" and key is not None:
             key = key.replace("dram.overrides.", "dram.", 1)  # as one types it
-        return InputError(problem, file=self.file, line=self.line, key=key)
+        return InputError(problem, code, file=self.file, line=self.line, key=key)
 
 
 def dotted(path: KeyPath) -> str:
@@ -122,7 +122,7 @@ class Draft:
             node = parse(text, "--set")
             values, inner = _read(node, "--set", path)
         except InputError as error:
-            raise origin.error(error.problem, error.key or dotted(path)) from None
+            raise origin.error(error.problem, error.key or dotted(path), error.code) from None
         self.replace(path, values, dict.fromkeys(inner, origin))
 
 
@@ -134,7 +134,7 @@ def draft_of(node: Node, file: str, path: KeyPath = ()) -> Draft:
     """
     if not isinstance(node.value, dict):
         problem = f"must be a mapping of keys to values, not {shown(node.value)}"
-        raise InputError(problem, file=file, line=node.line)
+        raise InputError(problem, "type", file=file, line=node.line)
     draft = Draft({}, {path: Origin(file, 1, "", "stated")})
     for key, child in node.value.items():
         draft.values[key], origins = _read(child, file, (*path, key))
@@ -162,7 +162,7 @@ def _read(node: Node, file: str, path: KeyPath) -> tuple[Any, dict[KeyPath, Orig
 def _annotated(parts: dict[str, Node], place: Origin, path: KeyPath) -> tuple[Any, Origin]:
     """The value and origin of a leaf written with its source or assumption."""
     for problem in _annotation_problems(parts):
-        raise place.error(problem, dotted(path))
+        raise place.error(problem, dotted(path), "form")
     kind: Kind = "source" if "source" in parts else "assumption"
     text = " ".join(str(parts[kind].value).split())
     value = parts["value"].value

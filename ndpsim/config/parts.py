@@ -95,7 +95,7 @@ def load_part(name: str) -> Part:
             return _checked(_read(path, kind, _HOME[kind]))
     known = [name for kind in PART_KINDS for name in _bundled(kind)]
     problem = f"unknown part '{name[:_SHOWN]}'{did_you_mean(name, known)} (ndpsim list parts has them all)"
-    raise InputError(problem, key="part")
+    raise InputError(problem, "unknown-name", key="part")
 
 
 _bundled_parts: FileCache[dict[str, Path]] = FileCache(len(PART_KINDS))
@@ -129,15 +129,17 @@ def _read(path: Path, kind: str, section: KeyPath) -> Part:
     for key in draft.values:
         if key not in known:
             problem = one_of(key, [*_ABOUT, *known], f"key of a part of {dotted(section)}")
-            raise draft.origin((*section, key)).error(problem, key)
+            raise draft.origin((*section, key)).error(problem, key, "unknown-key")
     for key in ("name", "title"):
         if not isinstance(about[key], str) or not about[key]:
             place = places[key] or Origin(str(path), None, "", "stated")
-            raise place.error("is missing" if about[key] is None else f"{shown(about[key])} is no text", key)
+            raise place.error(
+                "is missing" if about[key] is None else f"{shown(about[key])} is no text", key, code="missing"
+            )
     also = about["also"] if about["also"] is not None else []
     if not isinstance(also, list) or not all(isinstance(name, str) for name in also):
         place = places["also"] or Origin(str(path), None, "", "stated")
-        raise place.error(f"{shown(also)} is not a list of names", "also")
+        raise place.error(f"{shown(also)} is not a list of names", "also", code="type")
     return Part(kind, about["name"], about["title"], tuple(also), path, section, draft)
 
 
@@ -162,9 +164,9 @@ def _checked(part: Part) -> Part:
         full = (*part.section, *path)
         origin, field = part.draft.origin(full), field_at(full)
         if field is None:
-            raise origin.error("is no key of a hardware file", dotted(full))
+            raise origin.error("is no key of a hardware file", dotted(full), code="unknown-key")
         if refusal(full, value) is not None:
-            raise origin.error(f"{shown(value)} is not {allowed(field)}", dotted(full))
+            raise origin.error(f"{shown(value)} is not {allowed(field)}", dotted(full), code="range")
     return part
 
 
@@ -251,14 +253,16 @@ def _named(draft: Draft, section: KeyPath, folder: Path) -> Part | None:
         known = known or _bundled(kind)
         if name not in known:
             what = f"unknown {PART_KINDS[kind]} '{name[:_SHOWN]}'{did_you_mean(name, known)}"
-            raise origin.error(f"{what} (known: {', '.join(names)}; a path ends in .yaml)", dotted(key))
+            raise origin.error(
+                f"{what} (known: {', '.join(names)}; a path ends in .yaml)", dotted(key), "unknown-name"
+            )
         path = known[name]
     try:
         return _read(path, kind, section)
     except InputError as error:
         if error.line is not None:
             raise
-        raise origin.error(str(error), dotted(key)) from None
+        raise origin.error(str(error), dotted(key), error.code) from None
 
 
 def _fill(draft: Draft, path: KeyPath, part: Part) -> None:

@@ -166,7 +166,8 @@ def _io_pj(device: Device, chip: Currents, burst_ns: float) -> float:
     if chip.IDDQ4R is not None:
         return chip.VDDQ * (chip.IDDQ4R - (chip.IDDQ3N or 0)) * burst_ns
     if chip.driver_ohm is None or chip.termination_ohm is None:
-        raise InputError("neither IDDQ4R nor driver_ohm and termination_ohm are given", key="dram.power")
+        problem = "neither IDDQ4R nor driver_ohm and termination_ohm are given"
+        raise InputError(problem, "missing", key="dram.power")
     dq = device.organisation.dq
     low_lines = dq / 2 + max(1, dq // 8)
     line_mw = 1000 * chip.VDDQ**2 / (chip.driver_ohm + chip.termination_ohm)

@@ -14,7 +14,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any
 
 from ndpsim.energy import devices as _folder
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError, unknown
 from ndpsim.plugins import plugins
 from ndpsim.spec import Device
 
@@ -131,7 +131,7 @@ def find_currents(device: Device, changes: Mapping[str, float] | None = None) ->
         return found
     for name in changes:
         if name not in _NUMBERS:
-            raise InputError(one_of(name, _NUMBERS, "current"), key=f"dram.power.{name}")
+            raise unknown(name, _NUMBERS, "current", key=f"dram.power.{name}")
     if found is not None:
         kept = {name: why for name, why in found.assumptions.items() if name not in changes}
         source = f"{found.source}; {', '.join(changes)} as given"
@@ -143,6 +143,7 @@ def find_currents(device: Device, changes: Mapping[str, float] | None = None) ->
     if missing:
         raise InputError(
             f"no currents are known of {_name(device)}, so all are needed; {', '.join(missing)} are missing",
+            "missing",
             key="dram.power",
         )
     return Currents(part=device.org, source="as given", **_as_fields(changes))

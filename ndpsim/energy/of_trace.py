@@ -111,7 +111,7 @@ def _first_banks(trace: CommandTrace, device: Device) -> Ints:
         ("bank", trace.bank, -1, device.banks_per_group),
     ):
         if len(values) and not least <= values.min() <= values.max() < size:
-            raise InputError(f"a command's {name} is not within 0 to {size - 1}", key=name)
+            raise InputError(f"a command's {name} is not within 0 to {size - 1}", "range", key=name)
     # What a command's scope leaves open is the first there is, whatever the trace says.
     scope = _scopes(device)[trace.command]
     group = np.where(scope == ONE_BANK, trace.bankgroup, 0).clip(0)
@@ -129,7 +129,7 @@ def _of_device(trace: CommandTrace, device: Device) -> CommandTrace:
     numbers = trace.numbered(device.standard.names)
     if len(numbers) and numbers.min() < 0:
         unknown = trace.names_of(np.flatnonzero(numbers < 0)[:1])[0]
-        raise InputError(f"{device.standard.name} has no command {unknown}", key="command")
+        raise InputError(f"{device.standard.name} has no command {unknown}", "unknown-name", key="command")
     return replace(trace, command=numbers, names=device.standard.names)
 
 

@@ -35,7 +35,7 @@ def import_hardware(path: str | PathLike[str], name: str | None = None) -> Impor
     path = path_of(path, "path")
     name = None if name is None else as_text(name, "name")
     if path.suffix == ".py":
-        raise InputError(f"is a program; import what '{_EXPORT} {path.name}' writes", file=path)
+        raise InputError(f"is a program; import what '{_EXPORT} {path.name}' writes", "form", file=path)
     text = read_text(path)
     sheet = Sheet(path)
     sheet.name(path.stem if name is None else name, given=name is not None)
@@ -53,6 +53,7 @@ def _read_yaml(root: Node, sheet: Sheet) -> None:
     elif ramulator21.ROOT in keys:
         ramulator21.read(Tree(root, sheet.file), sheet)
     elif "dram" in keys:
-        raise InputError("is a hardware file already, or nearly", file=sheet.file, line=keys["dram"].line)
+        problem = "is a hardware file already, or nearly"
+        raise InputError(problem, "form", file=sheet.file, line=keys["dram"].line)
     else:
-        raise InputError(f"is not {_KNOWN}", file=sheet.file)
+        raise InputError(f"is not {_KNOWN}", "form", file=sheet.file)

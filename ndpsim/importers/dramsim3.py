@@ -121,7 +121,10 @@ def read(text: str, sheet: Sheet) -> None:
     at = ini.place("dram_structure", "protocol")
     if protocol not in _STANDARDS:
         missing = "" if ini.has("dram_structure", "protocol") else " (DRAMsim3's default)"
-        raise at.error(f"{protocol[:60]}{missing} is not supported (supported: {', '.join(_STANDARDS)})")
+        raise at.error(
+            f"{protocol[:60]}{missing} is not supported (supported: {', '.join(_STANDARDS)})",
+            code="unsupported",
+        )
     standard = standards()[_STANDARDS[protocol]]
     sizes = _sizes(ini, sheet, standard)
     org = match_organisation(standard, sizes)
@@ -164,7 +167,8 @@ def _sizes(ini: Ini, sheet: Sheet, standard: Standard) -> Sizes:
     burst = ini.whole(section, "BL", 8)
     if burst != standard.prefetch:
         raise ini.place(section, "BL").error(
-            f"{burst} is not supported; a burst of {standard.name} has {standard.prefetch} transfers"
+            f"{burst} is not supported; a burst of {standard.name} has {standard.prefetch} transfers",
+            code="unsupported",
         )
     check_width(standard, ini.whole("system", "bus_width", 64), ini.place("system", "bus_width"))
     sizes = {
@@ -181,7 +185,7 @@ def _clocks(ini: Ini, sheet: Sheet, standard: Standard) -> dict[str, Clocks]:
     """Every timing that DRAMsim3 has, by our names."""
     al = ini.whole("timing", "AL", 0)
     if al < 0:
-        raise ini.place("timing", "AL").error(f"{al} is below 0")
+        raise ini.place("timing", "AL").error(f"{al} is below 0", code="range")
     clocks = {}
     for key, (name, default) in _TIMINGS.items():
         written = _trefi(ini, sheet) if key == "tREFI" else key
@@ -192,7 +196,7 @@ def _clocks(ini: Ini, sheet: Sheet, standard: Standard) -> dict[str, Clocks]:
             value += _AL[name] * al
             said += f", {'with' if _AL[name] > 0 else 'less'} AL = {al}"
         if value < 1:
-            raise place.error(f"{value} clocks are fewer than 1")
+            raise place.error(f"{value} clocks are fewer than 1", code="range")
         clocks[name] = Clocks(value, place, said)
     if al:
         sheet.note(
@@ -235,7 +239,8 @@ def _rate(ini: Ini, sheet: Sheet, standard: Standard) -> int:
     if abs(rate - wanted) > rate * _RATE_TOLERANCE:
         known = ", ".join(map(str, rates(standard)))
         raise place.error(
-            f"{float(tck_ns):g} ns are {float(wanted):.0f} MT/s, no rate of {standard.name} (known: {known})"
+            f"{float(tck_ns):g} ns are {float(wanted):.0f} MT/s, no rate of {standard.name} (known: {known})",
+            code="range",
         )
     if rate != wanted:
         sheet.note(
@@ -287,7 +292,9 @@ def _order(ini: Ini) -> list[str]:
     )
     fields = [text[at : at + 2] for at in range(0, len(text), 2)]
     if sorted(fields) != sorted(_FIELDS):
-        raise place.error(f"{text[:60]!r} is not each of {', '.join(_FIELDS)} once, as in rochrababgco")
+        raise place.error(
+            f"{text[:60]!r} is not each of {', '.join(_FIELDS)} once, as in rochrababgco", code="form"
+        )
     return [_FIELDS[field] for field in reversed(fields)]
 
 
@@ -308,7 +315,7 @@ def _ranks(ini: Ini, sheet: Sheet, standard: Standard, org: str) -> int:
 def _put_row_policy(ini: Ini, sheet: Sheet) -> None:
     policy, place = ini.word("system", "row_buf_policy", "OPEN_PAGE"), ini.place("system", "row_buf_policy")
     if policy not in _ROW_POLICIES:
-        raise place.error(one_of(policy, _ROW_POLICIES, "policy"))
+        raise place.error(one_of(policy, _ROW_POLICIES, "policy"), code="unknown-name")
     said = _said(ini, "system", "row_buf_policy", "OPEN_PAGE")
     sheet.put("dram.row_policy", _ROW_POLICIES[policy], place, said)
     if policy == "CLOSE_PAGE":
@@ -330,7 +337,7 @@ def _put_refresh(ini: Ini, sheet: Sheet) -> None:
             "is left out: DDR4 has no refresh of single banks; all banks of a rank are refreshed at once",
         )
     elif policy not in _REFRESHES:
-        raise place.error(one_of(policy, [*_REFRESHES, _BANK_REFRESH], "policy"))
+        raise place.error(one_of(policy, [*_REFRESHES, _BANK_REFRESH], "policy"), code="unknown-name")
     else:
         sheet.put("dram.refresh", _REFRESHES[policy], place, _said(ini, "system", "refresh_policy", default))
 

@@ -46,15 +46,14 @@ class Ini:
     def _take(self, section: str, line: str, number: int) -> None:
         key, equals, value = (part.strip() for part in line.partition("=" if "=" in line else ":"))
         if not equals or not key:
-            raise InputError(
-                f"{line[:60]!r} is neither [section] nor key = value", file=self.file, line=number
-            )
+            problem = f"{line[:60]!r} is neither [section] nor key = value"
+            raise InputError(problem, "form", file=self.file, line=number)
         if not section:
-            raise InputError("comes before the first [section]", file=self.file, line=number, key=key)
+            raise InputError("comes before the first [section]", "form", file=self.file, line=number, key=key)
         place = Place(self.file, number, f"[{section}] {key}")
         before = self._values.get((section.lower(), key.lower()))
         if before is not None:
-            raise place.error(f"is given twice, first in line {before[1].line}")
+            raise place.error(f"is given twice, first in line {before[1].line}", code="twice")
         self._values[section.lower(), key.lower()] = (value, place)
 
     def entries(self) -> Iterator[tuple[str, str, Place]]:
@@ -79,19 +78,19 @@ class Ini:
         """A whole number, decimal or 0x...; InputError where the key holds something else."""
         text = self.word(section, key, str(default))
         if not _WHOLE.fullmatch(text):
-            raise self.place(section, key).error(f"{text[:60]!r} is not a whole number")
+            raise self.place(section, key).error(f"{text[:60]!r} is not a whole number", code="type")
         return int(text, 16 if "x" in text.lower() else 10)
 
     def number(self, section: str, key: str, default: str) -> Decimal:
         """A number above zero; InputError where the key holds something else."""
         text = self.word(section, key, default)
         if not _NUMBER.fullmatch(text) or Decimal(text) <= 0:
-            raise self.place(section, key).error(f"{text[:60]!r} is not a number above 0")
+            raise self.place(section, key).error(f"{text[:60]!r} is not a number above 0", code="range")
         return Decimal(text)
 
     def flag(self, section: str, key: str, default: bool) -> bool:
         """A yes or no; InputError where the key holds something else."""
         text = self.word(section, key, str(default))
         if text.lower() not in _BOOL:
-            raise self.place(section, key).error(f"{text[:60]!r} is neither true nor false")
+            raise self.place(section, key).error(f"{text[:60]!r} is neither true nor false", code="type")
         return _BOOL[text.lower()]

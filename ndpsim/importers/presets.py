@@ -38,7 +38,7 @@ def check_width(standard: Standard, bits: int | None, place: Place) -> None:
         problem = (
             f"{bits} is not supported; a channel of {standard.name} has {standard.channel_bits} data bits"
         )
-        raise place.error(problem)
+        raise place.error(problem, code="unsupported")
 
 
 def match_organisation(standard: Standard, sizes: Sizes) -> str:
@@ -57,7 +57,8 @@ def match_organisation(standard: Standard, sizes: Sizes) -> str:
     if wrong:
         words = [f"{size} ({getattr(nearest, size)}, not {sizes[size][0]})" for size in wrong]
         raise sizes[wrong[0]][1].error(
-            f"no {standard.name} organisation has these sizes; {org} differs in {', '.join(words)}"
+            f"no {standard.name} organisation has these sizes; {org} differs in {', '.join(words)}",
+            code="conflict",
         )
     return org
 

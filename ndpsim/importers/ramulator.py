@@ -48,7 +48,9 @@ def known_standard(dram: Tree, known: Collection[str]) -> tuple[Standard, Place]
     name, place = dram.word("impl"), dram.place("impl")
     if name is None or name not in known:
         what = "is missing" if name is None else f"{name[:60]} is not supported"
-        raise place.error(f"{what} (supported: {', '.join(known)})")
+        raise place.error(
+            f"{what} (supported: {', '.join(known)})", code="unsupported" if name else "missing"
+        )
     return standards()[name], place
 
 
@@ -57,7 +59,7 @@ def put_channels(sheet: Sheet, channels: tuple[int, Place] | None, ranks: tuple[
     if channels is not None:
         count, place = channels
         if count < 1 or count & (count - 1):
-            raise place.error(f"{count} is no power of two, which an address mapping needs")
+            raise place.error(f"{count} is no power of two, which an address mapping needs", code="range")
         sheet.put("dimm.count", count, place, f" = {count}; each channel as a DIMM of its own")
     if ranks is not None:
         sheet.put("dimm.ranks", ranks[0], ranks[1], f" = {ranks[0]}")

@@ -94,7 +94,9 @@ def read(root: Tree, sheet: Sheet) -> None:
     memory = root.part(ROOT)
     impl = memory.word("impl")
     if impl not in (None, "GenericDRAM"):
-        raise memory.place("impl").error(f"{impl} is not supported (supported: GenericDRAM)")
+        raise memory.place("impl").error(
+            f"{impl} is not supported (supported: GenericDRAM)", code="unsupported"
+        )
     dram = memory.part("DRAM")
     standard, place = known_standard(dram, _STANDARDS)
     organisation, timing = dram.part("org"), dram.part("timing")
@@ -124,7 +126,7 @@ def _organisation(org: Tree, standard: Standard) -> tuple[str, str]:
     preset = org.word("preset")
     if preset is not None and preset not in standard.organisations:
         raise org.place("preset").error(
-            one_of(preset, standard.organisations, f"{standard.name} organisation")
+            one_of(preset, standard.organisations, f"{standard.name} organisation"), code="unknown-name"
         )
     written = {ours: (org.whole(theirs), org.place(theirs)) for ours, theirs in _SIZES.items()}
     changed = [place for size, place in written.values() if size is not None]
@@ -136,7 +138,8 @@ def _organisation(org: Tree, standard: Standard) -> tuple[str, str]:
     density = org.whole("density")
     if density not in (None, standard.organisations[name].density_mb):
         raise org.place("density").error(
-            f"{density} Mb is not what the sizes make: {standard.organisations[name].density_mb} Mb"
+            f"{density} Mb is not what the sizes make: {standard.organisations[name].density_mb} Mb",
+            code="conflict",
         )
     return name, said
 
@@ -146,7 +149,7 @@ def _complete(written: dict[str, tuple[int | None, Place]], standard: Standard, 
     sizes = {}
     for ours, (size, place) in written.items():
         if size is None and preset is None:
-            raise place.error("is missing, and no preset is named")
+            raise place.error("is missing, and no preset is named", code="missing")
         known = getattr(standard.organisations[preset], ours) if preset is not None else 0
         sizes[ours] = (known if size is None else size, place)
     return sizes
@@ -159,15 +162,19 @@ def _timing(
     preset, place, rate = timing.word("preset"), timing.place("preset"), timing.whole("rate")
     if preset is not None:
         if preset not in standard.speeds:
-            raise place.error(one_of(preset, standard.speeds, f"{standard.name} timing preset"))
+            raise place.error(
+                one_of(preset, standard.speeds, f"{standard.name} timing preset"), code="unknown-name"
+            )
         if rate not in (None, standard.speeds[preset]["rate"]):
-            raise timing.place("rate").error(f"{rate} is not the rate of {preset}")
+            raise timing.place("rate").error(f"{rate} is not the rate of {preset}", code="conflict")
         rate = standard.speeds[preset]["rate"]
     elif rate not in rates(standard):
         what = (
             "is missing, and no preset is named" if rate is None else f"{rate} is no rate of {standard.name}"
         )
-        raise timing.place("rate").error(f"{what} (known: {', '.join(map(str, rates(standard)))})")
+        raise timing.place("rate").error(
+            f"{what} (known: {', '.join(map(str, rates(standard)))})", code="range"
+        )
     assert rate is not None
     clocks = {} if preset is None else _old_clocks(standard, org, preset, place)
     if rate not in _OLD_RATES[standard.name]:

@@ -74,14 +74,16 @@ def read(root: Tree, sheet: Sheet) -> None:
     memory = root.part(ROOT)
     impl = memory.word("impl")
     if impl not in (None, "GenericDRAM"):
-        raise memory.place("impl").error(f"{impl} is not supported (supported: GenericDRAM)")
+        raise memory.place("impl").error(
+            f"{impl} is not supported (supported: GenericDRAM)", code="unsupported"
+        )
     controllers = memory.parts("controllers")
     if not controllers:
-        raise memory.place("controllers").error("is missing or empty")
+        raise memory.place("controllers").error("is missing or empty", code="missing")
     controller, channels = controllers[0], (len(controllers), memory.place("controllers"))
     for other in controllers[1:]:
         if plain(other.node) != plain(controller.node):
-            raise other.here.error("differs from the first; all channels are alike here")
+            raise other.here.error("differs from the first; all channels are alike here", code="unsupported")
         for key in other.names():
             other.value(key)
     dram = controller.part("dram")
@@ -105,7 +107,7 @@ def _put_wck(sheet: Sheet, controller: Tree) -> None:
     if mode in _WCK_MODES:
         sheet.put("dram.wck", _WCK_MODES[mode], place)
     elif mode is not None:
-        raise place.error(one_of(mode, _WCK_MODES, "mode of the data clock"))
+        raise place.error(one_of(mode, _WCK_MODES, "mode of the data clock"), code="unknown-name")
 
 
 def _levels(standard: Standard) -> tuple[str, ...]:
@@ -117,7 +119,7 @@ def _organisation(dram: Tree, standard: Standard) -> tuple[str, int, Place]:
     org, levels = dram.part("org"), _levels(standard)
     dq, counts, place = org.whole("dq"), org.wholes("count"), org.place("count")
     if dq is None or len(counts) != len(levels):
-        raise org.here.error(f"needs dq and a count of {len(levels)}: {', '.join(levels)}")
+        raise org.here.error(f"needs dq and a count of {len(levels)}: {', '.join(levels)}", code="conflict")
     check_width(standard, dram.whole("channel_width"), dram.place("channel_width"))
     sizes = {name: (count, place) for name, count in zip(levels, counts, strict=True)}
     ranks, _ = sizes.pop("rank", (1, place))
@@ -129,17 +131,18 @@ def _put_dram(sheet: Sheet, dram: Tree, standard: tuple[Standard, Place], org: t
     names, values, place = _TIMINGS[standard[0].name], dram.wholes("timing"), dram.place("timing")
     if len(values) != len(names):
         raise place.error(
-            f"has {len(values)} values, not the {len(names)} of {standard[0].name}: {', '.join(names)}"
+            f"has {len(values)} values, not the {len(names)} of {standard[0].name}: {', '.join(names)}",
+            code="form",
         )
     written = dict(zip(names, values, strict=True))
     rate, tck_ps = written.pop("rate"), written.pop("tCK_ps")
     ticks = standard[0].ticks_per_clock
     for name, value in written.items():
         if value % ticks != 0:
-            raise place.error(f"{name} = {value} is no whole number of clocks of {ticks} ticks")
+            raise place.error(f"{name} = {value} is no whole number of clocks of {ticks} ticks", code="range")
     if rate not in rates(standard[0]):
         known = ", ".join(map(str, rates(standard[0])))
-        raise place.error(f"{rate} is no rate of {standard[0].name} (known: {known})")
+        raise place.error(f"{rate} is no rate of {standard[0].name} (known: {known})", code="range")
     clocks = {
         name: Clocks(value // ticks, place, f": {name} = {value}" + " ticks" * (ticks > 1))
         for name, value in written.items()
@@ -169,7 +172,7 @@ def _put_mapper(sheet: Sheet, memory: Tree, controller: Tree, bits: Bits) -> Non
     top = sum(bits.of.values()) - bits.of["channel"]
     if not 0 <= low <= top:
         raise mapper.place("interleave_bits").error(
-            f"{low} is not from 0 to {top}, the bits of a channel's bursts"
+            f"{low} is not from 0 to {top}, the bits of a channel's bursts", code="range"
         )
     at = dict.fromkeys(("RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR"), low)
     put_mapper(sheet, controller.part("addr_mapper"), bits, at, channel_xored=False)

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from ndpsim.config.keys import refusal
-from ndpsim.errors import InputError
+from ndpsim.errors import Code, InputError
 
 Value = str | int | list[str]
 
@@ -35,9 +35,9 @@ class Place:
     line: int | None
     key: str
 
-    def error(self, problem: str) -> InputError:
+    def error(self, problem: str, code: Code = "invalid") -> InputError:
         """The error `problem`, at this place."""
-        return InputError(problem, file=self.file, line=self.line, key=self.key)
+        return InputError(problem, code, file=self.file, line=self.line, key=self.key)
 
     def __str__(self) -> str:
         """How a source names it: file and key."""
@@ -56,7 +56,7 @@ class Sheet:
         """Name the hardware; `given` with ``--name``, else after the file."""
         problem = refusal(("name",), name)
         if problem is not None:
-            raise InputError(problem, key="--name" if given else "name")
+            raise InputError(problem, "form", key="--name" if given else "name")
         source = "given with --name" if given else f"the name of {self.file.name}"
         self._leaves["name",] = (name, "source", source)
 
@@ -69,7 +69,7 @@ class Sheet:
         path = tuple(key.split("."))
         problem = refusal(path, value)
         if problem is not None:
-            raise place.error(problem)
+            raise place.error(problem, "range")
         self._leaves[path] = (value, "source", f"{place}{said}")
 
     def note(self, place: Place, text: str) -> None:

@@ -37,7 +37,7 @@ class Tree:
 
     def __post_init__(self) -> None:
         if self.node.value is not None and not isinstance(self.node.value, dict):
-            raise self.here.error(f"{shown(self.node.value)} is not a mapping of keys to values")
+            raise self.here.error(f"{shown(self.node.value)} is not a mapping of keys to values", code="type")
 
     @property
     def _children(self) -> dict[str, Node]:
@@ -69,7 +69,7 @@ class Tree:
         self._read.add(key)
         child = self._children.get(key, Node(None, self.node.line))
         if child.value is not None and not isinstance(child.value, list):
-            raise self.place(key).error(f"{shown(child.value)} is not a list")
+            raise self.place(key).error(f"{shown(child.value)} is not a list", code="type")
         inner = [
             Tree(node, self.file, (*self.path, f"{key}[{number}]"))
             for number, node in enumerate(child.value or ())
@@ -86,14 +86,14 @@ class Tree:
         """A word, None where it is missing."""
         value = self.value(key)
         if value is not None and not isinstance(value, str):
-            raise self.place(key).error(f"{shown(value)} is not a word")
+            raise self.place(key).error(f"{shown(value)} is not a word", code="type")
         return value
 
     def whole(self, key: str) -> int | None:
         """A whole number, None where it is missing."""
         value = self.value(key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-            raise self.place(key).error(f"{shown(value)} is not a whole number")
+            raise self.place(key).error(f"{shown(value)} is not a whole number", code="type")
         return value
 
     def number(self, key: str) -> Fraction | None:
@@ -102,7 +102,7 @@ class Tree:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e6:
-            raise self.place(key).error(f"{shown(value)} is not a number from 0 to a million")
+            raise self.place(key).error(f"{shown(value)} is not a number from 0 to a million", code="range")
         return exact(value)
 
     def wholes(self, key: str) -> list[int]:
@@ -111,7 +111,7 @@ class Tree:
         if values is None:
             return []
         if not isinstance(values, list) or any(isinstance(v, bool) or not isinstance(v, int) for v in values):
-            raise self.place(key).error(f"{shown(values)} is not a list of whole numbers")
+            raise self.place(key).error(f"{shown(values)} is not a list of whole numbers", code="type")
         return values
 
     def unread(self) -> Iterator[Place]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.arguments import instance, shown, whole_number
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError, unknown
 
 Ints = NDArray[np.int64]
 
@@ -72,7 +72,7 @@ class WeightFormat:
         ):
             object.__setattr__(self, name, whole_number(getattr(self, name), name, low, high))
         if self.group_size and self.bits == 16:
-            raise InputError("weights of 16 bits have no groups with scales", key="group_size")
+            raise InputError("weights of 16 bits have no groups with scales", "conflict", key="group_size")
 
     @property
     def of_group(self) -> int:
@@ -153,10 +153,10 @@ class ExpertFormat:
         if isinstance(bits, Mapping):
             for name in bits:
                 if name not in MATRICES:
-                    raise InputError(one_of(name, MATRICES, "matrix"), key="bits")
+                    raise unknown(name, MATRICES, "matrix", key="bits")
             missing = [name for name in MATRICES if name not in bits]
             if missing:
-                raise InputError(f"says nothing of {' and '.join(missing)}", key="bits")
+                raise InputError(f"says nothing of {' and '.join(missing)}", "missing", key="bits")
             each = [checked_bits(bits[name]) for name in MATRICES]
         else:
             each = [checked_bits(bits)] * len(MATRICES)
@@ -165,7 +165,8 @@ class ExpertFormat:
         if zero_point_bits is not None:
             zero_point_bits = whole_number(zero_point_bits, "zero_point_bits", 0, 64)
         if group_size and all(of_one == 16 for of_one in each):
-            raise InputError("groups weights of fewer than 16 bits, and all have 16", key="group_size")
+            problem = "groups weights of fewer than 16 bits, and all have 16"
+            raise InputError(problem, "conflict", key="group_size")
         return cls(*(_format(of_one, group_size, scale_bits, zero_point_bits) for of_one in each))
 
     @property
@@ -188,7 +189,8 @@ def checked_bits(bits: Any) -> int:
     try:
         return BITS[BITS.index(whole_number(bits, "bits", 0))]
     except ValueError:  # an InputError is one, too
-        raise InputError(f"{shown(bits)} is not one of {', '.join(map(str, BITS))}", key="bits") from None
+        problem = f"{shown(bits)} is not one of {', '.join(map(str, BITS))}"
+        raise InputError(problem, "range", key="bits") from None
 
 
 def _format(bits: int, group_size: int, scale_bits: int, zero_point_bits: int | None) -> WeightFormat:

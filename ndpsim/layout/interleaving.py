@@ -63,7 +63,8 @@ class Interleaving:
             need -= base * lanes * device.burst_bytes
             raise InputError(
                 f"not supported: weights of {format_bytes(need)} ({need} bytes) do not fit {holder} of "
-                f"{format_bytes(have)} ({have} bytes){behind}"
+                f"{format_bytes(have)} ({have} bytes){behind}",
+                "too-large",
             )
         self._before = np.cumsum([0] + [region.bursts for region in regions])
 

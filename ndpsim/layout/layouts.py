@@ -147,7 +147,7 @@ class Layout:
         formats = self.weights.format.matrices
         for number in np.unique(matrix):
             if 0 <= number < len(MATRICES) and not formats[number].group_size:
-                raise InputError(f"{MATRICES[number]} has no groups with scales", key="matrix")
+                raise InputError(f"{MATRICES[number]} has no groups with scales", "conflict", key="matrix")
         size = np.array([of_matrix.group_size for of_matrix in formats])[np.asarray(matrix) % len(MATRICES)]
         burst, bit = self.find_bit(matrix, row, np.asarray(group, dtype=np.int64) * size, of_group=True)
         return self.address(burst, bit)
@@ -197,7 +197,7 @@ class Layout:
             beyond = np.flatnonzero((values < 0) | (values >= size))
             if len(beyond):
                 first = beyond[0]
-                raise InputError(f"{values[first]} is not within 0 to {size[first] - 1}", key=name)
+                raise InputError(f"{values[first]} is not within 0 to {size[first] - 1}", "range", key=name)
 
     def locate(self, burst: Ints) -> Places:
         """DIMM, lane and place of bursts, counted over all parts."""

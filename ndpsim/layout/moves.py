@@ -31,7 +31,8 @@ def moves(source: Layout, target: Layout) -> Moves:
         InputError: the layouts are not of the same expert and machine.
     """
     if (source.weights, source.geometry) != (target.weights, target.geometry):
-        raise InputError("the layouts to move between are of different weights or machines", key="layout")
+        problem = "the layouts to move between are of different weights or machines"
+        raise InputError(problem, "conflict", key="layout")
     (from_at, from_burst), (to_at, to_burst) = _pieces(source), _pieces(target)
     begins, of_source, of_target = from_at, from_burst, to_burst
     if not np.array_equal(from_at, to_at):

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from ndpsim.arguments import text
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError, unknown
 from ndpsim.layout.geometry import Geometry
 from ndpsim.layout.layouts import Layout
 from ndpsim.layout.weights import ExpertWeights
@@ -50,17 +50,15 @@ def sharded(
         InputError: there are not so many DIMMs, or they do not all get weights.
     """
     if not 1 <= count <= geometry.dimms - first_dimm:
-        raise InputError(
-            f"sharded:{count} from DIMM {first_dimm} on is not possible with {geometry.dimms} DIMMs",
-            key="layout",
-        )
+        problem = f"sharded:{count} from DIMM {first_dimm} on is not possible with {geometry.dimms} DIMMs"
+        raise InputError(problem, "range", key="layout")
     over = [_all_lanes(geometry, first_dimm + n) for n in range(count)]
     return Layout(f"sharded:{count}", geometry, weights, over, base)
 
 
 def _all_lanes(geometry: Geometry, dimm: int) -> list[tuple[int, int]]:
     if not 0 <= dimm < geometry.dimms:
-        raise InputError(f"{dimm} is not a DIMM, 0 to {geometry.dimms - 1}", key="dimm")
+        raise InputError(f"{dimm} is not a DIMM, 0 to {geometry.dimms - 1}", "range", key="dimm")
     return [(dimm, lane) for lane in range(geometry.lanes)]
 
 
@@ -74,11 +72,10 @@ def parse_layout(name: str) -> tuple[str, int]:
     if kind == "sharded" and count.isascii() and count.isdecimal() and 0 < len(count) < 10:
         return kind, int(count)
     if kind == "sharded":
-        raise InputError(
-            f"'{name}' does not say over how many DIMMs: sharded:2, sharded:4, ...", key="layout"
-        )
+        problem = f"'{name}' does not say over how many DIMMs: sharded:2, sharded:4, ..."
+        raise InputError(problem, "missing", key="layout")
     if colon or kind not in LAYOUTS:
-        raise InputError(one_of(name, LAYOUTS, "layout"), key="layout")
+        raise unknown(name, LAYOUTS, "layout", key="layout")
     return kind, 0
 
 

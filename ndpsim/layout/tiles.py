@@ -55,7 +55,8 @@ class Tiles:
         if need > have:
             raise InputError(
                 f"not supported: weights of {format_bytes(need)} ({need} bytes) do not fit a device of "
-                f"{format_bytes(have)} ({have} bytes)"
+                f"{format_bytes(have)} ({have} bytes)",
+                "too-large",
             )
 
     def _bursts(self, region: Region) -> Ints:

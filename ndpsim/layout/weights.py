@@ -44,6 +44,7 @@ class ExpertWeights:
             raise InputError(
                 f"sharded:{count} leaves DIMMs without weights: the intermediate size makes at most "
                 f"{units} slices of {unit}",
+                "range",
                 key="layout",
             )
         ends = [min(units * n // count * unit, self.intermediate) for n in range(count + 1)]

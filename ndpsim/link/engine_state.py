@@ -91,7 +91,7 @@ def make_engine(
             f"the buffer is too small: half of it has to hold a packet of {packet_bytes} bytes "
             f"from each of {int(into.max())} DIMMs"
         )
-        raise InputError(problem, key="ndp.relayout.buffer_kib")
+        raise InputError(problem, "too-large", key="ndp.relayout.buffer_kib")
     latency = np.append(0, np.cumsum(fabric.queue_latency[fabric.path]))
     credit_ticks = latency[fabric.path_first[1:]] - latency[fabric.path_first[:-1]]
     most_pieces = int(np.diff(packed.packet_first).max(initial=1))

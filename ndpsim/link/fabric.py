@@ -179,9 +179,8 @@ def check_ticks(fabric: Fabric, size: int, packets: int, ready: int) -> None:
     hops = int(np.diff(fabric.path_first).max(initial=0))
     byte_ticks, latency = (int(of.max(initial=0)) for of in (fabric.byte_ticks, fabric.queue_latency))
     if ready + hops * (size * byte_ticks + packets * latency) >= FAR:
-        raise InputError(
-            "rates and latencies have too many digits for transfers as long as these", key="link"
-        )
+        problem = "rates and latencies have too many digits for transfers as long as these"
+        raise InputError(problem, "too-large", key="link")
 
 
 def most_waiting(network: Network, fabric: Fabric, packets: Packets) -> Ints:

@@ -63,7 +63,8 @@ class Pipe:
         ticks, byte_ticks, latency_ticks = self._ticks
         total = int(ready_ps.max(initial=0)) * ticks + int(self.wire_bytes(size_bytes).sum()) * byte_ticks
         if total + latency_ticks >= _MOST:
-            raise InputError(f"{self.gbps!r} has too many digits for transfers as long as these", key="gbps")
+            problem = f"{self.gbps!r} has too many digits for transfers as long as these"
+            raise InputError(problem, "too-large", key="gbps")
         return self._ticks
 
     def arrivals(self, ready_ps: Ints, size_bytes: Ints) -> Ints:

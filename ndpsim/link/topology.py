@@ -193,7 +193,8 @@ def make_network(
         bridge = None
     needed = ports_needed(topology, dimms, bridge.group_dimms if bridge else 1)
     if ports < needed:
-        raise InputError(f"{ports} is too few: {topology} of {dimms} DIMMs needs {needed}", key="link.ports")
+        problem = f"{ports} is too few: {topology} of {dimms} DIMMs needs {needed}"
+        raise InputError(problem, "range", key="link.ports")
     steps = _groups(dimms, bridge) if bridge else _steps(TOPOLOGIES[topology](dimms), range(dimms))
     pairs = dict.fromkeys((at, to) for (at, _), to in sorted(steps.items()))
     number = {pair: n for n, pair in enumerate(pairs)}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ndpsim.errors import InputError
+from ndpsim.errors import Code, InputError
 from ndpsim.moe.expert import whole_number
 
 _MAX_FILE_BYTES = 1 << 24
@@ -24,11 +24,11 @@ class Config:
     values: Mapping[str, Any]
     prefix: str  # "text_config." inside a multimodal wrapper
 
-    def error(self, key: str, problem: str) -> InputError:
+    def error(self, key: str, problem: str, code: Code = "range") -> InputError:
         """`problem` with `key`, its file, and its line where the file has that key just once."""
         places = [match.start() for match in re.finditer(rf'"{re.escape(key)}"\s*:', self.text)]
         line = self.text.count("\n", 0, places[0]) + 1 if len(places) == 1 else None
-        return InputError(problem, file=self.file, line=line, key=self.prefix + key)
+        return InputError(problem, code, file=self.file, line=line, key=self.prefix + key)
 
     def find(self, keys: tuple[str, ...]) -> str | None:
         """The first of `keys` that is there and not null."""
@@ -43,7 +43,7 @@ class Config:
         key = self.find(keys)
         if key is None:
             others = f" (nor {', '.join(keys[1:])})" if len(keys) > 1 else ""
-            raise self.error(keys[0], f"missing{others}")
+            raise self.error(keys[0], f"missing{others}", code="missing")
         value = self.values[key]
         if problem := whole_number(value, low, high):
             raise self.error(key, problem)
@@ -63,7 +63,7 @@ class Config:
         if value is None:
             return default
         if not isinstance(value, str) or not value.strip():
-            raise self.error(key, f"{repr(value)[:40]} is not a name")
+            raise self.error(key, f"{repr(value)[:40]} is not a name", code="type")
         return value
 
     def flag_or(self, default: bool, key: str) -> bool:
@@ -74,7 +74,7 @@ class Config:
         """
         value = self.values.get(key)
         if value is not None and not isinstance(value, bool):
-            raise self.error(key, f"{repr(value)[:40]} is neither true nor false")
+            raise self.error(key, f"{repr(value)[:40]} is neither true nor false", code="type")
         return default if value is None else value
 
     def list_of(self, key: str, length: int | None = None) -> list[Any]:
@@ -87,9 +87,9 @@ class Config:
         if value is None:
             return []
         if not isinstance(value, list):
-            raise self.error(key, "is not a list")
+            raise self.error(key, "is not a list", code="type")
         if length is not None and len(value) != length:
-            raise self.error(key, f"has {len(value)} entries for {length} layers")
+            raise self.error(key, f"has {len(value)} entries for {length} layers", code="conflict")
         return value
 
 
@@ -125,21 +125,21 @@ def parse(text: str, file: str) -> Config:
     try:
         values = json.loads(text, object_pairs_hook=_once_each)
     except _DuplicateKeyError as error:
-        raise InputError("is given twice", file=file, line=error.line(text), key=error.key) from None
+        raise InputError("is given twice", "twice", file=file, line=error.line(text), key=error.key) from None
     except json.JSONDecodeError as error:
-        raise InputError(f"invalid JSON: {error.msg}", file=file, line=error.lineno) from None
+        raise InputError(f"invalid JSON: {error.msg}", "form", file=file, line=error.lineno) from None
     except RecursionError:
-        raise InputError("invalid JSON: nested too deeply", file=file) from None
+        raise InputError("invalid JSON: nested too deeply", "form", file=file) from None
     except ValueError:
-        raise InputError("invalid JSON: a number with too many digits", file=file) from None
+        raise InputError("invalid JSON: a number with too many digits", "form", file=file) from None
     if not isinstance(values, dict):
-        raise InputError("the top level is not a JSON object", file=file)
+        raise InputError("the top level is not a JSON object", "form", file=file)
     whole = Config(file, text, values, "")
     inner = values.get("text_config")
     if inner is None:
         return whole
     if not isinstance(inner, dict):
-        raise whole.error("text_config", "is not a JSON object")
+        raise whole.error("text_config", "is not a JSON object", code="type")
     return Config(file, text, inner, "text_config.")
 
 
@@ -151,11 +151,12 @@ def read_text(path: Path) -> str:
     """
     try:
         if not path.is_file():
-            raise InputError("not a regular file", file=path)
+            raise InputError("not a regular file", "unreadable", file=path)
         if path.stat().st_size > _MAX_FILE_BYTES:
-            raise InputError(f"larger than {_MAX_FILE_BYTES >> 20} MiB: not a config.json", file=path)
+            problem = f"larger than {_MAX_FILE_BYTES >> 20} MiB: not a config.json"
+            raise InputError(problem, "too-large", file=path)
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError("is not UTF-8 text", file=path) from None
+        raise InputError("is not UTF-8 text", "form", file=path) from None
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=path) from None
+        raise InputError(f"cannot be read: {error.strerror}", "unreadable", file=path) from None

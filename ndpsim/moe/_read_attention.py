@@ -69,7 +69,7 @@ def attention_problem(config: Config) -> str:
         listed = isinstance(value, list) and all(one == 1 for one in value)
         plain = key == _STATE_TYPE or (key == "attn_type_list" and listed)
         if value and not plain and _OTHER_KINDS.search(key):
-            return str(config.error(key, "is of an attention that is not modelled"))
+            return str(config.error(key, "is of an attention that is not modelled", code="unsupported"))
     return ""
 
 
@@ -83,13 +83,15 @@ def _window(config: Config) -> int:
 def _names(config: Config, family: Family, layers: int) -> list[str]:
     """For each layer the name of its kind, as in `layer_types`."""
     if family.attention_pattern and config.find(family.attention_pattern) is None:
-        raise config.error(family.attention_pattern[0], "missing; which layers attend how is not known")
+        raise config.error(
+            family.attention_pattern[0], "missing; which layers attend how is not known", code="missing"
+        )
     if config.find(("layer_types",)):
         names = config.list_of("layer_types", layers)
         for layer, name in enumerate(names):
             if name not in _KINDS:
                 shown = one_of(str(name)[:40], _KINDS, "kind of attention")
-                raise config.error("layer_types", f"entry {layer}: {shown}")
+                raise config.error("layer_types", f"entry {layer}: {shown}", code="form")
         return names
     if config.find(("full_attention_interval",)):
         every = config.integer(("full_attention_interval",), layers)
@@ -99,7 +101,11 @@ def _names(config: Config, family: Family, layers: int) -> list[str]:
     if not _window(config):
         return [_FULL] * layers
     if rule := config.find(_WINDOW_RULES):
-        raise config.error(rule, "is not understood: layer_types says which layers have the sliding window")
+        raise config.error(
+            rule,
+            "is not understood: layer_types says which layers have the sliding window",
+            code="unsupported",
+        )
     return [_SLIDING] * layers
 
 
@@ -110,7 +116,7 @@ def _chunked(config: Config, layers: int) -> list[str]:
         config.list_of("no_rope_layers", layers)
         for layer, flag in enumerate(flags):
             if problem := whole_number(flag, 0, 1):
-                raise config.error("no_rope_layers", f"entry {layer}: {problem}")
+                raise config.error("no_rope_layers", f"entry {layer}: {problem}", code="form")
     else:
         every = config.integer_or(4, ("no_rope_layer_interval",), MAX_SIZE, low=1)
         flags = [int((layer + 1) % every != 0) for layer in range(layers)]
@@ -134,10 +140,12 @@ def _linear(config: Config) -> LinearAttention:
     value_heads = config.integer(("linear_num_value_heads",), _MAX_HEADS)
     if value_heads % key_heads:
         problem = f"{value_heads} cannot share {key_heads} heads of keys evenly"
-        raise config.error("linear_num_value_heads", problem)
+        raise config.error("linear_num_value_heads", problem, code="conflict")
     named = config.string_or("float32", _STATE_TYPE)
     if named not in _STATE_BITS:
-        raise config.error(_STATE_TYPE, one_of(named[:40], _STATE_BITS, "type of the state"))
+        raise config.error(
+            _STATE_TYPE, one_of(named[:40], _STATE_BITS, "type of the state"), code="unknown-name"
+        )
     return LinearAttention(
         key_heads,
         value_heads,
@@ -164,9 +172,13 @@ def _with_keys(config: Config, family: Family, hidden: int) -> Attention:
         )
     kv_heads = config.integer_or(heads, ("num_key_value_heads",), _MAX_HEADS, low=1)
     if heads % kv_heads:
-        raise config.error("num_key_value_heads", f"{kv_heads} cannot be shared evenly by {heads} heads")
+        raise config.error(
+            "num_key_value_heads", f"{kv_heads} cannot be shared evenly by {heads} heads", code="conflict"
+        )
     if config.find(("head_dim",)) is None and hidden % heads:
-        raise config.error("num_attention_heads", f"{heads} do not divide the hidden size of {hidden}")
+        raise config.error(
+            "num_attention_heads", f"{heads} do not divide the hidden size of {hidden}", code="conflict"
+        )
     size = config.integer_or(hidden // heads, ("head_dim",), MAX_SIZE, low=1)
     gated = config.flag_or(family.gated_attention, "attn_output_gate")
     return Attention(heads, kv_heads, size, size, gated=gated)

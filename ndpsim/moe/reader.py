@@ -50,7 +50,9 @@ def _sparse_by_type(config: Config, layers: int) -> list[bool]:
     kinds = config.list_of("mlp_layer_types", layers)
     for layer, kind in enumerate(kinds):
         if kind not in ("dense", "sparse"):
-            raise config.error("mlp_layer_types", f'entry {layer} is neither "dense" nor "sparse"')
+            raise config.error(
+                "mlp_layer_types", f'entry {layer} is neither "dense" nor "sparse"', code="form"
+            )
     return [kind == "sparse" for kind in kinds]
 
 
@@ -63,7 +65,7 @@ def _sparse_by_frequency(config: Config, layers: int) -> list[bool]:
     flags = config.list_of(key, layers)
     for layer, flag in enumerate(flags):
         if problem := whole_number(flag, 0, 1):
-            raise config.error(key, f"entry {layer}: {problem}")
+            raise config.error(key, f"entry {layer}: {problem}", code="form")
     return [flag == 1 for flag in flags]
 
 
@@ -89,7 +91,7 @@ def _llama_dense_layers(config: Config, layers: int) -> tuple[int, ...]:
         sparse = set(range(step - 1, layers, step))
     if not sparse:
         key = config.find(_LLAMA_PATTERN_KEYS) or "moe_layers"
-        raise config.error(key, f"leaves none of {layers} layers with experts")
+        raise config.error(key, f"leaves none of {layers} layers with experts", code="conflict")
     return tuple(layer for layer in range(layers) if layer not in sparse)
 
 
@@ -116,7 +118,9 @@ def _dense_layers(config: Config, layers: int) -> tuple[int, ...]:
         ]
     if not any(sparse):
         raise config.error(
-            config.find(_PATTERN_KEYS) or "num_hidden_layers", f"leaves none of {layers} layers with experts"
+            config.find(_PATTERN_KEYS) or "num_hidden_layers",
+            f"leaves none of {layers} layers with experts",
+            code="conflict",
         )
     return tuple(layer for layer, flag in enumerate(sparse) if not flag)
 
@@ -142,9 +146,12 @@ def _routed_experts(config: Config, family: Family) -> int:
             family.routed_experts[0],
             f"missing: a dense model, which has no experts, or a family ndpsim does not know ({kind}; "
             f"looked for {', '.join(family.routed_experts)})",
+            code="unsupported",
         )
     if config.values[key] == 0 and not isinstance(config.values[key], (bool, float)):
-        raise config.error(key, "0 experts: a dense model; ndpsim needs a mixture of experts")
+        raise config.error(
+            key, "0 experts: a dense model; ndpsim needs a mixture of experts", code="unsupported"
+        )
     return config.integer((key,), _MAX_COUNT)
 
 
@@ -155,13 +162,15 @@ def _check_known(config: Config, family: Family, name: str) -> None:
         for key, value in config.values.items():
             counts = bool(value) and not isinstance(value, (bool, float))
             if counts and key not in understood and _UNREAD.search(key):
-                raise config.error(key, f"is not understood; {one_of(name, FAMILIES, 'model_type')}")
+                raise config.error(
+                    key, f"is not understood; {one_of(name, FAMILIES, 'model_type')}", code="unknown-name"
+                )
         return
     for keys in (family.shared_experts, family.shared_intermediate):
         if keys and not any(key in config.values for key in keys):
-            raise config.error(keys[0], f"missing; model_type '{name}' has it")
+            raise config.error(keys[0], f"missing; model_type '{name}' has it", code="missing")
     if family.layer_pattern and config.find(family.layer_pattern) is None:
-        raise config.error(family.layer_pattern[0], f"missing; model_type '{name}' has it")
+        raise config.error(family.layer_pattern[0], f"missing; model_type '{name}' has it", code="missing")
 
 
 def _shape(config: Config, name: str, source: str) -> MoeShape:
@@ -172,7 +181,7 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
     per_token = config.integer(family.experts_per_token, _MAX_COUNT)
     if per_token > routed:
         key = config.find(family.experts_per_token) or family.experts_per_token[0]
-        raise config.error(key, f"{per_token} experts for each token of only {routed}")
+        raise config.error(key, f"{per_token} experts for each token of only {routed}", code="conflict")
     layers = config.integer(family.layers, _MAX_COUNT)
     expert_intermediate = config.integer(family.expert_intermediate, MAX_SIZE)
     by_llama = family.layer_pattern == _LLAMA_PATTERN_KEYS
@@ -204,7 +213,7 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
 def _activation(config: Config) -> str:
     name = config.string_or("silu", "hidden_act")
     if name not in _ACTIVATIONS:
-        raise config.error("hidden_act", one_of(name, _ACTIVATIONS, "activation"))
+        raise config.error("hidden_act", one_of(name, _ACTIVATIONS, "activation"), code="unknown-name")
     return name
 
 
@@ -225,16 +234,17 @@ def _locate(asked: str) -> Path:
         is_folder, exists = path.is_dir(), path.exists()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{asked[:80]!r} is no usable path: {reason}", key="model") from None
+        raise InputError(f"{asked[:80]!r} is no usable path: {reason}", "unreadable", key="model") from None
     if asked and is_folder:
         if not (path / "config.json").exists():
-            raise InputError("this folder holds no config.json", file=path)
+            raise InputError("this folder holds no config.json", "unreadable", file=path)
         return path / "config.json"
     if asked and exists:
         return path
     if path.suffix == ".json" or len(path.parts) > 1:
-        raise InputError("no such file", file=path)
-    raise InputError(f"{one_of(asked[:80], _bundled(), 'model')}, nor a config.json or a folder", key="model")
+        raise InputError("no such file", "unreadable", file=path)
+    problem = f"{one_of(asked[:80], _bundled(), 'model')}, nor a config.json or a folder"
+    raise InputError(problem, "unknown-name", key="model")
 
 
 def load_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
@@ -258,7 +268,7 @@ def load_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
     asked = os.fspath(model) if isinstance(model, PathLike) else model
     if not isinstance(asked, str):
         problem = "is neither the name of a model, nor the path of its config.json, nor a MoeShape or Expert"
-        raise InputError(f"{shown(model)} {problem}", key="model")
+        raise InputError(f"{shown(model)} {problem}", "type", key="model")
     key = asked, os.getcwd()
     known = _loaded.find(key)
     if known is not None:
@@ -296,13 +306,14 @@ def parse_shape(text: str | Expert) -> Expert:
         return text
     parts = [part.strip() for part in as_text(text, "text").split(",")]
     if len(parts) != 2:
-        raise InputError(f"'{text[:40]}' is not HIDDEN,INTERMEDIATE, for instance 4096,1536", key="--shape")
+        problem = f"'{text[:40]}' is not HIDDEN,INTERMEDIATE, for instance 4096,1536"
+        raise InputError(problem, "form", key="--shape")
     sizes = []
     for what, part in zip(("HIDDEN", "INTERMEDIATE"), parts, strict=True):
         digits = part.lstrip("0") if part.isascii() and part.isdigit() else ""
         # Length first: int() of a million digits takes a while and then refuses.
         if not digits or len(digits) > len(str(_MAX_SHAPE)) or int(digits) > _MAX_SHAPE:
             problem = f"{what} '{part[:40]}' is not a whole number from 1 to {_MAX_SHAPE}"
-            raise InputError(problem, key="--shape")
+            raise InputError(problem, "range", key="--shape")
         sizes.append(int(digits))
     return Expert(*sizes)

@@ -55,9 +55,8 @@ class GemvUnit(MultiplierUnit):
         """
         of_lane = self.multipliers // lanes
         if of_lane == 0:
-            raise InputError(
-                f"{self.multipliers} multipliers are fewer than the {lanes} lanes", key="ndp.gemv.multipliers"
-            )
+            problem = f"{self.multipliers} multipliers are fewer than the {lanes} lanes"
+            raise InputError(problem, "conflict", key="ndp.gemv.multipliers")
         values = -(-burst_bytes * 8 // bits)
         wanted = -(-values // self.values_per_multiplier)
         return max(1, of_lane // wanted), -(-wanted // of_lane) * self.pass_cycles(bits)
@@ -67,6 +66,7 @@ class GemvUnit(MultiplierUnit):
             raise InputError(
                 f"gate and up, read row by row in turn, need equal bits, not {written.gate.bits} "
                 f"and {written.up.bits}",
+                "conflict",
                 key="bits",
             )
 

@@ -89,6 +89,7 @@ class SystolicUnit(MultiplierUnit):
         if self.arrays % lanes:
             raise InputError(
                 f"{self.arrays} arrays cannot be shared out evenly over the {lanes} channels of the device",
+                "conflict",
                 key="ndp.systolic.arrays",
             )
         return self.arrays // lanes * self.array.columns
@@ -119,9 +120,11 @@ class SystolicUnit(MultiplierUnit):
 
     def place(self, layout: str, geometry: Geometry, weights: ExpertWeights, base: int) -> TiledLayout:
         if layout != "localized":
-            raise InputError(f"'{layout}' is for several DIMMs; a device has localized", key="layout")
+            problem = f"'{layout}' is for several DIMMs; a device has localized"
+            raise InputError(problem, "unsupported", key="layout")
         if geometry.ranks > 1:
-            raise InputError("not supported: channels of a device with more than one rank", key="dimm.ranks")
+            problem = "not supported: channels of a device with more than one rank"
+            raise InputError(problem, "unsupported", key="dimm.ranks")
         device, lanes = geometry.device, geometry.lanes
         regions = expert_regions(weights.hidden, weights.intermediate, weights.format, device.burst_bytes)
         tiles = Tiles(regions, device, lanes, self.outputs(lanes), base)

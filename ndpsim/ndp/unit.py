@@ -76,7 +76,7 @@ class MultiplierUnit(ABC):
             problem = (
                 f"one token needs {per_token} bytes of activations, the buffer holds {self.buffer_bytes}"
             )
-            raise InputError(f"not supported: {problem}", key=f"ndp.{name}.buffer_kib")
+            raise InputError(f"not supported: {problem}", "too-large", key=f"ndp.{name}.buffer_kib")
         count = -(-tokens // min(most, self.tokens_at_once or most))
         share, larger = divmod(tokens, count)
         return (share + 1,) * larger + (share,) * (count - larger)

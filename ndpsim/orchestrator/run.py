@@ -236,7 +236,7 @@ def _checked_layer(check_layer: tuple[int, int] | None, trace: Routing) -> tuple
     try:
         trace.row(pair[1])
     except InputError as error:
-        raise InputError(error.problem, key="check_layer") from None
+        raise error.at(key="check_layer") from None
     return pair[0], pair[1]
 
 

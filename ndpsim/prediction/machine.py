@@ -37,7 +37,7 @@ def parse_memory(text: str) -> tuple[str, int]:
     found = re.fullmatch(r"(.+?)x([0-9]{1,3})", text.strip(), re.ASCII)
     if found is None or not 1 <= int(found[2]) <= _MOST_DIMMS:
         problem = f"'{text[:40]}' is not PARTxDIMMS with 1 to {_MOST_DIMMS} DIMMs, for instance ddr5-4800x16"
-        raise InputError(problem, key="memory")
+        raise InputError(problem, "form", key="memory")
     return found[1], int(found[2])
 
 
@@ -52,9 +52,10 @@ def _part(name: str, key: str, kind: str) -> Part:
     except InputError as error:
         if error.key != "part":
             raise
-        raise InputError(error.problem, key=key) from None
+        raise error.at(key=key) from None
     if part.kind != kind:
-        raise InputError(f"{name} is a {PART_KINDS[part.kind]}, and no {PART_KINDS[kind]}", key=key)
+        problem = f"{name} is a {PART_KINDS[part.kind]}, and no {PART_KINDS[kind]}"
+        raise InputError(problem, "conflict", key=key)
     return part
 
 
@@ -133,7 +134,7 @@ class OwnMachine:
         channels = min(self._channels(bare), self.dimms)
         if self.dimms % channels:
             problem = f"{self.dimms} DIMMs are not shared evenly by {channels} channels of {self.cpu}"
-            raise InputError(problem, key="memory")
+            raise InputError(problem, "conflict", key="memory")
         bits = bare.lane_device().standard.channel_bits
         sets: tuple[str, ...] = (
             *parts,
@@ -152,7 +153,7 @@ class OwnMachine:
             f"{self.dimms}x {self.memory} hold {format_bytes(hardware.capacity_bytes)} at most, and the "
             f"weights in the host's memory take {format_bytes(needed_bytes)}"
         )
-        raise InputError(problem, key="memory")
+        raise InputError(problem, "too-large", key="memory")
 
     def _of_program(self, bare: Hardware) -> list[str]:
         """What the program makes of the machine."""
@@ -167,13 +168,13 @@ class OwnMachine:
         """Memory channels of all sockets."""
         of_socket = bare.system.host.cpu_memory_channels
         if of_socket is None:
-            raise InputError(f"{self.cpu} does not say how many memory channels it has", key="cpu")
+            raise InputError(f"{self.cpu} does not say how many memory channels it has", "missing", key="cpu")
         return self.sockets * of_socket * self.channel_factor
 
     def _check_parts(self) -> None:
         most = _part(self.cpu, "cpu", "cpus").values.get("cpu_sockets_most")
         if most is not None and self.sockets > most:
-            raise InputError(f"{self.sockets} are more than the {most} of {self.cpu}", key="sockets")
+            raise InputError(f"{self.sockets} are more than the {most} of {self.cpu}", "range", key="sockets")
         _part(self.memory, "memory", "memories")
         if not self.cpu_alone:
             _part(self.gpu, "gpu", "gpus")
@@ -185,4 +186,4 @@ class OwnMachine:
                 f"{self.memory_gb:g} GB do not hold the {needed_bytes / 1e9:.1f} GB of weights in the host's "
                 "memory"
             )
-            raise InputError(problem, key="memory_gb")
+            raise InputError(problem, "too-large", key="memory_gb")

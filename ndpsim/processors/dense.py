@@ -111,7 +111,7 @@ def vocabulary_of(model: MoeShape) -> int:
         InputError: its file does not say.
     """
     if model.vocabulary is None:
-        raise InputError(f"{model.name} says nothing of its vocabulary: vocab_size", key="model")
+        raise InputError(f"{model.name} says nothing of its vocabulary: vocab_size", "missing", key="model")
     return model.vocabulary
 
 

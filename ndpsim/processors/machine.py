@@ -50,7 +50,8 @@ class Processors:
         """
         gpu = self.hardware.system.gpu
         if gpu is None:
-            raise InputError("is missing: the hardware has no GPU", file=self.hardware.file, key="gpu")
+            problem = "is missing: the hardware has no GPU"
+            raise InputError(problem, "missing", file=self.hardware.file, key="gpu")
         values = {name: self._value(f"gpu.{name}", getattr(gpu, name), gpu.family) for name in FITTED}
 
         def given(name: str) -> float:
@@ -230,7 +231,7 @@ class Processors:
     def _given(self, key: str, value: float | None) -> float:
         if value is None:
             origin = self.hardware.origins[key]
-            raise origin.error("is not given: how fast the processor is, is not known", key)
+            raise origin.error("is not given: how fast the processor is, is not known", key, code="missing")
         return value
 
     def _expert_tables(
@@ -242,7 +243,7 @@ class Processors:
             other = of_experts[table.expert, table.bits]
             if other is not table:
                 problem = f"{table.file} and {other.file} have times of the same expert"
-                raise self.hardware.origins[key].error(problem, key)
+                raise self.hardware.origins[key].error(problem, key, code="conflict")
         return tables
 
     def _read(
@@ -256,7 +257,7 @@ class Processors:
         try:
             return tuple(read(name, self._folder(key), threads) for name in names or ())
         except InputError as error:
-            raise self.hardware.origins[key].error(str(error), key) from None
+            raise self.hardware.origins[key].error(str(error), key, error.code) from None
 
 
 def _scaled(value: Any, factor: int | Fraction) -> float:

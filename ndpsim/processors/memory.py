@@ -105,5 +105,5 @@ def gpu_memory(
             f"{model.name} with {step.sequences} sequences of {step.context} tokens is not supported: it "
             f"needs {sum(parts.values()):,} B of {gpu.memory_bytes:,} B of GPU memory ({listed})"
         )
-        raise InputError(problem, key="gpu.memory_gb")
+        raise InputError(problem, "too-large", key="gpu.memory_gb")
     return GpuMemory(gpu.memory_bytes, parts, left, expert, left // expert, kv, cache if kv == "host" else 0)

@@ -79,9 +79,8 @@ class Step:
             object.__setattr__(self, name, whole_number(getattr(self, name), name, 1, most))
         object.__setattr__(self, "kv_bits", whole_number(self.kv_bits, "kv_bits", 1, 32))
         if self.new_tokens > self.context:
-            raise InputError(
-                f"{self.new_tokens} are more than the context of {self.context}", key="new_tokens"
-            )
+            problem = f"{self.new_tokens} are more than the context of {self.context}"
+            raise InputError(problem, "conflict", key="new_tokens")
 
     @property
     def tokens(self) -> int:
@@ -126,7 +125,7 @@ def bits_of_part(bits: DenseBits, part: str) -> int | Fraction:
     if not isinstance(bits, Mapping):
         return whole_number(bits, "bits", 1, 32)
     if part not in bits:
-        raise InputError(f"says nothing of {part}", key="bits")
+        raise InputError(f"says nothing of {part}", "missing", key="bits")
     return bits[part]
 
 

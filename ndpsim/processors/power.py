@@ -45,11 +45,11 @@ def read_power(name: str, folder: Path, threads: int | None = None) -> PowerTabl
     for row in sheet.rows:
         of_row = rising_threads(sheet, row, list(found))
         if of_row in found:
-            raise sheet.error(f"{of_row} is given twice", row, "threads")
+            raise sheet.error(f"{of_row} is given twice", row, "threads", code="twice")
         cpu_w, gpu_w = (sheet.above_zero(row, column, "a power in W") for column in ("cpu_w", "gpu_w"))
         found[of_row] = cpu_w, gpu_w
     if not found:
-        raise sheet.error("has no measured power")
+        raise sheet.error("has no measured power", code="missing")
     chosen, said = chosen_threads(sheet, list(found), threads), sheet.said
     expert = Expert(int(said["hidden"]), int(said["intermediate"]))
     return PowerTable(sheet.file, said["what"], said["source"], expert, chosen, *found[chosen])

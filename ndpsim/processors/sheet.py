@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import Code, InputError, one_of, unknown
 
 _MAX_BYTES = 1 << 20
 _MAX_THREADS = 1 << 16
@@ -28,9 +28,12 @@ class Sheet(NamedTuple):
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
 
-    def error(self, problem: str, row: Row | None = None, key: str | None = None) -> InputError:
+    def error(
+        self, problem: str, row: Row | None = None, key: str | None = None, code: Code = "range"
+    ) -> InputError:
         """What is wrong with a row, or with the file."""
-        return InputError(problem, file=self.file, line=None if row is None else row.line, key=key)
+        line = None if row is None else row.line
+        return InputError(problem, code, file=self.file, line=line, key=key)
 
     def whole(self, row: Row, column: str, most: int) -> int:
         """A cell that is a whole number from 1.
@@ -90,7 +93,8 @@ def read_sheet(
     """
     if not name.endswith(".csv"):
         if name not in sheet_names(bundled):
-            raise InputError(f"{one_of(name, sheet_names(bundled), 'table')}; a path ends in .csv")
+            problem = f"{one_of(name, sheet_names(bundled), 'table')}; a path ends in .csv"
+            raise InputError(problem, "unknown-name")
         path, file = bundled / f"{name}.csv", f"{name}.csv"
     else:
         path, file = folder / name, str(folder / name)
@@ -100,7 +104,7 @@ def read_sheet(
     header = rows[0][1].strip() if rows else ""
     if header not in headers:
         line = rows[0][0] if rows else None
-        raise InputError(f"the columns are not {' or '.join(headers)}", file=file, line=line)
+        raise InputError(f"the columns are not {' or '.join(headers)}", "form", file=file, line=line)
     columns = tuple(header.split(","))
     return Sheet(file, said, columns, tuple(_rows(rows[1:], columns, file)))
 
@@ -115,7 +119,9 @@ def rising_threads(sheet: Sheet, row: Row, before: Sequence[int]) -> int:
         return 0
     threads, last = sheet.whole(row, "threads", _MAX_THREADS), max(before, default=0)
     if threads < last:
-        raise sheet.error(f"{threads} does not come after {last}: threads rise", row, "threads")
+        raise sheet.error(
+            f"{threads} does not come after {last}: threads rise", row, "threads", code="conflict"
+        )
     return threads
 
 
@@ -128,30 +134,32 @@ def chosen_threads(sheet: Sheet, measured: Sequence[int], asked: int | None) -> 
     chosen = max(measured) if asked is None or "threads" not in sheet.columns else asked
     if chosen not in measured:
         listed = ", ".join(map(str, measured))
-        raise sheet.error(f"{asked} were not measured, but {listed}", key="threads")
+        raise sheet.error(f"{asked} were not measured, but {listed}", key="threads", code="conflict")
     return chosen
 
 
 def _lines(path: Path, file: str) -> list[str]:
     try:
         if not path.is_file():
-            raise InputError("is no file" if path.exists() else "no such file", file=file)
+            raise InputError("is no file" if path.exists() else "no such file", "unreadable", file=file)
         if path.stat().st_size > _MAX_BYTES:
-            raise InputError(f"larger than {_MAX_BYTES >> 20} MiB: no table of measurements", file=file)
+            problem = f"larger than {_MAX_BYTES >> 20} MiB: no table of measurements"
+            raise InputError(problem, "too-large", file=file)
         return path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        raise InputError("is not UTF-8 text", file=file) from None
+        raise InputError("is not UTF-8 text", "form", file=file) from None
     except (OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"cannot be read: {getattr(error, 'strerror', None) or error}", file=file) from None
+        problem = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise InputError(problem, "unreadable", file=file) from None
 
 
 def _rows(lines: Iterable[tuple[int, str]], columns: Sequence[str], file: str) -> Iterable[Row]:
     for number, text in lines:
         cells = [cell.strip() for cell in text.split(",")]
         if len(cells) != len(columns):
-            raise InputError(f"'{text[:40]}' is not {','.join(columns)}", file=file, line=number)
+            raise InputError(f"'{text[:40]}' is not {','.join(columns)}", "form", file=file, line=number)
         yield Row(number, dict(zip(columns, cells, strict=True)))
 
 
@@ -170,9 +178,9 @@ def _said(
             continue
         key, colon, value = (part.strip() for part in line[1:].partition(":"))
         if not colon or key not in keys:
-            raise InputError(one_of(key, keys, "key"), file=file, line=number)
+            raise unknown(key, keys, "key", file=file, line=number)
         if key in said:
-            raise InputError("is given twice", file=file, line=number, key=key)
+            raise InputError("is given twice", "twice", file=file, line=number, key=key)
         problem = _wrong_number(value, numbers[key]) if key in numbers else _wrong_word(value, words[key])
         if problem:
             raise InputError(problem, file=file, line=number, key=key)
@@ -180,7 +188,7 @@ def _said(
     said = {**defaults, **said}
     for key in keys:
         if key not in said:
-            raise InputError(f"is missing; give it in a line '# {key}: ...'", file=file, key=key)
+            raise InputError(f"is missing; give it in a line '# {key}: ...'", "missing", file=file, key=key)
     return said
 
 

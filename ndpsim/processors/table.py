@@ -75,7 +75,7 @@ class ExpertTable:
         counts, times = self.tokens, self.times_ns
         if self.outside == "refuse" and not counts[0] <= tokens <= counts[-1]:
             problem = f"{tokens} are beyond the {counts[0]} to {counts[-1]} that were measured"
-            raise InputError(problem, file=self.file, key="tokens")
+            raise InputError(problem, "range", file=self.file, key="tokens")
         if tokens <= counts[0]:
             return times[0]
         if self.goes_on_by_roofline(tokens):
@@ -126,15 +126,19 @@ def _by_threads(sheet: Sheet) -> dict[int, dict[int, float]]:
         times = found.setdefault(threads, {})
         tokens = sheet.whole(row, "tokens", _MAX_TOKENS)
         if times and tokens <= max(times):
-            raise sheet.error(f"{tokens} does not come after {max(times)}: counts rise", row, "tokens")
+            raise sheet.error(
+                f"{tokens} does not come after {max(times)}: counts rise", row, "tokens", code="conflict"
+            )
         times[tokens] = sheet.above_zero(row, "time_ns", "a time in ns")
         last[threads] = row
     outside = sheet.said["outside"]
     fewest, words = (1, "no") if outside == "roofline" else (2, "fewer than two")
     if not found or min(map(len, found.values())) < fewest:
-        raise sheet.error(f"has {words} measured counts of tokens")
+        raise sheet.error(f"has {words} measured counts of tokens", code="missing")
     for threads, times in found.items():
         before, end = (0.0, *times.values())[-2:]
         if outside == "extend" and end < before:
-            raise sheet.error("the last two times fall, and cannot be extended", last[threads], "time_ns")
+            raise sheet.error(
+                "the last two times fall, and cannot be extended", last[threads], "time_ns", code="form"
+            )
     return found

@@ -176,7 +176,7 @@ def chosen_cache(cache: bool | ResultCache) -> ResultCache | None:
         return cache
     if is_flag(cache):
         return _usual_cache() if cache else None
-    raise InputError(f"{shown(cache)} is neither True, nor False, nor a ResultCache", key="cache")
+    raise InputError(f"{shown(cache)} is neither True, nor False, nor a ResultCache", "type", key="cache")
 
 
 class Lookup(Generic[R]):

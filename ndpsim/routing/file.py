@@ -104,7 +104,7 @@ def load_routing(path: str | PathLike[str]) -> Routing:
             _source(str(_single(arrays["source"], "source", "U", file))),
         )
     except InputError as error:
-        raise InputError(error.problem, file=file, key=error.key) from None
+        raise error.at(file) from None
 
 
 def _single(array: NDArray[Any], name: str, kinds: str, file: Path) -> Any:

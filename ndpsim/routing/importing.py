@@ -80,7 +80,7 @@ def import_routing(
     except InputError as error:
         if error.key in ("experts", "steps"):
             raise
-        raise InputError(error.problem, file=paths[0], key=error.key) from None
+        raise error.at(paths[0]) from None
 
 
 def _number(value: int | None, name: str, most: int) -> int | None:

@@ -64,11 +64,11 @@ def parse_formula(text: Any, key: str) -> Formula:
         InputError: it is none.
     """
     if not isinstance(text, str) or len(text) > _LONGEST:
-        raise InputError(f"{shown(text)} is not a formula as text", key=key)
+        raise InputError(f"{shown(text)} is not a formula as text", "form", key=key)
     try:
         body = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise InputError(f"'{text[:60]}' is not a formula: {_ALLOWED}", key=key) from None
+        raise InputError(f"'{text[:60]}' is not a formula: {_ALLOWED}", "form", key=key) from None
     return Formula(text.strip(), tuple(dict.fromkeys(_names(body, key))))
 
 
@@ -97,7 +97,7 @@ def _parts(node: ast.expr, key: str) -> list[ast.expr]:
         return [node.operand]
     if isinstance(node, ast.Call) and _dotted(node.func) in _FUNCTIONS and node.args and not node.keywords:
         return node.args
-    raise InputError(f"'{ast.unparse(node)[:60]}' is not allowed in a formula: {_ALLOWED}", key=key)
+    raise InputError(f"'{ast.unparse(node)[:60]}' is not allowed in a formula: {_ALLOWED}", "form", key=key)
 
 
 def _value(node: ast.expr, values: Mapping[str, float]) -> float:

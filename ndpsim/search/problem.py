@@ -11,7 +11,7 @@ from typing import Any
 
 from ndpsim.arguments import shown
 from ndpsim.config.keys import field_at
-from ndpsim.errors import InputError, did_you_mean, one_of
+from ndpsim.errors import InputError, did_you_mean, unknown
 from ndpsim.report.metrics import is_number
 from ndpsim.reported import flattened
 from ndpsim.search.formula import Formula
@@ -167,9 +167,9 @@ def range_of(command: SweptCommand, key: str, given: Any) -> Range | None:
         return None
     log, low, high = bool(found[1]), float(found[2]), float(found[3])
     if not low < high:
-        raise InputError(f"'{given}' ends before it begins", key=key)
+        raise InputError(f"'{given}' ends before it begins", "form", key=key)
     if log and low <= 0:
-        raise InputError(f"'{given}' is not log:LOW..HIGH with 0 < LOW", key=key)
+        raise InputError(f"'{given}' is not log:LOW..HIGH with 0 < LOW", "form", key=key)
     whole = is_whole(command, key) and low.is_integer() and high.is_integer()
     ends = (int(low), int(high)) if whole else (low, high)
     return Range(one_value(command, key, ends[0]), one_value(command, key, ends[1]), log, whole)
@@ -183,7 +183,7 @@ def limit_of(name: str, given: Any) -> Limit:
     """
     found = _LIMIT.fullmatch(given) if isinstance(given, str) else None
     if found is None:
-        raise InputError(f"{shown(given)} is not of the form '>= 50' or '<= 50'", key=name)
+        raise InputError(f"{shown(given)} is not of the form '>= 50' or '<= 50'", "form", key=name)
     return Limit(found[1] == "<=", float(found[2]))
 
 
@@ -194,15 +194,14 @@ def check_problem(problem: Problem, command: SweptCommand) -> Problem:
         InputError: there is no objective, a name is of no metric, or the base is no point of the search.
     """
     if not problem.objectives:
-        raise InputError(
-            "nothing is optimized; give a metric and its direction, time_ns: minimize", key="objectives"
-        )
+        wrong = "nothing is optimized; give a metric and its direction, time_ns: minimize"
+        raise InputError(wrong, "missing", key="objectives")
     for name, direction in problem.objectives.items():
         if direction not in DIRECTIONS:
-            raise InputError(one_of(direction, DIRECTIONS, "direction"), key=name)
+            raise unknown(direction, DIRECTIONS, "direction", key=name)
     for name in problem.derived:
         if name in problem.definition.varied or name in command.metric_beginnings():
-            raise InputError("is the name of a key or a metric already", key=name)
+            raise InputError("is the name of a key or a metric already", "twice", key=name)
     for name in (*problem.objectives, *problem.constraints):
         _check_name(name, problem, command, name)
     for name, formula in problem.derived.items():
@@ -222,7 +221,7 @@ def _check_name(name: str, problem: Problem, command: SweptCommand, key: str) ->
     is_key = "." in name and field_at(tuple(name.split("."))) is not None
     if metrics and not is_key and name not in known and beginning not in metrics:
         hint = did_you_mean(name, known) or f" (metrics: {', '.join(metrics[:_NAMED])}, ...)"
-        raise InputError(f"'{name[:60]}' is no metric of {command.name}{hint}", key=key)
+        raise InputError(f"'{name[:60]}' is no metric of {command.name}{hint}", "unknown-name", key=key)
 
 
 def _check_base(base: Mapping[str, Any], problem: Problem) -> None:
@@ -231,10 +230,11 @@ def _check_base(base: Mapping[str, Any], problem: Problem) -> None:
         return
     for key in base:
         if key not in problem.definition.varied:
-            raise InputError(one_of(key, problem.definition.varied, "key that varies"), key="base")
+            raise unknown(key, problem.definition.varied, "key that varies", key="base")
     missing = [key for key in problem.definition.varied if key not in base]
     if missing:
-        raise InputError(f"has no value of {missing[0]}; it needs one of each key that varies", key="base")
+        wrong = f"has no value of {missing[0]}; it needs one of each key that varies"
+        raise InputError(wrong, "missing", key="base")
     for axis in problem.axes():
         if isinstance(axis.values, Range):
             within = (
@@ -246,6 +246,5 @@ def _check_base(base: Mapping[str, Any], problem: Problem) -> None:
             allowed = (" / ".join(str(part) for part in value.values()) for value in axis.values)
         if not within:
             given = " / ".join(str(base[key]) for key in axis.keys)
-            raise InputError(
-                f"{given} is no value of {', '.join(axis.keys)} ({', '.join(allowed)})", key="base"
-            )
+            wrong = f"{given} is no value of {', '.join(axis.keys)} ({', '.join(allowed)})"
+            raise InputError(wrong, "range", key="base")

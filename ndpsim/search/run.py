@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.arguments import choice, flag, path_of, progress_function, shown, whole_number
-from ndpsim.errors import InputError, did_you_mean, one_of
+from ndpsim.errors import InputError, did_you_mean, unknown
 from ndpsim.report.metrics import is_number
 from ndpsim.search.file import SECTIONS, SearchKeys
 from ndpsim.search.formula import parse_formula
@@ -133,7 +133,7 @@ def problem_of(
         except InputError as error:
             raise placed(error, Path(name), root, SECTIONS) from None
     if name not in swept_commands():
-        raise InputError(one_of(name, [*swept_commands(), "FILE.yaml"], "command"), key="command")
+        raise unknown(name, [*swept_commands(), "FILE.yaml"], "command", key="command")
     keys = SearchKeys.model_construct(command=name, vary={}, **{"objectives": {}, **given})
     return _problem(keys, vary, fixed, zipped)
 
@@ -145,7 +145,7 @@ def _problem(
     zipped: bool | Sequence[Sequence[str]],
 ) -> Problem:
     for key in fixed.keys() & vary.keys():
-        raise InputError("has one value and varies, too", key=key)
+        raise InputError("has one value and varies, too", "conflict", key=key)
     definition = said.definition(vary)
     command = command_of(definition)
     ranges = {
@@ -156,7 +156,8 @@ def _problem(
     definition = defined(replace(definition, varied={**definition.varied, **ends}), {}, fixed, zipped)
     for key in (key for group in definition.zipped for key in group):
         if key in known:
-            raise InputError(f"{key} is a range, whose values go together with no others", key="zip")
+            wrong = f"{key} is a range, whose values go together with no others"
+            raise InputError(wrong, "conflict", key="zip")
     problem = Problem(
         definition,
         dict(said.objectives),

@@ -45,7 +45,8 @@ class Sampler:
         try:
             self._optuna: Any = importlib.import_module("optuna")  # an extra, and it takes its time
         except ImportError:
-            raise InputError("a search needs Optuna: pip install 'ndpsim[optimize]'") from None
+            wrong = "a search needs Optuna: pip install 'ndpsim[optimize]'"
+            raise InputError(wrong, "not-installed") from None
         verbosity = self._optuna.logging.get_verbosity()
         self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)  # it says that a study was made
         self._axes = problem.axes()

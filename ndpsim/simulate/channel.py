@@ -41,11 +41,11 @@ def _make_setup(machine: Machine, arbitration: str, slice_clocks: int, start_clo
     """What a channel with such DIMMs runs under. Clocks count from 1, which is `start_clock` to refresh."""
     if machine.lock_step:
         problem = "ranks in lock step (broadcast) beside the host, or with experts on several DIMMs"
-        raise InputError(f"not supported: {problem}", key="dimm.command_bus")
+        raise InputError(f"not supported: {problem}", "unsupported", key="dimm.command_bus")
     standard = machine.device.standard
     if not machine.shares_ranks:
         problem = f"not supported: ranks or command buses that are shared, under {standard.controller}"
-        raise InputError(problem, key="dram.standard")
+        raise InputError(problem, "unsupported", key="dram.standard")
     geometry, device = machine.geometry, machine.device
     host_ranks = len(geometry.dimms_of(0)) * geometry.ranks
     of_command = [command.cycles for command in standard.by_number]
@@ -352,7 +352,7 @@ class LanesInTurn(Channel):
     ) -> None:
         if len(expert.of_dimm) > 1:
             problem = "an expert on several DIMMs whose ranks take turns on a command bus"
-            raise InputError(f"not supported: {problem}", key="dimm.command_bus")
+            raise InputError(f"not supported: {problem}", "unsupported", key="dimm.command_bus")
         super().__init__(machine, "ndp-first", 1, 1, recording, start_clock, readable=readable)
         self.expert, self.start_clock, self.path = expert, start_clock, host_path(machine, expert)
 

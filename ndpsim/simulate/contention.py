@@ -79,6 +79,7 @@ def _run_concurrently(run: Channel, alone: ExpertResult) -> Samples:
             raise InputError(
                 f"not supported: the host's traffic slows the NDP unit down more than {_MOST_SLOWDOWN} "
                 "times; choose another arbitration or less traffic",
+                "unsupported",
                 key="host_gbps",
             )
         samples.record(run.dimms.clock, run.moved())
@@ -140,7 +141,8 @@ def simulate_contention(
     host = HostTraffic.of(host_gbps, read_share, pattern, hardware.dimm_host_gbps)
     ensure_on_channel(hardware)
     if parse_layout(layout)[1] > 1:
-        raise InputError("beside the host's traffic one DIMM is simulated: localized", key="layout")
+        problem = "beside the host's traffic one DIMM is simulated: localized"
+        raise InputError(problem, "unsupported", key="layout")
     weights, model_name = named_weights(model, bits)
     asked = (host.gbps, host.read_share, host.pattern if host.requests is None else host.requests)
     given = (hardware, weights, of_jobs, released, layout, *asked, arbitration, slice_clocks)

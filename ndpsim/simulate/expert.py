@@ -61,7 +61,7 @@ def token_counts(tokens: int | Sequence[int]) -> tuple[int, ...]:
     """
     counts = _one_or_several(tokens, "tokens", lambda one, key: whole_number(one, key, 1, MAX_TOKENS))
     if not 1 <= len(counts) <= _MOST_JOBS:
-        raise InputError(f"{len(counts)} experts are not from 1 to {_MOST_JOBS}", key="tokens")
+        raise InputError(f"{len(counts)} experts are not from 1 to {_MOST_JOBS}", "range", key="tokens")
     return counts
 
 
@@ -74,7 +74,7 @@ def release_times(release_ns: float | Sequence[float], experts: int) -> tuple[fl
     times = _one_or_several(release_ns, "release_ns", lambda one, key: number(one, key, 0, _LAST_RELEASE_NS))
     if len(times) not in (1, experts):
         problem = f"{len(times)} times for {experts} experts; give one for each, or one for all"
-        raise InputError(problem, key="release_ns")
+        raise InputError(problem, "conflict", key="release_ns")
     return times * (experts // len(times))
 
 
@@ -151,6 +151,7 @@ def simulate_expert(
         raise InputError(
             "striped spreads each row of weights over all DIMMs, and a DIMM multiplies only rows of its own: "
             "relayout it into localized or sharded:N first, or let the host read it",
+            "unsupported",
             key="layout",
         )
     weights, model_name = named_weights(model, bits)
@@ -243,7 +244,7 @@ def _check_room(machine: Machine, expert: PlacedOnDimms, count: int) -> None:
     rows, have = expert.end // machine.row_places, machine.device.rows
     if count * rows > have:
         problem = f"{count} experts do not fit behind each other, each on {rows} of the {have} rows of a bank"
-        raise InputError(problem, key="tokens")
+        raise InputError(problem, "too-large", key="tokens")
 
 
 def _check(run: Any, one: Queue, jobs: Sequence[TilesFrom]) -> None:

@@ -24,4 +24,5 @@ def ensure_on_channel(hardware: Hardware) -> None:
         InputError: it is behind a CXL link.
     """
     if hardware.system.cxl is not None:
-        raise InputError("not supported: the host has no channel to memory on a CXL link", key="cxl")
+        problem = "not supported: the host has no channel to memory on a CXL link"
+        raise InputError(problem, "unsupported", key="cxl")

@@ -63,7 +63,8 @@ class HostTraffic:
             return cls(rate, share, name)
         requests = read_requests(name)
         if requests.address is None:
-            raise InputError("locates requests by coordinates; host traffic needs addresses", file=name)
+            problem = "locates requests by coordinates; host traffic needs addresses"
+            raise InputError(problem, "unsupported", file=name)
         return cls(rate, share, name, requests)
 
     def pace(self, device: Device) -> tuple[int, int]:
@@ -89,6 +90,7 @@ def _rate(host_gbps: Any, bus_gbps: float) -> float | None:
         raise InputError(
             f"{shown(host_gbps)} is neither 'saturate' nor a number from 0 to the {bus_gbps:g} GB/s that "
             "a DIMM carries to the host",
+            "range",
             key="host_gbps",
         ) from None
 
@@ -100,9 +102,9 @@ def _pattern(pattern: Any) -> str:
     try:
         path = path_of(pattern, "pattern")
     except InputError:
-        raise InputError(_no_pattern(shown(pattern)), key="pattern") from None
+        raise InputError(_no_pattern(shown(pattern)), "unknown-name", key="pattern") from None
     if not os.path.isfile(path):
-        raise InputError(_no_pattern(str(path)), key="pattern")
+        raise InputError(_no_pattern(str(path)), "unknown-name", key="pattern")
     return str(path)
 
 
@@ -166,10 +168,8 @@ def host_round(hardware: Hardware, traffic: HostTraffic, first_place: int) -> Re
     device, dimm, mapper = hardware.lane_device(), hardware.system.dimm, hardware.system.host.mapper
     first_row = -(-first_place // (device.banks * device.bursts_per_row))
     if first_row >= device.rows:
-        raise InputError(
-            f"not supported: the weights take all {device.rows} rows of a bank and leave the host none",
-            key="pattern",
-        )
+        problem = f"not supported: the weights take all {device.rows} rows of a bank and leave the host none"
+        raise InputError(problem, "too-large", key="pattern")
     address, write = _requests(traffic, device, dimm.subchannels * dimm.ranks)
     mapping = named_mapping(hardware.system.dram) if mapper == "dram" else MAPPERS[mapper]
     at = map_addresses(address, mapping, replace(device, ranks=dimm.ranks), dimm.subchannels)

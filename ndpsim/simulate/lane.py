@@ -44,7 +44,8 @@ def check_refresh(device: Device, refresh: str) -> None:
     try:
         schedule = make_schedule(refresh, state.refreshed(lower(device)))
     except NoSuchRefreshError:
-        raise InputError(f"{device.standard.name} has no {refresh} refresh", key="refresh") from None
+        problem = f"{device.standard.name} has no {refresh} refresh"
+        raise InputError(problem, "unknown-name", key="refresh") from None
     turns = schedule.turns
     if not turns:
         return
@@ -54,6 +55,7 @@ def check_refresh(device: Device, refresh: str) -> None:
         raise InputError(
             f"{device.clocks('nREFI')} clocks between refreshes leave no time for data: "
             f"{busy} + ranks x (nRAS + nRP + 1) + nRC is {needed}",
+            "no-progress",
             key="nREFI",
         )
     for rank in range(device.ranks):
@@ -70,7 +72,7 @@ def _check_turns(device: Device, turns: Sequence[Due], period: int) -> None:
     taken = sum(int(gap[turn.command, after.command]) for turn, after in zip(turns, following, strict=True))
     if taken >= period > 0:
         problem = f"{period} clocks leave no time for {len(turns)} refreshes of a rank, which take {taken}"
-        raise InputError(problem, key="nREFI")
+        raise InputError(problem, "no-progress", key="nREFI")
     if of_bank.all():
         name, until_open = (
             device.standard.names[turns[0].command],
@@ -81,7 +83,7 @@ def _check_turns(device: Device, turns: Sequence[Due], period: int) -> None:
                 f"{period} clocks between refreshes of a bank leave no time for data: "
                 f"{until_open} from {name} to its next row + nRC is {until_open + device.clocks('nRC')}"
             )
-            raise InputError(problem, key="nREFI")
+            raise InputError(problem, "no-progress", key="nREFI")
     for turn, after in zip(turns, following, strict=True):
         name, until_open = device.standard.names[turn.command], int(gap[turn.command, ACTIVATE])
         if until_open >= after.clock - turn.clock:
@@ -89,7 +91,7 @@ def _check_turns(device: Device, turns: Sequence[Due], period: int) -> None:
                 f"no row opens for {until_open} clocks after {name}, and the next refresh of its rank is due "
                 f"after {after.clock - turn.clock}"
             )
-            raise InputError(problem, key="nREFI")
+            raise InputError(problem, "no-progress", key="nREFI")
 
 
 def ensure_streams_fit(bursts: Sequence[int], rows: int) -> None:

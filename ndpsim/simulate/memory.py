@@ -194,5 +194,5 @@ def _checked_power(power: Any) -> dict[str, float]:
     if power is None:
         return {}
     if not isinstance(power, Dictionary):
-        raise InputError(f"{shown(power)} is not a mapping of names to numbers", key="power")
+        raise InputError(f"{shown(power)} is not a mapping of names to numbers", "type", key="power")
     return {text(name, "power"): number(value, "power", 0) for name, value in power.items()}

@@ -143,7 +143,8 @@ def simulate_relayout(
     host, record_commands = flag(host, "host"), flag(record_commands, "record_commands")
     other_dimms = flag(other_dimms, "other_dimms")
     if other_dimms and (source_dimms is not None or target_dimms is not None):
-        raise InputError("is for experts that are spread evenly; DIMMs are given", key="other_dimms")
+        problem = "is for experts that are spread evenly; DIMMs are given"
+        raise InputError(problem, "conflict", key="other_dimms")
     progress = progress_function(progress)
     hardware = load_hardware(hw, sets)
     weights, model_name = named_weights(model, bits)

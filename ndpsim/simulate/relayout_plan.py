@@ -58,7 +58,8 @@ def access_by_units(hardware: Hardware, geometry: Geometry) -> Access:
     """
     link, device, host_gbps = hardware.system.link, geometry.device, hardware.dimm_host_gbps
     if link is None:
-        raise InputError("is missing: there are no links between DIMMs", file=hardware.file, key="link")
+        problem = "is missing: there are no links between DIMMs"
+        raise InputError(problem, "missing", file=hardware.file, key="link")
     unit, bridge = (
         hardware.relayout,
         Bridge(link.group_dimms, geometry.channels, host_gbps, link.host_latency_ns),
@@ -69,7 +70,7 @@ def access_by_units(hardware: Hardware, geometry: Geometry) -> Access:
         )
         if link.packet_bytes < device.burst_bytes:
             problem = f"{link.packet_bytes} is less than a burst, {device.burst_bytes} bytes"
-            raise InputError(problem, key="link.packet_bytes")
+            raise InputError(problem, "range", key="link.packet_bytes")
     lane = np.arange(geometry.dimms * geometry.lanes, dtype=np.int32)
     half = unit.buffer_kib * 1024 // 2
     slots = half // device.burst_bytes
@@ -100,7 +101,7 @@ def _command_buses(hardware: Hardware, geometry: Geometry) -> CommandBuses | Non
         return None
     if kind == "broadcast":
         problem = "not supported: a relayout by ranks in lock step (broadcast)"
-        raise InputError(problem, file=hardware.file, key="dimm.command_bus")
+        raise InputError(problem, "unsupported", file=hardware.file, key="dimm.command_bus")
     (bus, rank), buses = _to_host(geometry), geometry.channels * geometry.subchannels
     return CommandBuses(
         buses=buses,
@@ -157,21 +158,23 @@ def _first_dimms(dimms: Sequence[int] | None, layout: str, experts: int, count: 
     try:
         kind, slices = parse_layout(layout)
     except InputError as error:
-        raise InputError(error.problem, key=end) from None
+        raise error.at(key=end) from None
     if kind == "sharded" and not 1 <= slices <= count:
-        raise InputError(f"{layout} is not possible with {count} DIMMs", key=end)
+        raise InputError(f"{layout} is not possible with {count} DIMMs", "range", key=end)
     key = f"{end}_dimms"
     if dimms is None:
         places = 1 if kind == "striped" else max(count // max(slices, 1), 1)
         return [expert * places // experts * max(slices, 1) for expert in range(experts)]
     first = several(dimms, key, lambda dimm, name: _dimm(dimm, name, count))
     if len(first) != experts:
-        raise InputError(f"{len(first)} DIMMs for {experts} experts; give one for each", key=key)
+        raise InputError(f"{len(first)} DIMMs for {experts} experts; give one for each", "conflict", key=key)
     for dimm in first:
         if kind == "striped" and dimm:
-            raise InputError(f"{dimm} is not the first DIMM of striped, which takes all from 0 on", key=key)
+            problem = f"{dimm} is not the first DIMM of striped, which takes all from 0 on"
+            raise InputError(problem, "range", key=key)
         if dimm + slices > count:
-            raise InputError(f"{layout} from DIMM {dimm} on is not possible with {count} DIMMs", key=key)
+            problem = f"{layout} from DIMM {dimm} on is not possible with {count} DIMMs"
+            raise InputError(problem, "range", key=key)
     return list(first)
 
 
@@ -188,7 +191,7 @@ def _dimm(value: Any, name: str, count: int) -> int:
     try:
         return whole_number(value, name, 0, count - 1)
     except InputError:
-        raise InputError(f"{shown(value)} is not a DIMM, 0 to {count - 1}", key=name) from None
+        raise InputError(f"{shown(value)} is not a DIMM, 0 to {count - 1}", "range", key=name) from None
 
 
 def plan_transfers(
@@ -213,7 +216,7 @@ def plan_transfers(
         try:
             where = make_layout(layout, geometry, weights, dimm)
         except InputError as error:
-            raise InputError(error.problem, key=end if error.key == "layout" else error.key) from None
+            raise error.at(key=end if error.key == "layout" else error.key) from None
         base = max(taken[of] for of in where.dimms)
         placed = make_layout(layout, geometry, weights, dimm, base) if base else where
         for of in placed.dimms:

@@ -20,7 +20,7 @@ from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.dimm.engines import OpenRow
 from ndpsim.dimm.relayout import START, UNSERVED, Relayout
 from ndpsim.dram import state
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError, unknown
 from ndpsim.layout import ExpertFormat, make_layout, parse_layout
 from ndpsim.link.engine_state import bits_by_stage
 from ndpsim.moe import Expert, MoeShape
@@ -241,7 +241,8 @@ class Session:
         """
         run, geometry, hardware = self._run, self.machine.geometry, self.hardware
         if run.relayouts and run.relayouts[-1].value[UNSERVED]:
-            raise InputError("another relayout is under way; run until it is done", key="relayout")
+            problem = "another relayout is under way; run until it is done"
+            raise InputError(problem, "conflict", key="relayout")
         experts = whole_number(experts, "experts", 1, hardware.relayout.concurrent_experts)
         weights, _ = named_weights(model, bits)
         first, second = first_dimms(source, target, source_dimms, target_dimms, experts, geometry.dimms)
@@ -273,11 +274,12 @@ class Session:
         if until_ns is not None:
             clock = self.machine.clock_at(number(until_ns, "until_ns", 0))
             if clock < run.dimms.clock:
-                raise InputError(f"{until_ns} ns is before now, {self.now_ns:g} ns", key="until_ns")
+                raise InputError(f"{until_ns} ns is before now, {self.now_ns:g} ns", "range", key="until_ns")
             run.run_until(clock)
             return
         if not (run.experts or run.relayouts or run.has_streams_that_end()):
-            raise InputError("is needed where only endless traffic of the host is simulated", key="until_ns")
+            problem = "is needed where only endless traffic of the host is simulated"
+            raise InputError(problem, "missing", key="until_ns")
         run.run_to_end()
         run.dimms.run_host(state.FAR)
         run.finish_relayout()
@@ -342,7 +344,7 @@ def _checked_row(row: Any, ranks: int, device: Any) -> OpenRow:
     except TypeError:
         values = ()
     if len(values) != 4:
-        raise InputError(f"{row!r} is not (rank, bank group, bank, row)", key="open_rows")
+        raise InputError(f"{row!r} is not (rank, bank group, bank, row)", "form", key="open_rows")
     ends = (ranks, device.bankgroups, device.banks_per_group, device.rows)
     checked = [whole_number(value, "open_rows", 0, end - 1) for value, end in zip(values, ends, strict=True)]
     return checked[0], checked[1], checked[2], checked[3]
@@ -457,7 +459,7 @@ def simulate_dimm(
 
 def _mapping(value: Any, name: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise InputError(f"{shown(value)} is not a mapping of arguments", key=name)
+        raise InputError(f"{shown(value)} is not a mapping of arguments", "type", key=name)
     return value
 
 
@@ -470,5 +472,5 @@ def _call(function: Callable[..., int], key: str, arguments: Mapping[str, Any]) 
     allowed = list(inspect.signature(function).parameters)
     for name in arguments:
         if name not in allowed:
-            raise InputError(one_of(str(name), allowed, "argument"), key=key)
+            raise unknown(str(name), allowed, "argument", key=key)
     function(**arguments)

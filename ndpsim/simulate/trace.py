@@ -182,11 +182,8 @@ def _checked_places(requests: Requests, memory: Memory) -> Coordinates:
         beyond = np.flatnonzero((values < 0) | (values >= size))
         if len(beyond):
             first = int(beyond[0])
-            raise InputError(
-                f"{name} {int(values[first])} is not within 0 to {size - 1}",
-                file=requests.file,
-                line=requests.line(first),
-            )
+            problem = f"{name} {int(values[first])} is not within 0 to {size - 1}"
+            raise InputError(problem, "range", file=requests.file, line=requests.line(first))
     channel, rank, bankgroup, bank, row, column = requests.place.T
     return Coordinates(rank, bankgroup, bank, row, column, channel)
 
@@ -202,6 +199,7 @@ def _places(requests: Requests, memory: Memory, wrap: bool) -> Coordinates:
         raise InputError(
             f"address {int(address[first]):#x} is beyond the memory's {capacity:#x} bytes; "
             "--wrap folds it back",
+            "range",
             file=requests.file,
             line=requests.line(first),
         )
@@ -213,7 +211,7 @@ def _check_cycles(requests: Requests) -> None:
     last = 0 if requests.cycle is None else int(requests.cycle[-1])
     if last >= _LATEST:
         problem = f"cycle {last} is not below {_LATEST}"
-        raise InputError(problem, file=requests.file, line=requests.line(len(requests) - 1))
+        raise InputError(problem, "range", file=requests.file, line=requests.line(len(requests) - 1))
 
 
 def _exact_check(requests: Requests, memory: Memory, places: Coordinates) -> None:
@@ -406,8 +404,9 @@ def _requests(given: Any) -> Requests:
         return read_requests(path_of(given, "requests"))
     if not isinstance(given, (tuple, list)) or len(given) != 2:
         problem = "is neither a path, nor Requests, nor (byte addresses, 1 where a write)"
-        raise InputError(f"{shown(given)} {problem}", key="requests")
+        raise InputError(f"{shown(given)} {problem}", "type", key="requests")
     try:
         return Requests.of(*given)
     except InputError as error:
-        raise InputError(error.problem if error.key == "requests" else str(error), key="requests") from None
+        problem = error.problem if error.key == "requests" else str(error)
+        raise InputError(problem, error.code, key="requests") from None

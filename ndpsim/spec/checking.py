@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError, unknown
 from ndpsim.spec.standard import (
     ONE_BANK,
     RANK_ORDERS,
@@ -41,15 +41,15 @@ def check_rule(standard: Standard, rule: Rule) -> None:
     """
     where = f"{standard.name}: rule {rule.name}"
     if rule.level not in standard.levels:
-        raise InputError(one_of(rule.level, standard.levels, "level"), key=where)
+        raise unknown(rule.level, standard.levels, "level", key=where)
     for name in (*rule.previous, *rule.next):
         if name not in standard.names:
-            raise InputError(one_of(name, standard.names, "command"), key=where)
+            raise unknown(name, standard.names, "command", key=where)
     level = standard.level_of(rule.level)
     inner = level == STACK or (level > 1 and _scopes(standard, rule) != {ONE_BANK})
     if rule.window < 1 or (rule.window > 1 and (len(rule.previous) > 1 or inner)):
         problem = f"a window counts one command, and at one {rule.level}"
-        raise InputError(problem, key=where)
+        raise InputError(problem, "unsupported", key=where)
 
 
 def check_scheduled(standard: Standard, rule: Rule) -> None:
@@ -65,7 +65,7 @@ def check_scheduled(standard: Standard, rule: Rule) -> None:
         raise InputError(f"not every command addresses one {rule.level}", key=where)
     if rule.siblings and (level == 0 or (level > 1 and scopes != {ONE_BANK}) or rule.window > 1):
         problem = f"no table for what binds another {rule.level}, or for its window"
-        raise InputError(problem, key=where)
+        raise InputError(problem, "unsupported", key=where)
 
 
 def _scopes(standard: Standard, rule: Rule) -> set[int]:
@@ -84,18 +84,18 @@ def check_standard(standard: Standard) -> None:
             f"has the levels {', '.join(standard.levels)}; they are four, from a channel to its banks, "
             "or five with stacks of bank groups"
         )
-        raise InputError(problem, key=standard.name)
+        raise InputError(problem, "unsupported", key=standard.name)
     if len(standard.names) > MOST_COMMANDS:
         problem = f"has {len(standard.names)} commands; {MOST_COMMANDS} are the most"
-        raise InputError(problem, key=standard.name)
+        raise InputError(problem, "too-large", key=standard.name)
     if len(set(standard.names)) != len(standard.names):
-        raise InputError("two commands have the same name", key=standard.name)
+        raise InputError("two commands have the same name", "twice", key=standard.name)
     _check_commands(standard)
     for preset, speed in standard.speeds.items():
         known = {*speed, *standard.derived}
         missing = [name for name in NEEDED if name not in known]
         if missing:
-            raise InputError(f"preset {preset} states no {', '.join(missing)}", key=standard.name)
+            raise InputError(f"preset {preset} states no {', '.join(missing)}", "missing", key=standard.name)
         _check_latency(standard.burst, known, f"{standard.name}: burst, preset {preset}")
         for command in standard.commands:
             interval = command.interval if command.refreshes else ""
@@ -113,10 +113,10 @@ def _check_latency(latency: str, known: set[str], where: str) -> None:
     try:
         terms = latency_terms(latency)
     except ValueError as error:
-        raise InputError(str(error), key=where) from None
+        raise InputError(str(error), "form", key=where) from None
     for _, term in terms:
         if isinstance(term, str) and term not in known:
-            raise InputError(one_of(term, known, "timing"), key=where)
+            raise unknown(term, known, "timing", key=where)
 
 
 def _effects(command: Command) -> str:
@@ -128,22 +128,23 @@ def _check_commands(standard: Standard) -> None:
     of_banks = [_effects(one) for one in standard.commands if standard.scope_of(one) == ONE_BANK]
     missing = [words for words in _EVERY if words not in of_banks]
     if missing:
-        raise InputError(f"no command {missing[0]} one {standard.levels[-1]}", key=standard.name)
+        raise InputError(f"no command {missing[0]} one {standard.levels[-1]}", "missing", key=standard.name)
     for number, command in enumerate(standard.by_number):
         where = f"{standard.name}: command {command.name}"
         if command.cycles < 1:
-            raise InputError("holds its command bus for less than a cycle", key=where)
+            raise InputError("holds its command bus for less than a cycle", "range", key=where)
         if number > WRITE_AP and (command.opens or command.reads or command.writes):
-            raise InputError(f"a second command that {_effects(command)}: no controller issues it", key=where)
+            problem = f"a second command that {_effects(command)}: no controller issues it"
+            raise InputError(problem, "unsupported", key=where)
         if command.refreshes and not command.closes:
             _check_closes_first(standard, command, where)
         if command.ranks not in RANK_ORDERS:
-            raise InputError(one_of(command.ranks, RANK_ORDERS, "order of ranks"), key=where)
+            raise unknown(command.ranks, RANK_ORDERS, "order of ranks", key=where)
         if command.prepared_at not in ("", *standard.levels[:2]):
-            raise InputError(one_of(command.prepared_at, standard.levels[:2], "level"), key=where)
+            raise unknown(command.prepared_at, standard.levels[:2], "level", key=where)
         for name in (command.completed_by, command.prepared_by):
             if name and name not in standard.names:
-                raise InputError(one_of(name, standard.names, "command"), key=where)
+                raise unknown(name, standard.names, "command", key=where)
 
 
 def _check_closes_first(standard: Standard, command: Command, where: str) -> None:

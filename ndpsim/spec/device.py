@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ndpsim.arguments import choice, shown, text, whole_number
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError, unknown
 from ndpsim.reported import text_table
 from ndpsim.spec.registry import standards
 from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, WRITE_AP, Organisation, Standard, latency_terms
@@ -185,18 +185,18 @@ def _timings(
         clocks = derivation.clocks(organisation, speed["rate"], speed["tCK_ps"], standard.transfers_per_clock)
         if clocks is None:
             if name not in overrides:
-                raise InputError(
-                    f"{standard.name} states no {name} for {org} at {timing}; override it", key=name
-                )
+                problem = f"{standard.name} states no {name} for {org} at {timing}; override it"
+                raise InputError(problem, "missing", key=name)
             continue
         speed[name] = clocks
         sources[name] = f"derived for {org} at {timing}"
     known = (set(speed) | set(standard.derived)) - set(_FIXED)
     for name, clocks in overrides.items():
         if name in _FIXED:
-            raise InputError("is fixed by the speed preset; choose another timing preset", key=name)
+            problem = "is fixed by the speed preset; choose another timing preset"
+            raise InputError(problem, "conflict", key=name)
         if name not in known:
-            raise InputError(one_of(name, known, "timing"), key=name)
+            raise unknown(name, known, "timing", key=name)
         speed[name] = whole_number(clocks, name, 1, _MAX_CLOCKS, " of clocks")
         sources[name] = "override"
     return speed, sources
@@ -229,12 +229,12 @@ def resolve(
     ranks = whole_number(ranks, "ranks", 1, _MAX_RANKS, " of ranks")
     if chosen.organisations[org].ranks:
         if ranks > 1:
-            raise InputError(f"{ranks} is not 1: a channel of {standard} has no ranks", key="ranks")
+            raise InputError(f"{ranks} is not 1: a channel of {standard} has no ranks", "range", key="ranks")
         ranks = chosen.organisations[org].ranks
     if choice(rules, "rules", RULES, "set of rules") == "reference":
         chosen = replace(chosen, **chosen.reference)
     if overrides is not None and not isinstance(overrides, Mapping):
-        raise InputError(f"{shown(overrides)} is not a mapping of timings to clocks", key="overrides")
+        raise InputError(f"{shown(overrides)} is not a mapping of timings to clocks", "type", key="overrides")
     given = {text(name, "overrides"): clocks for name, clocks in (overrides or {}).items()}
     timings, sources = _timings(chosen, org, timing, given)
     return Device(chosen, org, timing, ranks, chosen.organisations[org], timings, sources, rules)

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from typing import Any, get_args
 
 from ndpsim.arguments import shown, whole_number
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError, unknown
 from ndpsim.spec.checking import NEEDED, check_standard
 from ndpsim.spec.standard import Command, Derivation, Organisation, Rule, Standard, latency_terms
 
@@ -32,13 +32,14 @@ def read_page(module: str) -> Standard:
     file = str(page.__file__)
     standard = getattr(page, "STANDARD", None)
     if not isinstance(standard, Standard):
-        raise InputError("the page does not end in STANDARD = Standard(...)", file=file, key="STANDARD")
+        problem = "the page does not end in STANDARD = Standard(...)"
+        raise InputError(problem, "form", file=file, key="STANDARD")
     try:
         _check(standard)
     except InputError as error:
-        raise InputError(error.problem, file=file, key=error.key) from None
+        raise error.at(file) from None
     except Exception as error:  # a part of it is of another type altogether
-        raise InputError(_in_words(error), file=file, key="STANDARD") from None
+        raise InputError(_in_words(error), "form", file=file, key="STANDARD") from None
     return standard
 
 
@@ -51,10 +52,10 @@ def _of_code(error: Exception, module: str) -> InputError:
     """An error of a page's own code, at the line of the page at which it came up."""
     name = module.rpartition(".")[2] + ".py"
     if isinstance(error, SyntaxError) and error.filename is not None:
-        return InputError(_in_words(error), file=error.filename, line=error.lineno)
+        return InputError(_in_words(error), "form", file=error.filename, line=error.lineno)
     frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename.endswith(name)]
     file, line = (frames[-1].filename, frames[-1].lineno) if frames else (name, None)
-    return InputError(_in_words(error), file=file, line=line)
+    return InputError(_in_words(error), "form", file=file, line=line)
 
 
 def _check(standard: Standard) -> None:
@@ -64,14 +65,14 @@ def _check(standard: Standard) -> None:
         whole_number(getattr(standard, name), name, 0)
     for command in standard.commands:
         if not isinstance(command, Command):
-            raise InputError(f"{shown(command)} is no Command(...)", key="commands")
+            raise InputError(f"{shown(command)} is no Command(...)", "type", key="commands")
         whole_number(command.cycles, f"cycles of {command.name}", 1)
     for org, organisation in standard.organisations.items():
         _check_organisation(standard, org, organisation)
     for name, derivation in standard.derived.items():
         if not isinstance(derivation, _DERIVATIONS):
             known = ", ".join(sorted(kind.__name__ for kind in _DERIVATIONS))
-            raise InputError(f"{shown(derivation)} is none of {known}", key=f"derived {name}")
+            raise InputError(f"{shown(derivation)} is none of {known}", "type", key=f"derived {name}")
         for value in _numbers_of(derivation):
             whole_number(value, f"derived {name}", 0, of=" of clocks, ns, MT/s, Mb or pins")
     for preset, speed in standard.speeds.items():
@@ -89,10 +90,11 @@ def _check(standard: Standard) -> None:
 def _check_names(names: Any, key: str, known: Any, what: str) -> None:
     """Make sure that these are several of the known names."""
     if not isinstance(names, tuple):
-        raise InputError(f"{shown(names)} is no tuple of names; one name is written ('{known[0]}',)", key=key)
+        problem = f"{shown(names)} is no tuple of names; one name is written ('{known[0]}',)"
+        raise InputError(problem, "type", key=key)
     for name in names:
         if name not in known:
-            raise InputError(one_of(name, known, what), key=key)
+            raise unknown(name, known, what, key=key)
 
 
 def _check_organisation(standard: Standard, org: str, organisation: Organisation) -> None:
@@ -130,7 +132,7 @@ def _check_speed(standard: Standard, preset: str, speed: Mapping[str, int]) -> N
         problem = (
             f"states no {', '.join(missing)}, and nothing derives {'it' if len(missing) == 1 else 'them'}"
         )
-        raise InputError(problem, key=f"speed {preset}")
+        raise InputError(problem, "missing", key=f"speed {preset}")
     for name, value in speed.items():
         whole_number(value, f"speed {preset}: {name}", int(not name.startswith("n")))
 
@@ -140,14 +142,14 @@ def _check_rule(standard: Standard, rule: Rule, timings: Mapping[str, set[str]])
     _check_names(rule.previous, f"{place}: previous", standard.names, "command")
     _check_names(rule.next, f"{place}: next", standard.names, "command")
     if rule.level not in standard.levels:
-        raise InputError(one_of(rule.level, standard.levels, "level"), key=f"{place}: level")
+        raise unknown(rule.level, standard.levels, "level", key=f"{place}: level")
     whole_number(rule.window, f"{place}: window", 1)
     try:
         terms = [term for _, term in latency_terms(rule.latency) if isinstance(term, str)]
     except (TypeError, ValueError, AttributeError):
         problem = f"{shown(rule.latency)} is not a sum of timings and whole numbers, as 'nCL + nBL + 2'"
-        raise InputError(problem, key=f"{place}: latency") from None
+        raise InputError(problem, "form", key=f"{place}: latency") from None
     for preset, known in timings.items():
         for term in terms:
             if term not in known:
-                raise InputError(one_of(term, known, f"timing of {preset}"), key=f"{place}: latency")
+                raise unknown(term, known, f"timing of {preset}", key=f"{place}: latency")

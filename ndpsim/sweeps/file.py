@@ -171,5 +171,5 @@ def placed(error: InputError, file: Path, root: Node, sections: Iterable[str]) -
     for path in ((key,), *((section, key) for section in sections)):
         section = root.value if len(path) == 1 else root.value.get(path[0], root).value  # type: ignore[union-attr]
         if isinstance(section, dict) and path[-1] in section:
-            return InputError(error.problem, file=file, line=line_of(root, path), key=error.key)
-    return InputError(error.problem, file=file, key=error.key)
+            return error.at(file, line_of(root, path))
+    return error.at(file)

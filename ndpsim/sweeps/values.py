@@ -97,7 +97,7 @@ def one_value(command: SweptCommand, key: str, value: Any) -> Any:
         try:
             return parameter.take(value)
         except InputError as error:
-            raise InputError(error.problem, key=key) from None
+            raise error.at(key=key) from None
     taken = plain(value)
     if _is_timing(command, key):
         if isinstance(taken, bool) or not isinstance(taken, int) or taken < 0:
@@ -120,7 +120,7 @@ def _hardware_path(command: SweptCommand, key: str) -> tuple[str, ...]:
         return setting(f"{key}=0")[0]
     except InputError as error:
         if "." in key:
-            raise InputError(error.problem, key=key) from None
+            raise error.at(key=key) from None
     hint = did_you_mean(key, command.parameters)
     known = ", ".join(command.parameters)
     raise InputError(

@@ -34,12 +34,13 @@ def whole_numbers(
         return array.astype(dtype)  # an empty list has no type of its own
     if array.dtype.kind not in kinds or array.ndim != dimensions:
         of = "whole numbers" if dimensions == 1 else f"whole numbers in {dimensions} dimensions"
-        raise InputError(f"{shown(values)} is not an array of {of}", key=name)
+        raise InputError(f"{shown(values)} is not an array of {of}", "type", key=name)
     limits = np.iinfo(np.dtype(dtype))
     if array.dtype != limits.dtype and array.dtype.kind != "b":
         for value in (int(array.min()), int(array.max())):
             if not limits.min <= value <= limits.max:
-                raise InputError(f"{value} is not a whole number from {limits.min} to {limits.max}", key=name)
+                problem = f"{value} is not a whole number from {limits.min} to {limits.max}"
+                raise InputError(problem, "range", key=name)
     return array.astype(dtype, copy=False)
 
 
@@ -53,5 +54,5 @@ def data_frame(columns: Mapping[str, NDArray[Any]]) -> Any:
         pandas: Any = importlib.import_module("pandas")
     except ImportError as error:
         problem = f"needs pandas, which cannot be imported ({error}); to_arrays does without"
-        raise InputError(problem, key="to_pandas") from None
+        raise InputError(problem, "not-installed", key="to_pandas") from None
     return pandas.DataFrame(columns)

@@ -95,7 +95,7 @@ def check_clocks(setting: Setting, form: str) -> None:
     device = setting.device
     if device is not None and device.standard.ticks_per_clock > 1:
         problem = f"the form {form} counts whole clocks; commands of {device.standard.name} come between them"
-        raise InputError(problem, key="form")
+        raise InputError(problem, "unsupported", key="form")
 
 
 def check_names(trace: CommandTrace, called: Mapping[str, str], form: str) -> None:
@@ -106,7 +106,7 @@ def check_names(trace: CommandTrace, called: Mapping[str, str], form: str) -> No
     """
     for number in np.unique(trace.command).tolist():
         if trace.names[number] not in called:
-            raise InputError(f"the form {form} has no {trace.names[number]}", key="form")
+            raise InputError(f"the form {form} has no {trace.names[number]}", "unsupported", key="form")
 
 
 def fitting_device(trace: CommandTrace, setting: Setting, form: str) -> Device:
@@ -118,9 +118,10 @@ def fitting_device(trace: CommandTrace, setting: Setting, form: str) -> Device:
     device = setting.device
     if device is None:
         problem = f"the form {form} numbers banks through the bank groups; tell the device that has them"
-        raise InputError(problem, key="device")
+        raise InputError(problem, "missing", key="device")
     for name, size in (("bankgroup", device.bankgroups), ("bank", device.banks_per_group)):
         highest = int(getattr(trace, name).max(initial=-1))
         if highest >= size:
-            raise InputError(f"the trace has {name} {highest}, {device.org} has {size}", key="device")
+            problem = f"the trace has {name} {highest}, {device.org} has {size}"
+            raise InputError(problem, "conflict", key="device")
     return device

@@ -49,7 +49,8 @@ class CommandTrace:
         if len(set(lengths.values())) > 1:
             usual = Counter(lengths.values()).most_common(1)[0][0]
             odd = next(name for name, length in lengths.items() if length != usual)
-            raise InputError(f"the columns of a command trace differ in length: {lengths}", key=odd)
+            problem = f"the columns of a command trace differ in length: {lengths}"
+            raise InputError(problem, "conflict", key=odd)
 
     def __len__(self) -> int:
         return len(self.clock)
@@ -66,7 +67,8 @@ class CommandTrace:
         """
         rows = whole_numbers(columns, "columns", dimensions=2)
         if len(rows) != len(HEADER):
-            raise InputError(f"has {len(rows)} rows, not {len(HEADER)}: {', '.join(HEADER)}", key="columns")
+            problem = f"has {len(rows)} rows, not {len(HEADER)}: {', '.join(HEADER)}"
+            raise InputError(problem, "form", key="columns")
         return cls(**dict(zip(HEADER, np.ascontiguousarray(rows), strict=True)), names=tuple(names))
 
     def columns(self) -> NDArray[np.int64]:
@@ -82,9 +84,8 @@ class CommandTrace:
         try:
             return self.of(self.columns()[:, places], self.names)
         except (IndexError, ValueError):
-            raise InputError(
-                f"{shown(places)} are not places of {len(self)} commands", key="places"
-            ) from None
+            problem = f"{shown(places)} are not places of {len(self)} commands"
+            raise InputError(problem, "range", key="places") from None
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """The columns by name, as `HEADER` has them, with commands by their names ("ACT").

@@ -47,11 +47,13 @@ def _check_header(header: str, names: Sequence[str], path: Path) -> None:
     found = header.split(",")
     for place, name in enumerate(names):
         if place == len(found):
-            raise InputError(f"{expected}; '{name}' is missing", file=path, line=1)
+            raise InputError(f"{expected}; '{name}' is missing", "form", file=path, line=1)
         if found[place] != name:
-            raise InputError(f"{expected}; column {place + 1} is {found[place][:40]!r}", file=path, line=1)
+            problem = f"{expected}; column {place + 1} is {found[place][:40]!r}"
+            raise InputError(problem, "form", file=path, line=1)
     if len(found) > len(names):
-        raise InputError(f"{expected}; {found[len(names)][:40]!r} is one column too many", file=path, line=1)
+        problem = f"{expected}; {found[len(names)][:40]!r} is one column too many"
+        raise InputError(problem, "form", file=path, line=1)
 
 
 def _numbers() -> dict[str, int]:
@@ -82,9 +84,9 @@ def _quickly(body: str, count: int, numbers: Mapping[str, int]) -> NDArray[np.in
 
 def _number(text: str, name: str, path: Path, line: int) -> int:
     if not _WHOLE.fullmatch(text):
-        raise InputError(f"{text[:40]!r} is not a whole number", file=path, line=line, key=name)
+        raise InputError(f"{text[:40]!r} is not a whole number", "type", file=path, line=line, key=name)
     if len(text) > 20 or abs(int(text)) >= _LARGEST:
-        raise InputError(f"{text[:40]} is beyond {_LARGEST:.0e}", file=path, line=line, key=name)
+        raise InputError(f"{text[:40]} is beyond {_LARGEST:.0e}", "range", file=path, line=line, key=name)
     return int(text)
 
 
@@ -97,14 +99,13 @@ def _carefully(
     for line, text in enumerate(body.removesuffix("\n").split("\n"), start=first_line):
         values = text.split(",")
         if len(values) != len(names):
-            raise InputError(
-                f"the line has {len(values)} of {len(names)} fields: {text[:60]!r}", file=path, line=line
-            )
+            problem = f"the line has {len(values)} of {len(names)} fields: {text[:60]!r}"
+            raise InputError(problem, "form", file=path, line=line)
         name = values[1]
         if name not in numbers:
             hint = did_you_mean(name, numbers)
             problem = f"unknown command {name[:40]!r}{hint} (known: {', '.join(numbers)})"
-            raise InputError(problem, file=path, line=line, key="command")
+            raise InputError(problem, "unknown-name", file=path, line=line, key="command")
         if name in opening:
             values[-1] = values[-1] or "-1"
         values[1] = str(numbers[name])
@@ -118,7 +119,7 @@ def _ascii(data: bytes, path: Path, first_line: int) -> str:
     except UnicodeDecodeError as error:
         line = first_line + data.count(b"\n", 0, error.start)
         problem = f"is not a command trace: byte {data[error.start]:#04x} is not ASCII"
-        raise InputError(problem, file=path, line=line) from None
+        raise InputError(problem, "form", file=path, line=line) from None
 
 
 def _pieces(path: Path, device: Device | None) -> Iterator[NDArray[np.int64]]:
@@ -141,7 +142,7 @@ def _pieces(path: Path, device: Device | None) -> Iterator[NDArray[np.int64]]:
                 yield columns if device is None or names == HEADER else join_stacks(columns, device)
                 line += text.count("\n")
     if line == 1:
-        raise InputError(f"is empty; the header {','.join(HEADER)} is expected", file=path)
+        raise InputError(f"is empty; the header {','.join(HEADER)} is expected", "form", file=path)
 
 
 def read_commands(path: str | os.PathLike[str], device: Device | None = None) -> CommandTrace:

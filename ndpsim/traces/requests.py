@@ -73,9 +73,10 @@ class Requests:
             if name == "write" or getattr(self, name) is not None:
                 object.__setattr__(self, name, whole_numbers(getattr(self, name), name, *form))
         if (self.address is None) == (self.place is None):
-            raise InputError("requests have either addresses or places", key="address")
+            raise InputError("requests have either addresses or places", "conflict", key="address")
         if not len(self):
-            raise InputError("there are no requests", file=self.file, key=None if self.file else "requests")
+            problem = "there are no requests"
+            raise InputError(problem, "missing", file=self.file, key=None if self.file else "requests")
         if self.write.min() < 0 or self.write.max() > 1:
             raise InputError("a write is neither 0 nor 1", key="write")
         for name in ("address", "cycle", "place"):
@@ -86,11 +87,11 @@ class Requests:
         if values is None:
             return
         if len(values) != len(self):
-            raise InputError(f"there are {len(values)} for {len(self)} requests", key=name)
+            raise InputError(f"there are {len(values)} for {len(self)} requests", "conflict", key=name)
         if name == "place" and values.shape[1] != len(COORDINATES):
-            raise InputError(f"{values.shape[1]} coordinates, not {len(COORDINATES)}", key=name)
+            raise InputError(f"{values.shape[1]} coordinates, not {len(COORDINATES)}", "form", key=name)
         if name != "place" and values.min() < 0:  # where a place is beyond the memory, the memory says so
-            raise InputError(f"{values.min()} is negative", key=name)
+            raise InputError(f"{values.min()} is negative", "range", key=name)
         if name == "cycle" and (values[1:] < values[:-1]).any():
             raise InputError("cycles decrease", key=name)
 
@@ -242,13 +243,13 @@ class _Reader:
         """
         for suffix, reason in format_.refused_suffixes.items():
             if suffix in self.path.suffixes:
-                raise InputError(reason, file=self.path)
+                raise InputError(reason, "unreadable", file=self.path)
         comment, blank = int(self.state.comment[0]), int(self.state.blank[0])
         faults = [(comment, _no_comments(format_))] if comment and not format_.comments else []
         faults += [(blank, _NO_BLANKS)] if blank and not format_.blank_lines else []
         if faults:
             line, problem = min(faults)
-            raise InputError(problem, file=self.path, line=line)
+            raise InputError(problem, "form", file=self.path, line=line)
         self.format, self.grammar = format_, parser.grammar_of(format_)
 
     def _detect(self, line: bytes) -> None:
@@ -262,7 +263,7 @@ class _Reader:
         else:
             known = ", ".join(f"{item.name} '{item.example}'" for item in request_formats().values())
             problem = f"{_shown(line)} is in no known format of request traces (known: {known})"
-            raise InputError(problem, file=self.path, line=int(self.state.line[0]) + 1)
+            raise InputError(problem, "form", file=self.path, line=int(self.state.line[0]) + 1)
 
     def _error(self, line: bytes) -> InputError:
         kind, shown = int(self.state.fault[0]), _shown(line)
@@ -281,7 +282,7 @@ class _Reader:
             problem = f"{shown}: the {what} is negative"
         else:
             problem = self._malformed(line)
-        return InputError(problem, file=self.path, line=int(self.state.fault_line[0]))
+        return InputError(problem, "form", file=self.path, line=int(self.state.fault_line[0]))
 
     def _malformed(self, line: bytes) -> str:
         assert self.format is not None
@@ -302,7 +303,7 @@ class _Reader:
         """
         if self.format is None or not self.state.requests[0]:
             problem = "has no requests" if self.state.line[0] else "is empty; a request trace is expected"
-            raise InputError(problem, file=self.path)
+            raise InputError(problem, "form", file=self.path)
         columns = {name: _joined(parts) for name, parts in self.parts.items()}
         return Requests(
             address=None if self.format.by_place else columns["address"],

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from ndpsim.arguments import text
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError, one_of, unknown
 from ndpsim.plugins import option_names
 
 #: The arbitrations, as options call them.
@@ -28,18 +28,19 @@ def make_arbitration(named: str) -> Any:
     """
     name, _, settings = named.partition(":")
     if name not in NAMES:
-        raise InputError(one_of(name, NAMES, "arbitration"), key=_KEY)
+        raise unknown(name, NAMES, "arbitration", key=_KEY)
     kind: Any = import_module(f"{__name__}.{name.replace('-', '_')}").ARBITRATION
     given: dict[str, int] = {}
     for part in filter(None, settings.split(",")):
         key, equals, value = (word.strip() for word in part.partition("="))
         if not equals:
-            raise InputError(f"{name}: '{part}' is not of the form KEY=VALUE", key=_KEY)
+            raise InputError(f"{name}: '{part}' is not of the form KEY=VALUE", "form", key=_KEY)
         if key not in kind._fields:
             problem = one_of(key, kind._fields, "parameter") if kind._fields else f"has no parameter {key}"
-            raise InputError(f"{name}: {problem}", key=_KEY)
+            raise InputError(f"{name}: {problem}", "unknown-key", key=_KEY)
         if not value.isdecimal() or not 1 <= int(value) <= _MOST:
-            raise InputError(f"{name}: {key}={value} is not a whole number from 1 to {_MOST}", key=_KEY)
+            problem = f"{name}: {key}={value} is not a whole number from 1 to {_MOST}"
+            raise InputError(problem, "range", key=_KEY)
         given[key] = int(value)
     return kind(**given)
 

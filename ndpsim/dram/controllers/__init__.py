@@ -12,7 +12,7 @@ import pkgutil
 from importlib import import_module
 from typing import Any
 
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import unknown
 
 
 def counted(name: str) -> tuple[str, ...]:
@@ -32,5 +32,5 @@ def make_step(name: str, options: Any) -> Any:
 def _module(name: str) -> Any:
     known = [module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__)]
     if name not in known:
-        raise InputError(one_of(name, known, "controller"), key="controller")
+        raise unknown(name, known, "controller", key="controller")
     return import_module(f"{__name__}.{name.replace('-', '_')}")

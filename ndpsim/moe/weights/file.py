@@ -11,7 +11,7 @@ from os import PathLike
 from typing import NamedTuple
 
 from ndpsim.arguments import text
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError, unknown
 from ndpsim.moe.attention import Attention
 from ndpsim.moe.expert import Expert, Matrix
 from ndpsim.moe.reader import load_model
@@ -126,7 +126,7 @@ def weight_name(weights: str) -> str:
         if asked not in RECIPES:
             asked = asked.removesuffix(suffix)
     if asked not in RECIPES:
-        raise InputError(one_of(asked[:80], RECIPES, "weight file"), key="weights")
+        raise unknown(asked[:80], RECIPES, "weight file", key="weights")
     return asked
 
 
@@ -158,7 +158,8 @@ def _block(recipe: Recipe, tensor: str, layer: int, columns: int, model: MoeShap
 def _tensors(recipe: Recipe, model: MoeShape) -> Iterator[Tensor]:
     if model.attention is None or model.vocabulary is None:
         what = "attention" if model.attention is None else "its vocabulary"
-        raise InputError(f"{model.name} says too little of {what} for a weight file", key="weights")
+        problem = f"{model.name} says too little of {what} for a weight file"
+        raise InputError(problem, "missing", key="weights")
 
     def made(layer: int | None, one: _Stored) -> Tensor:
         block = _block(recipe, one.name, layer or 0, one.columns, model)

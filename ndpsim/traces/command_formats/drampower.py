@@ -37,7 +37,7 @@ def _check(trace: CommandTrace, setting: Setting) -> None:
     ranks = np.unique(trace.rank)
     if len(ranks) > 1:
         problem = f"the form drampower has one rank; the trace has {', '.join(map(str, ranks))}"
-        raise InputError(problem, key="form")
+        raise InputError(problem, "unsupported", key="form")
 
 
 def _lines(trace: CommandTrace, setting: Setting) -> Iterator[str]:
