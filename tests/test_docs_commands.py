@@ -24,6 +24,7 @@ from docs_commands import (
     commands_of,
     differs,
     named_file,
+    shell_commands,
     without,
     words_of,
 )
@@ -246,6 +247,17 @@ def test_python_blocks_run_in_order(page, folder):
 @pytest.mark.parametrize("start", NOT_RUN)
 def test_what_is_not_run_is_on_a_page(start):
     assert any(command.line.startswith(start) for command in all_commands())
+
+
+def test_the_tour_names_only_files_that_are_in_the_checkout():
+    tour = (ROOT / "README.md").read_text(encoding="utf-8").partition("## A short tour")[2]
+    lines = next(block.text for block in blocks(tour) if block.language == "sh")
+    words = [words_of(line) for line in shell_commands(lines)]
+    read = [
+        word for line in words for word in line if re.search(r"/|\.\w+$", word) and word not in outputs(line)
+    ]
+    assert len([word for word in read if (ROOT / word).is_file()]) == 3
+    assert [word for word in read if not (ROOT / word).is_file()] == []
 
 
 def test_every_command_is_on_a_page():

@@ -1,12 +1,15 @@
-"""The sweeps of `examples/`: each can be read, all of its points can be, and a small one of them runs."""
+"""Files of `examples/`: sweeps can be read, and a small point of each runs; traces are what their commands write."""
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from ndpsim.cli.main import cli
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.file import read_definition
 from small_config import write_config
@@ -50,3 +53,20 @@ def test_the_last_point_of_an_example_runs_when_it_is_made_small(file, tmp_path)
         assert metrics[definition.plot["y"]] > 0
     for one in definition.published:
         assert metrics[one.metric] > 0
+
+
+def test_the_lane_beside_the_examples_is_what_its_command_writes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = ["gemv", "--shape", "256,128", "--commands", "lane.csv.gz", "--lane", "0"]
+    assert " ".join(["ndpsim", *command]) in (EXAMPLES[0].parent / "README.md").read_text(encoding="utf-8")
+    assert CliRunner().invoke(cli, command).exit_code == 0
+    assert gzip.decompress(Path("lane.csv.gz").read_bytes()) == gzip.decompress(
+        (EXAMPLES[0].parent / "lane.csv.gz").read_bytes()
+    )
+
+
+def test_the_requests_beside_the_examples_are_what_their_block_writes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (EXAMPLES[0].parent / "README.md").read_text(encoding="utf-8")
+    exec(page.partition("```python\n")[2].partition("```")[0], {})
+    assert Path("requests.trace").read_bytes() == (EXAMPLES[0].parent / "requests.trace").read_bytes()
