@@ -11,7 +11,7 @@ from ndpsim.errors import InputError
 from ndpsim.policies import check_policy, choose_policy
 from ndpsim.policies.conformance import _machine
 from ndpsim.policies.interface import Migration, OfflineView
-from ndpsim.policies.published.cxl import Cxl, CxlParameters
+from ndpsim.policies.published.cxl.policy import Cxl, CxlParameters
 from ndpsim.routing import Routing
 from policy_machines import background_view, estimates, layer_view, machine
 

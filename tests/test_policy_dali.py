@@ -16,7 +16,6 @@ from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape
 from ndpsim.policies import check_policy, choose_policy
 from ndpsim.policies.cache_slots import cache_slots
-from ndpsim.policies.cpu_gpu import TwoEngines, beam, greedy, optimal, times_of
 from ndpsim.policies.interface import (
     BackgroundView,
     Estimates,
@@ -26,8 +25,9 @@ from ndpsim.policies.interface import (
     OfflineView,
     Placement,
 )
-from ndpsim.policies.published.dali import Dali, DaliParameters
-from ndpsim.policies.residual import load_residual
+from ndpsim.policies.published.dali.assignment import TwoEngines, beam, greedy, optimal, times_of
+from ndpsim.policies.published.dali.policy import Dali, DaliParameters
+from ndpsim.policies.published.dali.residual import load_residual
 from ndpsim.routing import Routing
 
 TOKENS = np.arange(65)

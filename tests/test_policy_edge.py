@@ -25,8 +25,7 @@ from ndpsim.policies import (
     check_policy,
 )
 from ndpsim.policies.answers import checked_assignment, checked_migrations, checked_placement
-from ndpsim.policies.balance import Balance
-from ndpsim.policies.published.edge import Edge, EdgeParameters
+from ndpsim.policies.published.edge import Edge, EdgeParameters, LoadBalance
 from ndpsim.routing import Routing
 
 EXPERTS, UNITS = 8, 2
@@ -84,7 +83,7 @@ def assigned(made: Edge, loads: Sequence[int], resident: Sequence[int] = (), **c
 
 def test_equation_1_by_hand():
     # 30 E + 2 E' = 3 + 10 (4 - E), so 40 E + E' x 2 = 43: E = 1 + f with 40 f + f = 3.
-    terms = Balance(transfer_ns=30, gpu_ns=2, vector_ns=1, ndp_ns=10, units=UNITS, tokens=1, experts=4)
+    terms = LoadBalance(transfer_ns=30, gpu_ns=2, vector_ns=1, ndp_ns=10, units=UNITS, tokens=1, experts=4)
     assert terms.on_gpu() == pytest.approx(1 + 3 / 41)
     # At 1 the part that is not hidden is 0, at 2, a multiple of N, it is 1 / 2, between it is half the rest.
     assert [terms.unhidden(on_gpu) for on_gpu in (0, 0.5, 1, 1.5, 2, 3)] == [0.5, 0.25, 0, 0.25, 0.5, 0]
@@ -92,12 +91,12 @@ def test_equation_1_by_hand():
 
 def test_equation_2_by_hand():
     # 30 E + 2 E' + 6 x 1 x 2 = 3 + 10 (4 - E): 40 E + 2 E' = 31.
-    terms = Balance(transfer_ns=30, gpu_ns=2, vector_ns=1, ndp_ns=10, units=UNITS, tokens=7, experts=4)
+    terms = LoadBalance(transfer_ns=30, gpu_ns=2, vector_ns=1, ndp_ns=10, units=UNITS, tokens=7, experts=4)
     assert terms.on_gpu() == pytest.approx(31 / 41)
 
 
 def test_equation_3_by_hand():
-    terms = Balance(transfer_ns=30, gpu_ns=2, vector_ns=1, ndp_ns=10, units=UNITS, tokens=1, experts=4)
+    terms = LoadBalance(transfer_ns=30, gpu_ns=2, vector_ns=1, ndp_ns=10, units=UNITS, tokens=1, experts=4)
     # 2 E = (4 - E) 10 + 3.
     assert terms.most_present() == pytest.approx(43 / 12)
 
@@ -113,7 +112,7 @@ TIMES = st.one_of(st.floats(1e-3, 1e7), st.integers(1, 30).map(float))
 @example(1.0, 8.0, 1.0, 3.0, 2, 1, 3)
 @example(3.0, 1e-20, 1e-30, 1.0, 1, 1, 4)
 def test_what_is_found_solves_the_equation(transfer, gpu, vector, ndp, units, tokens, experts):
-    terms = Balance(transfer, gpu, vector, ndp, units, tokens, experts)
+    terms = LoadBalance(transfer, gpu, vector, ndp, units, tokens, experts)
     found = terms.on_gpu()
     sides = terms.gpu_side_ns(found), terms.ndp_side_ns(found)
     assert 0 <= found <= experts
@@ -131,7 +130,7 @@ def test_what_is_found_solves_the_equation(transfer, gpu, vector, ndp, units, to
 @settings(max_examples=50)
 @given(TIMES, TIMES, TIMES, TIMES, st.integers(1, 6), st.integers(1, 12))
 def test_of_several_solutions_it_is_the_one_that_ends_first(transfer, gpu, vector, ndp, units, experts):
-    terms = Balance(transfer, gpu, vector, ndp, units, 1, experts)
+    terms = LoadBalance(transfer, gpu, vector, ndp, units, 1, experts)
     found = terms.on_gpu()
     assume(found < experts)
     # Beyond it the GPU's side is later, up to all experts, where it may fall once more: none is a solution.
@@ -140,7 +139,7 @@ def test_of_several_solutions_it_is_the_one_that_ends_first(transfer, gpu, vecto
 
 
 def test_at_a_jump_there_are_two_solutions_and_the_larger_is_taken():
-    terms = Balance(transfer_ns=6, gpu_ns=60, vector_ns=0, ndp_ns=4, units=3, tokens=1, experts=3)
+    terms = LoadBalance(transfer_ns=6, gpu_ns=60, vector_ns=0, ndp_ns=4, units=3, tokens=1, experts=3)
     # 10 E + 20 {E} = 12: 0.4 and 1 + 2 / 30.
     for solution in (0.4, 1 + 2 / 30):
         assert terms.gpu_side_ns(solution) == pytest.approx(terms.ndp_side_ns(solution))

@@ -26,10 +26,19 @@ from ndpsim.policies.interface import (
     OfflineView,
     Placement,
 )
-from ndpsim.policies.makespan import CPU, DIMM, GPU, CostModel, EngineCosts, Schedule, greedy, refine
 from ndpsim.policies.predictor import LoadPredictor
-from ndpsim.policies.published.trimoe import POLICY, TriMoE, TriMoEParameters
-from ndpsim.policies.relocation import ndp_busy, prefetches, rebalances
+from ndpsim.policies.published.trimoe.makespan import (
+    CPU,
+    DIMM,
+    GPU,
+    CostModel,
+    EngineCosts,
+    Schedule,
+    greedy,
+    refine,
+)
+from ndpsim.policies.published.trimoe.policy import POLICY, TriMoE, TriMoEParameters
+from ndpsim.policies.published.trimoe.relocation import ndp_busy, prefetches, rebalances
 from ndpsim.routing import Routing
 from policy_machines import TOKENS
 from policy_machines import estimates as plain_estimates

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ndpsim.errors import InputError
-from ndpsim.policies.prefix_split import bit_budget, prefix_split
-from ndpsim.policies.quantisation import read_losses
+from ndpsim.policies.published.cxl.prefix_split import bit_budget, prefix_split
+from ndpsim.policies.published.cxl.quantisation import read_losses
 
 
 @functools.cache

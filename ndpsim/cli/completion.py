@@ -153,7 +153,7 @@ def _model_names() -> list[str]:
 
 def _policy_names() -> list[str]:
     """By the names of their files: their classes would bring Numba and pydantic."""
-    return sorted(option_names("policies/published", "trimoe"))
+    return sorted((*option_names("policies/published", "trimoe"), *option_names("policies/own", "balance")))
 
 
 def _weight_names(context: click.Context, typed: str) -> list[str]:

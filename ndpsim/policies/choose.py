@@ -24,7 +24,7 @@ from ndpsim.arguments import several, shown
 from ndpsim.arguments import text as as_text
 from ndpsim.errors import InputError, one_of
 from ndpsim.plugins import plugins
-from ndpsim.policies import published as _folder
+from ndpsim.policies import own, published
 from ndpsim.policies.interface import Estimates, Machine, Policy, PolicyParameters
 
 #: Engines of a machine, in words.
@@ -87,7 +87,9 @@ class ChosenPolicy:
 @functools.cache
 def policies() -> Mapping[str, type[Policy]]:
     """All bundled policies by name."""
-    found: dict[str, type[Policy]] = {policy.name: policy for policy in plugins(_folder, "POLICY")}
+    found: dict[str, type[Policy]] = {
+        policy.name: policy for folder in (published, own) for policy in plugins(folder, "POLICY")
+    }
     return types.MappingProxyType(dict(sorted(found.items())))
 
 

@@ -1,1 +1,1 @@
-"""Policies of published systems, and bounds to hold them against: one file each."""
+"""Policies of published systems, one file or folder each."""

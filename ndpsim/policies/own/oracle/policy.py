@@ -4,7 +4,7 @@ It is no system that can be built: it knows what is routed before the run begins
 tries all bundled policies at their defaults, those with a parameter `foresight` with it and without, takes
 the runs of the same call besides, and lets the best policies place experts by the loads of the run. Runs
 that read fewer bits, or leave out contention, do not count. It improves the best runs, and placements made
-by hindsight alone, in sweeps (`ndpsim.policies.improvement`). Then it gives the answers of the best run.
+by hindsight alone, in sweeps (`improvement`). Then it gives the answers of the best run.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pydantic import Field
 
 from ndpsim.errors import InputError
 from ndpsim.policies.choose import ChosenPolicy, choose_policy, policies
-from ndpsim.policies.hindsight import layouts
-from ndpsim.policies.improvement import Sweeps
 from ndpsim.policies.interface import Placement, PolicyParameters
+from ndpsim.policies.own.oracle.hindsight import layouts
+from ndpsim.policies.own.oracle.improvement import Sweeps
 from ndpsim.policies.rehearsal import Rehearsal, Rehearsed
 from ndpsim.policies.script import Answer, Script, Scripted
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ndpsim.policies.interface import STRIPED, Estimates, Flags, Floats, LayerPlacement, Migration
-from ndpsim.policies.makespan import Outlook
+from ndpsim.policies.published.trimoe.makespan import Outlook
 
 
 @dataclass(frozen=True, eq=False)

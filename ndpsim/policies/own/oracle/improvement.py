@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ndpsim.policies.interface import Estimates, Flags, Ints, LayerView, Machine, Migration
-from ndpsim.policies.moves import LayerMoves, on_gpu, plan_of
+from ndpsim.policies.own.oracle.moves import LayerMoves, on_gpu, plan_of
 from ndpsim.policies.rehearsal import Rehearsal, Rehearsed, Stage
 from ndpsim.policies.script import Answer, Script, Visit, legal_assignment, whole_expert_ns
 

@@ -34,8 +34,8 @@ from ndpsim.policies.interface import (
     PolicyParameters,
 )
 from ndpsim.policies.offline import mean_loads, spread
-from ndpsim.policies.prefix_split import BITS, prefix_split
-from ndpsim.policies.quantisation import read_losses
+from ndpsim.policies.published.cxl.prefix_split import BITS, prefix_split
+from ndpsim.policies.published.cxl.quantisation import read_losses
 from ndpsim.policies.statistics import score_sums
 
 Floats = NDArray[np.float64]

@@ -30,10 +30,26 @@ from ndpsim.policies.interface import (
     Policy,
     PolicyParameters,
 )
-from ndpsim.policies.makespan import CPU, DIMM, GPU, CostModel, Outlook, Schedule, greedy, refine
 from ndpsim.policies.offline import mean_loads
 from ndpsim.policies.predictor import LoadPredictor, Tally
-from ndpsim.policies.relocation import Task, Window, ndp_busy, prefetches, rebalances, relayouts
+from ndpsim.policies.published.trimoe.makespan import (
+    CPU,
+    DIMM,
+    GPU,
+    CostModel,
+    Outlook,
+    Schedule,
+    greedy,
+    refine,
+)
+from ndpsim.policies.published.trimoe.relocation import (
+    Task,
+    Window,
+    ndp_busy,
+    prefetches,
+    rebalances,
+    relayouts,
+)
 
 _COUNTED = {
     "accuracy": (

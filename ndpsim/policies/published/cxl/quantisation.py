@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
-from ndpsim.policies.prefix_split import BITS
+from ndpsim.policies.published.cxl.prefix_split import BITS
 
 Floats = NDArray[np.float64]
 
-_BUNDLED = Path(__file__).parent / "tables" / "quantisation_loss_synthetic.csv"
+_BUNDLED = Path(__file__).parent / "quantisation_loss_synthetic.csv"
 _MAX_BYTES = 1 << 24
 _COLUMNS = ("expert", "bits", "loss")
 

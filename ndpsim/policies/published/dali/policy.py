@@ -16,7 +16,6 @@ from pydantic import Field, field_validator
 
 from ndpsim.errors import InputError
 from ndpsim.policies.cache_slots import cache_slots
-from ndpsim.policies.cpu_gpu import beam, greedy, milp_solver, optimal, times_of
 from ndpsim.policies.interface import (
     Assignment,
     BackgroundView,
@@ -34,7 +33,8 @@ from ndpsim.policies.interface import (
 from ndpsim.policies.offline import mean_loads
 from ndpsim.policies.predictor import StatedPredictor, Tally
 from ndpsim.policies.prefetched import to_give_up
-from ndpsim.policies.residual import load_residual
+from ndpsim.policies.published.dali.assignment import beam, greedy, milp_solver, optimal, times_of
+from ndpsim.policies.published.dali.residual import load_residual
 
 _FEW_EXPERTS = 16  # of a layer: as Mixtral, which has 8; the paper's others have 64 and 128
 _ACCURACY = {"qwen": 0.933}

@@ -1,0 +1,1 @@
+"""Policies that nobody published, one file or folder each."""
