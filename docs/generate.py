@@ -240,7 +240,7 @@ def _entry(home: str, name: str, what: Any) -> str:
 
 def _constant(home: str, name: str) -> str:
     """What the comment before a constant, ``#: ...``, says of it."""
-    for module in (home, f"{home}.interface"):
+    for module in (home, f"{home}.views"):
         source = inspect.getsource(importlib.import_module(module))
         if found := re.search(rf"#: (.+)\n{name}\b", source):
             return found[1].rstrip(".")

@@ -71,7 +71,8 @@ def moe_by_hand() -> SimpleNamespace:
     from ndpsim.config import load_hardware
     from ndpsim.moe import load_model
     from ndpsim.orchestrator.record import JobRecord, LayerRecord, MigrationRecord, MovingRecord, RunRecord
-    from ndpsim.policies.interface import Assignment, LayerPlacement, Machine, Placement
+    from ndpsim.policies.interface import Assignment
+    from ndpsim.policies.views import LayerPlacement, Machine, Placement
     from ndpsim.results.moe import CheckedEnd, LayerCheck, MoeResult, PolicyRun
     from ndpsim.routing import describe_routing, generate_routing
 

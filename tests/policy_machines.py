@@ -8,14 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ndpsim.moe import MoeShape, load_model
-from ndpsim.policies.interface import (
-    BackgroundView,
-    Estimates,
-    LayerPlacement,
-    LayerView,
-    Machine,
-    Placement,
-)
+from ndpsim.policies.views import BackgroundView, Estimates, LayerPlacement, LayerView, Machine, Placement
 
 TOKENS = np.arange(601)
 

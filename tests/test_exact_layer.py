@@ -13,7 +13,8 @@ from ndpsim.orchestrator import exact_layer
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.exact_layer import check_layer
 from ndpsim.orchestrator.record import JobRecord, LayerRecord, MovingRecord
-from ndpsim.policies.interface import STRIPED, Assignment, LayerPlacement
+from ndpsim.policies.interface import Assignment
+from ndpsim.policies.views import STRIPED, LayerPlacement
 from ndpsim.results.moe import CheckedEnd, LayerCheck
 from ndpsim.simulate import simulate_dimm
 

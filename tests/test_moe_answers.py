@@ -415,7 +415,7 @@ def test_a_stated_predictor_is_right_as_often_as_it_says():
         loads = random.integers(0, 9, 16)
         predicted = predictor.predict(loads, step, 5)
         assert len(set(predicted)) == len(predicted) == 4
-    assert predictor.tally.share == pytest.approx(0.7, abs=0.02)
+    assert predictor.predictions.share == pytest.approx(0.7, abs=0.02)
     assert StatedPredictor(1.0, 3).predict(np.array([1, 9, 0, 5, 7]), 0, 0) == (1, 4, 3)
     assert not {1, 4} & set(StatedPredictor(0.0, 2).predict(np.array([1, 9, 0, 5, 7]), 0, 0))
 

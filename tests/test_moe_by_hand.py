@@ -18,7 +18,7 @@ from ndpsim.moe import Expert
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies import Assignment, Migration, Placement, Policy
-from ndpsim.policies.interface import STRIPED
+from ndpsim.policies.views import STRIPED
 from ndpsim.report.moe import moe_table
 from ndpsim.routing import Routing
 from small_moe import CACHE, MODEL, moe, of_kind, recorded, trace_of

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from ndpsim.orchestrator.log import writing_log
-from ndpsim.policies.interface import Assignment, LayerPlacement, Part
+from ndpsim.policies.interface import Assignment, Part
+from ndpsim.policies.views import LayerPlacement
 from ndpsim.report.moe_timeline import writing_timeline
 
 

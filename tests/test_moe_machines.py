@@ -21,7 +21,7 @@ from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.log import writing_log
 from ndpsim.orchestrator.placement import Places
 from ndpsim.policies import Assignment, Placement, Policy
-from ndpsim.policies.interface import STRIPED, Machine
+from ndpsim.policies.views import STRIPED, Machine
 from small_moe import CACHE, EXPERT_BYTES, MODEL, Everything, alone_on, moe, of_kind, recorded, trace_of
 
 FREE_LINK = ["cxl.gbps=1000000", "cxl.latency_ns=0", "cxl.header_bytes=0"]

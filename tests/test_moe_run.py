@@ -22,7 +22,7 @@ from ndpsim.orchestrator.log import writing_log
 from ndpsim.orchestrator.record import LayerRecord, RunRecord
 from ndpsim.orchestrator.run import run_moe
 from ndpsim.policies import Assignment, Migration, Part, Placement, Policy
-from ndpsim.policies.interface import STRIPED
+from ndpsim.policies.views import STRIPED
 from small_moe import (
     CACHE,
     EXPERT_BYTES,

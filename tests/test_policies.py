@@ -59,6 +59,21 @@ class Nameless(Mine):
 class Bare(Mine):
     Parameters = dict
 
+class Typed(Policy[Parameters]):
+    name = "typed"
+    title = "Its parameters stand in brackets"
+
+    def assign(self, view):
+        return Assignment(cpu=view.loads.nonzero()[0].tolist())
+
+class Heir(Typed):
+    name = "heir"
+
+class Untyped(Policy[int]):
+    name = "untyped"
+    title = "Its parameters are none"
+    assign = Typed.assign
+
 other = 3
 """
 
@@ -99,6 +114,18 @@ def test_a_users_class_is_found_in_its_file_with_its_parameters(own):
     assert choose_policy(chosen.policy).parameters == choose_policy(f"{own}:Mine").parameters
     assert choose_policy(chosen) is chosen
     assert not list(own.parent.glob("__pycache__"))
+
+
+@pytest.mark.parametrize("name", ["Typed", "Heir"])
+def test_parameters_in_brackets_of_the_base_are_those_of_the_policy_and_its_heirs(own, name):
+    assert choose_policy(f"{own}:{name}:most=3").parameters.model_dump()["most"] == 3
+    assert choose_policy(f"{own}:Mine").parameters.model_dump().keys() == {
+        one.name for one in parameters_of(policy_class(f"{own}:{name}"))
+    }
+
+
+def test_what_is_no_class_of_parameters_is_refused_in_brackets_too(own):
+    assert "Untyped.Parameters" in refusal(f"{own}:Untyped")
 
 
 def test_parameters_say_their_type_default_and_meaning(own):

@@ -12,8 +12,8 @@ import pytest
 
 from ndpsim.errors import InputError
 from ndpsim.policies import check_policy, choose_policy
-from ndpsim.policies.interface import OfflineView
 from ndpsim.policies.published.cache import CacheParameters, ExpertCache
+from ndpsim.policies.views import OfflineView
 from ndpsim.routing import Routing, generate_routing
 from policy_machines import background_view, estimates, layer_view, machine
 

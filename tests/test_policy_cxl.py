@@ -10,8 +10,9 @@ import pytest
 from ndpsim.errors import InputError
 from ndpsim.policies import check_policy, choose_policy
 from ndpsim.policies.conformance import _machine
-from ndpsim.policies.interface import Migration, OfflineView
+from ndpsim.policies.interface import Migration
 from ndpsim.policies.published.cxl.policy import Cxl, CxlParameters
+from ndpsim.policies.views import OfflineView
 from ndpsim.routing import Routing
 from policy_machines import background_view, estimates, layer_view, machine
 

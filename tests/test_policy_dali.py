@@ -15,8 +15,11 @@ from hypothesis import strategies as st
 from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape
 from ndpsim.policies import check_policy, choose_policy
-from ndpsim.policies.cache_slots import cache_slots
-from ndpsim.policies.interface import (
+from ndpsim.policies.offloading import cache_slots
+from ndpsim.policies.published.dali.assignment import TwoEngines, beam, greedy, optimal, times_of
+from ndpsim.policies.published.dali.policy import Dali, DaliParameters
+from ndpsim.policies.published.dali.residual import load_residual
+from ndpsim.policies.views import (
     BackgroundView,
     Estimates,
     LayerPlacement,
@@ -25,9 +28,6 @@ from ndpsim.policies.interface import (
     OfflineView,
     Placement,
 )
-from ndpsim.policies.published.dali.assignment import TwoEngines, beam, greedy, optimal, times_of
-from ndpsim.policies.published.dali.policy import Dali, DaliParameters
-from ndpsim.policies.published.dali.residual import load_residual
 from ndpsim.routing import Routing
 
 TOKENS = np.arange(65)

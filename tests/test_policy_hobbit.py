@@ -7,8 +7,8 @@ import pytest
 
 from ndpsim.errors import InputError
 from ndpsim.policies import check_policy, choose_policy
-from ndpsim.policies.interface import OfflineView
 from ndpsim.policies.published.hobbit import Hobbit, HobbitParameters
+from ndpsim.policies.views import OfflineView
 from ndpsim.routing import Routing
 from policy_machines import background_view, estimates, layer_view, machine
 

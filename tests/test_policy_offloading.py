@@ -14,7 +14,8 @@ from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape
 from ndpsim.policies import check_policy, choose_policy
 from ndpsim.policies.answers import checked_migrations
-from ndpsim.policies.interface import (
+from ndpsim.policies.published.hybrimoe import _both_ends
+from ndpsim.policies.views import (
     STRIPED,
     BackgroundView,
     Estimates,
@@ -24,7 +25,6 @@ from ndpsim.policies.interface import (
     OfflineView,
     Placement,
 )
-from ndpsim.policies.published.hybrimoe import _both_ends
 from ndpsim.routing import Routing
 
 TOKENS = np.arange(1001)
@@ -170,10 +170,10 @@ def test_n_cpu_moe_counts_the_models_layers_dense_ones_among_them():
 def test_llama_cpp_computes_a_layer_on_one_engine_and_nothing_overlaps():
     policy, _ = started("llama-cpp")
     found = policy.assign(gated([3, 0, 2, 1], tokens=3))
-    assert (found.gpu, found.cpu, found.sequential) == ((), [0, 2, 3], True)
+    assert (found.gpu, found.cpu, found.sequential) == ([], [0, 2, 3], True)
     assert found.estimated_ns == 5 + 60 + 50 + 40
     found = policy.assign(gated([3, 0, 2, 1], resident=range(4), tokens=3))
-    assert (found.gpu, found.cpu, found.sequential) == ([0, 2, 3], (), True)
+    assert (found.gpu, found.cpu, found.sequential) == ([0, 2, 3], [], True)
     assert found.estimated_ns == 5 + 30
 
 
@@ -185,7 +185,7 @@ def test_llama_cpp_copies_the_chosen_experts_of_large_batches(settings, at):
     assert copied == ([] if at is None else list(range(at, 100)))
     if at:
         found = policy.assign(gated([at, 0, at, 0], tokens=at))
-        assert (found.gpu, found.cpu, found.estimated_ns) == ([0, 2], (), 5 + 2 * (100 + 10))
+        assert (found.gpu, found.cpu, found.estimated_ns) == ([0, 2], [], 5 + 2 * (100 + 10))
 
 
 # ---- KTransformers

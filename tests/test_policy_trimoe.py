@@ -14,18 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndpsim.moe import MoeShape
-from ndpsim.policies.interface import (
-    STRIPED,
-    Assignment,
-    BackgroundView,
-    Estimates,
-    LayerPlacement,
-    LayerView,
-    Machine,
-    Migration,
-    OfflineView,
-    Placement,
-)
+from ndpsim.policies.interface import Assignment, Migration
 from ndpsim.policies.predictor import LoadPredictor
 from ndpsim.policies.published.trimoe.makespan import (
     CPU,
@@ -39,6 +28,16 @@ from ndpsim.policies.published.trimoe.makespan import (
 )
 from ndpsim.policies.published.trimoe.policy import POLICY, TriMoE, TriMoEParameters
 from ndpsim.policies.published.trimoe.relocation import ndp_busy, prefetches, rebalances
+from ndpsim.policies.views import (
+    STRIPED,
+    BackgroundView,
+    Estimates,
+    LayerPlacement,
+    LayerView,
+    Machine,
+    OfflineView,
+    Placement,
+)
 from ndpsim.routing import Routing
 from policy_machines import TOKENS
 from policy_machines import estimates as plain_estimates

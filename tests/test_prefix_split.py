@@ -102,7 +102,7 @@ def test_the_bundled_table_says_that_it_is_synthetic_and_obeys_the_rule_in_its_h
     for expert, bits in itertools.product(range(20), (1, 2, 3, 4)):
         sensitivity = 0.5 + (7 * (expert % 16) % 16) / 16
         assert losses[1, expert, bits - 1] == pytest.approx(sensitivity * 4.0**-bits, rel=1e-7)
-    file = Path(__file__).parent.parent / "ndpsim/policies/tables/quantisation_loss_synthetic.csv"
+    file = Path(__file__).parent.parent / "ndpsim/policies/published/cxl/quantisation_loss_synthetic.csv"
     assert file.read_text().startswith("# Synthetic: no model was quantised")
 
 

@@ -29,8 +29,8 @@ from ndpsim.layout import ExpertFormat
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.bound import BoundTimes, bound_ns
-from ndpsim.policies.interface import Machine
 from ndpsim.policies.run_bound import ExpertUses, MachineUses, Steps, has_solver, run_bound_ns
+from ndpsim.policies.views import Machine
 from ndpsim.processors import Processors
 from ndpsim.processors.devices import expert_format, weight_bytes
 from ndpsim.processors.operations import ACTIVATION_BYTES

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.transfers import Transfers
-from ndpsim.policies.interface import Estimates, Machine
+from ndpsim.policies.views import Estimates, Machine
 from ndpsim.processors import DenseTime, Processors
 from ndpsim.processors.operations import ACTIVATION_BYTES
 

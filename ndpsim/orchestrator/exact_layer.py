@@ -27,7 +27,7 @@ from ndpsim.moe import Expert
 from ndpsim.orchestrator.costs import Costs, in_turns
 from ndpsim.orchestrator.lies import lies_of
 from ndpsim.orchestrator.record import JobRecord, LayerRecord, MovingRecord
-from ndpsim.policies.interface import STRIPED
+from ndpsim.policies.views import STRIPED
 from ndpsim.results.moe import CheckedEnd, LayerCheck
 from ndpsim.simulate import Session
 

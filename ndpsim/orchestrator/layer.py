@@ -14,7 +14,8 @@ from ndpsim.orchestrator.jobs import Beside, JobList, Label
 from ndpsim.orchestrator.lies import Lies
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.answers import CheckedAssignment
-from ndpsim.policies.interface import STRIPED, GpuOrder, Machine
+from ndpsim.policies.interface import GpuOrder
+from ndpsim.policies.views import STRIPED, Machine
 from ndpsim.processors import Cpu, Gpu, Processors
 from ndpsim.processors.devices import expert_format, weight_bytes
 from ndpsim.processors.operations import ACTIVATION_BYTES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim.policies.interface import STRIPED
+from ndpsim.policies.views import STRIPED
 
 #: The first DIMM that has an expert's weights, or `STRIPED`, and how many DIMMs have them.
 Lies = tuple[int, int]

@@ -33,7 +33,8 @@ import numpy as np
 from ndpsim.files import replacing
 from ndpsim.orchestrator.lies import name_of
 from ndpsim.orchestrator.record import LayerRecord, MigrationRecord, Observer, RunRecord
-from ndpsim.policies.interface import Part, Placement
+from ndpsim.policies.interface import Part
+from ndpsim.policies.views import Placement
 from ndpsim.processors.devices import expert_format, weight_bytes
 from ndpsim.processors.operations import ACTIVATION_BYTES
 

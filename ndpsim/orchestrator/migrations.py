@@ -14,7 +14,8 @@ from ndpsim.orchestrator.lies import Lies, name_of
 from ndpsim.orchestrator.placement import Places
 from ndpsim.orchestrator.record import MigrationRecord, MovingRecord, moves_over
 from ndpsim.orchestrator.transfers import Transfers
-from ndpsim.policies.interface import Machine, Migration
+from ndpsim.policies.interface import Migration
+from ndpsim.policies.views import Machine
 from ndpsim.processors.devices import expert_format, weight_bytes
 
 _TO_GPU = ("prefetch", "fetch")

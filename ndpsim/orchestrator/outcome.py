@@ -10,7 +10,7 @@ from ndpsim.events.state import Jobs
 from ndpsim.orchestrator.jobs import Label
 from ndpsim.orchestrator.record import JobRecord
 from ndpsim.policies.answers import CheckedAssignment
-from ndpsim.policies.interface import Estimates, LayerView
+from ndpsim.policies.views import Estimates, LayerView
 
 
 def critical_path(jobs: Jobs) -> list[int]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
 from ndpsim.orchestrator.lies import Lies
-from ndpsim.policies.interface import STRIPED, LayerPlacement, Machine, Placement
+from ndpsim.policies.views import STRIPED, LayerPlacement, Machine, Placement
 from ndpsim.processors.devices import expert_format, weight_bytes
 
 

@@ -33,16 +33,9 @@ from ndpsim.policies.answers import (
     checked_migrations,
     checked_placement,
 )
-from ndpsim.policies.interface import (
-    Assignment,
-    BackgroundView,
-    Estimates,
-    LayerView,
-    Machine,
-    OfflineView,
-    Policy,
-)
+from ndpsim.policies.interface import Assignment, Policy
 from ndpsim.policies.script import ScriptWriter
+from ndpsim.policies.views import BackgroundView, Estimates, LayerView, Machine, OfflineView
 from ndpsim.processors import AttentionTime, DenseTime, GpuMemory, Processors
 from ndpsim.routing import Routing
 from ndpsim.routing.trace import loads_of

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.config import Hardware
-from ndpsim.policies.interface import Assignment, LayerPlacement, Machine, Placement
+from ndpsim.policies.interface import Assignment
+from ndpsim.policies.views import LayerPlacement, Machine, Placement
 
 
 def moves_over(target: str) -> str:

@@ -15,9 +15,10 @@ from ndpsim.errors import InputError
 from ndpsim.orchestrator.policy_run import DoneLayer, Given, PolicyRunner
 from ndpsim.orchestrator.visits import itinerary
 from ndpsim.policies.choose import ChosenPolicy
-from ndpsim.policies.interface import Flags, LayerView, Placement, Policy
+from ndpsim.policies.interface import Policy
 from ndpsim.policies.rehearsal import Rehearsed
 from ndpsim.policies.script import Answer, Script, Scripted, Visit
+from ndpsim.policies.views import Flags, LayerView, Placement
 from ndpsim.routing.trace import loads_of
 from ndpsim.units import format_time
 

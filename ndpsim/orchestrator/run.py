@@ -27,8 +27,9 @@ from ndpsim.orchestrator.tally import ENGINES
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.orchestrator.weights import RunWeights, run_weights
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
-from ndpsim.policies.interface import Machine, Policy
+from ndpsim.policies.interface import Policy
 from ndpsim.policies.rehearsal import Rehearsed
+from ndpsim.policies.views import Machine
 from ndpsim.processors import Processors
 from ndpsim.processors.devices import MAX_TOKENS
 from ndpsim.results.cache import ResultCache

@@ -9,7 +9,7 @@ from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.lies import lies_of, read_shards
 from ndpsim.orchestrator.record import MigrationRecord
 from ndpsim.policies.answers import CheckedAssignment
-from ndpsim.policies.interface import LayerView
+from ndpsim.policies.views import LayerView
 
 ENGINES = ("gpu_hit", "gpu_miss", "cpu", "ndp")
 

@@ -25,7 +25,7 @@ from ndpsim.orchestrator.contention import ContentionTable, stacked
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import Beside
 from ndpsim.orchestrator.lies import Lies, name_of, read_shards
-from ndpsim.policies.interface import STRIPED
+from ndpsim.policies.views import STRIPED
 
 Floats = NDArray[np.float64]
 

@@ -14,22 +14,19 @@ from ndpsim.policies.choose import (
     policy_names,
 )
 from ndpsim.policies.conformance import PolicyCheck, check_policy
-from ndpsim.policies.interface import (
+from ndpsim.policies.interface import Assignment, Migration, Part, Policy, PolicyParameters
+from ndpsim.policies.offloading import Offloading
+from ndpsim.policies.predictor import StatedPredictor
+from ndpsim.policies.views import (
     STRIPED,
-    Assignment,
     BackgroundView,
     Estimates,
     LayerPlacement,
     LayerView,
     Machine,
-    Migration,
     OfflineView,
-    Part,
     Placement,
-    Policy,
-    PolicyParameters,
 )
-from ndpsim.policies.predictor import StatedPredictor
 
 __all__ = [
     "STRIPED",
@@ -42,6 +39,7 @@ __all__ = [
     "Machine",
     "Migration",
     "OfflineView",
+    "Offloading",
     "Part",
     "Placement",
     "Policy",

@@ -16,16 +16,8 @@ from numpy.typing import NDArray
 
 from ndpsim.arguments import shown
 from ndpsim.errors import InputError, one_of
-from ndpsim.policies.interface import (
-    STRIPED,
-    Assignment,
-    BackgroundView,
-    LayerView,
-    Machine,
-    Migration,
-    Part,
-    Placement,
-)
+from ndpsim.policies.interface import Assignment, Migration, Part
+from ndpsim.policies.views import STRIPED, BackgroundView, LayerView, Machine, Placement
 
 #: Kinds of migrations that a policy can ask for.
 MIGRATION_KINDS = ("prefetch", "fetch", "keep", "evict", "relayout", "rebalance")
@@ -279,7 +271,7 @@ def checked_placement(policy: str, placement: Placement, machine: Machine) -> Pl
     at = _At(policy, "place")
     if not isinstance(placement, Placement):
         raise at.error(f"gives {shown(placement)}, not a Placement")
-    shape = len(machine.layers), machine.model.routed_experts
+    shape = machine.shape
     dimm = _copied(placement.dimm, np.int16, shape, "dimm", at)
     shards = _copied(placement.shards, np.int16, shape, "shards", at)
     resident = _copied(placement.resident, np.bool_, shape, "resident", at)

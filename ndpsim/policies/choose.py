@@ -25,7 +25,8 @@ from ndpsim.arguments import text as as_text
 from ndpsim.errors import InputError, one_of
 from ndpsim.plugins import plugins
 from ndpsim.policies import own, published
-from ndpsim.policies.interface import Estimates, Machine, Policy, PolicyParameters
+from ndpsim.policies.interface import Policy, PolicyParameters
+from ndpsim.policies.views import Estimates, Machine
 
 #: Engines of a machine, in words.
 ENGINES = {"gpu": "a GPU", "cpu": "a CPU that computes experts", "ndp": "NDP DIMMs"}

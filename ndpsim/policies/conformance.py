@@ -14,16 +14,15 @@ from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape
 from ndpsim.policies.answers import answering, checked_assignment, checked_migrations, checked_placement
 from ndpsim.policies.choose import ChosenPolicy, choose_policy
-from ndpsim.policies.interface import (
+from ndpsim.policies.interface import Migration, Policy
+from ndpsim.policies.views import (
     BackgroundView,
     Estimates,
     LayerPlacement,
     LayerView,
     Machine,
-    Migration,
     OfflineView,
     Placement,
-    Policy,
 )
 from ndpsim.reported import Reported
 from ndpsim.routing import Routing, generate_routing

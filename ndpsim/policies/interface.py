@@ -1,305 +1,31 @@
-"""What a policy sees, and what it answers.
+"""What a policy answers, and what it is.
 
 `place` is called once; then, layer by layer, `assign` when its tokens are routed and `background` right after
-that, or when the experts of the layer are done, or both (`Policy.moments`). Views are frozen: arrays cannot
-be written. Times are estimates in ns. No view has a clock, and none has loads of what has not been routed.
+that, or when the experts of the layer are done, or both (`Policy.moments`).
 """
 
 from __future__ import annotations
 
+import typing
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from ndpsim.layout import ExpertFormat
-from ndpsim.moe import MoeShape
 from ndpsim.policies.predictor import StatedPredictor
-from ndpsim.routing import Routing
+from ndpsim.policies.views import (
+    STRIPED,
+    BackgroundView,
+    Estimates,
+    LayerView,
+    Machine,
+    OfflineView,
+    Placement,
+)
 
-if TYPE_CHECKING:
-    from ndpsim.policies.rehearsal import Rehearsal
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Dimms = NDArray[np.int16]
-Flags = NDArray[np.bool_]
-Scores = NDArray[np.float32]
 GpuOrder = Literal["listed", "arrived"]
-
-
-def _no_ids() -> Dimms:
-    return np.zeros((0, 0), np.int16)
-
-
-def _no_flags() -> Flags:
-    return np.zeros(0, np.bool_)
-
-
-def _not_simulated(dimms: int) -> Any:
-    raise NotImplementedError(f"no times of an expert over {dimms} DIMMs")
-
-
-def _none_lost(dimms: int, read_ns: float, other_ns: float) -> float:
-    return 0.0
-
-
-def _none_delayed(dimms: int) -> float:
-    return 0.0
-
-
-#: `dimm` of an expert that lies striped over all DIMMs.
-STRIPED = -1
-
-
-@dataclass(frozen=True)
-class Machine:
-    """The hardware and the model, as far as a policy knows them.
-
-    Attributes:
-        model: what is run.
-        layers: the model's numbers of the layers with experts that are run, in order.
-        expert_bytes: of a routed expert's weights.
-        dimms: DIMMs of the machine; 0: none has an NDP unit.
-        channel: host channel of each DIMM.
-        gpu_experts: experts that the GPU's memory has room for, over all layers of the run.
-        expert_buffers: further experts that may be on their way to the GPU, or be computed behind it.
-        name: of the hardware.
-        has_cpu: the host's CPU computes experts.
-        has_links: experts can move between DIMMs.
-        bits: of a weight, where neither a replica nor anything else says otherwise; of a weight file, which
-            has fractions of bits, the nearest whole number.
-        format: of a routed expert's weights in a weight file; None: all have `bits` bits.
-    """
-
-    model: MoeShape
-    layers: tuple[int, ...]
-    expert_bytes: int
-    dimms: int
-    channel: tuple[int, ...]
-    gpu_experts: int
-    expert_buffers: int
-    name: str = "machine"
-    has_cpu: bool = True
-    has_links: bool = True
-    bits: int = 16
-    format: ExpertFormat | None = None
-
-    @property
-    def weights(self) -> int | ExpertFormat:
-        """Bits or format of a routed expert's weights."""
-        return self.bits if self.format is None else self.format
-
-    @property
-    def mean_bits(self) -> float:
-        """Bits of a weight on average, scales included."""
-        return self.bits if self.format is None else 8 * self.expert_bytes / self.model.expert.weights
-
-
-@dataclass(frozen=True, eq=False)
-class Estimates:
-    """What a policy believes that things take alone, in ns: the profile that its system would have made.
-
-    Arrays have one entry for each number of tokens, from 0 to `most_tokens`; those of NDP are interpolated
-    between simulated numbers of tokens.
-
-    Attributes:
-        gpu_ns, cpu_ns: computing an expert, without its weights' way there.
-        ndp_ns: a localized expert on the DIMM where it lies, its weights read there.
-        ndp_error: largest relative error of the interpolation of `ndp_ns`, measured between its points.
-        pcie_ns: an expert's weights over PCIe to the GPU.
-        striped_read_ns, localized_read_ns: the host reads an expert's weights from all channels, from one.
-        to_striped_ns, to_localized_ns, rebalance_ns: a localized expert becomes striped, a striped one
-            localized, a localized one moves to another DIMM.
-        window_ns: between two layers' experts: attention and dense parts on the GPU, or the way of the KV
-            cache from the host's memory and back, whichever is longer; the mean where layers attend
-            differently.
-        shared_ns: the shared experts of a layer on the GPU, and what a fused call of others takes besides.
-        token_ns: a token's vector over PCIe, one way, as one of many.
-        vector_ns: a token's vector over PCIe, one way, alone: the link's latency is part of it.
-        sharded_ns: by a number of DIMMs: an expert sharded over so many, as `ndp_ns`. Simulated when it is
-            asked for.
-        gpu_part_ns, cpu_part_ns, pcie_part_ns: what a part of an expert takes besides its share of what the
-            whole takes: twice the time of a half, less that of the whole, at one token.
-        ndp_part_ns: likewise, by a number of DIMMs.
-        sharded_read_ns: by a number of DIMMs: the host reads the weights of an expert sharded over so many.
-        lost_ns: by a number of DIMMs, the time of such a read, and that of another one beside it (inf: none):
-            by how much longer the NDP unit of each of these DIMMs is busy because of it, by the tokens of
-            the expert that the unit computes meanwhile.
-        read_delay_ns: by a number of DIMMs: by how much longer host reads keep each channel busy because
-            units compute an expert sharded over so many, by its tokens: vectors have the bus first.
-    """
-
-    gpu_ns: Floats
-    cpu_ns: Floats
-    ndp_ns: Floats
-    ndp_error: float
-    pcie_ns: float
-    striped_read_ns: float
-    localized_read_ns: float
-    to_striped_ns: float
-    to_localized_ns: float
-    rebalance_ns: float
-    window_ns: float
-    shared_ns: float
-    token_ns: float
-    vector_ns: float = 0.0
-    sharded_ns: Callable[[int], Floats] = _not_simulated
-    gpu_part_ns: float = 0.0
-    cpu_part_ns: float = 0.0
-    pcie_part_ns: float = 0.0
-    ndp_part_ns: Callable[[int], float] = _not_simulated
-    sharded_read_ns: Callable[[int], float] = _not_simulated
-    lost_ns: Callable[[int, float, float], Floats | float] = _none_lost
-    read_delay_ns: Callable[[int], Floats | float] = _none_delayed
-
-    @property
-    def copy_ns(self) -> float:
-        """An expert that lies striped is copied to the GPU: the longer of PCIe and the host's reading it."""
-        return max(self.pcie_ns, self.striped_read_ns)
-
-    @cached_property
-    def on_cpu_ns(self) -> Floats:
-        """An expert that lies striped on the CPU, by tokens: the longer of computing and reading it."""
-        times = np.maximum(self.cpu_ns, self.striped_read_ns)
-        times[:1] = 0.0
-        times.flags.writeable = False
-        return times
-
-    @property
-    def most_tokens(self) -> int:
-        """The largest number of tokens that arrays have an entry for."""
-        return len(self.gpu_ns) - 1
-
-
-@dataclass(frozen=True, eq=False)
-class LayerPlacement:
-    """Where the experts of one layer lie: arrays [expert].
-
-    Attributes:
-        dimm: the DIMM, the first one of a sharded expert, or `STRIPED`.
-        shards: DIMMs over which it lies, from `dimm` on: 1 for a localized expert; 1 for a striped one, too.
-        resident: a copy is in the GPU's memory.
-    """
-
-    dimm: Dimms
-    shards: Dimms
-    resident: Flags
-
-
-@dataclass(frozen=True, eq=False)
-class Placement:
-    """Where all experts lie: arrays [layer, expert], rows as in `Machine.layers`; see `LayerPlacement`.
-
-    `replicas`: bits of a weight of further copies, each of every expert, that lie where the expert lies.
-    """
-
-    dimm: Dimms
-    shards: Dimms
-    resident: Flags
-    replicas: tuple[int, ...] = ()
-
-    @classmethod
-    def striped(cls, layers: int, experts: int) -> Placement:
-        """Every expert over all DIMMs, none with the GPU; arrays can be written."""
-        shape = layers, experts
-        return cls(np.full(shape, STRIPED, np.int16), np.ones(shape, np.int16), np.zeros(shape, np.bool_))
-
-    def of_layer(self, row: int) -> LayerPlacement:
-        """The placement of one layer."""
-        return LayerPlacement(self.dimm[row], self.shards[row], self.resident[row])
-
-
-@dataclass(frozen=True, eq=False)
-class OfflineView:
-    """What `place` sees.
-
-    Attributes:
-        trace: an offline trace of the same kind as the run's, never the run's own.
-        batch: sequences that the run decodes together.
-        prefill_tokens: of the run's prefill; 0: it has none.
-    """
-
-    machine: Machine
-    estimates: Estimates
-    trace: Routing
-    batch: int
-    prefill_tokens: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class LayerView:
-    """What `assign` sees.
-
-    Attributes:
-        phase: "prefill" or "decode".
-        step: decode step, from 0; 0 in the prefill.
-        layer: the model's number of the layer.
-        loads: tokens by expert, int64 [expert].
-        tokens: of the layer.
-        placement: of this layer.
-        arriving: flags [expert]: on its way to the GPU's memory.
-        ids: the experts that each token chose, int16 [token, k].
-        scores: the router's weights of these choices, float32 [token, k]; None: the trace has none.
-    """
-
-    phase: str
-    step: int
-    layer: int
-    loads: Ints
-    tokens: int
-    placement: LayerPlacement
-    arriving: Flags
-    ids: Dimms = field(default_factory=_no_ids)
-    scores: Scores | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class BackgroundView:
-    """What `background` sees of a layer at its gate, when its experts are assigned, or when they are done.
-
-    Attributes:
-        phase, step: of the layer.
-        layer: which.
-        next_layer: the layer that comes next; after the last one, the first.
-        loads: of the layer, int64 [expert].
-        placement: of all layers, as it is now.
-        moving: flags [layer, expert]: a migration of it has been decided and is not done.
-        gpu_free: experts that the GPU's memory has room for beside residents and those on their way.
-        ids, scores: of the layer, as in `LayerView`.
-        copied: flags [expert]: the layer that is done has copied it to the GPU in full, where it can stay;
-            at the gate none.
-        next_loads: of the next layer, for a policy that `sees_the_future`; None for all others.
-        predicted: experts of the next layer, those with most tokens first, as the policy's
-            `stated_predictor` has them; empty without one, and at the later of two moments.
-        predicted_above: of each of these, the share of a token's scores ranked above it, the least over
-            tokens; of a wrong one, that of the expert in whose place it is; empty without `ranks`.
-        moment: one of the policy's `moments`.
-        in_use: flags [expert]: at the gate, those that the GPU computes in this layer, which are left alone
-            until it is done.
-    """
-
-    phase: str
-    step: int
-    layer: int
-    next_layer: int
-    loads: Ints
-    placement: Placement
-    moving: Flags
-    gpu_free: int
-    ids: Dimms = field(default_factory=_no_ids)
-    scores: Scores | None = None
-    copied: Flags = field(default_factory=_no_flags)
-    next_loads: Ints | None = None
-    predicted: tuple[int, ...] = ()
-    predicted_above: tuple[float, ...] = ()
-    moment: str = "end"
-    in_use: Flags = field(default_factory=_no_flags)
 
 
 @dataclass(frozen=True)
@@ -376,11 +102,21 @@ class PolicyParameters(BaseModel):
     )
 
 
-class Policy(ABC):
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from ndpsim.policies.rehearsal import Rehearsal
+
+    Parameters_co = TypeVar("Parameters_co", bound=PolicyParameters, covariant=True, default=PolicyParameters)
+else:
+    Parameters_co = typing.TypeVar("Parameters_co", covariant=True)
+
+
+class Policy(ABC, Generic[Parameters_co]):
     """A policy under way, for one run.
 
     A class says its `name`, what it is (`title`, `paper`), on which `engines` it computes experts, which of
-    them it `needs`, and what can be set (`Parameters`).
+    them it `needs`, and what can be set: ``class Mine(Policy[MyParameters])``.
     """
 
     name: ClassVar[str]
@@ -390,6 +126,7 @@ class Policy(ABC):
     engines: ClassVar[tuple[str, ...]] = ("gpu", "cpu", "ndp")
     #: Those of `engines` without which it cannot be run. Every machine has a GPU.
     needs: ClassVar[tuple[str, ...]] = ()
+    #: What can be set: what stands in the brackets of its base class.
     Parameters: ClassVar[type[PolicyParameters]] = PolicyParameters
     #: When `background` is asked, in this order. "gate": the layer's experts are assigned, and what is to
     #: move begins beside them, behind their own copies over PCIe; "end": they are done.
@@ -404,22 +141,32 @@ class Policy(ABC):
     #: have it that leave it out, a machine that does not exist, to compare.
     contention: bool = True
 
-    def __init__(self, machine: Machine, estimates: Estimates, parameters: Any) -> None:
+    def __init_subclass__(cls) -> None:
+        for base in cls.__dict__.get("__orig_bases__", ()):
+            for given in typing.get_args(base):
+                if isinstance(given, type) and "Parameters" not in cls.__dict__:
+                    cls.Parameters = given
+
+    def __init__(self, machine: Machine, estimates: Estimates, parameters: Parameters_co) -> None:
         self.machine = machine
         self.estimates = estimates
         self.parameters = parameters
         self.row = {layer: row for row, layer in enumerate(machine.layers)}
+        self.setup()
+
+    def setup(self) -> None:
+        """Create the state of the run. Called once, before anything else."""
 
     def place(self, view: OfflineView) -> Placement:
         """Where experts lie before the first step. All striped, unless a policy says otherwise."""
-        return Placement.striped(len(self.machine.layers), self.machine.model.routed_experts)
+        return Placement.striped(*self.machine.shape)
 
     @classmethod
     def whole_runs(cls, parameters: Any) -> int:
         """How many whole runs it takes at most, its own among them."""
         return 1
 
-    def rehearse(self, rehearsal: Rehearsal) -> None:  # noqa: B027 (most policies do nothing here)
+    def rehearse(self, rehearsal: Rehearsal) -> None:
         """Try whole runs on the run's own trace. Called once, before `place`, where the class `rehearses`."""
 
     @abstractmethod

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.policies.interface import OfflineView
+from ndpsim.policies.views import OfflineView
 from ndpsim.routing.trace import loads_of
 
 Floats = NDArray[np.float64]
@@ -49,10 +50,16 @@ def following(view: OfflineView) -> Floats:
 
 
 def hottest(loads: Floats, count: int) -> NDArray[np.bool_]:
-    """Flags [layer, expert] of the `count` experts with most tokens; of equal ones, the first."""
+    """Flags [layer, expert] of the `count` experts with most tokens; of equals the first."""
     flags = np.zeros(loads.size, np.bool_)
     flags[np.argsort(-loads.ravel(), kind="stable")[: max(count, 0)]] = True
     return flags.reshape(loads.shape)
+
+
+def hottest_of_each(loads: Floats, slots: Sequence[int]) -> NDArray[np.bool_]:
+    """Flags [layer, expert] of `slots` experts of each layer, those with most tokens; of equals the first."""
+    ranks = np.argsort(np.argsort(-loads, axis=1, kind="stable"), axis=1)
+    return np.asarray(ranks < np.array(slots)[:, None])
 
 
 def spread(work: Floats, dimms: int) -> NDArray[np.int16]:

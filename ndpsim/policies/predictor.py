@@ -31,21 +31,21 @@ class LoadPredictor:
 
 
 @dataclass
-class Tally:
-    """How many were counted, and how many of them were right."""
+class Predictions:
+    """How many predictions were made, and how many of them were right."""
 
     right: int = 0
-    counted: int = 0
+    made: int = 0
 
-    def add(self, right: int, counted: int) -> None:
+    def add(self, right: int, made: int) -> None:
         """Count more."""
         self.right += right
-        self.counted += counted
+        self.made += made
 
     @property
     def share(self) -> float | None:
-        """The share that was right; None: none was counted."""
-        return self.right / self.counted if self.counted else None
+        """The share that was right; None: none was made."""
+        return self.right / self.made if self.made else None
 
 
 @dataclass
@@ -58,14 +58,14 @@ class StatedPredictor:
 
     Attributes:
         ranks: it predicts scores, too; see `BackgroundView.predicted_above`.
-        tally: how many were predicted, and how many of them were right.
+        predictions: how many experts were predicted, and how many of them were right.
     """
 
     accuracy: float
     count: int
     seed: int = 0
     ranks: bool = False
-    tally: Tally = field(default_factory=Tally)
+    predictions: Predictions = field(default_factory=Predictions)
 
     def predict(self, loads: NDArray[np.int64], step: int, layer: int) -> tuple[int, ...]:
         """Experts, in the order of the tokens that they are believed to have.
@@ -80,7 +80,7 @@ class StatedPredictor:
             expert if found else next(others, expert)
             for expert, found in zip(order[:count].tolist(), right.tolist(), strict=True)
         ]
-        self.tally.add(len(set(predicted) & set(order[:count].tolist())), count)
+        self.predictions.add(len(set(predicted) & set(order[:count].tolist())), count)
         return tuple(predicted)
 
     def above(

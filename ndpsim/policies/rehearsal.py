@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ndpsim.policies.choose import ChosenPolicy
-from ndpsim.policies.interface import Flags, Ints, LayerView, Placement
 from ndpsim.policies.script import Answer, Script, Visit
+from ndpsim.policies.views import Flags, Ints, LayerView, Placement
 
 
 @dataclass(frozen=True, eq=False)

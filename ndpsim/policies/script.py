@@ -5,22 +5,18 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ndpsim.policies.answers import CheckedAssignment, legal_migrations
-from ndpsim.policies.interface import (
+from ndpsim.policies.interface import Assignment, Migration, Parameters_co, Part, Policy, PolicyParameters
+from ndpsim.policies.views import (
     STRIPED,
-    Assignment,
     BackgroundView,
     Estimates,
     LayerView,
     Machine,
-    Migration,
     OfflineView,
-    Part,
     Placement,
-    Policy,
-    PolicyParameters,
 )
 
 ENGINES = ("gpu", "cpu", "ndp")
@@ -123,7 +119,7 @@ def of_every_policy(parameters: PolicyParameters) -> PolicyParameters:
     return PolicyParameters.model_validate(given)
 
 
-class Scripted(Policy):
+class Scripted(Policy[Parameters_co]):
     """Gives the answers of `script`.
 
     What is not legal any more because something has moved otherwise is left out: migrations altogether, and
@@ -136,8 +132,8 @@ class Scripted(Policy):
 
     script: Script
 
-    def __init__(self, machine: Machine, estimates: Estimates, parameters: Any) -> None:
-        super().__init__(machine, estimates, parameters)
+    def setup(self) -> None:
+        """Nothing is written down at first."""
         self.follow(Script(super().place(None), {}))  # type: ignore[arg-type]
 
     def follow(self, script: Script) -> None:

@@ -18,25 +18,18 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ndpsim.assignment.least_maximum import CPU, GPU, NDP, least_maximum
-from ndpsim.policies.interface import (
-    Assignment,
+from ndpsim.policies.interface import Assignment, GpuOrder, Migration, Part, Policy, PolicyParameters
+from ndpsim.policies.offline import halves, hottest, hottest_of_each, mean_loads, spread
+from ndpsim.policies.predictor import LoadPredictor
+from ndpsim.policies.views import (
     BackgroundView,
-    Estimates,
     Flags,
     Floats,
-    GpuOrder,
     Ints,
     LayerView,
-    Machine,
-    Migration,
     OfflineView,
-    Part,
     Placement,
-    Policy,
-    PolicyParameters,
 )
-from ndpsim.policies.offline import halves, hottest, mean_loads, spread
-from ndpsim.policies.predictor import LoadPredictor
 
 # Resources; the NDP units of each group of DIMMs follow.
 _GPU, _PCIE, _CHANNELS, _CPU, _GROUPS = range(5)
@@ -75,20 +68,17 @@ class BalanceParameters(PolicyParameters):
     )
 
 
-class Balance(Policy):
+class Balance(Policy[BalanceParameters]):
     """Least maximum over the resources of a layer, with experts sharded over all channels."""
 
     name = "balance"
     title = "Balance: sharded experts, each layer's fullest resource as empty as possible"
-    Parameters = BalanceParameters
 
-    parameters: BalanceParameters
-
-    def __init__(self, machine: Machine, estimates: Estimates, parameters: BalanceParameters) -> None:
-        super().__init__(machine, estimates, parameters)
-        self.sees_the_future = parameters.foresight
-        layers = len(machine.layers)
-        self.predictor = LoadPredictor(layers, machine.model.routed_experts, parameters.alpha)
+    def setup(self) -> None:
+        """The predictor, and what `place` and `background` decide."""
+        self.sees_the_future = self.parameters.foresight
+        layers, experts = self.machine.shape
+        self.predictor = LoadPredictor(layers, experts, self.parameters.alpha)
         #: DIMMs over which an expert lies, and residents by layer.
         self.shards, self.quota = 1, [0] * layers
         #: Prefetches for the layer that comes, in their order; whether each layer copied experts last time.
@@ -139,8 +129,7 @@ class Balance(Policy):
     def _evenly(self, loads: Floats) -> Flags:
         """The hottest experts of each layer, as many of each, beside the room for prefetches."""
         each, more = divmod(self.machine.gpu_experts - self.prefetches, len(loads))
-        ranks = np.argsort(np.argsort(-loads, axis=1, kind="stable"), axis=1)
-        return np.asarray(ranks < each + (np.arange(len(loads)) < more)[:, None])
+        return hottest_of_each(loads, [each + (row < more) for row in range(len(loads))])
 
     def _hottest(self, loads: Floats) -> Flags:
         """The hottest experts of all layers, beside the room for prefetches."""

@@ -17,18 +17,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from ndpsim.policies.interface import (
-    Assignment,
-    BackgroundView,
-    Estimates,
-    LayerView,
-    Machine,
-    Migration,
-    OfflineView,
-    Placement,
-    Policy,
-    PolicyParameters,
-)
+from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
+from ndpsim.policies.offloading import Offloading
+from ndpsim.policies.views import BackgroundView, LayerView, OfflineView, Placement
 
 Replacement = Literal["lru", "fifo", "random", "counter"]
 
@@ -116,7 +107,7 @@ class _Index:
         return victim
 
 
-class ExpertCache(Policy):
+class ExpertCache(Offloading[CacheParameters]):
     """Cached experts on the GPU, all others on the CPU; a miss is fetched when it has been computed."""
 
     name = "cache"
@@ -124,23 +115,18 @@ class ExpertCache(Policy):
     paper = "Huang et al., Efficient CPU-GPU Collaborative Inference for MoE-based LLMs"
     engines = ("gpu", "cpu")
     needs = ("cpu",)
-    Parameters = CacheParameters
 
-    parameters: CacheParameters
-
-    def __init__(self, machine: Machine, estimates: Estimates, parameters: CacheParameters) -> None:
-        super().__init__(machine, estimates, parameters)
-        experts, layers = machine.model.routed_experts, len(machine.layers)
-        ways = min(parameters.ways, experts)
-        covered = min(machine.gpu_experts // ways, layers)
-        random = np.random.default_rng(parameters.seed)
+    def setup(self) -> None:
+        """The indexes, filled at random, and counters."""
+        experts, layers, wanted = self.machine.model.routed_experts, len(self.machine.layers), self.parameters
+        ways = min(wanted.ways, experts)
+        covered = min(self.machine.gpu_experts // ways, layers)
+        random = np.random.default_rng(wanted.seed)
         #: Of layers 0 to N - 1 (III-A).
         self.indexes = [
-            _Index(random.choice(experts, ways, replace=False).tolist(), parameters.replacement)
+            _Index(random.choice(experts, ways, replace=False).tolist(), wanted.replacement)
             for _ in range(covered)
         ]
-        self.copy_ns = estimates.copy_ns
-        self.cpu_ns = estimates.on_cpu_ns
         self.missed: list[int] = []
         self.now = 0
         self.step = ("", 0)
@@ -176,9 +162,8 @@ class ExpertCache(Policy):
 
     def _assigned(self, view: LayerView, gpu: list[int], cpu: list[int]) -> Assignment:
         sequential = self.parameters.execution == "sequential"
-        on_gpu = self.estimates.shared_ns + float(self.estimates.gpu_ns[view.loads[gpu]].sum())
-        on_cpu = float(self.cpu_ns[view.loads[cpu]].sum())
-        estimated = on_gpu + on_cpu if sequential else max(on_gpu, on_cpu)
+        times_ns = self.times_ns(view, gpu, cpu)
+        estimated = sum(times_ns) if sequential else max(times_ns)
         return Assignment(gpu=gpu, cpu=cpu, estimated_ns=estimated, sequential=sequential)
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
@@ -199,8 +184,7 @@ class ExpertCache(Policy):
                 continue
             self.now += 1
             fetched.append(expert)
-            answer.append(Migration("evict", view.layer, victim))
-            answer.append(Migration("fetch", view.layer, expert, estimated_ns=self.copy_ns))
+            answer += self.moves("evict", [(row, victim)]) + self.moves("fetch", [(row, expert)])
         return answer
 
     def _within_quota(self, view: BackgroundView) -> bool:

@@ -16,22 +16,17 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from ndpsim.policies.interface import (
-    Assignment,
+from ndpsim.policies.interface import Assignment, Migration, Part, PolicyParameters
+from ndpsim.policies.offline import mean_loads
+from ndpsim.policies.offloading import Offloading
+from ndpsim.policies.views import (
     BackgroundView,
-    Estimates,
     Floats,
     Ints,
     LayerView,
-    Machine,
-    Migration,
     OfflineView,
-    Part,
     Placement,
-    Policy,
-    PolicyParameters,
 )
-from ndpsim.policies.offline import mean_loads
 
 # Parts of an expert that E_g is rounded to: every other number of columns is another simulation, and half of
 # such a part is less than 1% of the time that an expert takes.
@@ -82,7 +77,7 @@ class EdgeParameters(PolicyParameters):
     )
 
 
-class Edge(Policy):
+class Edge(Offloading[EdgeParameters]):
     """NDP units compute every expert together; the GPU takes as much of the work as balances the two."""
 
     name = "edge"
@@ -90,22 +85,25 @@ class Edge(Policy):
     paper = "Wu et al., A Scheduling Framework for Efficient MoE Inference on Edge GPU-NDP Systems"
     engines = ("gpu", "ndp")
     needs = ("ndp",)
-    Parameters = EdgeParameters
 
-    parameters: EdgeParameters
-
-    def __init__(self, machine: Machine, estimates: Estimates, parameters: EdgeParameters) -> None:
-        super().__init__(machine, estimates, parameters)
+    def setup(self) -> None:
+        """How many experts are prefetched, and what the prefill activates."""
+        machine, parameters = self.machine, self.parameters
         self.contention = parameters.contention
         layers, model = len(machine.layers), machine.model
-        read_ns = estimates.striped_read_ns if parameters.tp else estimates.localized_read_ns
-        self.copy_ns = max(estimates.pcie_ns, read_ns)
         each = machine.gpu_experts // layers
         if parameters.prefetch_experts == "topk":
             each = min(each, model.experts_per_token)
         self.prefetched = min(each, model.routed_experts) if parameters.prefetch else 0
         #: Tokens by expert in the prefill so far, [layer, expert].
         self.activated: Ints = np.zeros((layers, model.routed_experts), np.int64)
+
+    @property
+    def copy_ns(self) -> float:
+        """T_w."""
+        estimates = self.estimates
+        read_ns = estimates.striped_read_ns if self.parameters.tp else estimates.localized_read_ns
+        return max(estimates.pcie_ns, read_ns)
 
     def place(self, view: OfflineView) -> Placement:
         """Over all NDP units, or one after the other in turn."""
@@ -213,11 +211,8 @@ class Edge(Policy):
         self.activated[self.row[view.layer]] += view.loads
         if view.layer != self.machine.layers[-1]:
             return ()
-        return [
-            Migration("prefetch", layer, int(expert), estimated_ns=self.copy_ns)
-            for experts in self._most(self.activated).T
-            for layer, expert in zip(self.machine.layers, experts, strict=True)
-        ]
+        most = self._most(self.activated).T.tolist()
+        return self.moves("prefetch", [place for experts in most for place in enumerate(experts)])
 
 
 @dataclass(frozen=True)

@@ -16,19 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ndpsim.policies.interface import (
-    Assignment,
-    BackgroundView,
-    Estimates,
-    LayerView,
-    Machine,
-    Migration,
-    OfflineView,
-    Placement,
-    Policy,
-    PolicyParameters,
-)
+from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
 from ndpsim.policies.offline import hottest, mean_loads
+from ndpsim.policies.offloading import Offloading
+from ndpsim.policies.views import BackgroundView, LayerView, OfflineView, Placement
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +55,7 @@ class KtransformersParameters(PolicyParameters):
     )
 
 
-class EnhancedKTransformers(Policy):
+class EnhancedKTransformers(Offloading[KtransformersParameters]):
     """The CPU computes experts, the GPU those that are in its memory and as many more as balance the two."""
 
     name = "enhanced-ktransformers"
@@ -72,32 +63,23 @@ class EnhancedKTransformers(Policy):
     paper = "TriMoE, section 5.1.2; Chen et al., SOSP 2025"
     engines = ("gpu", "cpu")
     needs = ("cpu",)
-    Parameters = KtransformersParameters
 
-    parameters: KtransformersParameters
-
-    def __init__(self, machine: Machine, estimates: Estimates, parameters: KtransformersParameters) -> None:
-        super().__init__(machine, estimates, parameters)
-        self.copy_ns = estimates.copy_ns
-        in_window = max(1, int(estimates.window_ns // self.copy_ns))
-        self.prefetch = in_window if parameters.prefetch is None else parameters.prefetch
-        self.scores: Floats = np.zeros((len(machine.layers), machine.model.routed_experts))
+    def setup(self) -> None:
+        """How many experts are prefetched, and the moving average of tokens."""
+        in_window, wanted = max(1, int(self.estimates.window_ns // self.copy_ns)), self.parameters.prefetch
+        self.prefetch = in_window if wanted is None else wanted
+        self.scores: Floats = np.zeros(self.machine.shape)
 
     def place(self, view: OfflineView) -> Placement:
         """Striped, as the host reads fastest; hot experts in the GPU's memory, too."""
         self.scores = mean_loads(view)
-        placement = super().place(view)
-        if self.parameters.residents == "hot":
-            placement.resident[:] = hottest(self.scores, self.machine.gpu_experts)
-        return placement
+        room = self.machine.gpu_experts if self.parameters.residents == "hot" else 0
+        return self.residents(hottest(self.scores, room))
 
     def assign(self, view: LayerView) -> Assignment:
         """What is in the GPU's memory to the GPU, of missing experts the hot ones, all others to the CPU."""
-        active = np.flatnonzero(view.loads)
-        active = active[np.lexsort((active, -view.loads[active]))]
-        resident, arriving = view.placement.resident[active], view.arriving[active]
-        here = np.concatenate([active[resident], active[arriving & ~resident]])
-        missing = active[~(resident | arriving)]
+        order, there = self.by_arrival(view), view.placement.resident | view.arriving
+        here, missing = order[there[order]], order[~there[order]]
         loads = view.loads[missing]
         on_gpu = self.estimates.gpu_ns[loads]
         on_cpu = self.estimates.on_cpu_ns[loads]
@@ -142,18 +124,9 @@ class EnhancedKTransformers(Policy):
         scores, resident = self.scores[row], view.placement.resident[row]
         order = np.argsort(-scores, kind="stable")
         still = order[~view.moving[row][order]]
-        wanted = [expert for expert in still[~resident[still]].tolist() if scores[expert] > 0]
-        victims = still[resident[still]].tolist()
-        free, answer = view.gpu_free, list[Migration]()
-        for expert in wanted[: self.prefetch]:
-            if free < 1:
-                if not victims or scores[victims[-1]] >= scores[expert]:
-                    break
-                answer.append(Migration("evict", view.next_layer, victims.pop()))
-                free += 1
-            answer.append(Migration("prefetch", view.next_layer, expert, estimated_ns=self.copy_ns))
-            free -= 1
-        return answer
+        wanted = [(row, one) for one in still[~resident[still]].tolist() if scores[one] > 0]
+        victims = [(row, one) for one in reversed(still[resident[still]].tolist())]
+        return self.replacing("prefetch", wanted[: self.prefetch], victims, view.gpu_free, self.scores)
 
 
 POLICY = EnhancedKTransformers

@@ -11,20 +11,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from ndpsim.policies.interface import (
-    Assignment,
-    Estimates,
-    Flags,
-    Floats,
-    Ints,
-    LayerView,
-    Machine,
-    OfflineView,
-    Placement,
-    Policy,
-    PolicyParameters,
-)
+from ndpsim.policies.interface import Assignment, PolicyParameters
 from ndpsim.policies.offline import hottest, mean_loads
+from ndpsim.policies.offloading import Offloading
+from ndpsim.policies.views import Flags, Floats, Ints, LayerView, OfflineView, Placement
 
 # Of the released code: a token on the CPU, and a missing expert on the GPU.
 _CPU_TOKEN, _GPU_MISSING = 7.0, 70.0
@@ -67,7 +57,7 @@ class FiddlerParameters(PolicyParameters):
     )
 
 
-class Fiddler(Policy):
+class Fiddler(Offloading[FiddlerParameters]):
     """Nothing moves: what is missing is computed by the CPU, or copied, used once and given up."""
 
     name = "fiddler"
@@ -75,20 +65,11 @@ class Fiddler(Policy):
     paper = "Kamahori et al., ICLR 2025"
     engines = ("gpu", "cpu")
     needs = ("cpu",)
-    Parameters = FiddlerParameters
-
-    parameters: FiddlerParameters
-
-    def __init__(self, machine: Machine, estimates: Estimates, parameters: FiddlerParameters) -> None:
-        super().__init__(machine, estimates, parameters)
-        self.copy_ns = estimates.copy_ns
 
     def place(self, view: OfflineView) -> Placement:
         """Striped, as the host reads fastest; popular experts in the GPU's memory, too."""
-        placement = super().place(view)
-        if self.parameters.residents == "popular":
-            placement.resident[:] = hottest(mean_loads(view), self.machine.gpu_experts)
-        return placement
+        room = self.machine.gpu_experts if self.parameters.residents == "popular" else 0
+        return self.residents(hottest(mean_loads(view), room))
 
     def assign(self, view: LayerView) -> Assignment:
         """Residents to the GPU, missing experts by their costs, in the order of their numbers."""
@@ -97,10 +78,9 @@ class Fiddler(Policy):
         there, missing = active[resident], active[~resident]
         chosen = self._copied(view.loads[there], view.loads[missing])
         gpu, cpu = [*there.tolist(), *missing[chosen].tolist()], missing[~chosen].tolist()
-        return Assignment(
-            gpu, cpu, estimated_ns=self._layer_ns(view, chosen, there, missing),
-            sequential=not self.parameters.overlap,
-        )  # fmt: skip
+        overlap, times_ns = self.parameters.overlap, self.times_ns(view, gpu, cpu)
+        layer_ns = max(times_ns) if overlap else sum(times_ns)
+        return Assignment(gpu, cpu, estimated_ns=layer_ns, sequential=not overlap)
 
     def _copied(self, there: Ints, missing: Ints) -> Flags:
         """Which of the missing experts, by their tokens, the GPU computes; `there`: tokens of residents."""
@@ -112,22 +92,11 @@ class Fiddler(Policy):
             on_cpu = np.asarray(_CPU_TOKEN * missing, np.float64)
         else:
             on_gpu = self.copy_ns + self.estimates.gpu_ns[missing]
-            on_cpu = self._cpu_ns(missing)
+            on_cpu = self.estimates.on_cpu_ns[missing]
             begun = float(self.estimates.gpu_ns[there].sum())
         if self.parameters.objective == "sum":
             return np.asarray(on_gpu <= on_cpu)
         return least_longer_sum(on_gpu, on_cpu, begun)
-
-    def _cpu_ns(self, tokens: Ints) -> Floats:
-        return self.estimates.on_cpu_ns[tokens]
-
-    def _layer_ns(self, view: LayerView, chosen: Flags, there: Ints, missing: Ints) -> float:
-        """What the policy believes that the layer takes."""
-        computing = self.estimates.gpu_ns[view.loads]
-        gpu = self.estimates.shared_ns + float(computing[there].sum())
-        copies, copied = int(chosen.sum()) * self.copy_ns, float(computing[missing[chosen]].sum())
-        cpu = float(self._cpu_ns(view.loads[missing[~chosen]]).sum())
-        return max(gpu + copied, copies, cpu) if self.parameters.overlap else gpu + copies + copied + cpu
 
 
 def least_longer_sum(on_gpu: Floats, on_cpu: Floats, begun: float) -> Flags:

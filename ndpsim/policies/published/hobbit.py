@@ -13,27 +13,19 @@ has the weight 1/k.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from ndpsim.policies.interface import (
-    Assignment,
-    BackgroundView,
-    Estimates,
-    LayerView,
-    Machine,
-    Migration,
-    OfflineView,
-    Placement,
-    Policy,
-    PolicyParameters,
-)
+from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
 from ndpsim.policies.offline import hottest, mean_loads
+from ndpsim.policies.offloading import Offloading, places
 from ndpsim.policies.predictor import StatedPredictor
 from ndpsim.policies.statistics import least_above, ranked_above
+from ndpsim.policies.views import BackgroundView, LayerView, OfflineView, Placement
 
 _WEIGHT = (
     "weight in the priority of a cached expert (w_lhu 0.4 in one reproduction [note]; the others share the "
@@ -106,7 +98,7 @@ class HobbitParameters(PolicyParameters):
         return self
 
 
-class Hobbit(Policy):
+class Hobbit(Offloading[HobbitParameters]):
     """The GPU computes all experts; unimportant ones that it lacks come in few bits."""
 
     name = "hobbit"
@@ -114,18 +106,15 @@ class Hobbit(Policy):
     paper = "Tang et al., arXiv 2411.01433; Fan et al., section 5.1"
     engines = ("gpu",)
     moments = ("gate", "end")
-    Parameters = HobbitParameters
 
-    parameters: HobbitParameters
-
-    def __init__(self, machine: Machine, estimates: Estimates, parameters: HobbitParameters) -> None:
-        super().__init__(machine, estimates, parameters)
-        self.copy_ns = estimates.copy_ns
+    def setup(self) -> None:
+        """Records of experts."""
+        machine, parameters = self.machine, self.parameters
         low = machine.bits // 4 if parameters.low_bits is None else parameters.low_bits
         self.low_bits = low if 1 <= low < machine.bits else None
         count = machine.model.experts_per_token if parameters.prefetch is None else parameters.prefetch
         self.stated_predictor = StatedPredictor(parameters.accuracy, count, parameters.seed, ranks=True)
-        shape = len(machine.layers), machine.model.routed_experts
+        shape = machine.shape
         #: Records, in tokens: when it was last used, its tokens, those that needed it in full precision.
         self.last, self.uses, self.full_uses = (np.zeros(shape) for _ in range(3))
         self.tokens = 0
@@ -135,11 +124,9 @@ class Hobbit(Policy):
 
     def place(self, view: OfflineView) -> Placement:
         """Striped, as the host reads fastest, in full and in few bits."""
-        placement = super().place(view)
-        if self.parameters.residents == "hot":
-            placement.resident[:] = hottest(mean_loads(view), self.machine.gpu_experts)
-        replicas = () if self.low_bits is None else (self.low_bits,)
-        return Placement(placement.dimm, placement.shards, placement.resident, replicas)
+        room = self.machine.gpu_experts if self.parameters.residents == "hot" else 0
+        placement = self.residents(hottest(mean_loads(view), room))
+        return replace(placement, replicas=() if self.low_bits is None else (self.low_bits,))
 
     def assign(self, view: LayerView) -> Assignment:
         """All to the GPU: what is there, what is on its way, what is missing, as precise as needed."""
@@ -148,23 +135,22 @@ class Hobbit(Policy):
             self.tokens += view.tokens
         chosen, ranks = ranked_above(view.ids, view.scores)
         above = least_above(chosen, ranks, len(view.loads))
-        active = np.flatnonzero(view.loads)
+        active = self.by_arrival(view)
         full = above[active] <= self.parameters.t1
         self.last[row, active] = self.tokens
         self.uses[row] += view.loads
         np.add.at(self.full_uses[row], chosen, ranks <= self.parameters.t1)
-        here = np.where(view.placement.resident[active], 0, np.where(view.arriving[active], 1, 2))
-        order = np.lexsort((active, -view.loads[active], here))
-        low = active[(here == 2) & ~full].tolist() if self.low_bits is not None else []
-        shares = np.count_nonzero(here == 2) - len(low) * (1 - (self.low_bits or 0) / self.machine.bits)
-        compute = self.estimates.shared_ns + self.estimates.gpu_ns[view.loads[active]].sum()
+        missing = ~(view.placement.resident | view.arriving)[active]
+        low = active[missing & ~full].tolist() if self.low_bits is not None else []
+        saved = len(low) * (1 - (self.low_bits or 0) / self.machine.bits)
+        compute, copies, _ = self.times_ns(view, active)
         return Assignment(
-            gpu=active[order].tolist(),
+            gpu=active.tolist(),
             bits=dict.fromkeys(low, self.low_bits or self.machine.bits),
-            estimated_ns=float(max(compute, shares * self.copy_ns)),
+            estimated_ns=max(compute, copies - saved * self.copy_ns),
             details={
                 "skipped_in_the_paper": int((above[low] > self.parameters.t2).sum()),
-                "prefetched_in_too_few_bits": int((full & self.in_few_bits[row, active] & (here < 2)).sum()),
+                "prefetched_in_too_few_bits": int((full & self.in_few_bits[row, active] & ~missing).sum()),
             },
         )
 
@@ -191,13 +177,12 @@ class Hobbit(Policy):
             spared[following, list(view.predicted)] = True
             ranked = zip(view.predicted, view.predicted_above, strict=True)
             missing = {expert: above for expert, above in ranked if not there[following, expert]}
-        victims = np.argwhere(view.placement.resident & ~spared)
-        order = np.argsort(priority[tuple(victims.T)], kind="stable")
-        going = [(layer, one) for layer, one in victims[order].tolist() if layer == row or not prefill]
+        victims = sorted(places(view.placement.resident & ~spared), key=lambda place: priority[place])
+        going = [place for place in victims if place[0] == row or not prefill]
         copied = np.flatnonzero(view.copied)
         best = copied[np.argsort(-priority[row, copied], kind="stable")].tolist()
         layers, bits = self.machine.layers, self.machine.bits
-        answer = [Migration("evict", layers[at], expert) for at, expert in np.argwhere(used).tolist()]
+        answer = self.moves("evict", places(used))
         free = view.gpu_free + len(answer)
         for kind, at, expert in (
             *(("prefetch", following, expert) for expert in missing),
@@ -206,12 +191,11 @@ class Hobbit(Policy):
             if free < 1:
                 if not going or (kind == "keep" and priority[going[0]] >= priority[at, expert]):
                     continue
-                victim = going.pop(0)
-                answer.append(Migration("evict", layers[victim[0]], victim[1]))
+                answer += self.moves("evict", [going.pop(0)])
                 free += 1
             free -= 1
             if kind == "keep":
-                answer.append(Migration(kind, layers[at], expert))
+                answer += self.moves("keep", [(at, expert)])
                 continue
             low = None if missing[expert] <= self.parameters.t1 else self.low_bits
             self.prefetched[at, expert], self.in_few_bits[at, expert] = True, low is not None
@@ -235,10 +219,10 @@ class Hobbit(Policy):
     def prediction(self) -> Mapping[str, Any] | None:
         """How often the stated predictor was right."""
         assert self.stated_predictor is not None
-        tally = self.stated_predictor.tally
-        if not tally.counted:
+        predictions = self.stated_predictor.predictions
+        if not predictions.made:
             return None
-        return {"accuracy": tally.share, "counted": {"experts": tally.counted}}
+        return {"accuracy": predictions.share, "counted": {"experts": predictions.made}}
 
 
 POLICY = Hobbit

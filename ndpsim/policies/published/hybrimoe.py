@@ -15,25 +15,19 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from ndpsim.policies.cache_slots import cache_slots
-from ndpsim.policies.interface import (
-    Assignment,
+from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
+from ndpsim.policies.offline import hottest_of_each, mean_loads
+from ndpsim.policies.offloading import Offloading, cache_slots
+from ndpsim.policies.statistics import score_sums
+from ndpsim.policies.views import (
     BackgroundView,
-    Estimates,
     Flags,
     Floats,
     Ints,
     LayerView,
-    Machine,
-    Migration,
     OfflineView,
     Placement,
-    Policy,
-    PolicyParameters,
 )
-from ndpsim.policies.offline import mean_loads
-from ndpsim.policies.prefetched import to_give_up
-from ndpsim.policies.statistics import score_sums
 
 #: [code], in its own unit: an expert on the GPU, a token on the CPU, once on the CPU, a copy.
 _CODE_GPU, _CODE_CPU, _CODE_CPU_ONCE, _CODE_COPY = 0.5, 1.0, 0.79, 0.4179
@@ -88,7 +82,7 @@ class HybriMoeParameters(PolicyParameters):
     )
 
 
-class HybriMoe(Policy):
+class HybriMoe(Offloading[HybriMoeParameters]):
     """The GPU takes experts from the front of the list, the CPU from its back; what is copied stays."""
 
     name = "hybrimoe"
@@ -97,17 +91,13 @@ class HybriMoe(Policy):
     engines = ("gpu", "cpu")
     needs = ("cpu",)
     moments = ("gate", "end")
-    Parameters = HybriMoeParameters
 
-    parameters: HybriMoeParameters
-
-    def __init__(self, machine: Machine, estimates: Estimates, parameters: HybriMoeParameters) -> None:
-        super().__init__(machine, estimates, parameters)
-        self.copy_ns = estimates.copy_ns
-        self.slots = cache_slots(machine, parameters.cache_share)
+    def setup(self) -> None:
+        """Slots of the cache, and scores."""
+        self.slots = cache_slots(self.machine, self.parameters.cache_share)
         #: (row, expert) of those that a prefill has preloaded.
         self.preloaded: list[tuple[int, int]] = []
-        self.scores: Floats = np.zeros((len(machine.layers), machine.model.routed_experts))
+        self.scores: Floats = np.zeros(self.machine.shape)
 
     def place(self, view: OfflineView) -> Placement:
         """Striped in the host's memory; of each layer as many as it has slots, the hottest offline.
@@ -115,40 +105,25 @@ class HybriMoe(Policy):
         The code does not say which are loaded first. Its buffer for a prefill has room for two layers' other
         experts here, at most half of the GPU's memory (assumption: its size is not known).
         """
-        loads, placement = mean_loads(view), super().place(view)
         if view.prefill_tokens and self.parameters.prefill == "gpu":
             others = max(self.machine.model.routed_experts - min(self.slots), 0)
             reserved = min(_PRELOADED_LAYERS * others, self.machine.gpu_experts // 2)
             self.slots = cache_slots(self.machine, self.parameters.cache_share, reserved)
-        for row, slots in enumerate(self.slots):
-            placement.resident[row, np.argsort(-loads[row], kind="stable")[:slots]] = True
-        return placement
+        return self.residents(hottest_of_each(mean_loads(view), self.slots))
 
     def assign(self, view: LayerView) -> Assignment:
         """Experts that are there by tokens, then missing ones by tokens: the GPU from the front, the CPU from
         the back, whichever would end earlier with its next one.
         """
-        active = np.flatnonzero(view.loads)
-        there = (view.placement.resident | view.arriving)[active]
-        order = active[np.lexsort((active, -view.loads[active], ~there))]
-        missing = ~(view.placement.resident | view.arriving)[order]
+        order, there = self.by_tokens(view), view.placement.resident | view.arriving
+        order = order[np.argsort(~there[order], kind="stable")]
         loads, estimates = view.loads[order], self.estimates
-        gpu_ns, cpu_ns = (
-            estimates.gpu_ns[loads],
-            estimates.on_cpu_ns[loads],
-        )
-        on_gpu = self._on_gpu(view, order, missing, (gpu_ns, cpu_ns))
-        here = np.where(view.placement.resident[order[on_gpu]], 0, 1 + missing[on_gpu])
-        makespan = max(
-            estimates.shared_ns + gpu_ns[on_gpu].sum(),
-            missing[on_gpu].sum() * self.copy_ns,
-            cpu_ns[~on_gpu].sum(),
-        )
-        return Assignment(
-            gpu=order[on_gpu][np.argsort(here, kind="stable")].tolist(),
-            cpu=order[~on_gpu][::-1].tolist(),
-            estimated_ns=float(makespan),
-        )
+        times = estimates.gpu_ns[loads], estimates.on_cpu_ns[loads]
+        on_gpu = self._on_gpu(view, order, ~there[order], times)
+        arrival = self.by_arrival(view)
+        gpu = arrival[np.isin(arrival, order[on_gpu])].tolist()
+        cpu = order[~on_gpu][::-1].tolist()
+        return Assignment(gpu, cpu, estimated_ns=max(self.times_ns(view, gpu, cpu)))
 
     def _on_gpu(self, view: LayerView, order: Ints, missing: Flags, times: tuple[Floats, Floats]) -> Flags:
         """Flags of the experts that the GPU computes, in their order; `times`: on the GPU, and on the CPU."""
@@ -186,23 +161,21 @@ class HybriMoe(Policy):
         inside = np.flatnonzero(resident & ~moving)
         goes = inside[np.argsort(scores[inside], kind="stable")][: max(len(copied) - free, 0)].tolist()
         stays = copied[: max(free, 0) + len(goes)]
-        answer += [Migration("evict", view.layer, one) for one in goes]
-        return answer + [Migration("keep", view.layer, one) for one in stays]
+        answer += self.moves("evict", [(row, one) for one in goes])
+        return answer + self.moves("keep", [(row, one) for one in stays])
 
     def _preloads(self, view: BackgroundView) -> list[Migration]:
         """When a prefill's layer is done, experts of the layer after the next take the place of its own."""
         row, resident = self.row[view.layer], view.placement.resident
-        layers, wanted = self.machine.layers, list[int]()
+        wanted = list[tuple[int, int]]()
         ahead = row + _PRELOADED_LAYERS
-        gone = to_give_up(self.preloaded, view, range(row + 1, ahead) if view.phase == "prefill" else ())
-        if view.phase == "prefill" and self.parameters.prefill == "gpu" and ahead < len(layers):
+        gone = self.done_with(self.preloaded, view, range(row + 1, ahead) if view.phase == "prefill" else ())
+        if view.phase == "prefill" and self.parameters.prefill == "gpu" and ahead < len(resident):
             there = resident[ahead] | view.moving[ahead]
-            wanted = np.flatnonzero(~there)[: view.gpu_free + len(gone)].tolist()
-        self.preloaded = [one for one in self.preloaded if one not in gone]
-        self.preloaded += [(ahead, one) for one in wanted]
-        return [Migration("evict", layers[at], one) for at, one in gone] + [
-            Migration("prefetch", layers[ahead], one, estimated_ns=self.copy_ns) for one in wanted
-        ]
+            missing = np.flatnonzero(~there)[: view.gpu_free + len(gone)].tolist()
+            wanted = [(ahead, one) for one in missing]
+        self.preloaded = [one for one in self.preloaded if one not in gone] + wanted
+        return self.moves("evict", gone) + self.moves("prefetch", wanted)
 
     def _score(self, view: BackgroundView) -> None:
         """S = 0.5 x score + 0.5 x S of chosen experts, 0.5 x S of others.
@@ -223,19 +196,11 @@ class HybriMoe(Policy):
         """The highest scores of the next layer that are missing, in place of its lowest."""
         resident, moving, scores = view.placement.resident[row], view.moving[row], self.scores[row]
         order = np.argsort(-scores, kind="stable")[: self.parameters.prefetch_size]
-        wanted = [one for one in order.tolist() if not resident[one] and not moving[one]]
+        wanted = [(row, one) for one in order.tolist() if not resident[one] and not moving[one]]
         inside = np.flatnonzero(resident & ~moving)
-        lowest = inside[np.argsort(scores[inside], kind="stable")].tolist()
-        free, answer = self.slots[row] - int((resident | moving).sum()), list[Migration]()
-        for expert in wanted:
-            if free < 1:
-                if not lowest or scores[lowest[0]] >= scores[expert]:
-                    break
-                answer.append(Migration("evict", view.next_layer, lowest.pop(0)))
-                free += 1
-            answer.append(Migration("prefetch", view.next_layer, expert, estimated_ns=self.copy_ns))
-            free -= 1
-        return answer
+        lowest = [(row, one) for one in inside[np.argsort(scores[inside], kind="stable")].tolist()]
+        free = self.slots[row] - int((resident | moving).sum())
+        return self.replacing("prefetch", wanted, lowest, free, self.scores)
 
 
 def _both_ends(

@@ -17,20 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ndpsim.policies.interface import (
-    Assignment,
-    BackgroundView,
-    Estimates,
-    LayerView,
-    Machine,
-    Migration,
-    OfflineView,
-    Placement,
-    Policy,
-    PolicyParameters,
-)
+from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
 from ndpsim.policies.offline import following, hottest, mean_loads
-from ndpsim.policies.prefetched import to_give_up
+from ndpsim.policies.offloading import Offloading
+from ndpsim.policies.views import BackgroundView, LayerView, OfflineView, Placement
 
 _HOT_IN_CODE = 2
 
@@ -59,7 +49,7 @@ class KlotskiParameters(PolicyParameters):
     )
 
 
-class Klotski(Policy):
+class Klotski(Offloading[KlotskiParameters]):
     """The GPU computes all experts; the memory of the GPU holds hot ones and those just prefetched."""
 
     name = "klotski"
@@ -67,20 +57,16 @@ class Klotski(Policy):
     paper = "Fang et al., ASPLOS 2025; TriMoE, section 5.1.2"
     engines = ("gpu",)
     moments = ("gate",)
-    Parameters = KlotskiParameters
 
-    parameters: KlotskiParameters
-
-    def __init__(self, machine: Machine, estimates: Estimates, parameters: KlotskiParameters) -> None:
-        super().__init__(machine, estimates, parameters)
-        self.of_code = parameters.variant == "code"
-        self.copy_ns = estimates.copy_ns
-        hot = parameters.hot_experts
+    def setup(self) -> None:
+        """How many experts are hot, and the tables of popularity and successors."""
+        machine, hot = self.machine, self.parameters.hot_experts
+        self.as_in_code = self.parameters.variant == "code"
         if hot is None:
-            in_window = 0 if self.of_code else int(estimates.window_ns // self.copy_ns)
+            in_window = 0 if self.as_in_code else int(self.estimates.window_ns // self.copy_ns)
             hot = max(_HOT_IN_CODE, in_window)
         self.hot = min(hot, machine.gpu_experts // 2, machine.model.routed_experts)
-        self.popularity = np.zeros((len(machine.layers), machine.model.routed_experts))
+        self.popularity = np.zeros(machine.shape)
         self.seen = np.zeros(len(machine.layers), np.int64)
         self.following = np.zeros((0, 0, 0))
         self.successors = np.zeros((0, 0, 0), np.int64)
@@ -93,11 +79,10 @@ class Klotski(Policy):
         self.popularity = mean_loads(view)
         self.following = following(view)
         self.successors = np.argsort(-self.following, axis=2, kind="stable")[:, :, :_HOT_IN_CODE]
-        placement = super().place(view)
         residents = self.parameters.residents
-        if residents == "hot" or (residents == "variant" and not self.of_code):
-            placement.resident[:] = hottest(self.popularity, self.machine.gpu_experts - 2 * self.hot)
-        return placement
+        holds = residents == "hot" or (residents == "variant" and not self.as_in_code)
+        room = self.machine.gpu_experts - 2 * self.hot
+        return self.residents(hottest(self.popularity, room if holds else 0))
 
     def assign(self, view: LayerView) -> Assignment:
         """All experts to the GPU: first those that are there, then those on their way, then missing ones.
@@ -105,12 +90,8 @@ class Klotski(Policy):
         The code loads missing experts in the order in which tokens name them first. More tokens name an
         expert earlier: the order by tokens stands for it, and keeps most computation behind copies.
         """
-        active = np.flatnonzero(view.loads)
-        here = np.where(view.placement.resident[active], 0, np.where(view.arriving[active], 1, 2))
-        order = active[np.lexsort((active, -view.loads[active], here))]
-        compute = self.estimates.shared_ns + self.estimates.gpu_ns[view.loads[active]].sum()
-        copies = np.count_nonzero(here == 2) * self.copy_ns
-        return Assignment(gpu=order.tolist(), estimated_ns=float(max(compute, copies)))
+        order = self.by_arrival(view)
+        return Assignment(gpu=order.tolist(), estimated_ns=max(self.times_ns(view, order)))
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
         """Gives up what was prefetched for layers that are done, and prefetches for the next one."""
@@ -118,15 +99,12 @@ class Klotski(Policy):
         resident, moving = view.placement.resident, view.moving
         row = self.row[view.next_layer]
         hot = [(row, expert) for expert in self._hot_experts(view, row)]
-        done = to_give_up(self.prefetched, view, (self.row[view.layer],))
+        done = self.done_with(self.prefetched, view, (self.row[view.layer],))
         done = [place for place in done if place not in hot]
         missing = [place for place in hot if not resident[place] and not moving[place]]
         wanted = missing[: view.gpu_free + len(done)]
         self.prefetched = [place for place in self.prefetched if place not in done] + wanted
-        layers = self.machine.layers
-        return [Migration("evict", layers[one], expert) for one, expert in done] + [
-            Migration("prefetch", layers[one], expert, estimated_ns=self.copy_ns) for one, expert in wanted
-        ]
+        return [*self.moves("evict", done), *self.moves("prefetch", wanted)]
 
     def _learn(self, view: BackgroundView) -> None:
         """The popularity table is updated online: the offline mean counts as one step.
@@ -142,7 +120,7 @@ class Klotski(Policy):
         """Those of the next layer that are believed to be hot, the hottest first."""
         if row == 0:
             return _first(self.popularity[row], self.hot)
-        if not self.of_code:
+        if not self.as_in_code:
             return _first(view.loads @ self.following[row - 1], self.hot)
         successors = self.successors[row - 1]
         of_each = np.repeat(view.loads, successors.shape[1])

@@ -15,18 +15,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from ndpsim.policies.cache_slots import cache_slots
-from ndpsim.policies.interface import (
-    Assignment,
-    BackgroundView,
-    LayerView,
-    Migration,
-    OfflineView,
-    Placement,
-    Policy,
-    PolicyParameters,
-)
+from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
 from ndpsim.policies.offline import hottest, mean_loads
+from ndpsim.policies.offloading import Offloading, cache_slots
+from ndpsim.policies.views import BackgroundView, LayerView, OfflineView, Placement
 
 _SEED_IN_CODE = 42
 
@@ -57,7 +49,7 @@ class KTransformersParameters(PolicyParameters):
     )
 
 
-class KTransformers(Policy):
+class KTransformers(Offloading[KTransformersParameters]):
     """Experts of the GPU's memory there, all others on the CPU at the same time; nothing is fetched."""
 
     name = "ktransformers"
@@ -65,14 +57,11 @@ class KTransformers(Policy):
     paper = "Chen et al., SOSP 2025; DALI, section 6.1"
     engines = ("gpu", "cpu")
     needs = ("cpu",)
-    Parameters = KTransformersParameters
-
-    parameters: KTransformersParameters
 
     def place(self, view: OfflineView) -> Placement:
         """Striped in the host's memory; the experts of the mask with the GPU."""
-        placement, share = super().place(view), self.parameters.gpu_share
-        resident = placement.resident
+        share = self.parameters.gpu_share
+        resident = np.zeros(self.machine.shape, np.bool_)
         count = min(round(share * resident.size), self.machine.gpu_experts)
         strategy = self.parameters.strategy
         if strategy == "frequency":
@@ -85,27 +74,14 @@ class KTransformers(Policy):
         else:
             order = np.random.default_rng(_SEED_IN_CODE).permutation(resident.size)
             resident.reshape(-1)[order[:count]] = True
-        return placement
+        return self.residents(resident)
 
     def assign(self, view: LayerView) -> Assignment:
         """What the GPU's memory has; the rest on the CPU; all on the GPU in a prefill that renews it."""
-        active, estimates = np.flatnonzero(view.loads), self.estimates
-        active = active[np.argsort(-view.loads[active], kind="stable")]
-        here = view.placement.resident[active]
-        copies = 0
-        if self._renews(view.phase, view.tokens):
-            active = np.concatenate([active[here], active[~here]])
-            copies = int((~here).sum())
-            here = np.ones(len(active), np.bool_)
-        of_gpu, of_cpu = view.loads[active[here]], view.loads[active[~here]]
-        gpu_ns = estimates.shared_ns + estimates.gpu_ns[of_gpu].sum()
-        cpu_ns = estimates.on_cpu_ns[of_cpu].sum()
-        copying_ns = copies * estimates.copy_ns
-        return Assignment(
-            gpu=active[here].tolist(),
-            cpu=active[~here].tolist(),
-            estimated_ns=float(max(gpu_ns, cpu_ns, copying_ns)),
-        )
+        order = self.by_arrival(view)
+        here = view.placement.resident[order] | self._renews(view.phase, view.tokens)
+        gpu, cpu = order[here], order[~here]
+        return Assignment(gpu.tolist(), cpu.tolist(), estimated_ns=max(self.times_ns(view, gpu, cpu)))
 
     def _renews(self, phase: str, tokens: int) -> bool:
         least = self.parameters.update_tokens
@@ -116,15 +92,13 @@ class KTransformers(Policy):
         """After a layer of such a prefill, its copies of the experts with most tokens stay; others go."""
         if not self._renews(view.phase, len(view.ids)):
             return ()
-        resident = view.placement.resident[self.row[view.layer]]
+        row = self.row[view.layer]
+        resident = view.placement.resident[row]
         order = np.argsort(-view.loads, kind="stable")
         wanted = order[: int(resident.sum())]
-        comes = [one for one in wanted.tolist() if view.copied[one] and not resident[one]]
-        goes = [one for one in order[::-1].tolist() if resident[one] and one not in wanted][: len(comes)]
-        return [
-            *(Migration("evict", view.layer, one) for one in goes),
-            *(Migration("keep", view.layer, one) for one in comes),
-        ]
+        comes = [(row, one) for one in wanted.tolist() if view.copied[one] and not resident[one]]
+        goes = [(row, one) for one in order[::-1].tolist() if resident[one] and one not in wanted]
+        return [*self.moves("evict", goes[: len(comes)]), *self.moves("keep", comes)]
 
 
 POLICY = KTransformers

@@ -11,7 +11,9 @@ import numpy as np
 from pydantic import Field
 
 from ndpsim.errors import InputError
-from ndpsim.policies.interface import Assignment, LayerView, OfflineView, Placement, Policy, PolicyParameters
+from ndpsim.policies.interface import Assignment, PolicyParameters
+from ndpsim.policies.offloading import Offloading
+from ndpsim.policies.views import LayerView, OfflineView, Placement
 
 
 class LlamaCppParameters(PolicyParameters):
@@ -44,7 +46,7 @@ class LlamaCppParameters(PolicyParameters):
     )
 
 
-class LlamaCpp(Policy):
+class LlamaCpp(Offloading[LlamaCppParameters]):
     """The last layers on the GPU, the first ones on the CPU; large batches of these are copied."""
 
     name = "llama-cpp"
@@ -52,14 +54,11 @@ class LlamaCpp(Policy):
     paper = "ggml-org/llama.cpp; DALI, section 6.1"
     engines = ("gpu", "cpu")
     needs = ("cpu",)
-    Parameters = LlamaCppParameters
-
-    parameters: LlamaCppParameters
 
     def place(self, view: OfflineView) -> Placement:
         """Striped in the host's memory; the experts of the last layers with the GPU."""
         machine, wanted = self.machine, self.parameters
-        layers, experts = len(machine.layers), machine.model.routed_experts
+        layers, experts = machine.shape
         fit = machine.gpu_experts // experts
         if wanted.n_cpu_moe is None:
             on_gpu = min(fit, round(wanted.gpu_share * layers))
@@ -68,23 +67,19 @@ class LlamaCpp(Policy):
             if on_gpu > fit:
                 problem = f"leaves the GPU {on_gpu} layers of {experts} experts; it has room for {fit}"
                 raise InputError(problem, key=f"policy {self.name}:n_cpu_moe")
-        placement = super().place(view)
-        placement.resident[layers - on_gpu :] = True
-        return placement
+        resident = np.zeros((layers, experts), np.bool_)
+        resident[layers - on_gpu :] = True
+        return self.residents(resident)
 
     def assign(self, view: LayerView) -> Assignment:
         """All experts of a layer on one engine; only those with tokens are copied (PR #15346)."""
-        active, estimates = np.flatnonzero(view.loads), self.estimates
-        loads, experts = view.loads[active], active.tolist()
-        on_gpu = estimates.shared_ns + float(estimates.gpu_ns[loads].sum())
-        if view.placement.resident[active].all():
-            return Assignment(gpu=experts, sequential=True, estimated_ns=on_gpu)
+        experts = np.flatnonzero(view.loads).tolist()
         large = self.parameters.offload and view.tokens >= self.parameters.offload_tokens
-        if large and self.machine.expert_buffers:
-            copies = len(experts) * estimates.copy_ns
-            return Assignment(gpu=experts, sequential=True, estimated_ns=on_gpu + copies)
-        on_cpu = estimates.on_cpu_ns[loads].sum()
-        return Assignment(cpu=experts, sequential=True, estimated_ns=float(estimates.shared_ns + on_cpu))
+        if view.placement.resident[experts].all() or (large and self.machine.expert_buffers):
+            gpu, cpu = experts, []
+        else:
+            gpu, cpu = [], experts
+        return Assignment(gpu, cpu, sequential=True, estimated_ns=sum(self.times_ns(view, gpu, cpu)))
 
 
 POLICY = LlamaCpp

@@ -16,22 +16,17 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from ndpsim.policies.cache_slots import cache_slots
-from ndpsim.policies.interface import (
-    Assignment,
+from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
+from ndpsim.policies.offline import hottest_of_each, mean_loads
+from ndpsim.policies.offloading import Offloading, cache_slots, places
+from ndpsim.policies.views import (
     BackgroundView,
-    Estimates,
     Flags,
     Floats,
     LayerView,
-    Machine,
-    Migration,
     OfflineView,
     Placement,
-    Policy,
-    PolicyParameters,
 )
-from ndpsim.policies.offline import mean_loads
 
 
 class MoeLightningParameters(PolicyParameters):
@@ -53,7 +48,7 @@ class MoeLightningParameters(PolicyParameters):
     )
 
 
-class MoeLightning(Policy):
+class MoeLightning(Offloading[MoeLightningParameters]):
     """All weights of a layer stream to the GPU, or each expert has a fixed engine."""
 
     name = "moe-lightning"
@@ -62,15 +57,11 @@ class MoeLightning(Policy):
     engines = ("gpu", "cpu")
     needs = ("cpu",)
     moments = ("gate",)
-    Parameters = MoeLightningParameters
 
-    parameters: MoeLightningParameters
-
-    def __init__(self, machine: Machine, estimates: Estimates, parameters: MoeLightningParameters) -> None:
-        super().__init__(machine, estimates, parameters)
-        self.streams = parameters.variant == "stream"
-        self.copy_ns = estimates.copy_ns
-        shape = len(machine.layers), machine.model.routed_experts
+    def setup(self) -> None:
+        """What the search goes by, and what it has found."""
+        self.streams = self.parameters.variant == "stream"
+        shape = self.machine.shape
         self.resident: Flags = np.zeros(shape, np.bool_)
         #: Of a token's choices in a layer, the part that is expected to fall on each expert.
         self.shares: Floats = np.zeros(shape)
@@ -80,11 +71,8 @@ class MoeLightning(Policy):
         """Striped in the host's memory; as many of each layer's experts, the hottest, with the GPU."""
         loads = mean_loads(view)
         self.shares = loads / np.maximum(loads.sum(axis=1, keepdims=True), 1e-9)
-        placement = super().place(view)
-        for row, slots in enumerate(self._slots()):
-            placement.resident[row, np.argsort(-loads[row], kind="stable")[:slots]] = True
-        self.resident = placement.resident.copy()
-        return placement
+        self.resident = hottest_of_each(loads, self._slots())
+        return self.residents(self.resident)
 
     def _slots(self) -> list[int]:
         """Experts of each layer in the GPU's memory; streaming needs two buffers of a layer's others."""
@@ -101,21 +89,14 @@ class MoeLightning(Policy):
 
     def assign(self, view: LayerView) -> Assignment:
         """Each expert where the search has put it; with streaming, the layer waits for all of its weights."""
-        row, estimates = self.row[view.layer], self.estimates
-        resident, arriving = view.placement.resident, view.arriving
-        active = np.flatnonzero(view.loads)
-        here = np.where(resident[active], 0, np.where(arriving[active], 1, 2))
-        order = active[np.lexsort((active, -view.loads[active], here))]
-        on_gpu = (resident | arriving | self._on_gpu(row, view.tokens))[order]
-        of_gpu, of_cpu = order[on_gpu], order[~on_gpu]
-        gpu_ns = estimates.shared_ns + estimates.gpu_ns[view.loads[of_gpu]].sum()
-        copies = np.count_nonzero(~(resident | arriving)[of_gpu])
-        cpu_ns = estimates.on_cpu_ns[view.loads[of_cpu]].sum()
+        order, there = self.by_arrival(view), view.placement.resident | view.arriving
+        on_gpu = (there | self._on_gpu(self.row[view.layer], view.tokens))[order]
+        gpu, cpu = order[on_gpu], order[~on_gpu]
         return Assignment(
-            gpu=of_gpu.tolist(),
-            cpu=of_cpu.tolist(),
-            estimated_ns=float(max(gpu_ns, copies * self.copy_ns, cpu_ns)),
-            awaits=np.flatnonzero(arriving).tolist() if self.streams else (),
+            gpu=gpu.tolist(),
+            cpu=cpu.tolist(),
+            estimated_ns=max(self.times_ns(view, gpu, cpu)),
+            awaits=np.flatnonzero(view.arriving).tolist() if self.streams else (),
         )
 
     def _on_gpu(self, row: int, tokens: int) -> Flags:
@@ -151,21 +132,15 @@ class MoeLightning(Policy):
         """With streaming, the next layer's other experts come beside this layer's."""
         if not self.streams:
             return ()
-        layers, coming = self.machine.layers, self.row[view.next_layer]
+        coming = self.row[view.next_layer]
         there, moving = view.placement.resident, view.moving
         used = there & ~self.resident & ~moving
         used[[self.row[view.layer], coming]] = False
-        done = [(row, expert) for row, expert in np.argwhere(used).tolist()]
+        done = self.moves("evict", places(used))
         missing = np.flatnonzero(~there[coming] & ~moving[coming])
         missing = missing[np.argsort(-self.shares[coming][missing], kind="stable")]
         room = max(view.gpu_free + len(done), 0)
-        return [
-            *(Migration("evict", layers[row], expert) for row, expert in done),
-            *(
-                Migration("prefetch", view.next_layer, expert, estimated_ns=self.copy_ns)
-                for expert in missing[:room].tolist()
-            ),
-        ]
+        return done + self.moves("prefetch", [(coming, expert) for expert in missing[:room].tolist()])
 
 
 POLICY = MoeLightning

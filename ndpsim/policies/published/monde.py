@@ -18,20 +18,16 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ndpsim.errors import InputError
-from ndpsim.policies.interface import (
+from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
+from ndpsim.policies.offline import hottest, mean_loads, spread
+from ndpsim.policies.offloading import Offloading, places
+from ndpsim.policies.views import (
     STRIPED,
-    Assignment,
     BackgroundView,
-    Estimates,
     LayerView,
-    Machine,
-    Migration,
     OfflineView,
     Placement,
-    Policy,
-    PolicyParameters,
 )
-from ndpsim.policies.offline import hottest, mean_loads, spread
 
 Floats = NDArray[np.float64]
 
@@ -87,7 +83,7 @@ class MondeParameters(PolicyParameters):
     )
 
 
-class Monde(Policy):
+class Monde(Offloading[MondeParameters]):
     """The experts with most tokens on the GPU, the others on the DIMMs where they lie."""
 
     name = "monde"
@@ -95,19 +91,21 @@ class Monde(Policy):
     paper = "Kim et al., DAC 2024; TriMoE, section 5.1.2; the edge paper, section IV-A"
     engines = ("gpu", "ndp")
     needs = ("ndp",)
-    Parameters = MondeParameters
 
-    parameters: MondeParameters
-
-    def __init__(self, machine: Machine, estimates: Estimates, parameters: MondeParameters) -> None:
-        super().__init__(machine, estimates, parameters)
-        self.contention = parameters.contention
+    def setup(self) -> None:
+        """Tokens so far, and what alpha is made of."""
+        self.contention = self.parameters.contention
         #: Tokens so far, [layer, expert], the offline trace's mean being those of one step.
-        self.tokens: Floats = np.zeros((len(machine.layers), machine.model.routed_experts))
+        self.tokens: Floats = np.zeros(self.machine.shape)
         #: Of decode steps: the last, experts on the GPU by the rule without alpha and at best, and alpha.
         self.step, self.by_rule, self.best, self.alpha = 0, 0.0, 0, 1.0
         #: Migrations that are to be made, of which the whole ones have been.
         self.due = 0.0
+
+    @property
+    def copy_ns(self) -> float:
+        """An expert's weights over PCIe."""
+        return self.estimates.pcie_ns
 
     def place(self, view: OfflineView) -> Placement:
         """Every expert on one DIMM, hot ones in the GPU's memory, too."""
@@ -130,8 +128,7 @@ class Monde(Policy):
         """What is in the GPU's memory to the GPU; of the others, sorted by tokens, the first H; the rest to
         the NDP units, on each DIMM the expert with most tokens first.
         """
-        active = np.flatnonzero(view.loads)
-        active = active[np.lexsort((active, -view.loads[active]))]
+        active = self.by_tokens(view)
         there = view.placement.resident[active] | view.arriving[active]
         here, missing = active[there], active[~there]
         ends = self._ends(view, here, missing)
@@ -210,20 +207,14 @@ class Monde(Policy):
         still, resident = ~view.moving, view.placement.resident
         missing = np.flatnonzero(still[row] & ~resident[row])
         missing = missing[np.argsort(-self.tokens[row, missing], kind="stable")]
-        victims = np.argwhere(still & resident)
-        others = victims[:, 0] != row  # of other layers only where this one has none
-        coldest = np.lexsort((self.tokens[tuple(victims.T)], others))
-        free, answer = view.gpu_free, list[Migration]()
-        count = min(int(self.due), len(missing), max(free, 0) + len(victims))
-        leaving = iter(victims[coldest].tolist())
-        for expert in missing[:count].tolist():
-            if free < 1:
-                place, victim = next(leaving)
-                answer.append(Migration("evict", self.machine.layers[place], victim))
-            free -= 1
-            answer.append(Migration("prefetch", view.layer, expert, estimated_ns=self.estimates.pcie_ns))
+        victims = places(still & resident)
+        # Of other layers only where this one has none, the coldest first.
+        victims.sort(key=lambda place: (place[0] != row, self.tokens[place]))
+        free = max(view.gpu_free, 0)
+        count = min(int(self.due), len(missing), free + len(victims))
         self.due -= count
-        return answer
+        wanted = [(row, expert) for expert in missing[:count].tolist()]
+        return self.replacing("prefetch", wanted, victims, free)
 
 
 POLICY = Monde

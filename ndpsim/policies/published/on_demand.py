@@ -13,17 +13,9 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from ndpsim.policies.interface import (
-    Assignment,
-    BackgroundView,
-    Estimates,
-    Ints,
-    LayerView,
-    Machine,
-    Migration,
-    Policy,
-    PolicyParameters,
-)
+from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
+from ndpsim.policies.offloading import Offloading, places
+from ndpsim.policies.views import BackgroundView, Ints, LayerView
 
 
 class OnDemandParameters(PolicyParameters):
@@ -37,30 +29,24 @@ class OnDemandParameters(PolicyParameters):
     )
 
 
-class OnDemand(Policy):
+class OnDemand(Offloading[OnDemandParameters]):
     """Every expert on the GPU; copies and computation take turns."""
 
     name = "on-demand"
     title = "MoE-OnDemand: GPU only, experts copied when their gate has chosen them, nothing overlapped"
     paper = "Aminabadi et al., SC 2022; the edge paper, section IV-A"
     engines = ("gpu",)
-    Parameters = OnDemandParameters
 
-    parameters: OnDemandParameters
-
-    def __init__(self, machine: Machine, estimates: Estimates, parameters: OnDemandParameters) -> None:
-        super().__init__(machine, estimates, parameters)
-        self.copy_ns = estimates.copy_ns
+    def setup(self) -> None:
+        """Ages of experts."""
         self.layers_done = 0
         #: When an expert was last used, in layers done, [layer, expert].
-        self.used: Ints = np.full((len(machine.layers), machine.model.routed_experts), -1, np.int64)
+        self.used: Ints = np.full(self.machine.shape, -1, np.int64)
 
     def assign(self, view: LayerView) -> Assignment:
         """All to the GPU, in the order of their numbers."""
         active = np.flatnonzero(view.loads)
-        missing = np.count_nonzero(~view.placement.resident[active])
-        computing = self.estimates.shared_ns + float(self.estimates.gpu_ns[view.loads[active]].sum())
-        return Assignment(active.tolist(), estimated_ns=computing + missing * self.copy_ns, sequential=True)
+        return Assignment(active.tolist(), estimated_ns=sum(self.times_ns(view, active)), sequential=True)
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
         """With a cache: what the layer has copied stays, in place of what was used longest ago."""
@@ -69,13 +55,10 @@ class OnDemand(Policy):
         self.layers_done += 1
         row = self.row[view.layer]
         self.used[row, view.loads > 0] = self.layers_done
-        copied = np.flatnonzero(view.copied)[: self.machine.gpu_experts].tolist()
-        resident = np.argwhere(view.placement.resident)
-        ages = self.used[tuple(resident.T)]
-        victims = resident[np.argsort(ages, kind="stable")][: max(len(copied) - view.gpu_free, 0)]
-        return [
-            Migration("evict", self.machine.layers[place], expert) for place, expert in victims.tolist()
-        ] + [Migration("keep", view.layer, expert) for expert in copied]
+        copied = [(row, one) for one in np.flatnonzero(view.copied)[: self.machine.gpu_experts].tolist()]
+        victims = sorted(places(view.placement.resident), key=lambda place: self.used[place])
+        victims = victims[: max(len(copied) - view.gpu_free, 0)]
+        return [*self.moves("evict", victims), *self.moves("keep", copied)]
 
 
 POLICY = OnDemand

@@ -16,16 +16,9 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from ndpsim.policies.interface import (
-    Assignment,
-    BackgroundView,
-    Estimates,
-    LayerView,
-    Machine,
-    Migration,
-    Policy,
-    PolicyParameters,
-)
+from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
+from ndpsim.policies.offloading import Offloading, places
+from ndpsim.policies.views import BackgroundView, Ints, LayerView
 
 
 class PregatedParameters(PolicyParameters):
@@ -41,7 +34,7 @@ class PregatedParameters(PolicyParameters):
     )
 
 
-class Pregated(Policy):
+class Pregated(Offloading[PregatedParameters]):
     """GPU only; what the next layer needs is fetched beside this layer's experts.
 
     It sees the next layer's loads, because its model says them: it is retrained so that the
@@ -53,30 +46,22 @@ class Pregated(Policy):
     paper = "Hwang et al., ISCA 2024; Huang et al., section IV"
     engines = ("gpu",)
     sees_the_future = True
-    Parameters = PregatedParameters
 
-    parameters: PregatedParameters
-
-    def __init__(self, machine: Machine, estimates: Estimates, parameters: PregatedParameters) -> None:
-        super().__init__(machine, estimates, parameters)
-        self.copy_ns = estimates.copy_ns
-        self.caches = parameters.cache != "none"
+    def setup(self) -> None:
+        """Uses of experts."""
+        self.caches = self.parameters.cache != "none"
         self.moments = ("gate", "end") if self.caches else ("gate",)
         #: What goes first has the smallest: uses, or the last use; [layer, expert].
-        self.worth = np.zeros((len(machine.layers), machine.model.routed_experts), np.int64)
+        self.worth = np.zeros(self.machine.shape, np.int64)
         self.visits, self.phase = 0, ""
 
     def assign(self, view: LayerView) -> Assignment:
         """All to the GPU: what is there, what is on its way, and then what was not fetched before."""
-        active = np.flatnonzero(view.loads)
-        self._use(view, active)
-        here = np.where(view.placement.resident[active], 0, np.where(view.arriving[active], 1, 2))
-        order = active[np.lexsort((active, -view.loads[active], here))]
-        compute = self.estimates.shared_ns + self.estimates.gpu_ns[view.loads[active]].sum()
-        copies = np.count_nonzero(here == 2) * self.copy_ns
-        return Assignment(gpu=order.tolist(), estimated_ns=float(max(compute, copies)))
+        order = self.by_arrival(view)
+        self._use(view, order)
+        return Assignment(gpu=order.tolist(), estimated_ns=max(self.times_ns(view, order)))
 
-    def _use(self, view: LayerView, active: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+    def _use(self, view: LayerView, active: Ints) -> None:
         self.visits += 1
         if self.parameters.cache == "lru":
             self.worth[self.row[view.layer], active] = self.visits
@@ -91,45 +76,25 @@ class Pregated(Policy):
         The prefill loads on demand, and so does the first layer of a step [code]. With a cache, what was
         loaded on demand stays when its layer is done, and nothing makes room that the next layer needs.
         """
-        row, answer, layers = self.row[view.layer], list[Migration](), self.machine.layers
-        resident, free, gate = view.placement.resident.copy(), view.gpu_free, view.moment == "gate"
-        spared, wanted = view.moving.copy(), list[tuple[str, int, int]]()
+        row, resident, free = self.row[view.layer], view.placement.resident.copy(), view.gpu_free
+        gate, answer, spared = view.moment == "gate", list[Migration](), view.moving.copy()
         spared[row] |= view.in_use
-        if not gate:
-            wanted = [("keep", row, expert) for expert in np.flatnonzero(view.copied).tolist()]
-        elif not self.caches:
+        if gate and not self.caches:
             done = resident & ~view.moving
             done[row] = False
-            answer += [Migration("evict", layers[at], expert) for at, expert in np.argwhere(done).tolist()]
+            answer += self.moves("evict", places(done))
             resident[done] = False
             free += len(answer)
-        if view.phase == "decode" and view.layer != layers[-1]:
+        wanted = [] if gate else [(row, expert) for expert in np.flatnonzero(view.copied).tolist()]
+        if view.phase == "decode" and view.layer != self.machine.layers[-1]:
             assert view.next_loads is not None
             order = np.argsort(-view.next_loads, kind="stable")
             selected = order[view.next_loads[order] > 0].tolist()
             spared[row + 1, selected] = True
             missing = [one for one in selected if not (resident | view.moving)[row + 1, one]]
-            wanted += [("prefetch", row + 1, expert) for expert in missing if gate]
-        for kind, at, expert in wanted:
-            if free < 1:
-                victim = self._victim(resident & ~spared)
-                if victim is None:
-                    break
-                answer.append(Migration("evict", layers[victim[0]], victim[1]))
-                resident[victim] = False
-                free += 1
-            took = self.copy_ns if kind == "prefetch" else 0.0
-            answer.append(Migration(kind, layers[at], expert, estimated_ns=took))
-            free -= 1
-        return answer
-
-    def _victim(self, flags: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> tuple[int, int] | None:
-        """Of these (layer, expert) the one of least worth, of equals the first; None: there are none."""
-        places = np.argwhere(flags)
-        if not len(places):
-            return None
-        layer, expert = places[np.argmin(self.worth[flags])].tolist()
-        return layer, expert
+            wanted += [(row + 1, expert) for expert in missing if gate]
+        victims = sorted(places(resident & ~spared), key=lambda place: self.worth[place])
+        return answer + self.replacing("prefetch" if gate else "keep", wanted, victims, free)
 
 
 POLICY = Pregated

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.policies.interface import Estimates, Ints, Machine, Placement
 from ndpsim.policies.offline import spread
 from ndpsim.policies.script import Visit
+from ndpsim.policies.views import Estimates, Ints, Machine, Placement
 
 Floats = NDArray[np.float64]
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ndpsim.policies.interface import Estimates, Flags, Ints, LayerView, Machine, Migration
+from ndpsim.policies.interface import Migration
 from ndpsim.policies.own.oracle.moves import LayerMoves, on_gpu, plan_of
 from ndpsim.policies.rehearsal import Rehearsal, Rehearsed, Stage
 from ndpsim.policies.script import Answer, Script, Visit, legal_assignment, whole_expert_ns
+from ndpsim.policies.views import Estimates, Flags, Ints, LayerView, Machine
 
 _TRIALS = 8  # changed answers of a visit, at most
 _PATIENCE = 3  # of them one after the other that gain nothing
@@ -160,7 +161,7 @@ class Future:
     def __init__(self, machine: Machine, of_visits: Mapping[Visit, Ints]) -> None:
         visits, loads = list(of_visits), list(of_visits.values())
         self._rows = [machine.layers.index(visit.layer) for visit in visits]
-        shape = len(machine.layers), machine.model.routed_experts
+        shape = machine.shape
         #: Of each visit, when each expert is needed after it, and with how many tokens.
         self._next: list[tuple[Ints, Ints]] = []
         when, tokens = np.full(shape, len(visits)), np.zeros(shape, np.int64)

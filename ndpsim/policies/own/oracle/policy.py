@@ -17,11 +17,12 @@ from pydantic import Field
 
 from ndpsim.errors import InputError
 from ndpsim.policies.choose import ChosenPolicy, choose_policy, policies
-from ndpsim.policies.interface import Placement, PolicyParameters
+from ndpsim.policies.interface import PolicyParameters
 from ndpsim.policies.own.oracle.hindsight import layouts
 from ndpsim.policies.own.oracle.improvement import Sweeps
 from ndpsim.policies.rehearsal import Rehearsal, Rehearsed
 from ndpsim.policies.script import Answer, Script, Scripted
+from ndpsim.policies.views import Placement
 
 _STARTS = 3  # of the best runs are placed by hindsight, and as many are improved
 _FORESIGHT = "foresight"
@@ -39,17 +40,14 @@ class OracleParameters(PolicyParameters):
     )
 
 
-class Oracle(Scripted):
+class Oracle(Scripted[OracleParameters]):
     """Gives the answers of the best run that it has found."""
 
     name = "oracle"
     title = "Oracle: the best whole run that is known, improved layer by layer"
     paper = "none"
-    Parameters = OracleParameters
     rehearses = True
     sees_the_future = True
-
-    parameters: OracleParameters
 
     @classmethod
     def whole_runs(cls, parameters: Any) -> int:

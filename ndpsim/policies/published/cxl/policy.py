@@ -21,22 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from ndpsim.policies.interface import (
-    Assignment,
-    BackgroundView,
-    Estimates,
-    LayerView,
-    Machine,
-    Migration,
-    OfflineView,
-    Placement,
-    Policy,
-    PolicyParameters,
-)
+from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
 from ndpsim.policies.offline import mean_loads, spread
+from ndpsim.policies.offloading import Offloading
 from ndpsim.policies.published.cxl.prefix_split import BITS, prefix_split
 from ndpsim.policies.published.cxl.quantisation import read_losses
 from ndpsim.policies.statistics import score_sums
+from ndpsim.policies.views import BackgroundView, LayerView, OfflineView, Placement
 
 Floats = NDArray[np.float64]
 
@@ -102,7 +93,7 @@ class CxlParameters(PolicyParameters):
         return bits
 
 
-class Cxl(Policy):
+class Cxl(Offloading[CxlParameters]):
     """The experts that mattered in the prefill on the GPU, the others in few bits where they lie."""
 
     name = "cxl"
@@ -110,13 +101,11 @@ class Cxl(Policy):
     paper = "Fan et al., Context-Aware MoE Inference on CXL-Enabled GPU-NDP Systems"
     engines = ("gpu", "ndp")
     needs = ("ndp",)
-    Parameters = CxlParameters
 
-    parameters: CxlParameters
-
-    def __init__(self, machine: Machine, estimates: Estimates, parameters: CxlParameters) -> None:
-        super().__init__(machine, estimates, parameters)
-        layers, experts = len(machine.layers), machine.model.routed_experts
+    def setup(self) -> None:
+        """Statistics of the prefill, and what is decided by them."""
+        machine, parameters = self.machine, self.parameters
+        layers, experts = machine.shape
         wanted = parameters.gpu_experts_per_layer
         if wanted is None:
             wanted = _GPU_EXPERTS.get(machine.model.name, experts)
@@ -129,6 +118,11 @@ class Cxl(Policy):
         self.scores: Floats = np.zeros((layers, experts))
         self.hot = np.zeros((layers, experts), np.bool_)
         self.bits = np.full((layers, experts), machine.bits)
+
+    @property
+    def copy_ns(self) -> float:
+        """An expert's weights over PCIe."""
+        return self.estimates.pcie_ns
 
     # Algorithm 1
 
@@ -168,8 +162,7 @@ class Cxl(Policy):
 
     def assign(self, view: LayerView) -> Assignment:
         """Every expert on the device that has it; in the prefill, the GPU loads others as well."""
-        active = np.flatnonzero(view.loads)
-        active = active[np.lexsort((active, -view.loads[active]))]
+        active = self.by_tokens(view)
         there = view.placement.resident[active].copy()
         if view.phase == "prefill":
             self._learn(view)
@@ -236,14 +229,14 @@ class Cxl(Policy):
 
     def _moves(self, view: BackgroundView, row: int) -> list[Migration]:
         """What makes a layer's experts on the GPU those that have been chosen."""
-        layer, there, hot = self.machine.layers[row], view.placement.resident[row], self.hot[row]
+        there, hot = view.placement.resident[row], self.hot[row]
         wanted = hot & ~there
-        stays = wanted & (view.copied if layer == view.layer else False)
+        stays = wanted & (view.copied if row == self.row[view.layer] else False)
         moves = (("evict", there & ~hot), ("keep", stays), ("fetch", wanted & ~stays))
         return [
-            Migration(kind, layer, expert, estimated_ns=self.estimates.pcie_ns if kind == "fetch" else 0.0)
+            one
             for kind, flags in moves
-            for expert in np.flatnonzero(flags).tolist()
+            for one in self.moves(kind, [(row, expert) for expert in np.flatnonzero(flags).tolist()])
         ]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
-from ndpsim.policies.interface import Estimates, Flags, Floats, Ints
+from ndpsim.policies.views import Estimates, Flags, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

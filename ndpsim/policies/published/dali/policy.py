@@ -15,26 +15,20 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from ndpsim.errors import InputError
-from ndpsim.policies.cache_slots import cache_slots
-from ndpsim.policies.interface import (
-    Assignment,
+from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
+from ndpsim.policies.offline import mean_loads
+from ndpsim.policies.offloading import Offloading, cache_slots
+from ndpsim.policies.predictor import Predictions, StatedPredictor
+from ndpsim.policies.published.dali.assignment import beam, greedy, milp_solver, optimal, times_of
+from ndpsim.policies.published.dali.residual import load_residual
+from ndpsim.policies.views import (
     BackgroundView,
-    Estimates,
     Flags,
     Floats,
     LayerView,
-    Machine,
-    Migration,
     OfflineView,
     Placement,
-    Policy,
-    PolicyParameters,
 )
-from ndpsim.policies.offline import mean_loads
-from ndpsim.policies.predictor import StatedPredictor, Tally
-from ndpsim.policies.prefetched import to_give_up
-from ndpsim.policies.published.dali.assignment import beam, greedy, milp_solver, optimal, times_of
-from ndpsim.policies.published.dali.residual import load_residual
 
 _FEW_EXPERTS = 16  # of a layer: as Mixtral, which has 8; the paper's others have 64 and 128
 _ACCURACY = {"qwen": 0.933}
@@ -133,7 +127,7 @@ class DaliParameters(PolicyParameters):
         return value
 
 
-class Dali(Policy):
+class Dali(Offloading[DaliParameters]):
     """The policy of DALI's plan solver, prefetch tool and cache tool."""
 
     name = "dali"
@@ -142,14 +136,12 @@ class Dali(Policy):
     engines = ("gpu", "cpu")
     needs = ("cpu",)
     moments = ("gate", "end")
-    Parameters = DaliParameters
-    parameters: DaliParameters
 
-    def __init__(self, machine: Machine, estimates: Estimates, parameters: DaliParameters) -> None:
-        super().__init__(machine, estimates, parameters)
-        layers, experts = len(machine.layers), machine.model.routed_experts
+    def setup(self) -> None:
+        """The cache, predictors, and what was prefetched."""
+        machine, parameters = self.machine, self.parameters
+        layers, experts = machine.shape
         few = experts <= _FEW_EXPERTS
-        self.copy_ns = estimates.copy_ns
         wanted = parameters.prefetch
         self.prefetch = min((1 if few else 4) if wanted is None else wanted, experts, machine.gpu_experts)
         self.u = (1 if few else 8) if parameters.u is None else parameters.u
@@ -173,7 +165,7 @@ class Dali(Policy):
         self.spare_ns = 0.0  # of the layer's time, in which its own copies leave PCIe alone
         self.free = machine.gpu_experts
         self.expected: tuple[int, tuple[int, ...]] = (-1, ())
-        self.tally = Tally()
+        self.predictions = Predictions()
 
     def place(self, view: OfflineView) -> Placement:
         """All experts in the host's memory, striped; some of each layer cached (section 4)."""
@@ -181,16 +173,16 @@ class Dali(Policy):
             tokens = self.residual.hidden.shape[2]
             problem = f"has the hidden states of {tokens} tokens a step; the run has {view.batch}"
             raise InputError(problem, file=self.parameters.residual, key="policy dali:residual: hidden")
-        placement, random = super().place(view), np.random.default_rng(self.parameters.seed)
-        loads = mean_loads(view)
+        random, loads = np.random.default_rng(self.parameters.seed), mean_loads(view)
+        resident = np.zeros(loads.shape, np.bool_)
         for row, slots in enumerate(self.slots):
             order = np.argsort(-loads[row], kind="stable")
             if self.parameters.initial == "random":
                 order = random.permutation(len(order))
             self.cached[row] = set(order[:slots].tolist())
-            placement.resident[row, order[:slots]] = True
+            resident[row, order[:slots]] = True
         self.free -= sum(self.slots)
-        return placement
+        return self.residents(resident)
 
     # ---- assignment (section 4.1)
 
@@ -207,9 +199,7 @@ class Dali(Policy):
             on_gpu = optimal(layer, self.solver, self.parameters.gap)
         else:
             on_gpu = greedy(layer) if self.parameters.assignment == "greedy" else beam(layer)
-        active = np.flatnonzero(view.loads)
-        here = np.where(resident[active], 0, np.where(arriving[active], 1, 2))
-        order = active[np.lexsort((active, -view.loads[active], here))]
+        order = self.by_arrival(view)
         makespan = max(self.estimates.shared_ns + layer.gpu_ns[on_gpu].sum(), layer.makespan_ns(on_gpu))
         self.spare_ns = max(0.0, makespan - int((on_gpu & layer.missing).sum()) * self.copy_ns)
         charge = self.parameters.charge
@@ -245,17 +235,12 @@ class Dali(Policy):
                 for n, place in enumerate(wanted, 1)
             }
         self.free = view.gpu_free + len(evicted) - len(fetched) - len(wanted)
-        layers, copy_ns = self.machine.layers, self.copy_ns
-        return [
-            *(Migration("evict", layers[row], expert) for row, expert in evicted),
-            *(Migration("prefetch", layers[row], expert, estimated_ns=copy_ns) for row, expert in wanted),
-            *(Migration("fetch", layers[row], expert, estimated_ns=copy_ns) for row, expert in fetched),
-        ]
+        return [*self.moves("evict", evicted), *self.moves("prefetch", wanted), *self.moves("fetch", fetched)]
 
     def _given_up(self, view: BackgroundView) -> list[tuple[int, int]]:
         """Prefetched experts that are there, of layers that are done."""
         rows = self.row[view.layer], self.row[view.next_layer]
-        done = to_give_up(self.prefetched, view, rows)
+        done = self.done_with(self.prefetched, view, rows)
         self.prefetched = [place for place in self.prefetched if place not in done]
         return done
 
@@ -313,14 +298,14 @@ class Dali(Policy):
         if self.expected[0] == row:
             predicted = self.expected[1]
             most = _top(view.loads, view.loads > 0, len(predicted))
-            self.tally.add(len(set(predicted) & set(most)), len(predicted))
+            self.predictions.add(len(set(predicted) & set(most)), len(predicted))
 
     def prediction(self) -> Mapping[str, Any] | None:
         """The share of predicted experts that were right."""
-        if not self.tally.counted:
+        if not self.predictions.made:
             return None
-        counted = {"accuracy": _COUNTED, "experts": self.tally.counted}
-        return {"accuracy": self.tally.share, "counted": counted}
+        counted = {"accuracy": _COUNTED, "experts": self.predictions.made}
+        return {"accuracy": self.predictions.share, "counted": counted}
 
 
 def _top(scores: Any, among: Flags, count: int) -> list[int]:

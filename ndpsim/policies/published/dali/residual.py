@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
-from ndpsim.policies.interface import Ints, Machine
+from ndpsim.policies.views import Ints, Machine
 
 Numbers = NDArray[np.floating[Any]]
 

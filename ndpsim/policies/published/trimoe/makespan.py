@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.policies.interface import STRIPED, Estimates, Flags, Floats, LayerPlacement
+from ndpsim.policies.views import STRIPED, Estimates, Flags, Floats, LayerPlacement
 
 GPU = 0
 CPU = 1

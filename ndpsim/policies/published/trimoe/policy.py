@@ -14,24 +14,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from ndpsim.policies.interface import (
-    STRIPED,
-    Assignment,
-    BackgroundView,
-    Estimates,
-    Floats,
-    Ints,
-    LayerPlacement,
-    LayerView,
-    Machine,
-    Migration,
-    OfflineView,
-    Placement,
-    Policy,
-    PolicyParameters,
-)
+from ndpsim.policies.interface import Assignment, Migration, Policy, PolicyParameters
 from ndpsim.policies.offline import mean_loads
-from ndpsim.policies.predictor import LoadPredictor, Tally
+from ndpsim.policies.predictor import LoadPredictor, Predictions
 from ndpsim.policies.published.trimoe.makespan import (
     CPU,
     DIMM,
@@ -49,6 +34,16 @@ from ndpsim.policies.published.trimoe.relocation import (
     prefetches,
     rebalances,
     relayouts,
+)
+from ndpsim.policies.views import (
+    STRIPED,
+    BackgroundView,
+    Floats,
+    Ints,
+    LayerPlacement,
+    LayerView,
+    OfflineView,
+    Placement,
 )
 
 _COUNTED = {
@@ -117,7 +112,7 @@ class TriMoEParameters(PolicyParameters):
     )
 
 
-class TriMoE(Policy):
+class TriMoE(Policy[TriMoEParameters]):
     """The policy of TriMoE's scheduler."""
 
     name = "trimoe"
@@ -127,14 +122,13 @@ class TriMoE(Policy):
         "Offloading"
     )
     needs = ("cpu", "ndp")
-    Parameters = TriMoEParameters
-    parameters: TriMoEParameters
 
-    def __init__(self, machine: Machine, estimates: Estimates, parameters: TriMoEParameters) -> None:
-        super().__init__(machine, estimates, parameters)
+    def setup(self) -> None:
+        """The cost model, the predictor, and what is under way."""
+        machine, parameters = self.machine, self.parameters
         experts = machine.model.routed_experts
         self.costs = CostModel(
-            estimates, machine.dimms, parameters.cpu, whole_reads=parameters.contention == "whole"
+            self.estimates, machine.dimms, parameters.cpu, whole_reads=parameters.contention == "whole"
         )
         self.predictor = LoadPredictor(len(machine.layers), experts, parameters.alpha)
         #: Experts of each layer that there is room for with the GPU.
@@ -143,8 +137,8 @@ class TriMoE(Policy):
         self._expected: tuple[int, Ints, list[Task]] | None = None
         #: Tasks begun, with the row of their layer, that may not have ended.
         self._under_way: list[tuple[int, Task]] = []
-        self._classes = Tally()
-        self._decisions = Tally()
+        self._classes = Predictions()
+        self._decisions = Predictions()
 
     # ---- the first layout (Section 4.3: "an optimized initial layout via offline trace analysis")
 
@@ -312,15 +306,15 @@ class TriMoE(Policy):
 
     def prediction(self) -> Mapping[str, Any] | None:
         """Both of what the paper's "predictor accuracy" and "migration decision accuracy" of 78% may mean."""
-        if not self._classes.counted:
+        if not self._classes.made:
             return None
         return {
             "accuracy": self._classes.share,
             "decision_accuracy": self._decisions.share,
             "counted": {
                 **_COUNTED,
-                "experts": self._classes.counted,
-                "migrations": self._decisions.counted,
+                "experts": self._classes.made,
+                "migrations": self._decisions.made,
             },
         }
 

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ndpsim.policies.interface import STRIPED, Estimates, Flags, Floats, LayerPlacement, Migration
+from ndpsim.policies.interface import Migration
 from ndpsim.policies.published.trimoe.makespan import Outlook
+from ndpsim.policies.views import STRIPED, Estimates, Flags, Floats, LayerPlacement
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,118 @@
+"""Policies whose experts lie in the host's memory, with copies of some in the GPU's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+
+from ndpsim.policies.interface import Migration, Parameters_co, Policy
+from ndpsim.policies.views import BackgroundView, Flags, Floats, Ints, LayerView, Machine, Placement
+
+#: A row of `Machine.layers`, and an expert.
+Place = tuple[int, int]
+
+_COPIES = ("prefetch", "fetch")
+
+
+def cache_slots(machine: Machine, share: float, reserved: int = 0) -> list[int]:
+    """Experts of each layer in the GPU's memory: a share of its experts, or what there is room for.
+
+    Layers share the room evenly. What does not go round goes to the first layers.
+
+    Args:
+        share: of a layer's experts, at most.
+        reserved: experts for which room stays free.
+    """
+    layers, experts = machine.shape
+    most = round(share * experts)
+    each, left = divmod(max(machine.gpu_experts - reserved, 0), layers)
+    return [min(most, each + (row < left)) for row in range(layers)]
+
+
+def places(flags: Flags) -> list[Place]:
+    """Where flags [layer, expert] are set, in order."""
+    return [(row, expert) for row, expert in np.argwhere(flags).tolist()]
+
+
+class Offloading(Policy[Parameters_co]):
+    """A policy that copies experts from the host's memory to the GPU, for one layer or to stay there."""
+
+    @property
+    def copy_ns(self) -> float:
+        """Time of a copy. Of a striped expert, unless a policy that places experts otherwise overrides it."""
+        return self.estimates.copy_ns
+
+    def residents(self, resident: Flags) -> Placement:
+        """Every expert striped; those of the flags [layer, expert] in the GPU's memory, too."""
+        placement = Placement.striped(*resident.shape)
+        placement.resident[:] = resident
+        return placement
+
+    @staticmethod
+    def by_tokens(view: LayerView) -> Ints:
+        """The layer's active experts, those with most tokens first."""
+        active = np.flatnonzero(view.loads)
+        return active[np.argsort(-view.loads[active], kind="stable")]
+
+    def by_arrival(self, view: LayerView) -> Ints:
+        """Active experts: those in the GPU's memory, those on their way, missing ones; each by tokens."""
+        order = self.by_tokens(view)
+        here = np.where(view.placement.resident[order], 0, np.where(view.arriving[order], 1, 2))
+        return order[np.argsort(here, kind="stable")]
+
+    def times_ns(
+        self, view: LayerView, gpu: Ints | Sequence[int], cpu: Ints | Sequence[int] = ()
+    ) -> tuple[float, float, float]:
+        """Times of a layer on the GPU, on PCIe and on the CPU, each alone.
+
+        The layer takes the longest of them if they overlap, else their sum.
+        """
+        estimates, there = self.estimates, view.placement.resident | view.arriving
+        gpu, cpu = np.asarray(gpu, np.int64), np.asarray(cpu, np.int64)
+        gpu_ns = estimates.shared_ns + float(estimates.gpu_ns[view.loads[gpu]].sum())
+        copies = int(np.count_nonzero(~there[gpu]))
+        return gpu_ns, copies * self.copy_ns, float(estimates.on_cpu_ns[view.loads[cpu]].sum())
+
+    def moves(self, kind: str, places: Iterable[Place]) -> list[Migration]:
+        """Migrations of one kind, with the time of a copy where they are one."""
+        took = self.copy_ns if kind in _COPIES else 0.0
+        return [Migration(kind, self.machine.layers[row], one, estimated_ns=took) for row, one in places]
+
+    def replacing(
+        self,
+        kind: str,
+        wanted: Iterable[Place],
+        victims: Iterable[Place],
+        free: int,
+        worth: Floats | None = None,
+    ) -> list[Migration]:
+        """Migrations that bring wanted experts to the GPU, and evict victims where there is no room.
+
+        They end when no victim is left, or when the next one is worth as much as the wanted expert.
+
+        Args:
+            victims: in the order in which they leave.
+            free: experts that there is room for.
+            worth: [layer, expert]; None: victims leave in any case.
+        """
+        answer, leaving = list[Migration](), iter(victims)
+        for place in wanted:
+            if free < 1:
+                victim = next(leaving, None)
+                if victim is None or (worth is not None and worth[victim] >= worth[place]):
+                    break
+                answer += self.moves("evict", [victim])
+                free += 1
+            answer += self.moves(kind, [place])
+            free -= 1
+        return answer
+
+    @staticmethod
+    def done_with(prefetched: Sequence[Place], view: BackgroundView, stay: Collection[int]) -> list[Place]:
+        """Those of the prefetched experts that have arrived and whose layer is done.
+
+        stay: rows of the layer that comes, and of one that is under way.
+        """
+        there = view.placement.resident & ~view.moving
+        return [place for place in prefetched if place[0] not in stay and there[place]]
