@@ -81,7 +81,7 @@ class ChosenPolicy:
         has = {"gpu": True, "cpu": machine.has_cpu, "ndp": bool(machine.dimms)}
         for engine in self.policy.needs:
             if not has[engine]:
-                raise InputError(f"{self.name} needs {ENGINES[engine]}: {machine.name} has none")
+                raise InputError(f"{self.name} needs {ENGINES[engine]}: {machine.name} has none", "conflict")
         return self.policy(machine, estimates, self.parameters)
 
 
@@ -115,7 +115,7 @@ def policy_class(asked: str) -> type[Policy]:
     """
     policy, rest = _found(as_text(asked, _KEY).strip())
     if rest:
-        raise InputError(f"'{rest[:_LONGEST]}' after the policy's name has no place here", key=_KEY)
+        raise InputError(f"'{rest[:_LONGEST]}' after the policy's name has no place here", "form", key=_KEY)
     return policy
 
 
@@ -153,7 +153,7 @@ def choose_policies(asked: Sequence[str | type[Policy] | ChosenPolicy]) -> list[
     chosen = [(ALL if one == ALL else choose_policy(one)) for one in given]
     named = [one for one in chosen if isinstance(one, ChosenPolicy)]
     if not chosen:
-        raise InputError("is empty: there is nothing to run", key="policies")
+        raise InputError("is empty: there is nothing to run", "missing", key="policies")
     answer: list[tuple[ChosenPolicy, bool]] = []
     for one in chosen:
         if isinstance(one, ChosenPolicy):
@@ -177,7 +177,8 @@ def _found(asked: str) -> tuple[type[Policy], str]:
     of_file = _FILE.fullmatch(asked)
     if of_file is None:
         problem = one_of(name, policies(), "policy")
-        raise InputError(f"{problem}; a policy of your own is path/to/file.py:ClassName", key=_KEY)
+        own = "a policy of your own is path/to/file.py:ClassName"
+        raise InputError(f"{problem}; {own}", "unknown-name", key=_KEY)
     file = Path(of_file["file"])
     wanted, _, rest = (of_file["rest"] or "").partition(":")
     module = _module(file)
@@ -193,7 +194,7 @@ def _module(file: Path) -> types.ModuleType:
         content = file.read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot be read: {reason}", file=file, key=_KEY) from None
+        raise InputError(f"cannot be read: {reason}", "unreadable", file=file, key=_KEY) from None
     # Pydantic and dataclasses look up annotations in the module that sys.modules has by the class's name.
     digest = hashlib.sha256(b"\0".join([bytes(file.resolve()), content])).hexdigest()
     name = f"ndpsim_policy_{digest[:16]}"
@@ -212,11 +213,11 @@ def _module(file: Path) -> types.ModuleType:
 def _not_imported(error: BaseException, file: Path) -> InputError:
     if isinstance(error, SyntaxError):
         line = error.lineno if error.filename == str(file) else None
-        return InputError(f"is no Python: {error.msg}", file=file, line=line, key=_KEY)
+        return InputError(f"is no Python: {error.msg}", "form", file=file, line=line, key=_KEY)
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(file)]
     problem = f"cannot be imported: {type(error).__name__}: {error}"
-    return InputError(problem, file=file, line=lines[-1] if lines else None, key=_KEY)
+    return InputError(problem, "policy", file=file, line=lines[-1] if lines else None, key=_KEY)
 
 
 def _class_of(module: types.ModuleType, name: str, file: Path) -> type[Policy]:
@@ -228,13 +229,13 @@ def _class_of(module: types.ModuleType, name: str, file: Path) -> type[Policy]:
     if not name:
         listed = ", ".join(own) or "none"
         raise InputError(
-            f"give the class as {file}:ClassName (policies there: {listed})", file=file, key=_KEY
+            f"give the class as {file}:ClassName (policies there: {listed})", "missing", file=file, key=_KEY
         )
     if not hasattr(module, name):
         problem = (
             one_of(name, own, "class") if own else f"there is no class '{name[:_LONGEST]}', and no Policy"
         )
-        raise InputError(problem, file=file, key=_KEY)
+        raise InputError(problem, "unknown-name", file=file, key=_KEY)
     return _checked(getattr(module, name), file)
 
 
@@ -242,7 +243,7 @@ def _checked(found: Any, file: Path | None) -> type[Policy]:
     """A class that is a policy which can be run."""
 
     def refused(problem: str) -> InputError:
-        return InputError(problem, file=file, key=_KEY)
+        return InputError(problem, "policy", file=file, key=_KEY)
 
     name = getattr(found, "__name__", shown(found))
     if not (isinstance(found, type) and issubclass(found, Policy)):
@@ -273,9 +274,11 @@ def _settings(text: str, policy: str) -> dict[str, str]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not key:
-            raise InputError(f"'{part[:_LONGEST]}' is not of the form KEY=VALUE", key=f"{_KEY} {policy}")
+            raise InputError(
+                f"'{part[:_LONGEST]}' is not of the form KEY=VALUE", "form", key=f"{_KEY} {policy}"
+            )
         if key in given:
-            raise InputError(f"'{key[:_LONGEST]}' is given twice", key=f"{_KEY} {policy}")
+            raise InputError(f"'{key[:_LONGEST]}' is given twice", "twice", key=f"{_KEY} {policy}")
         given[key] = value
     return given
 
@@ -285,7 +288,7 @@ def _validated(policy: type[Policy], given: Mapping[str, str]) -> PolicyParamete
     for key in given:
         if key not in fields:
             problem = one_of(key, fields, "parameter") if fields else f"has no parameters, and no '{key}'"
-            raise InputError(problem, key=f"{_KEY} {policy.name}")
+            raise InputError(problem, "unknown-key", key=f"{_KEY} {policy.name}")
     values = {
         key: None if value.lower() == "none" and _kinds(fields[key])[1] else value
         for key, value in given.items()
@@ -295,15 +298,15 @@ def _validated(policy: type[Policy], given: Mapping[str, str]) -> PolicyParamete
     except ValidationError as error:
         wrong: Any = error.errors(include_url=False)[0]
     except Exception as error:  # a validator of a user's own that raises what pydantic does not expect
-        raise InputError(f"{type(error).__name__}: {error}", key=f"{_KEY} {policy.name}") from None
+        raise InputError(f"{type(error).__name__}: {error}", "policy", key=f"{_KEY} {policy.name}") from None
     path = ".".join(str(part) for part in wrong["loc"][:1])
     key = f"{_KEY} {policy.name}" + (f":{path}" if path else "")
     if wrong["type"] == "missing":
-        raise InputError(f"is missing; give {path}={_allowed(fields[path])}", key=key)
+        raise InputError(f"is missing; give {path}={_allowed(fields[path])}", "missing", key=key)
     if wrong["type"] == "value_error":
         raise InputError(str(wrong["ctx"]["error"]), key=key)
     words = _allowed(fields[path]) if path in fields else wrong["msg"]
-    raise InputError(f"{shown(wrong['input'])} is not {words}", key=key)
+    raise InputError(f"{shown(wrong['input'])} is not {words}", "range", key=key)
 
 
 def _kinds(field: FieldInfo) -> tuple[list[Any], bool]:

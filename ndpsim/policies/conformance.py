@@ -135,7 +135,9 @@ def _compare(
 ) -> None:
     for (question, answer), (_, otherwise) in zip(first, other, strict=False):
         if answer != otherwise:
-            raise InputError(f"{question}: the answer is another one, {when}", key=f"policy {chosen.name}")
+            raise InputError(
+                f"{question}: the answer is another one, {when}", "policy", key=f"policy {chosen.name}"
+            )
 
 
 def _moments(trace: Routing, machine: Machine) -> list[_Moment]:
@@ -220,7 +222,7 @@ class _Replay:
             predicted = self.policy.prediction()
         if predicted is not None and not isinstance(predicted, Mapping):
             problem = f"prediction gives {shown(predicted)}, neither a mapping nor None"
-            raise InputError(problem, key=f"policy {self.name}")
+            raise InputError(problem, "policy", key=f"policy {self.name}")
         return self.answers
 
     def _placement(self) -> Placement:
