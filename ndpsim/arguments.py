@@ -96,6 +96,23 @@ def text(value: Any, name: str) -> str:
     return str(value)
 
 
+def settings(written: str, key: str) -> dict[str, str]:
+    """What ``KEY=VALUE,...`` sets.
+
+    Raises:
+        InputError: a part is not of this form, or a key is given twice.
+    """
+    given: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in written.split(","))):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not name:
+            raise InputError(f"{shown(part)} is not of the form KEY=VALUE", "form", key=key)
+        if name in given:
+            raise InputError(f"{shown(name)} is given twice", "twice", key=key)
+        given[name] = value
+    return given
+
+
 def choice(value: Any, name: str, allowed: Iterable[str], what: str) -> str:
     """`value`, which must be one of the names `allowed`; `what` they name, in words.
 

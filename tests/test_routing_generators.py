@@ -17,9 +17,8 @@ from ndpsim.moe import load_model, model_names
 from ndpsim.routing import default_routing, generate_routing
 from ndpsim.routing.counts import BUNDLED
 from ndpsim.routing.drawing import draw
-from ndpsim.routing.generator import COMMON
-from ndpsim.routing.popularity import UNIT, cosine, exchanged, filled, in_units, like
-from ndpsim.routing.spec import parse_spec
+from ndpsim.routing.shares import UNIT, cosine, exchanged, filled, in_units, like
+from ndpsim.routing.spec import COMMON, parse_spec
 
 SEEDS = (1, 2, 3)
 
@@ -173,7 +172,7 @@ def test_a_cosine_below_the_least_possible_is_refused():
 
 def shares_of(spec: str, model: str = "deepseek-v2", seed: int = 1) -> np.ndarray:
     """The popularity that a generator asks for, [layer, expert]."""
-    from ndpsim.routing.generator import Shape
+    from ndpsim.routing.spec import Shape
 
     shape, parsed = load_model(model), parse_spec(spec)
     layers = tuple(layer for layer in range(shape.layers) if layer not in shape.dense_layers)
@@ -382,7 +381,7 @@ def test_a_prompt_changes_nothing_in_decode():
     [
         (dict(routing="skewd"), "routing: unknown kind of routing 'skewd'; did you mean 'skewed'?"),
         (dict(routing="skewed:hot=0.1"), "routing: unknown key of skewed 'hot'"),
-        (dict(routing="skewed:hot_share"), "'hot_share' in 'skewed:hot_share' is not of the form KEY=VALUE"),
+        (dict(routing="skewed:hot_share"), "'hot_share' is not of the form KEY=VALUE"),
         (dict(routing="skewed:hot_share=1,hot_share=1"), "'hot_share' is given twice"),
         (dict(routing="skewed:hot_share=2"), "hot_share: '2' is not a number from 0 to 1"),
         (dict(routing="skewed:drift=nan"), "drift: 'nan' is not a number from 0 to 1"),

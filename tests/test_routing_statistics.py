@@ -14,7 +14,7 @@ from ndpsim.moe import load_model
 from ndpsim.routing import Routing, describe_routing, generate_routing
 from ndpsim.routing.activity import predicted
 from ndpsim.routing.estimates import estimate, groups_of, left_out
-from ndpsim.routing.popularity import class_counts
+from ndpsim.routing.shares import class_counts
 
 SEEDS = (1, 2, 3, 4, 5)
 

@@ -20,7 +20,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from ndpsim.arguments import several, shown
+from ndpsim.arguments import settings, several, shown
 from ndpsim.arguments import text as as_text
 from ndpsim.errors import InputError, one_of
 from ndpsim.plugins import plugins
@@ -134,7 +134,7 @@ def choose_policy(asked: str | type[Policy] | ChosenPolicy) -> ChosenPolicy:
     if isinstance(asked, type):
         return ChosenPolicy(_checked(asked, None), _validated(asked, {}))
     policy, rest = _found(as_text(asked, _KEY).strip())
-    return ChosenPolicy(policy, _validated(policy, _settings(rest, policy.name)))
+    return ChosenPolicy(policy, _validated(policy, settings(rest, f"{_KEY} {policy.name}")))
 
 
 def choose_policies(asked: Sequence[str | type[Policy] | ChosenPolicy]) -> list[tuple[ChosenPolicy, bool]]:
@@ -266,21 +266,6 @@ def _checked(found: Any, file: Path | None) -> type[Policy]:
 
 
 # Parameters
-
-
-def _settings(text: str, policy: str) -> dict[str, str]:
-    """What ``KEY=VALUE,...`` says."""
-    given: dict[str, str] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        key, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals or not key:
-            raise InputError(
-                f"'{part[:_LONGEST]}' is not of the form KEY=VALUE", "form", key=f"{_KEY} {policy}"
-            )
-        if key in given:
-            raise InputError(f"'{key[:_LONGEST]}' is given twice", "twice", key=f"{_KEY} {policy}")
-        given[key] = value
-    return given
 
 
 def _validated(policy: type[Policy], given: Mapping[str, str]) -> PolicyParameters:

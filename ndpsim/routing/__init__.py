@@ -12,12 +12,11 @@ generate --help`` says what they mean. One file a generator in `generators`, one
 """
 
 from ndpsim.routing.capture import capture_routing
-from ndpsim.routing.file import load_routing
 from ndpsim.routing.generate import find_routing, generate_routing
 from ndpsim.routing.importing import import_routing, routing_formats
 from ndpsim.routing.spec import default_routing, routing_names
 from ndpsim.routing.statistics import RoutingStatistics, describe_routing
-from ndpsim.routing.trace import Routing
+from ndpsim.routing.trace import Routing, load_routing
 
 __all__ = [
     "Routing",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.routing.popularity import class_counts
+from ndpsim.routing.shares import class_counts
 from ndpsim.routing.trace import Routing, loads_of
 
 #: The weight of the last step in the moving average of the TriMoE paper, equation 8.

@@ -28,7 +28,7 @@ def _damage_named(path: Path) -> Iterator[None]:
     except InputError:
         raise
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise InputError(f"is damaged, or no file of NumPy arrays ({error})", file=path) from None
+        raise InputError(f"is damaged, or no file of NumPy arrays ({error})", "form", file=path) from None
 
 
 def member_names(path: Path) -> list[str]:
@@ -74,14 +74,16 @@ def _read_array(file: IO[bytes], path: Path, name: str, before: int) -> NDArray[
         (2, 0): np.lib.format.read_array_header_2_0,
     }.get(version)
     if read_header is None:
-        raise InputError(f"is NPY version {version[0]}.{version[1]}, not 1.0 or 2.0", file=path, key=name)
+        raise InputError(
+            f"is NPY version {version[0]}.{version[1]}, not 1.0 or 2.0", "unsupported", file=path, key=name
+        )
     shape, fortran_order, dtype = read_header(file)
     if dtype.kind not in _KINDS:
-        raise InputError(f"is {dtype}, which is not read; plain numbers are", file=path, key=name)
+        raise InputError(f"is {dtype}, which is not read; plain numbers are", "type", file=path, key=name)
     needed = math.prod(shape) * dtype.itemsize
     ensure_fits(before + 2 * needed, f"an array of shape {shape}", file=path, key=name)
     content = file.read(needed)
     if len(content) < needed:
-        raise InputError(f"ends after {len(content)} of {needed} bytes", file=path, key=name)
+        raise InputError(f"ends after {len(content)} of {needed} bytes", "form", file=path, key=name)
     flat = np.frombuffer(content, dtype)
     return flat.reshape(shape[::-1]).T if fortran_order else flat.reshape(shape)

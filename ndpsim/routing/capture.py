@@ -49,11 +49,15 @@ class Capture:
         """Called before each forward pass of the model."""
         tokens = next((one for one in (*arguments, *map(named.get, _INPUTS)) if one is not None), None)
         if tokens is None:
-            raise InputError("a pass without input_ids or inputs_embeds cannot be recorded", key="model")
+            raise InputError(
+                "a pass without input_ids or inputs_embeds cannot be recorded", "unsupported", key="model"
+            )
         batch, length = tokens.shape[:2]
         mask: Any = named.get("attention_mask")
         if getattr(mask, "ndim", 0) == 2 and not bool(mask.all()):
-            raise InputError("prompts are padded; give prompts of one length", key="attention_mask")
+            raise InputError(
+                "prompts are padded; give prompts of one length", "unsupported", key="attention_mask"
+            )
         prefill = length > 1 or not self.passes
         lengths = (int(length),) * int(batch) if prefill else ()
         self.passes.append(Pass(f"pass {len(self.passes)}", prefill, lengths=lengths))
@@ -70,7 +74,7 @@ _INPUTS = ("input_ids", "inputs_embeds")
 def _routers(model: Any) -> dict[int, Any]:
     """The routers of a model by layer: modules `gate` or `router` that stand beside `experts`."""
     if not hasattr(model, "named_modules"):
-        raise InputError(f"{shown(model)} is no model of PyTorch", key="model")
+        raise InputError(f"{shown(model)} is no model of PyTorch", "type", key="model")
     found = {}
     for name, module in model.named_modules():
         match = _ROUTER.fullmatch(name)
@@ -79,7 +83,7 @@ def _routers(model: Any) -> dict[int, Any]:
             found[int(match[1])] = module
     if not found:
         problem = f"{type(model).__name__} has no layer with a gate or router beside experts"
-        raise InputError(problem, key="model")
+        raise InputError(problem, "unsupported", key="model")
     return found
 
 

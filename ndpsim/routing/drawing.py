@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.routing.popularity import UNIT, in_units, shuffled
+from ndpsim.routing.shares import UNIT, in_units, shuffled
 from ndpsim.routing.trace import Ids
 
 Floats = NDArray[np.float64]

@@ -18,18 +18,16 @@ The arrays are stored, not compressed, and carry no time: the same trace is alwa
 from __future__ import annotations
 
 import json
-from os import PathLike
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.arguments import path_of
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError, unknown
 from ndpsim.files import replacing
 from ndpsim.routing.arrays import member_names, read_npz
-from ndpsim.routing.trace import Routing
 
 FORMAT = "ndpsim-routing"
 VERSION = 1
@@ -38,31 +36,29 @@ _NEEDED = ("format", "version", "experts", "layers", "ids", "source")
 _OPTIONAL = ("scores", "prefill_ids", "prompt_lengths", "prefill_scores")
 
 
-def write(routing: Routing, path: str | PathLike[str]) -> None:
+def write(trace: Mapping[str, Any], path: Path) -> None:
     """Write a trace, whole or not at all.
+
+    trace: what a `Routing` is made of, by name.
 
     Raises:
         InputError: it cannot be written.
     """
-    target = path_of(path, "path")
-    source = json.dumps(dict(routing.source or {}), sort_keys=True)
-    arrays: dict[str, Any] = {
+    has_prefill = trace["prefill_ids"] is not None
+    arrays = {
         "format": np.array(FORMAT),
         "version": np.int32(VERSION),
-        "experts": np.int32(routing.experts),
-        "layers": np.array(routing.layers, np.int32),
-        "ids": routing.ids,
-        "source": np.array(source),
+        "experts": np.int32(trace["experts"]),
+        "layers": np.array(trace["layers"], np.int32),
+        "ids": trace["ids"],
+        "source": np.array(json.dumps(dict(trace["source"] or {}), sort_keys=True)),
+        "scores": trace["scores"],
+        "prefill_ids": trace["prefill_ids"],
+        "prompt_lengths": np.array(trace["prompt_lengths"], np.int32) if has_prefill else None,
+        "prefill_scores": trace["prefill_scores"],
     }
-    if routing.scores is not None:
-        arrays["scores"] = routing.scores
-    if routing.prefill_ids is not None:
-        arrays["prefill_ids"] = routing.prefill_ids
-        arrays["prompt_lengths"] = np.array(routing.prompt_lengths, np.int32)
-    if routing.prefill_scores is not None:
-        arrays["prefill_scores"] = routing.prefill_scores
-    with replacing(target) as file:
-        np.savez(file, **arrays)
+    with replacing(path) as file:
+        np.savez(file, **{name: array for name, array in arrays.items() if array is not None})
 
 
 def is_routing_file(path: Path) -> bool:
@@ -70,47 +66,46 @@ def is_routing_file(path: Path) -> bool:
     return {"format", "version", "ids"} <= set(member_names(path))
 
 
-def load_routing(path: str | PathLike[str]) -> Routing:
-    """Read a trace that `Routing.save` wrote, or ``ndpsim routing``.
+def read(file: Path) -> dict[str, Any]:
+    """What a trace that was written is made of, by name; whether it makes sense is not checked here.
 
     Raises:
-        InputError: it cannot be read, is none, of another version, or says what cannot be.
+        InputError: it cannot be read, is none, or of another version.
     """
-    file = path_of(path, "path")
     arrays = read_npz(file, lambda name: True)
     for name in arrays:
         if name not in (*_NEEDED, *_OPTIONAL):
-            raise InputError(one_of(name, (*_NEEDED, *_OPTIONAL), "array"), file=file)
+            raise unknown(name, (*_NEEDED, *_OPTIONAL), "array", file=file)
     missing = [name for name in _NEEDED if name not in arrays]
     if missing:
         problem = f"is no routing trace of ndpsim: it has no array '{missing[0]}'; import other formats first"
-        raise InputError(problem, file=file)
+        raise InputError(problem, "form", file=file)
     if str(_single(arrays["format"], "format", "U", file)) != FORMAT:
-        raise InputError(f"{arrays['format']} is not {FORMAT}", file=file, key="format")
+        raise InputError(f"{arrays['format']} is not {FORMAT}", "form", file=file, key="format")
     version = int(_single(arrays["version"], "version", "iu", file))
     if version != VERSION:
         raise InputError(
-            f"{version} is not read by this ndpsim, which knows {VERSION}", file=file, key="version"
+            f"{version} is not read by this ndpsim, which knows {VERSION}",
+            "unsupported",
+            file=file,
+            key="version",
         )
-    try:
-        return Routing(
-            int(_single(arrays["experts"], "experts", "iu", file)),
-            tuple(_numbers(arrays, "layers", file)),
-            arrays["ids"],
-            arrays.get("prefill_ids"),
-            tuple(_numbers(arrays, "prompt_lengths", file)),
-            arrays.get("scores"),
-            arrays.get("prefill_scores"),
-            _source(str(_single(arrays["source"], "source", "U", file))),
-        )
-    except InputError as error:
-        raise error.at(file) from None
+    return {
+        "experts": int(_single(arrays["experts"], "experts", "iu", file)),
+        "layers": tuple(_numbers(arrays, "layers", file)),
+        "ids": arrays["ids"],
+        "prefill_ids": arrays.get("prefill_ids"),
+        "prompt_lengths": tuple(_numbers(arrays, "prompt_lengths", file)),
+        "scores": arrays.get("scores"),
+        "prefill_scores": arrays.get("prefill_scores"),
+        "source": _source(str(_single(arrays["source"], "source", "U", file)), file),
+    }
 
 
 def _single(array: NDArray[Any], name: str, kinds: str, file: Path) -> Any:
     if array.shape != () or array.dtype.kind not in kinds:
         what = "a text" if kinds == "U" else "a whole number"
-        raise InputError(f"is {array.dtype} of shape {array.shape}, not {what}", file=file, key=name)
+        raise InputError(f"is {array.dtype} of shape {array.shape}, not {what}", "type", file=file, key=name)
     return array[()]
 
 
@@ -118,16 +113,16 @@ def _numbers(arrays: dict[str, NDArray[Any]], name: str, file: Path) -> list[int
     array = arrays.get(name, np.zeros(0, np.int32))
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InputError(
-            f"is {array.dtype} of {array.ndim} axes, not a list of whole numbers", file=file, key=name
+            f"is {array.dtype} of {array.ndim} axes, not a list of whole numbers", "type", file=file, key=name
         )
     return [int(one) for one in array]
 
 
-def _source(text: str) -> dict[str, Any]:
+def _source(text: str, file: Path) -> dict[str, Any]:
     try:
         source = json.loads(text)
     except (ValueError, RecursionError):
         source = None
     if not isinstance(source, dict):
-        raise InputError("is not a JSON object", key="source")
+        raise InputError("is not a JSON object", "form", file=file, key="source")
     return source

@@ -14,11 +14,9 @@ from ndpsim.errors import InputError, one_of
 from ndpsim.limits import ensure_fits
 from ndpsim.moe import MoeShape, load_model
 from ndpsim.routing.drawing import draw
-from ndpsim.routing.file import load_routing
-from ndpsim.routing.generator import Randoms, Shape, Shares
-from ndpsim.routing.popularity import exchanged, like
-from ndpsim.routing.spec import Spec, default_routing, generators, parse_spec
-from ndpsim.routing.trace import MAX_EXPERTS, Ids, Routing
+from ndpsim.routing.shares import exchanged, like
+from ndpsim.routing.spec import Randoms, Shape, Shares, Spec, default_routing, generators, parse_spec
+from ndpsim.routing.trace import MAX_EXPERTS, Ids, Routing, load_routing
 
 _MOST = 1 << 24  # steps, sequences, tokens of a prompt
 
@@ -38,7 +36,9 @@ def _shape_of(spec: Spec, model: MoeShape | None) -> Shape:
         return Shape(model.routed_experts, model.experts_per_token, layers)
     shape = spec.generator.shape(spec.name)
     if shape is None:
-        raise InputError(f"{spec} does not say the number of experts and layers; give a model", key="model")
+        raise InputError(
+            f"{spec} does not say the number of experts and layers; give a model", "missing", key="model"
+        )
     return shape
 
 
@@ -78,9 +78,9 @@ def generate_routing(
     seed = whole_number(seed, "seed", 0, (1 << 63) - 1)
     offline = flag(offline, "offline")
     if steps == prompt == 0:
-        raise InputError("there are neither decode steps nor prompt tokens", key="steps")
+        raise InputError("there are neither decode steps nor prompt tokens", "missing", key="steps")
     if shape.experts > MAX_EXPERTS:
-        raise InputError(f"{shape.experts} experts, at most {MAX_EXPERTS} can be", key="model")
+        raise InputError(f"{shape.experts} experts, at most {MAX_EXPERTS} can be", "too-large", key="model")
     tokens = batch * (steps + prompt)
     needed = 2 * shape.experts_per_token * tokens * len(shape.layers)
     needed += 32 * shape.experts_per_token * batch * max(steps, prompt)  # of one layer while it is drawn
@@ -185,7 +185,7 @@ def find_routing(
         return generate_routing(routing, shape, batch, steps, prompt, seed).for_model(shape, layers=layers)
     trace = routing if isinstance(routing, Routing) else load_routing(existing_file(routing))
     if prompt and set(trace.prompt_lengths[:batch]) != {prompt}:
-        raise InputError(f"the trace has no prompts of {prompt} tokens", key="prompt")
+        raise InputError(f"the trace has no prompts of {prompt} tokens", "missing", key="prompt")
     return trace.for_model(shape, batch, steps, layers)
 
 
@@ -204,8 +204,8 @@ def existing_file(routing: str | PathLike[str]) -> Path:
     try:
         found = path.exists()
     except OSError as error:  # a name too long
-        raise InputError(f"{shown(str(path))}: {error.strerror}", key="routing") from None
+        raise InputError(f"{shown(str(path))}: {error.strerror}", "unreadable", key="routing") from None
     if not found:
         problem = one_of(str(path).partition(":")[0], generators(), "kind of routing")
-        raise InputError(f"there is no file {path}; {problem}", key="routing")
+        raise InputError(f"there is no file {path}; {problem}", "unknown-name", key="routing")
     return path

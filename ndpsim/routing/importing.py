@@ -57,10 +57,12 @@ def import_routing(
     single = isinstance(files, str | PathLike)
     paths = [path_of(files, "files")] if single else list(several(files, "files", path_of))
     if not paths:
-        raise InputError("there is no file", key="files")
+        raise InputError("there is no file", "missing", key="files")
     shape = None if model is None else load_model(model)
     if shape is not None and (experts is not None or experts_per_token is not None):
-        raise InputError("is what the model says, which is given", key="experts or experts_per_token")
+        raise InputError(
+            "is what the model says, which is given", "conflict", key="experts or experts_per_token"
+        )
     asked = Asked(
         shape,
         _number(experts_per_token, "experts_per_token", MAX_EXPERTS),
@@ -91,13 +93,13 @@ def _detected(path: Path) -> RoutingFormat:
     with open_plain_or_gzip(path) as file, reading(path):
         head = file.read(_HEAD)
     if is_routing_file(path):
-        raise InputError("is a routing trace of ndpsim already", file=path)
+        raise InputError("is a routing trace of ndpsim already", "conflict", file=path)
     for one in routing_formats().values():
         if one.recognises(path, head):
             return one
     known = ", ".join(routing_formats())
     raise InputError(
-        f"is of no format of routing that is recognised; say which ({known})", file=path, key="format"
+        f"is of no format of routing that is recognised; say which ({known})", "form", file=path, key="format"
     )
 
 
@@ -106,7 +108,7 @@ def _first_steps(recorded: Recorded, steps: int | None) -> Recorded:
         return recorded
     if steps > len(recorded.ids):
         raise InputError(
-            f"{steps} is more than the {len(recorded.ids)} decode steps of the files", key="steps"
+            f"{steps} is more than the {len(recorded.ids)} decode steps of the files", "range", key="steps"
         )
     scores = None if recorded.scores is None else recorded.scores[:steps]
     return replace(recorded, ids=recorded.ids[:steps], scores=scores)

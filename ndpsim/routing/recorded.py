@@ -129,7 +129,7 @@ def assembled(passes: Sequence[Pass], file: Path, of_model: bool, experts: int |
         InputError: passes differ in layers, or decode steps in tokens.
     """
     if not passes or not all(one.rows for one in passes):
-        raise InputError("has no choices of experts", file=file)
+        raise InputError("has no choices of experts", "form", file=file)
     batch = next((one.tokens for one in reversed(passes) if one.prefill is not True), 0)
     decode: list[Pass] = []
     prefill: list[Pass] = []
@@ -144,10 +144,12 @@ def assembled(passes: Sequence[Pass], file: Path, of_model: bool, experts: int |
             problem = (
                 f"has {one.tokens} tokens, and the last decode step {batch}; a batch keeps its sequences"
             )
-            raise InputError(f"{one.place} {problem}: cut the file where one begins or ends", file=file)
+            raise InputError(
+                f"{one.place} {problem}: cut the file where one begins or ends", "conflict", file=file
+            )
     width = {len(chosen) for one in passes for rows in one.rows.values() for chosen in rows}
     if len(width) > 1:
-        raise InputError(f"has tokens with {min(width)} and with {max(width)} experts", file=file)
+        raise InputError(f"has tokens with {min(width)} and with {max(width)} experts", "conflict", file=file)
     k = width.pop()
     ids = np.array([_stacked(one.rows, layers) for one in decode], np.int64).reshape(
         len(decode), len(layers), batch, k
@@ -177,12 +179,12 @@ def _check_pass(one: Pass, layers: tuple[int, ...], file: Path) -> None:
     if tuple(sorted(one.rows)) != layers:
         problem = f"has {len(one.rows)} layers, and the first pass {len(layers)}"
         odd = sorted(set(one.rows) ^ set(layers))
-        raise InputError(f"{one.place} {problem}; they differ in layer {odd[0]}", file=file)
+        raise InputError(f"{one.place} {problem}; they differ in layer {odd[0]}", "conflict", file=file)
     for layer, rows in one.rows.items():
         if len(rows) != one.tokens:
             first = next(iter(one.rows))
             problem = f"has {len(rows)} tokens in layer {layer}, and {one.tokens} in layer {first}"
-            raise InputError(f"{one.place} {problem}", file=file)
+            raise InputError(f"{one.place} {problem}", "conflict", file=file)
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -196,12 +198,14 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), 1):
             total += len(line)
             if len(line) == _LONGEST_LINE:
-                raise InputError(f"has more than {_LONGEST_LINE >> 20} MiB", file=path, line=number)
+                raise InputError(
+                    f"has more than {_LONGEST_LINE >> 20} MiB", "too-large", file=path, line=number
+                )
             if number % 4096 == 1:
                 ensure_fits(_LINE_FACTOR * total, "its content", file=path, line=number)
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
             except UnicodeDecodeError:
-                raise InputError("is not UTF-8 text", file=path, line=number) from None
+                raise InputError("is not UTF-8 text", "form", file=path, line=number) from None
             if text:
                 yield number, text

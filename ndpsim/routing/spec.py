@@ -1,18 +1,122 @@
-"""SPECs: what is generated, in a line, ``skewed:hot_share=0.3,step_stickiness=0.2``."""
+"""What can be generated: generators, their parameters, and SPECs, ``skewed:hot_share=0.3,drift=0.2``."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.arguments import settings
 from ndpsim.arguments import text as as_text
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError, unknown
 from ndpsim.moe import MoeShape
 from ndpsim.plugins import plugins
 from ndpsim.routing import generators as _folder
-from ndpsim.routing.generator import Generator
+
+#: Shares of a layer's selections by expert, float64 [layer, expert]; those of a layer add up to 1.
+Shares = NDArray[np.float64]
+
+#: A source of random numbers for each layer. Only its `random` is used: NumPy promises no more from release
+#: to release.
+Randoms = Sequence[np.random.Generator]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A number, or a name, that a generator can be given as ``key=value``.
+
+    Attributes:
+        default: its value when it is not given; a text for parameters that are names.
+        least, most: of a number.
+        meaning: in words.
+    """
+
+    name: str
+    default: float | str
+    meaning: str
+    least: float = 0.0
+    most: float = 1.0
+
+    def read(self, text: str) -> float | str:
+        """The value that `text` gives.
+
+        Raises:
+            InputError: it is none.
+        """
+        if isinstance(self.default, str):
+            return text
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not self.least <= value <= self.most:
+            problem = f"'{text[:40]}' is not a number from {self.least:g} to {self.most:g} ({self.meaning})"
+            raise InputError(problem, "range", key=self.name)
+        return value
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of a model, what routing needs: `layers` are its numbers of those with experts."""
+
+    experts: int
+    experts_per_token: int
+    layers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A kind of routing that can be generated.
+
+    Attributes:
+        name: as a SPEC begins.
+        meaning: in a line.
+        parameters: its own, beside those in `COMMON`.
+        names: of what it is generated from; empty where it needs none.
+        shares: from the shape, the name, the parameters, which of them were given, and random numbers of each
+            layer.
+        shape: that belongs to a name, where no model is given; None: a model is needed.
+    """
+
+    name: str
+    meaning: str
+    parameters: tuple[Parameter, ...]
+    shares: Callable[[Shape, str, Mapping[str, Any], frozenset[str], Randoms], Shares]
+    names: Callable[[], list[str]] = list
+    shape: Callable[[str], Shape | None] = lambda name: None
+
+    def all_parameters(self) -> dict[str, Parameter]:
+        """Its own parameters and those of all generators, by name."""
+        return {one.name: one for one in (*self.parameters, *COMMON)}
+
+    def parameter(self, name: str) -> Parameter:
+        """The parameter of this name.
+
+        Raises:
+            InputError: there is none.
+        """
+        known = self.all_parameters()
+        if name not in known:
+            raise unknown(name, known, f"key of {self.name}", key="routing")
+        return known[name]
+
+
+COMMON = (
+    Parameter(
+        "token_stickiness", 0.0, "chance that a token repeats the choices of the token before it", most=0.99
+    ),
+    Parameter(
+        "step_stickiness", 0.0, "chance that a sequence repeats the choices of the step before", most=0.99
+    ),
+    Parameter("step_drift", 0.0, "share of experts that exchange their popularity from one step to the next"),
+    # Fitted to the ablation of trimoe; the paper does not say how old its offline trace is.
+    Parameter("drift", 0.08, "share of experts with another popularity in the offline trace"),
+    Parameter("prefill_cosine", 1.0, "cosine of the popularity in prefill and in decode"),
+)
 
 
 @functools.cache
@@ -70,7 +174,7 @@ def parse_spec(text: str | Spec) -> Spec:
         return text
     kind, _, rest = as_text(text, "routing").strip().partition(":")
     if kind not in generators():
-        raise InputError(one_of(kind, generators(), "kind of routing"), key="routing")
+        raise unknown(kind, generators(), "kind of routing", key="routing")
     generator = generators()[kind]
     name = ""
     if generator.names():
@@ -78,16 +182,8 @@ def parse_spec(text: str | Spec) -> Spec:
         name, rest = (before, last) if colon and "=" in last else (rest, "")
         if not name:
             problem = f"'{text}' names nothing to start from; {kind}:{generator.names()[0]}, for instance"
-            raise InputError(problem, key="routing")
-    given: dict[str, float | str] = {}
-    for part in filter(None, (part.strip() for part in rest.split(","))):
-        key, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals:
-            raise InputError(f"'{part[:60]}' in '{text[:60]}' is not of the form KEY=VALUE", key="routing")
-        parameter = generator.parameter(key)
-        if key in given:
-            raise InputError(f"'{key}' is given twice", key="routing")
-        given[key] = parameter.read(value)
+            raise InputError(problem, "missing", key="routing")
+    given = {key: generator.parameter(key).read(value) for key, value in settings(rest, "routing").items()}
     return Spec(generator, name, given)
 
 

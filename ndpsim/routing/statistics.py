@@ -13,7 +13,7 @@ from ndpsim.arguments import instance
 from ndpsim.reported import Reported
 from ndpsim.routing.activity import ActiveExperts, Prediction, active_by_batch, predicted
 from ndpsim.routing.estimates import Estimate, estimate, groups_of, left_out
-from ndpsim.routing.popularity import class_counts
+from ndpsim.routing.shares import class_counts
 from ndpsim.routing.trace import Routing
 
 Ints = NDArray[np.int64]

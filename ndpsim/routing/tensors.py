@@ -61,7 +61,7 @@ def read_saved(path: Path) -> Any:
         raise
     except Exception as error:  # a damaged pickle may fail in any way
         problem = f"is damaged, or was not written by torch.save ({type(error).__name__}: {error})"
-        raise InputError(problem, file=path) from None
+        raise InputError(problem, "form", file=path) from None
 
 
 class _Reader(pickle.Unpickler):
@@ -79,7 +79,9 @@ class _Reader(pickle.Unpickler):
             return _tensor
         if (module, name) == ("collections", "OrderedDict"):
             return OrderedDict
-        raise InputError(f"holds {module}.{name}, which is not plain data and is not read", file=self._path)
+        raise InputError(
+            f"holds {module}.{name}, which is not plain data and is not read", "unsupported", file=self._path
+        )
 
     def persistent_load(self, identity: Any) -> NDArray[Any]:
         """Called for each storage."""

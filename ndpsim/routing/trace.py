@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.arguments import several, shown, whole_number
+from ndpsim.arguments import path_of, several, shown, whole_number
 from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape
 from ndpsim.reported import html_table, text_table
+from ndpsim.routing.file import read, write
 
 Ids = NDArray[np.int16]
 Scores = NDArray[np.float32]
@@ -74,13 +75,17 @@ class Routing:
         set_(self, "experts", whole_number(self.experts, "experts", 1, MAX_EXPERTS))
         layers = several(self.layers, "layers", lambda one, name: whole_number(one, name, 0, _MAX_LAYERS))
         if not layers or any(later <= one for one, later in itertools.pairwise(layers)):
-            raise InputError(f"{shown(layers)} are not layers of a model in ascending order", key="layers")
+            raise InputError(
+                f"{shown(layers)} are not layers of a model in ascending order", "form", key="layers"
+            )
         set_(self, "layers", layers)
         set_(self, "ids", _checked_ids(self.ids, "ids", _DECODE, layers, self.experts))
         set_(self, "scores", _checked_scores(self.scores, "scores", _DECODE, layers, self.ids))
         if self.prefill_ids is None:
             if self.prefill_scores is not None or len(self.prompt_lengths):
-                raise InputError("are given without prefill_ids", key="prefill_scores or prompt_lengths")
+                raise InputError(
+                    "are given without prefill_ids", "conflict", key="prefill_scores or prompt_lengths"
+                )
             set_(self, "prompt_lengths", ())
         else:
             prefill = _checked_ids(self.prefill_ids, "prefill_ids", _PREFILL, layers, self.experts)
@@ -89,7 +94,7 @@ class Routing:
             set_(self, "prefill_scores", scores)
             self._check_prefill(prefill)
         if not self.ids.size and (self.prefill_ids is None or not self.prefill_ids.size):
-            raise InputError("there is neither a decode token nor a prompt token", key="ids")
+            raise InputError("there is neither a decode token nor a prompt token", "missing", key="ids")
 
     def _check_prefill(self, prefill: Ids) -> None:
         lengths = several(self.prompt_lengths, "prompt_lengths", lambda n, name: whole_number(n, name, 1))
@@ -98,10 +103,10 @@ class Routing:
             problem = (
                 f"{sum(lengths)} tokens in {len(lengths)} prompts, but prefill_ids has {prefill.shape[1]}"
             )
-            raise InputError(problem, key="prompt_lengths")
+            raise InputError(problem, "conflict", key="prompt_lengths")
         if self.ids.size and prefill.shape[2] != self.experts_per_token:
             problem = f"{prefill.shape[2]} experts a token, and in ids {self.experts_per_token}"
-            raise InputError(problem, key="prefill_ids")
+            raise InputError(problem, "conflict", key="prefill_ids")
 
     @property
     def steps(self) -> int:
@@ -132,7 +137,7 @@ class Routing:
         """
         if layer not in self.layers:
             listed = f"{len(self.layers)} layers from {self.layers[0]} to {self.layers[-1]}"
-            raise InputError(f"{shown(layer)} is not among the {listed} of the trace", key="layer")
+            raise InputError(f"{shown(layer)} is not among the {listed} of the trace", "range", key="layer")
         return self.layers.index(layer)
 
     def loads(self, step: int, layer: int) -> Counts:
@@ -151,7 +156,7 @@ class Routing:
             InputError: the trace has no prefill, or not this layer.
         """
         if self.prefill_ids is None:
-            raise InputError("the trace has no prefill", key="prefill_ids")
+            raise InputError("the trace has no prefill", "missing", key="prefill_ids")
         return loads_of(self.prefill_ids[self.row(layer)], self.experts)
 
     def for_model(
@@ -179,7 +184,7 @@ class Routing:
         ):
             if mine != of_model:
                 problem = f"the trace has {mine} {what}, {model.name} has {of_model}"
-                raise InputError(problem, key="routing")
+                raise InputError(problem, "conflict", key="routing")
         asked = range(model.layers) if layers is None else layers
         wanted = several(asked, "layers", lambda n, name: whole_number(n, name, 0, model.layers - 1))
         wanted = tuple(layer for layer in wanted if layer not in model.dense_layers)
@@ -192,7 +197,7 @@ class Routing:
                 else f"the trace has layer {foreign[0]}, which has no experts in {model.name}"
             )
             has = f"it has {len(self.layers)}, the model {model.moe_layers} layers with experts"
-            raise InputError(f"{problem}; {has}", key="routing")
+            raise InputError(f"{problem}; {has}", "conflict", key="routing")
         rows = [self.layers.index(layer) for layer in wanted]
         return self._cut(rows, self._at_most(batch, "batch"), self._at_most(steps, "steps"))
 
@@ -202,7 +207,7 @@ class Routing:
             return has
         asked = whole_number(asked, name, 1)
         if asked > has:
-            raise InputError(f"{asked} is more than the {has} of the trace", key=name)
+            raise InputError(f"{asked} is more than the {has} of the trace", "range", key=name)
         return asked
 
     def _cut(self, rows: list[int], batch: int, steps: int) -> Routing:
@@ -210,7 +215,7 @@ class Routing:
             problem = (
                 f"the prefill, of {len(self.prompt_lengths)} parts, does not say whose of {self.batch} it is"
             )
-            raise InputError(f"{batch} sequences cannot be cut out: {problem}", key="batch")
+            raise InputError(f"{batch} sequences cannot be cut out: {problem}", "missing", key="batch")
         prompts = self.prompt_lengths if batch == self.batch else self.prompt_lengths[:batch]
         tokens = sum(prompts)
 
@@ -237,9 +242,7 @@ class Routing:
         Raises:
             InputError: it cannot be written.
         """
-        from ndpsim.routing.file import write  # noqa: PLC0415 (it reads traces, too)
-
-        write(self, path)
+        write({one.name: getattr(self, one.name) for one in fields(self)}, path_of(path, "path"))
 
     def to_dict(self) -> dict[str, Any]:
         """What the trace is of, without its arrays, ready for JSON."""
@@ -281,6 +284,20 @@ class Routing:
         return html_table("Routing", self._rows())
 
 
+def load_routing(path: str | PathLike[str]) -> Routing:
+    """Read a trace that `Routing.save` wrote, or ``ndpsim routing``.
+
+    Raises:
+        InputError: it cannot be read, is none, of another version, or says what cannot be.
+    """
+    file = path_of(path, "path")
+    parts = read(file)
+    try:
+        return Routing(**parts)
+    except InputError as error:
+        raise error.at(file) from None
+
+
 def _same(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
     if one is None or other is None:
         return one is other
@@ -297,11 +314,13 @@ def _checked_ids(ids: object, name: str, axes: tuple[str, ...], layers: tuple[in
     form = f"[{', '.join((*axes, 'k'))}]"
     if array.dtype.kind not in "iu" or array.ndim != len(axes) + 1:
         problem = f"is {array.dtype} of {array.ndim} axes, not whole numbers {form}"
-        raise InputError(problem, key=name)
+        raise InputError(problem, "type", key=name)
     if array.shape[-3] != len(layers):
-        raise InputError(f"has {array.shape[-3]} layers, and there are {len(layers)}: {form}", key=name)
+        raise InputError(
+            f"has {array.shape[-3]} layers, and there are {len(layers)}: {form}", "conflict", key=name
+        )
     if array.size and not 1 <= array.shape[-1] <= experts:
-        raise InputError(f"has {array.shape[-1]} experts a token of {experts}", key=name)
+        raise InputError(f"has {array.shape[-1]} experts a token of {experts}", "range", key=name)
     for index in np.ndindex(array.shape[:-2]):  # a layer at a time: little memory beside the trace
         _check_layer(array[index], index, name, axes, layers, experts)
     narrow = np.ascontiguousarray(array, np.int16).view()
@@ -322,13 +341,13 @@ def _check_layer(
     if chosen.min() < 0 or chosen.max() >= experts:
         token, k = map(int, np.argwhere((chosen < 0) | (chosen >= experts))[0])
         problem = f"expert {chosen[token, k]} is not from 0 to {experts - 1}"
-        raise InputError(problem, key=_place(name, axes, (*index, token), layers))
+        raise InputError(problem, "range", key=_place(name, axes, (*index, token), layers))
     ordered = np.sort(chosen, axis=-1)
     twice = ordered[:, 1:] == ordered[:, :-1]
     if twice.any():
         token, k = map(int, np.argwhere(twice)[0])
         problem = f"expert {ordered[token, k]} is chosen twice"
-        raise InputError(problem, key=_place(name, axes, (*index, token), layers))
+        raise InputError(problem, "twice", key=_place(name, axes, (*index, token), layers))
 
 
 def _place(name: str, axes: tuple[str, ...], index: tuple[int, ...], layers: tuple[int, ...]) -> str:
@@ -345,10 +364,12 @@ def _checked_scores(
     array = np.asarray(scores)
     if array.dtype.kind != "f" or array.shape != ids.shape:
         problem = f"is {array.dtype} of shape {array.shape}, not floating point numbers of {ids.shape}"
-        raise InputError(problem, key=name)
+        raise InputError(problem, "type", key=name)
     if not np.isfinite(array).all():
         place = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
-        raise InputError(f"{array[place]} is no finite number", key=_place(name, axes, place, layers))
+        raise InputError(
+            f"{array[place]} is no finite number", "range", key=_place(name, axes, place, layers)
+        )
     narrow = np.ascontiguousarray(array, np.float32).view()
     narrow.flags.writeable = False
     return narrow

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from ndpsim.arguments import text
+from ndpsim.arguments import settings, text
 from ndpsim.errors import InputError, one_of, unknown
 from ndpsim.plugins import option_names
 
@@ -26,15 +26,12 @@ def make_arbitration(named: str) -> Any:
     Raises:
         InputError: there is no such arbitration, or a parameter makes no sense.
     """
-    name, _, settings = named.partition(":")
+    name, _, rest = named.partition(":")
     if name not in NAMES:
         raise unknown(name, NAMES, "arbitration", key=_KEY)
     kind: Any = import_module(f"{__name__}.{name.replace('-', '_')}").ARBITRATION
     given: dict[str, int] = {}
-    for part in filter(None, settings.split(",")):
-        key, equals, value = (word.strip() for word in part.partition("="))
-        if not equals:
-            raise InputError(f"{name}: '{part}' is not of the form KEY=VALUE", "form", key=_KEY)
+    for key, value in settings(rest, f"{_KEY}: {name}").items():
         if key not in kind._fields:
             problem = one_of(key, kind._fields, "parameter") if kind._fields else f"has no parameter {key}"
             raise InputError(f"{name}: {problem}", "unknown-key", key=_KEY)

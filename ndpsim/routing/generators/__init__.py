@@ -1,1 +1,1 @@
-"""Generators of routing, one file each; see `ndpsim.routing.generator`."""
+"""Generators of routing, one file each; see `ndpsim.routing.spec.Generator`."""

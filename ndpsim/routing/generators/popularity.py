@@ -14,8 +14,8 @@ import numpy as np
 
 from ndpsim.errors import InputError, one_of
 from ndpsim.routing.counts import BUNDLED, ExpertCounts, bundled_counts, parse_counts, read_counts, read_json
-from ndpsim.routing.generator import Generator, Parameter, Randoms, Shape, Shares
-from ndpsim.routing.popularity import shuffled
+from ndpsim.routing.shares import shuffled
+from ndpsim.routing.spec import Generator, Parameter, Randoms, Shape, Shares
 
 
 def _find(name: str) -> ExpertCounts:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from ndpsim.errors import InputError, one_of
 from ndpsim.routing.counts import BUNDLED
-from ndpsim.routing.generator import Generator, Parameter, Randoms, Shape, Shares
-from ndpsim.routing.popularity import filled, shuffled
+from ndpsim.routing.shares import filled, shuffled
+from ndpsim.routing.spec import Generator, Parameter, Randoms, Shape, Shares
 
 _FILE = BUNDLED / "rank_shares.csv"
 

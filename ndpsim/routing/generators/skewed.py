@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ndpsim.errors import InputError
-from ndpsim.routing.generator import Generator, Parameter, Randoms, Shape, Shares
-from ndpsim.routing.popularity import class_counts, filled, shuffled
+from ndpsim.routing.shares import class_counts, filled, shuffled
+from ndpsim.routing.spec import Generator, Parameter, Randoms, Shape, Shares
 
 
 def _densities(counts: tuple[int, int, int], parameters: Mapping[str, Any]) -> list[float]:
