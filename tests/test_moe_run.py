@@ -23,6 +23,7 @@ from ndpsim.orchestrator.record import LayerRecord, RunRecord
 from ndpsim.orchestrator.run import run_moe
 from ndpsim.policies import Assignment, Migration, Part, Placement, Policy
 from ndpsim.policies.views import STRIPED
+from ndpsim.routing import generate_routing
 from small_moe import (
     CACHE,
     EXPERT_BYTES,
@@ -433,3 +434,24 @@ def test_what_does_not_fit_the_dimms_is_not_supported_by_bytes():
     big = MoeShape(**{**vars(MODEL), "routed_experts": 16_384})
     problem = refusal(Crowd, model=big, sets=["dram.org=DDR5_8Gb_x8", "dimm.ranks=1"], gpu_experts=0, steps=1)
     assert "not supported: DIMM 3" in problem
+
+
+def test_a_run_of_a_trace_takes_batch_steps_and_layers_from_it_unless_told(tmp_path):
+    path = tmp_path / "F.npz"
+    given = {**GIVEN, "policies": ("trimoe",), "routing": path}
+    del given["batch"], given["steps"]
+    generate_routing("skewed", MODEL, 8, 2).for_model(MODEL, layers=(1, 3)).save(path)
+    config = run_moe(**given).config
+    assert (config["batch"], config["steps"], config["layers"]) == (8, 2, [1, 3])
+    config = run_moe(**given, batch=5, steps=1, layers=[3]).config
+    assert (config["batch"], config["steps"], config["layers"]) == (5, 1, [3])
+    generate_routing("skewed", MODEL, 8, 2).save(path)
+    assert run_moe(**given).config["layers"] == [0, 1, 2, 3]
+    for more, has in ({"batch": 9}, "8"), ({"steps": 3}, "2"):
+        with pytest.raises(InputError, match=has) as caught:
+            run_moe(**given, **more)
+        assert (caught.value.code, caught.value.key) == ("range", *more)
+    generate_routing("skewed", MODEL, 8, 0, prompt=2).save(path)
+    with pytest.raises(InputError) as caught:
+        run_moe(**given)
+    assert (caught.value.code, caught.value.key) == ("missing", "routing")

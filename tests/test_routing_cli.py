@@ -29,7 +29,9 @@ def test_generate_writes_what_python_generates(tmp_path):
     status, out, err = call(
         "routing", "generate", "skewed:step_stickiness=0.2", *SMALL, "--prompt", 2, "--seed", 7, "-o", path
     )
-    assert (status, out, err) == (0, "", "")
+    assert (status, err) == (0, "")
+    assert str(path) in out
+    assert "3 steps of 16 sequences, 32 prompt tokens" in out
     python = ndpsim.generate_routing("skewed:step_stickiness=0.2", "mixtral-8x7b", 16, 3, 2, 7)
     assert ndpsim.load_routing(path) == python
     assert (
@@ -105,7 +107,8 @@ def test_import_says_what_it_had_to_guess(tmp_path):
     source, path = tmp_path / "e.csv", tmp_path / "F.npz"
     source.write_text("layer_id,expert_ids\n3,52 40 85\n3,1 2 3\n")
     status, out, err = call("routing", "import", source, "-o", path)
-    assert (status, out) == (0, "")
+    assert status == 0
+    assert all(said in out for said in (str(path), "llama-cpp", "3 of 86 experts in 1 layer, 1 step of 2"))
     assert err == "ndpsim: note: 86 experts, as the largest id says; give the model, or the number\n"
     assert ndpsim.load_routing(path).ids[0, 0].tolist() == [[52, 40, 85], [1, 2, 3]]
 

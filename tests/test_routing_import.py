@@ -590,3 +590,67 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
     packed = tmp_path / "c.json.gz"
     packed.write_bytes(gzip.compress(b"[[" + b"1," * 100_000 + b"1]]"))
     refused(packed, "c.json.gz: its content: ")
+
+
+COUNTS = [[3, 0, 3, 2], [1, 3, 2, 2]]  # of 4 tokens with 2 experts each
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "layer,expert_0,expert_1,expert_2,expert_3\n5,3,0,3,2\n7,1,3,2,2\n",
+        "layer_id, expert_id, count\n7,0,1\n7,1,3\n7,2,2\n7,3,2\n5,0,3\n5,2,3\n5,3,2\n",
+        "\ufefflayer,expert_0,expert_1,expert_2,expert_3\r\n7,1,3,2.0,2e0\r\n5,3,0,3,2\r\n",
+    ],
+)
+def test_counts_of_csv_are_those_of_json(tmp_path, text):
+    (tmp_path / "c.csv").write_text(text)
+    (tmp_path / "c.json").write_text(json.dumps({"layers": [5, 7], "counts": COUNTS}))
+    trace = import_routing(tmp_path / "c.csv", experts_per_token=2)
+    assert trace.layers == (5, 7)
+    assert [trace.loads(0, layer).tolist() for layer in (5, 7)] == COUNTS
+    assert trace == import_routing(tmp_path / "c.json", experts_per_token=2)
+
+
+def test_counts_of_csv_without_a_header_are_layers_from_0_and_a_popularity(tmp_path):
+    path = written(tmp_path / "c.csv", "3,0,3,2\n1,3,2,2\n")
+    trace = import_routing(path, experts_per_token=2)
+    assert trace.layers == (0, 1)
+    assert [trace.loads(0, layer).tolist() for layer in (0, 1)] == COUNTS
+    shape = ndpsim.load_model("mixtral-8x7b")
+    path.write_text("".join(",".join(["900"] * 7 + ["0"]) + "\n" for _ in range(32)))
+    drawn = ndpsim.generate_routing(f"popularity:{path}", shape, batch=64, steps=1)
+    assert set(drawn.ids.ravel().tolist()) == set(range(7))
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "code"),
+    [
+        ("layer,expert_0,expert_1\n0,3\n", 2, "form"),
+        ("layer,expert_0,expert_1\n0,3,x\n", 2, "range"),
+        ("layer,expert_0,expert_1\n0,3,-1\n", 2, "range"),
+        ("1,2\n0,2.5\n", 2, "range"),
+        ("layer,expert_0,expert_1\n0,3,1\n0,3,1\n", 3, "twice"),
+        ("layer,expert,count\n0,3,1\n0,2,1\n0,3,1\n", 4, "twice"),
+        ("layer,expert,count\n0,99999,1\n", None, "too-large"),
+        ("layer,expert,count\n0,1,2\n0,2,2\n", None, "missing"),
+    ],
+)
+def test_mistakes_in_counts_of_csv_have_their_line(tmp_path, text, line, code):
+    with pytest.raises(InputError) as caught:
+        import_routing(written(tmp_path / "c.csv", text))
+    assert (caught.value.code, caught.value.line) == (code, line)
+    assert caught.value.file == str(tmp_path / "c.csv")
+
+
+def test_a_file_of_no_format_gets_the_columns_of_each(tmp_path):
+    with pytest.raises(InputError) as caught:
+        import_routing(written(tmp_path / "x.csv", "expert,how often\n0,3\n"))
+    assert caught.value.code == "form"
+    for columns in (
+        "layer,expert,count",
+        "layer,expert_0",
+        "layer_id,expert_ids",
+        "layer_id,token_id,expert_0",
+    ):
+        assert columns in str(caught.value)

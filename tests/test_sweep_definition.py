@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ndpsim.errors import InputError
+from ndpsim.routing import generate_routing
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.definition import Definition
 from ndpsim.sweeps.file import read_definition
@@ -296,3 +297,14 @@ def test_a_point_under_a_policy_has_the_metrics_of_its_run(tmp_path):
 def test_a_point_that_cannot_be_says_why(command, given, words):
     with pytest.raises(InputError, match=words):
         command.resolve(given)
+
+
+def test_a_point_of_a_routing_trace_says_the_batch_steps_and_layers_that_the_trace_has(tmp_path):
+    path = str(tmp_path / "F.npz")
+    generate_routing("skewed", "mixtral-8x7b", 8, 2).save(path)
+    given = {"model": "mixtral-8x7b", "routing": path}
+    point = MOE.resolve(given)
+    assert (point.config["batch"], point.config["steps"], point.config["layers"]) == (8, 2, list(range(32)))
+    assert MOE.resolve(given | {"batch": 8, "steps": 2}).key == point.key
+    assert MOE.resolve(given | {"batch": 7}).config["batch"] == 7
+    assert MOE.resolve(given | {"batch": 7}).key != point.key

@@ -122,8 +122,10 @@ def _history(draws: bool, layer: tuple[int, int] | None) -> History | None:
     help="A policy, FILE.py:CLASS, or all. Repeatable: all on one trace, speed-ups against the first.  "
     "[default: trimoe]",
 )
-@click.option("--batch", default=512, show_default=True, type=int, help="Sequences decoded together.")
-@click.option("--steps", default=16, show_default=True, type=int, help="Decode steps.")
+@click.option(
+    "--batch", type=int, help="Sequences decoded together.  [default: those of the trace, else 512]"
+)
+@click.option("--steps", type=int, help="Decode steps.  [default: those of the trace, else 16]")
 @click.option(
     "--routing",
     metavar="SPEC|FILE",
@@ -139,7 +141,11 @@ def _history(draws: bool, layer: tuple[int, int] | None) -> History | None:
     type=int,
     help="Tokens of each sequence that the KV cache already has before the prompt.",
 )
-@click.option("--layers", metavar="N-N,...", help="Only these layers of the model, from 0.  [default: all]")
+@click.option(
+    "--layers",
+    metavar="N-N,...",
+    help="Only these layers of the model, from 0.  [default: those of the trace, else all]",
+)
 @click.option("--bits", type=int, help="Bits of a weight of a routed expert.  [default: 16]")
 @click.option("--dense-bits", type=int, help="Bits of any other weight.  [default: 16]")
 @click.option(

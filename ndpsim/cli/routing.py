@@ -57,6 +57,14 @@ def command() -> None:
     """
 
 
+def _save(trace: Routing, out: str) -> None:
+    """Write a trace, and say what it is."""
+    from ndpsim.report.routing import trace_title
+
+    trace.save(out)
+    click.echo(f"wrote {out} from {trace_title(trace.to_dict())}")
+
+
 def _generated(
     spec: str, model: str | None, batch: int, steps: int, prompt: int, seed: int, offline: bool = False
 ) -> Routing:
@@ -98,7 +106,7 @@ def generate(spec: str, out: str, **options: Any) -> None:
     and prefill_cosine, the likeness of popularity in prefill and decode.
     """
     check_outputs({"--out": out})
-    _generated(spec, **options).save(out)
+    _save(_generated(spec, **options), out)
 
 
 @command.command(
@@ -119,7 +127,7 @@ def generate(spec: str, out: str, **options: Any) -> None:
 def import_(file: tuple[str, ...], out: str, routing_format: str | None, **options: Any) -> None:
     """Turn what other programs recorded into a trace.
 
-    Known are counts (JSON), dynande (CSV), llama-cpp (CSV), megatron (JSON lines), sglang (.pt) and vllm
+    Known are counts (JSON, CSV), dynande (CSV), llama-cpp (CSV), megatron (JSON lines), sglang (.pt) and vllm
     (NPY, NPZ, JSON). Several files are one recording: requests, ranks, layers or parts, as
     `ndpsim/routing/formats` says.
     """
@@ -130,7 +138,7 @@ def import_(file: tuple[str, ...], out: str, routing_format: str | None, **optio
         trace = import_routing(file, routing_format, **options)
     for note in (trace.source or {}).get("notes", ()):
         click.echo(f"ndpsim: note: {note}", err=True)
-    trace.save(out)
+    _save(trace, out)
 
 
 @command.command(

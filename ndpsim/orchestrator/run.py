@@ -45,8 +45,8 @@ def run_moe(
     hw: str | PathLike[str] | Hardware = "trimoe",
     model: str | PathLike[str] | MoeShape = "deepseek-v2",
     policies: Sequence[str | type[Policy] | ChosenPolicy] = ("trimoe",),
-    batch: int = 512,
-    steps: int = 16,
+    batch: int | None = None,
+    steps: int | None = None,
     routing: str | PathLike[str] | Routing | None = None,
     seed: int = 1,
     prompt: int | None = None,
@@ -74,12 +74,12 @@ def run_moe(
         policies: each runs on the same trace; names with parameters, ``trimoe:refine=false``, classes of a
             file, ``policy.py:Mine``, or classes; "all": all bundled ones that can be run. Speed-ups are
             against the first.
-        batch, steps: sequences decoded together, and decode steps.
+        batch, steps: sequences decoded together, and decode steps; None: those of a trace, else 512 and 16.
         routing: a trace, its file, or a SPEC of `generate_routing`; None: `default_routing` of the model.
         seed: of a generated trace.
         prompt: prompt tokens of each sequence, which are prefilled; None: decode only.
         prefix: tokens before them that the KV cache has already, to which prompt tokens attend, too.
-        layers: the model's layers that are run, from 0; None: all.
+        layers: the model's layers that are run, from 0; None: all, or those of a trace that lacks some.
         bits: of a weight of a routed expert; None: 16, or what `weights` says.
         dense_bits: of a weight of what is no routed expert: attention, router, shared experts, dense layers,
             embedding and head; None: as `bits`.
@@ -105,15 +105,18 @@ def run_moe(
     hardware = load_hardware(hw, sets)
     shape = load_model(model)
     chosen = choose_policies(policies)
-    steps, batch = whole_number(steps, "steps", 1), whole_number(batch, "batch", 1)
+    steps, batch = _at_least_one(steps, "steps"), _at_least_one(batch, "batch")
     prompt = 0 if prompt is None else whole_number(prompt, "prompt", 1)
     prefix = whole_number(prefix, "prefix", 0, MAX_TOKENS)
     context = max(whole_number(context, "context", 1), prefix + prompt)
     checked_arbitration(arbitration)
     _check_link(hardware, check_layer, arbitration)
     number(check_limit, "check_limit", 0)
-    wanted_layers = _layers(layers, shape)
-    trace = find_routing(routing, shape, batch, steps, prompt, seed, wanted_layers)
+    asked_layers = None if layers is None else _layers(layers, shape)
+    trace = find_routing(routing, shape, batch, steps, prompt, seed, asked_layers)
+    if not trace.steps:
+        raise InputError("the trace has no decode steps", key="routing", code="missing")
+    wanted_layers = asked_layers or _layers_of(trace, shape)
     check_layer = _checked_layer(check_layer, trace)
     if observer is not None and not callable(observer):
         raise InputError(f"{shown(observer)} is no function of a run and a layer", key="observer")
@@ -126,8 +129,8 @@ def run_moe(
     config = {
         "hardware": hardware.to_dict(),
         "model": shape.name,
-        "batch": batch,
-        "steps": steps,
+        "batch": trace.batch,
+        "steps": trace.steps,
         "prompt": prompt,
         "prefix": prefix,
         "layers": list(wanted_layers),
@@ -217,9 +220,16 @@ def _check_link(hardware: Hardware, check_layer: object, arbitration: str) -> No
         raise hardware.origins[key].error(problem, key)
 
 
-def _layers(layers: Sequence[int] | None, shape: MoeShape) -> tuple[int, ...]:
-    if layers is None:
-        return tuple(range(shape.layers))
+def _at_least_one(value: int | None, name: str) -> int | None:
+    return None if value is None else whole_number(value, name, 1)
+
+
+def _layers_of(trace: Routing, shape: MoeShape) -> tuple[int, ...]:
+    """All layers of the model where the trace has all that have experts, else the trace's."""
+    return tuple(range(shape.layers)) if len(trace.layers) == shape.moe_layers else trace.layers
+
+
+def _layers(layers: Sequence[int], shape: MoeShape) -> tuple[int, ...]:
     asked = several(layers, "layers", lambda one, name: whole_number(one, name, 0, shape.layers - 1))
     chosen = tuple(sorted(set(asked)))
     if not set(chosen) - set(shape.dense_layers):

@@ -1,9 +1,9 @@
 """Counts of selections, [layer][expert]: the bundled ones, and files that users have.
 
-A file is JSON: a list of lists; an object with `counts` (a list of lists, or several by the name of their
-data), or with `expert_popularity`, as Fiddler writes it. An object may say which layers of the model it has
-(`layers`), how many layers the model has (`model_layers`), and how many experts a token chooses
-(`experts_per_token` or `top_k`).
+A file is CSV, as `counts_csv` says, or JSON: a list of lists; an object with `counts` (a list of lists, or
+several by the name of their data), or with `expert_popularity`, as Fiddler writes it. An object may say which
+layers of the model it has (`layers`), how many layers the model has (`model_layers`), and how many experts a
+token chooses (`experts_per_token` or `top_k`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ndpsim.errors import InputError, one_of
 from ndpsim.files import open_plain_or_gzip, reading
 from ndpsim.limits import ensure_fits, memory_limit
+from ndpsim.routing.counts_csv import is_csv, read_csv
 from ndpsim.routing.trace import MAX_EXPERTS
 
 BUNDLED = Path(__file__).parent / "data"
@@ -92,7 +93,9 @@ def read_counts(path: Path) -> ExpertCounts:
     Raises:
         InputError: it cannot be read or does not hold counts.
     """
-    return parse_counts(read_json(path), str(path))
+    with open_plain_or_gzip(path) as file, reading(path):
+        head = file.read(1 << 16)
+    return parse_counts(read_csv(path) if is_csv(head) else read_json(path), str(path))
 
 
 def parse_counts(content: Any, file: str) -> ExpertCounts:

@@ -18,6 +18,9 @@ from ndpsim.routing.shares import exchanged, like
 from ndpsim.routing.spec import Randoms, Shape, Shares, Spec, default_routing, generators, parse_spec
 from ndpsim.routing.trace import MAX_EXPERTS, Ids, Routing, load_routing
 
+#: Sequences decoded together and decode steps, where nobody says them.
+BATCH, STEPS = 512, 16
+
 _MOST = 1 << 24  # steps, sequences, tokens of a prompt
 
 # Independent sources of random numbers of a layer.
@@ -45,8 +48,8 @@ def _shape_of(spec: Spec, model: MoeShape | None) -> Shape:
 def generate_routing(
     routing: str | Spec = "skewed",
     model: str | PathLike[str] | MoeShape | None = None,
-    batch: int = 512,
-    steps: int = 16,
+    batch: int = BATCH,
+    steps: int = STEPS,
     prompt: int = 0,
     seed: int = 1,
     offline: bool = False,
@@ -160,8 +163,8 @@ def _prefill(
 def find_routing(
     routing: str | PathLike[str] | Spec | Routing | None,
     model: str | PathLike[str] | MoeShape,
-    batch: int = 512,
-    steps: int = 16,
+    batch: int | None = None,
+    steps: int | None = None,
     prompt: int = 0,
     seed: int = 1,
     layers: Sequence[int] | None = None,
@@ -171,8 +174,10 @@ def find_routing(
     Args:
         routing: a trace, its file, or a SPEC; None: `default_routing` of the model. A SPEC comes first; write
             ``./skewed`` for a file of that name.
-        model, batch, steps, prompt, seed: see `generate_routing`; a trace is cut to them.
-        layers: the model's layers that are needed; None: all. Dense ones are passed over.
+        model, prompt, seed: see `generate_routing`.
+        batch, steps: a trace is cut to them; None: what the trace has, or `BATCH` and `STEPS` are generated.
+        layers: the model's layers that are needed; None: those of the trace, or all. Dense ones are passed
+            over.
 
     Raises:
         InputError: there is no such file or generator, or the trace does not fit the model or lacks what is
@@ -182,11 +187,12 @@ def find_routing(
     if routing is None:
         routing = default_routing(shape)
     if isinstance(routing, Spec) or (isinstance(routing, str) and is_spec(routing)):
+        batch, steps = BATCH if batch is None else batch, STEPS if steps is None else steps
         return generate_routing(routing, shape, batch, steps, prompt, seed).for_model(shape, layers=layers)
     trace = routing if isinstance(routing, Routing) else load_routing(existing_file(routing))
     if prompt and set(trace.prompt_lengths[:batch]) != {prompt}:
         raise InputError(f"the trace has no prompts of {prompt} tokens", "missing", key="prompt")
-    return trace.for_model(shape, batch, steps, layers)
+    return trace.for_model(shape, batch, steps, trace.layers if layers is None else layers)
 
 
 def is_spec(text: str) -> bool:

@@ -97,10 +97,9 @@ def _detected(path: Path) -> RoutingFormat:
     for one in routing_formats().values():
         if one.recognises(path, head):
             return one
-    known = ", ".join(routing_formats())
-    raise InputError(
-        f"is of no format of routing that is recognised; say which ({known})", "form", file=path, key="format"
-    )
+    known = "; ".join(f"{one.name} ({one.meaning})" for one in routing_formats().values())
+    problem = f"is of no format of routing that is recognised; say which: {known}"
+    raise InputError(problem, file=path, key="format", code="form")
 
 
 def _first_steps(recorded: Recorded, steps: int | None) -> Recorded:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
 from ndpsim.limits import ensure_fits
-from ndpsim.routing.counts import parse_counts, read_json
+from ndpsim.routing.counts import read_counts
+from ndpsim.routing.counts_csv import is_csv
 from ndpsim.routing.recorded import Asked, Recorded, RoutingFormat
 
 
@@ -22,16 +23,20 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
     path = paths[0]
     if len(paths) > 1:
         raise InputError("is one of several files; counts are imported one file at a time", file=paths[1])
-    counts = parse_counts(read_json(path), str(path))
+    counts = read_counts(path)
     table = counts.of("")
     k = asked.k or counts.experts_per_token
     if k is None:
-        raise InputError("does not say how many experts a token chooses", file=path, key="experts_per_token")
+        problem = "does not say how many experts a token chooses; give the number, or the model"
+        raise InputError(problem, file=path, key="experts_per_token", code="missing")
     totals = table.sum(axis=1)
     tokens, rest = divmod(int(totals[0]), k)
     if rest or (totals != totals[0]).any():
         row = 0 if rest else int(np.argmax(totals != totals[0]))
-        problem = f"{totals[row]} selections, not the same multiple of {k} in every layer"
+        problem = (
+            f"{totals[row]} selections, not the same multiple of {k} in every layer; "
+            f"to generate tokens with this popularity, use popularity:{path}"
+        )
         raise InputError(problem, file=path, key=f"layer {counts.layers[row]}")
     if table.max() > tokens:
         row, expert = map(int, np.argwhere(table > tokens)[0])
@@ -59,15 +64,15 @@ def _tokens(counts: NDArray[np.int64], tokens: int, k: int) -> NDArray[np.int16]
 
 def _recognises(path: Path, head: bytes) -> bool:
     start = head.lstrip()
-    return start.startswith(b"[") or (
-        start.startswith(b"{") and any(f'"{key}"'.encode() in head for key in ("counts", "expert_popularity"))
-    )
+    keyed = any(f'"{key}"'.encode() in head for key in ("counts", "expert_popularity"))
+    return is_csv(head) or start.startswith(b"[") or (start.startswith(b"{") and keyed)
 
 
 FORMAT = RoutingFormat(
     name="counts",
     example='{"experts_per_token": 2, "counts": [[2520, 2687, 2904], [2958, 2718, 2435]]}',
-    meaning="JSON with selections of each expert by layer; as one step with just these loads",
+    meaning="JSON, or CSV with columns layer,expert_0,... or layer,expert,count: selections of each expert; "
+    "as one step with just these loads",
     recognises=_recognises,
     read=_read,
 )

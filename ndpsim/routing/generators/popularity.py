@@ -25,7 +25,7 @@ def _find(name: str) -> ExpertCounts:
     path = Path(name)
     if path.suffix != ".json" and len(path.parts) < 2 and not path.exists():
         problem = one_of(name, bundled_counts(), "popularity")
-        raise InputError(f"{problem}, nor a JSON file of counts", key="routing")
+        raise InputError(f"{problem}, nor a file of counts", key="routing")
     return read_counts(path)
 
 

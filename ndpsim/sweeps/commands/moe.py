@@ -18,7 +18,8 @@ from ndpsim.policies.choose import choose_policy
 from ndpsim.processors import load_processors
 from ndpsim.results.form import digest_of
 from ndpsim.results.moe import PolicyRun
-from ndpsim.routing.generate import is_spec
+from ndpsim.routing.generate import existing_file, is_spec
+from ndpsim.routing.trace import load_routing
 from ndpsim.sweeps.command import Parameter, Resolved, SweptCommand
 from ndpsim.sweeps.parameters import (
     choice,
@@ -106,6 +107,8 @@ class Moe(SweptCommand):
         hardware, model = self._hardware(given), load_model(given.get("model", "deepseek-v2"))
         asked = given.get("policy", "trimoe")
         policy = choose_policy(asked)
+        routing, file = given.get("routing"), _POLICY_FILE.match(asked)
+        traces = [routing] if isinstance(routing, str) and not is_spec(routing) else []
         config = {
             "hardware": hardware.to_dict(),
             "model": asdict(model),
@@ -115,8 +118,9 @@ class Moe(SweptCommand):
             **options_of(given, {"weights": "weights"}),
             "layers": given.get("layers"),
         }
-        routing, file = given.get("routing"), _POLICY_FILE.match(asked)
-        traces = [routing] if isinstance(routing, str) and not is_spec(routing) else []
+        for trace in map(load_routing, map(existing_file, traces)):
+            of_trace = {"batch": trace.batch, "steps": trace.steps, "layers": list(trace.layers)}
+            config |= {key: value for key, value in of_trace.items() if key not in given}
         policy_files = [file[1]] if file is not None else []
         contents = file_digests(*traces, *policy_files, *load_processors(hardware).files())
         named = {} if traces == [] else {"routing": None}  # a trace counts by what is in it
