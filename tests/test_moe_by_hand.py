@@ -16,6 +16,7 @@ from ndpsim.config import Hardware, load_hardware
 from ndpsim.errors import InputError
 from ndpsim.moe import Expert
 from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies import Assignment, Migration, Placement, Policy
 from ndpsim.policies.views import STRIPED
@@ -218,18 +219,12 @@ def test_an_expert_that_is_spread_over_a_ring_passes_less_of_it_over_each_wire_f
     hardware = load_hardware("trimoe", ["dimm.ranks=1", "dram.refresh=none"])
     costs = Costs(hardware, large, cache=CACHE)
     cost = costs.relayout("localized 11", "striped")
-    assert costs._alike((lies := costs_lies("localized", 11)), costs_lies("striped", 0))[0] != lies
+    assert costs._alike(Location(11), Location(STRIPED))[0] != Location(11)
     whole_ns = large.weight_bytes(16) / 256 * 272 / 25
     up = {f"dimm {(11 + n) % 16} to {(12 + n) % 16}": (7 - n) / 16 for n in range(7)}
     down = {f"dimm {(11 - n) % 16} to {(10 - n) % 16}": (8 - n) / 16 for n in range(8)}
     assert {name: ns / whole_ns for name, ns in cost.wire_ns.items()} == pytest.approx(up | down, rel=0.02)
     assert cost.dimm_read_gbps.keys() == {11}
-
-
-def costs_lies(layout: str, dimm: int) -> Any:
-    from ndpsim.orchestrator.costs import _Lies
-
-    return _Lies(layout, dimm)
 
 
 # ---- Slowdowns between measured numbers of tokens ----------------------------------------------------------------

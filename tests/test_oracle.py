@@ -190,8 +190,8 @@ def test_a_run_replayed_takes_the_same_time_to_the_bit(prompt):
     for chosen in asked:
         if chosen.policy.rehearses:
             continue
-        run = rehearsal.of_policy(chosen)
-        again = rehearsal.of_script(run.script)
+        run = rehearsal.run_policy(chosen)
+        again = rehearsal.run_script(run.script)
         assert again.time_ns == run.time_ns, chosen.name
         assert again.script.answers == run.script.answers, chosen.name
 
@@ -202,7 +202,7 @@ def test_a_copy_of_a_stage_goes_on_by_itself():
     copies = [Migration("prefetch", layer, expert) for layer in layers for expert in range(15)]
     answers = dict.fromkeys(visits, Answer()) | {visits[0]: Answer(gate=tuple(copies))}
     script = Script(Placement.striped(len(layers), 16), answers)
-    run = rehearsal.of_script(script)
+    run = rehearsal.run_script(script)
     stage, moving = rehearsal.stage(script), 0
     for visit in visits:
         assert stage.visit == visit

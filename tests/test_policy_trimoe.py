@@ -186,12 +186,12 @@ def test_an_expert_on_its_way_waits_for_the_rest_of_its_copy_and_comes_before_th
 
 
 def test_a_mean_load_costs_what_lies_between_and_less_than_a_token_a_share() -> None:
-    outlook = CostModel(ESTIMATES, 4).outlook(np.array([2.5, 1.0, 0.5, 0.0, 9.5]))
-    assert outlook.resident.tolist() == [12.5, 11, 5.5, 0, 19.5]
-    assert outlook.striped.tolist() == [40, 40, 20, 0, 46]
-    assert outlook.localized.tolist() == [12.5, 7.5, 3.75, 0, 80]
-    assert outlook.ndp.tolist() == [50, 30, 15, 0, 0]
-    assert outlook.cold.tolist() == [True, True, True, True, False]
+    expert_costs = CostModel(ESTIMATES, 4).expert_costs(np.array([2.5, 1.0, 0.5, 0.0, 9.5]))
+    assert expert_costs.resident.tolist() == [12.5, 11, 5.5, 0, 19.5]
+    assert expert_costs.striped.tolist() == [40, 40, 20, 0, 46]
+    assert expert_costs.localized.tolist() == [12.5, 7.5, 3.75, 0, 80]
+    assert expert_costs.ndp.tolist() == [50, 30, 15, 0, 0]
+    assert expert_costs.cold.tolist() == [True, True, True, True, False]
 
 
 def test_the_contention_of_a_striped_read_is_a_parameter() -> None:
@@ -661,16 +661,16 @@ def test_what_is_under_way_is_not_decided_again() -> None:
 
 
 def test_an_expert_on_its_way_is_no_candidate() -> None:
-    outlook = CostModel(ESTIMATES, 4).outlook(np.array([22, 20, 1, 1, 1]))
+    expert_costs = CostModel(ESTIMATES, 4).expert_costs(np.array([22, 20, 1, 1, 1]))
     here = layer([STRIPED, STRIPED, 0, 0, 0])
-    busy = ndp_busy(outlook, here, 4)
+    busy = ndp_busy(expert_costs, here, 4)
     assert busy.tolist() == [90, 0, 0, 0]
     for moving, prefetched, rebalanced in (([], 0, 2), ([0, 2], 1, 3)):
         flags = np.zeros(5, np.bool_)
         flags[moving] = True
-        hot = prefetches(outlook, 0, here, flags, 2, 2, ESTIMATES)
+        hot = prefetches(expert_costs, 0, here, flags, 2, 2, ESTIMATES)
         assert hot[0].migration.expert == prefetched
-        cold = next(rebalances(outlook, 0, here, flags, busy, 0.0, ESTIMATES))
+        cold = next(rebalances(expert_costs, 0, here, flags, busy, 0.0, ESTIMATES))
         assert cold.migration.expert == rebalanced
 
 

@@ -297,6 +297,11 @@ class Hardware:
             rows.append(Row("derived.ndp_area", self.ndp_area_mm2, "mm2", f"{area}; {of_all}"))
         return rows
 
+    @property
+    def host_reads_dimms(self) -> bool:
+        """Whether the host reads the DIMMs that compute; false where it has memory of its own."""
+        return self.system.host.memory is None
+
     def _host_origin(self) -> str:
         of_lanes = "dimm.subchannels x lane peak"
         return of_lanes if self.system.cxl is None else f"{of_lanes}, at most cxl.gbps"

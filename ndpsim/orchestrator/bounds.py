@@ -85,7 +85,7 @@ class Bounds:
         self._programmes: dict[tuple[object, ...], float] = {}
         self.has_solver = has_solver()
 
-    def of_layer(self, loads: Ints, shared_ns: float, replicas: Sequence[int] = ()) -> float:
+    def layer_ns(self, loads: Ints, shared_ns: float, replicas: Sequence[int] = ()) -> float:
         """In ns.
 
         Args:
@@ -99,12 +99,12 @@ class Bounds:
         if found is None:
             times = self._times.get(bits)
             if times is None:
-                times = self._times[bits] = _fastest([self._of_bits(one) for one in bits])
+                times = self._times[bits] = _fastest([self._peaks(one) for one in bits])
             room = min(self._machine.gpu_experts, self._machine.model.routed_experts)
             found = self._found[key] = bound_ns(loads, replace(times, shared_ns=shared_ns), room)
         return found
 
-    def of_steps(self, visits: Sequence[_Visit], slowdown: Slowdown, replicas: Sequence[int]) -> float:
+    def steps_ns(self, visits: Sequence[_Visit], slowdown: Slowdown, replicas: Sequence[int]) -> float:
         """Of consecutive steps by one linear programme, in ns."""
         layers, bits = len(self._machine.layers), self._all_bits(replicas)
         lost = self._lost_ns_per_byte(slowdown)
@@ -123,7 +123,7 @@ class Bounds:
     def _all_bits(self, replicas: Sequence[int]) -> tuple[int | ExpertFormat, ...]:
         return self._machine.weights, *sorted({*replicas} - {self._machine.bits})
 
-    def _of_bits(self, bits: int | ExpertFormat) -> BoundTimes:
+    def _peaks(self, bits: int | ExpertFormat) -> BoundTimes:
         """Peaks instead of simulations."""
         machine, processors = self._machine, self._processors
         expert = machine.model.expert
@@ -196,7 +196,7 @@ class Bounds:
 
     def _ndp_ns(self, tokens: int, bits: int | ExpertFormat) -> float:
         """At least what an expert takes on one NDP unit."""
-        costs = self._costs if bits == self._machine.weights else self._costs.of_bits(int(bits))  # type: ignore[arg-type]
+        costs = self._costs if bits == self._machine.weights else self._costs.for_bits(int(bits))  # type: ignore[arg-type]
         if tokens > _LAST_SIMULATED:
             times, error = costs.expected_ns(tokens)
             least = max(float(times[tokens]) * (1 - error), costs.expert(_LAST_SIMULATED).time_ns)
@@ -207,7 +207,7 @@ class Bounds:
 
     def _lost_ns_per_byte(self, slowdown: Slowdown) -> float:
         """As `least_lost_ns_per_byte`."""
-        if self._costs.hardware.system.host.memory is not None:
+        if not self._costs.hardware.host_reads_dimms:
             return 0.0
         return least_lost_ns_per_byte(slowdown, self._host_gbps())
 
@@ -250,7 +250,7 @@ class RunBound:
         free_ns: time that PCIe was free for weights since the layer's experts before.
         """
         self._visits.append(_Visit(loads, math.ceil(free_ns), shared_ns))
-        self._alone_ns.append(self._bounds.of_layer(loads, shared_ns, self._replicas))
+        self._alone_ns.append(self._bounds.layer_ns(loads, shared_ns, self._replicas))
         return self._alone_ns[-1]
 
     def total_ns(self) -> float:
@@ -259,7 +259,7 @@ class RunBound:
             return sum(self._alone_ns)
         return sum(
             max(
-                self._bounds.of_steps(self._visits[of], self._slowdown, self._replicas),
+                self._bounds.steps_ns(self._visits[of], self._slowdown, self._replicas),
                 sum(self._alone_ns[of]),
             )
             for of in self._stretches()

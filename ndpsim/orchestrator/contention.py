@@ -201,7 +201,7 @@ def stacked(whole: ContentionTable, sharded: Sequence[ContentionTable]) -> Conte
     def all_on_axis(table: ContentionTable, several: Floats) -> Floats:
         return np.stack([on_axis(table, rates) for rates in several])
 
-    def of_all_streams(rates: Floats) -> Floats:
+    def over_streams(rates: Floats) -> Floats:
         return np.concatenate([rates, *[rates[-1:]] * (len(streams) - len(rates))])
 
     def repeated(rates: Floats) -> Floats:
@@ -214,8 +214,8 @@ def stacked(whole: ContentionTable, sharded: Sequence[ContentionTable]) -> Conte
         whole.tokens,
         axis,
         streams,
-        np.concatenate([of_all_streams(all_on_axis(table, table.ndp_rate)) for table in tables], axis=-2),
-        np.concatenate([of_all_streams(table.host_rate) for table in tables], axis=-1),
+        np.concatenate([over_streams(all_on_axis(table, table.ndp_rate)) for table in tables], axis=-2),
+        np.concatenate([over_streams(table.host_rate) for table in tables], axis=-1),
         whole.relayout_gbps,
         repeated(whole.ndp_rate_beside_relayout),
         repeated(whole.ndp_rate_beside_writes),

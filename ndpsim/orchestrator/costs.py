@@ -35,7 +35,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from os import PathLike
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +48,9 @@ from ndpsim.layout import ExpertFormat, make_layout
 from ndpsim.link import Network
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.orchestrator.contention import ContentionTable, contention_table, shared_bandwidth
+from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.standby import Parts, Standby
+from ndpsim.policies.views import STRIPED
 from ndpsim.results.cache import ResultCache
 from ndpsim.results.expert import ExpertResult, OverRefresh
 from ndpsim.simulate import MAX_TOKENS, simulate_expert, simulate_host_read, simulate_relayout
@@ -133,23 +134,6 @@ class RelayoutCost:
         return {dimm: sum(one.get(dimm, 0.0) for one in both) for dimm in {**both[0], **both[1]}}
 
 
-class _Lies(NamedTuple):
-    """Where an expert lies: its layout, and the first of its DIMMs."""
-
-    layout: str
-    dimm: int
-
-    @classmethod
-    def of(cls, name: str) -> _Lies:
-        """From the name of a place as records have it: "striped", "localized 3", "sharded:4 8"."""
-        layout, _, dimm = name.partition(" ")
-        return cls(layout, int(dimm or 0))
-
-    @property
-    def name(self) -> str:
-        return self.layout if self.layout == "striped" else f"{self.layout} {self.dimm}"
-
-
 def _memory_of(hardware: Hardware) -> Hardware:
     """The same without what costs do not depend on, so that they are found again when only that changes."""
     system = hardware.system
@@ -206,8 +190,8 @@ class Costs:
         self._experts: dict[tuple[int, int, float], NdpCost] = {}
         self._reads: dict[int | None, HostReadCost] = {}
         self._relayouts: dict[tuple[str, str], RelayoutCost] = {}
-        self._bursts: dict[_Lies, Ints] = {}
-        self._of_bits: dict[int, Costs] = {}
+        self._bursts: dict[Location, Ints] = {}
+        self._for_bits: dict[int, Costs] = {}
         self._parts: dict[tuple[int, int, float], float] = {}
         self._contention: dict[int, ContentionTable] = {}
 
@@ -242,21 +226,21 @@ class Costs:
     def at_rest_nj(self, time_ns: float) -> dict[str, float | None]:
         """What all memory and its units draw at rest over a time, by component; None: not known."""
         parts = self.standby.over(time_ns)
-        if self.hardware.system.host.memory is not None:
+        if not self.hardware.host_reads_dimms:
             for name, nj in self._host_standby.over(time_ns).items():
                 name = "host_memory" if name == "dram" else name
                 before = parts.get(name, 0.0)
                 parts[name] = None if nj is None or before is None else before + nj
         return parts
 
-    def of_bits(self, bits: int | None) -> Costs:
+    def for_bits(self, bits: int | None) -> Costs:
         """The costs of replicas in so many bits; None: of the experts themselves."""
         if bits is None:
             return self
-        found = self._of_bits.get(bits)
+        found = self._for_bits.get(bits)
         if found is None:
             found = Costs(self.hardware, self.shape, bits, self.arbitration, self._cache)
-            self._of_bits[bits] = found
+            self._for_bits[bits] = found
         return found
 
     def expert(self, tokens: int, shards: int = 1, share: float = 1.0) -> NdpCost:
@@ -294,7 +278,7 @@ class Costs:
         columns = max(1, round(share * whole.intermediate))
         model = whole if columns == whole.intermediate else Expert(whole.hidden, columns)
         of_turn = in_turns(tokens)
-        layout = "localized" if shards == 1 else f"sharded:{shards}"
+        layout = Location(0, shards).layout
         result, mean = self._over_refresh(model, of_turn, layout)
         read = result.weight_bytes * result.weight_reads
         return NdpCost(
@@ -357,11 +341,11 @@ class Costs:
         """
         if self.hardware.system.cxl is not None:
             return self._device_read
-        if self.hardware.system.host.memory is not None:
+        if not self.hardware.host_reads_dimms:
             shards = None
         found = self._reads.get(shards)
         if found is None:
-            layout = "striped" if shards is None else "localized" if shards == 1 else f"sharded:{shards}"
+            layout = (Location(STRIPED) if shards is None else Location(0, shards)).layout
             memory = self._host_memory
             result = simulate_host_read(memory, self.shape, layout, self.bits, cache=self._cache)
             system = memory.system
@@ -390,7 +374,7 @@ class Costs:
         if found is None:
             if source == target:
                 raise InputError(f"lies at {source} already", key="target")
-            ends = _Lies.of(source), _Lies.of(target)
+            ends = Location.from_name(source), Location.from_name(target)
             found = self._relayouts[source, target] = self._turned(*ends)
         return found
 
@@ -420,7 +404,7 @@ class Costs:
     def _network(self) -> Network:
         return access_by_units(self.hardware, geometry_of(self.hardware)).network
 
-    def _turned(self, source: _Lies, target: _Lies) -> RelayoutCost:
+    def _turned(self, source: Location, target: Location) -> RelayoutCost:
         """A relayout from one that is alike, or simulated."""
         like = self._alike(source, target)
         if like == (source, target):
@@ -436,28 +420,28 @@ class Costs:
         read_gbps, written_gbps = (self._dimm_gbps(end, cost.time_ns) for end in (source, target))
         return replace(cost, wire_ns=wire_ns, dimm_read_gbps=read_gbps, dimm_written_gbps=written_gbps)
 
-    def _alike(self, source: _Lies, target: _Lies) -> tuple[_Lies, _Lies]:
+    def _alike(self, source: Location, target: Location) -> tuple[Location, Location]:
         """The relayout that is simulated for one; see the module."""
         network, same = self._network, (source, target)
-        if network.topology != "ring" or "sharded" in source.layout + target.layout:
+        if network.topology != "ring" or max(source.shards, target.shards) > 1:
             return same
-        if source.layout == target.layout == "localized":
+        if not (source.striped or target.striped):
             hops = len(network.route(source.dimm, target.dimm))
-            return _Lies("localized", 0), _Lies("localized", hops)
-        bursts = self._bursts_of(_Lies("striped", 0))
+            return Location(0), Location(hops)
+        bursts = self._bursts_of(Location(STRIPED))
         if bursts.min() < _EVEN_BURSTS * geometry_of(self.hardware).lanes or network.dimms % 2:
             return same
-        first, second = (end if end.layout == "striped" else end._replace(dimm=end.dimm % 2) for end in same)
+        first, second = (end if end.striped else Location(end.dimm % 2) for end in same)
         return first, second
 
     def _turned_wires(self, wire_ns: Mapping[str, float], by: int) -> dict[str, float]:
         """The same on wires that lie so many DIMMs further around the ring."""
         network = self._network
-        name_of = {(hop.source, hop.target): network.wire_names[hop.wire] for hop in network.hops}
+        names = {(hop.source, hop.target): network.wire_names[hop.wire] for hop in network.hops}
         dimms = network.dimms
         further = {
-            name: name_of[(source + by) % dimms, (target + by) % dimms]
-            for (source, target), name in name_of.items()
+            name: names[(source + by) % dimms, (target + by) % dimms]
+            for (source, target), name in names.items()
         }
         return {further[name]: ns for name, ns in wire_ns.items()}
 
@@ -468,7 +452,7 @@ class Costs:
         fewest = min(-(-size // _MOST_MOVED), columns)
         return next(slices for slices in range(fewest, columns + 1) if columns % slices == 0)
 
-    def _simulated_relayout(self, source: _Lies, target: _Lies) -> RelayoutCost:
+    def _simulated_relayout(self, source: Location, target: Location) -> RelayoutCost:
         slices = self._slices
         result = simulate_relayout(
             self.memory,
@@ -476,8 +460,8 @@ class Costs:
             1,
             source.layout,
             target.layout,
-            [source.dimm],
-            [target.dimm],
+            [source.first_dimm],
+            [target.first_dimm],
             self.bits,
             host=False,
             cache=self._cache,
@@ -493,17 +477,17 @@ class Costs:
             added and {name: None if nj is None else slices * nj for name, nj in added.items()},
         )
 
-    def _dimm_gbps(self, end: _Lies, time_ns: float) -> dict[int, float]:
+    def _dimm_gbps(self, end: Location, time_ns: float) -> dict[int, float]:
         """What each DIMM that holds an expert reads, or writes, when it moves in so long a time."""
         bursts = self._bursts_of(end)
         burst_bytes = self.hardware.lane_device().burst_bytes
         return {int(dimm): int(bursts[dimm]) * burst_bytes / time_ns for dimm in np.flatnonzero(bursts)}
 
-    def _bursts_of(self, end: _Lies) -> Ints:
+    def _bursts_of(self, end: Location) -> Ints:
         """Bursts of an expert by DIMM."""
         found = self._bursts.get(end)
         if found is None:
             geometry = geometry_of(self.hardware)
-            places = make_layout(end.layout, geometry, self.weights, end.dimm).places()
+            places = make_layout(end.layout, geometry, self.weights, end.first_dimm).places()
             found = self._bursts[end] = np.bincount(places.dimm, minlength=geometry.dimms)
         return found

@@ -108,7 +108,7 @@ def _beside_reads(
 
     See `ndpsim.orchestrator.contention`. Where the host reads no such DIMMs, they take nothing.
     """
-    if not machine.dimms or costs.hardware.system.host.memory is not None:
+    if not machine.dimms or not costs.hardware.host_reads_dimms:
         return {}
 
     def lost_ns(dimms: int, read_ns: float, other_ns: float) -> Floats:

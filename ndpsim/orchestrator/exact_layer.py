@@ -25,7 +25,7 @@ from typing import NamedTuple
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Expert
 from ndpsim.orchestrator.costs import Costs, in_turns
-from ndpsim.orchestrator.lies import lies_of
+from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.record import JobRecord, LayerRecord, MovingRecord
 from ndpsim.policies.views import STRIPED
 from ndpsim.results.moe import CheckedEnd, LayerCheck
@@ -112,7 +112,7 @@ def check_layer(costs: Costs, record: LayerRecord, limit: float = 0.05) -> Layer
     """
     reading: list[JobRecord] = []
     copies: list[_Reading] = []
-    if costs.hardware.system.host.memory is None:
+    if costs.hardware.host_reads_dimms:
         reading = [job for job in record.jobs if job.read_limit_gbps > 0]
         copies = [_of_copy(costs, record, move) for move in record.moving if move.target == "gpu"]
     readings = [
@@ -223,7 +223,7 @@ def _moves(costs: Costs, record: LayerRecord, channel: int) -> Iterator[_Move]:
     for move in record.moving:
         if move.target == "gpu":
             continue
-        ends = [lies_of(name)[0] for name in (move.source, move.target)]
+        ends = [Location.from_name(name).dimm for name in (move.source, move.target)]
         if own.intersection(ends):
             source, target = (0 if dimm == STRIPED else (dimm - channel) % dimms for dimm in ends)
             columns = max(1, round(move.share * costs.shape.intermediate))
@@ -249,7 +249,7 @@ def _of_copy(costs: Costs, record: LayerRecord, move: MovingRecord) -> _Reading:
     assert link is not None  # or nothing were on its way
     gbps = link.gbps * link.packet_bytes / (link.packet_bytes + link.header_bytes) * move.pcie_part
     return _Reading(
-        *lies_of(move.source),
+        *Location.from_name(move.source),
         move.share,
         gbps,
         move.start_ns - record.start_ns,

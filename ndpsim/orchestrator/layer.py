@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import Beside, JobList, Label
-from ndpsim.orchestrator.lies import Lies
+from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.interface import GpuOrder
@@ -36,7 +36,7 @@ class Gated(NamedTuple):
 
     Attributes:
         loads: tokens by expert.
-        lies: where an expert lies.
+        location: where an expert is.
         resident: flags [expert]: in the GPU's memory.
         gpu_bits: of copies there, or on their way, that are replicas, by expert.
         arriving: the jobs of experts on their way there.
@@ -46,7 +46,7 @@ class Gated(NamedTuple):
     """
 
     loads: Sequence[int]
-    lies: Callable[[int], Lies]
+    location: Callable[[int], Location]
     resident: NDArray[np.bool_]
     gpu_bits: Mapping[int, int]
     arriving: Mapping[int, int]
@@ -162,7 +162,7 @@ class LayerJobs:
                 before = [of[-n] for of, n in ((copies, engines), (copied, buffers)) if len(of) >= n]
                 after = last if assigned.sequential else (*begun, *before)
                 weights = self._weights(share, bits)
-                copies.append(self._add_copy(jobs, expert, share, weights, layer.lies(expert), after))
+                copies.append(self._add_copy(jobs, expert, share, weights, layer.location(expert), after))
                 arrival = (copies[-1],)
             tokens, size = layer.loads[expert], self._weights(share, bits).bytes
             ns = self._gpu_ns(tokens, share, bits)
@@ -186,13 +186,19 @@ class LayerJobs:
         return _Weights(bits, round(size * share), size / full * share)
 
     def _add_copy(
-        self, jobs: JobList, expert: int, share: float, weights: _Weights, lies: Lies, after: Sequence[int]
+        self,
+        jobs: JobList,
+        expert: int,
+        share: float,
+        weights: _Weights,
+        location: Location,
+        after: Sequence[int],
     ) -> int:
         size = weights.bytes
         ns = self._transfers.pcie_ns(size)
-        alone = max(ns, weights.share * self._transfers.read_ns(lies))
+        alone = max(ns, weights.share * self._transfers.read_ns(location))
         label = Label("pcie-down", "copy", expert, share, 0, size, alone, size / ns)
-        return jobs.add(label, ns, after, kind=self._transfers.copy(lies), per_ns=weights.share / ns)
+        return jobs.add(label, ns, after, kind=self._transfers.copy(location), per_ns=weights.share / ns)
 
     def _add_cpu(
         self,
@@ -210,7 +216,7 @@ class LayerJobs:
         for expert, share in parts:
             tokens, where, weights = (
                 layer.loads[expert],
-                layer.lies(expert),
+                layer.location(expert),
                 self._weights(share, bits.get(expert)),
             )
             ns = self._cpu_ns(tokens, share, weights.bits)
@@ -233,10 +239,10 @@ class LayerJobs:
         """On each DIMM one after the other; a sharded expert on each of its DIMMs at its turn there."""
         last: dict[int, tuple[int, ...]] = {}
         for expert, share in parts:
-            dimm, shards = layer.lies(expert)
+            dimm, shards = layer.location(expert)
             assert dimm != STRIPED
             tokens = layer.loads[expert]
-            costs = self._costs.of_bits(bits.get(expert))
+            costs = self._costs.for_bits(bits.get(expert))
             cost = costs.expert(tokens, shards, share)
             size = cost.bytes // shards
             for one in range(dimm, dimm + shards):

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike, fspath
 from typing import IO, Any, cast
@@ -31,9 +31,9 @@ from typing import IO, Any, cast
 import numpy as np
 
 from ndpsim.files import replacing
-from ndpsim.orchestrator.lies import name_of
+from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.record import LayerRecord, MigrationRecord, Observer, RunRecord
-from ndpsim.policies.interface import Part
+from ndpsim.policies.interface import parts_of
 from ndpsim.policies.views import Placement
 from ndpsim.processors.devices import expert_format, weight_bytes
 from ndpsim.processors.operations import ACTIVATION_BYTES
@@ -85,7 +85,7 @@ def _plain(value: Any) -> Any:
 def _of_run(run: RunRecord) -> dict[str, Any]:
     machine, hardware = run.machine, run.hardware
     link, pcie = hardware.system.link, hardware.gpu_link
-    own = hardware.system.host.memory is not None
+    own = not hardware.host_reads_dimms
     return {
         "log": LOG_VERSION,
         "policy": run.policy,
@@ -144,7 +144,7 @@ def _of_layer(policy: str, layer: LayerRecord) -> dict[str, Any]:
         "loads": layer.loads.tolist(),
         "placement": _placement(layer),
         "estimates": dict(layer.estimates),
-        "assign": {engine: _order(getattr(assignment, engine)) for engine in ("gpu", "cpu", "ndp")},
+        "assign": {engine: parts_of(getattr(assignment, engine)) for engine in ("gpu", "cpu", "ndp")},
         "bits": {str(expert): int(bits) for expert, bits in assignment.bits.items() if layer.loads[expert]},
         "estimated_ns": assignment.estimated_ns,
         "details": dict(assignment.details),
@@ -162,15 +162,11 @@ def _placement(layer: LayerRecord) -> dict[str, Any]:
     placement = layer.placement
     return {
         str(expert): {
-            "lies": name_of((int(placement.dimm[expert]), int(placement.shards[expert]))),
+            "lies": Location(int(placement.dimm[expert]), int(placement.shards[expert])).name,
             "gpu": bool(placement.resident[expert]),
         }
         for expert in np.flatnonzero(layer.loads).tolist()
     }
-
-
-def _order(parts: Sequence[int | Part]) -> list[tuple[int, float]]:
-    return [(one.expert, one.share) if isinstance(one, Part) else (int(one), 1.0) for one in parts]
 
 
 def _migration(migration: MigrationRecord) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from ndpsim.errors import InputError
 from ndpsim.events.state import Jobs
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import JobList, Label
-from ndpsim.orchestrator.lies import Lies, name_of
+from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.placement import Places
 from ndpsim.orchestrator.record import MigrationRecord, MovingRecord, moves_over
 from ndpsim.orchestrator.transfers import Transfers
@@ -95,7 +95,7 @@ class Migrations:
                 self._at_once_done("evict", *place, "gpu", "none", size, now_ns)
             elif one.kind == "keep":
                 self._places.keep(row, one.expert)
-                source = name_of(self._places.lies(row, one.expert))
+                source = self._places.location(row, one.expert).name
                 self._at_once_done("keep", *place, source, "gpu", 0, now_ns)
             else:
                 self._moving.append(self._started(one, row, now_ns))
@@ -108,28 +108,28 @@ class Migrations:
 
     def _started(self, one: Migration, row: int, now_ns: float) -> _Moving:
         places, transfers = self._places, self._transfers
-        source, size = places.lies(row, one.expert), self._bytes_of(one.bits)
+        source, size = places.location(row, one.expert), self._bytes_of(one.bits)
         if one.kind in _TO_GPU:
             places.start_to_gpu(row, one.expert, one.bits)
             target, transfer = "gpu", transfers.copy(source)
             work_ns = transfers.pcie_ns(size)
         else:
-            goal: Lies = (one.to, 1)
+            goal = Location(one.to)
             if not places.start_move(row, one.expert, one.to):
                 problem = (
                     f"layer {one.layer}: expert {one.expert} has {self._machine.expert_bytes:,} B, for which "
-                    f"there is no room at {name_of(goal)}"
+                    f"there is no room at {goal.name}"
                 )
                 raise InputError(problem, key=f"policy: {one.kind}")
-            target, transfer = name_of(goal), transfers.relayout(source, goal)
-            work_ns = self._costs.relayout(name_of(source), target).time_ns
+            target, transfer = goal.name, transfers.relayout(source, goal)
+            work_ns = self._costs.relayout(source.name, target).time_ns
         return _Moving(
             one.kind,
             one.layer,
             row,
             one.expert,
             one.to,
-            name_of(source),
+            source.name,
             target,
             transfer,
             size,

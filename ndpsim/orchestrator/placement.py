@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
-from ndpsim.orchestrator.lies import Lies
+from ndpsim.orchestrator.location import Location
 from ndpsim.policies.views import STRIPED, LayerPlacement, Machine, Placement
 from ndpsim.processors.devices import expert_format, weight_bytes
 
@@ -42,8 +42,8 @@ class Places:
         sizes = [weight_bytes(machine.model.expert, expert_format(bits)) for bits in placement.replicas]
         self._lying_bytes = machine.expert_bytes + sum(sizes)
         self._used = np.full(dimms, kv / dimms)
-        for (dimm, shards), count in _counted(self._dimm, self._shards).items():
-            self._take((dimm, shards), count)
+        for location, count in _experts_by_location(self._dimm, self._shards).items():
+            self._take(location, count)
         full = int(np.argmax(self._used))
         if self._used[full] > dimm_bytes:
             problem = (
@@ -64,16 +64,16 @@ class Places:
         other._show(self.now.replicas)
         return other
 
-    def _take(self, lies: Lies, count: int) -> None:
-        dimm, shards = lies
+    def _take(self, location: Location, count: int) -> None:
+        dimm, shards = location
         chosen = slice(None) if dimm == STRIPED else slice(dimm, dimm + shards)
         self._used[chosen] += count * self._lying_bytes / (self._dimms if dimm == STRIPED else shards)
 
-    def lies(self, row: int, expert: int) -> Lies:
-        """Where an expert lies."""
-        return int(self._dimm[row, expert]), int(self._shards[row, expert])
+    def location(self, row: int, expert: int) -> Location:
+        """Where an expert is."""
+        return Location(int(self._dimm[row, expert]), int(self._shards[row, expert]))
 
-    def of_layer(self, row: int) -> LayerPlacement:
+    def layer(self, row: int) -> LayerPlacement:
         """A layer's placement as it is now, for good."""
         parts = (self._dimm[row].copy(), self._shards[row].copy(), self._resident[row].copy())
         for part in parts:
@@ -106,16 +106,16 @@ class Places:
 
     def start_move(self, row: int, expert: int, to: int) -> bool:
         """A move to another DIMM, or to all, is decided. False: there is no room."""
-        self._take((to, 1), 1)
+        self._take(Location(to), 1)
         if self._used.max() > self._capacity:
-            self._take((to, 1), -1)
+            self._take(Location(to), -1)
             return False
         self._moving[row, expert] = True
         return True
 
     def end_move(self, row: int, expert: int, to: int) -> None:
         """It lies there."""
-        self._take(self.lies(row, expert), -1)
+        self._take(self.location(row, expert), -1)
         self._moving[row, expert] = False
         self._dimm[row, expert], self._shards[row, expert] = to, 1
 
@@ -126,6 +126,6 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def _counted(dimm: NDArray[np.int16], shards: NDArray[np.int16]) -> dict[Lies, int]:
+def _experts_by_location(dimm: NDArray[np.int16], shards: NDArray[np.int16]) -> dict[Location, int]:
     pairs, counts = np.unique(np.stack([dimm.ravel(), shards.ravel()], axis=1), axis=0, return_counts=True)
-    return {(int(d), int(s)): int(count) for (d, s), count in zip(pairs, counts, strict=True)}
+    return {Location(int(d), int(s)): int(count) for (d, s), count in zip(pairs, counts, strict=True)}

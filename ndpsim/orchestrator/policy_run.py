@@ -19,11 +19,12 @@ from ndpsim.orchestrator.bounds import Bounds, RunBound
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import Beside, JobList, Label, make_work
 from ndpsim.orchestrator.layer import GPU, Gated, LayerJobs, first_ndp, server_names
+from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.migrations import Migrations
 from ndpsim.orchestrator.outcome import critical_path, estimates_by_engine, job_records, time_by_resource
 from ndpsim.orchestrator.placement import Places
 from ndpsim.orchestrator.record import LayerRecord, Observer, RunRecord
-from ndpsim.orchestrator.tally import Tally
+from ndpsim.orchestrator.totals import Totals
 from ndpsim.orchestrator.transfers import PRIORITISED, Transfers
 from ndpsim.orchestrator.visits import GatedVisit, Window, itinerary
 from ndpsim.policies.answers import (
@@ -103,7 +104,7 @@ class PolicyRunner:
         progress: called with the share of layers that are done.
 
     Attributes:
-        tally, busy_ns (by resource), clock_ns, prefill_ns: what the run came to.
+        totals, busy_ns (by resource), clock_ns, prefill_ns: what the run came to.
         bound: of what it came to.
 
     Raises:
@@ -123,7 +124,7 @@ class PolicyRunner:
         self._wanted = wanted
         self._visits, self._tail = itinerary(given.trace, given.layers, given.decode, given.prefill)
         self.record: LayerRecord | None = None
-        self.tally = Tally(given.machine.mean_bits, given.machine.expert_bytes)
+        self.totals = Totals(given.machine.mean_bits, given.machine.expert_bytes)
         self.clock_ns = self.prefill_ns = 0.0
         machine, hardware = given.machine, given.hardware
         with self._asked("place"):
@@ -192,7 +193,7 @@ class PolicyRunner:
                 alone = transfers.pcie_ns(size)
                 label = Label(f"pcie-{direction}", "cache", bytes=size, alone_ns=alone)
                 jobs.add(label, alone, kind=transfers.cache(size, direction), per_ns=1 / alone)
-        self.tally.add_cache_read(read / self.given.machine.expert_bytes)
+        self.totals.add_cache_read(read / self.given.machine.expert_bytes)
         began = self.clock_ns
         if len(jobs):
             self._migrations.add_jobs(jobs)
@@ -222,23 +223,23 @@ class PolicyRunner:
         began = time.perf_counter()
         with answering(self.policy.name, question, view):
             yield
-        self.tally.policy_s += time.perf_counter() - began
+        self.totals.policy_s += time.perf_counter() - began
 
     def _view(self, visit: GatedVisit) -> LayerView:
         """What `assign` is shown of a layer."""
         given, places, row = self.given, self._places, visit.row
         loads, arriving = loads_of(visit.ids, given.trace.experts), places.arriving[row].copy()
         loads.flags.writeable = arriving.flags.writeable = False
-        lies, tokens = places.of_layer(row), len(visit.ids)
-        return LayerView(*visit.visit, loads, tokens, lies, arriving, visit.ids, visit.scores)
+        placement, tokens = places.layer(row), len(visit.ids)
+        return LayerView(*visit.visit, loads, tokens, placement, arriving, visit.ids, visit.scores)
 
     def _layer(self, visit: GatedVisit, window_ns: float) -> None:
         """The experts of a layer, and what is asked for beside them and after them."""
         places, view = self._places, self._view(visit)
-        answered_s = self.tally.policy_s
+        answered_s = self.totals.policy_s
         with self._asked("assign", view):
             answer = self.policy.assign(view)
-        planning_s = self.tally.policy_s - answered_s
+        planning_s = self.totals.policy_s - answered_s
         machine = self.given.machine
         assigned = checked_assignment(self.policy.name, view, answer, machine, places.now.replicas)
         began = self.clock_ns
@@ -265,7 +266,7 @@ class PolicyRunner:
         path = critical_path(arrays)
         waited_ns = time_by_resource(path, arrays, jobs.labels, began)
         bound_ns, self._free_ns = self.bound.add(loads, visit.shared_ns, self._free_ns), 0.0
-        self.tally.add_layer(view, assigned, self.clock_ns - began, visit.shared_ns, waited_ns)
+        self.totals.add_layer(view, assigned, self.clock_ns - began, visit.shared_ns, waited_ns)
         wanted = self._wanted == (view.step, view.layer) and view.phase == "decode"
         if self._observer is not None or wanted:
             records, places_of_path = job_records(jobs.labels, arrays, own, path)
@@ -291,8 +292,8 @@ class PolicyRunner:
                 ),
                 wanted,
             )
-        self.tally.add_migrations(self._migrations.done)
-        self._progress(self.tally.layers / len(self._visits))
+        self.totals.add_migrations(self._migrations.done)
+        self._progress(self.totals.layers / len(self._visits))
 
     def _jobs_of(
         self,
@@ -309,7 +310,7 @@ class PolicyRunner:
         dimm, shards = view.placement.dimm.tolist(), view.placement.shards.tolist()
         gated = Gated(
             loads,
-            lambda expert: (dimm[expert], shards[expert]),
+            lambda expert: Location(dimm[expert], shards[expert]),
             view.placement.resident,
             {expert: bits for (row, expert), bits in self._places.gpu_bits.items() if row == visit.row},
             coming,

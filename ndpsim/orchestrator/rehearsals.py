@@ -59,7 +59,7 @@ class Rehearsals:
         self._layers, self._all_layers = 0, runs * len(visits)
         self._run_s, self._has_told = 0.0, False
 
-    def of_policy(self, chosen: ChosenPolicy, hindsight: bool = False) -> Rehearsed | None:
+    def run_policy(self, chosen: ChosenPolicy, hindsight: bool = False) -> Rehearsed | None:
         """A policy's run; None: it cannot be run on the machine."""
         given = replace(self._given, offline=self._given.trace) if hindsight else self._given
         began_s = time.perf_counter()
@@ -71,7 +71,7 @@ class Rehearsals:
         self._run_s = time.perf_counter() - began_s
         return rehearsed(runner, chosen)
 
-    def of_script(self, script: Script) -> Rehearsed:
+    def run_script(self, script: Script) -> Rehearsed:
         """The run of a script."""
         stage = self.stage(script)
         while stage.visit is not None:

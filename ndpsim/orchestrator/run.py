@@ -23,7 +23,7 @@ from ndpsim.orchestrator.estimates import by_tokens, estimates_of
 from ndpsim.orchestrator.policy_run import Given, PolicyRunner
 from ndpsim.orchestrator.record import Observer
 from ndpsim.orchestrator.rehearsals import Rehearsals, rehearsed
-from ndpsim.orchestrator.tally import ENGINES
+from ndpsim.orchestrator.totals import ENGINES
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.orchestrator.weights import RunWeights, run_weights
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
@@ -168,12 +168,12 @@ def _runs(
     for place in sorted(range(len(chosen)), key=lambda place: chosen[place][0].policy.rehearses):
         (one, named), work = chosen[place], works[place]
 
-        def of_this(share: float, done: int = done, work: int = work) -> None:
+        def tell(share: float, done: int = done, work: int = work) -> None:
             progress((done + share * work) / sum(works))
 
         others = [tried for _, tried in runs.values() if not _rehearses(tried)]
         try:
-            runs[place] = _run(given, one, observer, check_layer, check_limit, of_this, others, work)
+            runs[place] = _run(given, one, observer, check_layer, check_limit, tell, others, work)
         except InputError as error:
             if named or len(not_run) == len(chosen) - 1:
                 raise
@@ -289,7 +289,7 @@ def _given(
     decode, prefill = dense_time(context), dense_time(prefix + prompt, prompt) if prompt else None
     costs = Costs(hardware, shape, weights.expert, arbitration, cache)
     geometry = geometry_of(hardware)
-    own_memory = hardware.system.host.memory is not None
+    own_memory = not hardware.host_reads_dimms
     if own_memory:
         experts = costs.host_read(None).bytes * shape.routed_experts * len(trace.layers)
         _check_host_memory(hardware, shape, experts, memory.host_kv_bytes)
@@ -385,16 +385,18 @@ def _run(
         from ndpsim.orchestrator.exact_layer import check_layer as exact  # noqa: PLC0415 (rarely needed)
 
         check = exact(given.costs, runner.record, check_limit)
-    tally, trace = runner.tally, given.trace
+    totals, trace = runner.totals, given.trace
     prefill_ns, decode_ns = runner.prefill_ns, runner.clock_ns - runner.prefill_ns
     time_ns = prefill_ns + decode_ns
-    prefill_moe_ns, decode_moe_ns = (sum(tally.layer_ns[phase]) for phase in ("prefill", "decode"))
+    prefill_moe_ns, decode_moe_ns = (sum(totals.layer_ns[phase]) for phase in ("prefill", "decode"))
     moe_ns = prefill_moe_ns + decode_moe_ns
-    of_layers = np.array(tally.layer_ns["decode"] or tally.layer_ns["prefill"])
-    hits, misses = tally.experts["gpu_hit"], tally.experts["gpu_miss"]
+    of_layers = np.array(totals.layer_ns["decode"] or totals.layer_ns["prefill"])
+    hits, misses = totals.experts["gpu_hit"], totals.experts["gpu_miss"]
     cache = {"hits": hits, "misses": misses, "hit_rate": hits / (hits + misses) if hits + misses else None}
-    energy_nj, energy_note = tally.energy(given.costs, given.processors.power_w(given.machine.model), time_ns)
-    waited_ns = sum(tally.waited_ns.values())
+    energy_nj, energy_note = totals.energy(
+        given.costs, given.processors.power_w(given.machine.model), time_ns
+    )
+    waited_ns = sum(totals.waited_ns.values())
     run = PolicyRun(
         policy=chosen.name,
         parameters=parameters,
@@ -404,7 +406,7 @@ def _run(
         moe_ns=moe_ns,
         prefill_moe_ns=prefill_moe_ns,
         decode_moe_ns=decode_moe_ns,
-        shared_ns=tally.shared_ns,
+        shared_ns=totals.shared_ns,
         layer_ns={
             "mean": float(of_layers.mean()),
             "p50": float(np.percentile(of_layers, 50)),
@@ -416,19 +418,19 @@ def _run(
         speedup_moe=1.0,
         bound=runner.bound.kind,
         bound_ns=runner.bound.total_ns(),
-        pairs=round(sum(tally.pairs.values())),
-        experts={name: tally.experts[name] for name in ENGINES},
-        pairs_by_engine={name: tally.pairs[name] for name in ENGINES},
+        pairs=round(sum(totals.pairs.values())),
+        experts={name: totals.experts[name] for name in ENGINES},
+        pairs_by_engine={name: totals.pairs[name] for name in ENGINES},
         weight_bits={
-            name: tally.bits[name] / tally.pairs[name] if tally.pairs[name] else None for name in ENGINES
+            name: totals.bits[name] / totals.pairs[name] if totals.pairs[name] else None for name in ENGINES
         },
         utilization={name: ns / time_ns for name, ns in runner.busy_ns.items()},
-        migrations=tally.migrations,
+        migrations=totals.migrations,
         cache=policy.cache_counts() or cache,
         prediction=policy.prediction(),
-        estimated_ns=tally.estimated_ns,
-        policy_wall_s=tally.policy_s,
-        bottleneck={name: ns / waited_ns for name, ns in tally.waited_ns.most_common()},
+        estimated_ns=totals.estimated_ns,
+        policy_wall_s=totals.policy_s,
+        bottleneck={name: ns / waited_ns for name, ns in totals.waited_ns.most_common()},
         energy_nj=energy_nj,
         energy_note=energy_note,
         wall_s=time.perf_counter() - began,

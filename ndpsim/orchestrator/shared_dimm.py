@@ -48,7 +48,7 @@ class _Reached(NamedTuple):
     written: float
     expert_ns: float
 
-    def of_ndp(self, dimms: int) -> float:
+    def mean_ndp(self, dimms: int) -> float:
         """Of each of the first DIMMs' units, on average."""
         return sum(self.ndp[:dimms]) / dimms
 
@@ -247,7 +247,7 @@ def measure_shared_dimm(
         host_gbps=tabled(lambda count, n, gbps: beside[count, n, gbps].host),
         host_rate=tuple(tuple(host_rate(count, n) for n in _TOKENS) for count in streams),
         ndp_rate=tabled(
-            lambda count, n, gbps: beside[count, n, gbps].of_ndp(min(count, sessions.on_channel)) / alone[n]
+            lambda count, n, gbps: beside[count, n, gbps].mean_ndp(min(count, sessions.on_channel)) / alone[n]
         ),
         vector_tokens=_VECTOR_TOKENS,
         bus_ns=tuple(bus_ns),

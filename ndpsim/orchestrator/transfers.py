@@ -24,7 +24,7 @@ from ndpsim.link import Pcie
 from ndpsim.orchestrator.contention import ContentionTable, stacked
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import Beside
-from ndpsim.orchestrator.lies import Lies, name_of, read_shards
+from ndpsim.orchestrator.location import Location
 from ndpsim.policies.views import STRIPED
 
 Floats = NDArray[np.float64]
@@ -65,7 +65,7 @@ class Transfers:
         wires = costs.wire_names() if hardware.system.link is not None else ()
         self._wire = {name: 2 + number for number, name in enumerate(wires)}
         self._first_channel = 2 + len(wires)
-        self._own_memory = hardware.system.host.memory is not None
+        self._own_memory = not hardware.host_reads_dimms
         #: Whether anything but NDP units uses their DIMMs.
         self.meets_units = self._units and (not self._own_memory or hardware.system.link is not None)
         channels = [f"channel {number}" for number in range(max(channel) + 1)]
@@ -74,7 +74,7 @@ class Transfers:
         if self._own_memory:
             channels = ["host memory"]
         self.shared_names = ("pcie-down", "pcie-up", *wires, *channels)
-        self._numbers: dict[tuple[str, Lies | tuple[Lies, Lies] | None], int] = {}
+        self._numbers: dict[tuple[str, Location | tuple[Location, Location] | None], int] = {}
         self._rows: list[tuple[Floats | float, ...]] = []
         self._kinds: Kinds | None = None
         self.vectors("up"), self.vectors("down")
@@ -92,19 +92,19 @@ class Transfers:
         """The kind of activations to the host, or of results to the GPU: a ns of it takes a ns of PCIe."""
         return self._number((direction, None))
 
-    def read(self, lies: Lies) -> int:
+    def read(self, location: Location) -> int:
         """The kind of the host's reading an expert."""
-        return self._number(("read", lies))
+        return self._number(("read", location))
 
-    def copy(self, lies: Lies) -> int:
+    def copy(self, location: Location) -> int:
         """The kind of an expert's copy to the GPU: read, and sent over PCIe."""
-        return self._number(("copy", lies))
+        return self._number(("copy", location))
 
     def cache(self, size_bytes: int, direction: Literal["up", "down"]) -> int:
         """The kind of the KV cache's way between the host's memory, striped, and the GPU."""
         return self._number((f"cache {direction} {size_bytes}", None))
 
-    def relayout(self, source: Lies, target: Lies) -> int:
+    def relayout(self, source: Location, target: Location) -> int:
         """The kind of an expert's move between DIMMs."""
         return self._number(("relayout", (source, target)))
 
@@ -141,11 +141,11 @@ class Transfers:
             table.most_relayout_gbps,
         )
 
-    def read_ns(self, lies: Lies) -> float:
+    def read_ns(self, location: Location) -> float:
         """The host's reading of an expert that is alone, or the device's behind a CXL link."""
-        return self._costs.host_read(read_shards(lies)).time_ns
+        return self._costs.host_read(location.read_shards).time_ns
 
-    def _number(self, key: tuple[str, Lies | tuple[Lies, Lies] | None]) -> int:
+    def _number(self, key: tuple[str, Location | tuple[Location, Location] | None]) -> int:
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._rows)
@@ -153,7 +153,9 @@ class Transfers:
             self._kinds = None
         return number
 
-    def _row(self, what: str, where: Lies | tuple[Lies, Lies] | None) -> tuple[Floats | float, ...]:
+    def _row(
+        self, what: str, where: Location | tuple[Location, Location] | None
+    ) -> tuple[Floats | float, ...]:
         shared = np.zeros(len(self.shared_names))
         read_ns, read_bytes = np.zeros(self._dimms), np.zeros(self._dimms)
         moved, stream_dimms = np.zeros((self._dimms, 2)), 0.0
@@ -164,7 +166,7 @@ class Transfers:
             direction, size = rest.split()
             shared[PCIE_UP if direction == "up" else PCIE_DOWN] = self.wire_ns(int(size))
             share = int(size) / self._costs.host_read(None).bytes
-            stream_dimms = self._add_read((STRIPED, 1), share, shared, read_ns, read_bytes)
+            stream_dimms = self._add_read(Location(STRIPED), share, shared, read_ns, read_bytes)
         elif kind == "relayout":
             self._add_relayout(where, shared, moved)  # type: ignore[arg-type]
         else:
@@ -178,7 +180,7 @@ class Transfers:
         return self.pcie_ns(size_bytes) - self.pcie.latency_ns - self._overhead_ns
 
     def _add_read(
-        self, lies: Lies, share: float, shared: Floats, read_ns: Floats, read_bytes: Floats
+        self, location: Location, share: float, shared: Floats, read_ns: Floats, read_bytes: Floats
     ) -> float:
         """A host read's time on its own memory; or on channels, with its bytes, by DIMM: those of a channel
         share its time.
@@ -186,20 +188,20 @@ class Transfers:
         Returns:
             DIMMs of a channel that one stream goes over: all of them if it lies striped; 0: it reads none.
         """
-        dimm, shards = lies
-        cost = self._costs.host_read(read_shards(lies))
+        dimm, shards = location
+        cost = self._costs.host_read(location.read_shards)
         if self._own_memory:
             shared[self._first_channel] = cost.time_ns * share
             return 0.0
-        chosen = range(self._dimms) if dimm == STRIPED else range(dimm, dimm + shards)
+        chosen = range(self._dimms) if location.striped else range(dimm, dimm + shards)
         of_dimm = cost.bytes / len(chosen) * share
         for one in chosen:
             read_bytes[one] = of_dimm
             read_ns[one] = of_dimm / cost.gbps_per_channel
-        return self._dimms / cost.channels if dimm == STRIPED else 1.0
+        return self._dimms / cost.channels if location.striped else 1.0
 
-    def _add_relayout(self, ends: tuple[Lies, Lies], shared: Floats, moved: Floats) -> None:
-        cost = self._costs.relayout(*map(name_of, ends))
+    def _add_relayout(self, ends: tuple[Location, Location], shared: Floats, moved: Floats) -> None:
+        cost = self._costs.relayout(*(end.name for end in ends))
         for name, ns in cost.wire_ns.items():
             shared[self._wire[name]] = ns
         for way, of_dimms in enumerate((cost.dimm_read_gbps, cost.dimm_written_gbps)):

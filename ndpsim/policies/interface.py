@@ -36,6 +36,11 @@ class Part:
     share: float = 1.0
 
 
+def parts_of(listed: Sequence[int | Part]) -> list[tuple[int, float]]:
+    """Experts and their shares."""
+    return [(one.expert, one.share) if isinstance(one, Part) else (int(one), 1.0) for one in listed]
+
+
 @dataclass(frozen=True)
 class Assignment:
     """Which engine computes which expert, in which order.

@@ -88,14 +88,14 @@ class Rehearsal(Protocol):
     @property
     def loads(self) -> Mapping[Visit, Ints]: ...
 
-    def of_policy(self, chosen: ChosenPolicy, hindsight: bool = False) -> Rehearsed | None:
+    def run_policy(self, chosen: ChosenPolicy, hindsight: bool = False) -> Rehearsed | None:
         """A policy's run; None: it cannot be run on the machine.
 
         hindsight: `place` is shown the trace of the run in place of the offline trace.
         """
         ...
 
-    def of_script(self, script: Script) -> Rehearsed:
+    def run_script(self, script: Script) -> Rehearsed:
         """The run of a script."""
         ...
 

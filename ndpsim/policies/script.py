@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ndpsim.policies.answers import CheckedAssignment, legal_migrations
-from ndpsim.policies.interface import Assignment, Migration, Parameters_co, Part, Policy, PolicyParameters
+from ndpsim.policies.interface import (
+    Assignment,
+    Migration,
+    Parameters_co,
+    Part,
+    Policy,
+    PolicyParameters,
+    parts_of,
+)
 from ndpsim.policies.views import (
     STRIPED,
     BackgroundView,
@@ -74,7 +82,7 @@ class ScriptWriter:
 
     def __init__(self, policy: Policy, placement: Placement) -> None:
         self._placement, self._contention = placement, policy.contention
-        self._parameters = of_every_policy(policy.parameters)
+        self._parameters = common_parameters(policy.parameters)
         self._assigned: dict[Visit, Assignment] = {}
         self._moved: dict[tuple[Visit, str], tuple[Migration, ...]] = {}
 
@@ -113,7 +121,7 @@ class ScriptWriter:
         return Script(self._placement, answers, self._parameters, self._contention)
 
 
-def of_every_policy(parameters: PolicyParameters) -> PolicyParameters:
+def common_parameters(parameters: PolicyParameters) -> PolicyParameters:
     """The values of those parameters that every policy has."""
     given = {name: getattr(parameters, name) for name in PolicyParameters.model_fields}
     return PolicyParameters.model_validate(given)
@@ -139,7 +147,7 @@ class Scripted(Policy[Parameters_co]):
     def follow(self, script: Script) -> None:
         """Answer as `script` says from now on."""
         self.script, self.contention = script, script.contention
-        common = of_every_policy(script.parameters)
+        common = common_parameters(script.parameters)
         self.parameters = self.parameters.model_copy(update=common.model_dump())
 
     def place(self, view: OfflineView) -> Placement:
@@ -216,11 +224,6 @@ def legal_assignment(
         planning=assignment.planning,
         awaits=awaits,
     )
-
-
-def parts_of(listed: Sequence[int | Part]) -> list[tuple[int, float]]:
-    """Experts and their shares."""
-    return [(one.expert, one.share) if isinstance(one, Part) else (int(one), 1.0) for one in listed]
 
 
 def _add(parts: list[tuple[int, float]], expert: int, share: float) -> None:

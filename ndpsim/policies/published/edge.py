@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from ndpsim.policies.interface import Assignment, Migration, Part, PolicyParameters
+from ndpsim.policies.interface import Assignment, Migration, Part, PolicyParameters, parts_of
 from ndpsim.policies.offline import mean_loads
 from ndpsim.policies.offloading import Offloading
 from ndpsim.policies.views import (
@@ -191,12 +191,12 @@ class Edge(Offloading[EdgeParameters]):
         """What the policy believes that the layer takes."""
         estimates, loads, resident = self.estimates, view.loads, view.placement.resident
         computing, copying = estimates.shared_ns, 0.0
-        for expert, share in map(_part, gpu):
+        for expert, share in parts_of(gpu):
             ns = share * float(estimates.gpu_ns[loads[expert]])
             copying += 0.0 if resident[expert] else share * self.copy_ns
             computing = max(computing, copying) + ns
         units = np.zeros(self.machine.dimms)
-        for expert, share in map(_part, ndp):
+        for expert, share in parts_of(ndp):
             first, shards = int(view.placement.dimm[expert]), int(view.placement.shards[expert])
             units[first : first + shards] += share * float(self._ndp_ns()[loads[expert]])
         vectors = (self.machine.dimms + 1) * estimates.vector_ns if ndp else 0.0
@@ -278,10 +278,6 @@ class LoadBalance:
         """E_max of equation 3: experts in the GPU's memory that it computes at most."""
         vectors = (1 + self.units) * self.vector_ns
         return (self.experts * self.ndp_ns + vectors) / (self.gpu_ns + self.ndp_ns)
-
-
-def _part(item: int | Part) -> tuple[int, float]:
-    return (item.expert, item.share) if isinstance(item, Part) else (item, 1.0)
 
 
 POLICY = Edge

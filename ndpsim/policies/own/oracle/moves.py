@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ndpsim.policies.interface import Assignment, Part
-from ndpsim.policies.script import ENGINES, parts_of, whole_expert_ns
+from ndpsim.policies.interface import Assignment, Part, parts_of
+from ndpsim.policies.script import ENGINES, whole_expert_ns
 from ndpsim.policies.views import Estimates, LayerView, Machine
 
 #: By engine, the share of each expert, in the order in which the engine takes them.

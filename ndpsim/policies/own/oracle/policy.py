@@ -62,7 +62,7 @@ class Oracle(Scripted[OracleParameters]):
         starts = _best_first([*runs.values()])[:_STARTS]
         swept = [improvement.swept(improvement.varied(run), "assignments") for run in starts]
         best = improvement.until_nothing_gains(_best(swept))
-        placed = improvement.of_placements(layouts(self.machine, self.estimates, rehearsal.loads))
+        placed = improvement.from_placements(layouts(self.machine, self.estimates, rehearsal.loads))
         if _best([best, *placed]) is not best:
             best = improvement.until_nothing_gains(_best(placed))
         self.follow(best.script)
@@ -94,10 +94,10 @@ def _best(runs: list[Rehearsed]) -> Rehearsed:
 def _known(rehearsal: Rehearsal) -> list[Rehearsed]:
     """Comparable runs of policies, each once; those of the best ones by hindsight, too."""
     ran = [run.chosen for run in rehearsal.others]
-    tried = [rehearsal.of_policy(one) for one in _candidates() if one not in ran]
+    tried = [rehearsal.run_policy(one) for one in _candidates() if one not in ran]
     runs = [run for run in (*rehearsal.others, *tried) if run is not None and run.script.comparable]
     best = [run.chosen for run in _best_first(runs)[:_STARTS] if run.chosen is not None]
-    placed = [rehearsal.of_policy(one, hindsight=True) for one in best]
+    placed = [rehearsal.run_policy(one, hindsight=True) for one in best]
     return runs + [run for run in placed if run is not None and run.script.comparable]
 
 
@@ -123,7 +123,7 @@ class _Improvement:
         for variant in _variants(run.script):
             if self._reaches(1):
                 self._layers_left -= len(self._rehearsal.loads)
-                run = _best([run, self._rehearsal.of_script(variant)])
+                run = _best([run, self._rehearsal.run_script(variant)])
         return run
 
     def swept(self, run: Rehearsed, sweep: str) -> Rehearsed:
@@ -139,7 +139,7 @@ class _Improvement:
         self._layers_left -= self._sweeps.layers - before
         return [run]
 
-    def of_placements(self, placements: Iterator[Placement]) -> list[Rehearsed]:
+    def from_placements(self, placements: Iterator[Placement]) -> list[Rehearsed]:
         """Runs from placements alone, until one is longer than the one before it or does not fit."""
         runs: list[Rehearsed] = []
         for placement in placements:

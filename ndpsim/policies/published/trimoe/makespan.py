@@ -43,7 +43,7 @@ class EngineCosts:
 
 
 @dataclass(frozen=True, eq=False)
-class Outlook:
+class ExpertCosts:
     """What each expert of a layer takes of a step, by where it would lie: arrays [expert], in ns.
 
     On the engine that equations 2 to 4 choose there. DIMMs work at the same time: a time on one of n DIMMs
@@ -133,18 +133,18 @@ class CostModel:
             cpu_contention=contention,
         )
 
-    def outlook(self, loads: NDArray[np.floating | np.integer]) -> Outlook:
+    def expert_costs(self, loads: NDArray[np.floating | np.integer]) -> ExpertCosts:
         """What each expert takes of a step with so many tokens, or so many in the mean."""
         gpu, cpu, ndp = self._times(loads)
         share = np.minimum(loads, 1.0)
         striped = _host_ns(gpu, cpu, self.estimates.pcie_ns, self.estimates.striped_read_ns)
         if not self.dimms:
             never = np.full(len(gpu), np.inf)
-            return Outlook(striped * share, never, gpu * share, np.zeros(len(gpu)), never < striped)
+            return ExpertCosts(striped * share, never, gpu * share, np.zeros(len(gpu)), never < striped)
         read = _host_ns(gpu, cpu, self.estimates.pcie_ns, self.estimates.localized_read_ns)
         near = ndp <= read
         localized = np.where(near, ndp / self.dimms, read)
-        return Outlook(
+        return ExpertCosts(
             striped * share,
             localized * share,
             gpu * share,

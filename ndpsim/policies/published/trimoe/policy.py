@@ -22,7 +22,7 @@ from ndpsim.policies.published.trimoe.makespan import (
     DIMM,
     GPU,
     CostModel,
-    Outlook,
+    ExpertCosts,
     Schedule,
     greedy,
     refine,
@@ -152,28 +152,28 @@ class TriMoE(Policy[TriMoEParameters]):
         """
         loads = mean_loads(view)
         self.predictor.begin(loads)
-        outlooks = [self.costs.outlook(row) for row in loads]
-        self.room = self._rooms(outlooks)
+        all_costs = [self.costs.expert_costs(row) for row in loads]
+        self.room = self._rooms(all_costs)
         placement = Placement.striped(*loads.shape)
         held = np.zeros(self.machine.dimms, np.int64)
-        for row, outlook in enumerate(outlooks):
-            placement.resident[row] = outlook.hot(self.room[row])
-            cold = np.flatnonzero(outlook.cold & ~placement.resident[row])
+        for row, expert_costs in enumerate(all_costs):
+            placement.resident[row] = expert_costs.hot(self.room[row])
+            cold = np.flatnonzero(expert_costs.cold & ~placement.resident[row])
             # One that hardly had a token offline takes as long as with one token, whenever it has one.
-            times = np.maximum(outlook.ndp[cold], self.estimates.ndp_ns[1])
+            times = np.maximum(expert_costs.ndp[cold], self.estimates.ndp_ns[1])
             placement.dimm[row, cold] = self._spread(times, held)
         return placement
 
-    def _rooms(self, outlooks: Sequence[Outlook]) -> list[int]:
+    def _rooms(self, all_costs: Sequence[ExpertCosts]) -> list[int]:
         """How many experts of each layer the GPU's memory is to hold."""
-        layers, experts = len(outlooks), self.machine.model.routed_experts
+        layers, experts = len(all_costs), self.machine.model.routed_experts
         hot = self.parameters.hot_experts
         most = experts if hot is None else min(hot, experts)
         each, left = divmod(self.machine.gpu_experts, layers)
         if each >= most:
             return [most] * layers
         # What does not go round goes to the layers whose next expert gains most.
-        gains = [np.partition(-o.gain(np.full(experts, STRIPED)), each)[each] for o in outlooks]
+        gains = [np.partition(-o.gain(np.full(experts, STRIPED)), each)[each] for o in all_costs]
         more = set(np.argsort(gains, kind="stable")[:left].tolist())
         return [each + (row in more) for row in range(layers)]
 
@@ -234,11 +234,11 @@ class TriMoE(Policy[TriMoEParameters]):
         self._judge(row, view.loads)
         self.predictor.update(row, view.loads)  # eq. 8
         row = self.row[view.next_layer]
-        outlook = self.costs.outlook(self.predictor.loads[row])
+        expert_costs = self.costs.expert_costs(self.predictor.loads[row])
         window = self._window(view)
-        tasks = window.taken(self._tasks(view, row, outlook, window))
+        tasks = window.taken(self._tasks(view, row, expert_costs, window))
         self._under_way += [(row, task) for task in tasks]
-        self._expected = row, self._class_of(outlook, row), tasks
+        self._expected = row, self._class_of(expert_costs, row), tasks
         migrations = []
         for task in tasks:
             if task.victim is not None:
@@ -259,22 +259,22 @@ class TriMoE(Policy[TriMoEParameters]):
             window.spend(task)
         return window
 
-    def _tasks(self, view: BackgroundView, row: int, outlook: Outlook, window: Window) -> list[Task]:
+    def _tasks(self, view: BackgroundView, row: int, expert_costs: ExpertCosts, window: Window) -> list[Task]:
         """All that would be of benefit, and has a resource that is not full already."""
         wanted, layer, moving = self.parameters, view.next_layer, view.moving[row]
         here = self._soon(view.placement.of_layer(row), row)
         tasks: list[Task] = []
         if wanted.prefetch and not window.full("pcie"):
             room, free = self.room[row], view.gpu_free
-            tasks += prefetches(outlook, layer, here, moving, room, free, self.estimates)
+            tasks += prefetches(expert_costs, layer, here, moving, room, free, self.estimates)
         if not self.machine.has_links or window.full("link"):
             return tasks
-        busy = ndp_busy(outlook, here, self.machine.dimms)
+        busy = ndp_busy(expert_costs, here, self.machine.dimms)
         if wanted.relayout:
-            tasks += relayouts(outlook, layer, here, moving, busy, self.estimates)
+            tasks += relayouts(expert_costs, layer, here, moving, busy, self.estimates)
         if wanted.rebalance:
             most = 1 + int(window.budget_ns / max(self.estimates.rebalance_ns, 1.0))
-            found = rebalances(outlook, layer, here, moving, busy, wanted.skew, self.estimates)
+            found = rebalances(expert_costs, layer, here, moving, busy, wanted.skew, self.estimates)
             tasks += islice(found, most)
         return tasks
 
@@ -290,19 +290,19 @@ class TriMoE(Policy[TriMoEParameters]):
 
     # ---- was the prediction right?
 
-    def _class_of(self, outlook: Outlook, row: int) -> Ints:
+    def _class_of(self, expert_costs: ExpertCosts, row: int) -> Ints:
         """0 of a cold expert, 1 of a warm one, 2 of a hot one."""
-        hot = outlook.hot(self.room[row])
-        return np.where(hot, 2, np.where(outlook.cold, 0, 1))
+        hot = expert_costs.hot(self.room[row])
+        return np.where(hot, 2, np.where(expert_costs.cold, 0, 1))
 
     def _judge(self, row: int, loads: Ints) -> None:
         """Compare what was expected of a layer with its loads."""
         if self._expected is None or self._expected[0] != row:
             return
         _, classes, tasks = self._expected
-        outlook = self.costs.outlook(loads)
-        self._classes.add(int((self._class_of(outlook, row) == classes).sum()), len(classes))
-        self._decisions.add(sum(task.benefit(outlook) > 0 for task in tasks), len(tasks))
+        expert_costs = self.costs.expert_costs(loads)
+        self._classes.add(int((self._class_of(expert_costs, row) == classes).sum()), len(classes))
+        self._decisions.add(sum(task.benefit(expert_costs) > 0 for task in tasks), len(tasks))
 
     def prediction(self) -> Mapping[str, Any] | None:
         """Both of what the paper's "predictor accuracy" and "migration decision accuracy" of 78% may mean."""

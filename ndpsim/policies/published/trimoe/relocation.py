@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ndpsim.policies.interface import Migration
-from ndpsim.policies.published.trimoe.makespan import Outlook
+from ndpsim.policies.published.trimoe.makespan import ExpertCosts
 from ndpsim.policies.views import STRIPED, Estimates, Flags, Floats, LayerPlacement
 
 
@@ -38,23 +38,23 @@ class Task:
         """What it occupies: "pcie" or "link"."""
         return "pcie" if self.migration.kind == "prefetch" else "link"
 
-    def benefit(self, outlook: Outlook) -> float:
+    def benefit(self, costs: ExpertCosts) -> float:
         """Its benefit in another step, in ns."""
         move, placement = self.migration, self.placement
         if move.kind == "prefetch":
-            return _prefetch_benefit(outlook.gain(placement.dimm), move.expert, self.victim)
+            return _prefetch_benefit(costs.gain(placement.dimm), move.expert, self.victim)
         if move.kind == "relayout":
-            return _relayout_benefit(outlook, move.expert, move.to)
-        busy = ndp_busy(outlook, placement, max(move.to, int(placement.dimm.max())) + 1)
-        return _rebalance_benefit(busy, outlook.ndp[move.expert], placement.dimm[move.expert], move.to)
+            return _relayout_benefit(costs, move.expert, move.to)
+        busy = ndp_busy(costs, placement, max(move.to, int(placement.dimm.max())) + 1)
+        return _rebalance_benefit(busy, costs.ndp[move.expert], placement.dimm[move.expert], move.to)
 
 
 def _prefetch_benefit(gain: Floats, expert: int, victim: int | None) -> float:
     return float(gain[expert] - (0.0 if victim is None else gain[victim]))
 
 
-def _relayout_benefit(outlook: Outlook, expert: int, to: int) -> float:
-    saved = float(outlook.localized[expert] - outlook.striped[expert])
+def _relayout_benefit(costs: ExpertCosts, expert: int, to: int) -> float:
+    saved = float(costs.localized[expert] - costs.striped[expert])
     return saved if to == STRIPED else -saved
 
 
@@ -63,14 +63,14 @@ def _rebalance_benefit(busy: Floats, ndp_ns: float, source: int, to: int) -> flo
     return float(before - max(busy[source] - ndp_ns, busy[to] + ndp_ns))
 
 
-def ndp_busy(outlook: Outlook, placement: LayerPlacement, dimms: int) -> Floats:
+def ndp_busy(costs: ExpertCosts, placement: LayerPlacement, dimms: int) -> Floats:
     """How long the experts for which NDP is best make each DIMM busy: [dimm], in ns."""
     there = (placement.dimm != STRIPED) & ~placement.resident
-    return np.bincount(placement.dimm[there], outlook.ndp[there], dimms).astype(np.float64)
+    return np.bincount(placement.dimm[there], costs.ndp[there], dimms).astype(np.float64)
 
 
 def prefetches(
-    outlook: Outlook,
+    costs: ExpertCosts,
     layer: int,
     placement: LayerPlacement,
     moving: Flags,
@@ -79,8 +79,8 @@ def prefetches(
     estimates: Estimates,
 ) -> list[Task]:
     """Experts predicted as hot, the hottest first, in place of the coldest residents where none is `free`."""
-    gain = outlook.gain(placement.dimm)
-    wanted = np.flatnonzero(outlook.hot(room) & ~placement.resident & ~moving)
+    gain = costs.gain(placement.dimm)
+    wanted = np.flatnonzero(costs.hot(room) & ~placement.resident & ~moving)
     wanted = wanted[np.argsort(-gain[wanted], kind="stable")]
     there = np.flatnonzero(placement.resident & ~moving)
     victims = [None] * max(free, 0) + there[np.argsort(gain[there], kind="stable")].tolist()
@@ -94,31 +94,36 @@ def prefetches(
 
 
 def relayouts(
-    outlook: Outlook, layer: int, placement: LayerPlacement, moving: Flags, busy: Floats, estimates: Estimates
+    costs: ExpertCosts,
+    layer: int,
+    placement: LayerPlacement,
+    moving: Flags,
+    busy: Floats,
+    estimates: Estimates,
 ) -> list[Task]:
     """Experts whose layout is not that of their best engine, those that gain most first.
 
     A striped one goes to the DIMM that is busy least, those before it counted.
     """
     striped = placement.dimm == STRIPED
-    saved = np.where(striped, outlook.striped - outlook.localized, outlook.localized - outlook.striped)
+    saved = np.where(striped, costs.striped - costs.localized, costs.localized - costs.striped)
     wanted = np.flatnonzero((saved > 0) & ~placement.resident & ~moving)
     busy = busy.copy()
     tasks = []
     for expert in wanted[np.argsort(-saved[wanted], kind="stable")].tolist():
         if striped[expert]:
             to = int(busy.argmin())
-            busy[to] += outlook.ndp[expert]
+            busy[to] += costs.ndp[expert]
             time = estimates.to_localized_ns
         else:
             to, time = STRIPED, estimates.to_striped_ns
         migration = Migration("relayout", layer, expert, to, time)
-        tasks.append(Task(migration, None, placement, _relayout_benefit(outlook, expert, to)))
+        tasks.append(Task(migration, None, placement, _relayout_benefit(costs, expert, to)))
     return tasks
 
 
 def rebalances(
-    outlook: Outlook,
+    costs: ExpertCosts,
     layer: int,
     placement: LayerPlacement,
     moving: Flags,
@@ -132,13 +137,13 @@ def rebalances(
     expert that goes is the one that brings the two DIMMs closest; of equals the first.
     """
     busy, dimm = busy.copy(), placement.dimm.copy()
-    movable = ~placement.resident & ~moving & (outlook.ndp > 0)
+    movable = ~placement.resident & ~moving & (costs.ndp > 0)
     while len(busy) and busy.max() > busy.mean() * (1 + skew):
         source, to = int(busy.argmax()), int(busy.argmin())
         experts = np.flatnonzero(movable & (dimm == source))
         if not len(experts):
             return
-        times = outlook.ndp[experts]
+        times = costs.ndp[experts]
         chosen = int(np.argmin(np.abs(busy[source] - busy[to] - 2 * times)))
         expert, time = int(experts[chosen]), float(times[chosen])
         benefit = _rebalance_benefit(busy, time, source, to)

@@ -1,4 +1,4 @@
-"""What is counted while a run goes on."""
+"""What a run comes to: sums over its layers and migrations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from ndpsim.orchestrator.costs import Costs
-from ndpsim.orchestrator.lies import lies_of, read_shards
+from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.record import MigrationRecord
 from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.views import LayerView
@@ -20,7 +20,7 @@ _NOTE = (
 )
 
 
-class Tally:
+class Totals:
     """Sums over all layers of a run.
 
     Attributes:
@@ -49,7 +49,7 @@ class Tally:
 
     @property
     def layers(self) -> int:
-        """That were counted."""
+        """Layers that are done."""
         return sum(map(len, self.layer_ns.values()))
 
     def add_layer(
@@ -60,7 +60,7 @@ class Tally:
         shared_ns: float,
         waited_ns: Mapping[str, float],
     ) -> None:
-        """Count a layer's experts."""
+        """Add a layer's experts."""
         self.layer_ns[view.phase].append(time_ns)
         self.shared_ns += shared_ns
         self.waited_ns.update(waited_ns)
@@ -69,34 +69,35 @@ class Tally:
         elif self.estimated_ns is not None:
             self.estimated_ns += assigned.estimated_ns
         loads, shards = view.loads.tolist(), view.placement.shards.tolist()
-        read = list(map(read_shards, zip(view.placement.dimm.tolist(), shards, strict=True)))
+        dimms = view.placement.dimm.tolist()
+        read = [Location(*of).read_shards for of in zip(dimms, shards, strict=True)]
         there = view.placement.resident | view.arriving
 
-        def of_bits(expert: int) -> float:
+        def bits_of(expert: int) -> float:
             return assigned.bits.get(expert, self._bits)
 
         for expert, share in assigned.gpu:
-            self._count("gpu_hit" if there[expert] else "gpu_miss", loads[expert], share, of_bits(expert))
+            self._add("gpu_hit" if there[expert] else "gpu_miss", loads[expert], share, bits_of(expert))
             if not there[expert]:
-                self._reads[read[expert]] += share * of_bits(expert) / self._bits
+                self._reads[read[expert]] += share * bits_of(expert) / self._bits
         for expert, share in assigned.cpu:
-            self._count("cpu", loads[expert], share, of_bits(expert))
-            self._reads[read[expert]] += share * of_bits(expert) / self._bits
+            self._add("cpu", loads[expert], share, bits_of(expert))
+            self._reads[read[expert]] += share * bits_of(expert) / self._bits
         for expert, share in assigned.ndp:
-            self._count("ndp", loads[expert], share, of_bits(expert))
+            self._add("ndp", loads[expert], share, bits_of(expert))
             self._ndp[loads[expert], shards[expert], share, assigned.bits.get(expert)] += 1
 
     def add_cache_read(self, experts: float) -> None:
-        """Count that the host reads so much of the KV cache as so many experts have, striped."""
+        """Add what the host reads of the KV cache, as so many striped experts."""
         self._reads[None] += experts
 
-    def _count(self, engine: str, tokens: int, share: float, bits: float) -> None:
+    def _add(self, engine: str, tokens: int, share: float, bits: float) -> None:
         self.experts[engine] += share
         self.pairs[engine] += tokens * share
         self.bits[engine] += tokens * share * bits
 
     def add_migrations(self, done: Sequence[MigrationRecord]) -> None:
-        """Count migrations that have ended."""
+        """Add migrations that have ended."""
         for one in done:
             of_kind = self._migrations.setdefault(
                 one.kind, {"count": 0, "bytes": 0, "hidden_ns": 0.0, "exposed_ns": 0.0}
@@ -108,7 +109,7 @@ class Tally:
                 continue
             of_kind["bytes"] += one.bytes
             if one.target == "gpu":
-                self._reads[read_shards(lies_of(one.source))] += one.bytes / self._expert_bytes
+                self._reads[Location.from_name(one.source).read_shards] += one.bytes / self._expert_bytes
             else:
                 self._relayouts[one.source, one.target] += 1
 
@@ -127,7 +128,7 @@ class Tally:
         sums = costs.at_rest_nj(time_ns)
         of_each = [
             *(
-                (costs.of_bits(bits).expert(tokens, shards, share).added_nj, count)
+                (costs.for_bits(bits).expert(tokens, shards, share).added_nj, count)
                 for (tokens, shards, share, bits), count in self._ndp.items()
             ),
             *((costs.host_read(key).added_nj, count) for key, count in self._reads.items()),

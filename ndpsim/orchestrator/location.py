@@ -1,0 +1,45 @@
+"""Where an expert's weights are, as numbers and as the name in records and results."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ndpsim.policies.views import STRIPED
+
+
+class Location(NamedTuple):
+    """The first DIMM that has an expert's weights, or `STRIPED`, and how many DIMMs have them."""
+
+    dimm: int
+    shards: int = 1
+
+    @classmethod
+    def from_name(cls, name: str) -> Location:
+        """From "striped", "localized 3" (DIMM 3) or "sharded:4 8" (DIMMs 8 to 11)."""
+        layout, _, dimm = name.partition(" ")
+        return cls(STRIPED) if layout == "striped" else cls(int(dimm), int(layout.partition(":")[2] or 1))
+
+    @property
+    def striped(self) -> bool:
+        """Over all DIMMs."""
+        return self.dimm == STRIPED
+
+    @property
+    def layout(self) -> str:
+        """As `make_layout` calls it: "striped", "localized" or "sharded:4"."""
+        return "striped" if self.striped else "localized" if self.shards == 1 else f"sharded:{self.shards}"
+
+    @property
+    def first_dimm(self) -> int:
+        """Where its layout begins; 0 of a striped one."""
+        return max(self.dimm, 0)
+
+    @property
+    def name(self) -> str:
+        """As `from_name` takes it."""
+        return self.layout if self.striped else f"{self.layout} {self.dimm}"
+
+    @property
+    def read_shards(self) -> int | None:
+        """`shards` of `Costs.host_read`: None for a striped expert."""
+        return None if self.striped else self.shards
