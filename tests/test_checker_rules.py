@@ -7,7 +7,6 @@ CWL 32, BL 8), after JESD79-4 and JESD79-5; each distance is tried at its limit 
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -15,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from mistakes import refused
 from ndpsim.audit import Report, check, check_lanes
-from ndpsim.errors import InputError
 from ndpsim.spec import Device, lower, resolve, standards
 from ndpsim.spec import Rule as SpecRule
 from ndpsim.spec.lower import BUSY, CLOCKS
@@ -601,10 +600,10 @@ def with_rule(rule: SpecRule) -> Device:
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        (("rank", ("ACT", "RD"), ("ACT",), "nFAW", 4), "a window counts one command, and at one rank"),
-        (("bank", ("REFsb",), ("RD",), "nFAW", 4), "a window counts one command, and at one bank"),
-        (("sid", ("RD",), ("RD",), "nRC"), "unknown level 'sid'"),
-        (("bank", ("RD",), ("REFpb",), "nRC"), "unknown command 'REFpb'; did you mean 'REFsb'?"),
+        (("rank", ("ACT", "RD"), ("ACT",), "nFAW", 4), "unsupported DDR5: rule x"),
+        (("bank", ("REFsb",), ("RD",), "nFAW", 4), "unsupported DDR5: rule x"),
+        (("sid", ("RD",), ("RD",), "nRC"), "unknown-name DDR5: rule x"),
+        (("bank", ("RD",), ("REFpb",), "nRC"), "unknown-name DDR5: rule x ? REFsb"),
     ],
 )
 def test_a_rule_of_what_is_not_there_is_refused_by_engine_and_checker(
@@ -612,22 +611,22 @@ def test_a_rule_of_what_is_not_there_is_refused_by_engine_and_checker(
 ) -> None:
     device = with_rule(SpecRule("x", *rule))
     for judge in (lower, lambda device: verdict([line(1, "ACT", (0, 0, 0))], device)):
-        with pytest.raises(InputError, match=f"^DDR5: rule x: {re.escape(words)}"):
+        with refused(words):
             judge(device)
 
 
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        (("rank", ("ACT",), ("ACT",), "nFAW", 4, True), "no table for what binds another rank, or for its window"),
-        (("channel", ("RD",), ("RD",), "nRC", 1, True), "no table for what binds another channel, or for its window"),
-        (("bank", ("REFsb",), ("RD",), "nRC", 1, True), "no table for what binds another bank, or for its window"),
-        (("bankgroup", ("REFsb",), ("RD",), "nRC"), "not every command addresses one bankgroup"),
-        (("bank", ("RD",), ("PREab",), "nRC"), "not every command addresses one bank"),
+        (("rank", ("ACT",), ("ACT",), "nFAW", 4, True), "unsupported DDR5: rule x"),
+        (("channel", ("RD",), ("RD",), "nRC", 1, True), "unsupported DDR5: rule x"),
+        (("bank", ("REFsb",), ("RD",), "nRC", 1, True), "unsupported DDR5: rule x"),
+        (("bankgroup", ("REFsb",), ("RD",), "nRC"), "invalid DDR5: rule x"),
+        (("bank", ("RD",), ("PREab",), "nRC"), "invalid DDR5: rule x"),
     ],
 )  # fmt: skip
 def test_a_rule_that_the_tables_cannot_hold_is_refused(rule: tuple[Any, ...], words: str) -> None:
-    with pytest.raises(InputError, match=f"^DDR5: rule x: {words}$"):
+    with refused(words):
         lower(with_rule(SpecRule("x", *rule)))
 
 
@@ -645,9 +644,9 @@ def test_the_ends_of_what_a_check_may_be_asked() -> None:
         )
         assert check(trace, DEVICES["DDR5"], **{**options, name: 1_000_000}).count == 2
         for wrong_value in (-1, True, 1.0, 1_000_001):
-            words = f"^{name}: {wrong_value} is not a whole number from 0 to 1000000$"
-            with pytest.raises(InputError, match=words):
+            kind = "range" if type(wrong_value) is int else "type"
+            with refused(f"{kind} {name}"):
                 check(trace, one, **{name: wrong_value})
     for lanes in (0, True, 1.0, 1_000_001):
-        with pytest.raises(InputError, match=f"^lanes: {lanes} is not a whole number from 1 to 1000000$"):
+        with refused(f"{'range' if type(lanes) is int else 'type'} lanes"):
             check_lanes(trace, one, lanes)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
+from mistakes import mistake_of, refused
 from ndpsim.config import Origin, data_path, files, load_hardware
 from ndpsim.config.defaults import default_reason
 from ndpsim.config.keys import section_of
@@ -90,15 +91,6 @@ def write(tmp_path: Path) -> Write:
         return str(path)
 
     return written
-
-
-def message(call: Callable[[], object]) -> str:
-    """The one line that `call` ends in."""
-    with pytest.raises(InputError) as caught:
-        call()
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
 
 
 # Good files
@@ -297,49 +289,49 @@ def test_unit_path_in_set_starts_at_the_current_folder(
 @pytest.mark.parametrize(
     ("option", "expected"),
     [
-        ("dimm.ranks", "--set: 'dimm.ranks' is not KEY=VALUE, for instance dimm.ranks=2"),
-        ("=2", "--set: '=2' is not KEY=VALUE, for instance dimm.ranks=2"),
-        ("dimm.ranks=", "--set: dimm.ranks: has no value after '='"),
-        ("dimm.rnks=2", "--set: dimm.rnks: unknown key; did you mean 'dimm.ranks'?"),
-        ("ranks=2", "--set: ranks: unknown key; did you mean 'dimm.ranks' or 'host.memory.ranks'?"),
-        ("dram.nCLL=2", "--set: dram.nCLL: unknown key; did you mean 'dram.nCL'?"),
+        ("dimm.ranks", "form --set"),
+        ("=2", "form --set"),
+        ("dimm.ranks=", "missing --set dimm.ranks"),
+        ("dimm.rnks=2", "unknown-key --set dimm.rnks ? dimm.ranks"),
+        ("ranks=2", "unknown-key --set ranks ? dimm.ranks or host.memory.ranks"),
+        ("dram.nCLL=2", "unknown-key --set dram.nCLL ? dram.nCL"),
         (
             "dram.overrides.ncl=2",
-            "--set: dram.overrides.ncl: unknown key; did you mean 'dram.overrides.nCL'?",
+            "unknown-key --set dram.overrides.ncl ? dram.overrides.nCL",
         ),
-        ("dimm.ranks.x=2", "--set: dimm.ranks.x: unknown key; did you mean 'dimm.ranks'?"),
-        ("dimm.ranks=17", "--set: dimm.ranks: 17 is not a whole number from 1 to 16"),
-        ("host.cpu_cores=0", "--set: host.cpu_cores: 0 is not a whole number from 1 to 65536"),
-        ("host.cpu_threads=all", "--set: host.cpu_threads: 'all' is not a whole number from 1 to 65536"),
-        ("dimm.ranks=two", "--set: dimm.ranks: 'two' is not a whole number from 1 to 16"),
+        ("dimm.ranks.x=2", "unknown-key --set dimm.ranks.x ? dimm.ranks"),
+        ("dimm.ranks=17", "range --set dimm.ranks"),
+        ("host.cpu_cores=0", "range --set host.cpu_cores"),
+        ("host.cpu_threads=all", "type --set host.cpu_threads"),
+        ("dimm.ranks=two", "type --set dimm.ranks"),
         (
             "dimm.ranks=!!int 2",
-            "--set: dimm.ranks: the tag 'tag:yaml.org,2002:int' is not supported; write plain values",
+            "unsupported --set dimm.ranks",
         ),
-        ("dimm=3", "--set: dimm: 3 is not a mapping of keys to values"),
-        ("gpu={tflops: 1}", "--set: gpu.memory_gb: is missing; give a number above 0, up to 1000000"),
-        ("dram.rate=3200", "--set: dram.rate: unknown key; did you mean"),
-        ("dram.nCL=0", "--set: dram.nCL: 0 is not a whole number from 1 to 1000000"),
-        ("dram.org=DDR5_16Gb_x9", "--set: dram.org: unknown DDR5 organisation 'DDR5_16Gb_x9'; did you mean"),
+        ("dimm=3", "type --set dimm"),
+        ("gpu={tflops: 1}", "missing --set gpu.memory_gb"),
+        ("dram.rate=3200", "unknown-key --set dram.rate ? dram.part"),
+        ("dram.nCL=0", "range --set dram.nCL"),
+        ("dram.org=DDR5_16Gb_x9", "unknown-name --set dram.org ? DDR5_16Gb_x8"),
         (
             "ndp.gemv=trimoe_gmv",
-            "--set: ndp.gemv: unknown file in rtl_params 'trimoe_gmv'; did you mean 'trimoe_gemv'?",
+            "unknown-name --set ndp.gemv ? trimoe_gemv",
         ),
-        ("zzzzzz=1", "--set: zzzzzz: unknown key (known: name, title, paper, dram,"),
+        ("zzzzzz=1", "unknown-key --set zzzzzz"),
     ],
 )
 def test_wrong_set(write: Write, option: str, expected: str) -> None:
-    assert message(lambda: load_hardware(write(), [option])).startswith(expected)
+    assert mistake_of(lambda: load_hardware(write(), [option])) == expected
 
 
 def test_set_of_undecodable_bytes(write: Write) -> None:
-    text = message(lambda: load_hardware(write(), ["title=\udcff"]))
-    assert text == "--set: title: is not text in UTF-8"
+    text = mistake_of(lambda: load_hardware(write(), ["title=\udcff"]))
+    assert text == "form --set title"
 
 
 def test_set_that_is_no_yaml(write: Write) -> None:
-    text = message(lambda: load_hardware(write(), ["dimm.ranks=[2"]))
-    assert text.startswith("--set: dimm.ranks: not YAML: ")
+    text = mistake_of(lambda: load_hardware(write(), ["dimm.ranks=[2"]))
+    assert text == "form --set dimm.ranks"
 
 
 # Bad values in a file
@@ -348,142 +340,137 @@ def test_set_that_is_no_yaml(write: Write) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("dimm:", "dim:", "10: dim: unknown key 'dim'; did you mean 'dimm'?"),
-        ("  count: 2", "  cuont: 2", "11: dimm.cuont: unknown key 'cuont'; did you mean 'count'?"),
-        ("    nCL: 40", "    nCLX: 40", "9: dram.overrides.nCLX: unknown timing 'nCLX'; did you mean 'nCL'?"),
+        ("dimm:", "dim:", "unknown-key hw.yaml:10 dim ? dimm"),
+        ("  count: 2", "  cuont: 2", "unknown-key hw.yaml:11 dimm.cuont ? count"),
+        ("    nCL: 40", "    nCLX: 40", "unknown-name hw.yaml:9 dram.overrides.nCLX ? nCL"),
         (
             "    nCL: 40",
             "    nCL: 40.0",
-            "9: dram.overrides.nCL: 40.0 is not a whole number from 1 to 1000000",
+            "type hw.yaml:9 dram.overrides.nCL",
         ),
-        ("    nCL: 40", "    rate: 40", "9: dram.overrides.rate: is fixed by the speed preset"),
-        ("  count: 2", "  count: '2'", "11: dimm.count: '2' is not a whole number from 1 to 1024"),
-        ("  count: 2", "  count: true", "11: dimm.count: true is not a whole number from 1 to 1024"),
-        ("  count: 2", "  count: 2.0", "11: dimm.count: 2.0 is not a whole number from 1 to 1024"),
-        ("  count: 2", "  count: null", "11: dimm.count: null is not a whole number"),
-        ("  count: 2", "  count: [2]", "11: dimm.count: a list is not a whole number"),
-        ("  count: 2", "  count: {a: 2}", "11: dimm.count: a mapping is not a whole number"),
-        ("  count: 2", "  count: 0", "11: dimm.count: 0 is not a whole number from 1 to 1024"),
-        ("  count: 2", "  count: -1", "11: dimm.count: -1 is not a whole number from 1 to 1024"),
-        ("  count: 2", "  count: " + "9" * 5000, "11: dimm.count: .inf is not a whole number from 1 to 1024"),
-        ("  count: 2", "  count: 1_0", "11: dimm.count: '1_0' is not a whole number"),
-        ("value: 4, s", "value: 17, s", "12: dimm.ranks: 17 is not a whole number from 1 to 16"),
-        ("  tflops: 100", "  tflops: .nan", "20: gpu.tflops: .nan is not a number above 0, up to 1000000"),
-        ("  tflops: 100", "  tflops: -.inf", "20: gpu.tflops: -.inf is not a number above 0, up to 1000000"),
-        ("  tflops: 100", "  tflops: 1e999", "20: gpu.tflops: .inf is not a number above 0"),
-        ("  tflops: 100", "  tflops: 0", "20: gpu.tflops: 0 is not a number above 0, up to 1000000"),
-        ("  tflops: 100", "  tflops: yes", "20: gpu.tflops: 'yes' is not a number"),
-        ("  tflops: 100", "  tflops: true", "20: gpu.tflops: true is not a number"),
-        ("name: mine", "name: 3", "1: name: 3 is not a text of reasonable length, not empty"),
-        ("name: mine", "name: ''", "1: name: '' is not a text of reasonable length, not empty"),
-        ("  tflops: 100\n", "", "19: gpu.tflops: is missing; give a number above 0, up to 1000000"),
-        ("  org: DDR5_16Gb_x8\n", "", "4: dram.org: is missing; give a text of reasonable length"),
-        ("  activation: trimoe_activation\n", "", "33: ndp.activation: is missing; give a mapping"),
-        ("  gemv: unit.yaml\n", "", "33: ndp: has nothing that multiplies; give one of gemv and systolic"),
-        ("  gemv: unit.yaml\n", "  systolic: cxl_systolic\n", "33: cxl: is missing: systolic arrays"),
+        ("    nCL: 40", "    rate: 40", "conflict hw.yaml:9 dram.overrides.rate"),
+        ("  count: 2", "  count: '2'", "type hw.yaml:11 dimm.count"),
+        ("  count: 2", "  count: true", "type hw.yaml:11 dimm.count"),
+        ("  count: 2", "  count: 2.0", "type hw.yaml:11 dimm.count"),
+        ("  count: 2", "  count: null", "type hw.yaml:11 dimm.count"),
+        ("  count: 2", "  count: [2]", "type hw.yaml:11 dimm.count"),
+        ("  count: 2", "  count: {a: 2}", "type hw.yaml:11 dimm.count"),
+        ("  count: 2", "  count: 0", "range hw.yaml:11 dimm.count"),
+        ("  count: 2", "  count: -1", "range hw.yaml:11 dimm.count"),
+        ("  count: 2", "  count: " + "9" * 5000, "type hw.yaml:11 dimm.count"),
+        ("  count: 2", "  count: 1_0", "type hw.yaml:11 dimm.count"),
+        ("value: 4, s", "value: 17, s", "range hw.yaml:12 dimm.ranks"),
+        ("  tflops: 100", "  tflops: .nan", "range hw.yaml:20 gpu.tflops"),
+        ("  tflops: 100", "  tflops: -.inf", "range hw.yaml:20 gpu.tflops"),
+        ("  tflops: 100", "  tflops: 1e999", "range hw.yaml:20 gpu.tflops"),
+        ("  tflops: 100", "  tflops: 0", "range hw.yaml:20 gpu.tflops"),
+        ("  tflops: 100", "  tflops: yes", "type hw.yaml:20 gpu.tflops"),
+        ("  tflops: 100", "  tflops: true", "type hw.yaml:20 gpu.tflops"),
+        ("name: mine", "name: 3", "type hw.yaml:1 name"),
+        ("name: mine", "name: ''", "range hw.yaml:1 name"),
+        ("  tflops: 100\n", "", "missing hw.yaml:19 gpu.tflops"),
+        ("  org: DDR5_16Gb_x8\n", "", "missing hw.yaml:4 dram.org"),
+        ("  activation: trimoe_activation\n", "", "missing hw.yaml:33 ndp.activation"),
+        ("  gemv: unit.yaml\n", "", "missing hw.yaml:33 ndp"),
+        ("  gemv: unit.yaml\n", "  systolic: cxl_systolic\n", "conflict hw.yaml:33 cxl"),
         (
             "  activation: tr",
             "  systolic: cxl_systolic\n  activation: tr",
-            "33: ndp: has both gemv and systolic",
+            "conflict hw.yaml:33 ndp",
         ),
-        ("  relayout: trimoe_relayout", "  relayout: 3", "36: ndp.relayout: 3 is not a mapping"),
+        ("  relayout: trimoe_relayout", "  relayout: 3", "type hw.yaml:36 ndp.relayout"),
         (
             "trimoe_relayout",
             "trimoe_layout",
-            "36: ndp.relayout: unknown file in rtl_params 'trimoe_layout'; did you mean",
+            "unknown-name hw.yaml:36 ndp.relayout ? trimoe_relayout",
         ),
-        ("trimoe_relayout", "no.yaml", "36: ndp.relayout: "),
+        ("trimoe_relayout", "no.yaml", "unreadable hw.yaml:36 ndp.relayout"),
         (
             "standard: DDR5",
             "standard: DDR6",
-            "5: dram.standard: unknown standard 'DDR6'; did you mean 'GDDR6'?",
+            "unknown-name hw.yaml:5 dram.standard ? GDDR6",
         ),
         (
             "DDR5_16Gb_x8",
             "DDR5_16Gb_x2",
-            "6: dram.org: unknown DDR5 organisation 'DDR5_16Gb_x2'; did you mean",
+            "unknown-name hw.yaml:6 dram.org ? DDR5_16Gb_x8",
         ),
         (
             "DDR5_4800AN",
             "DDR5_4801AN",
-            "7: dram.timing: unknown DDR5 timing preset 'DDR5_4801AN'; did you mean",
+            "unknown-name hw.yaml:7 dram.timing ? DDR5_4800AN",
         ),
         (
             "  timing:",
             "  refresh: all-bnk\n  timing:",
-            "7: dram.refresh: unknown value 'all-bnk'; did you mean 'all-bank'?",
+            "unknown-name hw.yaml:7 dram.refresh ? all-bank",
         ),
         (
             "  timing:",
             "  read_buffer: 1025\n  timing:",
-            "7: dram.read_buffer: 1025 is not a whole number from 1 to 1024",
+            "range hw.yaml:7 dram.read_buffer",
         ),
         (
             'source: "Table 1"',
             'source: "T", assumption: "a"',
-            "12: dimm.ranks: has both of source and assumption",
+            "form hw.yaml:12 dimm.ranks",
         ),
-        (', source: "Table 1"', "", "12: dimm.ranks: has neither of source and assumption; give exactly one"),
-        ("value: 4, ", "", "12: dimm.ranks: has no value; write"),
+        (', source: "Table 1"', "", "form hw.yaml:12 dimm.ranks"),
+        ("value: 4, ", "", "form hw.yaml:12 dimm.ranks"),
         (
             "value: 4, ",
             "valeu: 4, ",
-            "12: dimm.ranks: unknown key of an annotated value 'valeu'; did you mean 'value'?",
+            "form hw.yaml:12 dimm.ranks ? value",
         ),
         (
             "value: 4, ",
             "value: [4], ",
-            "12: dimm.ranks: a list is not a whole number from 1 to 16",
+            "type hw.yaml:12 dimm.ranks",
         ),
         (
             "value: 4, ",
             "value: {a: 4}, ",
-            "12: dimm.ranks: an annotated value is a number, a word or a list of them; annotate",
+            "form hw.yaml:12 dimm.ranks",
         ),
         (
             "value: 4, ",
             "value: [[4]], ",
-            "12: dimm.ranks: an annotated value is a number, a word or a list of them; annotate",
+            "form hw.yaml:12 dimm.ranks",
         ),
-        ('source: "Table 1"', "source: 1", "12: dimm.ranks: source must be a sentence, not 1"),
-        ('source: "Table 1"', "source: ' '", "12: dimm.ranks: source must be a sentence, not ' '"),
-        ("  count: 2", "  count: 2\n  count: 3", "12: dimm.count: is given twice, first in line 11"),
-        ("host:", "dimm: {}\nhost:", "14: dimm: is given twice, first in line 10"),
+        ('source: "Table 1"', "source: 1", "form hw.yaml:12 dimm.ranks"),
+        ('source: "Table 1"', "source: ' '", "form hw.yaml:12 dimm.ranks"),
+        ("  count: 2", "  count: 2\n  count: 3", "twice hw.yaml:12 dimm.count"),
+        ("host:", "dimm: {}\nhost:", "twice hw.yaml:14 dimm"),
         (
             "  count: 2",
             "  count: !!python/name:os.system 2",
-            "11: dimm.count: the tag 'tag:yaml.org,2002:python/name:os",
+            "unsupported hw.yaml:11 dimm.count",
         ),
-        ("  count: 2", "  count: !mine 2", "11: dimm.count: the tag '!mine' is not supported"),
-        ("dimm:\n", "dimm: !!map\n", "10: dimm: the tag"),
+        ("  count: 2", "  count: !mine 2", "unsupported hw.yaml:11 dimm.count"),
+        ("dimm:\n", "dimm: !!map\n", "unsupported hw.yaml:10 dimm"),
         (
             "  count: 2",
             "\tcount: 2",
-            "11: not YAML: found character that cannot start any token; indent with spaces",
+            "form hw.yaml:11",
         ),
-        ("  count: 2", "  count: [2", "12: not YAML: "),
-        ("  count: 2", "  count: *no", "11: dimm.count: the alias '*no' has no anchor"),
-        ("  count: 2", "  count: &a [*a]", "11: dimm.count: the alias '*a' lies inside its own anchor"),
-        ("  count: 2", "  [count]: 2", "11: dimm: a key must be a single word"),
-        ("  count: 2", '  "a\\eb": 2', "11: dimm: 'a\\x1bb' is not a key: 1 to 100 printable characters"),
-        ("  count: 2", "  count: 2\n--- 3", "12: holds more than one document"),
-        ("  count: 2", "  count: 2\x07", "11: not YAML: "),
+        ("  count: 2", "  count: [2", "form hw.yaml:12"),
+        ("  count: 2", "  count: *no", "form hw.yaml:11 dimm.count"),
+        ("  count: 2", "  count: &a [*a]", "form hw.yaml:11 dimm.count"),
+        ("  count: 2", "  [count]: 2", "type hw.yaml:11 dimm"),
+        ("  count: 2", '  "a\\eb": 2', "form hw.yaml:11 dimm"),
+        ("  count: 2", "  count: 2\n--- 3", "form hw.yaml:12"),
+        ("  count: 2", "  count: 2\x07", "form hw.yaml:11"),
     ],
 )
 def test_wrong_hardware_file(write: Write, old: str, new: str, expected: str) -> None:
     path = write((old, new))
-    text = message(lambda: load_hardware(path))
-    assert text.startswith(f"{path}:{expected}")
-    assert len(text) < 700
+    assert mistake_of(load_hardware, path) == expected
 
 
 def test_unit_file_reports_its_own_lines(write: Write) -> None:
     path = write(unit=UNIT.replace("fifo_bursts: 8", "fifo_burst: 8"))
-    unit = Path(path).with_name("unit.yaml")
-    text = message(lambda: load_hardware(path))
-    assert text.startswith(
-        f"{unit}:9: ndp.gemv.fifo_burst: unknown key 'fifo_burst'; did you mean 'fifo_bursts'?"
-    )
+    text = mistake_of(load_hardware, path)
+    assert text == "unknown-key unit.yaml:9 ndp.gemv.fifo_burst ? fifo_bursts"
 
 
 @pytest.mark.parametrize(("bursts", "fine"), [(1, False), (2, True), (4096, True), (4097, False)])
@@ -492,20 +479,19 @@ def test_range_of_the_fifo(write: Write, bursts: int, fine: bool) -> None:
     if fine:
         assert load_hardware(path, [option]).system.ndp.gemv.fifo_bursts == bursts
     else:
-        assert "is not a whole number from 2 to 4096" in message(lambda: load_hardware(path, [option]))
+        assert mistake_of(load_hardware, path, [option]) == "range --set ndp.gemv.fifo_bursts"
 
 
 def test_clock_of_more_than_three_decimals(write: Write) -> None:
     path = write(unit=UNIT.replace("933.333", "933.3333"))
-    assert message(lambda: load_hardware(path)).endswith(
-        "unit.yaml:6: ndp.gemv.clock_mhz: 933.3333 has more than three decimals"
-    )
+    assert mistake_of(load_hardware, path) == "invalid unit.yaml:6 ndp.gemv.clock_mhz"
 
 
 def test_missing_unit_file_is_told_where_it_is_named(write: Write, tmp_path: Path) -> None:
     path = write(("unit.yaml", "other/unit.yaml"))
-    expected = f"{path}:34: ndp.gemv: {tmp_path / 'other' / 'unit.yaml'}: no such file"
-    assert message(lambda: load_hardware(path)) == expected
+    with refused("unreadable hw.yaml:34 ndp.gemv") as caught:
+        load_hardware(path)
+    assert str(tmp_path / "other" / "unit.yaml") in caught.value.problem
 
 
 # A memory without anything around it
@@ -557,7 +543,7 @@ def test_a_name_and_a_dram_make_a_hardware_file(plain_file: Callable[[str], str]
 
 def test_missing_ndp_is_said_with_the_file(plain_file: Callable[[str], str], write: Write) -> None:
     path = plain_file("")
-    assert message(lambda: load_hardware(path).ndp).startswith(f"{path}: ndp: is missing: ")
+    assert mistake_of(lambda: load_hardware(path).ndp) == "missing plain.yaml ndp"
     hardware = load_hardware(write())
     assert hardware.ndp is hardware.system.ndp
 
@@ -601,38 +587,38 @@ def test_mapping_can_be_set(plain_file: Callable[[str], str]) -> None:
         (
             "column:2",
             "colum:2",
-            "8: dram.mapping.order: 'colum:2' is not FIELD or FIELD:BITS; did you mean 'column'?",
+            "invalid plain.yaml:8 dram.mapping.order ? column",
         ),
         (
             "column:2",
             "column:0",
-            "8: dram.mapping.order: 'column:0' is not FIELD or FIELD:BITS (fields: channel,",
+            "invalid plain.yaml:8 dram.mapping.order",
         ),
-        ("column:2", "column", "8: dram.mapping.order: 'column' comes after 'column', which takes all"),
-        (" column,", "", "8: dram.mapping.order: leaves out bits of the column: end its parts with 'column'"),
-        (", row]", "]", "8: dram.mapping.order: leaves out bits of the row: end its parts with 'row'"),
-        ("channel", '"channel:1"', "8: dram.mapping.order: leaves out bits of the channel"),
-        ("channel", "3", "8: dram.mapping.order.1: 3 is not a text"),
-        ("xor:", "xr:", "9: dram.mapping.xr: unknown key 'xr'; did you mean 'xor'?"),
+        ("column:2", "column", "invalid plain.yaml:8 dram.mapping.order"),
+        (" column,", "", "invalid plain.yaml:8 dram.mapping.order"),
+        (", row]", "]", "invalid plain.yaml:8 dram.mapping.order"),
+        ("channel", '"channel:1"', "invalid plain.yaml:8 dram.mapping.order"),
+        ("channel", "3", "type plain.yaml:8 dram.mapping.order.1"),
+        ("xor:", "xr:", "unknown-key plain.yaml:9 dram.mapping.xr ? xor"),
         (
             "bankgroup: [",
             "bnkgroup: [",
-            "9: dram.mapping.xor: 'bnkgroup' is not FIELD or FIELD:BIT; did you mean",
+            "invalid plain.yaml:9 dram.mapping.xor ? bankgroup",
         ),
-        ("row:5", "row", "9: dram.mapping.xor: 'row' is not FIELD:BIT or FIELD:LOW-HIGH"),
-        ("row:0-1", "row:1-0", "9: dram.mapping.xor: 'row:1-0' ends before it begins"),
-        ("row:5", "bank:0", "9: dram.mapping.xor: 'bank:0' is of a field that is XORed itself"),
-        ('["row:0-1", "row:5"]', "row", "10: dram.mapping.xor.bankgroup: 'row' is not a list of words"),
-        ("mapper: custom", "mapper: MOP4CLXOR", "7: dram.mapping: is for mapper: custom, not MOP4CLXOR"),
-        ("  mapper: custom\n", "", "6: dram.mapping: is for mapper: custom, not RoBaRaCoCh"),
-        ("mapper: custom", "mapper: MOP4", "6: dram.mapper: unknown value 'MOP4'; did you mean 'MOP4CLXOR'?"),
-        (CUSTOM, "  mapper: custom\n", "6: dram.mapper: custom needs a mapping; give dram.mapping"),
-        (CUSTOM, "  mapping: [row]\n", "6: dram.mapping: a list is not a mapping of keys to values"),
-        (CUSTOM, "  scheduler: FCFS\n", "6: dram.scheduler: unknown value 'FCFS'; did you mean 'FRFCFS'?"),
-        (CUSTOM, "  row_policy: closed\n", "6: dram.row_policy: unknown value 'closed'; did you mean"),
-        (CUSTOM, "  row_cap: 0\n", "6: dram.row_cap: 0 is not a whole number from 1 to 1000000"),
-        (CUSTOM, "  write_buffer: 0\n", "6: dram.write_buffer: 0 is not a whole number from 1 to 1024"),
-        (CUSTOM, "  refresh: per-row\n", "6: dram.refresh: unknown value 'per-row'"),
+        ("row:5", "row", "invalid plain.yaml:9 dram.mapping.xor"),
+        ("row:0-1", "row:1-0", "invalid plain.yaml:9 dram.mapping.xor"),
+        ("row:5", "bank:0", "invalid plain.yaml:9 dram.mapping.xor"),
+        ('["row:0-1", "row:5"]', "row", "type plain.yaml:10 dram.mapping.xor.bankgroup"),
+        ("mapper: custom", "mapper: MOP4CLXOR", "conflict plain.yaml:7 dram.mapping"),
+        ("  mapper: custom\n", "", "conflict plain.yaml:6 dram.mapping"),
+        ("mapper: custom", "mapper: MOP4", "unknown-name plain.yaml:6 dram.mapper ? MOP4CLXOR"),
+        (CUSTOM, "  mapper: custom\n", "missing plain.yaml:6 dram.mapper"),
+        (CUSTOM, "  mapping: [row]\n", "type plain.yaml:6 dram.mapping"),
+        (CUSTOM, "  scheduler: FCFS\n", "unknown-name plain.yaml:6 dram.scheduler ? FRFCFS"),
+        (CUSTOM, "  row_policy: closed\n", "unknown-name plain.yaml:6 dram.row_policy ? closed-cap"),
+        (CUSTOM, "  row_cap: 0\n", "range plain.yaml:6 dram.row_cap"),
+        (CUSTOM, "  write_buffer: 0\n", "range plain.yaml:6 dram.write_buffer"),
+        (CUSTOM, "  refresh: per-row\n", "unknown-name plain.yaml:6 dram.refresh"),
     ],
 )
 def test_wrong_controller_settings(
@@ -640,7 +626,7 @@ def test_wrong_controller_settings(
 ) -> None:
     assert CUSTOM.count(old) == 1
     path = plain_file(CUSTOM.replace(old, new))
-    assert message(lambda: load_hardware(path)).startswith(f"{path}:{expected}")
+    assert mistake_of(load_hardware, path) == expected
 
 
 @pytest.mark.parametrize(
@@ -659,26 +645,28 @@ def test_good_controller_settings(plain_file: Callable[[str], str], more: str) -
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"", ": is empty"),
-        (b"# nothing\n", ": is empty"),
-        (b"--- ~\n", ":1: must be a mapping of keys to values, not null"),
-        (b"- a\n", ":1: must be a mapping of keys to values, not a list"),
-        (b"\nword\n", ":2: must be a mapping of keys to values, not 'word'"),
-        (b"\x7fELF\x00\xff", ":1: is not a text file in UTF-8"),
-        (b"name: a\ntitle: \xff\n", ":2: is not a text file in UTF-8"),
-        (b"\x00\x01", ":1: not YAML: "),
-        (b"a: [" * 300_000, ": is larger than 1048576 bytes"),
-        (b"[" * 1_000_000, ":1: is nested more than 50 levels deep"),
-        (b"{a: " * 100_000, "is nested more than 50 levels deep"),
-        (b"a: [" + b"1, " * 20_000 + b"]", ":1: a: holds more than 10000 values"),
+        (b"", "form hw.yaml"),
+        (b"# nothing\n", "form hw.yaml"),
+        (b"--- ~\n", "type hw.yaml:1"),
+        (b"- a\n", "type hw.yaml:1"),
+        (b"\nword\n", "type hw.yaml:2"),
+        (b"\x7fELF\x00\xff", "form hw.yaml:1"),
+        (b"name: a\ntitle: \xff\n", "form hw.yaml:2"),
+        (b"\x00\x01", "form hw.yaml:1"),
+        (b"a: [" * 300_000, "too-large hw.yaml"),
+        (b"[" * 1_000_000, "too-large hw.yaml:1"),
+        (
+            b"{a: " * 100_000,
+            "too-large hw.yaml:1 a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a",
+        ),
+        (b"a: [" + b"1, " * 20_000 + b"]", "form hw.yaml:1 a"),
     ],
 )
 def test_wrong_content(tmp_path: Path, content: bytes, expected: str) -> None:
     path = tmp_path / "hw.yaml"
     path.write_bytes(content)
-    text = message(lambda: load_hardware(str(path)))
-    assert text.startswith(str(path))
-    assert expected in text
+    text = mistake_of(lambda: load_hardware(str(path)))
+    assert text == expected
 
 
 def test_alias_bomb_is_stopped_while_it_is_small(tmp_path: Path) -> None:
@@ -688,26 +676,26 @@ def test_alias_bomb_is_stopped_while_it_is_small(tmp_path: Path) -> None:
     ]
     path = tmp_path / "hw.yaml"
     path.write_text("\n".join(levels))
-    assert "d: holds more than 10000 values, aliases expanded" in message(lambda: load_hardware(str(path)))
+    assert mistake_of(lambda: load_hardware(str(path))) == "form hw.yaml:4 d"
 
 
 def test_depth_counts_through_aliases(tmp_path: Path) -> None:
     path = tmp_path / "hw.yaml"
     path.write_text("a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 60)))
-    assert "is nested more than 50 levels deep" in message(lambda: load_hardware(str(path)))
+    assert mistake_of(lambda: load_hardware(str(path))) == "too-large hw.yaml:49 a48"
 
 
 def test_missing_file(tmp_path: Path) -> None:
     path = str(tmp_path / "no.yaml")
-    assert message(lambda: load_hardware(path)) == f"{path}: no such file"
+    assert mistake_of(load_hardware, path) == "unreadable no.yaml"
 
 
 def test_directory(tmp_path: Path) -> None:
-    assert message(lambda: load_hardware(str(tmp_path))) == f"{tmp_path}: is a directory, not a YAML file"
+    assert mistake_of(lambda: load_hardware(str(tmp_path))) == "unreadable test_directory0"
 
 
 def test_file_that_never_ends() -> None:
-    assert message(lambda: load_hardware(os.devnull)) == f"{os.devnull}: is not a regular file"
+    assert mistake_of(lambda: load_hardware(os.devnull)) == "unreadable null"
 
 
 def test_unreadable_file(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -717,22 +705,24 @@ def test_unreadable_file(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)
-    assert message(lambda: load_hardware(path)) == f"{path}: cannot be read: Permission denied"
+    assert mistake_of(load_hardware, path) == "unreadable hw.yaml"
 
 
 @pytest.mark.parametrize("name", ["a\0b.yaml", "x" * 5000 + ".yaml", "", "x" * 5000, "a\0b"])
 def test_name_that_no_file_can_have(name: str) -> None:
-    assert message(lambda: load_hardware(name))
+    with pytest.raises(InputError) as caught:
+        load_hardware(name)
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_unknown_name() -> None:
-    text = message(lambda: load_hardware("trimo"))
-    assert text.startswith("hw: unknown hardware 'trimo'; did you mean 'trimoe'? (known: ")
+    text = mistake_of(lambda: load_hardware("trimo"))
+    assert text == "unknown-name hw ? trimoe"
 
 
 def test_unknown_data_file() -> None:
-    assert "did you mean 'trimoe_gemv'?" in message(lambda: data_path("rtl_params", "trimoe_gem"))
-    assert message(lambda: data_path("rtl_params", "../hwconfigs/trimoe"))
+    assert mistake_of(lambda: data_path("rtl_params", "trimoe_gem")) == "unknown-name ? trimoe_gemv"
+    assert mistake_of(lambda: data_path("rtl_params", "../hwconfigs/trimoe"))
 
 
 # Properties
@@ -795,5 +785,5 @@ def test_every_key_says_what_it_may_be_when_it_is_something_else():
     assert [key for key in _all_keys() if not allowed(field_at(key))] == []
     path = ("host", "cpu_threads")
     assert path in dict(leaves(load_hardware("trimoe").system))
-    with pytest.raises(InputError, match="host.cpu_threads: 'x' is not a whole number from 1 to 65536"):
+    with refused("type --set host.cpu_threads"):
         load_hardware("trimoe", ["host.cpu_threads=x"])

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from mistakes import mistake_of, refused
 from ndpsim.cli.main import main
 from ndpsim.config import Hardware, json_schema, load_hardware
 from ndpsim.errors import InputError
@@ -123,13 +124,6 @@ def ini(**changes: object) -> str:
     for section, keys in changed(INI, **changes).items():
         lines += [f"[{section}]", *(f"{key} = {value}" for key, value in keys.items()), ""]
     return "\n".join(lines)
-
-
-def message(call: Callable[[], object]) -> str:
-    with pytest.raises(InputError) as caught:
-        call()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def loaded(imported: Imported, path: Path) -> Hardware:
@@ -372,62 +366,62 @@ def test_bank_groups_may_be_enabled(write: Write, enabled: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"dram_structure__protocol": "HBM2"}, "2: [dram_structure] protocol: HBM2 is not supported (supported: DDR4)"),
-        ({"dram_structure__protocol": "DDR3"}, "2: [dram_structure] protocol: DDR3 is not supported"),
-        ({"dram_structure__protocol": "LPDDR4"}, "2: [dram_structure] protocol: LPDDR4 is not supported"),
-        ({"dram_structure__protocol": "GDDR6"}, "2: [dram_structure] protocol: GDDR6 is not supported"),
-        ({"dram_structure__protocol": None}, " [dram_structure] protocol: DDR3 (DRAMsim3's default) is not supported"),
+        ({"dram_structure__protocol": "HBM2"}, "unsupported a.ini:2 [dram_structure] protocol"),
+        ({"dram_structure__protocol": "DDR3"}, "unsupported a.ini:2 [dram_structure] protocol"),
+        ({"dram_structure__protocol": "LPDDR4"}, "unsupported a.ini:2 [dram_structure] protocol"),
+        ({"dram_structure__protocol": "GDDR6"}, "unsupported a.ini:2 [dram_structure] protocol"),
+        ({"dram_structure__protocol": None}, "unsupported a.ini [dram_structure] protocol"),
         (
             {"dram_structure__rows": 1 << 20},
-            "5: [dram_structure] rows: no DDR4 organisation has these sizes; DDR4_2Gb_x8 differs in rows (16384, not 1048576)",
+            "conflict a.ini:5 [dram_structure] rows",
         ),
         (
             {"dram_structure__device_width": 32, "dram_structure__columns": 2048},
-            "7: [dram_structure] device_width: no DDR4 organisation has these sizes; DDR4_2Gb_x4 differs in dq (4, not 32), columns (1024, not 2048)",
+            "conflict a.ini:7 [dram_structure] device_width",
         ),
-        ({"dram_structure__bankgroup_enable": "false"}, "3: [dram_structure] bankgroups: no DDR4 organisation"),
-        ({"dram_structure__bankgroup_enable": "maybe"}, "9: [dram_structure] bankgroup_enable: 'maybe' is neither true"),
-        ({"dram_structure__BL": 4}, "8: [dram_structure] BL: 4 is not supported; a burst of DDR4 has 8 transfers"),
-        ({"system__bus_width": 128}, "34: [system] bus_width: 128 is not supported; a channel of DDR4 has 64 data bits"),
-        ({"timing__tCK": "0.5"}, "11: [timing] tCK: 0.5 ns are 4000 MT/s, no rate of DDR4 (known: 1600, 1866,"),
-        ({"timing__tCK": "0"}, "11: [timing] tCK: '0' is not a number above 0"),
-        ({"timing__tCK": "fast"}, "11: [timing] tCK: 'fast' is not a number above 0"),
-        ({"timing__tCK": "-1"}, "11: [timing] tCK: '-1' is not a number above 0"),
-        ({"timing__CL": "17.5"}, "13: [timing] CL: '17.5' is not a whole number"),
-        ({"timing__CL": ""}, "13: [timing] CL: '' is not a whole number"),
-        ({"timing__CL": 0}, "13: [timing] CL: 0 clocks are fewer than 1"),
-        ({"timing__tRTRS": 0}, "29: [timing] tRTRS: 0 clocks are fewer than 1"),
-        ({"timing__AL": 18}, "15: [timing] tRCD: 0 clocks are fewer than 1"),
-        ({"timing__AL": -1}, "12: [timing] AL: -1 is below 0"),
-        ({"timing__tRFC": 2_000_000}, "18: [timing] tRFC: 2000000 is not a whole number from 1 to 1000000"),
-        ({"system__channels": 65}, "33: [system] channels: 65 is not a whole number from 1 to 64"),
-        ({"system__channels": 0}, "33: [system] channels: 0 is not a whole number from 1 to 1024"),
-        ({"system__channel_size": 1 << 20}, "32: [system] channel_size: 256 is not a whole number from 1 to 16"),
-        ({"system__trans_queue_size": 0}, "38: [system] trans_queue_size: 0 is not a whole number from 1 to 1024"),
-        ({"system__address_mapping": "rochrababgc"}, "35: [system] address_mapping: 'rochrababgc' is not each of ch, ra"),
-        ({"system__address_mapping": "rochrabababg"}, "35: [system] address_mapping: 'rochrabababg' is not each of"),
-        ({"system__row_buf_policy": "OPEN"}, "36: [system] row_buf_policy: unknown policy 'OPEN'; did you mean 'OPEN_PAGE'"),
-        ({"system__refresh_policy": "RANK"}, "37: [system] refresh_policy: unknown policy 'RANK'"),
+        ({"dram_structure__bankgroup_enable": "false"}, "conflict a.ini:3 [dram_structure] bankgroups"),
+        ({"dram_structure__bankgroup_enable": "maybe"}, "type a.ini:9 [dram_structure] bankgroup_enable"),
+        ({"dram_structure__BL": 4}, "unsupported a.ini:8 [dram_structure] BL"),
+        ({"system__bus_width": 128}, "unsupported a.ini:34 [system] bus_width"),
+        ({"timing__tCK": "0.5"}, "range a.ini:11 [timing] tCK"),
+        ({"timing__tCK": "0"}, "range a.ini:11 [timing] tCK"),
+        ({"timing__tCK": "fast"}, "range a.ini:11 [timing] tCK"),
+        ({"timing__tCK": "-1"}, "range a.ini:11 [timing] tCK"),
+        ({"timing__CL": "17.5"}, "type a.ini:13 [timing] CL"),
+        ({"timing__CL": ""}, "type a.ini:13 [timing] CL"),
+        ({"timing__CL": 0}, "range a.ini:13 [timing] CL"),
+        ({"timing__tRTRS": 0}, "range a.ini:29 [timing] tRTRS"),
+        ({"timing__AL": 18}, "range a.ini:15 [timing] tRCD"),
+        ({"timing__AL": -1}, "range a.ini:12 [timing] AL"),
+        ({"timing__tRFC": 2_000_000}, "range a.ini:18 [timing] tRFC"),
+        ({"system__channels": 65}, "range a.ini:33 [system] channels"),
+        ({"system__channels": 0}, "range a.ini:33 [system] channels"),
+        ({"system__channel_size": 1 << 20}, "range a.ini:32 [system] channel_size"),
+        ({"system__trans_queue_size": 0}, "range a.ini:38 [system] trans_queue_size"),
+        ({"system__address_mapping": "rochrababgc"}, "form a.ini:35 [system] address_mapping"),
+        ({"system__address_mapping": "rochrabababg"}, "form a.ini:35 [system] address_mapping"),
+        ({"system__row_buf_policy": "OPEN"}, "unknown-name a.ini:36 [system] row_buf_policy ? OPEN_PAGE"),
+        ({"system__refresh_policy": "RANK"}, "unknown-name a.ini:37 [system] refresh_policy"),
     ],
 )  # fmt: skip
 def test_wrong_ini_file(write: Write, changes: dict[str, Any], expected: str) -> None:
     path = write("a.ini", ini(**changes))
-    text = message(lambda: import_hardware(path))
-    assert text.startswith(f"{path}:{expected}")
+    text = mistake_of(import_hardware, path)
+    assert text == expected
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[timing]\nCL\n", "2: 'CL' is neither [section] nor key = value"),
-        ("[timing]\n= 3\n", "2: '= 3' is neither [section] nor key = value"),
-        ("a = 1\n[timing]\n", "1: a: comes before the first [section]"),
-        ("[timing]\nCL = 3\ncl = 4\n", "3: [timing] cl: is given twice, first in line 2"),
+        ("[timing]\nCL\n", "form a.ini:2"),
+        ("[timing]\n= 3\n", "form a.ini:2"),
+        ("a = 1\n[timing]\n", "form a.ini:1 a"),
+        ("[timing]\nCL = 3\ncl = 4\n", "twice a.ini:3 [timing] cl"),
     ],
 )
 def test_lines_that_are_no_ini(write: Write, text: str, expected: str) -> None:
     path = write("a.ini", text)
-    assert message(lambda: import_hardware(path)).startswith(f"{path}:{expected}")
+    assert mistake_of(import_hardware, path) == expected
 
 
 # Ramulator 2.0
@@ -580,37 +574,37 @@ def test_what_ramulator_says_in_vain_is_listed(write: Write, old: str, new: str,
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("impl: DDR4\n", "impl: HBM3\n", "9: MemorySystem.DRAM.impl: HBM3 is not supported (supported: DDR4, DDR5)"),
-        ("impl: DDR4\n", "impl: LPDDR5\n", "9: MemorySystem.DRAM.impl: LPDDR5 is not supported"),
-        ("impl: DDR4\n", "impl: DDR4-VRR\n", "9: MemorySystem.DRAM.impl: DDR4-VRR is not supported"),
-        ("    impl: DDR4\n", "", "8: MemorySystem.DRAM.impl: is missing (supported: DDR4, DDR5)"),
-        ("impl: DDR4\n", "impl: [4]\n", "9: MemorySystem.DRAM.impl: a list is not a word"),
-        ("impl: GenericDRAM", "impl: DummyMemorySystem", "6: MemorySystem.impl: DummyMemorySystem is not supported"),
-        ("DDR4_8Gb_x8", "DDR4_8Gb_x9", "11: MemorySystem.DRAM.org.preset: unknown DDR4 organisation 'DDR4_8Gb_x9'; did you mean"),
-        ("preset: DDR4_8Gb_x8", "row: 4", "10: MemorySystem.DRAM.org.dq: is missing, and no preset is named"),
-        ("rank: 2", "rank: 2\n      row: 3", "14: MemorySystem.DRAM.org.row: no DDR4 organisation has these sizes;"),
-        ("rank: 2", "rank: 2\n      density: 3", "14: MemorySystem.DRAM.org.density: 3 Mb is not what the sizes make: 8192 Mb"),
-        ("rank: 2", "rank: 2\n      channel_width: 32", "14: MemorySystem.DRAM.org.channel_width: 32 is not supported"),
-        ("rank: 2", "rank: 17", "13: MemorySystem.DRAM.org.rank: 17 is not a whole number from 1 to 16"),
-        ("rank: 2", "rank: two", "13: MemorySystem.DRAM.org.rank: 'two' is not a whole number"),
-        ("channel: 1", "channel: 3", "12: MemorySystem.DRAM.org.channel: 3 is no power of two"),
-        ("channel: 1", "channel: 0", "12: MemorySystem.DRAM.org.channel: 0 is no power of two"),
-        ("DDR4_3200AA", "DDR4_3200AB", "15: MemorySystem.DRAM.timing.preset: unknown DDR4 timing preset 'DDR4_3200AB'; did"),
-        ("nRCD: 20", "rate: 2400", "16: MemorySystem.DRAM.timing.rate: 2400 is not the rate of DDR4_3200AA"),
-        ("preset: DDR4_3200AA", "rate: 3000", "15: MemorySystem.DRAM.timing.rate: 3000 is no rate of DDR4 (known: 1600,"),
-        ("      preset: DDR4_3200AA\n", "", "14: MemorySystem.DRAM.timing.rate: is missing, and no preset is named"),
-        ("nRCD: 20", "nRCD: 0", "16: MemorySystem.DRAM.timing.nRCD: 0 is not a whole number from 1 to 1000000"),
-        ("nRCD: 20", "nRCD: 20.5", "16: MemorySystem.DRAM.timing.nRCD: 20.5 is not a whole number"),
-        ("tRP: 13.75", "tRP: soon", "17: MemorySystem.DRAM.timing.tRP: 'soon' is not a number from 0"),
-        ("impl: OpenRowPolicy", "impl: ClosedRowPolicy\n      cap: 0", "26: MemorySystem.Controller.RowPolicy.cap: 0 is not a whole"),
-        ("plugins:", "plugins: 3", "26: MemorySystem.Controller.plugins: 3 is not a list"),
-        ("plugins:", "plugins: [a]", "26: MemorySystem.Controller.plugins[0]: 'a' is not a mapping of keys to values"),
+        ("impl: DDR4\n", "impl: HBM3\n", "unsupported a.yaml:9 MemorySystem.DRAM.impl"),
+        ("impl: DDR4\n", "impl: LPDDR5\n", "unsupported a.yaml:9 MemorySystem.DRAM.impl"),
+        ("impl: DDR4\n", "impl: DDR4-VRR\n", "unsupported a.yaml:9 MemorySystem.DRAM.impl"),
+        ("    impl: DDR4\n", "", "missing a.yaml:8 MemorySystem.DRAM.impl"),
+        ("impl: DDR4\n", "impl: [4]\n", "type a.yaml:9 MemorySystem.DRAM.impl"),
+        ("impl: GenericDRAM", "impl: DummyMemorySystem", "unsupported a.yaml:6 MemorySystem.impl"),
+        ("DDR4_8Gb_x8", "DDR4_8Gb_x9", "unknown-name a.yaml:11 MemorySystem.DRAM.org.preset ? DDR4_8Gb_x8"),
+        ("preset: DDR4_8Gb_x8", "row: 4", "missing a.yaml:10 MemorySystem.DRAM.org.dq"),
+        ("rank: 2", "rank: 2\n      row: 3", "conflict a.yaml:14 MemorySystem.DRAM.org.row"),
+        ("rank: 2", "rank: 2\n      density: 3", "conflict a.yaml:14 MemorySystem.DRAM.org.density"),
+        ("rank: 2", "rank: 2\n      channel_width: 32", "unsupported a.yaml:14 MemorySystem.DRAM.org.channel_width"),
+        ("rank: 2", "rank: 17", "range a.yaml:13 MemorySystem.DRAM.org.rank"),
+        ("rank: 2", "rank: two", "type a.yaml:13 MemorySystem.DRAM.org.rank"),
+        ("channel: 1", "channel: 3", "range a.yaml:12 MemorySystem.DRAM.org.channel"),
+        ("channel: 1", "channel: 0", "range a.yaml:12 MemorySystem.DRAM.org.channel"),
+        ("DDR4_3200AA", "DDR4_3200AB", "unknown-name a.yaml:15 MemorySystem.DRAM.timing.preset ? DDR4_3200AC"),
+        ("nRCD: 20", "rate: 2400", "conflict a.yaml:16 MemorySystem.DRAM.timing.rate"),
+        ("preset: DDR4_3200AA", "rate: 3000", "range a.yaml:15 MemorySystem.DRAM.timing.rate"),
+        ("      preset: DDR4_3200AA\n", "", "range a.yaml:14 MemorySystem.DRAM.timing.rate"),
+        ("nRCD: 20", "nRCD: 0", "range a.yaml:16 MemorySystem.DRAM.timing.nRCD"),
+        ("nRCD: 20", "nRCD: 20.5", "type a.yaml:16 MemorySystem.DRAM.timing.nRCD"),
+        ("tRP: 13.75", "tRP: soon", "range a.yaml:17 MemorySystem.DRAM.timing.tRP"),
+        ("impl: OpenRowPolicy", "impl: ClosedRowPolicy\n      cap: 0", "range a.yaml:26 MemorySystem.Controller.RowPolicy.cap"),
+        ("plugins:", "plugins: 3", "type a.yaml:26 MemorySystem.Controller.plugins"),
+        ("plugins:", "plugins: [a]", "type a.yaml:26 MemorySystem.Controller.plugins[0]"),
     ],
 )  # fmt: skip
 def test_wrong_ramulator_file(write: Write, old: str, new: str, expected: str) -> None:
     path = write("a.yaml", swapped(OLD, (old, new)))
-    text = message(lambda: import_hardware(path))
-    assert text.startswith(f"{path}:{expected}")
+    text = mistake_of(import_hardware, path)
+    assert text == expected
 
 
 # Ramulator 2.1, as `python -m ramulator export` writes it
@@ -771,7 +765,7 @@ def test_the_data_clock_of_lpddr5_runs_as_it_did(write: Write) -> None:
 
     assert dram_of(mode("always_on"))["wck"] == "always-on"
     assert dram_of(mode("need_sync"))["wck"] == "need-sync"
-    with pytest.raises(InputError, match="wck_sync_mode: unknown mode of the data clock 'sometimes'"):
+    with refused("unknown-name a.yaml:86 memory_system.controllers[0].wck_sync_mode"):
         mode("sometimes")
 
 
@@ -785,8 +779,8 @@ def test_changed_ticks_of_hbm3_are_clocks(write: Write) -> None:
     assert dram["mapping"]["order"] == order
     assert dram["mapping"]["xor"]["stack"] == ["column:1"]
     changed["timing"][5] = 61
-    text = message(lambda: import_hardware(write("b.yaml", exported(("*.dram", changed)))))
-    assert "dram.timing: nRP = 61 is no whole number of clocks of 2 ticks" in text
+    text = mistake_of(lambda: import_hardware(write("b.yaml", exported(("*.dram", changed)))))
+    assert text == "range b.yaml:51 memory_system.controllers[0].dram.timing"
 
 
 @pytest.mark.parametrize(("names", "refresh"), [("LPDDR5", "PerBank"), ("HBM3", "HBM34PerBankRefresh"), ("GDDR6", "PerBank")])  # fmt: skip
@@ -823,28 +817,26 @@ def test_cap_of_ramulator_2_1_is_4_where_none_is_named(write: Write) -> None:
 @pytest.mark.parametrize(
     ("changes", "channels", "expected"),
     [
-        ([("*.dram.impl", "LPDDR6")], 1, "memory_system.controllers[0].dram.impl: LPDDR6 is not supported (supported: DDR4"),
-        ([("impl", "Other")], 1, "memory_system.impl: Other is not supported"),
-        ([("controllers", [])], 1, "memory_system.controllers: is missing or empty"),
-        ([("controllers", None)], 1, "memory_system.controllers: is missing or empty"),
-        ([("controllers", [NEW["memory_system"]["controllers"][0], {}])], 1, "memory_system.controllers[1]: differs"),
-        ([], 3, "memory_system.controllers: 3 is no power of two"),
-        ([("*.dram.timing", [4800, 8])], 1, "memory_system.controllers[0].dram.timing: has 2 values, not the 24 of DDR5: rate, nBL"),
-        ([("*.dram.timing", "x")], 1, "memory_system.controllers[0].dram.timing: 'x' is not a list of whole numbers"),
-        ([("*.dram.timing", [4700, *[8] * 23])], 1, "memory_system.controllers[0].dram.timing: 4700 is no rate of DDR5"),
-        ([("*.dram.org.count", [1, 2])], 1, "memory_system.controllers[0].dram.org: needs dq and a count of 6: channel, rank"),
-        ([("*.dram.org.dq", None)], 1, "memory_system.controllers[0].dram.org: needs dq and a count of 6"),
-        ([("*.dram.org.count", [1, 2, 8, 4, 65536, 4096])], 1, "memory_system.controllers[0].dram.org.count: no DDR5 organisation"),
-        ([("*.dram.channel_width", 64)], 1, "memory_system.controllers[0].dram.channel_width: 64 is not supported"),
-        ([("channel_mapper.interleave_bits", 99)], 2, "memory_system.channel_mapper.interleave_bits: 99 is not from 0 to 28"),
-        ([("*.read_buffer_size", 5000)], 1, "memory_system.controllers[0].read_buffer_size: 5000 is not a whole number from 1"),
+        ([("*.dram.impl", "LPDDR6")], 1, "unsupported a.yaml:36 memory_system.controllers[0].dram.impl"),
+        ([("impl", "Other")], 1, "unsupported a.yaml:7 memory_system.impl"),
+        ([("controllers", [])], 1, "missing a.yaml:13 memory_system.controllers"),
+        ([("controllers", None)], 1, "missing a.yaml:6 memory_system.controllers"),
+        ([("controllers", [NEW["memory_system"]["controllers"][0], {}])], 1, "unsupported a.yaml:78 memory_system.controllers[1]"),
+        ([], 3, "range a.yaml:13 memory_system.controllers"),
+        ([("*.dram.timing", [4800, 8])], 1, "form a.yaml:48 memory_system.controllers[0].dram.timing"),
+        ([("*.dram.timing", "x")], 1, "type a.yaml:48 memory_system.controllers[0].dram.timing"),
+        ([("*.dram.timing", [4700, *[8] * 23])], 1, "range a.yaml:48 memory_system.controllers[0].dram.timing"),
+        ([("*.dram.org.count", [1, 2])], 1, "conflict a.yaml:37 memory_system.controllers[0].dram.org"),
+        ([("*.dram.org.dq", None)], 1, "conflict a.yaml:37 memory_system.controllers[0].dram.org"),
+        ([("*.dram.org.count", [1, 2, 8, 4, 65536, 4096])], 1, "conflict a.yaml:39 memory_system.controllers[0].dram.org.count"),
+        ([("*.dram.channel_width", 64)], 1, "unsupported a.yaml:74 memory_system.controllers[0].dram.channel_width"),
+        ([("channel_mapper.interleave_bits", 99)], 2, "range a.yaml:11 memory_system.channel_mapper.interleave_bits"),
+        ([("*.read_buffer_size", 5000)], 1, "range a.yaml:18 memory_system.controllers[0].read_buffer_size"),
     ],
 )  # fmt: skip
 def test_wrong_export(write: Write, changes: list[Any], channels: int, expected: str) -> None:
     path = write("a.yaml", exported(*changes, channels=channels))
-    text = message(lambda: import_hardware(path))
-    assert text.startswith(f"{path}:")
-    assert expected in text
+    assert mistake_of(import_hardware, path) == expected
 
 
 def test_clock_that_is_not_that_of_the_rate_is_said(write: Write) -> None:
@@ -936,34 +928,26 @@ def test_xor_stops_where_the_column_ends() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
-        ("a.yaml", "a: 1\n", ": is not a DRAMsim3 INI file or a Ramulator 2 YAML file"),
-        ("a.cfg", "standard = DDR4\n", ": is not a DRAMsim3 INI file or a Ramulator 2 YAML file"),
-        ("a.yaml", "- 1\n", ": is not a DRAMsim3 INI file or a Ramulator 2 YAML file"),
-        ("a.yaml", "", ": is empty"),
-        ("a.yaml", "a: [\n", ":1: not YAML: "),
-        ("a.yaml", "name: a\ndram: {}\n", ":2: is a hardware file already, or nearly"),
-        (
-            "a.py",
-            "import ramulator\n",
-            ": is a program; import what 'python -m ramulator export a.py' writes",
-        ),
-        ("a.yaml", "MemorySystem: 3\n", ":1: MemorySystem: 3 is not a mapping of keys to values"),
-        ("a.yaml", "memory_system:\n", ":1: memory_system.controllers: is missing or empty"),
-        (
-            "a.ini",
-            "[timing]\nCL = 3\n",
-            ": [dram_structure] protocol: DDR3 (DRAMsim3's default) is not supported",
-        ),
+        ("a.yaml", "a: 1\n", "form a.yaml"),
+        ("a.cfg", "standard = DDR4\n", "form a.cfg"),
+        ("a.yaml", "- 1\n", "form a.yaml"),
+        ("a.yaml", "", "form a.yaml"),
+        ("a.yaml", "a: [\n", "form a.yaml:1"),
+        ("a.yaml", "name: a\ndram: {}\n", "form a.yaml:2"),
+        ("a.py", "import ramulator\n", "form a.py"),
+        ("a.yaml", "MemorySystem: 3\n", "type a.yaml:1 MemorySystem"),
+        ("a.yaml", "memory_system:\n", "missing a.yaml:1 memory_system.controllers"),
+        ("a.ini", "[timing]\nCL = 3\n", "unsupported a.ini [dram_structure] protocol"),
     ],
 )
 def test_other_files(write: Write, name: str, text: str, expected: str) -> None:
     path = write(name, text)
-    assert message(lambda: import_hardware(path)).startswith(f"{path}{expected}")
+    assert mistake_of(import_hardware, path) == expected
 
 
 def test_missing_file(tmp_path: Path) -> None:
     path = tmp_path / "no.ini"
-    assert message(lambda: import_hardware(path)) == f"{path}: no such file"
+    assert mistake_of(import_hardware, path) == "unreadable no.ini"
 
 
 @pytest.mark.parametrize("name", ["true", "null", "1", "a b", "a: b #c", "é", "'\"", "no"])
@@ -983,10 +967,7 @@ def test_odd_file_names_end_up_in_no_syntax(tmp_path: Path) -> None:
 
 def test_names_that_are_refused(write: Write) -> None:
     path = write("a.ini", ini())
-    assert (
-        message(lambda: import_hardware(path, ""))
-        == "--name: '' is not a text of reasonable length, not empty"
-    )
+    assert mistake_of(lambda: import_hardware(path, "")) == "form --name"
 
 
 FRAGMENTS = st.sampled_from(

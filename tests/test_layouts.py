@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mistakes import refused
 from ndpsim.config import load_hardware
 from ndpsim.errors import InputError
 from ndpsim.layout import (
@@ -308,7 +309,7 @@ def test_striped_and_localized_are_even_to_a_burst_a_region(geometry, weights):
 def test_slices_differ_by_at_most_one_weight_or_group(weights, count):
     unit = weights.format.down.group_size or 1
     if -(-weights.intermediate // unit) < count:
-        with pytest.raises(InputError, match="leaves DIMMs without weights"):
+        with refused("range layout"):
             weights.slices(count)
         return
     slices = weights.slices(count)
@@ -414,11 +415,11 @@ def test_what_does_not_fit_is_refused_by_its_bytes():
     assert str(caught.value) == (
         "not supported: weights of 384.00 GiB (412316860416 bytes) do not fit a DIMM of 128.00 GiB (137438953472 bytes)"
     )
-    with pytest.raises(InputError, match=r"do not fit 6 DIMMs of 192.00 GiB \(206158430208 bytes\)"):
+    with refused("too-large"):
         striped(EDGE, big)
     striped(TRIMOE, big)
     sharded(TRIMOE, big, 4)
-    with pytest.raises(InputError, match="137438953472 bytes"):
+    with refused("too-large"):
         sharded(TRIMOE, big, 2)
 
 
@@ -427,7 +428,7 @@ def test_what_lies_before_takes_room():
     geometry = Geometry(1, 1, 1, 1, DDR5)
     one = ExpertWeights(32, 1, ExpertFormat.of(16))  # 3 bursts, but down in rows of one weight: 64 bytes
     localized(geometry, one, base=places - 3)
-    with pytest.raises(InputError, match=f"behind {DDR5.capacity_bytes - 128} bytes of others"):
+    with refused("too-large"):
         localized(geometry, one, base=places - 2)
 
 

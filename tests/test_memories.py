@@ -15,13 +15,13 @@ import pytest
 import yaml
 
 import ndpsim
+from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
 from ndpsim.devtools.peers import ramulator
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
 from ndpsim.dram.state import ControllerOptions
-from ndpsim.errors import InputError
 from ndpsim.report import text
 from ndpsim.simulate import Memory, TraceResult, run_requests, simulate_expert
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel
@@ -383,7 +383,7 @@ def test_files_have_the_levels_of_the_standard(tmp_path):
         "300,PREab,1,-1,-1,-1,-1,-1",
     ]
     assert read_commands(tmp_path / "c.csv", device) == trace
-    with pytest.raises(InputError, match="c.csv:1: the header must be clock,command,rank"):
+    with refused("form c.csv:1"):
         read_commands(tmp_path / "c.csv")
     # A stack that is not there is a violation, not another bank.
     (tmp_path / "c.csv").write_text("\n".join([text[0], "1,ACT,1,2,2,2,7,-1", "9,ACT,1,0,4,2,7,-1"]))
@@ -396,7 +396,7 @@ def test_a_memory_without_ranks_refuses_more_than_one(standard):
     org, timing = (
         ("GDDR6_8Gb_x8", "GDDR6_14000_1350mV_quad") if standard == "GDDR6" else ("HBM3_4Gb", "HBM3_6400Mbps")
     )
-    with pytest.raises(InputError, match=f"^ranks: 2 is not 1: a channel of {standard} has no ranks$"):
+    with refused("range ranks"):
         resolve(standard, org, timing, 2)
 
 
@@ -416,21 +416,19 @@ def test_what_a_memory_lacks_is_one_line():
         return Memory.named(*names, options=ControllerOptions(**options))
 
     gddr6, hbm3 = ("GDDR6", "GDDR6_8Gb_x8", "GDDR6_14000_1350mV_quad"), ("HBM3", "HBM3_4Gb", "HBM3_6400Mbps")
-    with pytest.raises(InputError, match="^refresh: GDDR6 has no per-bank refresh$"):
+    with refused("unknown-name refresh"):
         memory(*gddr6, refresh="per-bank")
-    with pytest.raises(InputError, match="^refresh: HBM3 has no same-bank refresh$"):
+    with refused("unknown-name refresh"):
         memory(*hbm3, refresh="same-bank")
-    with pytest.raises(InputError, match="^wck: unknown wck 'off'"):
+    with refused("unknown-name wck"):
         memory(*gddr6, wck="off")
-    with pytest.raises(InputError, match="^rules: unknown set of rules 'jedec'"):
+    with refused("unknown-name rules"):
         resolve(*hbm3, rules="jedec")
-    with pytest.raises(InputError, match="^nREFI: 12480 clocks leave no time for 16 refreshes of a rank"):
+    with refused("no-progress nREFI"):
         Memory.named(*hbm3, overrides={"nRREFD": 400}, options=ControllerOptions(refresh="per-bank"))
     lpddr5 = ("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_6400")
-    for preset, clocks in ((lpddr5, 3120), (hbm3, 12480)):
-        with pytest.raises(
-            InputError, match=f"^nREFI: {clocks} clocks between refreshes of a bank leave no time"
-        ):
+    for preset in (lpddr5, hbm3):
+        with refused("no-progress nREFI"):
             Memory.named(*preset, overrides={"nRFCpb": 9000}, options=ControllerOptions(refresh="per-bank"))
         Memory.named(*preset, overrides={"nRFCpb": 2900}, options=ControllerOptions(refresh="per-bank"))
 

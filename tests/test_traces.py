@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import ndpsim.traces.registry
 import ndpsim.traces.requests
+from mistakes import refused
 from ndpsim.errors import InputError
 from ndpsim.traces import Requests, read_requests, request_formats
 from ndpsim.traces.chunks import whole_lines
@@ -333,8 +334,8 @@ def test_a_line_of_the_longest_length_is_read(file):
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path):
-    for path, words in ((tmp_path / "none", "No such file"), (tmp_path, "Is a directory")):
-        with pytest.raises(InputError, match=f"^{re.escape(str(path))}: cannot be read: {words}"):
+    for path in (tmp_path / "none", tmp_path):
+        with refused(f"unreadable {path.name}"):
             read_requests(path)
 
 
@@ -382,20 +383,20 @@ def test_relative_times_are_refused(tmp_path, suffix):
 @pytest.mark.parametrize(
     ("address", "write", "words"),
     [
-        (np.array([], dtype=int), np.array([], dtype=int), "requests: there are no requests"),
-        ([1, 2], [0], "address: there are 2 for 1 requests"),
-        ([[1]], [[0]], r"address: \[\[1\]\] is not an array of whole numbers"),
-        ([1.5], [0], r"address: \[1.5\] is not an array of whole numbers"),
-        ([True], [0], r"address: \[True\] is not an array of whole numbers"),
-        (np.array([1 << 63], np.uint64), [0], "address: 9223372036854775808 is not a whole number from"),
-        ([[1], [2, 3]], [0], "address: .* is not an array of whole numbers"),
-        ([-1], [0], "address: -1 is negative"),
-        ([1], [2], "write: a write is neither 0 nor 1"),
-        ([1], [300], "write: 300 is not a whole number from"),
+        (np.array([], dtype=int), np.array([], dtype=int), "missing requests"),
+        ([1, 2], [0], "conflict address"),
+        ([[1]], [[0]], "type address"),
+        ([1.5], [0], "type address"),
+        ([True], [0], "type address"),
+        (np.array([1 << 63], np.uint64), [0], "range address"),
+        ([[1], [2, 3]], [0], "type address"),
+        ([-1], [0], "range address"),
+        ([1], [2], "invalid write"),
+        ([1], [300], "range write"),
     ],
 )
 def test_arrays_are_checked(address, write, words):
-    with pytest.raises(InputError, match=f"^{words}"):
+    with refused(words):
         Requests.of(address, write)
 
 

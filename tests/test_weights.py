@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import ndpsim.moe.weights
+from mistakes import refused
 from ndpsim.audit import check_schedule
 from ndpsim.cli.main import main
-from ndpsim.errors import InputError
 from ndpsim.layout import MATRICES
 from ndpsim.moe import load_model, model_names
 from ndpsim.moe.weights import BLOCKS, WeightFile, weight_file, weight_names
@@ -126,7 +126,7 @@ def test_names_are_found_as_files_are_called() -> None:
     assert weight_file("IQ4_K_R4", MODEL).name == "iq4_k"
     assert weight_file(" UD-Q2_K_XL", MODEL).name == "ud-q2_k_xl"
     assert doctest.testmod(ndpsim.moe.weights).failed == 0
-    with pytest.raises(InputError, match="^weights: unknown weight file 'q4_km'; did you mean 'q4_k_m'"):
+    with refused("unknown-name weights ? q4_k_m"):
         weight_file("q4_km", MODEL)
 
 
@@ -223,14 +223,14 @@ def test_a_layer_of_a_run_with_a_file_stands_the_cycle_level_session() -> None:
 @pytest.mark.parametrize(
     ("others", "words"),
     [
-        ({"weights": "q4_k_m", "bits": 4}, "^bits: 4 beside weights=q4_k_m"),
-        ({"weights": "q4_k_m", "dense_bits": 16}, "^dense_bits: 16 beside weights=q4_k_m"),
-        ({"weights": "q4"}, "^weights: unknown weight file 'q4'"),
-        ({"weights": 4}, "^weights: "),
+        ({"weights": "q4_k_m", "bits": 4}, "invalid bits"),
+        ({"weights": "q4_k_m", "dense_bits": 16}, "invalid dense_bits"),
+        ({"weights": "q4"}, "unknown-name weights ? q4_1"),
+        ({"weights": 4}, "type weights"),
     ],
 )
 def test_what_makes_no_sense_is_refused(others: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=words):
+    with refused(words):
         moe(**others)
 
 
@@ -245,7 +245,7 @@ def test_sweeps_of_one_expert_take_a_file() -> None:
     """Q8_0 of 3 x 4096 x 1536 weights."""
     given = {"weights": "q8_0", "engine": "host-read", "hw": "trimoe"}
     assert GEMV.measure(given)["weight_bytes"] == 3 * 4096 * 1536 * 17 // 16
-    with pytest.raises(InputError, match="^shape: is not for weights of a file"):
+    with refused("invalid shape"):
         GEMV.resolve({"weights": "q8_0", "shape": "512,256"})
 
 
