@@ -102,7 +102,7 @@ def policy_names() -> list[str]:
 def parameters_of(policy: type[Policy]) -> tuple[PolicyParameter, ...]:
     """What can be set of a policy, in the order of its class."""
     return tuple(
-        PolicyParameter(name, _allowed(field), field.default, field.description or "")
+        PolicyParameter(name, _allowed(field), field.default, " ".join((field.description or "").split()))
         for name, field in policy.Parameters.model_fields.items()
     )
 

@@ -96,15 +96,16 @@ class Migration:
 
 
 class PolicyParameters(BaseModel):
-    """Parameters of a policy: typed fields with defaults, limits, and a description that cites its source."""
+    """Parameters of a policy: typed fields with defaults and limits.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    The text below a field, or its `description`, says what it means and cites its source.
+    """
 
-    gpu_order: GpuOrder = Field(
-        default="listed",
-        description="of the experts that the GPU computes. listed: as the policy lists them; arrived: those "
-        "that were copied first, as soon as they are there, so that their buffers are free sooner",
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+    gpu_order: GpuOrder = Field(default="listed")
+    """of the experts that the GPU computes. listed: as the policy lists them; arrived: those that were copied
+    first, as soon as they are there, so that their buffers are free sooner"""
 
 
 if TYPE_CHECKING:

@@ -21,15 +21,7 @@ from ndpsim.assignment.least_maximum import CPU, GPU, NDP, least_maximum
 from ndpsim.policies.interface import Assignment, GpuOrder, Migration, Part, Policy, PolicyParameters
 from ndpsim.policies.offline import halves, hottest, hottest_of_each, mean_loads, spread
 from ndpsim.policies.predictor import LoadPredictor
-from ndpsim.policies.views import (
-    BackgroundView,
-    Flags,
-    Floats,
-    Ints,
-    LayerView,
-    OfflineView,
-    Placement,
-)
+from ndpsim.policies.views import BackgroundView, Flags, Floats, Ints, LayerView, OfflineView, Placement
 
 # Resources; the NDP units of each group of DIMMs follow.
 _GPU, _PCIE, _CHANNELS, _CPU, _GROUPS = range(5)
@@ -40,32 +32,33 @@ _SAMPLED = 128  # layers of the offline trace, by which placements are judged, a
 class BalanceParameters(PolicyParameters):
     """What can be set of balance."""
 
-    gpu_order: GpuOrder = Field(
-        "arrived",
-        description="of the experts that the GPU computes (docs/balance.md, section 4). listed: residents "
-        "first; arrived: those that were copied first, as soon as they are there",
-    )
-    shards: int = Field(
-        0,
-        ge=0,
-        description="DIMMs over which every expert lies (section 1); 0: the number with the least "
-        "estimated time",
-    )
-    splits: int = Field(3, ge=0, le=64, description="experts of a layer that are split, at most (section 3)")
-    parts: int = Field(16, ge=2, le=1024, description="a share of an expert is a whole number of these parts")
-    losses: bool = Field(
-        True, description="whether a read of the host counts on the NDP units that it slows (equation 3)"
-    )
-    prefetch: bool = Field(True, description="whether experts are copied before their layer (section 5)")
-    alpha: float = Field(
-        0.3, gt=0, le=1, description="weight of the last step in the moving average of loads (equation 8)"
-    )
-    charge: Literal["none", "measured"] = Field(
-        "none", description="whether a layer waits for the decision as long as it takes here"
-    )
-    foresight: bool = Field(
-        False, description="whether the next layer's loads are known, which no real system knows"
-    )
+    gpu_order: GpuOrder = "arrived"
+    """of the experts that the GPU computes (docs/balance.md, section 4). listed: residents first; arrived:
+    those that were copied first, as soon as they are there"""
+
+    shards: int = Field(0, ge=0)
+    """DIMMs over which every expert lies (section 1); 0: the number with the least estimated time"""
+
+    splits: int = Field(3, ge=0, le=64)
+    """experts of a layer that are split, at most (section 3)"""
+
+    parts: int = Field(16, ge=2, le=1024)
+    """a share of an expert is a whole number of these parts"""
+
+    losses: bool = True
+    """whether a read of the host counts on the NDP units that it slows (equation 3)"""
+
+    prefetch: bool = True
+    """whether experts are copied before their layer (section 5)"""
+
+    alpha: float = Field(0.3, gt=0, le=1)
+    """weight of the last step in the moving average of loads (equation 8)"""
+
+    charge: Literal["none", "measured"] = "none"
+    """whether a layer waits for the decision as long as it takes here"""
+
+    foresight: bool = False
+    """whether the next layer's loads are known, which no real system knows"""
 
 
 class Balance(Policy[BalanceParameters]):

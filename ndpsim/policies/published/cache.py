@@ -27,52 +27,38 @@ Replacement = Literal["lru", "fifo", "random", "counter"]
 class CacheParameters(PolicyParameters):
     """What can be set of the policy."""
 
-    ways: int = Field(
-        4,
-        ge=1,
-        le=1024,
-        description="M, experts of a layer that the cache has room for; N = floor(S / M) layers, the first "
-        "ones, have an index, with S experts in the GPU's memory (III-B; 4 in its example). At "
-        "most the layer's experts",
-    )
-    replacement: Replacement = Field(
-        "lru",
-        description="victim of a fetch. lru (the default, III-B), fifo, random: a static set, nothing is "
-        "fetched (IV-D); counter: what [code] calls LRU: a hit adds 1, a new expert has the "
-        "largest of its index and 1, the smallest goes",
-    )
-    in_flight: Literal["hit", "miss"] = Field(
-        "hit",
-        description="an expert that is on its way. hit: computed on the GPU, which waits for it [code]; "
-        "miss: computed on the CPU",
-    )
-    quota: int | None = Field(
-        64,
-        ge=0,
-        le=1 << 20,
-        description="each miss takes 1 from so many a token, and is fetched if some are left: at most 63 "
-        "fetches a token [code]; none: all are fetched (the paper knows no limit)",
-    )
-    protect: bool = Field(
-        True,
-        description="what the token has just used of the layer is no victim. false: as in [code], which "
-        "then computes with the wrong weights; here they are right, and the next token misses "
-        "it",
-    )
-    execution: Literal["overlapped", "sequential"] = Field(
-        "overlapped",
-        description="GPU and CPU in a layer. overlapped: at the same time, as kernels and copies run on "
-        "while the CPU computes; sequential: one after the other ([code] starts them in "
-        "Python's order, so that a CPU expert delays the start of a GPU expert after it)",
-    )
-    multi_row: Literal["cpu", "cache"] = Field(
-        "cpu",
-        description="prefill, and decode steps of several sequences. cpu: on the CPU, the cache is left "
-        "alone [code]; cache: as a decode step of one",
-    )
-    seed: int = Field(
-        0, ge=0, le=1 << 31, description="of what the cache holds at first (the paper does not say)"
-    )
+    ways: int = Field(4, ge=1, le=1024)
+    """M, experts of a layer that the cache has room for; N = floor(S / M) layers, the first ones, have an
+    index, with S experts in the GPU's memory (III-B; 4 in its example). At most the layer's experts"""
+
+    replacement: Replacement = "lru"
+    """victim of a fetch. lru (the default, III-B), fifo, random: a static set, nothing is fetched (IV-D);
+    counter: what [code] calls LRU: a hit adds 1, a new expert has the largest of its index and 1, the
+    smallest goes"""
+
+    in_flight: Literal["hit", "miss"] = "hit"
+    """an expert that is on its way. hit: computed on the GPU, which waits for it [code]; miss: computed on
+    the CPU"""
+
+    quota: int | None = Field(64, ge=0, le=1 << 20)
+    """each miss takes 1 from so many a token, and is fetched if some are left: at most 63 fetches a token
+    [code]; none: all are fetched (the paper knows no limit)"""
+
+    protect: bool = True
+    """what the token has just used of the layer is no victim. false: as in [code], which then computes with
+    the wrong weights; here they are right, and the next token misses it"""
+
+    execution: Literal["overlapped", "sequential"] = "overlapped"
+    """GPU and CPU in a layer. overlapped: at the same time, as kernels and copies run on while the CPU
+    computes; sequential: one after the other ([code] starts them in Python's order, so that a CPU expert
+    delays the start of a GPU expert after it)"""
+
+    multi_row: Literal["cpu", "cache"] = "cpu"
+    """prefill, and decode steps of several sequences. cpu: on the CPU, the cache is left alone [code]; cache:
+    as a decode step of one"""
+
+    seed: int = Field(0, ge=0, le=1 << 31)
+    """of what the cache holds at first (the paper does not say)"""
 
 
 class _Index:

@@ -14,19 +14,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from ndpsim.policies.interface import Assignment, Migration, Part, PolicyParameters, parts_of
 from ndpsim.policies.offline import mean_loads
 from ndpsim.policies.offloading import Offloading
-from ndpsim.policies.views import (
-    BackgroundView,
-    Floats,
-    Ints,
-    LayerView,
-    OfflineView,
-    Placement,
-)
+from ndpsim.policies.views import BackgroundView, Floats, Ints, LayerView, OfflineView, Placement
 
 # Parts of an expert that E_g is rounded to: every other number of columns is another simulation, and half of
 # such a part is less than 1% of the time that an expert takes.
@@ -37,44 +29,36 @@ _ROUNDING = 1e-12  # of a fraction
 class EdgeParameters(PolicyParameters):
     """What can be set of the edge paper's framework."""
 
-    tp: bool = Field(
-        True,
-        description="tensor parallelism (Section III-B): every expert lies over all NDP units; without: "
-        "expert e on DIMM e mod N (the expert parallelism of MoNDE that the paper compares with), T_n of "
-        "the equations then being an N-th of an expert's time on one",
-    )
-    balance: bool = Field(
-        True,
-        description="load balance (Section III-C): T_w E_g + T_g E_g' + (S - 1) T_a N = (N + 1) T_a + "
-        "T_n E_n, equation 2, and 1 with S = 1; the E_g experts with most tokens go to the GPU, of the last "
-        "one a part of its columns (the paper does not say which experts; the GPU's time depends least on "
-        "tokens)",
-    )
-    prefetch: bool = Field(
-        True,
-        description="dataset-free prefetch (Section III-D): the experts of each layer that are activated "
-        "most in the prefill are copied to the GPU after it; in decode the GPU computes those that are "
-        "there, E_max at most, in whole experts, T_g E_max = (TopK - E_max) T_n + (1 + N) T_a (equation 3), "
-        "and the NDP units the others; where none is there, load balance decides. A run without a prefill "
-        "has them there from the start, by the offline trace",
-    )
-    prefetch_experts: Literal["memory", "topk"] = Field(
-        "memory",
-        description="experts of a layer that are prefetched. memory (the default, the strategy itself, "
-        "Section III-D, step 2): x from 1 up as long as the GPU's memory has room for x of every "
-        "layer; topk: TopK, where there is room (the ablation, Section IV-D; one for Mixtral)",
-    )
-    prefill_experts: Literal["activated", "topk"] = Field(
-        "topk",
-        description="E_g + E_n of equation 2. topk (the default): TopK as printed, the rest of a layer's "
-        "experts on the NDP units; activated: all activated experts, as the text defines TopK ('the number "
-        "of activated experts per layer'), which a prefill has more of",
-    )
-    contention: bool = Field(
-        True,
-        description="whether the host's reads and the NDP units slow each other down on a DIMM; the paper's "
-        "equations leave it out: false shows what it takes of the gain",
-    )
+    tp: bool = True
+    """tensor parallelism (Section III-B): every expert lies over all NDP units; without: expert e on DIMM e
+    mod N (the expert parallelism of MoNDE that the paper compares with), T_n of the equations then being an
+    N-th of an expert's time on one"""
+
+    balance: bool = True
+    """load balance (Section III-C): T_w E_g + T_g E_g' + (S - 1) T_a N = (N + 1) T_a + T_n E_n, equation 2,
+    and 1 with S = 1; the E_g experts with most tokens go to the GPU, of the last one a part of its columns
+    (the paper does not say which experts; the GPU's time depends least on tokens)"""
+
+    prefetch: bool = True
+    """dataset-free prefetch (Section III-D): the experts of each layer that are activated most in the prefill
+    are copied to the GPU after it; in decode the GPU computes those that are there, E_max at most, in whole
+    experts, T_g E_max = (TopK - E_max) T_n + (1 + N) T_a (equation 3), and the NDP units the others; where
+    none is there, load balance decides. A run without a prefill has them there from the start, by the offline
+    trace"""
+
+    prefetch_experts: Literal["memory", "topk"] = "memory"
+    """experts of a layer that are prefetched. memory (the default, the strategy itself, Section III-D, step
+    2): x from 1 up as long as the GPU's memory has room for x of every layer; topk: TopK, where there is room
+    (the ablation, Section IV-D; one for Mixtral)"""
+
+    prefill_experts: Literal["activated", "topk"] = "topk"
+    """E_g + E_n of equation 2. topk (the default): TopK as printed, the rest of a layer's experts on the NDP
+    units; activated: all activated experts, as the text defines TopK ('the number of activated experts per
+    layer'), which a prefill has more of"""
+
+    contention: bool = True
+    """whether the host's reads and the NDP units slow each other down on a DIMM; the paper's equations leave
+    it out: false shows what it takes of the gain"""
 
 
 class Edge(Offloading[EdgeParameters]):

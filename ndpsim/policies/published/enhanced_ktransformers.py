@@ -27,32 +27,23 @@ Floats = NDArray[np.float64]
 class KtransformersParameters(PolicyParameters):
     """What can be set of Enhanced KTransformers."""
 
-    hot: Literal["balanced", "cheaper"] = Field(
-        "balanced",
-        description="which missing experts the GPU loads on demand. balanced (the default, the stronger): of "
-        "those with most tokens as many as end the layer soonest, as HybriMoE's GPU takes from the front of "
-        "the sorted list and its CPU from the back; cheaper: each whose loading and computing on the GPU "
-        "(TriMoE, eq. 2) takes less than the CPU (eq. 3)",
-    )
-    residents: Literal["hot", "none"] = Field(
-        "hot",
-        description="what the GPU's memory holds at first. hot: the experts with most tokens in the offline "
-        "trace over all layers (KTransformers' strategy 'frequency'); none: prefetched experts fill it",
-    )
-    prefetch: int | None = Field(
-        None,
-        ge=0,
-        le=1024,
-        description="experts prefetched a layer at most; none: as many as PCIe carries in the window between "
-        "layers, at least 1 (assumption: TriMoE gives no number)",
-    )
-    memory: float = Field(
-        0.5,
-        ge=0,
-        lt=1,
-        description="weight of the past in the moving average of an expert's tokens that prefetches go by "
-        "(HybriMoE's score: S = 0.5 x new + 0.5 x S)",
-    )
+    hot: Literal["balanced", "cheaper"] = "balanced"
+    """which missing experts the GPU loads on demand. balanced (the default, the stronger): of those with most
+    tokens as many as end the layer soonest, as HybriMoE's GPU takes from the front of the sorted list and its
+    CPU from the back; cheaper: each whose loading and computing on the GPU (TriMoE, eq. 2) takes less than
+    the CPU (eq. 3)"""
+
+    residents: Literal["hot", "none"] = "hot"
+    """what the GPU's memory holds at first. hot: the experts with most tokens in the offline trace over all
+    layers (KTransformers' strategy 'frequency'); none: prefetched experts fill it"""
+
+    prefetch: int | None = Field(None, ge=0, le=1024)
+    """experts prefetched a layer at most; none: as many as PCIe carries in the window between layers, at
+    least 1 (assumption: TriMoE gives no number)"""
+
+    memory: float = Field(0.5, ge=0, lt=1)
+    """weight of the past in the moving average of an expert's tokens that prefetches go by (HybriMoE's score:
+    S = 0.5 x new + 0.5 x S)"""
 
 
 class EnhancedKTransformers(Offloading[KtransformersParameters]):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from ndpsim.policies.interface import Assignment, PolicyParameters
 from ndpsim.policies.offline import hottest, mean_loads
@@ -24,37 +23,31 @@ _ENUMERATED = 16  # experts of which all sets are compared
 class FiddlerParameters(PolicyParameters):
     """What can be set of Fiddler."""
 
-    experts: Literal["cheaper", "cpu"] = Field(
-        "cheaper",
-        description="missing experts. cheaper (the default, the paper's and the code's rule): on the CPU, or "
-        "copied to the GPU, by `objective`; cpu: all on the CPU, as the edge paper describes Fiddler "
-        "('performs expert computations on the CPU rather than the GPU', Section IV-A)",
-    )
-    objective: Literal["sum", "max"] = Field(
-        "sum",
-        description="what is minimised. sum (the default, what the code does): the CPU's and the GPU's times "
-        "together, so each expert goes where it is cheaper, at equal costs to the GPU; max (the comment in "
-        "the code, and the paper): the larger of the two, by all sets of up to 16 missing experts, and of "
-        "more by all first ones in the order of tokens, which is the optimum where the GPU takes as long "
-        "for each, and otherwise off by what its times differ",
-    )
-    constants: Literal["profile", "code"] = Field(
-        "profile",
-        description="costs. profile (the default): this machine's, as the code wants its constants to be "
-        "set: the CPU, reading weights meanwhile, against a copy and then the GPU; code: 7 a token on the "
-        "CPU against 70 for a missing and 0 for a resident expert on the GPU",
-    )
-    overlap: bool = Field(
-        False,
-        description="GPU, its copies and the CPU work at the same time, as minimising the larger sum takes "
-        "it; the code computes the GPU's experts first, each missing one copied before, and then the CPU's",
-    )
-    residents: Literal["popular", "none"] = Field(
-        "popular",
-        description="what the GPU's memory holds all the time. popular (the default, the code): as many as "
-        "have room of the experts with most tokens over all layers, by the offline trace in place of the "
-        "code's table; none: as if the memory had no room",
-    )
+    experts: Literal["cheaper", "cpu"] = "cheaper"
+    """missing experts. cheaper (the default, the paper's and the code's rule): on the CPU, or copied to the
+    GPU, by `objective`; cpu: all on the CPU, as the edge paper describes Fiddler ('performs expert
+    computations on the CPU rather than the GPU', Section IV-A)"""
+
+    objective: Literal["sum", "max"] = "sum"
+    """what is minimised. sum (the default, what the code does): the CPU's and the GPU's times together, so
+    each expert goes where it is cheaper, at equal costs to the GPU; max (the comment in the code, and the
+    paper): the larger of the two, by all sets of up to 16 missing experts, and of more by all first ones in
+    the order of tokens, which is the optimum where the GPU takes as long for each, and otherwise off by what
+    its times differ"""
+
+    constants: Literal["profile", "code"] = "profile"
+    """costs. profile (the default): this machine's, as the code wants its constants to be set: the CPU,
+    reading weights meanwhile, against a copy and then the GPU; code: 7 a token on the CPU against 70 for a
+    missing and 0 for a resident expert on the GPU"""
+
+    overlap: bool = False
+    """GPU, its copies and the CPU work at the same time, as minimising the larger sum takes it; the code
+    computes the GPU's experts first, each missing one copied before, and then the CPU's"""
+
+    residents: Literal["popular", "none"] = "popular"
+    """what the GPU's memory holds all the time. popular (the default, the code): as many as have room of the
+    experts with most tokens over all layers, by the offline trace in place of the code's table; none: as if
+    the memory had no room"""
 
 
 class Fiddler(Offloading[FiddlerParameters]):

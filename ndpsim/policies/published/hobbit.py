@@ -39,57 +39,38 @@ def _weight(default: float, of: str) -> Any:
 class HobbitParameters(PolicyParameters):
     """What can be set of HOBBIT."""
 
-    t1: float = Field(
-        0.6,
-        ge=0,
-        le=1,
-        description="a token's choices are sorted by their scores; up to so much of the scores ranked above "
-        "it, an expert is loaded in full precision (T1 [note])",
-    )
-    t2: float = Field(
-        0.9,
-        ge=0,
-        le=1,
-        description="up to so much it is loaded in few bits, above it is skipped (T2 [note]); here that is "
-        "few bits, too, and `details` counts it",
-    )
-    low_bits: int | None = Field(
-        None,
-        ge=1,
-        le=15,
-        description="bits of a weight that is loaded in few; none: a quarter of the full ones (FP16 and "
-        "INT4, INT8 and INT2 [note])",
-    )
+    t1: float = Field(0.6, ge=0, le=1)
+    """a token's choices are sorted by their scores; up to so much of the scores ranked above it, an expert is
+    loaded in full precision (T1 [note])"""
+
+    t2: float = Field(0.9, ge=0, le=1)
+    """up to so much it is loaded in few bits, above it is skipped (T2 [note]); here that is few bits, too,
+    and `details` counts it"""
+
+    low_bits: int | None = Field(None, ge=1, le=15)
+    """bits of a weight that is loaded in few; none: a quarter of the full ones (FP16 and INT4, INT8 and INT2
+    [note])"""
     w_lru: float = _weight(0.2, "how lately it was used")
     w_lfu: float = _weight(0.2, "how often it was used")
     w_lhu: float = _weight(0.4, "how often it was needed in full precision")
     w_fld: float = _weight(0.2, "how soon its layer comes")
-    layer_distance: Literal["ahead", "printed"] = Field(
-        "ahead",
-        description="of w_fld. ahead: (l_i - l_t - 1) mod l_n layers between the one that is done and the "
-        "expert's, so that what is needed next stays; printed: (l_t - l_i + l_n) mod l_n "
-        "[note], by which it goes first",
-    )
-    residents: Literal["hot", "none"] = Field(
-        "hot",
-        description="what the GPU's memory holds at first. hot: the experts with most tokens in the offline "
-        "trace (assumption, so that all policies use the same memory); none: nothing",
-    )
-    accuracy: float = Field(
-        0.9,
-        ge=0,
-        le=1,
-        description="how often an expert that the next layer needs is predicted (assumption: no source seen "
-        "says)",
-    )
-    prefetch: int | None = Field(
-        None,
-        ge=0,
-        le=1024,
-        description="experts of the next layer that are predicted, and prefetched where they are missing; "
-        "none: as many as a token chooses",
-    )
-    seed: int = Field(0, ge=0, le=1 << 31, description="of predictions")
+    layer_distance: Literal["ahead", "printed"] = "ahead"
+    """of w_fld. ahead: (l_i - l_t - 1) mod l_n layers between the one that is done and the expert's, so that
+    what is needed next stays; printed: (l_t - l_i + l_n) mod l_n [note], by which it goes first"""
+
+    residents: Literal["hot", "none"] = "hot"
+    """what the GPU's memory holds at first. hot: the experts with most tokens in the offline trace
+    (assumption, so that all policies use the same memory); none: nothing"""
+
+    accuracy: float = Field(0.9, ge=0, le=1)
+    """how often an expert that the next layer needs is predicted (assumption: no source seen says)"""
+
+    prefetch: int | None = Field(None, ge=0, le=1024)
+    """experts of the next layer that are predicted, and prefetched where they are missing; none: as many as a
+    token chooses"""
+
+    seed: int = Field(0, ge=0, le=1 << 31)
+    """of predictions"""
 
     @model_validator(mode="after")
     def _in_order(self) -> HobbitParameters:

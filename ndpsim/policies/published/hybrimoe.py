@@ -19,15 +19,7 @@ from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
 from ndpsim.policies.offline import hottest_of_each, mean_loads
 from ndpsim.policies.offloading import Offloading, cache_slots
 from ndpsim.policies.statistics import score_sums
-from ndpsim.policies.views import (
-    BackgroundView,
-    Flags,
-    Floats,
-    Ints,
-    LayerView,
-    OfflineView,
-    Placement,
-)
+from ndpsim.policies.views import BackgroundView, Flags, Floats, Ints, LayerView, OfflineView, Placement
 
 #: [code], in its own unit: an expert on the GPU, a token on the CPU, once on the CPU, a copy.
 _CODE_GPU, _CODE_CPU, _CODE_CPU_ONCE, _CODE_COPY = 0.5, 1.0, 0.79, 0.4179
@@ -38,48 +30,34 @@ _PRELOADED_LAYERS = 2  # a prefill loads the experts of layer + 2 ([code])
 class HybriMoeParameters(PolicyParameters):
     """What can be set of HybriMoE."""
 
-    schedule: Literal["both-ends", "threshold"] = Field(
-        "both-ends",
-        description="both-ends: GPU and CPU take experts from the two ends of the sorted list ([code], the "
-        "default, and the stronger); threshold: a missing expert with enough tokens goes to the GPU, as DALI "
-        "describes HybriMoE (section 3.1)",
-    )
-    threshold: int | None = Field(
-        None,
-        ge=1,
-        description="of tokens, for that schedule; none: where a copy and the GPU take less than the CPU by "
-        "this machine's estimates",
-    )
-    constants: Literal["profile", "code"] = Field(
-        "profile",
-        description="what the schedule believes that things take. profile: this machine's estimates "
-        "(default: the code's are marked as to be set for each machine); code: 0.5 for an expert on the GPU, "
-        "1 a token and 0.79 once on the CPU, 0.4179 for a copy",
-    )
-    cache_share: float = Field(
-        1.0,
-        ge=0,
-        le=1,
-        description="of each layer's experts that are cached, where there is room (load_size); 1: as many as "
-        "fit, so that all policies use the same memory; DALI caches as many with both",
-    )
-    rows: Literal["first", "all"] = Field(
-        "first",
-        description="tokens whose scores count. first: of a batch, only the first row ([code]); all: their "
-        "mean",
-    )
-    prefill: Literal["gpu", "schedule"] = Field(
-        "gpu",
-        description="gpu: the GPU computes all experts of a prefill, and those of the layer after the next "
-        "are preloaded after them ([code]); schedule: as in decode steps",
-    )
-    prefetch_size: int = Field(
-        0,
-        ge=0,
-        le=1024,
-        description="experts of the next layer with the highest scores that are fetched ahead, in decode "
-        "steps ([code]: 0 in the README's example)",
-    )
+    schedule: Literal["both-ends", "threshold"] = "both-ends"
+    """both-ends: GPU and CPU take experts from the two ends of the sorted list ([code], the default, and the
+    stronger); threshold: a missing expert with enough tokens goes to the GPU, as DALI describes HybriMoE
+    (section 3.1)"""
+
+    threshold: int | None = Field(None, ge=1)
+    """of tokens, for that schedule; none: where a copy and the GPU take less than the CPU by this machine's
+    estimates"""
+
+    constants: Literal["profile", "code"] = "profile"
+    """what the schedule believes that things take. profile: this machine's estimates (default: the code's are
+    marked as to be set for each machine); code: 0.5 for an expert on the GPU, 1 a token and 0.79 once on the
+    CPU, 0.4179 for a copy"""
+
+    cache_share: float = Field(1.0, ge=0, le=1)
+    """of each layer's experts that are cached, where there is room (load_size); 1: as many as fit, so that
+    all policies use the same memory; DALI caches as many with both"""
+
+    rows: Literal["first", "all"] = "first"
+    """tokens whose scores count. first: of a batch, only the first row ([code]); all: their mean"""
+
+    prefill: Literal["gpu", "schedule"] = "gpu"
+    """gpu: the GPU computes all experts of a prefill, and those of the layer after the next are preloaded
+    after them ([code]); schedule: as in decode steps"""
+
+    prefetch_size: int = Field(0, ge=0, le=1024)
+    """experts of the next layer with the highest scores that are fetched ahead, in decode steps ([code]: 0 in
+    the README's example)"""
 
 
 class HybriMoe(Offloading[HybriMoeParameters]):

@@ -28,25 +28,19 @@ _HOT_IN_CODE = 2
 class KlotskiParameters(PolicyParameters):
     """What can be set of Klotski."""
 
-    variant: Literal["paper", "code"] = Field(
-        "paper",
-        description="code: 2 hot experts a layer, those with most credit from each expert's 2 most frequent "
-        "successors, nothing resident; paper (the default, as no baseline is to be weaker than its "
-        "description): hot are those with most expected tokens by the same table",
-    )
-    hot_experts: int | None = Field(
-        None,
-        ge=0,
-        le=1024,
-        description="experts prefetched a layer; none: 2 in the code, and in the paper variant as many as "
-        "PCIe carries in the window between layers, at least 2 (assumption: the paper gives no number)",
-    )
-    residents: Literal["variant", "hot", "none"] = Field(
-        "variant",
-        description="what the rest of the GPU's memory holds. Code: nothing is retained between layers. "
-        "paper: the experts with most tokens in the offline trace (assumption: TriMoE, 2.2, 'hot "
-        "experts are kept resident on the GPU', so that all policies use the same memory)",
-    )
+    variant: Literal["paper", "code"] = "paper"
+    """code: 2 hot experts a layer, those with most credit from each expert's 2 most frequent successors,
+    nothing resident; paper (the default, as no baseline is to be weaker than its description): hot are those
+    with most expected tokens by the same table"""
+
+    hot_experts: int | None = Field(None, ge=0, le=1024)
+    """experts prefetched a layer; none: 2 in the code, and in the paper variant as many as PCIe carries in
+    the window between layers, at least 2 (assumption: the paper gives no number)"""
+
+    residents: Literal["variant", "hot", "none"] = "variant"
+    """what the rest of the GPU's memory holds. Code: nothing is retained between layers. paper: the experts
+    with most tokens in the offline trace (assumption: TriMoE, 2.2, 'hot experts are kept resident on the
+    GPU', so that all policies use the same memory)"""
 
 
 class Klotski(Offloading[KlotskiParameters]):

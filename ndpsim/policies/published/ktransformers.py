@@ -26,27 +26,20 @@ _SEED_IN_CODE = 42
 class KTransformersParameters(PolicyParameters):
     """What can be set of KTransformers."""
 
-    strategy: Literal["frequency", "uniform", "front-loading", "random"] = Field(
-        "frequency",
-        description="which experts are on the GPU. frequency: those with most tokens in an offline trace, "
-        "over all layers (default: the tutorial recommends it for speed); uniform: as many of each layer, "
-        "the first ones (the code's default, which needs no statistics); front-loading: the first layers' "
-        "(the split by layers that DALI describes); random: seed 42",
-    )
-    gpu_share: float = Field(
-        1.0,
-        ge=0,
-        le=1,
-        description="of all experts that are on the GPU, where they fit (--kt-gpu-experts-ratio); 1: as many "
-        "as fit, so that all policies use the same memory; DALI, section 6.1, has what its cache takes",
-    )
-    update_tokens: int | None = Field(
-        None,
-        ge=1,
-        description="from so many prompt tokens on, the GPU computes the prefill, and of each layer those "
-        "experts stay that had most tokens there (--kt-enable-dynamic-expert-update with "
-        "--kt-gpu-prefill-token-threshold, 512 in the tutorial); none: never (the code's default)",
-    )
+    strategy: Literal["frequency", "uniform", "front-loading", "random"] = "frequency"
+    """which experts are on the GPU. frequency: those with most tokens in an offline trace, over all layers
+    (default: the tutorial recommends it for speed); uniform: as many of each layer, the first ones (the
+    code's default, which needs no statistics); front-loading: the first layers' (the split by layers that
+    DALI describes); random: seed 42"""
+
+    gpu_share: float = Field(1.0, ge=0, le=1)
+    """of all experts that are on the GPU, where they fit (--kt-gpu-experts-ratio); 1: as many as fit, so that
+    all policies use the same memory; DALI, section 6.1, has what its cache takes"""
+
+    update_tokens: int | None = Field(None, ge=1)
+    """from so many prompt tokens on, the GPU computes the prefill, and of each layer those experts stay that
+    had most tokens there (--kt-enable-dynamic-expert-update with --kt-gpu-prefill-token-threshold, 512 in the
+    tutorial); none: never (the code's default)"""
 
 
 class KTransformers(Offloading[KTransformersParameters]):

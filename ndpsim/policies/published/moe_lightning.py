@@ -19,33 +19,21 @@ from pydantic import Field
 from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
 from ndpsim.policies.offline import hottest_of_each, mean_loads
 from ndpsim.policies.offloading import Offloading, cache_slots, places
-from ndpsim.policies.views import (
-    BackgroundView,
-    Flags,
-    Floats,
-    LayerView,
-    OfflineView,
-    Placement,
-)
+from ndpsim.policies.views import BackgroundView, Flags, Floats, LayerView, OfflineView, Placement
 
 
 class MoeLightningParameters(PolicyParameters):
     """What can be set of MoE-Lightning."""
 
-    variant: Literal["stream", "placement"] = Field(
-        "stream",
-        description="stream: a fixed part of each layer's weights is in the GPU's memory, all others are "
-        "streamed through two buffers of a layer, whether tokens choose them or not; the CPU computes no "
-        "expert ([code]); placement: each expert has an engine, GPU or CPU, found before the run (as DALI, "
-        "section 6.2, describes this baseline)",
-    )
-    gpu_share: float = Field(
-        1.0,
-        ge=0,
-        le=1,
-        description="of each layer's experts that are in the GPU's memory, where they fit; 1: as many as "
-        "fit, so that all policies use the same memory; DALI, section 6.1, has what its cache takes",
-    )
+    variant: Literal["stream", "placement"] = "stream"
+    """stream: a fixed part of each layer's weights is in the GPU's memory, all others are streamed through
+    two buffers of a layer, whether tokens choose them or not; the CPU computes no expert ([code]); placement:
+    each expert has an engine, GPU or CPU, found before the run (as DALI, section 6.2, describes this
+    baseline)"""
+
+    gpu_share: float = Field(1.0, ge=0, le=1)
+    """of each layer's experts that are in the GPU's memory, where they fit; 1: as many as fit, so that all
+    policies use the same memory; DALI, section 6.1, has what its cache takes"""
 
 
 class MoeLightning(Offloading[MoeLightningParameters]):

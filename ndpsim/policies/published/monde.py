@@ -21,13 +21,7 @@ from ndpsim.errors import InputError
 from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
 from ndpsim.policies.offline import hottest, mean_loads, spread
 from ndpsim.policies.offloading import Offloading, places
-from ndpsim.policies.views import (
-    STRIPED,
-    BackgroundView,
-    LayerView,
-    OfflineView,
-    Placement,
-)
+from ndpsim.policies.views import STRIPED, BackgroundView, LayerView, OfflineView, Placement
 
 Floats = NDArray[np.float64]
 
@@ -37,50 +31,38 @@ _DYNANDE_SHARE = 0.05882
 class MondeParameters(PolicyParameters):
     """What can be set of MoNDE."""
 
-    variant: Literal["batched", "bandwidth", "dynande"] = Field(
-        "batched",
-        description="how many of the experts with most tokens the GPU loads. batched: as many as minimise "
-        "the longer of their copies over PCIe and the slowest NDP unit (assumption for batches, the paper's "
-        "balance with times in place of bandwidths); bandwidth: alpha x K x B_pcie / (B_pcie + N x B_ndp) "
-        "of K activated experts, with N NDP units (single batch); dynande: ceil(0.05882 x K), as "
-        "DynaNDE-Simulator reimplements it",
-    )
-    alpha: float | None = Field(
-        None,
-        ge=0,
-        le=1000,
-        description="of variant bandwidth: corrects the number of experts on the GPU. none (the default): 1 "
-        "at first and in a prefill, then, from decode step to decode step, by 'a scaling factor based on "
-        "historical data' (the edge paper, section III-C): what would have been best by the policy's "
-        "estimates, in proportion to the rule, in all steps so far; no source gives the way or a value",
-    )
-    migrations: float = Field(
-        0.0,
-        ge=0,
-        le=1000,
-        description="experts that change places with the GPU's memory, a layer and decoded token ('periodic "
-        "adjustments based on historical profiles', the edge paper, section I). As soon as they add up to a "
-        "whole one, the expert of the layer with most tokens so far that the memory lacks is prefetched, in "
-        "place of the one with fewest that it has, where there is no room besides. 0: none (no source gives "
-        "a number; the speed-ups of the cxl paper need 0.04 to 0.06)",
-    )
-    placement: Literal["balanced", "cyclic"] = Field(
-        "balanced",
-        description="which DIMM an expert lies on. balanced: by NDP time in the offline trace; cyclic: "
-        "expert e on DIMM e mod N (expert parallelism, single batch)",
-    )
-    residents: Literal["hot", "none"] = Field(
-        "hot",
-        description="what the GPU's memory holds. hot: the experts with most tokens in the offline trace "
-        "('pin hot, compute-intensive experts in GPU HBM', Fan et al., section 2.2, of MoNDE and its like; "
-        "so all policies use the same memory); none: experts are only loaded on demand, as in the edge paper "
-        "('transmitting activation values rather than model weights'), but for `migrations`",
-    )
-    contention: bool = Field(
-        True,
-        description="whether the host's reads and the NDP units slow each other down on a DIMM; false: as "
-        "the rule for H has it, which leaves it out",
-    )
+    variant: Literal["batched", "bandwidth", "dynande"] = "batched"
+    """how many of the experts with most tokens the GPU loads. batched: as many as minimise the longer of
+    their copies over PCIe and the slowest NDP unit (assumption for batches, the paper's balance with times in
+    place of bandwidths); bandwidth: alpha x K x B_pcie / (B_pcie + N x B_ndp) of K activated experts, with N
+    NDP units (single batch); dynande: ceil(0.05882 x K), as DynaNDE-Simulator reimplements it"""
+
+    alpha: float | None = Field(None, ge=0, le=1000)
+    """of variant bandwidth: corrects the number of experts on the GPU. none (the default): 1 at first and in
+    a prefill, then, from decode step to decode step, by 'a scaling factor based on historical data' (the edge
+    paper, section III-C): what would have been best by the policy's estimates, in proportion to the rule, in
+    all steps so far; no source gives the way or a value"""
+
+    migrations: float = Field(0.0, ge=0, le=1000)
+    """experts that change places with the GPU's memory, a layer and decoded token ('periodic adjustments
+    based on historical profiles', the edge paper, section I). As soon as they add up to a whole one, the
+    expert of the layer with most tokens so far that the memory lacks is prefetched, in place of the one with
+    fewest that it has, where there is no room besides. 0: none (no source gives a number; the speed-ups of
+    the cxl paper need 0.04 to 0.06)"""
+
+    placement: Literal["balanced", "cyclic"] = "balanced"
+    """which DIMM an expert lies on. balanced: by NDP time in the offline trace; cyclic: expert e on DIMM e
+    mod N (expert parallelism, single batch)"""
+
+    residents: Literal["hot", "none"] = "hot"
+    """what the GPU's memory holds. hot: the experts with most tokens in the offline trace ('pin hot,
+    compute-intensive experts in GPU HBM', Fan et al., section 2.2, of MoNDE and its like; so all policies use
+    the same memory); none: experts are only loaded on demand, as in the edge paper ('transmitting activation
+    values rather than model weights'), but for `migrations`"""
+
+    contention: bool = True
+    """whether the host's reads and the NDP units slow each other down on a DIMM; false: as the rule for H has
+    it, which leaves it out"""
 
 
 class Monde(Offloading[MondeParameters]):

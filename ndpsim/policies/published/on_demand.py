@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
 from ndpsim.policies.offloading import Offloading, places
@@ -21,12 +20,10 @@ from ndpsim.policies.views import BackgroundView, Ints, LayerView
 class OnDemandParameters(PolicyParameters):
     """What can be set of MoE-OnDemand."""
 
-    cache: Literal["none", "lru"] = Field(
-        "none",
-        description="what the GPU's memory holds. none (the default, as the released evaluation has it): "
-        "nothing, every activated expert is copied each time; lru: copies stay as long as there is room, and "
-        "the one that was used longest ago makes room (an option of the code)",
-    )
+    cache: Literal["none", "lru"] = "none"
+    """what the GPU's memory holds. none (the default, as the released evaluation has it): nothing, every
+    activated expert is copied each time; lru: copies stay as long as there is room, and the one that was used
+    longest ago makes room (an option of the code)"""
 
 
 class OnDemand(Offloading[OnDemandParameters]):

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
 from ndpsim.policies.offloading import Offloading, places
@@ -24,14 +23,11 @@ from ndpsim.policies.views import BackgroundView, Ints, LayerView
 class PregatedParameters(PolicyParameters):
     """What can be set of Pre-gated MoE."""
 
-    cache: Literal["none", "lfu", "lru"] = Field(
-        "none",
-        description="what stays in the GPU's memory after its layer. none (the default: off in the released "
-        "evaluation script, and in Huang et al.): nothing; lfu (the default of the released "
-        "settings file), lru: everything, until what was least frequently or least recently "
-        "used makes room. A hit costs nothing, where [code] copies within the GPU's memory; "
-        "counts of lfu begin anew after the prefill [code]",
-    )
+    cache: Literal["none", "lfu", "lru"] = "none"
+    """what stays in the GPU's memory after its layer. none (the default: off in the released evaluation
+    script, and in Huang et al.): nothing; lfu (the default of the released settings file), lru: everything,
+    until what was least frequently or least recently used makes room. A hit costs nothing, where [code]
+    copies within the GPU's memory; counts of lfu begin anew after the prefill [code]"""
 
 
 class Pregated(Offloading[PregatedParameters]):

@@ -38,52 +38,34 @@ _GPU_EXPERTS = {"mixtral-8x7b": 4, "mixtral-8x22b": 2}
 class CxlParameters(PolicyParameters):
     """What can be set of the policy."""
 
-    bits: float = Field(
-        3.0,
-        ge=1,
-        le=16,
-        description="average bits of a weight on the NDP, from 1 to 4; 16: no quantisation. 3 and 2 are "
-        "'Ours-3bit' and 'Ours-2bit' (section 5.2; 3, the more accurate, is the default)",
-    )
-    budget: Literal["floor", "nearest"] = Field(
-        "floor",
-        description="of R = E_NDP x (bits - 1) that is no whole number (section 4.2 does not say). floor: "
-        "the average is not exceeded; nearest: the nearest whole number. Either way only splits "
-        "with n1 >= 0",
-    )
-    loss: str | None = Field(
-        None,
-        description="table of losses by layer, expert and bits, a CSV or NPZ file (algorithm 1, lines 1 to "
-        "8: measured on a calibration set); none: the bundled one, which is synthetic",
-    )
-    alpha: float = Field(
-        0.5,
-        ge=0,
-        le=1,
-        description="importance S = alpha x counts + (1 - alpha) x scores, both normalised (section 4.1; "
-        "0.5 in 5.3)",
-    )
-    gpu_experts_per_layer: int | None = Field(
-        None,
-        ge=0,
-        le=1024,
-        description="K, never more than fit; none: 4 of Mixtral-8x7B and 2 of Mixtral-8x22B (section 5.1), "
-        "of other models as many as fit, evenly over layers (algorithm 1: 'GPU-side expert "
-        "budget')",
-    )
-    migration: Literal["after", "during"] = Field(
-        "after",
-        description="when what a sequence's prefill chooses moves to the GPU. after: at its end (algorithm "
-        "1); during: of each layer as soon as its prefill is done, which chooses the same, "
-        "beside the other layers' prefill, and copies that the prefill has made stay",
-    )
-    arriving: Literal["ndp", "wait"] = Field(
-        "ndp",
-        description="a decode step that needs an expert which is on its way to the GPU. ndp: it is computed "
-        "in full precision where it still lies (section 4.1: 'on the device [that] hosts the "
-        "selected experts'); wait: for it, layer by layer (section 4.2: placement is 'completed "
-        "before the decoding stage')",
-    )
+    bits: float = Field(3.0, ge=1, le=16)
+    """average bits of a weight on the NDP, from 1 to 4; 16: no quantisation. 3 and 2 are 'Ours-3bit' and
+    'Ours-2bit' (section 5.2; 3, the more accurate, is the default)"""
+
+    budget: Literal["floor", "nearest"] = "floor"
+    """of R = E_NDP x (bits - 1) that is no whole number (section 4.2 does not say). floor: the average is not
+    exceeded; nearest: the nearest whole number. Either way only splits with n1 >= 0"""
+
+    loss: str | None = None
+    """table of losses by layer, expert and bits, a CSV or NPZ file (algorithm 1, lines 1 to 8: measured on a
+    calibration set); none: the bundled one, which is synthetic"""
+
+    alpha: float = Field(0.5, ge=0, le=1)
+    """importance S = alpha x counts + (1 - alpha) x scores, both normalised (section 4.1; 0.5 in 5.3)"""
+
+    gpu_experts_per_layer: int | None = Field(None, ge=0, le=1024)
+    """K, never more than fit; none: 4 of Mixtral-8x7B and 2 of Mixtral-8x22B (section 5.1), of other models
+    as many as fit, evenly over layers (algorithm 1: 'GPU-side expert budget')"""
+
+    migration: Literal["after", "during"] = "after"
+    """when what a sequence's prefill chooses moves to the GPU. after: at its end (algorithm 1); during: of
+    each layer as soon as its prefill is done, which chooses the same, beside the other layers' prefill, and
+    copies that the prefill has made stay"""
+
+    arriving: Literal["ndp", "wait"] = "ndp"
+    """a decode step that needs an expert which is on its way to the GPU. ndp: it is computed in full
+    precision where it still lies (section 4.1: 'on the device [that] hosts the selected experts'); wait: for
+    it, layer by layer (section 4.2: placement is 'completed before the decoding stage')"""
 
     @field_validator("bits")
     @classmethod

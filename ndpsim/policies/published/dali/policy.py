@@ -21,14 +21,7 @@ from ndpsim.policies.offloading import Offloading, cache_slots
 from ndpsim.policies.predictor import Predictions, StatedPredictor
 from ndpsim.policies.published.dali.assignment import beam, greedy, milp_solver, optimal, times_of
 from ndpsim.policies.published.dali.residual import load_residual
-from ndpsim.policies.views import (
-    BackgroundView,
-    Flags,
-    Floats,
-    LayerView,
-    OfflineView,
-    Placement,
-)
+from ndpsim.policies.views import BackgroundView, Flags, Floats, LayerView, OfflineView, Placement
 
 _FEW_EXPERTS = 16  # of a layer: as Mixtral, which has 8; the paper's others have 64 and 128
 _ACCURACY = {"qwen": 0.933}
@@ -42,82 +35,66 @@ _COUNTED = (
 class DaliParameters(PolicyParameters):
     """What can be set."""
 
-    assignment: Literal["greedy", "optimal", "beam"] = Field(
-        "greedy",
-        description="greedy: algorithm 1; optimal: the 0-1 programme of eqs. 3 to 9 (needs scipy); beam: "
-        "beam search of size 2 scored by execution time (appendix A.2)",
-    )
-    gap: float = Field(
-        0.0, ge=0, le=1, description="of optimal: a solution so close to the best is good enough"
-    )
-    charge: Literal["none", "measured"] | float = Field(
-        "none",
-        description="what a decision takes before the layer begins. none: nothing, as table 4 compares; "
-        "measured: as long as it takes here; a number: of ns (section 6.3: greedy 4.5% of inference, optimal "
-        "55%)",
-    )
-    gpu_memory: Literal["held", "streamed"] = Field(
-        "streamed",
-        description="eq. 9. streamed: a copy's buffer is used again when its expert is computed, so that it "
-        "always holds (default: algorithm 1 does not ask, and t_gpu is that of a pipeline); held: what the "
-        "GPU computes of a layer is there at once, in free room and the buffers",
-    )
-    cache_share: float = Field(
-        1.0,
-        ge=0,
-        le=1,
-        description="of each layer's experts that are cached, where there is room (cache_size, section 4); "
-        "1: as many as fit, so that all policies use the same memory; figure 12 has 0.5, figure 19 0.25",
-    )
-    initial: Literal["random", "hottest"] = Field(
-        "random",
-        description="the cache at first. random: as section 4 says; hottest: by an offline trace",
-    )
-    replace: bool = Field(True, description="workload-aware cache replacement (algorithm 2)")
-    swap: Literal["always", "better"] = Field(
-        "always",
-        description="always: a window ends with u swaps, as algorithm 2 has it; better: only those that "
-        "bring in an expert with a higher score than that of the one that goes",
-    )
-    w: int = Field(4, ge=1, description="steps of a window (w_size; section 6.4: 4 for all models)")
-    u: int | None = Field(
-        None,
-        ge=0,
-        description="experts that are replaced at once (u_size); none: 1 where a layer has up to 16 experts "
-        "(section 6.4: Mixtral), else 8 (DeepSeek and Qwen)",
-    )
-    evict: Literal["lowest", "topk"] = Field(
-        "lowest",
-        description="cached experts that go: those with the lowest scores, as section 4.3 says (default: "
-        "the cache is to hold experts with many tokens), or with the highest, as line 11 of algorithm 2 "
-        "has it",
-    )
-    first: Literal["skip", "fire"] = Field(
-        "skip",
-        description="skip: replace after each w steps, as section 4.3 says (default: eq. 12 sums w steps); "
-        "fire: where i mod w = 0, as line 9 of algorithm 2 has it, so after the first step, too",
-    )
-    prefetch: int | None = Field(
-        None,
-        ge=0,
-        le=1024,
-        description="experts with most predicted tokens that are prefetched for the next layer; none: 1 "
-        "where a layer has up to 16 experts, else 4 (figure 12)",
-    )
-    accuracy: float | None = Field(
-        None,
-        ge=0,
-        le=1,
-        description="of predictions; none: 0.933 for Qwen models (table 5), else 0.795, DeepSeek's (table "
-        "5): Mixtral's is in a picture only (figure 16), and DeepSeek's is the lower of the two in print",
-    )
-    residual: str | None = Field(
-        None,
-        description="predict by eqs. 10 and 11 in decode steps instead: an .npz file with `hidden` [step, "
-        "layer, token, dim], the inputs of the gates, `gates` [layer, experts, dim], and `residuals` [layer, "
-        "dim] or `calibration` [layer, token, dim]",
-    )
-    seed: int = Field(1, ge=0, description="of the first cache and of predictions")
+    assignment: Literal["greedy", "optimal", "beam"] = "greedy"
+    """greedy: algorithm 1; optimal: the 0-1 programme of eqs. 3 to 9 (needs scipy); beam: beam search of size
+    2 scored by execution time (appendix A.2)"""
+
+    gap: float = Field(0.0, ge=0, le=1)
+    """of optimal: a solution so close to the best is good enough"""
+
+    charge: Literal["none", "measured"] | float = "none"
+    """what a decision takes before the layer begins. none: nothing, as table 4 compares; measured: as long as
+    it takes here; a number: of ns (section 6.3: greedy 4.5% of inference, optimal 55%)"""
+
+    gpu_memory: Literal["held", "streamed"] = "streamed"
+    """eq. 9. streamed: a copy's buffer is used again when its expert is computed, so that it always holds
+    (default: algorithm 1 does not ask, and t_gpu is that of a pipeline); held: what the GPU computes of a
+    layer is there at once, in free room and the buffers"""
+
+    cache_share: float = Field(1.0, ge=0, le=1)
+    """of each layer's experts that are cached, where there is room (cache_size, section 4); 1: as many as
+    fit, so that all policies use the same memory; figure 12 has 0.5, figure 19 0.25"""
+
+    initial: Literal["random", "hottest"] = "random"
+    """the cache at first. random: as section 4 says; hottest: by an offline trace"""
+
+    replace: bool = True
+    """workload-aware cache replacement (algorithm 2)"""
+
+    swap: Literal["always", "better"] = "always"
+    """always: a window ends with u swaps, as algorithm 2 has it; better: only those that bring in an expert
+    with a higher score than that of the one that goes"""
+
+    w: int = Field(4, ge=1)
+    """steps of a window (w_size; section 6.4: 4 for all models)"""
+
+    u: int | None = Field(None, ge=0)
+    """experts that are replaced at once (u_size); none: 1 where a layer has up to 16 experts (section 6.4:
+    Mixtral), else 8 (DeepSeek and Qwen)"""
+
+    evict: Literal["lowest", "topk"] = "lowest"
+    """cached experts that go: those with the lowest scores, as section 4.3 says (default: the cache is to
+    hold experts with many tokens), or with the highest, as line 11 of algorithm 2 has it"""
+
+    first: Literal["skip", "fire"] = "skip"
+    """skip: replace after each w steps, as section 4.3 says (default: eq. 12 sums w steps); fire: where i mod
+    w = 0, as line 9 of algorithm 2 has it, so after the first step, too"""
+
+    prefetch: int | None = Field(None, ge=0, le=1024)
+    """experts with most predicted tokens that are prefetched for the next layer; none: 1 where a layer has up
+    to 16 experts, else 4 (figure 12)"""
+
+    accuracy: float | None = Field(None, ge=0, le=1)
+    """of predictions; none: 0.933 for Qwen models (table 5), else 0.795, DeepSeek's (table 5): Mixtral's is
+    in a picture only (figure 16), and DeepSeek's is the lower of the two in print"""
+
+    residual: str | None = None
+    """predict by eqs. 10 and 11 in decode steps instead: an .npz file with `hidden` [step, layer, token,
+    dim], the inputs of the gates, `gates` [layer, experts, dim], and `residuals` [layer, dim] or
+    `calibration` [layer, token, dim]"""
+
+    seed: int = Field(1, ge=0)
+    """of the first cache and of predictions"""
 
     @field_validator("charge")
     @classmethod

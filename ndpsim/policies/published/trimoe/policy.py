@@ -61,55 +61,54 @@ _COUNTED = {
 class TriMoEParameters(PolicyParameters):
     """What can be set."""
 
-    refine: bool = Field(True, description="bottleneck-aware refinement (Section 4.2)")
-    relayout: bool = Field(True, description="dynamic relayout (Section 4.3)")
-    rebalance: bool = Field(True, description="cold expert rebalancing (Section 4.3)")
-    prefetch: bool = Field(True, description="hot expert prefetching (Section 4.3)")
-    cpu: bool = Field(True, description="experts on the CPU; without: the GPU-NDP baseline of Figure 8")
-    alpha: float = Field(0.3, gt=0, le=1, description="weight of the latest load (equation 8)")
-    contention: Literal["part", "whole"] = Field(
-        "part",
-        description="what a striped read adds to each DIMM (equation 6): the time in which the DIMM serves "
-        "its part of the bytes, or all of T_DRAM; the paper does not say: a DIMM is busy when serving, and "
-        "those of a channel serve in turn",
-    )
-    refine_limit: int = Field(
-        1000,
-        ge=0,
-        description="moves of a refinement at most; the paper gives no limit: more than were ever needed, so "
-        "that refinement ends where no move lowers the makespan",
-    )
-    hot_experts: int | None = Field(
-        None,
-        ge=0,
-        description="experts of a layer that count as hot at most; the paper does not say: as many as the "
-        "GPU's memory has room for, layers sharing it evenly, since an expert there is never slower "
-        "(equation 1)",
-    )
-    skew: float = Field(
-        0.25,
-        ge=0,
-        description="share by which the predicted time of the busiest DIMM exceeds the mean where skew is "
-        "detected; the paper gives none: at batch 512, 8% of 3072 pairs over 16 DIMMs are 15 cold tokens "
-        "each, which by chance alone vary by 11% in their moving average, the most of 16 DIMMs by 20%",
-    )
-    budget: Literal["apart", "together"] = Field(
-        "apart",
-        description="whether prefetches and moves between DIMMs fill one window budget together; the paper "
-        "does not say: PCIe and DIMM-Link work at the same time, and it is DIMM-Link that it calls limited",
-    )
-    overrun: bool = Field(
-        True,
-        description="the migration that fills the window may end behind it, if its benefit is greater than "
-        "what is behind; the paper executes migrations until they fill the window, and with one link a way "
-        "not one relayout of DeepSeek-V2 would fit",
-    )
-    benefit_steps: int = Field(
-        3,
-        ge=1,
-        description="steps of predicted benefit against what of a migration is behind the window; the paper "
-        "does not say: after three steps equation 8 has replaced two thirds of what it knew",
-    )
+    refine: bool = True
+    """bottleneck-aware refinement (Section 4.2)"""
+
+    relayout: bool = True
+    """dynamic relayout (Section 4.3)"""
+
+    rebalance: bool = True
+    """cold expert rebalancing (Section 4.3)"""
+
+    prefetch: bool = True
+    """hot expert prefetching (Section 4.3)"""
+
+    cpu: bool = True
+    """experts on the CPU; without: the GPU-NDP baseline of Figure 8"""
+
+    alpha: float = Field(0.3, gt=0, le=1)
+    """weight of the latest load (equation 8)"""
+
+    contention: Literal["part", "whole"] = "part"
+    """what a striped read adds to each DIMM (equation 6): the time in which the DIMM serves its part of the
+    bytes, or all of T_DRAM; the paper does not say: a DIMM is busy when serving, and those of a channel serve
+    in turn"""
+
+    refine_limit: int = Field(1000, ge=0)
+    """moves of a refinement at most; the paper gives no limit: more than were ever needed, so that refinement
+    ends where no move lowers the makespan"""
+
+    hot_experts: int | None = Field(None, ge=0)
+    """experts of a layer that count as hot at most; the paper does not say: as many as the GPU's memory has
+    room for, layers sharing it evenly, since an expert there is never slower (equation 1)"""
+
+    skew: float = Field(0.25, ge=0)
+    """share by which the predicted time of the busiest DIMM exceeds the mean where skew is detected; the
+    paper gives none: at batch 512, 8% of 3072 pairs over 16 DIMMs are 15 cold tokens each, which by chance
+    alone vary by 11% in their moving average, the most of 16 DIMMs by 20%"""
+
+    budget: Literal["apart", "together"] = "apart"
+    """whether prefetches and moves between DIMMs fill one window budget together; the paper does not say:
+    PCIe and DIMM-Link work at the same time, and it is DIMM-Link that it calls limited"""
+
+    overrun: bool = True
+    """the migration that fills the window may end behind it, if its benefit is greater than what is behind;
+    the paper executes migrations until they fill the window, and with one link a way not one relayout of
+    DeepSeek-V2 would fit"""
+
+    benefit_steps: int = Field(3, ge=1)
+    """steps of predicted benefit against what of a migration is behind the window; the paper does not say:
+    after three steps equation 8 has replaced two thirds of what it knew"""
 
 
 class TriMoE(Policy[TriMoEParameters]):
