@@ -13,7 +13,6 @@ import pytest
 
 from ndpsim.config import load_hardware
 from ndpsim.energy import count_trace
-from ndpsim.orchestrator import costs as costs_module
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.policies import Assignment, Migration, Placement, Policy
 from ndpsim.simulate import simulate_host_read, simulate_relayout
@@ -127,10 +126,10 @@ def test_a_kv_cache_with_the_host_is_read_there_and_not_with_the_gpu():
 
 @pytest.mark.parametrize("most", [1 << 26, EXPERT_BYTES // 7])
 def test_a_relayout_moves_every_burst_once_in_whatever_slices(most, monkeypatch):
-    monkeypatch.setattr(costs_module, "_MOST_MOVED", most)
+    monkeypatch.setattr("ndpsim.orchestrator.relayouts._MOST_MOVED", most)
     costs = Costs("trimoe", MODEL, cache=CACHE)
     cost = costs.relayout("localized 0", "localized 1")
-    assert costs._slices == (1 if most > EXPERT_BYTES else 8)  # the first that divides 256 columns
+    assert costs.relayouts._slices == (1 if most > EXPERT_BYTES else 8)  # the first that divides 256 columns
     assert cost.bytes == EXPERT_BYTES
     assert cost.added_nj["read"] == pytest.approx(BURSTS * READ_NJ)
     assert cost.added_nj["write"] == pytest.approx(BURSTS * WRITE_NJ)

@@ -8,12 +8,6 @@ evenly over a period of refreshes: as many as last 20 periods together, at least
 meets one refresh more or less, so that the mean is within a twentieth of the share of time that refreshes
 take, which is 5 to 11%. Refreshes that were due before the expert began do not hold it up.
 
-Some relayouts are alike: on a ring of links those between two DIMMs that are as many links apart, and those
-between one DIMM and the stripes over all, turned around the ring by an even number of DIMMs (to the DIMM
-opposite, even DIMMs send one way and odd ones the other). One of them is simulated. Between two DIMMs that
-is exact. Stripes differ in the order of bursts, which makes less than 0.1% of the time of an expert of
-deepseek-v2; where lanes have few bursts, every relayout is simulated.
-
 A host with memory of its own (`host.memory`) reads a copy of every expert there, striped over its channels,
 wherever the DIMMs that compute have it; nothing that it reads slows an NDP unit down.
 
@@ -30,7 +24,7 @@ their results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -44,28 +38,22 @@ from ndpsim.config import Hardware, load_hardware
 from ndpsim.config.system import Host
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.errors import InputError
-from ndpsim.layout import ExpertFormat, make_layout
-from ndpsim.link import Network
+from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.orchestrator.contention import ContentionTable, contention_table, shared_bandwidth
 from ndpsim.orchestrator.location import Location
+from ndpsim.orchestrator.relayouts import RelayoutCost, Relayouts
 from ndpsim.orchestrator.standby import Parts, Standby
 from ndpsim.policies.views import STRIPED
 from ndpsim.results.cache import ResultCache
 from ndpsim.results.expert import ExpertResult, OverRefresh
-from ndpsim.simulate import MAX_TOKENS, simulate_expert, simulate_host_read, simulate_relayout
-from ndpsim.simulate.geometry import geometry_of
+from ndpsim.simulate import MAX_TOKENS, simulate_expert, simulate_host_read
 from ndpsim.simulate.machine import lower_machine
-from ndpsim.simulate.relayout_plan import access_by_units
 from ndpsim.simulate.weights import named_weights
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_MOST_MOVED = (
-    1 << 26
-)  # bytes of a relayout that is simulated at once, which takes some 15 times as much memory
-_EVEN_BURSTS = 1000  # of a lane: stripes are then even within 0.1%
 _FREE_LINK = {"gbps": 1e6, "latency_ns": 0.0, "header_bytes": 0}
 _PERIODS = 20  # of refreshes, that the runs of an expert last together
 _MOST_PHASES = 1024
@@ -106,32 +94,6 @@ class HostReadCost:
     channels: int
     gbps_per_channel: float
     added_nj: Parts
-
-
-@dataclass(frozen=True)
-class RelayoutCost:
-    """An expert moves between layouts, nothing else being under way.
-
-    Attributes:
-        time_ns: from the first command to the last beat written.
-        bytes: of weights.
-        wire_ns: by name of each wire that packets take: how long they occupy it, headers included.
-        dimm_read_gbps, dimm_written_gbps: by DIMM, what it reads and what it writes, in bursts.
-        added_nj: as in `NdpCost`.
-    """
-
-    time_ns: float
-    bytes: int
-    wire_ns: Mapping[str, float]
-    dimm_read_gbps: Mapping[int, float]
-    dimm_written_gbps: Mapping[int, float]
-    added_nj: Parts
-
-    @property
-    def dimm_gbps(self) -> dict[int, float]:
-        """By DIMM: what it reads and writes."""
-        both = self.dimm_read_gbps, self.dimm_written_gbps
-        return {dimm: sum(one.get(dimm, 0.0) for one in both) for dimm in {**both[0], **both[1]}}
 
 
 def _memory_of(hardware: Hardware) -> Hardware:
@@ -189,8 +151,6 @@ class Costs:
         self._units = _with_free_link(self.memory)
         self._experts: dict[tuple[int, int, float], NdpCost] = {}
         self._reads: dict[int | None, HostReadCost] = {}
-        self._relayouts: dict[tuple[str, str], RelayoutCost] = {}
-        self._bursts: dict[Location, Ints] = {}
         self._for_bits: dict[int, Costs] = {}
         self._parts: dict[tuple[int, int, float], float] = {}
         self._contention: dict[int, ContentionTable] = {}
@@ -368,19 +328,19 @@ class Costs:
         size, time_ns = one.weight_bytes, one.weight_bytes / one.bandwidth_gbps + mean.mean_ns - one.time_ns
         return HostReadCost(time_ns, size, 1, size / time_ns, added)
 
+    @cached_property
+    def relayouts(self) -> Relayouts:
+        """The costs of moves between DIMMs."""
+        size = self.host_read(None).bytes
+        return Relayouts(self.memory, self.weights, self.bits, size, self.standby, self._cache)
+
     def relayout(self, source: str, target: str) -> RelayoutCost:
         """An expert moves between places, "striped", "localized 3" (DIMM 3), "sharded:4 8" (8 to 11)."""
-        found = self._relayouts.get((source, target))
-        if found is None:
-            if source == target:
-                raise InputError(f"lies at {source} already", key="target")
-            ends = Location.from_name(source), Location.from_name(target)
-            found = self._relayouts[source, target] = self._turned(*ends)
-        return found
+        return self.relayouts.cost(Location.from_name(source), Location.from_name(target))
 
     def wire_names(self) -> tuple[str, ...]:
         """The wires of the links between DIMMs."""
-        return self._network.wire_names
+        return self.relayouts.network.wire_names
 
     def contention(self, shards: int = 1) -> ContentionTable:
         """How NDP units, the host and relayouts slow each other down on a DIMM.
@@ -398,96 +358,4 @@ class Costs:
                 given = self.memory, self.shape, self.bits, self.arbitration, self._cache
                 found = contention_table(*given, shards)
             self._contention[shards] = found
-        return found
-
-    @cached_property
-    def _network(self) -> Network:
-        return access_by_units(self.hardware, geometry_of(self.hardware)).network
-
-    def _turned(self, source: Location, target: Location) -> RelayoutCost:
-        """A relayout from one that is alike, or simulated."""
-        like = self._alike(source, target)
-        if like == (source, target):
-            return self._simulated_relayout(source, target)
-        cost = self.relayout(*(end.name for end in like))
-        network = self._network
-        if source.layout == target.layout:
-            (busy_ns,) = set(cost.wire_ns.values())
-            route = network.route(source.dimm, target.dimm)
-            wire_ns = {network.wire_names[network.hops[hop].wire]: busy_ns for hop in route}
-        else:
-            wire_ns = self._turned_wires(cost.wire_ns, max(source.dimm, target.dimm) // 2 * 2)
-        read_gbps, written_gbps = (self._dimm_gbps(end, cost.time_ns) for end in (source, target))
-        return replace(cost, wire_ns=wire_ns, dimm_read_gbps=read_gbps, dimm_written_gbps=written_gbps)
-
-    def _alike(self, source: Location, target: Location) -> tuple[Location, Location]:
-        """The relayout that is simulated for one; see the module."""
-        network, same = self._network, (source, target)
-        if network.topology != "ring" or max(source.shards, target.shards) > 1:
-            return same
-        if not (source.striped or target.striped):
-            hops = len(network.route(source.dimm, target.dimm))
-            return Location(0), Location(hops)
-        bursts = self._bursts_of(Location(STRIPED))
-        if bursts.min() < _EVEN_BURSTS * geometry_of(self.hardware).lanes or network.dimms % 2:
-            return same
-        first, second = (end if end.striped else Location(end.dimm % 2) for end in same)
-        return first, second
-
-    def _turned_wires(self, wire_ns: Mapping[str, float], by: int) -> dict[str, float]:
-        """The same on wires that lie so many DIMMs further around the ring."""
-        network = self._network
-        names = {(hop.source, hop.target): network.wire_names[hop.wire] for hop in network.hops}
-        dimms = network.dimms
-        further = {
-            name: names[(source + by) % dimms, (target + by) % dimms]
-            for (source, target), name in names.items()
-        }
-        return {further[name]: ns for name, ns in wire_ns.items()}
-
-    @cached_property
-    def _slices(self) -> int:
-        """Equal slices of its columns in which a large expert moves, one after the other."""
-        columns, size = self.shape.intermediate, self.host_read(None).bytes
-        fewest = min(-(-size // _MOST_MOVED), columns)
-        return next(slices for slices in range(fewest, columns + 1) if columns % slices == 0)
-
-    def _simulated_relayout(self, source: Location, target: Location) -> RelayoutCost:
-        slices = self._slices
-        result = simulate_relayout(
-            self.memory,
-            Expert(self.shape.hidden, self.shape.intermediate // slices),
-            1,
-            source.layout,
-            target.layout,
-            [source.first_dimm],
-            [target.first_dimm],
-            self.bits,
-            host=False,
-            cache=self._cache,
-        )
-        time_ns = slices * result.time_ns
-        added = self.standby.above(result.energy_nj, self.hardware.system.dimm.count, result.time_ns)
-        return RelayoutCost(
-            time_ns,
-            slices * result.weight_bytes,
-            {name: share * time_ns for name, share in result.link_busy.items()},
-            self._dimm_gbps(source, time_ns),
-            self._dimm_gbps(target, time_ns),
-            added and {name: None if nj is None else slices * nj for name, nj in added.items()},
-        )
-
-    def _dimm_gbps(self, end: Location, time_ns: float) -> dict[int, float]:
-        """What each DIMM that holds an expert reads, or writes, when it moves in so long a time."""
-        bursts = self._bursts_of(end)
-        burst_bytes = self.hardware.lane_device().burst_bytes
-        return {int(dimm): int(bursts[dimm]) * burst_bytes / time_ns for dimm in np.flatnonzero(bursts)}
-
-    def _bursts_of(self, end: Location) -> Ints:
-        """Bursts of an expert by DIMM."""
-        found = self._bursts.get(end)
-        if found is None:
-            geometry = geometry_of(self.hardware)
-            places = make_layout(end.layout, geometry, self.weights, end.first_dimm).places()
-            found = self._bursts[end] = np.bincount(places.dimm, minlength=geometry.dimms)
         return found

@@ -105,17 +105,17 @@ class LayerJobs:
         if layer.planning_ns:
             label = Label("cpu", "planning", alone_ns=layer.planning_ns)
             begun = (jobs.add(label, layer.planning_ns, server=CPU),)
-        sent, bits = begun, assigned.bits
+        sent = begun
         size = layer.tokens_off_gpu * self._hidden_bytes
         if size:
             sent = (self._add_vectors(jobs, "up", size, begun),)
         last = self._add_gpu(jobs, assigned, layer, begun)
         if assigned.sequential:
             sent = (*sent, *last)
-        off_gpu = self._add_cpu(jobs, assigned.cpu, bits, layer, sent)
+        off_gpu = self._add_cpu(jobs, assigned, layer, sent)
         if assigned.sequential:
             sent = (*sent, *off_gpu)
-        off_gpu += self._add_ndp(jobs, assigned.ndp, bits, layer, sent)
+        off_gpu += self._add_ndp(jobs, assigned, layer, sent)
         if size:
             self._add_vectors(jobs, "down", size, off_gpu)
 
@@ -201,24 +201,16 @@ class LayerJobs:
         return jobs.add(label, ns, after, kind=self._transfers.copy(location), per_ns=weights.share / ns)
 
     def _add_cpu(
-        self,
-        jobs: JobList,
-        parts: Sequence[tuple[int, float]],
-        bits: Mapping[int, int],
-        layer: Gated,
-        sent: tuple[int, ...],
+        self, jobs: JobList, assigned: CheckedAssignment, layer: Gated, sent: tuple[int, ...]
     ) -> list[int]:
         """One after the other, each reading its weights while it computes; the hand-over to threads first."""
         last = sent
-        if parts and self._cpu_layer_ns:
+        if assigned.cpu and self._cpu_layer_ns:
             label = Label("cpu", "hand-over", alone_ns=self._cpu_layer_ns)
             last = (jobs.add(label, self._cpu_layer_ns, sent, server=CPU),)
-        for expert, share in parts:
-            tokens, where, weights = (
-                layer.loads[expert],
-                layer.location(expert),
-                self._weights(share, bits.get(expert)),
-            )
+        for expert, share in assigned.cpu:
+            tokens, where = layer.loads[expert], layer.location(expert)
+            weights = self._weights(share, assigned.bits.get(expert))
             ns = self._cpu_ns(tokens, share, weights.bits)
             alone = max(ns, weights.share * self._transfers.read_ns(where))
             label = Label("cpu", "expert", expert, share, tokens, weights.bytes, alone, weights.bytes / ns)
@@ -226,23 +218,18 @@ class LayerJobs:
                 label, ns, last, server=CPU, kind=self._transfers.read(where), per_ns=weights.share / ns
             )
             last = (job,)
-        return list(last) if parts else []
+        return list(last) if assigned.cpu else []
 
     def _add_ndp(
-        self,
-        jobs: JobList,
-        parts: Sequence[tuple[int, float]],
-        bits: Mapping[int, int],
-        layer: Gated,
-        sent: tuple[int, ...],
+        self, jobs: JobList, assigned: CheckedAssignment, layer: Gated, sent: tuple[int, ...]
     ) -> list[int]:
         """On each DIMM one after the other; a sharded expert on each of its DIMMs at its turn there."""
         last: dict[int, tuple[int, ...]] = {}
-        for expert, share in parts:
+        for expert, share in assigned.ndp:
             dimm, shards = layer.location(expert)
             assert dimm != STRIPED
             tokens = layer.loads[expert]
-            costs = self._costs.for_bits(bits.get(expert))
+            costs = self._costs.for_bits(assigned.bits.get(expert))
             cost = costs.expert(tokens, shards, share)
             size = cost.bytes // shards
             for one in range(dimm, dimm + shards):

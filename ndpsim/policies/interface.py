@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from ndpsim.policies.predictor import StatedPredictor
 from ndpsim.policies.views import (
@@ -103,7 +103,7 @@ class PolicyParameters(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
-    gpu_order: GpuOrder = Field(default="listed")
+    gpu_order: GpuOrder = "listed"
     """of the experts that the GPU computes. listed: as the policy lists them; arrived: those that were copied
     first, as soon as they are there, so that their buffers are free sooner"""
 

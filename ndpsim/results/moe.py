@@ -93,7 +93,7 @@ class PolicyRun(Reported):
         speedup, speedup_moe: `time_ns` and `moe_ns` of the first policy of the call over this one's.
         bound: where `bound_ns` is from: "linear-programme", of a step or of the run with all layers; or
             without scipy "layers", each by itself.
-        bound_ns: no policy takes less than this in place of `moe_ns`.
+        bound_ns: lower bound on `moe_ns`, the time of the layers' experts, for every policy.
         pairs: of a token and an expert, that were computed.
         experts, pairs_by_engine: by engine; parts of an expert count by their share.
         weight_bits: by engine, of the weights that pairs were computed with, on average; None: of none.
@@ -113,8 +113,9 @@ class PolicyRun(Reported):
         energy_note: what it rests on, and what it leaves out.
         wall_s: how long the run took.
         check: a layer by the cycle-level session; None where it was not asked for.
-        best_known_ns: `time_ns` of the best run that is known: of a policy that rehearses, such as `oracle`,
-            in the same call; None: there is none, or this run reads fewer bits and cannot be compared.
+        best_known_ns: the whole time, `time_ns`, of the best known run: of a policy that rehearses, such as
+            `oracle`, in the same call. It is no bound, and not to be compared with `bound_ns`. None: there is
+            no such run, or this run reads fewer bits.
     """
 
     policy: str

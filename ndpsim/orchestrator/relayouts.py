@@ -1,0 +1,193 @@
+"""What moves of experts between DIMMs take: from cycle-level simulations.
+
+Some relayouts are alike: on a ring of links those between two DIMMs that are as many links apart, and those
+between one DIMM and the stripes over all, turned around the ring by an even number of DIMMs (to the DIMM
+opposite, even DIMMs send one way and odd ones the other). One of them is simulated. Between two DIMMs that
+is exact. Stripes differ in the order of bursts, which makes less than 0.1% of the time of an expert of
+deepseek-v2; where lanes have few bursts, every relayout is simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.config import Hardware
+from ndpsim.errors import InputError
+from ndpsim.layout import ExpertFormat, ExpertWeights, make_layout
+from ndpsim.link import Network
+from ndpsim.moe import Expert
+from ndpsim.orchestrator.location import Location
+from ndpsim.orchestrator.standby import Parts, Standby
+from ndpsim.policies.views import STRIPED
+from ndpsim.results.cache import ResultCache
+from ndpsim.simulate import simulate_relayout
+from ndpsim.simulate.geometry import geometry_of
+from ndpsim.simulate.relayout_plan import access_by_units
+
+Ints = NDArray[np.int64]
+
+_MOST_MOVED = (
+    1 << 26
+)  # bytes of a relayout that is simulated at once, which takes some 15 times as much memory
+_EVEN_BURSTS = 1000  # of a lane: stripes are then even within 0.1%
+
+
+@dataclass(frozen=True)
+class RelayoutCost:
+    """An expert moves between layouts, nothing else being under way.
+
+    Attributes:
+        time_ns: from the first command to the last beat written.
+        bytes: of weights.
+        wire_ns: by name of each wire that packets take: how long they occupy it, headers included.
+        dimm_read_gbps, dimm_written_gbps: by DIMM, what it reads and what it writes, in bursts.
+        added_nj: as in `NdpCost`.
+    """
+
+    time_ns: float
+    bytes: int
+    wire_ns: Mapping[str, float]
+    dimm_read_gbps: Mapping[int, float]
+    dimm_written_gbps: Mapping[int, float]
+    added_nj: Parts
+
+    @property
+    def dimm_gbps(self) -> dict[int, float]:
+        """By DIMM: what it reads and writes."""
+        both = self.dimm_read_gbps, self.dimm_written_gbps
+        return {dimm: sum(one.get(dimm, 0.0) for one in both) for dimm in {**both[0], **both[1]}}
+
+
+class Relayouts:
+    """The costs of relayouts of one model's experts.
+
+    Args:
+        memory, weights, bits: as `Costs` has them.
+        expert_bytes: of an expert's weights.
+        standby: of the memory.
+        cache: as in `simulate_expert`.
+
+    Attributes:
+        network: the links between DIMMs.
+    """
+
+    def __init__(
+        self,
+        memory: Hardware,
+        weights: ExpertWeights,
+        bits: int | ExpertFormat,
+        expert_bytes: int,
+        standby: Standby,
+        cache: bool | ResultCache,
+    ) -> None:
+        self._memory, self._weights, self._bits, self._cache = memory, weights, bits, cache
+        self._expert_bytes, self._standby = expert_bytes, standby
+        self._found: dict[tuple[Location, Location], RelayoutCost] = {}
+        self._bursts: dict[Location, Ints] = {}
+
+    def cost(self, source: Location, target: Location) -> RelayoutCost:
+        """Of an expert's move."""
+        found = self._found.get((source, target))
+        if found is None:
+            if source == target:
+                raise InputError(f"lies at {source.name} already", "conflict", key="target")
+            found = self._found[source, target] = self._turned(source, target)
+        return found
+
+    @cached_property
+    def network(self) -> Network:
+        """The links between DIMMs."""
+        return access_by_units(self._memory, geometry_of(self._memory)).network
+
+    def _turned(self, source: Location, target: Location) -> RelayoutCost:
+        """A relayout from one that is alike, or simulated."""
+        like = self._alike(source, target)
+        if like == (source, target):
+            return self._simulated(source, target)
+        cost = self.cost(*like)
+        network = self.network
+        if source.layout == target.layout:
+            (busy_ns,) = set(cost.wire_ns.values())
+            route = network.route(source.dimm, target.dimm)
+            wire_ns = {network.wire_names[network.hops[hop].wire]: busy_ns for hop in route}
+        else:
+            wire_ns = self._turned_wires(cost.wire_ns, max(source.dimm, target.dimm) // 2 * 2)
+        read_gbps, written_gbps = (self._dimm_gbps(end, cost.time_ns) for end in (source, target))
+        return replace(cost, wire_ns=wire_ns, dimm_read_gbps=read_gbps, dimm_written_gbps=written_gbps)
+
+    def _alike(self, source: Location, target: Location) -> tuple[Location, Location]:
+        """The relayout that is simulated for one; see the module."""
+        network, same = self.network, (source, target)
+        if network.topology != "ring" or max(source.shards, target.shards) > 1:
+            return same
+        if not (source.striped or target.striped):
+            hops = len(network.route(source.dimm, target.dimm))
+            return Location(0), Location(hops)
+        bursts = self._bursts_of(Location(STRIPED))
+        if bursts.min() < _EVEN_BURSTS * geometry_of(self._memory).lanes or network.dimms % 2:
+            return same
+        first, second = (end if end.striped else Location(end.dimm % 2) for end in same)
+        return first, second
+
+    def _turned_wires(self, wire_ns: Mapping[str, float], by: int) -> dict[str, float]:
+        """The same on wires that lie so many DIMMs further around the ring."""
+        network = self.network
+        names = {(hop.source, hop.target): network.wire_names[hop.wire] for hop in network.hops}
+        dimms = network.dimms
+        further = {
+            name: names[(source + by) % dimms, (target + by) % dimms]
+            for (source, target), name in names.items()
+        }
+        return {further[name]: ns for name, ns in wire_ns.items()}
+
+    @cached_property
+    def _slices(self) -> int:
+        """Equal slices of its columns in which a large expert moves, one after the other."""
+        columns, size = self._weights.intermediate, self._expert_bytes
+        fewest = min(-(-size // _MOST_MOVED), columns)
+        return next(slices for slices in range(fewest, columns + 1) if columns % slices == 0)
+
+    def _simulated(self, source: Location, target: Location) -> RelayoutCost:
+        slices = self._slices
+        result = simulate_relayout(
+            self._memory,
+            Expert(self._weights.hidden, self._weights.intermediate // slices),
+            1,
+            source.layout,
+            target.layout,
+            [source.first_dimm],
+            [target.first_dimm],
+            self._bits,
+            host=False,
+            cache=self._cache,
+        )
+        time_ns = slices * result.time_ns
+        added = self._standby.above(result.energy_nj, self._memory.system.dimm.count, result.time_ns)
+        return RelayoutCost(
+            time_ns,
+            slices * result.weight_bytes,
+            {name: share * time_ns for name, share in result.link_busy.items()},
+            self._dimm_gbps(source, time_ns),
+            self._dimm_gbps(target, time_ns),
+            added and {name: None if nj is None else slices * nj for name, nj in added.items()},
+        )
+
+    def _dimm_gbps(self, end: Location, time_ns: float) -> dict[int, float]:
+        """What each DIMM that holds an expert reads, or writes, when it moves in so long a time."""
+        bursts = self._bursts_of(end)
+        burst_bytes = self._memory.lane_device().burst_bytes
+        return {int(dimm): int(bursts[dimm]) * burst_bytes / time_ns for dimm in np.flatnonzero(bursts)}
+
+    def _bursts_of(self, end: Location) -> Ints:
+        """Bursts of an expert by DIMM."""
+        found = self._bursts.get(end)
+        if found is None:
+            geometry = geometry_of(self._memory)
+            places = make_layout(end.layout, geometry, self._weights, end.first_dimm).places()
+            found = self._bursts[end] = np.bincount(places.dimm, minlength=geometry.dimms)
+        return found
