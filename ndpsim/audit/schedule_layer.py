@@ -107,8 +107,8 @@ def _engine(job: Job) -> str:
 
 def _share(line: Mapping[str, Any], job: Job) -> float:
     """What a job computes of its expert: of a sharded one, the same on each of its DIMMs."""
-    lies = _lies(line, job["expert"]) if _engine(job) == "ndp" else None
-    dimms = None if lies is None else dimms_of(lies)
+    location = _location(line, job["expert"]) if _engine(job) == "ndp" else None
+    dimms = None if location is None else dimms_of(location)
     return float(job["share"]) / (len(dimms) if dimms else 1)
 
 
@@ -159,10 +159,10 @@ def _place_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]
         if _engine(job) == "ndp":
             shares[job["expert"]][int(job["resource"][4:])] += _share(line, job)
     for expert, by_dimm in shares.items():
-        lies = _lies(line, expert)
-        dimms = None if lies is None else dimms_of(lies)
+        location = _location(line, expert)
+        dimms = None if location is None else dimms_of(location)
         if dimms is None:
-            yield "engine", f"expert {expert} is computed on DIMMs, and lies {lies}"
+            yield "engine", f"expert {expert} is computed on DIMMs, and lies {location}"
             continue
         whole = sum(by_dimm.values())
         for dimm in sorted({*by_dimm, *dimms}):
@@ -171,11 +171,11 @@ def _place_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]
                 got = by_dimm.get(dimm, 0.0)
                 yield (
                     "engine",
-                    f"expert {expert} lies {lies}; DIMM {dimm} computes {got:g} of it, not {due:g}",
+                    f"expert {expert} lies {location}; DIMM {dimm} computes {got:g} of it, not {due:g}",
                 )
 
 
-def _lies(line: Mapping[str, Any], expert: int) -> str | None:
+def _location(line: Mapping[str, Any], expert: int) -> str | None:
     place = line["placement"].get(str(expert))
     return None if place is None else str(place["lies"])
 
@@ -340,10 +340,10 @@ def _rate_faults(machine: Machine, line: Mapping[str, Any], jobs: Sequence[Job])
             limits[job["resource"]] = machine.gbps["pcie"]
             carried[job["resource"]].append((*times, job["bytes"]))
         if job["kind"] == "copy" or (job["kind"] == "expert" and job["resource"] == "cpu"):
-            lies = _lies(line, job["expert"])
-            if lies is not None:
-                limits[f"the host's channels ({lies})"] = machine.read_gbps(lies)
-                for channel, share in machine.channels_of(lies).items():
+            location = _location(line, job["expert"])
+            if location is not None:
+                limits[f"the host's channels ({location})"] = machine.read_gbps(location)
+                for channel, share in machine.channels_of(location).items():
                     carried[f"channel {channel}"].append((*times, share * job["bytes"]))
         elif job["kind"] == "expert" and _engine(job) == "ndp":
             limits["the DIMM"] = machine.gbps["dimm"]

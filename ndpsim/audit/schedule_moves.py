@@ -24,18 +24,18 @@ class Places:
         self._machine = Machine.of(first)
         self._ports, self._dimm_bytes = first["link_ports"], first["dimm_bytes"]
         self._gpu_experts = first["gpu_experts"]
-        self._lies: dict[tuple[int, int], str] = {}
+        self._locations: dict[tuple[int, int], str] = {}
         self._resident: set[tuple[int, int]] = set()
         self._replica: dict[tuple[int, int], int] = {}  # bytes of copies in the GPU's memory in few bits
         placement = first["placement"]
         rows = zip(placement["dimm"], placement["shards"], placement["resident"], strict=True)
         for layer, (dimms, shards, resident) in zip(self._machine.layers, rows, strict=True):
             for expert, (dimm, count) in enumerate(zip(dimms, shards, strict=True)):
-                self._lies[layer, expert] = _place_of(dimm, count)
+                self._locations[layer, expert] = _place_of(dimm, count)
             self._resident |= {(layer, expert) for expert in resident}
         self._used = [0.0] * self._machine.dimms  # bytes of experts on each DIMM
-        for lies in self._lies.values():
-            self._occupy(lies, 1)
+        for location in self._locations.values():
+            self._occupy(location, 1)
         self._layers: list[tuple[float, float]] = []  # from when to when layers' experts were under way
         self._later: list[Migration] = []
         # Start, end and bytes of the last transfers to the GPU.
@@ -50,8 +50,8 @@ class Places:
             if size > self._dimm_bytes + 1:
                 yield "DIMM memory", f"{size:.0f} bytes lie on DIMM {dimm}, which has {self._dimm_bytes}"
 
-    def _occupy(self, lies: str, times: int) -> None:
-        dimms = dimms_of(lies) or range(self._machine.dimms)
+    def _occupy(self, location: str, times: int) -> None:
+        dimms = dimms_of(location) or range(self._machine.dimms)
         for dimm in range(dimms.start, min(dimms.stop, len(self._used))):
             self._used[dimm] += times * self._machine.lying_bytes / len(dimms)
 
@@ -71,8 +71,8 @@ class Places:
         layer = line["layer"]
         for name, shown in line["placement"].items():
             where = layer, int(name)
-            if shown["lies"] != self._lies.get(where):
-                yield "placement", f"expert {name} lies {shown['lies']}, and was {self._lies.get(where)}"
+            if shown["lies"] != self._locations.get(where):
+                yield "placement", f"expert {name} lies {shown['lies']}, and was {self._locations.get(where)}"
             if shown["gpu"] != (where in self._resident):
                 words = ("is", "was not") if shown["gpu"] else ("is not", "was")
                 yield "placement", f"expert {name} {words[0]} in the GPU's memory, and {words[1]}"
@@ -136,7 +136,7 @@ class Places:
     def _moved(self, migration: Migration) -> Iterator[Fault]:
         where = migration["layer"], migration["expert"]
         kind = migration["kind"]
-        begins = "gpu" if kind == "evict" else self._lies.get(where)
+        begins = "gpu" if kind == "evict" else self._locations.get(where)
         if migration["from"] != begins:
             yield "migration", f"{_name(migration)} from {migration['from']}, and the expert lies {begins}"
         if kind == "evict" and where not in self._resident:
@@ -157,10 +157,10 @@ class Places:
             if migration["bytes"] != due:
                 yield "bytes", f"{_name(migration)} gives up {migration['bytes']} bytes, and not {due}"
             self._resident.discard(where)
-        elif kind in _KINDS and where in self._lies:
-            self._occupy(self._lies[where], -1)
-            self._lies[where] = migration["to"]
-            self._occupy(self._lies[where], 1)
+        elif kind in _KINDS and where in self._locations:
+            self._occupy(self._locations[where], -1)
+            self._locations[where] = migration["to"]
+            self._occupy(self._locations[where], 1)
             yield from self.capacity_faults()
 
     # ---- a migration by itself ----
@@ -170,7 +170,7 @@ class Places:
         if kind not in _KINDS:
             yield "migration", f"{name}: there is no such kind"
             return
-        if (migration["layer"], migration["expert"]) not in self._lies:
+        if (migration["layer"], migration["expert"]) not in self._locations:
             yield "migration", f"{name}: there is no such expert"
             return
         yield from self._route_faults(migration)
@@ -224,13 +224,13 @@ class Places:
             yield "PCIe", size, gbps["pcie"]
             yield f"the host's channels ({source})", size, self._machine.read_gbps(source)
         elif kind not in _AT_ONCE:
-            for lies, other in ((source, target), (target, source)):
-                dimms, others = dimms_of(lies), dimms_of(other)
+            for location, other in ((source, target), (target, source)):
+                dimms, others = dimms_of(location), dimms_of(other)
                 if dimms is not None:
                     stays = len(dimms) / self._machine.dimms if others is None else 0.0
                     both = len(set(dimms) & set(others)) / len(dimms) if others is not None else 0.0
                     sent = size * (1 - max(stays, both))
-                    yield f"links of {lies}", sent, len(dimms) * self._ports * gbps["link"]
+                    yield f"links of {location}", sent, len(dimms) * self._ports * gbps["link"]
 
     def _hidden_faults(self, migration: Migration, line: Mapping[str, Any]) -> Iterator[Fault]:
         """What was hidden is the time in which no layer's experts were under way."""

@@ -41,20 +41,20 @@ def unknown_keys(content: Mapping[str, Any], known: Collection[str], what: str) 
         yield "keys", f"{what} has an unknown key {key!r}"
 
 
-def dimms_of(lies: str) -> range | None:
+def dimms_of(location: str) -> range | None:
     """The DIMMs over which an expert lies; None: it lies striped over all.
 
     Raises:
         ValueError: this is no place.
     """
-    if lies == "striped":
+    if location == "striped":
         return None
-    localized, sharded = _LOCALIZED.fullmatch(lies), _SHARDED.fullmatch(lies)
+    localized, sharded = _LOCALIZED.fullmatch(location), _SHARDED.fullmatch(location)
     if localized:
         return range(int(localized[1]), int(localized[1]) + 1)
     if sharded:
         return range(int(sharded[2]), int(sharded[2]) + int(sharded[1]))
-    raise ValueError(f"'{lies[:40]}' is no place of an expert")
+    raise ValueError(f"'{location[:40]}' is no place of an expert")
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ class Machine:
         """Bytes of an expert in so many bits; None: there is no such replica."""
         return self.expert_bytes if bits == self.bits else self.replicas.get(str(bits))
 
-    def channels_of(self, lies: str) -> dict[int, float]:
+    def channels_of(self, location: str) -> dict[int, float]:
         """The host's channels over which it reads an expert from where it lies, and the share of each."""
-        dimms = dimms_of(lies)
+        dimms = dimms_of(location)
         if dimms is None:
             return dict.fromkeys(range(self.channels), 1 / self.channels)
         shares: dict[int, float] = {}
@@ -108,6 +108,6 @@ class Machine:
             shares[channel] = shares.get(channel, 0.0) + 1 / len(dimms)
         return shares
 
-    def read_gbps(self, lies: str) -> float:
+    def read_gbps(self, location: str) -> float:
         """The fastest that the host reads an expert from where it lies."""
-        return self.gbps["channel"] / max(self.channels_of(lies).values(), default=1.0)
+        return self.gbps["channel"] / max(self.channels_of(location).values(), default=1.0)

@@ -247,9 +247,9 @@ def _check_engines(
         raise at.error(f"expert {ndp[0][0]} is assigned to the NDP units, and the machine has none")
     if cpu and not machine.has_cpu:
         raise at.error(f"expert {cpu[0][0]} is assigned to the CPU, and the machine has none for experts")
-    lies = view.placement.dimm.tolist()
+    location = view.placement.dimm.tolist()
     for expert, _ in ndp:
-        if lies[expert] == STRIPED:
+        if location[expert] == STRIPED:
             raise at.error(f"expert {expert} is assigned to the NDP units and lies striped over all DIMMs")
     if not machine.expert_buffers:
         there = view.placement.resident | view.arriving
@@ -279,8 +279,8 @@ def checked_placement(policy: str, placement: Placement, machine: Machine) -> Pl
     def refuse(wrong: NDArray[np.bool_], problem: str) -> None:
         if wrong.any():
             row, expert = np.argwhere(wrong)[0].tolist()
-            lies, over = dimm[row, expert], shards[row, expert]
-            text = problem.format(dimm=lies, shards=over, dimms=machine.dimms)
+            location, over = dimm[row, expert], shards[row, expert]
+            text = problem.format(dimm=location, shards=over, dimms=machine.dimms)
             raise at.error(f"layer {machine.layers[row]}: expert {expert} {text}")
 
     if not machine.dimms:
@@ -422,15 +422,15 @@ class _Moving:
             raise at.error(f"{what}: the machine has no links between DIMMs")
         if not STRIPED <= to < dimms:
             raise at.error(f"{what}: there is no DIMM {to} among {dimms}")
-        lies = int(self.placement.dimm[place])
+        location = int(self.placement.dimm[place])
         if self.placement.shards[place] > 1:
             raise at.error(
                 f"{what}: it lies over {self.placement.shards[place]} DIMMs; a sharded expert does not move"
             )
-        if lies == to:
+        if location == to:
             raise at.error(f"{what}: it lies {'striped' if to == STRIPED else f'on DIMM {to}'} already")
-        between = lies != STRIPED and to != STRIPED
+        between = location != STRIPED and to != STRIPED
         if kind == "relayout" and between:
-            raise at.error(f"{what}: from DIMM {lies} to DIMM {to} is a rebalance")
+            raise at.error(f"{what}: from DIMM {location} to DIMM {to} is a rebalance")
         if kind == "rebalance" and not between:
             raise at.error(f"{what}: to or from striped is a relayout")

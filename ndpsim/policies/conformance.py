@@ -207,8 +207,8 @@ class _Replay:
         self.copied = np.zeros(self.resident.shape[1], np.bool_)
         self.moving = np.zeros_like(self.resident)
         self.under_way: list[tuple[int, Migration]] = []
-        lies = placement.dimm.tobytes(), placement.shards.tobytes(), placement.resident.tobytes()
-        self.answers: list[tuple[str, Any]] = [("place", lies)]
+        location = placement.dimm.tobytes(), placement.shards.tobytes(), placement.resident.tobytes()
+        self.answers: list[tuple[str, Any]] = [("place", location)]
 
     def run(self, moments: Sequence[_Moment]) -> list[tuple[str, Any]]:
         """Every question with its answer, in the order in which they were asked."""
@@ -238,7 +238,7 @@ class _Replay:
     def _assign(self, moment: _Moment) -> NDArray[np.bool_]:
         """Ask for a layer's engines; flags of the experts that the GPU computes."""
         row = self.machine.layers.index(moment.layer)
-        lies: LayerPlacement = self._placement().of_layer(row)
+        location: LayerPlacement = self._placement().of_layer(row)
         arriving = _frozen(self._to_gpu()[row])
         view = LayerView(
             moment.phase,
@@ -246,7 +246,7 @@ class _Replay:
             moment.layer,
             _frozen(moment.loads),
             len(moment.ids),
-            lies,
+            location,
             arriving,
             _frozen(moment.ids),
             None if moment.scores is None else _frozen(moment.scores),
@@ -254,7 +254,7 @@ class _Replay:
         with answering(self.name, "assign", view):
             answer = self.policy.assign(view)
         checked = checked_assignment(self.name, view, answer, self.machine, self.replicas)
-        self.copied = checked.copied_in_full(lies.resident | arriving)
+        self.copied = checked.copied_in_full(location.resident | arriving)
         self.answers.append((self._when(moment, "assign"), (*checked, dict(answer.details))))
         return checked.on_gpu(len(moment.loads))
 

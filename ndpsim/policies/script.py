@@ -173,13 +173,13 @@ def whole_expert_ns(view: LayerView, machine: Machine, estimates: Estimates) -> 
 
     On the GPU with its copy, on the CPU with its reading, whichever is longer.
     """
-    loads, lies = view.loads.tolist(), view.placement.dimm.tolist()
+    loads, location = view.loads.tolist(), view.placement.dimm.tolist()
     shards, there = view.placement.shards.tolist(), view.placement.resident | view.arriving
     times: dict[str, dict[int, float]] = {engine: {} for engine in ENGINES}
     for expert, tokens in enumerate(loads):
         if not tokens:
             continue
-        alone = lies[expert] != STRIPED and shards[expert] == 1
+        alone = location[expert] != STRIPED and shards[expert] == 1
         read_ns = estimates.localized_read_ns if alone else estimates.striped_read_ns
         gpu_ns = float(estimates.gpu_ns[tokens])
         if there[expert]:
@@ -188,7 +188,7 @@ def whole_expert_ns(view: LayerView, machine: Machine, estimates: Estimates) -> 
             times["gpu"][expert] = max(gpu_ns, estimates.pcie_ns, read_ns)
         if machine.has_cpu:
             times["cpu"][expert] = max(float(estimates.cpu_ns[tokens]), read_ns)
-        if lies[expert] != STRIPED:
+        if location[expert] != STRIPED:
             of_tokens = estimates.ndp_ns if shards[expert] == 1 else estimates.sharded_ns(shards[expert])
             times["ndp"][expert] = float(of_tokens[tokens])
     return times

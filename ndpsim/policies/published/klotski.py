@@ -55,9 +55,9 @@ class Klotski(Offloading[KlotskiParameters]):
     def setup(self) -> None:
         """How many experts are hot, and the tables of popularity and successors."""
         machine, hot = self.machine, self.parameters.hot_experts
-        self.as_in_code = self.parameters.variant == "code"
+        self.follows_code = self.parameters.variant == "code"
         if hot is None:
-            in_window = 0 if self.as_in_code else int(self.estimates.window_ns // self.copy_ns)
+            in_window = 0 if self.follows_code else int(self.estimates.window_ns // self.copy_ns)
             hot = max(_HOT_IN_CODE, in_window)
         self.hot = min(hot, machine.gpu_experts // 2, machine.model.routed_experts)
         self.popularity = np.zeros(machine.shape)
@@ -74,7 +74,7 @@ class Klotski(Offloading[KlotskiParameters]):
         self.following = following(view)
         self.successors = np.argsort(-self.following, axis=2, kind="stable")[:, :, :_HOT_IN_CODE]
         residents = self.parameters.residents
-        holds = residents == "hot" or (residents == "variant" and not self.as_in_code)
+        holds = residents == "hot" or (residents == "variant" and not self.follows_code)
         room = self.machine.gpu_experts - 2 * self.hot
         return self.residents(hottest(self.popularity, room if holds else 0))
 
@@ -114,7 +114,7 @@ class Klotski(Offloading[KlotskiParameters]):
         """Those of the next layer that are believed to be hot, the hottest first."""
         if row == 0:
             return _first(self.popularity[row], self.hot)
-        if not self.as_in_code:
+        if not self.follows_code:
             return _first(view.loads @ self.following[row - 1], self.hot)
         successors = self.successors[row - 1]
         of_each = np.repeat(view.loads, successors.shape[1])

@@ -167,14 +167,14 @@ class Monde(Offloading[MondeParameters]):
         begun = estimates.shared_ns + estimates.gpu_ns[view.loads[here]].sum()
         computing = begun + np.append(0.0, np.cumsum(estimates.gpu_ns[loads]))
         units = np.zeros((self.machine.dimms, count + 1))
-        lies = view.placement.dimm[missing]
-        if (lies == STRIPED).any():
+        location = view.placement.dimm[missing]
+        if (location == STRIPED).any():
             raise InputError("an expert lies striped, where no NDP unit can compute it", key="policy monde")
-        units[lies, np.arange(count)] = estimates.ndp_ns[loads]
+        units[location, np.arange(count)] = estimates.ndp_ns[loads]
         behind = np.cumsum(units[:, ::-1], axis=1)[:, ::-1]  # the rest of the list, from each place on
         channel = np.array(self.machine.channel)
         reads = np.zeros((int(channel.max()) + 1, count + 1))
-        reads[channel[lies], np.arange(1, count + 1)] = estimates.localized_read_ns
+        reads[channel[location], np.arange(1, count + 1)] = estimates.localized_read_ns
         reading = np.cumsum(reads, axis=1).max(axis=0)
         copying = np.maximum(np.arange(count + 1) * estimates.pcie_ns, reading)
         return np.asarray(np.maximum.reduce([computing, copying, behind.max(axis=0)]))

@@ -52,8 +52,8 @@ class LayerMoves:
     def __init__(self, view: LayerView, machine: Machine, estimates: Estimates) -> None:
         self._times = whole_expert_ns(view, machine, estimates)
         self._here = view.placement.resident | view.arriving
-        lies = zip(view.placement.dimm.tolist(), view.placement.shards.tolist(), strict=True)
-        self._lies = list(lies)
+        location = zip(view.placement.dimm.tolist(), view.placement.shards.tolist(), strict=True)
+        self._location = list(location)
         self._least_share = 1 / machine.model.expert_intermediate
         self._copy_ns, self._shared_ns = estimates.copy_ns, estimates.shared_ns
         self._places: dict[_Place, list[int]] = {}
@@ -102,7 +102,7 @@ class LayerMoves:
         return order
 
     def _place(self, engine: str, expert: int) -> _Place:
-        return (engine, *self._lies[expert]) if engine == "ndp" else (engine, 0, 0)
+        return (engine, *self._location[expert]) if engine == "ndp" else (engine, 0, 0)
 
     def _ends(self, ends_ns: Mapping[str, float]) -> dict[_Place, float]:
         """When each place was done."""
