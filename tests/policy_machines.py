@@ -38,32 +38,33 @@ def machine(
     layers: int = 1,
     gpu_experts: int = 0,
     dimms: int = 1,
-    name: str = "small",
-    choices: int = 2,
+    first: int = 0,
+    channel: tuple[int, ...] | None = None,
     has_cpu: bool = True,
     bits: int = 16,
+    **of_model: object,
 ) -> Machine:
-    """A model of `layers` layers, all with experts, of which a token takes `choices`."""
-    model = MoeShape(
-        name=name,
+    """A model of `layers` layers with experts behind `first` dense ones, of which a token takes two experts."""
+    plain = dict(
+        name="small",
         family="made",
         source="made",
         hidden=8,
         expert_intermediate=6,
-        layers=layers,
+        layers=layers + first,
         moe_layers=layers,
-        dense_layers=(),
-        dense_intermediate=0,
+        dense_layers=tuple(range(first)),
+        dense_intermediate=8,
         routed_experts=experts,
-        experts_per_token=choices,
+        experts_per_token=2,
         shared_experts=0,
         shared_intermediate=0,
         hidden_act="silu",
     )
-    channel = tuple(range(dimms))
-    return Machine(
-        model, tuple(range(layers)), 288, dimms, channel, gpu_experts, 2, has_cpu=has_cpu, bits=bits
-    )
+    model = MoeShape(**(plain | of_model))  # type: ignore[arg-type]
+    channel = tuple(range(dimms)) if channel is None else channel
+    rows = tuple(range(first, first + layers))
+    return Machine(model, rows, 288, dimms, channel, gpu_experts, 2, has_cpu=has_cpu, bits=bits)
 
 
 def flags(count: int, of: Iterable[int]) -> np.ndarray:

@@ -76,7 +76,7 @@ def test_what_is_all_in_the_gpus_memory_stays_there_where_nothing_is_faster():
 
 def test_the_cpu_takes_what_would_be_copied_longer():
     """Expert 0 with 4 tokens: copied 100 + 14, on the CPU 40, with vectors 2 x (0 + 3 x 1) more."""
-    policy = balance(machine(dimms=0, choices=1), splits=0)
+    policy = balance(machine(dimms=0, experts_per_token=1), splits=0)
     answer = policy.assign(layer_view([[0]] * 4, dimm=[-1] * 8))
     assert engines(answer) == {0: {"cpu": 1.0}}
     assert answer.estimated_ns == pytest.approx(40 + 2 * 3 * 1)
@@ -84,7 +84,9 @@ def test_the_cpu_takes_what_would_be_copied_longer():
 
 def test_two_groups_of_dimms_work_at_the_same_time():
     """Without GPU and CPU, four experts of 5 tokens: 50 ns each over two DIMMs, two of each group."""
-    of_machine = replace(machine(dimms=4, has_cpu=False, choices=4), channel=(0, 1, 0, 1), expert_buffers=0)
+    of_machine = replace(
+        machine(dimms=4, has_cpu=False, experts_per_token=4), channel=(0, 1, 0, 1), expert_buffers=0
+    )
     policy = balance(of_machine, shards=2)
     policy.shards = 2
     answer = policy.assign(layer_view([[0, 1, 2, 3]] * 5, dimm=[0, 0, 2, 2, 0, 0, 0, 0]))

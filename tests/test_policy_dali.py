@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndpsim.errors import InputError
-from ndpsim.moe import MoeShape
 from ndpsim.policies import check_policy, choose_policy
 from ndpsim.policies.offloading import cache_slots
 from ndpsim.policies.published.dali.assignment import TwoEngines, beam, greedy, optimal, times_of
@@ -29,24 +28,16 @@ from ndpsim.policies.views import (
     Placement,
 )
 from ndpsim.routing import Routing
+from policy_machines import estimates
+from policy_machines import machine as plain_machine
 
 TOKENS = np.arange(65)
 
 # A copy takes 100 ns, an expert on the GPU next to nothing, on the CPU 30 ns and 10 a token.
-ESTIMATES = Estimates(
+ESTIMATES = estimates(
     gpu_ns=np.where(TOKENS > 0, 4.0 + TOKENS, 0.0),
     cpu_ns=np.where(TOKENS > 0, 30.0 + 10 * TOKENS, 0.0),
-    ndp_ns=np.full(65, np.inf),
-    ndp_error=0.0,
-    pcie_ns=100.0,
-    striped_read_ns=40.0,
-    localized_read_ns=80.0,
-    to_striped_ns=0.0,
-    to_localized_ns=0.0,
-    rebalance_ns=0.0,
     window_ns=50.0,
-    shared_ns=0.0,
-    token_ns=1.0,
 )
 
 
@@ -169,23 +160,7 @@ def test_a_layer_of_128_experts_is_solved_within_its_gap():
 
 
 def machine(experts=8, layers=3, gpu_experts=6, hidden=4, family="mixtral") -> Machine:
-    model = MoeShape(
-        name="small",
-        family=family,
-        source="made",
-        hidden=hidden,
-        expert_intermediate=6,
-        layers=layers,
-        moe_layers=layers,
-        dense_layers=(),
-        dense_intermediate=0,
-        routed_experts=experts,
-        experts_per_token=2,
-        shared_experts=0,
-        shared_intermediate=0,
-        hidden_act="silu",
-    )
-    return Machine(model, tuple(range(layers)), 288, 0, (), gpu_experts, 2)
+    return plain_machine(experts, layers, gpu_experts, dimms=0, hidden=hidden, family=family)
 
 
 def placed(of: Machine, **parameters) -> tuple[Dali, Placement]:

@@ -11,14 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ndpsim.errors import InputError
-from ndpsim.moe import MoeShape
 from ndpsim.policies import check_policy, choose_policy
 from ndpsim.policies.answers import checked_migrations
 from ndpsim.policies.published.hybrimoe import _both_ends
 from ndpsim.policies.views import (
     STRIPED,
     BackgroundView,
-    Estimates,
     LayerPlacement,
     LayerView,
     Machine,
@@ -26,24 +24,18 @@ from ndpsim.policies.views import (
     Placement,
 )
 from ndpsim.routing import Routing
+from policy_machines import estimates, flags
+from policy_machines import machine as plain_machine
 
 TOKENS = np.arange(1001)
 
 # A copy takes 100 ns; on the GPU an expert takes 10 ns, on the CPU 30 and 10 a token.
-ESTIMATES = Estimates(
+ESTIMATES = estimates(
     gpu_ns=np.where(TOKENS > 0, 10.0, 0.0),
     cpu_ns=np.where(TOKENS > 0, 30.0 + 10 * TOKENS, 0.0),
-    ndp_ns=np.full(1001, np.inf),
-    ndp_error=0.0,
-    pcie_ns=100.0,
     striped_read_ns=20.0,
-    localized_read_ns=80.0,
-    to_striped_ns=0.0,
-    to_localized_ns=0.0,
-    rebalance_ns=0.0,
     window_ns=50.0,
     shared_ns=5.0,
-    token_ns=1.0,
 )
 
 CHOSEN = [
@@ -69,23 +61,7 @@ CHOSEN = [
 
 
 def machine(layers=4, experts=4, gpu_experts=8, first=0) -> Machine:
-    model = MoeShape(
-        name="small",
-        family="made",
-        source="made",
-        hidden=8,
-        expert_intermediate=6,
-        layers=layers + first,
-        moe_layers=layers,
-        dense_layers=tuple(range(first)),
-        dense_intermediate=8,
-        routed_experts=experts,
-        experts_per_token=2,
-        shared_experts=1,
-        shared_intermediate=6,
-        hidden_act="silu",
-    )
-    return Machine(model, tuple(range(first, first + layers)), 288, 0, (), gpu_experts, 2)
+    return plain_machine(experts, layers, gpu_experts, dimms=0, first=first)
 
 
 def started(asked: str, of: Machine | None = None, shares=None, batch=10, prompt=0):
@@ -100,16 +76,11 @@ def started(asked: str, of: Machine | None = None, shares=None, batch=10, prompt
 
 def gated(loads, resident=(), arriving=(), layer=0, phase="decode", tokens=None) -> LayerView:
     """A layer whose tokens are routed."""
-
-    def flags(experts):
-        found = np.zeros(len(loads), np.bool_)
-        found[list(experts)] = True
-        return found
-
     count = len(loads)
-    lies = LayerPlacement(np.full(count, STRIPED, np.int16), np.ones(count, np.int16), flags(resident))
+    there = flags(count, resident)
+    placement = LayerPlacement(np.full(count, STRIPED, np.int16), np.ones(count, np.int16), there)
     tokens = max(loads) if tokens is None else tokens
-    return LayerView(phase, 0, layer, np.array(loads), tokens, lies, flags(arriving))
+    return LayerView(phase, 0, layer, np.array(loads), tokens, placement, flags(count, arriving))
 
 
 def done(policy, placement, layer, ids, free=0, copied=(), scores=None, phase="decode", moving=()):

@@ -13,7 +13,6 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ndpsim.moe import MoeShape
 from ndpsim.policies.interface import Assignment, Migration
 from ndpsim.policies.predictor import LoadPredictor
 from ndpsim.policies.published.trimoe.makespan import (
@@ -41,6 +40,7 @@ from ndpsim.policies.views import (
 from ndpsim.routing import Routing
 from policy_machines import TOKENS
 from policy_machines import estimates as plain_estimates
+from policy_machines import machine as plain_machine
 
 INF = float("inf")
 # Four DIMMs on two channels: a striped read takes 40 ns, of which each DIMM serves its quarter in 20.
@@ -48,25 +48,8 @@ ESTIMATES = plain_estimates(ndp_ns=np.maximum(30.0, 20.0 * TOKENS))
 
 
 def machine(experts: int = 8, layers: int = 1, gpu_experts: int = 0, dimms: int = 4) -> Machine:
-    """A model of `layers` layers, all with experts, of which a token takes two."""
-    model = MoeShape(
-        name="small",
-        family="made",
-        source="made",
-        hidden=8,
-        expert_intermediate=6,
-        layers=layers,
-        moe_layers=layers,
-        dense_layers=(),
-        dense_intermediate=0,
-        routed_experts=experts,
-        experts_per_token=2,
-        shared_experts=0,
-        shared_intermediate=0,
-        hidden_act="silu",
-    )
     channel = tuple(dimm // 2 for dimm in range(dimms))
-    return Machine(model, tuple(range(layers)), 288, dimms, channel, gpu_experts, 2)
+    return plain_machine(experts, layers, gpu_experts, dimms, channel=channel)
 
 
 def layer(dimm: Sequence[int], resident: Sequence[int] = ()) -> LayerPlacement:
