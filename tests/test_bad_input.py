@@ -238,7 +238,7 @@ NO_HARDWARE = {
     "an alias in itself": (b"a: &a [*a]\n", "lies inside its own anchor"),
     "much": (b"a: " + b"x" * (2 << 20), ": is larger than 1048576 bytes"),
     "tabs": (b"a:\n\tb: 1\n", ":2: not YAML"),
-    "a missing section": (b"name: x\n", ":1: dram: is missing"),
+    "a missing section": (b"name: x\n", ":1: dram.standard: is missing"),
     "a date": (b"name: x\ndram: 2001-01-01\n", ":2: dram: '2001-01-01' is not a mapping"),
     "a list for a section": (b"name: x\ndram: [1]\n", ":2: dram: a list is not a mapping"),
     "an unknown key": (_GOOD + b"\nfoo: 1\n", ": foo: unknown key 'foo'"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from ndpsim.cli.main import main
 from ndpsim.config import (
     Hardware,
     data_path,
@@ -18,9 +20,11 @@ from ndpsim.config import (
     rtl_names,
     schema_text,
 )
+from ndpsim.config.load import missing_of
+from ndpsim.errors import InputError
 from ndpsim.link import Pcie
 from ndpsim.moe import load_model
-from ndpsim.processors import Processors
+from ndpsim.processors import Processors, load_processors
 from ndpsim.processors.cpu import fitted
 
 DEFINITIONS = {"gemv": "Gemv", "systolic": "Systolic", "activation": "Activation", "relayout": "Relayout"}
@@ -587,3 +591,58 @@ def test_editor_finds_the_schema() -> None:
     for name in hardware_names():
         first = data_path("hwconfigs", name).read_text().splitlines()[0]
         assert first == "# yaml-language-server: $schema=schema.json"
+
+
+OWN_PC = Path(__file__).parents[1] / "examples/hardware/own_pc.yaml"
+
+
+def test_all_that_a_file_lacks_for_a_command_is_named_at_once(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: mine\ndram: {standard: DDR5}\ngpu: {tflops: 80}\n")
+    required = {"dram.org", "dram.timing", "gpu.memory_gb", "gpu.memory_tbps", "gpu.family", "pcie.gbps"}
+    for_policies = {"host.cpu_cores", "host.cpu_clock_ghz", "host.cpu_isa", "ndp.gemv", "ndp.activation"}
+    missing = {one.key: one for one in missing_of(str(path), (), "moe")}
+    assert required | for_policies <= set(missing)
+    assert "gpu.tflops" not in missing
+    assert {key for key, one in missing.items() if one.needed_by != "moe"} == for_policies
+    assert all(one.example and one.look_up and one.allowed for one in missing.values())
+    assert (missing["gpu.memory_tbps"].unit, missing["gpu.memory_tbps"].example[:5]) == ("TB/s", "1.008")
+    with pytest.raises(InputError) as caught:
+        load_hardware(path, command="moe")
+    assert (caught.value.code, caught.value.line, caught.value.key) == ("missing", 2, "dram.org")
+    assert all(key in str(caught.value) for key in required)
+    assert {one.key for one in missing_of(str(path), (), "dram")} == {
+        "dram.org",
+        "dram.timing",
+        "gpu.memory_gb",
+        "gpu.memory_tbps",
+        "gpu.pcie_gbps",
+    }
+    path.write_text("name: mine\ndram: {standard: DDR5}\ngpu: {tflopz: 80}\n")
+    with pytest.raises(InputError) as caught:
+        load_hardware(path, command="moe")
+    assert (caught.value.code, caught.value.key) == ("unknown-key", "gpu.tflopz")
+
+
+def test_the_example_of_a_machine_of_ones_own_lacks_nothing():
+    assert all(missing_of(str(OWN_PC), (), command) == [] for command in ("moe", "gemv", "dram"))
+    processors = load_processors(OWN_PC)
+    assert processors.has_cpu
+    assert processors.gpu.memory_bytes > 20 * 10**9
+
+
+def test_show_hw_for_a_command_ends_with_1_where_it_cannot_run(capsys):
+    def status(*more: str) -> int:
+        with pytest.raises(SystemExit) as ended:
+            main(["show", "hw", str(OWN_PC), *more])
+        return int(ended.value.code or 0)
+
+    assert status("--for", "moe", "--set", "gpu=null", "--json", "-") == 1
+    keys = [one["key"] for one in json.loads(capsys.readouterr().out)["missing"]]
+    assert {"gpu.tflops", "gpu.memory_gb"} <= set(keys)
+    assert status("--for", "moe", "--set", "ndp=null") == 0  # GPU and CPU still run
+    assert "ndp.gemv" in capsys.readouterr().out
+    assert status("--for", "moe") == 0
+    assert "gpu.tflops" in capsys.readouterr().out
+    assert all(one != "pcie.gbps" for one in (each.key for each in missing_of("cxl", (), "moe")))
+    assert status("--for", "fry") == 2

@@ -12,7 +12,31 @@ from ndpsim.cli.given import refuse_given
 from ndpsim.cli.options import check_outputs, json_option, named_as_options, sets_option, write_json
 from ndpsim.cli.picture_options import picture_options, plot_of
 from ndpsim.cli.weights import expert_format, weight_options
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError, one_of, unknown
+
+
+def _show_missing(name: str, sets: Sequence[str], json_to: str | None, command: str) -> None:
+    """What a hardware file lacks for a command, and all that it has where it lacks nothing."""
+    from dataclasses import asdict
+
+    from ndpsim.config.load import missing_of
+    from ndpsim.config.needs import SECTIONS
+    from ndpsim.report.printing import print_table
+
+    if command not in SECTIONS:
+        raise unknown(command, SECTIONS, "command that needs hardware", key="--for")
+    with named_as_options(hw="show hw"):
+        missing = missing_of(name, sets, command)
+    if missing and json_to is not None:
+        write_json({"missing": [asdict(one) for one in missing]}, json_to)
+    elif missing:
+        rows = [(one.key, one.unit, one.example, one.look_up, one.needed_by) for one in missing]
+        columns = ("key", "unit", "for instance", "look in", "needed by")
+        print_table(f"{name} lacks for {command}", columns, rows, left=None, heading=3)
+    else:
+        _show_hw(name, sets, json_to)
+    if any(one.needed_by in (command, "every command") for one in missing):
+        raise click.exceptions.Exit(1)
 
 
 def _show_hw(name: str, sets: Sequence[str], json_to: str | None) -> None:
@@ -261,6 +285,12 @@ _KINDS = {
 )
 @weight_options
 @picture_options("Of a layout: draw where the weights lie.", "layout")
+@click.option(
+    "--for",
+    "for_command",
+    metavar="COMMAND",
+    help="Of hw: what the file lacks for moe, gemv, relayout or dram.",
+)
 @sets_option
 @json_option
 def command(
@@ -272,11 +302,14 @@ def command(
     plot_to: str | None,
     size: str | None,
     panels: str | None,
+    for_command: str | None,
     **of_expert: Any,
 ) -> None:
     """Show one thing: hw, part, model, org, timing, schema hw, layout, processor, policy or weights.
 
     `show hw` prints every value of a system with its unit and where it comes from; --set changes it first.
+    With --for, it lists all values that the file lacks for a command, each with an example and where to look
+    it up, and ends with exit status 1 where the command cannot run.
     `show part` prints every value of a CPU, memory, GPU or link that hardware files can name.
     `show layout` says where the weights of an expert lie: how many bytes of which matrix on which DIMM.
     `show policy` says what can be set of a policy of ndpsim moe, or of a FILE.py:CLASS of your own.
@@ -291,6 +324,8 @@ def command(
         refuse_given(f"belongs to show layout; a {what} has no use for it", "plot_to", "size", "panels")
     if what != "processor":
         refuse_given(f"belongs to show processor; a {what} has no use for it", "tokens")
+    if what != "hw":
+        refuse_given(f"belongs to show hw; a {what} has no use for it", "for_command")
     if what == "layout":
         _show_layout(name, sets=sets, json_to=json_to, plot_to=plot_to, size=size, panels=panels, **of_expert)
         return
@@ -303,5 +338,8 @@ def command(
         raise InputError(f"changes hardware; a {what} has nothing to change", key="--set")
     if what == "weights":
         _show_weights(name, of_expert["model"], json_to)
+        return
+    if for_command is not None:
+        _show_missing(name, sets, json_to, for_command)
         return
     _KINDS[what](name, sets, json_to)

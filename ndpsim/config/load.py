@@ -21,6 +21,7 @@ from ndpsim.config.files import data_folder, data_names, data_path, is_path
 from ndpsim.config.hardware import DIMM_BITS, Hardware
 from ndpsim.config.host import check_cpu
 from ndpsim.config.keys import allowed, field_at, leaves, section_of
+from ndpsim.config.needs import Missing, missing_values, refuse_missing
 from ndpsim.config.nodes import parse, read_text
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
 from ndpsim.config.parts import PART_KEYS, fill_from_parts, replace_parts
@@ -37,7 +38,9 @@ _MOST_GUESSES = 4
 _UNITS = {("ndp", key) for key in UNITS}
 
 
-def load_hardware(hw: str | PathLike[str] | Hardware, sets: Sequence[str] = ()) -> Hardware:
+def load_hardware(
+    hw: str | PathLike[str] | Hardware, sets: Sequence[str] = (), command: str | None = None
+) -> Hardware:
     """Read and check a hardware description, unless it was read before from files that have not changed.
 
     Args:
@@ -48,6 +51,7 @@ def load_hardware(hw: str | PathLike[str] | Hardware, sets: Sequence[str] = ()) 
             given here is relative to the current folder), ``gpu.part=NAME`` (another part, whose values
             replace those of the file; other options are over them). Clocks that the file itself overrides
             belong to its ``dram.timing``: with another one they are dropped, and one line says which.
+        command: what it is for, "dram", "gemv", "relayout" or "moe": one line names all that the file lacks.
 
     Raises:
         InputError: anything wrong in the files or options, in one line, or options for a `Hardware`.
@@ -58,11 +62,11 @@ def load_hardware(hw: str | PathLike[str] | Hardware, sets: Sequence[str] = ()) 
             raise InputError("give changes when loading the hardware, not afterwards", "conflict", key="sets")
         return hw
     asked = _asked(hw)
-    key = asked, sets, os.getcwd()
+    key = asked, sets, command, os.getcwd()
     known = _loaded.find(key)
     if known is not None:
         return known
-    hardware, files = _load(_find(asked), sets)
+    hardware, files = _load(_find(asked), sets, command)
     # With the folder: what is found here by its path gives way to a bundled file of the same name.
     return _loaded.store(key, [*files, data_folder("hwconfigs")], hardware)
 
@@ -78,11 +82,23 @@ def _asked(hw: object) -> str:
         raise InputError(f"{quoted(hw)} {problem}", "type", key="hw") from None
 
 
-def _load(path: Path, sets: Sequence[str]) -> tuple[Hardware, list[Path]]:
-    """The hardware, and the files it was read from."""
+def missing_of(hw: str, sets: Sequence[str], command: str) -> list[Missing]:
+    """All that a hardware file lacks for a command of `ndpsim.config.needs`.
+
+    Raises:
+        InputError: as `load_hardware`, but for what is missing.
+    """
+    draft = _drafted(_find(_asked(hw)), [setting(text) for text in several(sets, "sets", as_text)])[0]
+    missing = missing_values(draft, command)
+    if not missing:
+        load_hardware(hw, sets)
+    return missing
+
+
+def _drafted(path: Path, settings: Sequence[tuple[KeyPath, str]]) -> tuple[Draft, list[Path], Any]:
+    """All values, of units, parts and settings, too; the files they are from; the file's own timing."""
     files = [path]
     draft = draft_of(parse(read_text(path), str(path)), str(path))
-    settings = [setting(text) for text in sets]
     for key, value in settings:
         if key in _UNITS:
             draft.set(key, value)
@@ -97,8 +113,15 @@ def _load(path: Path, sets: Sequence[str]) -> tuple[Hardware, list[Path]]:
     for key, value in settings:
         if key not in _UNITS and key not in PART_KEYS:
             draft.set(key, value)
+    return draft, files, own_timing
+
+
+def _load(path: Path, sets: Sequence[str], command: str | None) -> tuple[Hardware, list[Path]]:
+    """The hardware, and the files it was read from."""
+    settings = [setting(text) for text in sets]
+    draft, files, own_timing = _drafted(path, settings)
     dropped = {} if draft.at(_TIMING) == own_timing else _drop_overrides(draft)
-    system = _validated(draft)
+    system = _validated(draft, command)
     _check_mapping(system, draft)
     _check_row_cap(system, draft)
     _check_pcie(system, draft)
@@ -232,19 +255,22 @@ def _in_any_section(word: str, known: Sequence[str]) -> list[str]:
 # From a draft to a System
 
 
-def _validated(draft: Draft) -> System:
+def _validated(draft: Draft, command: str | None) -> System:
     try:
-        return System.model_validate(draft.values)
+        system = System.model_validate(draft.values)
+        problems = []
     except ValidationError as error:
-        problems = error.errors(include_url=False)
-    # A misspelt key also leaves its right name missing: speak of the spelling.
-    raise _input_error(draft, min(problems, key=lambda problem: problem["type"] == "missing"))
+        # A misspelt key also leaves its right name missing: speak of the spelling.
+        problems = [each for each in error.errors(include_url=False) if each["type"] != "missing"]
+    if problems:
+        raise _input_error(draft, problems[0])
+    refuse_missing(draft, command)
+    return system
 
 
 #: Codes of pydantic's types of errors; its others are limits of numbers and texts.
 _CODES: dict[str, Code] = {
     "extra_forbidden": "unknown-key",
-    "missing": "missing",
     "value_error": "invalid",
     **{f"{kind}_type": "type" for kind in ("string", "int", "float", "bool", "list", "dict", "model")},
 }
@@ -258,8 +284,6 @@ def _input_error(draft: Draft, problem: Any) -> InputError:
         parent = field_at(path[:-1]) if path[:-1] else None
         section = section_of(parent) if parent is not None else System
         text = _unknown_key(path, section.model_fields if section is not None else ())
-    elif problem["type"] == "missing":
-        text = f"is missing; give {allowed(field)}" if field is not None else "is missing"
     elif problem["type"] == "value_error":
         what = "" if isinstance(problem["input"], dict | list) else f"{shown(problem['input'])} "
         text = f"{what}{problem['ctx']['error']}"

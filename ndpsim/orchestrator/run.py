@@ -102,7 +102,7 @@ def run_moe(
             memory, or a policy gives an answer that cannot be.
     """
     progress = progress_function(progress)
-    hardware = load_hardware(hw, sets)
+    hardware = load_hardware(hw, sets, "moe")
     shape = load_model(model)
     chosen = choose_policies(policies)
     steps, batch = _at_least_one(steps, "steps"), _at_least_one(batch, "batch")

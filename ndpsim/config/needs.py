@@ -1,0 +1,145 @@
+"""All values at once that a hardware file lacks, for any command or for a certain one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from ndpsim.config.files import PART_SECTIONS, data_path
+from ndpsim.config.keys import allowed, field_at, unit_of
+from ndpsim.config.nodes import parse, read_text
+from ndpsim.config.origins import Draft, KeyPath, dotted, draft_of
+from ndpsim.config.system import System
+
+#: The sections that commands need beside those that every file has.
+SECTIONS = {"dram": (), "gemv": ("ndp",), "relayout": ("ndp", "link"), "moe": ("gpu", "pcie")}
+
+#: Bundled files with a plausible value for the keys of a section; trimoe has those of others.
+_EXAMPLES = {
+    "dram": ("hwconfigs/parts/memories", "ddr5-4800"),
+    "gpu": ("hwconfigs/parts/gpus", "rtx-4090"),
+    "host": ("hwconfigs/parts/cpus", "core-i7-14700"),
+    "pcie": ("hwconfigs/parts/links", "pcie-4-x16"),
+}
+_LOOK_UP = {
+    "dram": "the label of the DIMM and its data sheet",
+    "dimm": "the data sheet of the DIMM; dmidecode -t memory",
+    "host": "the maker's page of the CPU; lscpu",
+    "gpu": "the maker's page of the GPU",
+    "pcie": "the manuals of mainboard and GPU; lspci -vv",
+    "ndp": "the paper of the NDP unit; docs/configuration.md",
+    "link": "the paper of the link between DIMMs; docs/configuration.md",
+}
+_CPU = ("cpu_cores", "cpu_clock_ghz", "cpu_isa")
+_EFFICIENCY = ("compute_efficiency", "attention_efficiency", "memory_efficiency")
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A value that a hardware file lacks.
+
+    Attributes:
+        key: its key.
+        unit: empty where it has none.
+        allowed: what it may be, in words.
+        example: a plausible value, the bundled file that has it, and that file's source.
+        look_up: where its value stands for hardware of one's own.
+        needed_by: a command, or which policies of `moe` cannot run without it.
+    """
+
+    key: str
+    unit: str
+    allowed: str
+    example: str
+    look_up: str
+    needed_by: str
+
+
+def missing_values(draft: Draft, command: str | None = None) -> list[Missing]:
+    """All values that `draft` lacks for `command`; None: those that every file needs."""
+    # A CXL link takes the place of PCIe.
+    needed = [one for one in SECTIONS[command or "dram"] if one != "pcie" or draft.at(("cxl",)) is None]
+    filled = draft.values | {name: {} for name in ("dram", *needed) if draft.at((name,)) is None}
+    by = command or "every command"
+    try:
+        System.model_validate(filled)
+        found = []
+    except ValidationError as error:
+        found = [each["loc"] for each in error.errors(include_url=False) if each["type"] == "missing"]
+    paths = [(tuple(map(str, loc)), by) for loc in found]
+    if command == "moe":
+        paths += _of_moe(draft)
+    if command in ("gemv", "relayout"):
+        paths += _unit(draft, by)
+    return [_missing(path, by) for path, by in dict.fromkeys(paths)]
+
+
+def _of_moe(draft: Draft) -> Iterator[tuple[KeyPath, str]]:
+    if draft.at(("gpu", "family")) is None and any(draft.at(("gpu", key)) is None for key in _EFFICIENCY):
+        yield ("gpu", "family"), "moe"
+    if draft.at(("host", "cpu_tflops")) is None:
+        lacking = [("host", key) for key in _CPU if draft.at(("host", key)) is None]
+        yield from ((path, "policies with experts on the CPU") for path in lacking)
+    yield from _unit(draft, "policies with experts on DIMMs")
+
+
+def _unit(draft: Draft, by: str) -> Iterator[tuple[KeyPath, str]]:
+    """What a machine without an NDP unit lacks, unless its memory stands behind CXL."""
+    if draft.at(("ndp",)) is None:
+        yield from (((("ndp", key)), by) for key in ("gemv", "activation"))
+
+
+def _missing(path: KeyPath, by: str) -> Missing:
+    field, section = field_at(path), path[0]
+    look_up = _LOOK_UP.get(section, "docs/configuration.md")
+    if section in PART_SECTIONS and len(path) == 2:
+        look_up += f"; or {section}.part has it (ndpsim list parts)"
+    words = "" if field is None else allowed(field)
+    return Missing(dotted(path), unit_of(path), words, _example(path), look_up, by)
+
+
+def _example(path: KeyPath) -> str:
+    """A value of a bundled file, with its source."""
+    folder, name = _EXAMPLES.get(path[0], ("hwconfigs", "trimoe"))
+    inner = path[1:] if path[0] in _EXAMPLES else path
+    draft = _read(data_path(folder, name))
+    if draft.at(inner) is None:
+        folder, name, inner = "hwconfigs", "trimoe", path
+        draft = _read(data_path(folder, name))
+    value: Any = draft.at(inner)
+    return "" if value is None else f"{value} ({name}: {draft.origin(inner)})"
+
+
+@functools.cache
+def _read(path: Path) -> Draft:
+    return draft_of(parse(read_text(path), path.name), path.name)
+
+
+def refuse_missing(draft: Draft, command: str | None) -> None:
+    """Make sure that a file has all that `command` needs.
+
+    Raises:
+        InputError: it lacks values, all of which the one line names.
+    """
+    lacking = [one for one in missing_values(draft, command) if one.needed_by in (command, "every command")]
+    if not lacking:
+        return
+    first, *others = lacking
+    origin = draft.origin(tuple(first.key.split(".")))
+    problem = f"is missing; give {first.allowed}{_words(first)}"
+    if others:
+        problem += f"; also missing: {', '.join(one.key + _words(one) for one in others)}"
+    look_up = dict.fromkeys(one.look_up for one in lacking)
+    raise origin.error(f"{problem}. Look in: {'; '.join(look_up)}", first.key, code="missing")
+
+
+def _words(one: Missing) -> str:
+    """Unit and example: `` in TB/s (rtx-4090: 1.008)``."""
+    value, _, source = one.example.partition(" (")
+    unit = f" in {one.unit}" if one.unit else ""
+    return unit + (f" ({source.partition(': ')[0]}: {value})" if value else "")
