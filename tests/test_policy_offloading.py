@@ -447,3 +447,17 @@ def test_no_layer_ever_holds_more_than_its_slots():
         for kind, layer, expert in answered(policy, view):
             placement.resident[layer, expert] = kind != "evict"
         assert (placement.resident.sum(axis=1) <= policy.slots).all(), step
+
+
+# ---- the base of policies that copy experts to the GPU
+
+
+def test_a_victim_leaves_for_what_is_worth_more_and_ends_the_replacement_otherwise():
+    policy, _ = started("ktransformers")
+    worth = np.array([[3.0, 1.0, 2.0, 2.0]])
+    wanted, victims = [(0, 0), (0, 2), (0, 0)], [(0, 1), (0, 3), (0, 1)]
+    found = policy.replacing("prefetch", wanted, victims, 0, worth)
+    assert [(one.kind, one.expert) for one in found] == [("evict", 1), ("prefetch", 0)]
+    assert [one.estimated_ns for one in found] == [0.0, 100.0]
+    assert len(policy.replacing("keep", wanted, victims, 0)) == 6
+    assert [one.kind for one in policy.replacing("keep", wanted, (), 2)] == ["keep", "keep"]
