@@ -30,39 +30,40 @@ from ndpsim.units import exact
 
 _STANDARDS = {"DDR4": "DDR4"}  # protocol: standard; DRAMsim3 knows no DDR5
 
-# DRAMsim3's key: ours, and the clocks DRAMsim3 takes where the key is missing.
+# DRAMsim3's key: ours.
 _TIMINGS = {
-    "CL": ("nCL", 12),
-    "CWL": ("nCWL", 12),
-    "tRCD": ("nRCD", 10),
-    "tRP": ("nRP", 10),
-    "tRAS": ("nRAS", 24),
-    "tRFC": ("nRFC", 74),
-    "tREFI": ("nREFI", 7800),
-    "tRRD_S": ("nRRDS", 4),
-    "tRRD_L": ("nRRDL", 4),
-    "tWTR_S": ("nWTRS", 5),
-    "tWTR_L": ("nWTRL", 5),
-    "tFAW": ("nFAW", 50),
-    "tWR": ("nWR", 10),
-    "tRTP": ("nRTP", 5),
-    "tCCD_S": ("nCCDS", 4),
-    "tCCD_L": ("nCCDL", 6),
-    "tRTRS": ("nCS", 2),
+    **{key: f"n{key}" for key in ("CL", "CWL")},
+    **{f"t{name}": f"n{name}" for name in ("RCD", "RP", "RAS", "RFC", "REFI", "FAW", "WR", "RTP")},
+    **{f"t{name}_{end}": f"n{name}{end}" for name in ("RRD", "WTR", "CCD") for end in "SL"},
+    "tRTRS": "nCS",
 }
 _READ_TO_WRITE = 2  # clocks between the data of both, in the rules of DDR4
 
 # How often AL is in it.
 _AL = {"nCL": 1, "nCWL": 1, "nRTP": 1, "nRCD": -1}
 
-# DRAMsim3's key: ours, and the size DRAMsim3 takes where the key is missing.
-_SIZES = {
-    "device_width": ("dq", 8),
-    "bankgroups": ("bankgroups", 2),
-    "banks_per_group": ("banks_per_group", 2),
-    "rows": ("rows", 1 << 16),
-    "columns": ("columns", 1 << 10),
+# DRAMsim3's key: ours.
+_SIZES = {"device_width": "dq"} | {key: key for key in ("bankgroups", "banks_per_group", "rows", "columns")}
+
+# What is read, and what DRAMsim3 takes where it is missing.
+_DEFAULTS: dict[str, dict[str, str | int | bool]] = {
+    "dram_structure": {
+        **{"protocol": "DDR3", "BL": 8, "bankgroup_enable": True},
+        **{"device_width": 8, "bankgroups": 2, "banks_per_group": 2, "rows": 1 << 16, "columns": 1 << 10},
+    },
+    "timing": {
+        **{"tCK": "1.0", "AL": 0, "CL": 12, "CWL": 12, "tRCD": 10, "tRP": 10, "tRAS": 24, "tRFC": 74},
+        **{"tREFI": 7800, "tRRD_S": 4, "tRRD_L": 4, "tWTR_S": 5, "tWTR_L": 5, "tFAW": 50, "tWR": 10},
+        **{"tRTP": 5, "tCCD_S": 4, "tCCD_L": 6, "tRTRS": 2, "REFI": 7800},
+    },
+    "system": {
+        **{"channels": 1, "channel_size": 1024, "bus_width": 64, "address_mapping": "chrobabgraco"},
+        **{"row_buf_policy": "OPEN_PAGE", "aggressive_precharging_enabled": False},
+        **{"refresh_policy": "RANK_LEVEL_STAGGERED", "trans_queue_size": 32, "unified_queue": False},
+    },
 }
+# What a note says the default of, in this order.
+_NOTED = "channels", "channel_size", "address_mapping", "row_buf_policy", "refresh_policy", "trans_queue_size"
 
 _FIELDS = {"ch": "channel", "ra": "rank", "bg": "bankgroup", "ba": "bank", "ro": "row", "co": "column"}
 _ROW_POLICIES = {"OPEN_PAGE": "open", "CLOSE_PAGE": "closed-cap"}
@@ -93,21 +94,6 @@ _DROPPED = (
     ("system", ("enable_self_refresh", "sref_threshold"), "self-refresh is not modelled"),
     ("other", (), "what a simulation writes is no part of a hardware file"),
 )
-_READ = {
-    "dram_structure": {"protocol", "BL", "bankgroup_enable", *_SIZES},
-    "timing": {"tCK", "AL", *_TIMINGS},
-    "system": {
-        "channel_size",
-        "channels",
-        "bus_width",
-        "address_mapping",
-        "row_buf_policy",
-        "trans_queue_size",
-        "unified_queue",
-        "refresh_policy",
-        "aggressive_precharging_enabled",
-    },
-}
 
 
 def read(text: str, sheet: Sheet) -> None:
@@ -116,8 +102,8 @@ def read(text: str, sheet: Sheet) -> None:
     Raises:
         InputError: it cannot be read, or describes what ndpsim does not have.
     """
-    ini = Ini(text, sheet.file)
-    protocol = ini.word("dram_structure", "protocol", "DDR3")
+    ini = Ini(text, sheet.file, _DEFAULTS)
+    protocol = ini.word("dram_structure", "protocol")
     at = ini.place("dram_structure", "protocol")
     if protocol not in _STANDARDS:
         missing = "" if ini.has("dram_structure", "protocol") else " (DRAMsim3's default)"
@@ -139,7 +125,7 @@ def read(text: str, sheet: Sheet) -> None:
         (
             match_speed(standard, org, rate, clocks),
             tck,
-            f" = {ini.word('timing', 'tCK', '1.0')} ns; of this rate, nearest to the other timings",
+            f" = {ini.word('timing', 'tCK')} ns; of this rate, nearest to the other timings",
         ),
         clocks,
     )
@@ -147,35 +133,24 @@ def read(text: str, sheet: Sheet) -> None:
     _note_rest(ini, sheet)
 
 
-def _default(ini: Ini, sheet: Sheet, section: str, key: str, default: object) -> None:
+def _default(ini: Ini, sheet: Sheet, section: str, key: str, unit: str = "") -> None:
     """Say so where a key is missing."""
     if not ini.has(section, key):
-        sheet.note(ini.place(section, key), f"is missing; DRAMsim3 takes {default}, and so does this file")
-
-
-def _said(ini: Ini, section: str, key: str, default: object) -> str:
-    """What a source says behind the key."""
-    if ini.has(section, key):
-        return f" = {ini.word(section, key, '')}"
-    return f", which is missing: DRAMsim3's default of {default}"
+        taken = f"{ini.word(section, key)}{unit}"
+        sheet.note(ini.place(section, key), f"is missing; DRAMsim3 takes {taken}, and so does this file")
 
 
 def _sizes(ini: Ini, sheet: Sheet, standard: Standard) -> Sizes:
     section = "dram_structure"
-    for key, (_, default) in _SIZES.items():
-        _default(ini, sheet, section, key, default)
-    burst = ini.whole(section, "BL", 8)
+    for key in _SIZES:
+        _default(ini, sheet, section, key)
+    burst = ini.whole(section, "BL")
     if burst != standard.prefetch:
-        raise ini.place(section, "BL").error(
-            f"{burst} is not supported; a burst of {standard.name} has {standard.prefetch} transfers",
-            code="unsupported",
-        )
-    check_width(standard, ini.whole("system", "bus_width", 64), ini.place("system", "bus_width"))
-    sizes = {
-        ours: (ini.whole(section, key, default), ini.place(section, key))
-        for key, (ours, default) in _SIZES.items()
-    }
-    if not ini.flag(section, "bankgroup_enable", True):
+        problem = f"is not supported; a burst of {standard.name} has {standard.prefetch} transfers"
+        raise ini.place(section, "BL").error(f"{burst} {problem}", code="unsupported")
+    check_width(standard, ini.whole("system", "bus_width"), ini.place("system", "bus_width"))
+    sizes = {ours: (ini.whole(section, key), ini.place(section, key)) for key, ours in _SIZES.items()}
+    if not ini.flag(section, "bankgroup_enable"):
         (groups, place), (banks, _) = sizes["bankgroups"], sizes["banks_per_group"]
         sizes |= {"bankgroups": (1, place), "banks_per_group": (groups * banks, place)}
     return sizes
@@ -183,15 +158,15 @@ def _sizes(ini: Ini, sheet: Sheet, standard: Standard) -> Sizes:
 
 def _clocks(ini: Ini, sheet: Sheet, standard: Standard) -> dict[str, Clocks]:
     """Every timing that DRAMsim3 has, by our names."""
-    al = ini.whole("timing", "AL", 0)
+    al = ini.whole("timing", "AL")
     if al < 0:
         raise ini.place("timing", "AL").error(f"{al} is below 0", code="range")
     clocks = {}
-    for key, (name, default) in _TIMINGS.items():
+    for key, name in _TIMINGS.items():
         written = _trefi(ini, sheet) if key == "tREFI" else key
-        _default(ini, sheet, "timing", written, f"{default} clocks")
-        value, place = ini.whole("timing", written, default), ini.place("timing", written)
-        said = _said(ini, "timing", written, default)
+        _default(ini, sheet, "timing", written, " clocks")
+        value, place = ini.whole("timing", written), ini.place("timing", written)
+        said = ini.said("timing", written)
         if al and name in _AL:
             value += _AL[name] * al
             said += f", {'with' if _AL[name] > 0 else 'less'} AL = {al}"
@@ -231,8 +206,8 @@ def _trefi(ini: Ini, sheet: Sheet) -> str:
 
 def _rate(ini: Ini, sheet: Sheet, standard: Standard) -> int:
     """The nearest data rate, in MT/s."""
-    place, tck_ns = ini.place("timing", "tCK"), exact(str(ini.number("timing", "tCK", "1.0")))
-    _default(ini, sheet, "timing", "tCK", "1 ns")
+    place, tck_ns = ini.place("timing", "tCK"), exact(str(ini.number("timing", "tCK")))
+    _default(ini, sheet, "timing", "tCK", " ns")
     transfers = 1000 * standard.transfers_per_clock
     wanted = transfers / tck_ns
     rate = min(rates(standard), key=lambda known: abs(known - wanted))
@@ -251,45 +226,29 @@ def _rate(ini: Ini, sheet: Sheet, standard: Standard) -> int:
 
 
 def _put_system(ini: Ini, sheet: Sheet, standard: Standard, org: str) -> None:
-    section = "system"
-    for key, default in (
-        ("channels", 1),
-        ("channel_size", 1024),
-        ("address_mapping", "chrobabgraco"),
-        ("row_buf_policy", "OPEN_PAGE"),
-        ("refresh_policy", "RANK_LEVEL_STAGGERED"),
-        ("trans_queue_size", 32),
-    ):
-        _default(ini, sheet, section, key, default)
-    place = ini.place(section, "address_mapping")
+    for key in _NOTED:
+        _default(ini, sheet, "system", key)
+    place = ini.place("system", "address_mapping")
     sheet.put("dram.mapper", "custom", place)
-    sheet.put(
-        "dram.mapping.order", _order(ini), place, _said(ini, section, "address_mapping", "chrobabgraco")
-    )
+    sheet.put("dram.mapping.order", _order(ini), place, ini.said("system", "address_mapping"))
     _put_row_policy(ini, sheet)
     _put_refresh(ini, sheet)
-    place, said = ini.place(section, "trans_queue_size"), _said(ini, section, "trans_queue_size", 32)
+    slots, place = ini.whole("system", "trans_queue_size"), ini.place("system", "trans_queue_size")
     for key in ("read_buffer", "write_buffer"):
-        sheet.put(f"dram.{key}", ini.whole(section, "trans_queue_size", 32), place, said)
-    place, channels = ini.place(section, "channels"), ini.whole(section, "channels", 1)
-    said = _said(ini, section, "channels", 1)
+        sheet.put(f"dram.{key}", slots, place, ini.said("system", "trans_queue_size"))
+    channels, place = ini.whole("system", "channels"), ini.place("system", "channels")
+    said = ini.said("system", "channels")
     sheet.put("dimm.count", channels, place, f"{said}; each channel as a DIMM of its own")
-    ranks = _ranks(ini, sheet, standard, org)
+    ranks, of_size = _ranks(ini, sheet, standard, org), ini.said("system", "channel_size")
     sheet.put(
-        "dimm.ranks",
-        ranks,
-        ini.place(section, "channel_size"),
-        f"{_said(ini, section, 'channel_size', 1024)}; {ranks} x a rank of {org}",
+        "dimm.ranks", ranks, ini.place("system", "channel_size"), f"{of_size}; {ranks} x a rank of {org}"
     )
     sheet.put("host.channels", channels, place, said)
 
 
 def _order(ini: Ini) -> list[str]:
     """The fields from the least significant up: DRAMsim3 writes them from the most significant down."""
-    text, place = (
-        ini.word("system", "address_mapping", "chrobabgraco"),
-        ini.place("system", "address_mapping"),
-    )
+    text, place = ini.word("system", "address_mapping"), ini.place("system", "address_mapping")
     fields = [text[at : at + 2] for at in range(0, len(text), 2)]
     if sorted(fields) != sorted(_FIELDS):
         raise place.error(
@@ -300,7 +259,7 @@ def _order(ini: Ini) -> list[str]:
 
 def _ranks(ini: Ini, sheet: Sheet, standard: Standard, org: str) -> int:
     """Ranks on a channel: as many as its capacity in MB holds."""
-    place, size_mb = ini.place("system", "channel_size"), ini.whole("system", "channel_size", 1024)
+    place, size_mb = ini.place("system", "channel_size"), ini.whole("system", "channel_size")
     organisation = standard.organisations[org]
     rank_mb = organisation.density_mb // 8 * (standard.channel_bits // organisation.dq)
     ranks = max(1, size_mb // rank_mb)
@@ -313,24 +272,23 @@ def _ranks(ini: Ini, sheet: Sheet, standard: Standard, org: str) -> int:
 
 
 def _put_row_policy(ini: Ini, sheet: Sheet) -> None:
-    policy, place = ini.word("system", "row_buf_policy", "OPEN_PAGE"), ini.place("system", "row_buf_policy")
+    policy, place = ini.word("system", "row_buf_policy"), ini.place("system", "row_buf_policy")
     if policy not in _ROW_POLICIES:
         raise place.error(one_of(policy, _ROW_POLICIES, "policy"), code="unknown-name")
-    said = _said(ini, "system", "row_buf_policy", "OPEN_PAGE")
+    said = ini.said("system", "row_buf_policy")
     sheet.put("dram.row_policy", _ROW_POLICIES[policy], place, said)
     if policy == "CLOSE_PAGE":
         sheet.put("dram.row_cap", 1, place, said)
         sheet.note(
             place, "becomes closed-cap with a cap of 1; DRAMsim3 makes every access an RDA or WRA instead"
         )
-    elif ini.flag("system", "aggressive_precharging_enabled", False):
+    elif ini.flag("system", "aggressive_precharging_enabled"):
         place = ini.place("system", "aggressive_precharging_enabled")
         sheet.note(place, "is left out: rows are not closed early")
 
 
 def _put_refresh(ini: Ini, sheet: Sheet) -> None:
-    default = "RANK_LEVEL_STAGGERED"
-    policy, place = ini.word("system", "refresh_policy", default), ini.place("system", "refresh_policy")
+    policy, place = ini.word("system", "refresh_policy"), ini.place("system", "refresh_policy")
     if policy == _BANK_REFRESH:
         sheet.note(
             place,
@@ -339,27 +297,24 @@ def _put_refresh(ini: Ini, sheet: Sheet) -> None:
     elif policy not in _REFRESHES:
         raise place.error(one_of(policy, [*_REFRESHES, _BANK_REFRESH], "policy"), code="unknown-name")
     else:
-        sheet.put("dram.refresh", _REFRESHES[policy], place, _said(ini, "system", "refresh_policy", default))
+        sheet.put("dram.refresh", _REFRESHES[policy], place, ini.said("system", "refresh_policy"))
 
 
 def _note_rest(ini: Ini, sheet: Sheet) -> None:
     """Notes on everything that is left out."""
-    if ini.flag("system", "unified_queue", False):
+    if ini.flag("system", "unified_queue"):
         sheet.note(
             ini.place("system", "unified_queue"), "is left out: reads and writes wait in queues of their own"
         )
     rest = {(section, key): place for section, key, place in ini.entries()}
-    for section, used in _READ.items():
+    for section, used in _DEFAULTS.items():
         _take(rest, section, used)
-    _take(rest, "timing", ["REFI"])
     for section, keys, why in _DROPPED:
         found = _take(rest, section, keys or [key for known, key in rest if known == section])
         if found:
             names = ", ".join(place.key.partition("] ")[2] for place in found)
             sheet.note(Place(sheet.file, found[0].line, f"[{section}] {names}"), f"left out: {why}")
-    known = [key for _, keys, _ in _DROPPED for key in keys] + [
-        key for keys in _READ.values() for key in keys
-    ]
+    known = [key for keys in (*(keys for _, keys, _ in _DROPPED), *_DEFAULTS.values()) for key in keys]
     for place in rest.values():
         name = place.key.partition("] ")[2]
         sheet.note(place, f"left out: {one_of(name, known, 'key').partition(' (known')[0]}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from ndpsim.errors import InputError
 from ndpsim.importers.sheet import Place
@@ -13,14 +14,8 @@ from ndpsim.importers.sheet import Place
 _WHOLE = re.compile(r"[-+]?(0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19})")
 _NUMBER = re.compile(r"\+?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})([eE][-+]?[0-9]{1,2})?")
 _BOOL = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
 }
 _COMMENT = re.compile(r"\s[;#].*")
 
@@ -28,12 +23,14 @@ _COMMENT = re.compile(r"\s[;#].*")
 class Ini:
     """The sections and keys of an INI file; as in DRAMsim3, upper and lower case are the same.
 
+    `defaults`: what the simulator takes where a key is missing, by section and key.
+
     Raises:
         InputError: a line is no section, key or comment, or a key is given twice.
     """
 
-    def __init__(self, text: str, file: Path) -> None:
-        self.file = file
+    def __init__(self, text: str, file: Path, defaults: Mapping[str, Mapping[str, Any]]) -> None:
+        self.file, self._defaults = file, defaults
         self._values: dict[tuple[str, str], tuple[str, Place]] = {}
         section = ""
         for number, raw in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
@@ -70,27 +67,34 @@ class Ini:
         known = self._values.get((section.lower(), key.lower()))
         return Place(self.file, None, f"[{section}] {key}") if known is None else known[1]
 
-    def word(self, section: str, key: str, default: str) -> str:
-        """The text of a key."""
-        return self._values.get((section.lower(), key.lower()), (default,))[0]
+    def said(self, section: str, key: str) -> str:
+        """What a source says behind the key: its value, or that it is missing."""
+        if self.has(section, key):
+            return f" = {self.word(section, key)}"
+        return f", which is missing: DRAMsim3's default of {self._defaults[section][key]}"
 
-    def whole(self, section: str, key: str, default: int) -> int:
+    def word(self, section: str, key: str) -> str:
+        """The text of a key."""
+        known = self._values.get((section.lower(), key.lower()))
+        return str(self._defaults[section][key]) if known is None else known[0]
+
+    def whole(self, section: str, key: str) -> int:
         """A whole number, decimal or 0x...; InputError where the key holds something else."""
-        text = self.word(section, key, str(default))
+        text = self.word(section, key)
         if not _WHOLE.fullmatch(text):
             raise self.place(section, key).error(f"{text[:60]!r} is not a whole number", code="type")
         return int(text, 16 if "x" in text.lower() else 10)
 
-    def number(self, section: str, key: str, default: str) -> Decimal:
+    def number(self, section: str, key: str) -> Decimal:
         """A number above zero; InputError where the key holds something else."""
-        text = self.word(section, key, default)
+        text = self.word(section, key)
         if not _NUMBER.fullmatch(text) or Decimal(text) <= 0:
             raise self.place(section, key).error(f"{text[:60]!r} is not a number above 0", code="range")
         return Decimal(text)
 
-    def flag(self, section: str, key: str, default: bool) -> bool:
+    def flag(self, section: str, key: str) -> bool:
         """A yes or no; InputError where the key holds something else."""
-        text = self.word(section, key, str(default))
+        text = self.word(section, key)
         if text.lower() not in _BOOL:
             raise self.place(section, key).error(f"{text[:60]!r} is neither true nor false", code="type")
         return _BOOL[text.lower()]

@@ -39,6 +39,20 @@ class Parts:
     uncapped: int | None  # the cap of a closing row policy that names none; None: it never closes
 
 
+def memory_of(root: Tree, key: str) -> Tree:
+    """The memory that a file describes.
+
+    Raises:
+        InputError: it is of a kind that ndpsim does not have.
+    """
+    memory = root.part(key)
+    impl = memory.word("impl")
+    if impl not in (None, "GenericDRAM"):
+        problem = f"{impl} is not supported (supported: GenericDRAM)"
+        raise memory.place("impl").error(problem, code="unsupported")
+    return memory
+
+
 def known_standard(dram: Tree, known: Collection[str]) -> tuple[Standard, Place]:
     """The standard of a DRAM, and where it is named.
 

@@ -8,6 +8,7 @@ from ndpsim.importers.ramulator import (
     Bits,
     Parts,
     known_standard,
+    memory_of,
     note_unread,
     put_channels,
     put_controller,
@@ -71,12 +72,7 @@ def read(root: Tree, sheet: Sheet) -> None:
     Raises:
         InputError: it describes what ndpsim does not have.
     """
-    memory = root.part(ROOT)
-    impl = memory.word("impl")
-    if impl not in (None, "GenericDRAM"):
-        raise memory.place("impl").error(
-            f"{impl} is not supported (supported: GenericDRAM)", code="unsupported"
-        )
+    memory = memory_of(root, ROOT)
     controllers = memory.parts("controllers")
     if not controllers:
         raise memory.place("controllers").error("is missing or empty", code="missing")
