@@ -209,7 +209,7 @@ def outlined(function: F) -> F:
 def by_type(point: F) -> F:
     """A part of kernels of which every type of its first argument has its own.
 
-    That is the part with the same name in the module that `parts` of the type, a named tuple, names.
+    That is the part with the same name in the module of the type, a named tuple.
     """
     return _chosen(point, lambda kind: getattr(_parts_of(kind), point.__name__))
 
@@ -220,7 +220,7 @@ def overridable(point: F) -> F:
 
 
 def _parts_of(kind: Any) -> Any:
-    return importlib.import_module(kind.parts())
+    return importlib.import_module(kind.__module__)
 
 
 def _chosen(point: F, part_of: Callable[[Any], Any]) -> F:

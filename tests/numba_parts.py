@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ndpsim._jit import inlined
+
+
+class Doubling(NamedTuple):
+    by: int
 
 
 @inlined

@@ -14,8 +14,8 @@ from ndpsim.audit import check
 from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import make_arbitration
+from ndpsim.dimm.concurrent import Shared
 from ndpsim.dimm.engines import FastDimms, ReadableDimms, SharedDimms, make_dimms
-from ndpsim.dimm.sharing import Shared
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController
 from ndpsim.simulate.lane import command_room, decode_commands, merge_commands, run_channel

@@ -16,6 +16,7 @@ import ndpsim
 from ndpsim import _numba
 from ndpsim._by_reference import by_reference
 from ndpsim._jit import by_type, inlined, kernel, outlined, overridable
+from numba_parts import Doubling
 
 
 def say(*arguments: str, place: Path, **changes: str) -> tuple[str, str]:
@@ -139,14 +140,6 @@ def test_both_pipelines_have_the_same_result_and_keep_their_kernels(tmp_path):
 
 
 # The parts that types choose, and records, with which kernels are written.
-
-
-class Doubling(NamedTuple):
-    by: int
-
-    @staticmethod
-    def parts() -> str:
-        return "numba_parts"
 
 
 @by_type

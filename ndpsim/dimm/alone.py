@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ndpsim._jit import inlined
 from ndpsim.dimm.common import commands_at, data_sink
 from ndpsim.dimm.relayout import (
@@ -14,13 +16,17 @@ from ndpsim.dimm.relayout import (
 from ndpsim.dram.fast.choose import mode_changes
 from ndpsim.dram.fast.controller import queue_request, refresh, step_of
 from ndpsim.dram.fast.fields import RD, READS, WR, WRITES
-from ndpsim.dram.fast.state import ONE_CHUNK
+from ndpsim.dram.fast.one_chunk import ONE_CHUNK
 from ndpsim.dram.state import FAR, NEXT_REFRESH, SERVED
+
+
+class Alone(NamedTuple):
+    """Every lane is a bus of its own around a relayout engine, without a host and without weights."""
 
 
 @inlined
 def step_bus(sharing, setup, agents, lanes, hosts, wakeups, bus, clock):
-    """See `sharing`; the lane has the number of its bus."""
+    """See `arbiter`; the lane has the number of its bus."""
     policy, relayout, state, wake = setup.policy, agents.relayout, lanes.states[bus], wakeups.wake[bus]
     source = source_of(relayout, agents.weights, bus)
     relayout.due[bus] = FAR

@@ -5,7 +5,7 @@ See the package for what it decides, and `dimm.readable` for the same, clock by 
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined, kernel, outlined
+from ndpsim._jit import by_type, inlined, kernel, outlined
 from ndpsim.dimm.arrivals import carry_transfers
 from ndpsim.dimm.common import (
     DONE,
@@ -18,13 +18,21 @@ from ndpsim.dimm.common import (
     update_credit,
 )
 from ndpsim.dimm.relayout import engine_due, has_requests, offer_requests, offers_due, requests_left
-from ndpsim.dimm.sharing import step_bus
 from ndpsim.dimm.staging import give_to_multipliers, next_step
 from ndpsim.dimm.stepping import HOSTS, UNKNOWN
 from ndpsim.dimm.transfers import next_transfer
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.maintenance import next_refresh
 from ndpsim.dram.state import FAR, NEXT_REFRESH
+
+
+@by_type
+def step_bus(sharing, setup, agents, lanes, hosts, wakeups, bus, clock):
+    """A step of a bus and of the lanes behind it. `sharing`: with a host and each other, or nothing.
+
+    False when refresh can never catch up.
+    """
+
 
 # ---- What reaches buses
 

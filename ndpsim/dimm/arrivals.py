@@ -33,8 +33,8 @@ from ndpsim.dram.fast.banks import bank_bit
 from ndpsim.dram.fast.choose import mode_changes
 from ndpsim.dram.fast.controller import accept, queue_request, refresh, would_accept
 from ndpsim.dram.fast.fields import BANKS_PER_RANK, RD, READS, WR, WRITES
+from ndpsim.dram.fast.one_chunk import ONE_CHUNK
 from ndpsim.dram.fast.slots import bank_of, push_maintenance
-from ndpsim.dram.fast.state import ONE_CHUNK
 from ndpsim.dram.fast.vectors import set_element
 from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of
 from ndpsim.dram.state import FAR, NEXT_REFRESH, PLACE, READ_LATENCY, READS_SERVED, REFRESH_FROM, SERVED

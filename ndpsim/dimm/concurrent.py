@@ -7,6 +7,8 @@ blocked wakes up as `issue_commands` says.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ndpsim._jit import inlined
 from ndpsim.dimm.arbitration_points import host_waits, master_changes_at, usual_master
 from ndpsim.dimm.arrivals import (
@@ -23,6 +25,11 @@ from ndpsim.dimm.waiting import next_column, oldest_arrival
 from ndpsim.dram.fast.choose import next_ready_after
 from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.state import BUS_TAKEN, FAR, HOST_WAITS, REFRESH_PENDING, WRITE_MODE
+
+
+class Shared(NamedTuple):
+    """Lanes may share their ranks with a host, and command buses with each other."""
+
 
 # ---- Which master is first
 

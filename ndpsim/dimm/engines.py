@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dimm import arbiter, readable, stepping
+from ndpsim.dimm.alone import Alone
 from ndpsim.dimm.common import LATE, NOTHING, RECORD_FULL, REQUESTS_DONE, STUCK
 from ndpsim.dimm.relayout import make_relayout
-from ndpsim.dimm.sharing import Alone
 from ndpsim.dimm.state import (
     Agents,
     JobReads,

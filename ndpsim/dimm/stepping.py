@@ -41,7 +41,8 @@ from ndpsim.dram.fast.observe import (
     observe_precharge,
     release_closed,
 )
-from ndpsim.dram.fast.state import COMMAND_OF_CLASS, Shape
+from ndpsim.dram.fast.shape import Shape
+from ndpsim.dram.fast.state import COMMAND_OF_CLASS
 from ndpsim.dram.fast.step import FROM_ACTIVE, FROM_MAINTENANCE, FROM_QUEUE, NOWHERE, step
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.state import DATA_END, READ_LATENCY, READS_SERVED, SERVED, WRITE_MODE, Commands

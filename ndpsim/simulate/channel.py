@@ -17,9 +17,9 @@ from ndpsim.arguments import Progress
 from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import make_arbitration
+from ndpsim.dimm.concurrent import Shared
 from ndpsim.dimm.engines import OpenRow, ReadableDimms, SharedDimms, make_dimms
 from ndpsim.dimm.relayout import Relayout
-from ndpsim.dimm.sharing import Shared
 from ndpsim.dram import state
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertWeights

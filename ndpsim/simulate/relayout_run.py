@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.arguments import Progress
+from ndpsim.dimm.alone import Alone
 from ndpsim.dimm.arbitrations import make_arbitration
+from ndpsim.dimm.concurrent import Shared
 from ndpsim.dimm.engines import make_dimms
 from ndpsim.dimm.relayout import LAST_SERVED, UNSERVED, Relayout
-from ndpsim.dimm.sharing import Alone, Shared
 from ndpsim.dimm.state import Setup
 from ndpsim.dram import state
 from ndpsim.errors import no_way_on

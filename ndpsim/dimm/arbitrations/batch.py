@@ -25,11 +25,6 @@ class Batch(NamedTuple):
     most: int = 24  # reads of all ranks: three quarters of a queue of 32
     clocks: int = 1000  # the longest for which reads gather
 
-    @staticmethod
-    def parts() -> str:
-        """The module of the parts of kernels."""
-        return __name__
-
 
 ARBITRATION = Batch
 

@@ -11,11 +11,6 @@ from ndpsim.dimm.state import HOST
 class HostFirst(NamedTuple):
     """There are no parameters."""
 
-    @staticmethod
-    def parts() -> str:
-        """The module of the parts of kernels."""
-        return __name__
-
 
 ARBITRATION = HostFirst
 

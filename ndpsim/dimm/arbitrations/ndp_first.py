@@ -11,11 +11,6 @@ from ndpsim.dimm.state import NDP
 class NdpFirst(NamedTuple):
     """There are no parameters."""
 
-    @staticmethod
-    def parts() -> str:
-        """The module of the parts of kernels."""
-        return __name__
-
 
 ARBITRATION = NdpFirst
 

@@ -13,11 +13,6 @@ class Slice(NamedTuple):
 
     clocks: int = 1000  # of a slot
 
-    @staticmethod
-    def parts() -> str:
-        """The module of the parts of kernels."""
-        return __name__
-
 
 ARBITRATION = Slice
 

@@ -15,11 +15,6 @@ class OneCommand(NamedTuple):
 
     slots: int = 1
 
-    @staticmethod
-    def parts() -> str:
-        """The module of the parts of kernels."""
-        return __name__
-
     def on(self, tables: Tables) -> OneCommand | None:
         """The parameters on the fast controller, which knows no stacks here."""
         return None if tables.groups_per_stack else self

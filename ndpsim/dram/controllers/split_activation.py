@@ -93,11 +93,6 @@ class SplitActivation(NamedTuple):
     queues: int = 1
     words: int = 4 + 64
 
-    @staticmethod
-    def parts() -> str:
-        """The module of the parts of kernels."""
-        return __name__
-
     def on(self, tables: Tables) -> OnFast | None:
         """The parameters on the fast controller; None where rules bind its commands that a step does not."""
         second = int(tables.commands[ACTIVATE, COMPLETED_BY])
@@ -135,11 +130,6 @@ class OnFast(NamedTuple):
     leads_reads: int  # by which what announces a read comes before it
     leads_writes: int
 
-    @staticmethod
-    def parts() -> str:
-        """The module of the parts of kernels."""
-        return __name__
-
 
 class Unopened(NamedTuple):
     """The scheduler of a channel, and what an activation that has begun keeps from issuing."""
@@ -147,11 +137,6 @@ class Unopened(NamedTuple):
     scheduler: Any
     is_opening: int  # an activation has begun
     keeps_maintenance: int  # in a bank of the maintenance that waits
-
-    @staticmethod
-    def parts() -> str:
-        """The module of the parts of kernels."""
-        return __name__
 
 
 def of(options: Any) -> SplitActivation:

@@ -49,11 +49,6 @@ class TwoBuses(NamedTuple):
     slots: int = 2
     words: int = 4
 
-    @staticmethod
-    def parts() -> str:
-        """The module of the parts of kernels."""
-        return __name__
-
     def on(self, tables: Tables) -> OnFast | None:
         """The parameters on the fast controller; None where commands differ from HBM's in buses or length."""
         commands = tables.commands
@@ -80,11 +75,6 @@ class OnFast(NamedTuple):
     activate_cycles: int  # for which ACT holds the row bus,
     other_cycles: int  # and what else goes over it
 
-    @staticmethod
-    def parts() -> str:
-        """The module of the parts of kernels."""
-        return __name__
-
 
 class OfEdge(NamedTuple):
     """The scheduler of a channel while it is a bus's turn on an edge."""
@@ -96,11 +86,6 @@ class OfEdge(NamedTuple):
     rank: int  # no command to this one, -1: to any,
     bank: int  # or to this one only, -1: to all of the rank
     keeps_maintenance: int  # from the maintenance that waits
-
-    @staticmethod
-    def parts() -> str:
-        """The module of the parts of kernels."""
-        return __name__
 
 
 def of(options: Any) -> TwoBuses:

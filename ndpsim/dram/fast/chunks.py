@@ -6,10 +6,18 @@ there are always two, because there may never be more requests than half of all 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ndpsim._jit import inlined, outlined
 from ndpsim.dram.fast.fields import PRE, SLOTS, WRITES
 from ndpsim.dram.fast.slots import compact, is_write_of, move_slot, oldest_slot, wait_row, waits_of
 from ndpsim.dram.fast.words import assume_nonnegative, lowest, ones, rotate
+
+
+class Chunks(NamedTuple):
+    """Longer queues."""
+
+    chunks: int  # that each of them has
 
 
 @inlined

@@ -9,9 +9,9 @@ from ndpsim.dram.fast.chunk_points import is_among_writes, sum_waits
 from ndpsim.dram.fast.fast_forward import first_lookup
 from ndpsim.dram.fast.fields import BANKS_PER_RANK, READS, REFRESHES_PENDING, WRITES
 from ndpsim.dram.fast.issue import is_full
+from ndpsim.dram.fast.one_chunk import ONE_CHUNK
 from ndpsim.dram.fast.row_policy_points import close_rows, next_maintenance
 from ndpsim.dram.fast.slots import bank_of, enqueue, filter_place, push_maintenance
-from ndpsim.dram.fast.state import ONE_CHUNK
 from ndpsim.dram.fast.step import NOWHERE, step_alone
 from ndpsim.dram.fast.transitions import commit
 from ndpsim.dram.fast.words import assume_nonnegative, ranks_of

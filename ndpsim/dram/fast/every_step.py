@@ -15,11 +15,6 @@ class EveryStep(NamedTuple):
 
     table: NDArray[np.int64]
 
-    @staticmethod
-    def parts() -> str:
-        """The module of the parts of kernels."""
-        return __name__
-
 
 @inlined
 def only_hits(skips, shape, state, source, clock):

@@ -62,11 +62,6 @@ class FastForward(NamedTuple):
 
     table: NDArray[np.int64]
 
-    @staticmethod
-    def parts() -> str:
-        """The module of the parts of kernels."""
-        return __name__
-
 
 # What things take, in units of about 0.1 microseconds, as measured; stepping through a span takes the least
 # where compute bounds.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ndpsim._jit import inlined, outlined
 from ndpsim.dram.fast.banks import bank_bit, close_bank, close_banks, open_bank, release_bank, same_banks
 from ndpsim.dram.fast.fields import ACT, BANKS_PER_RANK, PRE, PREAB, PRESB, REFAB, TIMED_CLASSES
-from ndpsim.dram.fast.state import ONE_CHUNK
+from ndpsim.dram.fast.one_chunk import ONE_CHUNK
 from ndpsim.dram.fast.timing import (
     propagate_bank_in_rank,
     propagate_in_rank,

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ndpsim._jit import inlined
 from ndpsim.dram.fast.fields import PRE, SLOTS
 from ndpsim.dram.fast.slots import compact, is_write_of, wait_row, waits_of
+
+
+class OneChunk(NamedTuple):
+    """Queues of up to 64 requests."""
+
+
+ONE_CHUNK = OneChunk()
 
 
 @inlined

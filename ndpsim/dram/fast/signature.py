@@ -20,8 +20,8 @@ from ndpsim.dram.fast.fields import (
     TIMED_CLASSES,
     WRITES,
 )
+from ndpsim.dram.fast.one_chunk import ONE_CHUNK
 from ndpsim.dram.fast.slots import fill_slot, slot_bank, wait_row
-from ndpsim.dram.fast.state import ONE_CHUNK
 from ndpsim.dram.fast.transition_table import BANK_CLASSES, LENGTH, REACH, USED, WORDS, next_line
 from ndpsim.dram.fast.vectors import read_times, write_times
 from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of, rotate

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.caching import cached_by_identity
 from ndpsim.dram.controllers.one_command import OneCommand
+from ndpsim.dram.fast.chunks import Chunks
 from ndpsim.dram.fast.fields import (
     BANKS_PER_GROUP,
     BANKS_PER_RANK,
@@ -27,6 +28,8 @@ from ndpsim.dram.fast.fields import (
     TIMED_CLASSES,
     make_records,
 )
+from ndpsim.dram.fast.one_chunk import ONE_CHUNK
+from ndpsim.dram.fast.shape import OneRank, Shape
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers.FRFCFS import FRFCFS
@@ -64,51 +67,6 @@ COMMAND_OF_CLASS = ACTIVATE, PRECHARGE, READ, WRITE, 6, 7, 8, 9, READ_AP, WRITE_
 CLASS_OF_COMMAND = np.argsort(COMMAND_OF_CLASS)
 
 _FOUR = [1, ACTIVATE, 4, ACTIVATE]  # the window of activations (tFAW)
-
-
-class OneChunk(NamedTuple):
-    """Queues of up to 64 requests."""
-
-    @staticmethod
-    def parts() -> str:
-        """The module of its device functions."""
-        return "ndpsim.dram.fast.one_chunk"
-
-
-class Chunks(NamedTuple):
-    """Longer queues."""
-
-    chunks: int  # that each of them has
-
-    @staticmethod
-    def parts() -> str:
-        """The module of its device functions."""
-        return "ndpsim.dram.fast.chunks"
-
-
-ONE_CHUNK = OneChunk()
-
-
-class Shape(NamedTuple):
-    """What of a channel never changes, besides its distances."""
-
-    ranks: int
-    bankgroups: int  # as `fields` numbers them
-    banks_per_group: int
-    first_bank: int  # its number among all nodes, see `dram.state.Nodes`
-    activate_window: int
-    read_latency: int
-    burst: int
-    refresh_interval: int
-    refresh_cycles: int
-    queues: OneChunk | Chunks
-    rows: Any
-    groups_at_once: int = 0  # of PRESB and REFSB
-    step: Any = OneCommand()
-
-
-class OneRank(Shape):
-    """A shape of one rank, which is a type of its own: what loops over ranks need not be a loop then."""
 
 
 def fits(tables: Tables, policy: Policy, with_sink: bool) -> bool:

@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 
 from ndpsim._jit import instruction
-from ndpsim.dram.fast.state import OneRank
+from ndpsim.dram.fast.shape import OneRank
 
 _WORD = ir.IntType(64)
 _ALL = (1 << 64) - 1

@@ -37,11 +37,6 @@ class ClosedCap(NamedTuple):
 
     cap: int  # column accesses, at least 1
 
-    @staticmethod
-    def parts() -> str:
-        """The module of the parts of kernels."""
-        return __name__
-
 
 def of(cap: int) -> ClosedCap:
     """The parameters."""

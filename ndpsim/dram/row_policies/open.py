@@ -11,11 +11,6 @@ from ndpsim.dram.state import FAR
 class OpenRows(NamedTuple):
     """There are no parameters."""
 
-    @staticmethod
-    def parts() -> str:
-        """The module of the parts of kernels."""
-        return __name__
-
 
 def of(cap: int) -> OpenRows:
     """The parameters."""

@@ -17,11 +17,6 @@ class FRFCFS(NamedTuple):
 
     row_hit_first: int = 0
 
-    @staticmethod
-    def parts() -> str:
-        """The module of the parts of kernels."""
-        return __name__
-
 
 def of() -> FRFCFS:
     """The parameters."""

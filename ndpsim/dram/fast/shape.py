@@ -1,0 +1,27 @@
+"""What of a channel on the fast controller never changes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Shape(NamedTuple):
+    """What of a channel never changes, besides its distances."""
+
+    ranks: int
+    bankgroups: int  # as `fields` numbers them
+    banks_per_group: int
+    first_bank: int  # its number among all nodes, see `dram.state.Nodes`
+    activate_window: int
+    read_latency: int
+    burst: int
+    refresh_interval: int
+    refresh_cycles: int
+    queues: Any  # `OneChunk` or `Chunks`
+    rows: Any  # of the row policy
+    groups_at_once: int  # of PRESB and REFSB
+    step: Any  # of the standard's controller
+
+
+class OneRank(Shape):
+    """A shape of one rank, which is a type of its own: what loops over ranks need not be a loop then."""
