@@ -45,14 +45,6 @@ def frequency_period_ps(clock_mhz: int | float | str | Fraction) -> Fraction:
     return 1_000_000 / exact(clock_mhz)
 
 
-def cycles_ceil(ns: int | float, tck_ps: int) -> int:
-    """Clocks that cover `ns` nanoseconds, rounded up, at the rounded-down `tck_ps` of a speed preset.
-
-    JEDEC derives clock counts from a tCK rounded to a whole picosecond; simulated time never uses it.
-    """
-    return math.ceil(exact(ns) * 1000 / tck_ps)
-
-
 @dataclass(frozen=True)
 class Timebase:
     """Several clocks counted in one unit of time."""

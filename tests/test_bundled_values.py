@@ -18,7 +18,6 @@ from ndpsim.moe import FAMILIES, load_model
 from ndpsim.units import (
     Timebase,
     common_ticks,
-    cycles_ceil,
     format_bytes,
     format_energy,
     format_power,
@@ -454,10 +453,6 @@ def test_times_and_energies_at_the_edges_of_their_units(value, time, energy):
 )  # fmt: skip
 def test_power_has_the_largest_unit_of_which_it_is_one(watts, text):
     assert format_power(watts) == text
-
-
-def test_clocks_are_rounded_up_from_any_remainder():
-    assert [cycles_ceil(ns, 1000) for ns in (0, 0.001, 0.5, 0.999, 1, 1.001)] == [0, 1, 1, 1, 1, 2]
 
 
 def test_ticks_become_the_nearest_double():

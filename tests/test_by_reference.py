@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from ndpsim import _numba
-from ndpsim._by_reference import by_reference
-from ndpsim._jit import inlined, kernel, outlined
+from ndpsim._jit import by_reference, inlined, kernel, outlined, releases
 
 
 class Pair(NamedTuple):
@@ -103,7 +101,7 @@ def test_a_copy_is_read_from_its_own_arrays(copied):
     assert seen_of(other) == wanted
 
 
-@pytest.mark.skipif(not _numba.IS_TRIED, reason="Numba passes named tuples by their parts")
+@pytest.mark.skipif(not releases.IS_TRIED, reason="Numba passes named tuples by their parts")
 @pytest.mark.parametrize("field", [{"address": 1.5}, {"address": True}, {"pair": Pair(1, 0.5)}])
 def test_a_field_of_another_kind_is_refused_by_name(field):
     (name,) = field

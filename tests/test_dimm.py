@@ -660,7 +660,7 @@ def test_reads_of_four_ranks_fill_a_shared_command_bus_and_are_fair():
     ends = {}
     for ranks, shared_bus in [(2, False), (2, True), (4, False), (4, True)]:
         dimm = make(lonely_reads(ranks, shared_bus), make_dimms)
-        dimm.run_dimm(0, common.NOTHING, 1 << 14)
+        dimm.run([common.NOTHING], 1 << 14)
         ends[ranks, shared_bus] = [int(trace.clock[-1]) for trace in commands(dimm)[0]]
     assert max(ends[2, True]) < max(ends[2, False]) + 60
     bus_clocks = 4 * (400 * 2 + 8 * 2)
@@ -709,7 +709,7 @@ def test_a_run_ends_when_any_dimm_has_reached_its_goal():
         assert dimms.run(goals, 1 << 20)
         assert dimms.agents.weights.value[:, shared.BURSTS_LEFT].tolist()[1] == 0
         assert 350 < dimms.agents.weights.value[0, shared.BURSTS_LEFT] < 370
-        assert dimms.run_dimm(0, common.WEIGHTS_READ, 1 << 20)
+        assert dimms.run([common.WEIGHTS_READ], 1 << 20)
         assert dimms.agents.weights.value[0, shared.BURSTS_LEFT] == 0
 
 

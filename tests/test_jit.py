@@ -17,14 +17,17 @@ import numba
 import pytest
 
 import ndpsim
-from ndpsim import _jit, _numba
+from ndpsim import _jit
+from ndpsim._jit import releases
 from ndpsim.cli.notices import COMPILE_S, kernels_of
 from ndpsim.results.stopwatch import Stopwatch
 
 PACKAGE = Path(ndpsim.__file__).parent
 
 #: With another release, Numba's own cache keeps the kernels.
-own_cache = pytest.mark.skipif(not _numba.IS_TRIED, reason="kernels are compiled by what is public in Numba")
+own_cache = pytest.mark.skipif(
+    not releases.IS_TRIED, reason="kernels are compiled by what is public in Numba"
+)
 
 USE = """
 from ndpsim._jit import inlined, kernel

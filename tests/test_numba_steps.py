@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ndpsim import _inner_steps, _numba
+from ndpsim._jit import inner_steps, releases
 
-pytestmark = pytest.mark.skipif(not _numba.IS_TRIED, reason="kernels are compiled by what is public in Numba")
+pytestmark = pytest.mark.skipif(
+    not releases.IS_TRIED, reason="kernels are compiled by what is public in Numba"
+)
 
 #: Of the source of each step, the first digits of its SHA-256; the same in all releases of TRIED.
 SOURCES = {
@@ -39,27 +41,25 @@ def changed(name: str, step: Callable[..., object]) -> str | None:
     source = inspect.getsource(inspect.unwrap(step))
     if hashlib.sha256(source.encode()).hexdigest()[:16] == SOURCES[name]:
         return None
-    version = _numba.numba.__version__
-    return (
-        f"Numba {version} changes {name}: see whether ndpsim/_inner_steps.py still fits, then renew SOURCES"
-    )
+    version = releases.numba.__version__
+    return f"Numba {version} changes {name}: see whether ndpsim/_jit/inner_steps.py still fits, then renew SOURCES"
 
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_step_of_numba_that_ndpsim_builds_on_is_the_one_it_was_tried_with(name):
-    assert changed(name, _inner_steps.inner_steps()[name]) is None
+    assert changed(name, inner_steps.inner_steps()[name]) is None
 
 
 def test_a_changed_step_is_named_with_the_release():
-    said = changed("NativeLowering.run_pass", _inner_steps.inner_steps()["CompileResult._reduce"])
-    assert said.startswith(f"Numba {_numba.numba.__version__} changes NativeLowering.run_pass: ")
+    said = changed("NativeLowering.run_pass", inner_steps.inner_steps()["CompileResult._reduce"])
+    assert said.startswith(f"Numba {releases.numba.__version__} changes NativeLowering.run_pass: ")
 
 
 def test_every_step_is_compared():
-    assert set(_inner_steps.inner_steps()) == set(SOURCES)
+    assert set(inner_steps.inner_steps()) == set(SOURCES)
 
 
 def test_the_project_allows_the_releases_that_its_inner_steps_were_tried_with_and_others():
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     assert "numba>=0.62" in project["dependencies"]
-    assert _numba.numba.__version__ in _numba.TRIED
+    assert releases.numba.__version__ in releases.TRIED

@@ -13,9 +13,7 @@ import numpy as np
 import pytest
 
 import ndpsim
-from ndpsim import _numba
-from ndpsim._by_reference import by_reference
-from ndpsim._jit import by_type, inlined, kernel, outlined, overridable
+from ndpsim._jit import by_reference, by_type, inlined, kernel, outlined, overridable, releases
 from numba_parts import Doubling
 
 
@@ -125,7 +123,7 @@ def timeless(text: str) -> dict[str, object]:
     return {name: value for name, value in json.loads(text).items() if name not in times}
 
 
-@pytest.mark.skipif(not _numba.IS_TRIED, reason="there is one pipeline with this release")
+@pytest.mark.skipif(not releases.IS_TRIED, reason="there is one pipeline with this release")
 def test_both_pipelines_have_the_same_result_and_keep_their_kernels(tmp_path):
     results = []
     for public in ("0", "1"):
@@ -200,7 +198,7 @@ def test_kernels_take_records_and_by_reference_arrays_of_them():
     assert places.tolist() == [60, 120, 13]
 
 
-@pytest.mark.skipif(not _numba.IS_TRIED, reason="already compiled by what is public in Numba")
+@pytest.mark.skipif(not releases.IS_TRIED, reason="already compiled by what is public in Numba")
 def test_kernels_do_the_same_when_compiled_by_what_is_public(tmp_path):
     """The kernels of this file and of those beside it."""
     here = Path(__file__)

@@ -548,7 +548,7 @@ def test_another_version_of_the_simulator_has_results_of_its_own(folder, monkeyp
 def test_the_version_covers_every_source_that_simulates(tmp_path, monkeypatch):
     copied = tmp_path / "ndpsim"
     shutil.copytree(PACKAGE, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(_jit, "__file__", str(copied / "_jit.py"))
+    monkeypatch.setattr(_jit, "__file__", str(copied / "_jit" / "__init__.py"))
     version = result_cache.version.__wrapped__
     before = version()
     for source in (

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from ndpsim.units import (
     Timebase,
     common_ticks,
-    cycles_ceil,
     dram_period_ps,
     exact,
     format_bytes,
@@ -80,28 +79,6 @@ def test_a_billion_clocks_carry_no_error():
 def test_ns_are_rounded_once(ticks, period):
     base = common_ticks(period)
     assert base.to_ns(ticks) == float(ticks * period / 1000)
-
-
-@pytest.mark.parametrize(
-    ("ns", "tck_ps", "clocks"),
-    [
-        (14.0, 416, 34),  # 33.65
-        (295, 416, 710),  # 709.13; tRFC1 of 16 Gb DDR5
-        (7.5, 625, 12),  # exactly 12: nothing is added
-        (16.1, 100, 161),  # exactly 161 in decimal; 16.1 * 1000 is a little above 16100 in binary
-        (3.75, 1250, 3),
-        (3.751, 1250, 4),
-        (0, 625, 0),
-    ],
-)
-def test_cycles_cover_the_time(ns, tck_ps, clocks):
-    assert cycles_ceil(ns, tck_ps) == clocks
-
-
-@given(st.integers(0, 10**6), st.integers(100, 2000))
-def test_cycles_are_the_fewest_that_cover_the_time(ns, tck_ps):
-    clocks = cycles_ceil(ns, tck_ps)
-    assert (clocks - 1) * tck_ps < ns * 1000 <= clocks * tck_ps
 
 
 @pytest.mark.parametrize(

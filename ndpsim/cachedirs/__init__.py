@@ -10,13 +10,4 @@ from ndpsim.cachedirs.entries import Entries
 from ndpsim.cachedirs.folders import KINDS, Cleared, Folder, clear, find_folders, roots
 from ndpsim.cachedirs.own_files import problem_of
 
-__all__ = [
-    "KINDS",
-    "Cleared",
-    "Entries",
-    "Folder",
-    "clear",
-    "find_folders",
-    "problem_of",
-    "roots",
-]
+__all__ = ["KINDS", "Cleared", "Entries", "Folder", "clear", "find_folders", "problem_of", "roots"]

@@ -18,16 +18,7 @@ from ndpsim.dimm.state import (
     TRANSFERS,
 )
 from ndpsim.dram.sink import Sink
-from ndpsim.dram.state import (
-    FAR,
-    PLACE,
-    READ_LATENCY,
-    READS_SERVED,
-    SERVED,
-    TAKEN,
-    Commands,
-    Source,
-)
+from ndpsim.dram.state import FAR, PLACE, READ_LATENCY, READS_SERVED, SERVED, TAKEN, Commands, Source
 
 # What a run returns.
 DONE, LATE, RECORD_FULL, STUCK = range(4)

@@ -171,10 +171,6 @@ class SharedDimms:
             ]
             self._sides = []
 
-    def run_dimm(self, dimm: int, goal: int, until_clock: int) -> bool:
-        """Run until a DIMM has reached a goal."""
-        return self.run([goal if number == dimm else NOTHING for number in range(self.dimms)], until_clock)
-
     def run_host(self, until_clock: int) -> bool:
         """Run until all requests of the host that are offered are served."""
         return self.run([NOTHING] * self.dimms + [REQUESTS_DONE], until_clock)

@@ -6,15 +6,7 @@ from ndpsim._jit import inlined, outlined
 from ndpsim.dram.choosing import forget_all, forget_bank
 from ndpsim.dram.issuing import note_rows, reads_or_writes
 from ndpsim.dram.queues import remove
-from ndpsim.dram.state import (
-    BANK,
-    FINAL,
-    HELD_BY_OTHER,
-    OPEN_ROW,
-    PRIORITY,
-    RANK,
-    REFRESH_UNTIL,
-)
+from ndpsim.dram.state import BANK, FINAL, HELD_BY_OTHER, OPEN_ROW, PRIORITY, RANK, REFRESH_UNTIL
 from ndpsim.dram.timing import banks_per_rank, first_bank, note_timing_in_rank
 from ndpsim.spec.lower import BUSY, CLOSES, IS_REFRESH, SCOPE
 from ndpsim.spec.standard import ACTIVATE, ONE_BANK, PRECHARGE

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ndpsim._by_reference import by_reference
-from ndpsim._jit import inlined, kernel, outlined
+from ndpsim._jit import by_reference, inlined, kernel, outlined
 from ndpsim.dimm.arbitration_points import host_waits, record_data, record_request, usual_master
 from ndpsim.dimm.common import (
     DONE,
@@ -45,17 +44,7 @@ from ndpsim.dimm.relayout import (
     weights_are_next,
 )
 from ndpsim.dimm.staging import give_to_multipliers, next_step, stage
-from ndpsim.dimm.state import (
-    FIRST,
-    HOST,
-    LAST_COLUMN,
-    NDP,
-    READ,
-    REFILLING,
-    ROWS_LOST,
-    TURNAROUNDS,
-    WRITE,
-)
+from ndpsim.dimm.state import FIRST, HOST, LAST_COLUMN, NDP, READ, REFILLING, ROWS_LOST, TURNAROUNDS, WRITE
 from ndpsim.dimm.transfers import carry_data, carry_transfer, next_command_at, next_transfer
 from ndpsim.dram.choosing import Blocking, forget_all
 from ndpsim.dram.issuing import reads, reads_or_writes, requeue_reads

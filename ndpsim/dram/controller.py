@@ -11,16 +11,7 @@ from __future__ import annotations
 from ndpsim._jit import by_type, inlined, kernel
 from ndpsim.dram.maintenance import close_due, next_refresh, refresh
 from ndpsim.dram.queues import accept, sum_queues, would_accept
-from ndpsim.dram.state import (
-    CLOCK,
-    COUNTED_UNTIL,
-    FAR,
-    NEXT_REFRESH,
-    PAUSE,
-    PLACE,
-    SERVED,
-    TAKEN,
-)
+from ndpsim.dram.state import CLOCK, COUNTED_UNTIL, FAR, NEXT_REFRESH, PAUSE, PLACE, SERVED, TAKEN
 
 # What `run` returns.
 DONE, RECORD_FULL, STUCK, PAUSED = range(4)

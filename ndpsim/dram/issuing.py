@@ -42,15 +42,7 @@ from ndpsim.dram.state import (
 )
 from ndpsim.dram.timing import bank_ready_at, banks_of, banks_per_rank, note_timing
 from ndpsim.spec.lower import BUSY, CLOSES, IS_REFRESH, SCOPE
-from ndpsim.spec.standard import (
-    ACTIVATE,
-    PRECHARGE,
-    READ,
-    READ_AP,
-    WHOLE_RANK,
-    WRITE,
-    WRITE_AP,
-)
+from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, READ_AP, WHOLE_RANK, WRITE, WRITE_AP
 
 
 @inlined

@@ -35,16 +35,7 @@ from numpy.typing import NDArray
 from ndpsim.energy.currents import Currents, Supply
 from ndpsim.errors import InputError
 from ndpsim.spec import Device, Standard
-from ndpsim.spec.standard import (
-    ACTIVATE,
-    ONE_BANK,
-    READ,
-    READ_AP,
-    SAME_BANKS,
-    WHOLE_RANK,
-    WRITE,
-    WRITE_AP,
-)
+from ndpsim.spec.standard import ACTIVATE, ONE_BANK, READ, READ_AP, SAME_BANKS, WHOLE_RANK, WRITE, WRITE_AP
 
 #: Why `split` knows no energy.
 NO_SAME_BANK = "IDD5C, the current of same-bank refreshes, is not known; give it as dram.power.IDD5C"

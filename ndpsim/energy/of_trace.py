@@ -13,16 +13,7 @@ from ndpsim.energy.currents import Currents, find_currents
 from ndpsim.energy.units import add_up
 from ndpsim.errors import InputError
 from ndpsim.spec import Device, Standard
-from ndpsim.spec.standard import (
-    ACTIVATE,
-    ONE_BANK,
-    READ,
-    READ_AP,
-    SAME_BANKS,
-    WHOLE_RANK,
-    WRITE,
-    WRITE_AP,
-)
+from ndpsim.spec.standard import ACTIVATE, ONE_BANK, READ, READ_AP, SAME_BANKS, WHOLE_RANK, WRITE, WRITE_AP
 from ndpsim.traces import CommandTrace
 
 Ints = NDArray[np.int64]

@@ -19,22 +19,6 @@ _SATURATED = 1.0 - 1e-9
 _LEAST_SPEED = 0.01  # losses are measured one by one, and may add up to more
 
 
-@outlined
-def interpolated(table, rates, row, between, rate):
-    """A value between the rows and the columns of a table; beyond its last column, that of the last."""
-    column = 0
-    while column < len(rates) - 2 and rate > rates[column + 1]:
-        column += 1
-    if len(rates) == 1:
-        return table[row, 0]
-    part = min((rate - rates[column]) / (rates[column + 1] - rates[column]), 1.0)
-    low = table[row, column] + part * (table[row, column + 1] - table[row, column])
-    if between == 0.0:
-        return low
-    high = table[row + 1, column] + part * (table[row + 1, column + 1] - table[row + 1, column])
-    return low + between * (high - low)
-
-
 @inlined
 def of_tokens(values, row, between):
     """A value between the rows of a table."""
@@ -49,6 +33,18 @@ def of_rate(table, row, between, column, part):
         return low
     high = table[row + 1, column] + part * (table[row + 1, column + 1] - table[row + 1, column])
     return low + between * (high - low)
+
+
+@outlined
+def interpolated(table, rates, row, between, rate):
+    """A value between the rows and the columns of a table; beyond its last column, that of the last."""
+    column = 0
+    while column < len(rates) - 2 and rate > rates[column + 1]:
+        column += 1
+    if len(rates) == 1:
+        return table[row, 0]
+    part = min((rate - rates[column]) / (rates[column + 1] - rates[column]), 1.0)
+    return of_rate(table, row, between, column, part)
 
 
 @inlined

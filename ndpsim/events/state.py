@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim._by_reference import by_reference
+from ndpsim._jit import by_reference
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

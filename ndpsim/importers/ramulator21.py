@@ -48,10 +48,7 @@ _TIMINGS = {
 }
 # The order of the counts of an organisation.
 _INNER = ("bankgroups", "banks_per_group", "rows", "columns")
-_LEVELS = {
-    "GDDR6": ("channel", *_INNER),
-    "HBM3": ("channel", "ranks", "stacks", *_INNER),
-}
+_LEVELS = {"GDDR6": ("channel", *_INNER), "HBM3": ("channel", "ranks", "stacks", *_INNER)}
 _OTHER_LEVELS = ("channel", "rank", *_INNER)
 _WCK_MODES = {"need_sync": "need-sync", "always_on": "always-on"}
 _CONTROLLERS = {"HBM3": "HBM34", "LPDDR5": "LPDDR5"}

@@ -67,10 +67,6 @@ class Tiles:
         """Tiles of a region."""
         return -(-region.rows // self.rows)
 
-    def lane_tiles(self, lane: int, region: int) -> range:
-        """The tiles of a region on a lane, in the order of reading."""
-        return range(lane, len(self.bursts[region]), self.lanes)
-
     def share(self, lane: int) -> LaneShare:
         """What a lane holds."""
         return LaneShare(tuple(int(of_region[lane :: self.lanes].sum()) for of_region in self.bursts))

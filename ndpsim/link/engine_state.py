@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim._by_reference import by_reference
+from ndpsim._jit import by_reference
 from ndpsim.errors import InputError
 from ndpsim.link.events import FAR
 from ndpsim.link.fabric import Fabric, Packets, check_ticks, make_fabric, make_packets

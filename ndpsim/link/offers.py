@@ -21,8 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim._by_reference import by_reference
-from ndpsim._jit import inlined
+from ndpsim._jit import by_reference, inlined
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.link.requests import side_by_side
 

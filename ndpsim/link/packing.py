@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim._by_reference import by_reference
-from ndpsim._jit import inlined, kernel
+from ndpsim._jit import by_reference, inlined, kernel
 from ndpsim.link.requests import side_by_side
 
 Ints = NDArray[np.int64]

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ndpsim._by_reference import by_reference
-from ndpsim._jit import kernel
+from ndpsim._jit import by_reference, kernel
 from ndpsim.dram.state import RANK_SHIFT
 
 Ints = NDArray[np.int64]

@@ -12,8 +12,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ndpsim.layout import BITS, MATRICES, ExpertFormat, WeightFormat
-from ndpsim.moe import MoeShape
-from ndpsim.moe.weights import BLOCKS, Block, WeightFile, weight_file
+from ndpsim.moe.weights import BLOCKS, Block, WeightFile
 
 _DENSE = ("attention", "router", "shared_experts", "dense_layers", "embedding", "head")
 _MAX_HEADER = 128  # bits of a scale and a zero point together, as `WeightFormat` has them
@@ -59,13 +58,3 @@ def dense_bits(file: WeightFile) -> dict[str, Fraction]:
     """
     found = {part: file.bits.get(part, Fraction(0)) for part in _DENSE}
     return found | {"head": found["head"] or found["embedding"]}
-
-
-def weights_of(name: str, model: MoeShape) -> tuple[ExpertFormat, dict[str, Fraction]]:
-    """A routed expert's format, and bits of the dense parts, of `model` in the file that `name` means.
-
-    Raises:
-        InputError: as `weight_file`.
-    """
-    file = weight_file(name, model)
-    return expert_format_of(file), dense_bits(file)

@@ -92,10 +92,7 @@ class ResultCache:
     """
 
     def __init__(
-        self,
-        folder: str | PathLike[str] | None = None,
-        memory_entries: int = 4096,
-        disk_bytes: int = 1 << 28,
+        self, folder: str | PathLike[str] | None = None, memory_entries: int = 4096, disk_bytes: int = 1 << 28
     ) -> None:
         self.hits = self.misses = 0
         self._folder = None if folder is None else Path(os.path.realpath(path_of(folder, "folder")))

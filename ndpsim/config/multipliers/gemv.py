@@ -8,12 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from ndpsim.config.multiplier import Multiplier
-from ndpsim.config.quantities import (
-    Bits,
-    Count,
-    Cycles,
-    Latency,
-)
+from ndpsim.config.quantities import Bits, Count, Cycles, Latency
 from ndpsim.units import exact
 
 

@@ -7,12 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from ndpsim.config.multiplier import Multiplier
-from ndpsim.config.quantities import (
-    Bits,
-    ClockMhz,
-    Count,
-    Side,
-)
+from ndpsim.config.quantities import Bits, ClockMhz, Count, Side
 from ndpsim.units import exact
 
 

@@ -54,9 +54,7 @@ _UNLIKE_CXL = Work(
 _QUEUE = Work(9437184, 10649831, {"ACT": 224856, "PREab": 9080, "RD": 9437184, "REFab": 9080})
 _UNLIKE = range(1, 65)  # tokens
 _BESIDE = Work(
-    860347,
-    1314577,
-    {"ACT": 136073, "PREpb": 113282, "PREab": 1120, "RD": 771070, "WR": 89277, "REFab": 1120},
+    860347, 1314577, {"ACT": 136073, "PREpb": 113282, "PREab": 1120, "RD": 771070, "WR": 89277, "REFab": 1120}
 )
 _RELAYOUT = Work(
     4718592,

@@ -117,9 +117,7 @@ def _worked_out(
 
 
 def evaluate(
-    claims: Sequence[tuple[Paper, Claim]],
-    jobs: int,
-    progress: Callable[[float], None] = lambda share: None,
+    claims: Sequence[tuple[Paper, Claim]], jobs: int, progress: Callable[[float], None] = lambda share: None
 ) -> list[Outcome]:
     """The outcome of each claim, in their order.
 
@@ -150,9 +148,7 @@ def _outcome(
 
 
 def sensitivity(
-    claims: Sequence[tuple[Paper, Claim]],
-    jobs: int,
-    progress: Callable[[float], None] = lambda share: None,
+    claims: Sequence[tuple[Paper, Claim]], jobs: int, progress: Callable[[float], None] = lambda share: None
 ) -> dict[str, list[Change]]:
     """What comes of claims, by name, at each value of each assumption that they rest on, one at a time.
 

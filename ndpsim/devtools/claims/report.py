@@ -60,10 +60,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _lines(
-    outcomes: Sequence[Outcome],
-    changes: Changes | None,
-    pairs: Sequence[Pair],
-    pictures: Sequence[_Picture],
+    outcomes: Sequence[Outcome], changes: Changes | None, pairs: Sequence[Pair], pictures: Sequence[_Picture]
 ) -> list[str]:
     option = "" if changes is None else " --sensitivity"
     papers = {one.paper.paper: one.paper for one in outcomes}

@@ -62,14 +62,7 @@ from ndpsim.dram.state import (
 )
 from ndpsim.dram.timing import bank_ready_at, banks_of, note_timing
 from ndpsim.spec import NO_RULE, Tables
-from ndpsim.spec.lower import (
-    COMPLETE_WITHIN,
-    COMPLETED_BY,
-    KEEPS_PREPARED,
-    PREPARED_AT,
-    PREPARED_BY,
-    SCOPE,
-)
+from ndpsim.spec.lower import COMPLETE_WITHIN, COMPLETED_BY, KEEPS_PREPARED, PREPARED_AT, PREPARED_BY, SCOPE
 from ndpsim.spec.standard import ACTIVATE, READ, READ_AP, WRITE
 
 #: What is counted: columns that were announced, and that were not; second halves because they were due, and

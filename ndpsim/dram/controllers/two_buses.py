@@ -17,17 +17,7 @@ from ndpsim._jit import inlined
 from ndpsim.dram import choosing
 from ndpsim.dram import step as one
 from ndpsim.dram.fast import step as fast
-from ndpsim.dram.fast.fields import (
-    ACT,
-    BANKS,
-    BANKS_PER_RANK,
-    PRE,
-    PREAB,
-    RD,
-    REFAB,
-    REFSB,
-    WR,
-)
+from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_RANK, PRE, PREAB, RD, REFAB, REFSB, WR
 from ndpsim.dram.fast.vectors import with_element
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.maintenance import own_place

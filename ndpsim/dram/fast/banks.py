@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
 from ndpsim.dram.fast.chunk_points import chunks_with
-from ndpsim.dram.fast.fields import (
-    ACT,
-    BANKS,
-    BANKS_PER_GROUP,
-    BANKS_PER_RANK,
-    PRE,
-    RD,
-    RDA,
-    READS,
-    SLOTS,
-)
+from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_GROUP, BANKS_PER_RANK, PRE, RD, RDA, READS, SLOTS
 from ndpsim.dram.fast.slots import join_after_command, leave, requeue_read, wait_row
 from ndpsim.dram.fast.timing import bank_ready_at
 from ndpsim.dram.fast.vectors import filled, set_element, set_vector, smaller, vector_at, with_element

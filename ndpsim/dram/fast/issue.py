@@ -31,12 +31,7 @@ from ndpsim.dram.fast.fields import (
     REFSB,
     SLOTS,
 )
-from ndpsim.dram.fast.row_policy_points import (
-    column_class,
-    finish_queued,
-    record_activated,
-    record_column,
-)
+from ndpsim.dram.fast.row_policy_points import column_class, finish_queued, record_activated, record_column
 from ndpsim.dram.fast.slots import slot_bank, take_out
 from ndpsim.dram.fast.state import COMMAND_OF_CLASS
 from ndpsim.dram.fast.timing import (

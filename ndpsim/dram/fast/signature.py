@@ -26,15 +26,7 @@ from ndpsim.dram.fast.transition_table import BANK_CLASSES, LENGTH, REACH, USED,
 from ndpsim.dram.fast.vectors import read_times, write_times
 from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.sink import LAST_START, RELEASE, SERVER, SERVICE, SLOT
-from ndpsim.dram.state import (
-    DATA_END,
-    FAR,
-    PLACE,
-    REFRESH_FROM,
-    REFRESH_UNTIL,
-    ROW_SHIFT,
-    WRITE_MODE,
-)
+from ndpsim.dram.state import DATA_END, FAR, PLACE, REFRESH_FROM, REFRESH_UNTIL, ROW_SHIFT, WRITE_MODE
 
 _CLOSED = -FAR  # a row
 _HEAD_WORDS = 6

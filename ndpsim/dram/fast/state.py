@@ -35,16 +35,7 @@ from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers.FRFCFS import FRFCFS
 from ndpsim.dram.state import OPEN_CLOCKS, Policy, number_nodes, put_schedule, refreshed, schedule_of
 from ndpsim.spec import NO_RULE, Tables
-from ndpsim.spec.lower import (
-    BUSY,
-    CLOCKS,
-    CLOSES_FIRST,
-    COMPLETED_BY,
-    NEXT,
-    PREPARED_BY,
-    PREVIOUS,
-    SCOPE,
-)
+from ndpsim.spec.lower import BUSY, CLOCKS, CLOSES_FIRST, COMPLETED_BY, NEXT, PREPARED_BY, PREVIOUS, SCOPE
 from ndpsim.spec.standard import (
     ACTIVATE,
     ONE_BANK,

@@ -68,8 +68,4 @@ _32GB_4000 = replace(
     },
 )
 
-CURRENTS = {
-    ("DDR5_16Gb_x8", 4800): _16GB,
-    ("DDR5_32Gb_x8", 4800): _32GB,
-    ("DDR5_32Gb_x8", 4000): _32GB_4000,
-}
+CURRENTS = {("DDR5_16Gb_x8", 4800): _16GB, ("DDR5_32Gb_x8", 4800): _32GB, ("DDR5_32Gb_x8", 4000): _32GB_4000}

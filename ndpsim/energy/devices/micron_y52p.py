@@ -48,5 +48,5 @@ CURRENTS = {
             "IDDQ4R": "typical, not a limit; whoever writes is taken to spend as much",
             "VDD2L": "0.9 V of JESD209-5",
         },
-    ),
+    )
 }

@@ -17,16 +17,7 @@ All rows count from ACT1, as there. nFAW is four times nRRD and binds nothing.
 
 from typing import Any
 
-from ndpsim.spec.standard import (
-    AtLeast,
-    ByDensity,
-    Command,
-    Derivation,
-    Every,
-    Organisation,
-    Rule,
-    Standard,
-)
+from ndpsim.spec.standard import AtLeast, ByDensity, Command, Derivation, Every, Organisation, Rule, Standard
 
 _READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
 _COLUMN = _READS + _WRITES

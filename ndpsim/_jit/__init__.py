@@ -1,7 +1,7 @@
 """The one kernel decorator, and where its machine code is kept.
 
-Kernels are compiled by `_inner_steps` with a release of Numba that these were tried with, else by
-`_public_steps`. For those who write kernels, both are the same.
+Kernels are compiled by `inner_steps` with a release of Numba that these were tried with, else by
+`public_steps`. For those who write kernels, both are the same.
 
 Numba's own cache watches one file a function, ignores `NUMBA_BOUNDSCHECK`, and runs what it finds: change a
 helper in another file and it serves stale code, damage a file and the process ends. Here the cache folder is
@@ -30,13 +30,14 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from ndpsim._numba import IS_TRIED, event, extending, numba
+from ndpsim._jit.releases import IS_TRIED, event, extending, numba
 from ndpsim.cachedirs import Entries
 
 if IS_TRIED:
-    from ndpsim import _inner_steps as _steps
+    from ndpsim._jit import inner_steps as _steps
+    from ndpsim._jit.references import referenced
 else:
-    from ndpsim import _public_steps as _steps  # type: ignore[no-redef]
+    from ndpsim._jit import public_steps as _steps  # type: ignore[no-redef]
 
 _config: Any = numba.config  # its settings are made at import, unknown to type checkers
 
@@ -47,6 +48,7 @@ _intrinsic: Any = extending.intrinsic
 _log = logging.getLogger("ndpsim")
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T", bound=tuple[Any, ...])
 
 #: Packages that no kernel imports: a change in them leaves the machine code as it is.
 _WITHOUT_KERNELS = (
@@ -76,7 +78,7 @@ def _settings() -> dict[str, str]:
 
 def version_of(without: Collection[str], *others: object) -> str:
     """20 hexadecimal digits of the sources, but for those of some packages, and of what else counts."""
-    package, digest = Path(__file__).parent, hashlib.sha256(repr(others).encode(errors="surrogateescape"))
+    package, digest = Path(__file__).parents[1], hashlib.sha256(repr(others).encode(errors="surrogateescape"))
     for path in sorted(package.rglob("*.py")):
         name = path.relative_to(package)
         if name.parts[0] not in without:
@@ -204,6 +206,15 @@ def inlined(function: F) -> F:
 def outlined(function: F) -> F:
     """As `inlined`, for what happens rarely and would only crowd the code around it."""
     return function if _config.DISABLE_JIT else cast(F, _steps.part(function, inline=False))
+
+
+def by_reference(cls: type[T]) -> type[T]:
+    """Let kernels have a named tuple by reference, its fields read only, where ndpsim knows how.
+
+    Its fields are integers, arrays and records, None, and named tuples of these. How Numba compiles decides
+    only how long that takes: what kernels read is the same.
+    """
+    return referenced(cls) if IS_TRIED else cls
 
 
 def by_type(point: F) -> F:

@@ -1,9 +1,9 @@
-"""The way in which kernels are compiled with the releases of Numba that it was tried with (`_numba.TRIED`).
+"""The way in which kernels are compiled with the releases of Numba that it was tried with (`releases.TRIED`).
 
 It builds on inner steps of Numba, which the next release may change: a kernel takes only the steps it
 needs, is optimized once, and is loaded from its entry in the cache without what only compiling needs.
 Attributes are set on objects that were made here and on no other, so what others compile is compiled as Numba
-does it. `_public_steps` is the other way, with the same results.
+does it. `public_steps` is the other way, with the same results.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 from numba.core.typed_passes import NativeLowering
 
-from ndpsim._numba import numba, types
+from ndpsim._jit.releases import numba, types
 from ndpsim.cachedirs import Entries
 
 _log = logging.getLogger("ndpsim")

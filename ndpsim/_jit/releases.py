@@ -16,7 +16,7 @@ from ndpsim.errors import InputError
 
 __all__ = ["IS_TRIED", "TRIED", "event", "extending", "numba", "types"]
 
-#: The releases whose inner steps are those that `_inner_steps` builds on, none of them public.
+#: The releases whose inner steps are those that `inner_steps` builds on, none of them public.
 TRIED = ("0.68.0", "0.68.1")
 
 _log = logging.getLogger("ndpsim")

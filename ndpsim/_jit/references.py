@@ -1,4 +1,4 @@
-"""Named tuples of arrays by reference, by inner steps of Numba (`_inner_steps`).
+"""Named tuples of arrays by reference, by inner steps of Numba (`inner_steps`).
 
 Numba passes a named tuple by its parts, seven words for an array of one dimension. With sixty arrays that is
 four hundred arguments of every function that hands them on, and most of the time of compiling. A named tuple
@@ -14,7 +14,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core.typing import templates
 
-from ndpsim._numba import extending, numba, types
+from ndpsim._jit.releases import extending, numba, types
 
 T = TypeVar("T", bound=tuple[Any, ...])
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ndpsim._numba import extending, numba
+from ndpsim._jit.releases import extending, numba
 from ndpsim.cachedirs import Entries
 
 # Numba's functions have no types.
