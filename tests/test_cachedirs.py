@@ -111,6 +111,21 @@ def test_a_file_of_the_users_in_a_folder_of_ours_stays_and_is_reported(root):
     assert tree(root) == set()
 
 
+def test_what_numba_keeps_in_a_folder_of_ours_goes_with_it(root):
+    entries().write("one", CONTENT)
+    kept, empty = (folder(root) / f"dram_{digit * 40}" for digit in "ab")
+    for path in (kept, empty):
+        path.mkdir()
+    (kept / "step.py311.nbi").write_bytes(b"12345")
+    (kept / "notes.txt").write_text("mine")
+    before = find_folders(root)[0].size_bytes
+    assert clear().size_bytes == before - (folder(root) / "ndpsim-cache.json").stat().st_size
+    assert tree(folder(root)) == {kept.name, f"{kept.name}/notes.txt", "ndpsim-cache.json"}
+    (kept / "notes.txt").unlink()
+    clear()
+    assert tree(root) == set()
+
+
 def test_links_in_a_folder_of_ours_are_removed_and_not_followed(root, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "one.entry").write_text("mine")

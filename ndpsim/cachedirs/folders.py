@@ -88,11 +88,10 @@ def _remove_folder(folder: Path) -> int:
     """
     size = 0
     with contextlib.suppress(OSError):
-        files = _files(folder)
-        size = _remove(files)
-        for within in {path.parent for path, _ in files} - {folder}:
+        size = _remove(_files(folder))
+        for within in filter(_NUMBA_FOLDER.fullmatch, os.listdir(folder)):
             with contextlib.suppress(OSError):
-                within.rmdir()
+                os.rmdir(folder / within)
         if os.listdir(folder) == [MARKER]:
             size += _remove([(folder / MARKER, os.lstat(folder / MARKER))])
             folder.rmdir()
