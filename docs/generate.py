@@ -1,4 +1,4 @@
-"""Writes the pages of this folder that are made from the code: configuration.md and python.md.
+"""Writes the pages of this folder that are made from the code: configuration.md, commands.md and python.md.
 
 python docs/generate.py
 """
@@ -14,13 +14,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
+
 import ndpsim
 import ndpsim.policies
+from ndpsim.cli.command import Command, CommandGroup
+from ndpsim.cli.main import cli
+from ndpsim.cli.sweep import OPTIONS as SWEEP_OPTIONS
 from ndpsim.config.defaults import default_reason
 from ndpsim.config.files import PART_KINDS, PART_SECTIONS
 from ndpsim.config.keys import allowed, field_at, section_of, unit_of
 from ndpsim.config.quantities import Section
 from ndpsim.config.system import System
+from ndpsim.parameters import Table
 from ndpsim.spec import standards
 
 HERE = Path(__file__).parent
@@ -390,8 +396,54 @@ def _reflowed(text: str) -> str:
     return "\n\n".join(" ".join(block.split()) for block in re.split(r"\n\s*\n", text))
 
 
+# ---- commands.md -----------------------------------------------------------------------------------------
+
+_COMMANDS = """\
+# Every command and its options
+
+`ndpsim COMMAND --help` says the same. A sweep varies or fixes an option of its command without the dashes.
+"""
+
+
+def commands_page() -> str:
+    """The content of commands.md."""
+    context = click.Context(cli)
+    return (
+        MADE
+        + _COMMANDS
+        + "".join(
+            _command(f"ndpsim {name}", cli.get_command(context, name)) for name in cli.list_commands(context)
+        )
+    )
+
+
+def _command(typed: str, command: click.Command | None) -> str:
+    """The part of a command, and of those within it."""
+    if isinstance(command, CommandGroup) and command.commands:
+        return "".join(_command(f"{typed} {name}", one) for name, one in command.commands.items())
+    if not isinstance(command, Command):  # of `sweep`: its own options are the same for all commands
+        return f"\n## `{typed}`\n\n" + _options(SWEEP_OPTIONS)
+    text = _reflowed(inspect.cleandoc(command.help or ""))
+    return f"\n## `{typed}`\n\n{text}\n\n{_options(command.table)}"
+
+
+def _options(table: Table) -> str:
+    rows = ["| option | what it is | allowed | default |", "|---|---|---|---|"]
+    for one in table.values():
+        typed = one.typed if one.positional or one.is_flag else f"{one.typed} {one.form}"
+        needs = f"needs `--{one.needs.replace('=', ' ')}`" if one.needs else ""
+        allowed = "; ".join(filter(None, (one.kind.allowed, needs)))
+        cells = f"`{_cell(typed)}`", _cell(one.help), _cell(allowed), _cell(one.stated_default)
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
 #: What each page must hold, by the name of its file.
-PAGES = {"configuration.md": configuration_page, "python.md": python_page}
+PAGES = {
+    "configuration.md": configuration_page,
+    "commands.md": commands_page,
+    "python.md": python_page,
+}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

@@ -20,9 +20,3 @@ def option_names(folder: str, first: str) -> tuple[str, ...]:
     found = pkgutil.iter_modules([str(Path(__file__).parent / folder)])
     names = sorted(module.name.replace("_", "-") for module in found)
     return first, *(name for name in names if name != first)
-
-
-def options_in_words(folder: str, first: str) -> str:
-    """As `option_names`, for help: ``all-bank, none or staggered``."""
-    *names, last = option_names(folder, first)
-    return f"{', '.join(names)} or {last}"

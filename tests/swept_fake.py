@@ -8,15 +8,16 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from ndpsim.errors import InputError
+from ndpsim.parameters import Parameter, Several, Whole, table
 from ndpsim.results.form import digest_of
-from ndpsim.sweeps.command import Parameter, Resolved, SweptCommand
+from ndpsim.sweeps.command import Resolved, SweptCommand
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.executors import Answers, Task
 from ndpsim.sweeps.executors.attempt import attempt
-from ndpsim.sweeps.parameters import file_digests, several, whole, word
+from ndpsim.sweeps.parameters import file_digests
 
 
 class Fake(SweptCommand):
@@ -26,14 +27,18 @@ class Fake(SweptCommand):
     """
 
     name = "fake"
-    parameters: ClassVar[Mapping[str, Parameter]] = {
-        "n": whole("A number", 1),
-        "parts": several(whole("Numbers", 1)),
-        "how": word("What goes wrong", "ok"),
-        "called": word("A name", "x"),
-        "folder": word("Where points meet the test", ""),
-        "file": word("An input", "", is_file=True),
-    }
+    parameters = table(
+        {
+            "Fake": (
+                Parameter("n", "A number.", Whole(1)),
+                Parameter("parts", "Numbers.", Several(Whole(1))),
+                Parameter("how", "What goes wrong.", default="ok"),
+                Parameter("called", "A name.", default="x"),
+                Parameter("folder", "Where points meet the test."),
+                Parameter("file", "An input.", files=("",)),
+            )
+        }
+    )
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
         if given.get("how") == "unresolved":

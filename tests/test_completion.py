@@ -15,9 +15,9 @@ import click
 import pytest
 from click.shell_completion import ShellComplete, get_completion_class
 
-from ndpsim.cli import completion
 from ndpsim.cli.main import _COMMANDS, cli, main
 from ndpsim.config import hardware_names
+from ndpsim.parameters import Choice, Table
 
 COMMANDS = list(_COMMANDS)
 
@@ -181,36 +181,41 @@ def test_every_key_that_is_offered_is_a_key_of_hardware():
     assert not sections & set(offered)
 
 
-def test_names_that_are_repeated_here_are_those_of_their_homes():
-    from ndpsim.cli.list import _names
-    from ndpsim.devtools.bench.rows import ROWS
-    from ndpsim.dimm.arbitrations import NAMES
-    from ndpsim.layout import LAYOUTS
+def test_names_that_stand_for_files_are_those_of_their_homes():
+    """What completion and ``list`` know by the names of files, so that nothing has to be imported."""
+    from ndpsim.cli.names import NAMES
+    from ndpsim.dimm.arbitrations import NAMES as ARBITRATIONS
     from ndpsim.link import TOPOLOGIES
     from ndpsim.policies.choose import policy_names
-    from ndpsim.prediction.programs import PROGRAMS
     from ndpsim.routing import routing_formats
     from ndpsim.traces import command_forms, request_formats
 
-    assert sorted(complete("show", "policy", "")[: len(policy_names())]) == sorted(policy_names())
-    assert sorted(completion.ARBITRATIONS) == sorted(NAMES)
-    assert sorted(completion.COMMAND_FORMS) == sorted(command_forms())
-    assert sorted(completion.REQUEST_FORMATS) == sorted(request_formats())
-    assert list(completion.ROUTING_FORMATS) == list(routing_formats())
-    assert sorted(completion.LAYOUTS) == sorted(name.removesuffix("N") for name in LAYOUTS)
-    assert list(completion.ROWS) == list(ROWS)
-    assert list(completion.LIST_KINDS) == list(_names())
-    assert list(completion.PROGRAMS) == list(PROGRAMS)
+    assert NAMES["policies"]() == policy_names()
+    assert NAMES["command-forms"]() == sorted(command_forms())
+    assert NAMES["request-formats"]() == sorted(request_formats())
+    assert NAMES["routing-formats"]() == list(routing_formats())
+    assert sorted(complete("gemv", "--arbitration", "")) == sorted(ARBITRATIONS)
     assert sorted(complete("relayout", "--topology", "")) == sorted((*TOPOLOGIES, "groups", "all"))
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_named_value_of_every_option_is_offered(command):
-    """An option whose value is a name, by its form or its help, is not left without completion."""
-    for parameter in cli.get_command(click.Context(cli), command).params:
-        form = getattr(parameter, "metavar", None)
-        if form in ("NAME", "NAME|FILE", "FILE") and parameter.opts != ["--name"]:
-            assert type(parameter.type).__name__ in ("_Completed", "_AnyFile"), parameter.name
+def tables() -> dict[str, Table]:
+    """The parameters of all commands, by what is typed before them."""
+    context = click.Context(cli)
+    found = {}
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        for within in (None, *getattr(command, "commands", {})):
+            one = command if within is None else command.commands[within]
+            if hasattr(one, "table"):
+                found[" ".join(filter(None, [name, within]))] = one.table
+    return found | {"sweep moe": cli.get_command(context, "sweep").get_command(context, "moe").table}
+
+
+@pytest.mark.parametrize("command", tables())
+def test_every_option_whose_value_has_a_name_is_completed(command):
+    for one in tables()[command].values():
+        if one.form in ("NAME", "NAME|FILE", "FILE") and one.name not in ("name", "x", "y"):
+            assert one.names or one.files or isinstance(one.kind, Choice), one.name
 
 
 @pytest.mark.parametrize(
@@ -387,13 +392,7 @@ def test_help_fits_and_breaks_no_option_in_two(command, columns, monkeypatch):
 
 
 def test_every_option_has_its_section():
-    others = {"--exact-check", "--help"}
-    for command in COMMANDS:
-        text = help_of(command)
-        end = text[text.index("\nOther options:") :].splitlines()
-        assert {
-            word for line in end for word in line.split(maxsplit=2)[:2] if word.startswith("--")
-        } <= others
+    assert all(one.section or one.positional for table in tables().values() for one in table.values())
 
 
 def test_the_modules_of_commands_are_there():

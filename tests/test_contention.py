@@ -458,7 +458,7 @@ def test_the_command_line_tells_both_slowdowns(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--arbitration", "slice"], "--arbitration: is of --host-traffic, which is not given"),
+        (["--arbitration", "slice"], "--arbitration: needs --host-traffic"),
         (["--host-reads", "1"], "--host-reads: is of --host-traffic"),
         (
             ["--host-traffic", "3", "--host-pattern", "a.trace", "--host-reads", "1"],

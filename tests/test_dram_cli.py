@@ -140,14 +140,14 @@ def test_the_memory_of_a_hardware_file(trace, capsys):
     [
         (["--mapper", "MOP"], "--mapper: unknown mapper 'MOP'"),
         (["--refresh", "all"], "--refresh: unknown refresh 'all'"),
-        (["--ranks", "0"], "--ranks: 0 is not a whole number of ranks"),
+        (["--ranks", "0"], "--ranks: 0 is not a whole number"),
         (["--read-buffer", "0"], "--read-buffer: 0 is not a whole number"),
         (["--set", "nCL"], "--set: 'nCL' is not of the form nCL=40"),
         (["--set", "nCLX=4"], "nCLX: unknown timing 'nCLX'; did you mean 'nCL'"),
         (["--commands-format", "x", "--commands", "c"], "x"),
         (["--plot", "p.xyz"], "'xyz' is no picture format"),
         (["--format", "vcd"], "vcd"),
-        (["--channel", "0"], "--channel: chooses a channel of --commands"),
+        (["--channel", "0"], "--channel: needs --commands"),
     ],
 )
 def test_mistakes_are_one_line(trace, arguments, words, capsys):

@@ -166,8 +166,8 @@ def test_gemv_with_the_host_as_the_engine(tmp_path):
     ("arguments", "words"),
     [
         (("--engine", "host"), "--engine: unknown engine 'host'; did you mean 'host-read'"),
-        (("--engine", "host-read", "--tokens", "2"), "--tokens: belongs to --engine ndp"),
-        (("--engine", "host-read", "--timeline", "t.json"), "--timeline: belongs to --engine ndp"),
+        (("--engine", "host-read", "--tokens", "2"), "--tokens: needs --engine ndp"),
+        (("--engine", "host-read", "--timeline", "t.json"), "--timeline: needs --engine ndp"),
         (("--engine", "host-read", "--layout", "sharded:99"), "--layout: sharded:99 from DIMM 0 on is not"),
         (("--layout", "striped"), "--layout: striped spreads each row of weights over all DIMMs"),
         (("--layout", "sharded:17"), "--layout: sharded:17 from DIMM 0 on is not possible with 16 DIMMs"),

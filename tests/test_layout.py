@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from mistakes import refused
 from ndpsim.errors import InputError
-from ndpsim.layout import BITS, Interleaving, LaneShare, Region, WeightFormat, expert_regions
+from ndpsim.layout import Interleaving, LaneShare, Region, WeightFormat, expert_regions
+from ndpsim.parameters.weights import BITS
 from ndpsim.spec import Device, resolve, standards
 
 DEVICES = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import json
 import re
@@ -160,35 +159,6 @@ def test_the_stated_default_is_the_one_in_force_and_another_value_makes_a_differ
         Path(other).write_text(text.replace("lane_gbit_s: {value: 25", "lane_gbit_s: {value: 25.0"))
     if other:
         assert result(*arguments, option, other) != usual
-
-
-def test_python_has_the_defaults_of_the_command_line():
-    stated = {command: stated_defaults(command) for command in TRIED}
-
-    def default(function: Any, argument: str) -> str:
-        return str(inspect.signature(function).parameters[argument].default)
-
-    for argument, option in (
-        ("hw", "--hw"),
-        ("model", "--model"),
-        ("tokens", "--tokens"),
-        ("bits", "--bits"),
-        ("read_share", "--host-reads"),
-        ("pattern", "--host-pattern"),
-        ("arbitration", "--arbitration"),
-        ("slice_clocks", "--slice-clocks"),
-    ):
-        assert default(simulate_contention, argument) == stated["gemv"][option]
-    for argument in ("hw", "model", "tokens", "bits"):
-        assert default(simulate_expert, argument) == default(simulate_contention, argument)
-    assert default(simulate_expert, "layout") == "localized"
-    assert default(simulate_host_read, "layout") == "striped"
-    for argument, option in (("experts", "--experts"), ("source", "--from"), ("target", "--to")):
-        assert default(ndpsim.simulate_relayout, argument) == stated["relayout"][option]
-    for option, value in stated["dram"].items():
-        argument = option.removeprefix("--").replace("-", "_")
-        if option not in IN_WORDS["dram"]:
-            assert default(run_trace, argument) == value
 
 
 # ---- Defaults in words ------------------------------------------------------------------------------------

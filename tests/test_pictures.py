@@ -165,8 +165,8 @@ def test_choices_that_there_are_not_are_refused(choose, words):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["gemv", "--size", "column"], "--size: is of --plot, which is not given"),
-        (["relayout", "--panels", "energy"], "--panels: is of --plot, which is not given"),
+        (["gemv", "--size", "column"], "--size: needs --plot"),
+        (["relayout", "--panels", "energy"], "--panels: needs --plot"),
         (["gemv", "--plot", "p.png", "--size", "two-column"], "--size: unknown size 'two-column'; did you"),
         (["gemv", "--plot", "p.png", "--panels", "bus,phase"], "--panels: unknown panel 'phase'; did you"),
         (["gemv", "--plot", "p.png", "--panels", ","], "--panels: chooses none of"),

@@ -449,6 +449,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "jobs": [*but(None), 0, 1.0, "1"],
             "cluster": but(None, "nonsense", LONG),
             "retry_failed": _FLAG,
+            "force": _FLAG,
             "progress": _PROGRESS,
         },
     ),

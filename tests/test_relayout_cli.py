@@ -73,7 +73,7 @@ def test_files_are_written(tmp_path):
         (["--topology", "rinng"], "--topology: unknown topology 'rinng'; did you mean 'ring'?"),
         (["--topology", "full"], "link.ports: 2 is too few: full of 4 DIMMs needs 3"),
         (["--from", "stripped"], "--from: unknown layout 'stripped'; did you mean 'striped'?"),
-        (["--from-dimms", "0,a"], "--from-dimms: '0,a' is not a list of DIMMs"),
+        (["--from-dimms", "0,a"], "--from-dimms: 'a' is not a whole number"),
         (["--from-dimms", "0,1"], "--from-dimms: 2 DIMMs for 1 experts"),
         (
             ["--from-dimms", "0", "--to", "localized", "--to-dimms", "0", "--commands", "c.csv"],

@@ -124,7 +124,7 @@ def test_import_says_what_it_had_to_guess(tmp_path):
         (("describe", "skew"), "FILE|SPEC: there is no file skew; unknown kind of routing 'skew'; did you mean 'skewed'?"),
         (("describe", "F.npz", "--batch", "3"), "--batch: is of a SPEC; a file has what it has"),
         (("describe", "e.csv"), "e.csv: is damaged, or no file of NumPy arrays"),
-        (("describe", "skewed", "--panels", "ranks"), "--panels: is of --plot, which is not given"),
+        (("describe", "skewed", "--panels", "ranks"), "--panels: needs --plot"),
         (("import", "e.csv", "--steps", "9", "-o", "F.npz"), "--steps: 9 is more than the 1 decode steps of the files"),
         (("import", "e.csv", "--format", "csv", "-o", "F.npz"), "--format: unknown format of routing 'csv'"),
         (("import", "e.csv", "-o", "e.csv"), "e.csv is an input of this call; choose another file"),

@@ -17,9 +17,9 @@ import click
 import pytest
 
 from ndpsim.cli import sweep_progress
-from ndpsim.cli.completion import SWEPT_KEYS
 from ndpsim.cli.main import cli, main
 from ndpsim.cli.notices import announce_kernels
+from ndpsim.parameters.swept import SWEPT
 from ndpsim.sweeps import run as run_module
 from ndpsim.sweeps.commands import swept_commands
 from swept_fake import Fake, run_here
@@ -128,16 +128,16 @@ def test_a_file_is_swept_with_options_in_place_of_what_it_says():
         (["fake", "--vary", "n"], "--vary: 'n' is not of the form tokens=1,2,4"),
         (["fake", "--vary", "n="], "--vary: 'n=' is not of the form tokens=1,2,4"),
         (["fake", "--vary", "n=1", "--vary", "n=2"], "--vary: 'n' is given twice"),
-        (["fake", "--vary", "m=1"], "m: is no option of fake"),
-        (["fake", "--vary", "n=1,x"], "n: 'x' is not a whole number from 1"),
-        (["fake", "--n", "2", "--vary", "n=1,3"], "n: has one value and varies, too"),
+        (["fake", "--vary", "m=1"], "--vary m: is no option of fake"),
+        (["fake", "--vary", "n=1,x"], "--vary n: 'x' is not a whole number from 1"),
+        (["fake", "--n", "2", "--vary", "n=1,3"], "--vary n: has one value and varies, too"),
         (["fake", "--n", "2", "--set", "n=1"], "--set: 'n' is given by --n, too"),
-        (["fake", "--set", "n=1", "--vary", "n=2"], "n: has one value and varies, too"),
+        (["fake", "--set", "n=1", "--vary", "n=2"], "--vary n: has one value and varies, too"),
         (["fake", "--vary", "n=1,2", "--baseline", "n=3"], "--baseline: 3 is no value of n (1, 2)"),
         (["fake", "--vary", "n=1,2", "--vary", "parts=1", "--zip"], "--zip: values are taken together"),
         (["fake", "--vary", "n=1", "--jobs", "0"], "--jobs: 0 is not a whole number from 1"),
         (["fake", "--vary", "n=1", "--out", "file"], "--out: file is not a folder"),
-        (["fake", "--vary", "n=1", "--kind", "bars"], "--kind: is of --plot, which is not given"),
+        (["fake", "--vary", "n=1", "--kind", "bars"], "--kind: needs --plot"),
         (["fake", "--vary", "n=1", "--json", "no/where"], "--json: cannot write no/where"),
         (["none.yaml"], "none.yaml: no such file"),
         (["bad.yaml"], "bad.yaml:2: vray: unknown key; did you mean 'vary'?"),
@@ -192,5 +192,5 @@ def test_options_of_a_swept_command_are_no_options_of_every_sweep():
         command = group.get_command(click.Context(group), name)
         options = [option for parameter in command.params for option in parameter.opts]
         assert len(set(options)) == len(options)
-        assert set(swept_commands()[name].parameters) == set(SWEPT_KEYS[name].split())
+        assert swept_commands()[name].parameters is SWEPT[name]
         assert {f"--{key}" for key in swept_commands()[name].parameters} < set(options)

@@ -15,7 +15,7 @@ from ndpsim.routing import generate_routing
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.definition import Definition
 from ndpsim.sweeps.file import read_definition
-from ndpsim.sweeps.values import checked, one_value, values_of
+from ndpsim.sweeps.values import checked, values_of
 from small_config import write_config
 
 GEMV, MOE, RELAYOUT, DRAM = (swept_commands()[name] for name in ("gemv", "moe", "relayout", "dram"))
@@ -171,7 +171,7 @@ def test_keys_that_vary_on_the_command_line_are_those_of_the_file_no_more(tmp_pa
         ("kind: lines", "kind: pie", 8, "plot.kind"),
         ("baseline: {dimm.ranks: 1}", "baseline: {dimm.ranks: 4}", 7, "no value of dimm.ranks"),
         ("value: 1.9, ", "", 10, "a value, or low and high"),
-        ("fixed: {model: mixtral-8x7b}", "fixed: {bits: 17.5}", 3, "bits: 17.5 is not a whole number"),
+        ("fixed: {model: mixtral-8x7b}", "fixed: {bits: 17.5}", 3, "bits: 17.5 is not one of"),
     ],
 )
 def test_a_mistake_in_a_file_is_one_line_with_its_place(tmp_path, old, new, line, words):
@@ -246,9 +246,6 @@ def test_configurations_and_options_are_plain_data(command, tmp_path):
     given = {"trace": str(tmp_path / "a.trace")} if command is DRAM else {}
     config = command.resolve(given).config
     assert json.loads(json.dumps(config)) is not None
-    for key, parameter in command.parameters.items():
-        if parameter.default and parameter.default[0].isdigit():
-            assert str(one_value(command, key, parameter.default)) == parameter.default
 
 
 def test_metrics_hold_neither_configuration_nor_wall_times(tmp_path):
@@ -282,10 +279,10 @@ def test_a_point_under_a_policy_has_the_metrics_of_its_run(tmp_path):
     ("command", "given", "words"),
     [
         (GEMV, {"model": "mixtral-8x7b", "shape": "512,64"}, "a model or a shape, not both"),
-        (GEMV, {"host-reads": 0.5}, "is of host-traffic"),
+        (GEMV, {"host-reads": 0.5}, "needs host-traffic"),
         (GEMV, {"start-clock": 5, "host-traffic": 4}, "is not supported with host-traffic"),
         (GEMV, {"refresh-phases": 5, "engine": "host-read"}, "the host only reads"),
-        (GEMV, {"scale-bits": 8}, "is of group-size"),
+        (GEMV, {"scale-bits": 8}, "needs group-size"),
         (GEMV, {"engine": "host-read", "tokens": 2}, "the host only reads"),
         (RELAYOUT, {"topology": "ring", "link.topology": "mesh"}, "give one of them"),
         (DRAM, {}, "trace: is missing"),

@@ -69,7 +69,8 @@ def main(folder: str = "known_grid.sweep", **changes: Any) -> dict[str, list[flo
     for sampler in SAMPLERS:
         for seed in SEEDS:
             numbers = {"budget": budget, "sampler": sampler, "seed": seed}
-            result = run_search(problem_of(FILE, **changes, **numbers), Path(folder))
+            # Searches share the points of one folder; the tables there are of the last one.
+            result = run_search(problem_of(FILE, **changes, **numbers), Path(folder), force=True)
             found = objectives(problem, result.front)
             linear, log = share(found, everything, float), share(found, everything, math.log)
             shares.setdefault(sampler, []).append(log)

@@ -15,13 +15,12 @@ True
 """
 
 from ndpsim.audit.command_bus import COMMAND_BUSES, CommandBuses
-from ndpsim.audit.legality import MOST_DESCRIBED, REFRESH_MODES, check, check_lanes
+from ndpsim.audit.legality import REFRESH_MODES, check, check_lanes
 from ndpsim.audit.report import Report, Violation
 from ndpsim.audit.schedule import Finding, ScheduleReport, check_schedule, is_schedule_log
 
 __all__ = [
     "COMMAND_BUSES",
-    "MOST_DESCRIBED",
     "REFRESH_MODES",
     "CommandBuses",
     "Finding",

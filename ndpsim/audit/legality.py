@@ -12,6 +12,7 @@ from ndpsim.audit.command_bus import COMMAND_BUSES, CommandBuses, bus_violations
 from ndpsim.audit.refresh import refresh_debt
 from ndpsim.audit.report import Report
 from ndpsim.errors import InputError
+from ndpsim.parameters.check import CHECK, MOST_DESCRIBED
 from ndpsim.plugins import option_names
 from ndpsim.spec import Device
 from ndpsim.traces import CommandTrace
@@ -23,7 +24,6 @@ REFRESH_MODES = option_names("dram/refresh_policies", "all-bank")
 _LAST_CLOCK = 10**18  # of a command trace
 
 #: The most violations to describe: there is room for all of them beforehand.
-MOST_DESCRIBED = 1_000_000
 
 
 class _Options(NamedTuple):
@@ -58,7 +58,7 @@ def _options(
         raise InputError(f"{start} is behind the first command, at clock {first}", "range", key="start_clock")
     return _Options(
         choice(refresh, "refresh", REFRESH_MODES, "refresh"),
-        whole_number(limit, "limit", 0, MOST_DESCRIBED),
+        CHECK["limit"].checked(limit),
         whole_number(postponed, "max_postponed", 0, MOST_DESCRIBED),
         whole_number(pulled_in, "max_pulled_in", 0, MOST_DESCRIBED),
         start,

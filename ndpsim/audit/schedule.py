@@ -17,18 +17,18 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ndpsim.arguments import path_of, whole_number
+from ndpsim.arguments import path_of
 from ndpsim.audit.schedule_figures import Figures, estimate_faults
 from ndpsim.audit.schedule_layer import layer_findings
 from ndpsim.audit.schedule_moves import Places
 from ndpsim.audit.schedule_rules import Fault, Machine, unknown_keys
 from ndpsim.errors import InputError
 from ndpsim.files import open_plain_or_gzip, reading
+from ndpsim.parameters.check import CHECK
 from ndpsim.reported import html_table, text_table
 
 _SUFFIXES = (".jsonl", ".jsonl.gz")
 _VERSION = 4
-_MOST_DESCRIBED = 1_000_000
 # What a log has, see `ndpsim/orchestrator/log.py`.
 _RUN_KEYS = {
     "log", "policy", "parameters", "model", "experts", "experts_per_token", "layers", "batch",
@@ -138,7 +138,7 @@ def check_schedule(path: str | PathLike[str], limit: int = 20) -> ScheduleReport
     Raises:
         InputError: the file cannot be read or is no such log; `limit` is out of range.
     """
-    limit = whole_number(limit, "limit", 0, _MOST_DESCRIBED)
+    limit = CHECK["limit"].checked(limit)
     file = Path(path_of(path, "path"))
     judge = _Judge(limit)
     for number, content in _lines(file):

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from ndpsim.cli.command import Command, CommandGroup
-from ndpsim.cli.options import check_outputs, json_option, write_json
+from ndpsim.cli.command import CommandGroup, Given, options_of, taking
+from ndpsim.cli.options import JSON, check_outputs, write_json
+from ndpsim.parameters import Flag, Parameter, table
 
 
 def _root(root: Path, current: Collection[str]) -> dict[str, Any]:
@@ -41,10 +42,10 @@ def _root(root: Path, current: Collection[str]) -> dict[str, Any]:
     cls=CommandGroup,
     invoke_without_command=True,
     examples=("ndpsim cache", "ndpsim cache clear"),
+    params=options_of(table({"Results": (JSON,)})),
 )
-@json_option
 @click.pass_context
-def command(context: click.Context, json_to: str | None) -> None:
+def command(context: click.Context, json: str | None) -> None:
     """Say where compiled kernels and results lie, how large they are, and which versions they are of.
 
     They lie in the user's cache folder, or in the one that NDPSIM_CACHE_DIR names; where that cannot be used,
@@ -52,7 +53,7 @@ def command(context: click.Context, json_to: str | None) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    check_outputs({"--json": json_to})
+    check_outputs({"--json": json})
     from ndpsim import _jit
     from ndpsim.cachedirs import roots
     from ndpsim.report.printing import print_table
@@ -61,9 +62,9 @@ def command(context: click.Context, json_to: str | None) -> None:
 
     current = {"kernels": _jit.entries().name, "results": f"results-{version()}"}
     found = [_root(root, current.values()) for root in roots()]
-    if json_to is not None:
-        write_json({"current": current, "roots": found}, json_to)
-    if json_to == "-":
+    if json is not None:
+        write_json({"current": current, "roots": found}, json)
+    if json == "-":
         return
     for root in found:
         problem = f", not used: {root['problem']}" if root["problem"] else ""
@@ -86,27 +87,37 @@ def command(context: click.Context, json_to: str | None) -> None:
 _VERSIONS = ("ndpsim", "numba", "numpy", "python")
 
 
-@command.command(
-    cls=Command,
+_CLEAR = table(
+    {
+        "Results": (
+            Parameter("kernels", "Remove compiled kernels only.", Flag()),
+            Parameter("results", "Remove results only.", Flag()),
+            JSON,
+        )
+    }
+)
+
+
+@taking(
+    _CLEAR,
+    name="clear",
     examples=("ndpsim cache clear", "ndpsim cache clear --results", "ndpsim cache clear --json cleared.json"),
 )
-@click.option("--kernels", is_flag=True, help="Remove compiled kernels only.")
-@click.option("--results", is_flag=True, help="Remove results only.")
-@json_option
-def clear(kernels: bool, results: bool, json_to: str | None) -> None:
+def clear(given: Given) -> None:
     """Remove what ndpsim put into its caches, of every version, and nothing else."""
-    check_outputs({"--json": json_to})
     from ndpsim import cachedirs
     from ndpsim.units import format_bytes
 
-    chosen = {"kernels": kernels, "results": results}
-    kinds = tuple(kind for kind in cachedirs.KINDS if chosen[kind] or not any(chosen.values()))
+    kinds = tuple(kind for kind in cachedirs.KINDS if kind in given) or cachedirs.KINDS
     cleared = cachedirs.clear(kinds)
-    if json_to is not None:
+    if "json" in given:
         removed, left = ([str(path) for path in paths] for paths in (cleared.removed, cleared.left))
-        write_json({"removed": removed, "size_bytes": cleared.size_bytes, "left": left}, json_to)
-    if json_to == "-":
+        write_json({"removed": removed, "size_bytes": cleared.size_bytes, "left": left}, given["json"])
+    if given.get("json") == "-":
         return
     for path in cleared.left:
         click.echo(f"{path}: left, it holds what ndpsim did not put there or may not be written")
     click.echo(f"removed {len(cleared.removed)} folders, {format_bytes(cleared.size_bytes)}")
+
+
+command.add_command(clear)

@@ -1,42 +1,30 @@
-"""Commands whose help begins with examples, and whose options the shell completes."""
+"""Commands whose options come from tables of `ndpsim.parameters`."""
 
 from __future__ import annotations
 
 import inspect
 import shlex
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
-from ndpsim.cli.completion import completing
+from ndpsim.cli.completion import offered
+from ndpsim.cli.options import check_folder, check_outputs
 from ndpsim.errors import InputError
+from ndpsim.parameters import Folder, Output, Parameter, Table, joined
 
 Section = tuple[str, Sequence[tuple[str, str]]]  # a title, and names with what they are
+#: What was typed of a command's parameters, by their names.
+Given = dict[str, Any]
 
 _WIDEST = 100
 # Of every command by itself: click remembers the help option of the first context that asks for it.
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST}
 
-# Options by what they are about, in the order of the help; what is in none of them comes last.
-_SECTIONS = {
-    "What is simulated": "hw model policy shape tokens release-ns start-clock refresh-phases engine experts "
-    "from to from-dimms to-dimms topology no-host other-dimms layout layers kv context gpu-experts set row "
-    "repeat",
-    "Machine": "cpu sockets memory memory-gb gpu link",
-    "Weights": "bits dense-bits weights kv-bits group-size scale-bits zero-point-bits",
-    "Host traffic": "host-traffic host-reads host-pattern arbitration slice-clocks",
-    "Memory": "standard org timing ranks rules channels mapper scheduler row-policy row-cap refresh "
-    "read-buffer write-buffer wck lanes",
-    "Trace": "format wrap start-clock sweep-load",
-    "Program": "program chunk n-cpu-moe no-upgrades",
-    "Routing": "routing batch steps prompt generated prefix seed offline experts-per-token",
-    "Sweep": "vary zip baseline runs sampler seed batch jobs cluster retry-failed",
-    "Validation": "sensitivity",
-    "Results": "json plot size panels kind x y by report timeline log check-layer check-limit commands "
-    "commands-format lane channel energy limit markdown out name force",
-}
 _OTHERS = "Other options"
 _COMPLETION = (
     ("bash", 'eval "$(_NDPSIM_COMPLETE=bash_source ndpsim)"'),
@@ -45,43 +33,143 @@ _COMPLETION = (
 )
 
 
+class _Value(click.types.StringParamType):
+    """A value as a parameter takes it."""
+
+    def __init__(self, parameter: Parameter) -> None:
+        self.parameter, self.name = parameter, parameter.form
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return self.parameter.take(value, self.parameter.typed)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return offered(self.parameter, ctx, incomplete)
+
+
+class _Option(click.Option):
+    """An option of a table. One with one value is given once; click would take the last of several."""
+
+    def __init__(self, parameter: Parameter) -> None:
+        self.section = parameter.section
+        default = f"  [default: {parameter.stated_default}]" if parameter.stated_default else ""
+        super().__init__(
+            [*([f"-{parameter.short}"] if parameter.short else []), parameter.typed, parameter.argument],
+            type=None if parameter.is_flag else _Value(parameter),
+            is_flag=parameter.is_flag or None,
+            multiple=parameter.repeatable,
+            required=parameter.required,
+            metavar=parameter.form or None,
+            help=parameter.help + default,
+        )
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        if self.is_flag or self.multiple:
+            super().add_to_parser(parser, ctx)
+        else:
+            parser.add_option(self, self.opts, self.name, "append")
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        if isinstance(value, list) and not self.multiple:
+            if len(value) > 1:
+                raise InputError(f"is given {len(value)} times", key=max(self.opts, key=len), code="twice")
+            value = value[0]
+        return super().process_value(ctx, value)
+
+
+def _argument(parameter: Parameter) -> click.Argument:
+    form = parameter.form if parameter.required else f"[{parameter.form}]"
+    return click.Argument(
+        [parameter.argument],
+        type=_Value(parameter),
+        nargs=-1 if parameter.repeatable else 1,
+        required=parameter.required,
+        metavar=form + ("..." if parameter.repeatable else ""),
+    )
+
+
+def options_of(table: Table) -> list[click.Parameter]:
+    """The parameters of a table as click has them."""
+    return [_argument(one) if one.positional else _Option(one) for one in table.values()]
+
+
+def _given(context: click.Context, table: Mapping[str, Parameter]) -> Given:
+    default = ParameterSource.DEFAULT
+    sources = {name: context.get_parameter_source(one.argument) for name, one in table.items()}
+    return {
+        name: context.params[table[name].argument]
+        for name, source in sources.items()
+        if source not in (None, default)
+    }
+
+
 class Command(click.Command):
-    """A command with examples.
+    """A command of tables.
 
     Args:
+        function: what it does with what was typed.
+        tables: its parameters.
         examples: calls as they are typed, each beginning with ``ndpsim``.
     """
 
-    def __init__(self, *arguments: Any, examples: Sequence[str] = (), **options: Any) -> None:
-        super().__init__(*arguments, **{"context_settings": CONTEXT_SETTINGS, **options})
-        self.examples = tuple(examples)
-        self.params = [completing(parameter) for parameter in self.params]
+    def __init__(
+        self,
+        function: Callable[[Given], None],
+        tables: Sequence[Table],
+        examples: Sequence[str] = (),
+        **options: Any,
+    ) -> None:
+        self.function, self.table, self.examples = function, joined(*tables), tuple(examples)
+        options = {"name": None, "help": function.__doc__, "context_settings": CONTEXT_SETTINGS, **options}
+        super().__init__(params=options_of(self.table), callback=self.run, **options)
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does; but an option with one value is given once, instead of the last one counting."""
-        if not ctx.resilient_parsing:
-            _, _, given = self.make_parser(ctx).parse_args(list(args))
-            for parameter, count in Counter(given).items():
-                several = parameter.multiple or getattr(parameter, "is_flag", False) or parameter.nargs == -1
-                if count > 1 and not several:
-                    raise InputError(f"is given {count} times", key=max(parameter.opts, key=len))
-        return super().parse_args(ctx, args)
+    def run(self, **values: Any) -> None:
+        """Call the function. A mistake in an argument of Python speaks of the option."""
+        try:
+            given = _given(click.get_current_context(), self.table)
+            self.table.check_needs(given, "--")
+            self._check_outputs(given)
+            self.function(given)
+        except InputError as error:
+            raise as_typed(error, self.table) from None
+
+    def _check_outputs(self, given: Given) -> None:
+        kinds = {name: type(self.table[name].kind) for name in given}
+        check_outputs({self.table[name].typed: given[name] for name in given if kinds[name] is Output})
+        for name in given:
+            if kinds[name] is Folder:
+                check_folder(Path(given[name]), self.table[name].typed)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write(help_text(self, ctx, self.examples, _option_sections(self, ctx)))
 
 
+def as_typed(error: InputError, table: Mapping[str, Parameter]) -> InputError:
+    """A mistake in a parameter, by its name or by that in Python, as a mistake in what is typed."""
+    typed = {name: one.typed for one in table.values() for name in (one.argument, one.name)}
+    if error.file is not None or error.key not in typed:
+        return error
+    return error.at(key=typed[error.key])
+
+
+def taking(
+    *tables: Table, examples: Sequence[str], **options: Any
+) -> Callable[[Callable[[Given], None]], Command]:
+    """Make a command of a function of what was typed; its help is the function's docstring."""
+    return lambda function: Command(function, tables, examples, **options)
+
+
 class CommandGroup(click.Group):
     """A command with commands of its own, and examples as `Command` has them."""
-
-    def command_rows(self) -> list[tuple[str, str]]:
-        """Its commands with what they do, for the help."""
-        return [(name, command.get_short_help_str(_WIDEST)) for name, command in self.commands.items()]
 
     def __init__(self, *arguments: Any, examples: Sequence[str] = (), **options: Any) -> None:
         super().__init__(*arguments, **{"context_settings": CONTEXT_SETTINGS, **options})
         self.examples = tuple(examples)
-        self.params = [completing(parameter) for parameter in self.params]
+
+    def command_rows(self) -> list[tuple[str, str]]:
+        """Its commands with what they do, for the help."""
+        return [(name, command.get_short_help_str(_WIDEST)) for name, command in self.commands.items()]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections = [("Commands", self.command_rows()), *_option_sections(self, ctx)]
@@ -89,10 +177,7 @@ class CommandGroup(click.Group):
 
 
 def help_text(
-    command: click.Command,
-    context: click.Context,
-    examples: Sequence[str],
-    sections: Sequence[Section],
+    command: click.Command, context: click.Context, examples: Sequence[str], sections: Sequence[Section]
 ) -> str:
     """The help of a command: usage, examples, what it does, tables with titles, and how to complete it."""
     from ndpsim.report.printing import aligned, line_width, wrapped
@@ -128,14 +213,9 @@ def _typed(example: str, width: int) -> Iterator[str]:
 
 
 def _option_sections(command: click.Command, context: click.Context) -> list[Section]:
-    section_of = {f"--{name}": title for title, names in _SECTIONS.items() for name in names.split()}
-    order = list(section_of)
-    found: dict[str, list[tuple[int, tuple[str, str]]]] = {title: [] for title in (*_SECTIONS, _OTHERS)}
+    found: dict[str, list[tuple[str, str]]] = {}
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
-        if record is not None and isinstance(parameter, click.Option):
-            name = max(parameter.opts, key=len)
-            place = order.index(name) if name in order else len(order)
-            found[section_of.get(name, _OTHERS)].append((place, record))
-    in_order = {title: sorted(rows, key=lambda row: row[0]) for title, rows in found.items() if rows}
-    return [(title, [record for _, record in rows]) for title, rows in in_order.items()]
+        if record is not None:
+            found.setdefault(getattr(parameter, "section", _OTHERS) or _OTHERS, []).append(record)
+    return list(found.items())

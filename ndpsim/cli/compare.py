@@ -2,70 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ndpsim.cli.command import Command
-from ndpsim.cli.memory_options import check_addressed, memory_of, memory_options
-from ndpsim.cli.options import (
-    check_outputs,
-    json_option,
-    named_as_options,
-    write_json,
+from ndpsim.cli.command import Given, taking
+from ndpsim.cli.memory_options import check_addressed, memory_of
+from ndpsim.cli.options import JSON, answer
+from ndpsim.parameters import Choice, Parameter, table
+from ndpsim.parameters.dram import MEMORY
+from ndpsim.parameters.hardware import SET
+
+if TYPE_CHECKING:
+    from ndpsim.devtools.peers.ramulator import Comparison
+
+_SIMULATOR = Parameter(
+    "simulator",
+    "Which.",
+    Choice(("ramulator",), "simulator", form="ramulator"),
+    positional=True,
+    required=True,
 )
-from ndpsim.errors import InputError, one_of
 
 
-@click.command(
-    cls=Command,
+@taking(
+    table({"What is simulated": (_SIMULATOR,)}),
+    MEMORY,
+    table({"What is simulated": (SET,), "Results": (JSON,)}),
     examples=(
         "ndpsim compare ramulator trace.gz",
         "ndpsim compare ramulator trace.gz --ranks 4 --refresh none --json compared.json",
     ),
 )
-@click.argument("simulator", metavar="ramulator")
-@click.argument("trace", metavar="TRACE")
-@memory_options
-@click.option("--format", "form", help="The trace's format, when it should not be detected.")
-@json_option
-def command(
-    simulator: str,
-    trace: str,
-    hw: str | None,
-    sets: tuple[str, ...],
-    form: str | None,
-    json_to: str | None,
-    **given: Any,
-) -> None:
+def command(given: Given) -> None:
     """Run a request trace through ours and through Ramulator 2.1, when its Python package is installed.
 
     Prints "identical" or the first command in which they differ, and how fast both were. Exit status 1
     when they differ.
     """
-    if simulator != "ramulator":
-        raise InputError(one_of(simulator, ["ramulator"], "simulator"), key="compare")
-    check_outputs({"--json": json_to})
     from ndpsim.devtools.peers.ramulator import compare
     from ndpsim.traces import read_requests
 
-    memory = memory_of(hw, sets, given)
-    with named_as_options(format="--format"):
-        requests = read_requests(trace, form)
-    check_addressed(requests)
+    memory = memory_of(given)
+    requests = read_requests(given["trace"], given.get("format"))
+    check_addressed(requests, given)
     outcome = compare(requests, memory)
-    if json_to is not None:
-        write_json(outcome.to_dict(), json_to)
-    if json_to != "-":
-        from ndpsim.report.printing import print_text
-        from ndpsim.report.words import counted
-        from ndpsim.units import significant
-
-        print_text("identical" if outcome.identical else f"different: {outcome.first_difference}")
-        ours, theirs = significant(outcome.ours_mps), significant(outcome.ramulator_mps)
-        print_text(
-            f"{counted(outcome.commands, 'command')} compared; ours {ours} million requests/s, "
-            f"Ramulator 2.1 {theirs}, {significant(outcome.ours_mps / outcome.ramulator_mps, 3)} times"
-        )
+    answer(given, outcome.to_dict, lambda: _print(outcome))
     if not outcome.identical:
         raise click.exceptions.Exit(1)
+
+
+def _print(outcome: Comparison) -> None:
+    from ndpsim.report.printing import print_text
+    from ndpsim.report.words import counted
+    from ndpsim.units import significant
+
+    print_text("identical" if outcome.identical else f"different: {outcome.first_difference}")
+    ours, theirs = significant(outcome.ours_mps), significant(outcome.ramulator_mps)
+    print_text(
+        f"{counted(outcome.commands, 'command')} compared; ours {ours} million requests/s, "
+        f"Ramulator 2.1 {theirs}, {significant(outcome.ours_mps / outcome.ramulator_mps, 3)} times"
+    )

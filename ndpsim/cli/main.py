@@ -42,10 +42,7 @@ _COMMANDS = {
     "cache": "say where compiled kernels and results lie and how large they are; remove them",
 }
 
-_EXAMPLES = (
-    "ndpsim gemv --hw trimoe --model qwen3-235b-a22b --tokens 1",
-    "ndpsim show hw trimoe",
-)
+_EXAMPLES = ("ndpsim gemv --hw trimoe --model qwen3-235b-a22b --tokens 1", "ndpsim show hw trimoe")
 
 
 class _Commands(click.Group):
@@ -83,11 +80,7 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(
-    cls=_Commands,
-    context_settings=CONTEXT_SETTINGS,
-    invoke_without_command=True,
-)
+@click.group(cls=_Commands, context_settings=CONTEXT_SETTINGS, invoke_without_command=True)
 @click.version_option(metadata.version("ndpsim"), prog_name="ndpsim")
 @click.pass_context
 def cli(context: click.Context) -> None:

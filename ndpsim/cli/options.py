@@ -10,29 +10,29 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from ndpsim.cli.streams import is_closed
 from ndpsim.errors import InputError
 from ndpsim.files import ensure_writable, file_identity, is_in_place, replacing
+from ndpsim.parameters import Flag, Output, Parameter
 
-F = TypeVar("F", bound=Callable[..., Any])
+JSON = Parameter("json", "Write the result as JSON; - for standard output.", Output(), files=("",))
+REPORT = Parameter(
+    "report",
+    "Write a report as one HTML file: tables, pictures, configuration, provenance.",
+    Output(),
+    files=("",),
+)
+COMMANDS = Parameter("commands", "Write every DRAM command as CSV (.gz compresses).", Output(), files=("",))
+EXACT_CHECK = Parameter(
+    "exact-check", "Run once more, step by step and in the plain way, and compare.", Flag()
+)
 
 _PATIENCE_S = 1.0  # work that takes longer shows how far it is
 _SECONDS_A_LINE = 30.0  # where progress is no bar but lines
-
-
-def sets_option(function: F) -> F:
-    """``--set KEY=VALUE``, any number of times."""
-    return click.option(
-        "--set",
-        "sets",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Change a value, e.g. dimm.ranks=2. Repeatable.",
-    )(function)
 
 
 def timing_overrides(sets: Sequence[str]) -> dict[str, int]:
@@ -50,33 +50,18 @@ def timing_overrides(sets: Sequence[str]) -> dict[str, int]:
     return overrides
 
 
-def exact_check_option(function: F) -> F:
-    """``--exact-check``."""
-    return click.option(
-        "--exact-check", is_flag=True, help="Run once more, step by step and in the plain way, and compare."
-    )(function)
-
-
-def json_option(function: F) -> F:
-    """``--json FILE``, - for standard output."""
-    return click.option(
-        "--json", "json_to", metavar="FILE", help="Write the result as JSON; - for standard output."
-    )(function)
-
-
-def report_option(function: F) -> F:
-    """``--report FILE.html``."""
-    return click.option(
-        "--report",
-        "report_to",
-        metavar="FILE",
-        help="Write a report as one HTML file: tables, pictures, configuration, provenance.",
-    )(function)
+def answer(
+    given: Mapping[str, Any], plain: Callable[[], Mapping[str, Any]], show: Callable[[], None]
+) -> None:
+    """Write a result as ``--json`` says; print it unless that took standard output."""
+    if "json" in given:
+        write_json(plain(), given["json"])
+    if given.get("json") != "-":
+        show()
 
 
 def write_json(result: Mapping[str, Any], to: str) -> None:
     """Write one JSON object to a file, or to standard output when `to` is "-"."""
-    check_outputs({"--json": to})
     text = json.dumps(result, indent=2, allow_nan=False) + "\n"
     if to == "-":
         click.echo(text, nl=False)
@@ -122,17 +107,13 @@ def check_folder(folder: Path, option: str) -> None:
 
 
 @contextmanager
-def named_as_options(*names: str, **others: str) -> Iterator[None]:
-    """Let a mistake in the argument `tokens` of a call speak of the option ``--tokens``.
-
-    `others`: arguments whose option has another name, ``form="--commands-format"``.
-    """
-    options = {name: f"--{name.replace('_', '-')}" for name in names} | others
+def naming(**names: str) -> Iterator[None]:
+    """Let a mistake in the argument `form` of a call speak of what is typed: ``form="--commands-format"``."""
     try:
         yield
     except InputError as error:
-        if error.file is None and error.key in options:
-            raise error.at(key=options[error.key]) from None
+        if error.file is None and error.key in names:
+            raise error.at(key=names[error.key]) from None
         raise
 
 

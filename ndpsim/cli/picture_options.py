@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-import click
-
-from ndpsim.cli.options import named_as_options
-from ndpsim.errors import InputError
-from ndpsim.report.panels import DEFAULT_SIZE, PANELS, SIZES, chosen_panels, chosen_size
-
-F = TypeVar("F", bound=Callable[..., Any])
+from ndpsim.parameters import Choice, Output, Parameter, Several
+from ndpsim.report.panels import DEFAULT_SIZE, PANELS, SIZES, chosen_panels
 
 
 @dataclass(frozen=True)
@@ -24,41 +19,43 @@ class Plot:
     panels: tuple[str, ...]
 
 
-def picture_options(drawn: str, *pictures: str) -> Callable[[F], F]:
+SIZE = Parameter(
+    "size", f"Of --plot: {', '.join(SIZES)}.", Choice(tuple(SIZES), "size"), DEFAULT_SIZE, needs="plot"
+)
+
+
+def picture(drawn: str, *pictures: str) -> tuple[Parameter, ...]:
     """``--plot``, ``--size`` and ``--panels`` of a command; `pictures`: names of `report.panels.PANELS`."""
-    names = dict.fromkeys(name for picture in pictures for name in PANELS[picture])
-
-    def with_options(function: F) -> F:
-        function = click.option(
-            "--panels",
-            metavar="NAME,...",
-            help=f"Of --plot: draw only these of {', '.join(names)}.",
-        )(function)
-        function = click.option(
-            "--size", metavar="NAME", help=f"Of --plot: {', '.join(SIZES)}.  [default: {DEFAULT_SIZE}]"
-        )(function)
-        return click.option("--plot", "plot_to", metavar="FILE", help=drawn)(function)
-
-    return with_options
+    names = ", ".join(dict.fromkeys(name for one in pictures for name in PANELS[one]))
+    panels = Parameter(
+        "panels",
+        f"Of --plot: draw only these of {names}.",
+        Several(always=True, form="NAME,..."),
+        needs="plot",
+    )
+    return Parameter("plot", drawn, Output(), files=("",)), SIZE, panels
 
 
-def plot_of(file: str | None, size: str | None, panels: str | None, picture: str) -> Plot | None:
-    """What the options ask for, of a `picture` of `report.panels.PANELS`; None without ``--plot``.
+def plot_of(given: Mapping[str, Any], drawn: str) -> Plot | None:
+    """What is asked for of a picture of `report.panels.PANELS`; None without ``--plot``.
 
     Raises:
-        InputError: there is no such format, size or panel, or nothing to draw is asked for.
+        InputError: there is no such format or panel, or nothing to draw is asked for.
     """
-    if file is None:
-        for option, given in {"--size": size, "--panels": panels}.items():
-            if given is not None:
-                raise InputError("is of --plot, which is not given", key=option)
+    if "plot" not in given:
         return None
-    with named_as_options("size", "panels"):
-        chosen_size(DEFAULT_SIZE if size is None else size)
-        names = None if panels is None else [name.strip() for name in panels.split(",") if name.strip()]
-        chosen = chosen_panels(names, picture)
+    chosen = chosen_panels(given.get("panels"), drawn)
+    check_format(given)
+    return Plot(given["plot"], given.get("size", DEFAULT_SIZE), chosen)
 
-    from ndpsim.report.pictures import canvas  # brings matplotlib, which takes its time
 
-    canvas.check_format(file)
-    return Plot(file, DEFAULT_SIZE if size is None else size, chosen)
+def check_format(given: Mapping[str, Any]) -> None:
+    """Make sure that ``--plot``, where it is given, names a format that can be drawn.
+
+    Raises:
+        InputError: it does not.
+    """
+    if "plot" in given:
+        from ndpsim.report.pictures import canvas  # brings matplotlib, which takes its time
+
+        canvas.check_format(given["plot"])

@@ -5,188 +5,104 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-import click
-
-from ndpsim.cli.command import Command
-from ndpsim.cli.options import (
-    check_outputs,
-    json_option,
-    named_as_options,
-    progress_of,
-    report_option,
-    sets_option,
-    write_json,
-)
-from ndpsim.cli.picture_options import Plot, picture_options, plot_of
-from ndpsim.cli.weights import expert_format, weight_options
+from ndpsim.cli.command import Given, taking
+from ndpsim.cli.options import COMMANDS, JSON, REPORT, answer, progress_of
+from ndpsim.cli.picture_options import Plot, picture, plot_of
 from ndpsim.errors import InputError, one_of
+from ndpsim.parameters import Output, Parameter, refuse, table
+from ndpsim.parameters.hardware import SET
+from ndpsim.parameters.relayout import MOVED, RELAYOUT
 
 if TYPE_CHECKING:
     from ndpsim.simulate import RelayoutResult
 
 _ALL = "all"
+_TOPOLOGY = dataclasses.replace(
+    RELAYOUT["topology"],
+    help="Of the links: chain, ring, mesh, full, bus, groups; or all of them.",
+    names="link.topology all",
+)
+_OUTPUTS = table(
+    {
+        "What is simulated": (SET,),
+        "Results": (
+            JSON,
+            *picture(
+                "Draw data over time, busy links and DRAM, and the energy; of all topologies in one picture.",
+                "relayout",
+                "topologies",
+            ),
+            REPORT,
+            COMMANDS,
+            Parameter("timeline", "Write when DIMMs read and wrote, for Perfetto.", Output(), files=("",)),
+        ),
+    }
+)
 
 
-def _dimms(text: str | None, option: str) -> list[int] | None:
-    if text is None:
-        return None
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
-        raise InputError(f"'{text[:40]}' is not a list of DIMMs, for instance 0,4,8,12", key=option)
-    return [int(part) for part in parts]
-
-
-@click.command(
-    cls=Command,
+@taking(
+    RELAYOUT.but(topology=dataclasses.replace(_TOPOLOGY, section="What is simulated")),
+    _OUTPUTS,
     examples=(
         "ndpsim relayout --experts 4 --from localized --to striped",
         "ndpsim relayout --topology all --json topologies.json",
     ),
 )
-@click.option("--hw", default="trimoe", show_default=True, metavar="NAME|FILE", help="The hardware.")
-@click.option(
-    "--model", metavar="NAME|FILE", help="A bundled model or a config.json.  [default: qwen3-235b-a22b]"
-)
-@click.option("--shape", metavar="HIDDEN,INTERMEDIATE", help="Experts of this shape, instead of a model's.")
-@click.option("--experts", default=1, show_default=True, type=int, help="Experts that move.")
-@click.option(
-    "--from",
-    "source",
-    default="localized",
-    show_default=True,
-    metavar="NAME",
-    help="Where they lie: localized, striped or sharded:N.",
-)
-@click.option("--to", "target", default="striped", show_default=True, metavar="NAME", help="Where they go.")
-@click.option("--from-dimms", metavar="D,D,...", help="First DIMM of each expert.  [default: spread evenly]")
-@click.option("--to-dimms", metavar="D,D,...", help="The same for where they go.")
-@click.option(
-    "--topology", metavar="NAME", help="Of the links: chain, ring, mesh, full, bus, groups; or all of them."
-)
-@weight_options
-@click.option("--no-host", is_flag=True, help="Do not simulate the same move by the host.")
-@click.option(
-    "--other-dimms", is_flag=True, help="Simulate the same with experts on neighbouring DIMMs, too."
-)
-@sets_option
-@json_option
-@report_option
-@click.option(
-    "--commands", "commands_to", metavar="FILE", help="Write every DRAM command as CSV (.gz compresses)."
-)
-@click.option(
-    "--timeline", "timeline_to", metavar="FILE", help="Write when DIMMs read and wrote, for Perfetto."
-)
-@picture_options(
-    "Draw data over time, busy links and DRAM, and the energy; of all topologies in one picture.",
-    "relayout",
-    "topologies",
-)
-def command(
-    hw: str,
-    model: str | None,
-    shape: str | None,
-    experts: int,
-    source: str,
-    target: str,
-    from_dimms: str | None,
-    to_dimms: str | None,
-    topology: str | None,
-    bits: str,
-    group_size: int | None,
-    scale_bits: int,
-    zero_point_bits: int | None,
-    weights: str | None,
-    no_host: bool,
-    other_dimms: bool,
-    sets: tuple[str, ...],
-    json_to: str | None,
-    report_to: str | None,
-    commands_to: str | None,
-    timeline_to: str | None,
-    plot_to: str | None,
-    size: str | None,
-    panels: str | None,
-) -> None:
+def command(given: Given) -> None:
     """Move experts from one layout to another, over the links between DIMMs.
 
     Each burst is read on its source DIMM's lanes, sent in packets, and written on its target's lanes, DRAM
     command by DRAM command. With --topology all, DIMMs get the ports that each topology needs. In a command
     trace the column `rank` holds the lane, DIMM after DIMM.
     """
-    outputs = {"--commands": commands_to, "--timeline": timeline_to}
-    check_outputs({**outputs, "--plot": plot_to, "--report": report_to, "--json": json_to})
-    if model is not None and shape is not None:
-        raise InputError("give a model or a shape, not both", key="--shape")
-    for option, given in outputs.items():
-        if topology == _ALL and given is not None:
-            raise InputError("needs a topology of its own, not all", key=option)
-    formats = expert_format(bits, group_size, scale_bits, zero_point_bits, weights, model)
-    first, second = _dimms(from_dimms, "--from-dimms"), _dimms(to_dimms, "--to-dimms")
+    topology = given.get("topology")
+    if topology == _ALL:
+        refuse(given, "needs a topology of its own, not all", "commands", "timeline")
 
     from ndpsim.link import TOPOLOGIES
-    from ndpsim.moe import parse_shape
     from ndpsim.simulate import simulate_relayout
+    from ndpsim.sweeps.parameters import expert_of, weight_format
 
-    plot = plot_of(plot_to, size, panels, "topologies" if topology == _ALL else "relayout")
+    plot = plot_of(given, "topologies" if topology == _ALL else "relayout")
     names = (*TOPOLOGIES, "groups")
     if topology not in (None, _ALL, *names):
-        raise InputError(one_of(topology, (*names, _ALL), "topology"), key="--topology")
+        raise InputError(one_of(topology, (*names, _ALL), "topology"), key="topology", code="unknown-name")
+    hw, sets = RELAYOUT.value(given, "hw"), given.get("set", ())
     if topology is not None and any(text.partition("=")[0].strip() == "link.topology" for text in sets):
-        raise InputError("--set link.topology says it, too; give one of them", key="--topology")
-    if commands_to is not None:
-        _check_at_once(hw, sets, experts)
-    chosen = names if topology == _ALL else (topology,)
+        raise InputError(
+            "--set link.topology says it, too; give one of them", key="topology", code="conflict"
+        )
+    if "commands" in given:
+        _check_at_once(hw, sets, RELAYOUT.value(given, "experts"))
+    expert, bits = expert_of(given), weight_format(given)
     results: dict[str, RelayoutResult] = {}
-    with (
-        progress_of("moving") as progress,
-        named_as_options(
-            "hw",
-            "experts",
-            "model",
-            source="--from",
-            target="--to",
-            source_dimms="--from-dimms",
-            target_dimms="--to-dimms",
-            other_dimms="--other-dimms",
-        ),
-    ):
-        for name in chosen:
+    with progress_of("moving") as progress:
+        for name in names if topology == _ALL else (topology,):
             result = simulate_relayout(
                 hw,
-                parse_shape(shape) if shape is not None else "qwen3-235b-a22b" if model is None else model,
-                experts,
-                source,
-                target,
-                first,
-                second,
-                formats,
-                (*sets, *_of_topology(hw, sets, name, topology == _ALL)),
-                host=not no_host and not results,
-                other_dimms=other_dimms,
-                record_commands=commands_to is not None,
+                expert,
+                **RELAYOUT.arguments(given, *MOVED, "other-dimms"),
+                bits=bits,
+                sets=(*sets, *_of_topology(hw, sets, name, topology == _ALL)),
+                host="no-host" not in given and not results,
+                record_commands="commands" in given,
                 progress=progress,
             )
             results[result.topology] = _with_host(result, next(iter(results.values()), result))
-    if report_to is not None:
-        _write_report(
-            report_to,
-            results,
-            hw,
-            (*sets, *_of_topology(hw, sets, None if topology == _ALL else topology, False)),
-        )
-    _write(results, json_to, commands_to, timeline_to, plot)
+    if "report" in given:
+        own = None if topology == _ALL else topology
+        _write_report(given["report"], results, hw, (*sets, *_of_topology(hw, sets, own, False)))
+    _write(results, given, plot)
 
 
 def _check_at_once(hw: str, sets: tuple[str, ...], experts: int) -> None:
     """Raises InputError where not all experts move at once, before they are simulated."""
     from ndpsim.config import load_hardware
 
-    with named_as_options("hw"):
-        at_once = load_hardware(hw, sets).relayout.concurrent_experts
+    at_once = load_hardware(hw, sets).relayout.concurrent_experts
     if experts > at_once:
         problem = f"is for experts that move at once, {at_once} at most, not {experts}"
-        raise InputError(problem, key="--commands")
+        raise InputError(problem, key="commands", code="unsupported")
 
 
 def _with_host(result: RelayoutResult, first: RelayoutResult) -> RelayoutResult:
@@ -222,39 +138,28 @@ def _write_report(to: str, results: dict[str, RelayoutResult], hw: str, sets: tu
         write_relayout_report(to, next(iter(results.values())), load_hardware(hw, sets))
 
 
-def _write(
-    results: dict[str, RelayoutResult],
-    json_to: str | None,
-    commands_to: str | None,
-    timeline_to: str | None,
-    plot: Plot | None,
-) -> None:
-    result = next(iter(results.values()))
-    if commands_to is not None:
+def _write(results: dict[str, RelayoutResult], given: Given, plot: Plot | None) -> None:
+    from ndpsim.report import relayout
+
+    result, several = next(iter(results.values())), len(results) > 1
+    if "commands" in given:
         from ndpsim.report import traces
         from ndpsim.traces import write_commands
 
         if not result.command_traces:
-            raise InputError("nothing moved, so there are no commands", key="--commands")
-        write_commands(commands_to, traces.all_lanes(result.command_traces[0]))
-    if timeline_to is not None:
-        from ndpsim.report import relayout
-
-        relayout.write_relayout_timeline(timeline_to, result)
+            raise InputError("nothing moved, so there are no commands", key="commands")
+        write_commands(given["commands"], traces.all_lanes(result.command_traces[0]))
+    if "timeline" in given:
+        relayout.write_relayout_timeline(given["timeline"], result)
     if plot is not None:
         from ndpsim.report.pictures.relayout import draw_relayout, draw_topologies
 
-        if len(results) > 1:
+        if several:
             draw_topologies(plot.file, results, plot.size, plot.panels)
         else:
             draw_relayout(plot.file, result, plot.size, plot.panels)
-    if json_to is not None:
+    if several:
         plain = {name: one.to_dict() for name, one in results.items()}
-        write_json(plain if len(results) > 1 else result.to_dict(), json_to)
-    if json_to != "-":
-        from ndpsim.report import relayout
-
-        if len(results) > 1:
-            relayout.print_topologies(results)
-        else:
-            relayout.print_relayout(result)
+        answer(given, lambda: plain, lambda: relayout.print_topologies(results))
+    else:
+        answer(given, result.to_dict, lambda: relayout.print_relayout(result))

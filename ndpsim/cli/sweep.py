@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,16 +12,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from ndpsim.cli.command import Command, CommandGroup
-from ndpsim.cli.completion import SWEPT_KEYS, names_or_files
+from ndpsim.cli.command import Command, CommandGroup, Given
+from ndpsim.cli.completion import names_or_files
 from ndpsim.cli.notices import announce_kernels
-from ndpsim.cli.options import check_folder, check_outputs, named_as_options, write_json
+from ndpsim.cli.options import JSON, answer, check_folder
+from ndpsim.cli.picture_options import SIZE, check_format
 from ndpsim.cli.sweep_progress import showing
 from ndpsim.errors import InputError, one_of
+from ndpsim.parameters import Output, Parameter, Table, joined, refuse, table
+from ndpsim.parameters.swept import PLACE, PLOT, SWEEP, SWEPT
 
 if TYPE_CHECKING:
     from ndpsim.report.sweep_plot import SweepPlot
-    from ndpsim.sweeps.command import SweptCommand
     from ndpsim.sweeps.definition import Definition
     from ndpsim.sweeps.table import SweepResult
 
@@ -36,12 +40,25 @@ _ENDINGS = (".yaml", ".yml")
 _SHOWN = 40  # points that are printed
 _REASONS = 3  # of failures
 _FIXED = "fixed_"  # begins the names of parameters that are options of the swept command
-_OF_PLOT = ("kind", "x", "y", "by", "log")
+OUTPUTS = table(
+    {
+        "Results": (
+            replace(JSON, help="Write the table as JSON; - for standard output."),
+            Parameter("plot", "Draw the points.", Output(), files=("",)),
+            SIZE,
+        )
+    }
+)
+_REPORT = Parameter(
+    "report", "Write everything as one HTML page that needs nothing else.", Output(), files=("",)
+)
 
+#: Of every sweep.
+OPTIONS = joined(SWEEP, OUTPUTS, PLOT, table({"Results": (_REPORT,)}))
 
-_HELP = """What is finished is in the folder --out at once, a file a point, and in table.csv and
-table.parquet there. The same call goes on where another was ended; what has changed since, ndpsim or a
-file, is computed anew. Exit status 1 when points failed."""
+_HELP = """What is finished is in the folder --out at once, a file a point, and in table.csv there; also in
+table.parquet, with pip install 'ndpsim[parquet]'. The same call goes on where another was ended; what has
+changed since, ndpsim or a file, is computed anew. Exit status 1 when points failed."""
 _EXAMPLES = (
     "ndpsim sweep gemv --model mixtral-8x7b --vary tokens=1,2,4 --vary dimm.ranks=1,2,4 --plot gemv.pdf",
     "ndpsim sweep study.yaml --jobs 8 --report study.html",
@@ -55,15 +72,8 @@ class _Sweeps(CommandGroup):
         return [name for name in _COMMANDS if name != "FILE.yaml"]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name.endswith(_ENDINGS):
-            return _of(name, [])
-        if ctx.resilient_parsing:  # the shell completes: what has to be imported takes its time
-            keys = SWEPT_KEYS.get(name)
-            return None if keys is None else _of(name, [click.Option([f"--{key}"]) for key in keys.split()])
-        from ndpsim.sweeps.commands import swept_commands
-
-        commands = swept_commands()
-        return _of(name, _fixed_options(commands[name])) if name in commands else None
+        swept = Table() if name.endswith(_ENDINGS) else _table_of(name)
+        return None if swept is None else _of(name, swept)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -82,219 +92,145 @@ class _Sweeps(CommandGroup):
         return list(_COMMANDS.items())
 
 
-def place_options() -> list[click.Option]:
-    """Where points run."""
-    return [
-        click.Option(
-            ["--jobs", "-j"], type=int, help="Processes that run points.  [default: one for each core]"
-        ),
-        click.Option(
-            ["--cluster"],
-            metavar="ADDRESS",
-            help="Run the points on this Dask cluster instead: tcp://HOST:PORT, or a scheduler file. Files "
-            "that are named must be there, too, under the same path.",
-        ),
-        click.Option(["--retry-failed"], is_flag=True, help="Run points again that failed before."),
-    ]
-
-
-def output_options() -> list[click.Option]:
-    """The table and the picture as files."""
-    return [
-        click.Option(
-            ["--json", "json_to"], metavar="FILE", help="Write the table as JSON; - for standard output."
-        ),
-        click.Option(["--plot", "plot_to"], metavar="FILE", help="Draw the points."),
-        click.Option(["--size"], metavar="NAME", help="Of --plot: its size.  [default: single]"),
-    ]
-
-
-def run_with_progress(run: Callable[..., _R], definition: Definition, options: Mapping[str, Any]) -> _R:
-    """Run where `place_options` say, with progress."""
-    if options["cluster"] is None:
+def run_with_progress(run: Callable[..., _R], definition: Definition, given: Given) -> _R:
+    """Run where the options say, with progress."""
+    if "cluster" not in given:
         announce_kernels(definition.command, definition.fixed)
     with showing() as watch:
-        return run(**{name: options[name] for name in ("jobs", "cluster", "retry_failed")}, watch=watch)
+        return run(**SWEEP.arguments(given, *PLACE), force="force" in given, watch=watch)
 
 
-def _options() -> list[click.Option]:
-    """The options of every sweep."""
-    return [
-        click.Option(
-            ["--vary"],
-            multiple=True,
-            metavar="KEY=VALUES",
-            help="An option without its dashes, or a key of the hardware, and its values: 1,2,4 or 1..8 or "
-            "log:10..1000:7. Repeatable; the last changes fastest.",
-        ),
-        click.Option(
-            ["--set", "sets"],
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="A value of all points, e.g. dimm.ranks=2. Repeatable.",
-        ),
-        click.Option(["--zip", "zipped"], is_flag=True, help="Take the n-th values of all keys together."),
-        click.Option(
-            ["--baseline"],
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="Add the metric speedup, over the point with this value. Repeatable.",
-        ),
-        *place_options(),
-        click.Option(
-            ["--out", "-o"],
-            metavar="DIR",
-            help="Folder of the points' files and the tables.  [default: NAME.sweep]",
-        ),
-        click.Option(["--force"], is_flag=True, help="Replace the tables of another sweep in that folder."),
-        *output_options(),
-        click.Option(["--kind"], help="Of pictures: lines, bars, heat or pareto.  [default: by what varies]"),
-        click.Option(["--x"], metavar="KEY", help="Of pictures: the horizontal axis; of pareto, a metric."),
-        click.Option(["--y"], metavar="METRIC", help="Of pictures: what is drawn over it."),
-        click.Option(["--by"], metavar="KEY,...", help="Of pictures: keys whose values are lines apart."),
-        click.Option(["--log"], metavar="x|y|xy|none", help="Of pictures: logarithmic axes."),
-        click.Option(
-            ["--report", "report_to"],
-            metavar="FILE",
-            help="Write everything as one HTML page that needs nothing else.",
-        ),
-    ]
+def _fixed(parameter: Parameter) -> Parameter:
+    """An option of the command that is swept, as the sweep has it: it has one value."""
+    return replace(parameter, argument=_FIXED + parameter.argument, positional=False, required=False)
 
 
-def _fixed_options(command: SweptCommand) -> list[click.Option]:
-    """The options of a command itself; their values are texts, which the sweep takes as it takes all."""
-    return [
-        click.Option(
-            [f"--{key}", _FIXED + key.replace("-", "_")],
-            metavar="NAME|FILE" if parameter.is_file else "VALUE",
-            help=parameter.words + (f".  [default: {parameter.default}]" if parameter.default else "."),
-        )
-        for key, parameter in command.parameters.items()
-    ]
+def _table_of(name: str) -> Table | None:
+    """The options of a command that can be swept; None: there is none of that name."""
+    if name in SWEPT:
+        return SWEPT[name]
+    from ndpsim.sweeps.commands import swept_commands
+
+    command = swept_commands().get(name)
+    return None if command is None else command.parameters
 
 
-def _of(name: str, fixed: list[click.Option]) -> Command:
+def _of(name: str, swept: Table) -> Command:
     """The command that sweeps `name`, a command with these options, or a file."""
-    keys = {str(option.name): option.opts[0].removeprefix("--") for option in fixed}
-
-    def sweep(**options: Any) -> None:
-        given = {keys[name]: options[name] for name in keys if options[name] is not None}
-        _sweep(name, given, options)
-
+    fixed = Table({key: _fixed(one) for key, one in swept.items()})
     what = f"ndpsim {name}" if fixed else f"what {name} says"
     return Command(
-        name,
-        params=[*fixed, *_options()],
-        callback=sweep,
+        lambda given: _sweep(name, {key: given[key] for key in fixed if key in given}, given),
+        (fixed, OPTIONS),
+        _EXAMPLES,
+        name=name,
         help=f"{_HELP}\n\nRuns {what}.",
-        examples=_EXAMPLES,
     )
 
 
-def pairs(texts: tuple[str, ...], option: str, form: str) -> dict[str, str]:
-    """``KEY=TEXT`` as a mapping.
+def pairs(given: Given, option: str, form: str) -> dict[str, str]:
+    """``KEY=TEXT`` of an option as a mapping.
 
     Raises:
         InputError: not of this form, or a key is there twice.
     """
     pairs: dict[str, str] = {}
-    for text in texts:
+    for text in given.get(option, ()):
         key, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not key or not value:
-            raise InputError(f"'{text[:60]}' is not of the form {form}", key=option)
+            raise InputError(f"'{text[:60]}' is not of the form {form}", key=option, code="form")
         if key in pairs:
-            raise InputError(f"'{key}' is given twice", key=option)
+            raise InputError(f"'{key}' is given twice", key=option, code="twice")
         pairs[key] = value
     return pairs
 
 
-def _sweep(name: str, fixed: dict[str, str], options: dict[str, Any]) -> None:
-    """Sweep, say how it went, and write what is asked for."""
-    out = Path(options["out"] or f"{Path(name).stem}.sweep")
-    check_outputs(
-        {
-            "--json": options["json_to"],
-            "--plot": options["plot_to"],
-            "--report": options["report_to"],
-        }
-    )
+@contextmanager
+def keys_as_typed(given: Given, fixed: Collection[str] = ()) -> Iterator[None]:
+    """Let a mistake in a key speak of the option with which the key was given: ``--vary tokens``."""
+    typed = {key: f"--{key}" for key in fixed}
+    for option in ("set", "vary"):
+        typed |= {text.partition("=")[0].strip(): f"--{option} " for text in given.get(option, ())}
+    try:
+        yield
+    except InputError as error:
+        place = typed.get(error.key or "") if error.file is None else None
+        if place is None:
+            raise
+        raise error.at(key=f"{place}{error.key}" if place.endswith(" ") else place) from None
+
+
+def folder_of(given: Given, name: str, ending: str) -> Path:
+    """The folder of the results: that of ``--out``, or one called by what is run."""
+    out = Path(given.get("out", f"{Path(name).stem}.{ending}"))
     check_folder(out, "--out")
+    return out
+
+
+def _sweep(name: str, fixed: dict[str, Any], given: Given) -> None:
+    """Sweep, say how it went, and write what is asked for."""
     from ndpsim.sweeps.run import defined, run_sweep
 
-    sets = pairs(options["sets"], "--set", "dimm.ranks=2")
-    twice = sorted(fixed.keys() & sets.keys())
-    if twice:
-        raise InputError(f"'{twice[0]}' is given by --{twice[0]}, too", key="--set")
-    with named_as_options("baseline", "zip", "vary", "jobs", "cluster", "out"):
+    out = folder_of(given, name, "sweep")
+    sets = pairs(given, "set", "dimm.ranks=2")
+    for key in fixed.keys() & sets.keys():
+        raise InputError(f"'{key}' is given by --{key}, too", key="set", code="twice")
+    with keys_as_typed(given, fixed):
         definition = defined(
             name,
-            pairs(options["vary"], "--vary", "tokens=1,2,4"),
+            pairs(given, "vary", "tokens=1,2,4"),
             {**fixed, **sets},
-            options["zipped"],
-            pairs(options["baseline"], "--baseline", "policy=klotski"),
+            "zip" in given,
+            pairs(given, "baseline", "policy=klotski"),
         )
-        plot = _plot_of(options, definition)
-        run = partial(run_sweep, definition, out, force=options["force"])
-        result = run_with_progress(run, definition, options)
-    if options["json_to"] is not None:
-        write_json(result.to_dict(), options["json_to"])
-    if options["json_to"] != "-":
-        _print(result, out)
+        draws = _check_plot(given, definition)
+        result = run_with_progress(partial(run_sweep, definition, out), definition, given)
+    answer(given, result.to_dict, lambda: _print(result, out))
     if result.failed:
         _say_failures(result, out)
-    _draw(options, result, plot)
+    if draws:
+        _draw(given, result)
+    if "report" in given:
+        from ndpsim.report.html.sweeps import write_sweep_report
+
+        write_sweep_report(given["report"], result, _chosen(given, result) if draws else None)
     if result.failed:
         click.get_current_context().exit(1)
 
 
-def _plot_of(options: Mapping[str, Any], definition: Definition) -> dict[str, Any] | None:
-    """The choices of the picture, of a file of its own or in a report; None: it is not asked for.
+def _check_plot(given: Given, definition: Definition) -> bool:
+    """Whether a picture is asked for, of a file of its own or in a report.
 
     Raises:
         InputError: it cannot be drawn, as far as one can tell without results.
     """
-    choices = {name: options[name] for name in _OF_PLOT}
-    of_report = options["report_to"] is not None
-    if options["plot_to"] is None:
-        given = [name for name in ("size", *([] if of_report else _OF_PLOT)) if options[name] is not None]
-        if given:
-            raise InputError("is of --plot, which is not given", key=f"--{given[0]}")
-        if not any(choices.values()):
-            return None
-    from ndpsim.report.panels import DEFAULT_SIZE, chosen_size
+    from ndpsim.report.sweep_plot import chosen_plot
+    from ndpsim.sweeps.run import command_of
 
-    with named_as_options("size", *_OF_PLOT):
-        chosen_size(options["size"] or DEFAULT_SIZE)
-        _chosen(definition, None, choices)
-    if options["plot_to"] is not None:
-        from ndpsim.report.pictures import canvas  # brings matplotlib, which takes its time
-
-        canvas.check_format(options["plot_to"])
-    return choices
+    if given.keys().isdisjoint(("plot", "report")):
+        refuse(given, "needs --plot or --report", *PLOT)
+    if given.keys().isdisjoint(("plot", *PLOT)):
+        return False
+    check_format(given)
+    plot = chosen_plot(definition, None, **PLOT.arguments(given))
+    metrics = {"y": plot.y} | ({"x": plot.x} if plot.kind == "pareto" else {})
+    for axis, metric in metrics.items():
+        command_of(definition).check_metric(metric, axis, ("speedup",) if definition.baseline else ())
+    return True
 
 
-def _chosen(definition: Definition, rows: list[dict[str, Any]] | None, choices: dict[str, Any]) -> SweepPlot:
+def _chosen(given: Given, result: SweepResult) -> SweepPlot:
     from ndpsim.report.sweep_plot import chosen_plot
 
-    return chosen_plot(definition, rows, **choices)
+    return chosen_plot(result.definition, result.rows, **PLOT.arguments(given))
 
 
-def _draw(options: Mapping[str, Any], result: SweepResult, choices: dict[str, Any] | None) -> None:
-    """The picture and the report."""
-    plot = None
-    if choices is not None:
-        with named_as_options(*_OF_PLOT, "plot"):
-            plot = _chosen(result.definition, result.rows, choices)
-    if plot is not None and options["plot_to"] is not None:
-        from ndpsim.report.panels import DEFAULT_SIZE
+def _draw(given: Given, result: SweepResult) -> None:
+    if "plot" in given:
         from ndpsim.report.pictures.sweep import draw_points
 
-        size = options["size"] or DEFAULT_SIZE
-        draw_points(options["plot_to"], result.rows, result.definition, plot, size)
-    if options["report_to"] is not None:
-        from ndpsim.report.html.sweeps import write_sweep_report
-
-        write_sweep_report(options["report_to"], result, plot)
+        size = OUTPUTS.value(given, "size")
+        draw_points(given["plot"], result.rows, result.definition, _chosen(given, result), size)
 
 
 def _print(result: SweepResult, out: Path) -> None:

@@ -21,15 +21,7 @@ from ndpsim.config.quantities import (
     Volts,
     Xor,
 )
-from ndpsim.plugins import option_names
-from ndpsim.spec import RULES
-
-#: The address mappings by name (`dram.mapping.MAPPERS`).
-MAPPERS = ("RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR", "RoBaCoRaCoBgCh")
-#: The policies that there are.
-SCHEDULERS = option_names("dram/schedulers", "FRFCFS")
-ROW_POLICIES = option_names("dram/row_policies", "open")
-REFRESH_POLICIES = option_names("dram/refresh_policies", "all-bank")
+from ndpsim.parameters.dram import MAPPERS, REFRESH_POLICIES, ROW_POLICIES, RULES, SCHEDULERS, WCK
 
 
 class AddressMapping(Section):
@@ -118,7 +110,7 @@ class Dram(Section):
     )
     read_buffer: Slots = Field(default=32, description="reads a controller chooses among")
     write_buffer: Slots = Field(default=32, description="writes a controller chooses among")
-    wck: Literal["need-sync", "always-on"] = Field(
+    wck: Literal[WCK] = Field(  # type: ignore[valid-type]
         default="need-sync",
         description="data clock of LPDDR5: started by a command where it has stopped, or never stopping",
     )

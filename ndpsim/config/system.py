@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, create_model
 
 from ndpsim.config import multipliers
-from ndpsim.config.dram import MAPPERS, Dram
+from ndpsim.config.dram import Dram
 from ndpsim.config.multiplier import Multiplier
 from ndpsim.config.quantities import (
     Area,
@@ -42,6 +42,7 @@ from ndpsim.config.quantities import (
     WireGbps,
     unit,
 )
+from ndpsim.parameters.dram import MAPPERS
 from ndpsim.plugins import plugins
 
 #: The units of the `ndp` section that multiply, by name.

@@ -16,7 +16,8 @@ from ndpsim.importers.ramulator import (
 )
 from ndpsim.importers.sheet import Place, Sheet
 from ndpsim.importers.tree import Tree, plain
-from ndpsim.spec import RULES, Standard, resolve
+from ndpsim.parameters.dram import RULES
+from ndpsim.spec import Standard, resolve
 
 #: The key by which a file is known.
 ROOT = "memory_system"

@@ -7,7 +7,6 @@ where from one layout to another.
 """
 
 from ndpsim.layout.formats import (
-    BITS,
     MATRICES,
     PADDING,
     SCALE,
@@ -20,15 +19,13 @@ from ndpsim.layout.geometry import Address, Geometry
 from ndpsim.layout.interleaving import Interleaving, LaneShare
 from ndpsim.layout.layouts import Layout, Owner, Part, Places
 from ndpsim.layout.moves import Moves, moves
-from ndpsim.layout.named import LAYOUTS, localized, make_layout, parse_layout, sharded, striped
+from ndpsim.layout.named import localized, make_layout, parse_layout, sharded, striped
 from ndpsim.layout.regions import Region, expert_regions
 from ndpsim.layout.tiled import TiledInterleaving, TiledLayout
 from ndpsim.layout.tiles import Tiles
 from ndpsim.layout.weights import ExpertWeights
 
 __all__ = [
-    "BITS",
-    "LAYOUTS",
     "MATRICES",
     "PADDING",
     "SCALE",

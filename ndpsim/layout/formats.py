@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.arguments import instance, shown, whole_number
+from ndpsim.arguments import instance, whole_number
 from ndpsim.errors import InputError, unknown
+from ndpsim.parameters.weights import one_of_bits
 
 Ints = NDArray[np.int64]
-
-#: Bits that a weight may have.
-BITS = (16, 8, 6, 5, 4, 3, 2, 1)
 
 #: The matrices of a gated expert, in the order of their numbers.
 MATRICES = ("gate", "up", "down")
@@ -64,7 +62,7 @@ class WeightFormat:
     zero_point_bits: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bits", checked_bits(self.bits))
+        object.__setattr__(self, "bits", one_of_bits(self.bits, "bits"))
         for name, low, high in (
             ("group_size", 0, _MAX_GROUP),
             ("scale_bits", 1, 64),
@@ -157,9 +155,9 @@ class ExpertFormat:
             missing = [name for name in MATRICES if name not in bits]
             if missing:
                 raise InputError(f"says nothing of {' and '.join(missing)}", "missing", key="bits")
-            each = [checked_bits(bits[name]) for name in MATRICES]
+            each = [one_of_bits(bits[name], "bits") for name in MATRICES]
         else:
-            each = [checked_bits(bits)] * len(MATRICES)
+            each = [one_of_bits(bits, "bits")] * len(MATRICES)
         group_size = whole_number(group_size, "group_size", 0, _MAX_GROUP)
         scale_bits = whole_number(scale_bits, "scale_bits", 1, 64)
         if zero_point_bits is not None:
@@ -178,19 +176,6 @@ class ExpertFormat:
         """Bits of a weight: one number, or that of each matrix where they differ."""
         each = [matrix.bits for matrix in self.matrices]
         return each[0] if len(set(each)) == 1 else dict(zip(MATRICES, each, strict=True))
-
-
-def checked_bits(bits: Any) -> int:
-    """`bits` as one of `BITS`.
-
-    Raises:
-        InputError: it is none.
-    """
-    try:
-        return BITS[BITS.index(whole_number(bits, "bits", 0))]
-    except ValueError:  # an InputError is one, too
-        problem = f"{shown(bits)} is not one of {', '.join(map(str, BITS))}"
-        raise InputError(problem, "range", key="bits") from None
 
 
 def _format(bits: int, group_size: int, scale_bits: int, zero_point_bits: int | None) -> WeightFormat:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.arguments import number, progress_function, several, shown, whole_number
+from ndpsim.arguments import progress_function, several, shown, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.errors import InputError
@@ -26,12 +26,12 @@ from ndpsim.orchestrator.rehearsals import Rehearsals, rehearsed
 from ndpsim.orchestrator.totals import ENGINES
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.orchestrator.weights import RunWeights, run_weights
+from ndpsim.parameters.moe import CHECKS, MOE
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
 from ndpsim.policies.interface import Policy
 from ndpsim.policies.rehearsal import Rehearsed
 from ndpsim.policies.views import Machine
 from ndpsim.processors import Processors
-from ndpsim.processors.devices import MAX_TOKENS
 from ndpsim.results.cache import ResultCache
 from ndpsim.results.moe import MoeResult, PolicyRun
 from ndpsim.routing import Routing, default_routing, describe_routing, find_routing, generate_routing
@@ -105,13 +105,13 @@ def run_moe(
     hardware = load_hardware(hw, sets, "moe")
     shape = load_model(model)
     chosen = choose_policies(policies)
-    steps, batch = _at_least_one(steps, "steps"), _at_least_one(batch, "batch")
-    prompt = 0 if prompt is None else whole_number(prompt, "prompt", 1)
-    prefix = whole_number(prefix, "prefix", 0, MAX_TOKENS)
-    context = max(whole_number(context, "context", 1), prefix + prompt)
+    steps, batch = MOE["steps"].checked(steps), MOE["batch"].checked(batch)
+    prompt, prefix = MOE["prompt"].checked(prompt) or 0, MOE["prefix"].checked(prefix)
+    context = max(MOE["context"].checked(context), prefix + prompt)
+    kv, kv_bits, seed = MOE["kv"].checked(kv), MOE["kv-bits"].checked(kv_bits), MOE["seed"].checked(seed)
     checked_arbitration(arbitration)
     _check_link(hardware, check_layer, arbitration)
-    number(check_limit, "check_limit", 0)
+    check_limit = CHECKS["check-limit"].checked(check_limit)
     asked_layers = None if layers is None else _layers(layers, shape)
     trace = find_routing(routing, shape, batch, steps, prompt, seed, asked_layers)
     if not trace.steps:
@@ -218,10 +218,6 @@ def _check_link(hardware: Hardware, check_layer: object, arbitration: str) -> No
         key = "host.cpu_isa" if hardware.system.host.cpu_tflops is None else "host.cpu_tflops"
         problem = "a CPU that computes experts needs channels to memory, and there is a CXL link"
         raise hardware.origins[key].error(problem, key)
-
-
-def _at_least_one(value: int | None, name: str) -> int | None:
-    return None if value is None else whole_number(value, name, 1)
 
 
 def _layers_of(trace: Routing, shape: MoeShape) -> tuple[int, ...]:

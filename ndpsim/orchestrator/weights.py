@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from ndpsim.arguments import whole_number
 from ndpsim.errors import InputError
 from ndpsim.layout import MATRICES, ExpertFormat
 from ndpsim.moe import MoeShape
 from ndpsim.moe.weights import WeightFile, weight_file
+from ndpsim.parameters.moe import MOE
 from ndpsim.processors.devices import weight_bytes
 from ndpsim.processors.operations import DenseBits
 from ndpsim.processors.weights import dense_bits, expert_format_of
@@ -58,7 +58,7 @@ def run_weights(model: MoeShape, bits: int | None, dense: int | None, weights: s
         InputError: bits are given beside a weight file, or there is no such file.
     """
     if weights is None:
-        dense = _BITS if dense is None else whole_number(dense, "dense_bits", 1, 32)
+        dense = _BITS if dense is None else MOE["dense-bits"].checked(dense)
         return RunWeights(_BITS if bits is None else bits, None, dense, None)
     for value, key in ((bits, "bits"), (dense, "dense_bits")):
         if value is not None:

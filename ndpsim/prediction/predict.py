@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from ndpsim.arguments import flag, number, progress_function, several, text, whole_number
+from ndpsim.arguments import flag, progress_function, several, text
 from ndpsim.config import Hardware
 from ndpsim.errors import InputError
 from ndpsim.moe import load_model
 from ndpsim.moe.weights import weight_file
+from ndpsim.parameters.predict import PREDICT
 from ndpsim.prediction.band import band_of
 from ndpsim.prediction.machine import OwnMachine, parse_memory
 from ndpsim.prediction.phases import Work, decode, prefill
@@ -18,8 +19,6 @@ from ndpsim.prediction.programs import PROGRAMS, program_of
 from ndpsim.prediction.upgrades import UPGRADES
 from ndpsim.results.prediction import PhasePrediction, Prediction, Upgrade
 
-_MOST_TOKENS = 1 << 20  # of a prompt, or generated
-_MOST_LAYERS = 1 << 20
 _ALL_OF_IT = 1.1  # times the weights: with the cache and work space beside them, on a CPU alone
 
 
@@ -74,27 +73,27 @@ def predict(
     chosen = program_of(program)
     machine = OwnMachine(
         cpu=text(cpu, "cpu"),
-        sockets=whole_number(sockets, "sockets", 1, 8),
+        sockets=PREDICT["sockets"].checked(sockets),
         memory=name,
         dimms=dimms,
         gpu=text(gpu, "gpu"),
         link=text(link, "link"),
-        memory_gb=None if memory_gb is None else number(memory_gb, "memory_gb", 0),
+        memory_gb=None if memory_gb is None else PREDICT["memory-gb"].checked(memory_gb),
         pinned=chosen.pinned,
         matrix_units=chosen.matrix_units,
         sets=several(sets, "sets", text),
     )
     upgrades = flag(upgrades, "upgrades")
     if n_cpu_moe is not None:
-        n_cpu_moe = whole_number(n_cpu_moe, "n_cpu_moe", 0, _MOST_LAYERS)
+        n_cpu_moe = PREDICT["n-cpu-moe"].checked(n_cpu_moe)
     if machine.cpu_alone:
         chosen, n_cpu_moe, upgrades = PROGRAMS["llama.cpp"], None, False
     work = Work(
         model=model,
         policy=chosen.asked_policy(shape, n_cpu_moe),
-        prompt=whole_number(prompt, "prompt", 1, _MOST_TOKENS),
-        generated=whole_number(generated, "generated", 1, _MOST_TOKENS),
-        chunk=chosen.chunk if chunk is None else whole_number(chunk, "chunk", 1),
+        prompt=PREDICT["prompt"].checked(prompt),
+        generated=PREDICT["generated"].checked(generated),
+        chunk=chosen.chunk if chunk is None else PREDICT["chunk"].checked(chunk),
         weights={"weights": weights, "kv_bits": kv_bits},
         seed=seed,
     )

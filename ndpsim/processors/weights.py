@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ndpsim.layout import BITS, MATRICES, ExpertFormat, WeightFormat
+from ndpsim.layout import MATRICES, ExpertFormat, WeightFormat
 from ndpsim.moe.weights import BLOCKS, Block, WeightFile
+from ndpsim.parameters.weights import BITS
 
 _DENSE = ("attention", "router", "shared_experts", "dense_layers", "embedding", "head")
 _MAX_HEADER = 128  # bits of a scale and a zero point together, as `WeightFormat` has them

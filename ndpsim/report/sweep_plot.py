@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ndpsim.errors import InputError, one_of
+from ndpsim.parameters.swept import KINDS
 from ndpsim.report.metrics import higher_is_better, is_number, value_words
 
-KINDS = ("lines", "bars", "heat", "pareto")
 _LOGS = ("", "x", "y", "xy")
 NO_LOG = "none"  # how a user writes that no axis is logarithmic
 

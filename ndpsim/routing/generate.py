@@ -9,19 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.arguments import flag, path_of, shown, whole_number
+from ndpsim.arguments import flag, path_of, shown
 from ndpsim.errors import InputError, one_of
 from ndpsim.limits import ensure_fits
 from ndpsim.moe import MoeShape, load_model
+from ndpsim.parameters.generated import BATCH, PROMPT, SEED, STEPS
 from ndpsim.routing.drawing import draw
 from ndpsim.routing.shares import exchanged, like
 from ndpsim.routing.spec import Randoms, Shape, Shares, Spec, default_routing, generators, parse_spec
 from ndpsim.routing.trace import MAX_EXPERTS, Ids, Routing, load_routing
-
-#: Sequences decoded together and decode steps, where nobody says them.
-BATCH, STEPS = 512, 16
-
-_MOST = 1 << 24  # steps, sequences, tokens of a prompt
 
 # Independent sources of random numbers of a layer.
 _POPULARITY, _PREFILL_POPULARITY, _STEP_DRIFT, _OFFLINE_DRIFT, _DECODE, _PREFILL = range(6)
@@ -48,8 +44,8 @@ def _shape_of(spec: Spec, model: MoeShape | None) -> Shape:
 def generate_routing(
     routing: str | Spec = "skewed",
     model: str | PathLike[str] | MoeShape | None = None,
-    batch: int = BATCH,
-    steps: int = STEPS,
+    batch: int = 512,
+    steps: int = 16,
     prompt: int = 0,
     seed: int = 1,
     offline: bool = False,
@@ -75,10 +71,8 @@ def generate_routing(
     """
     spec = parse_spec(routing)
     shape = _shape_of(spec, None if model is None else load_model(model))
-    batch = whole_number(batch, "batch", 1, _MOST)
-    steps = whole_number(steps, "steps", 0, _MOST)
-    prompt = whole_number(prompt, "prompt", 0, _MOST)
-    seed = whole_number(seed, "seed", 0, (1 << 63) - 1)
+    batch, steps = BATCH.checked(batch), STEPS.checked(steps)
+    prompt, seed = PROMPT.checked(prompt), SEED.checked(seed)
     offline = flag(offline, "offline")
     if steps == prompt == 0:
         raise InputError("there are neither decode steps nor prompt tokens", "missing", key="steps")
@@ -175,7 +169,7 @@ def find_routing(
         routing: a trace, its file, or a SPEC; None: `default_routing` of the model. A SPEC comes first; write
             ``./skewed`` for a file of that name.
         model, prompt, seed: see `generate_routing`.
-        batch, steps: a trace is cut to them; None: what the trace has, or `BATCH` and `STEPS` are generated.
+        batch, steps: a trace is cut to them; None: what the trace has, or 512 and 16 are generated.
         layers: the model's layers that are needed; None: those of the trace, or all. Dense ones are passed
             over.
 
@@ -187,7 +181,8 @@ def find_routing(
     if routing is None:
         routing = default_routing(shape)
     if isinstance(routing, Spec) or (isinstance(routing, str) and is_spec(routing)):
-        batch, steps = BATCH if batch is None else batch, STEPS if steps is None else steps
+        batch = BATCH.default if batch is None else batch
+        steps = STEPS.default if steps is None else steps
         return generate_routing(routing, shape, batch, steps, prompt, seed).for_model(shape, layers=layers)
     trace = routing if isinstance(routing, Routing) else load_routing(existing_file(routing))
     if prompt and set(trace.prompt_lengths[:batch]) != {prompt}:

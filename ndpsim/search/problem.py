@@ -11,7 +11,7 @@ from typing import Any
 
 from ndpsim.arguments import shown
 from ndpsim.config.keys import field_at
-from ndpsim.errors import InputError, did_you_mean, unknown
+from ndpsim.errors import InputError, unknown
 from ndpsim.report.metrics import is_number
 from ndpsim.reported import flattened
 from ndpsim.search.formula import Formula
@@ -20,9 +20,6 @@ from ndpsim.sweeps.definition import Definition
 from ndpsim.sweeps.values import NUMBER, is_whole, one_value, rounded
 
 DIRECTIONS = ("minimize", "maximize")
-SAMPLERS = ("tpe", "nsga2", "random")
-
-_NAMED = 12  # metrics in a message
 
 _RANGE = re.compile(rf"(log:)?({NUMBER})\.\.({NUMBER})", re.ASCII)
 _WHOLE_RANGE = re.compile(r"[-+]?[0-9]+\.\.[-+]?[0-9]+", re.ASCII)
@@ -204,6 +201,9 @@ def check_problem(problem: Problem, command: SweptCommand) -> Problem:
             raise InputError("is the name of a key or a metric already", "twice", key=name)
     for name in (*problem.objectives, *problem.constraints):
         _check_name(name, problem, command, name)
+    for axis in ("x", "y"):
+        if axis in problem.definition.plot:
+            _check_name(problem.definition.plot[axis], problem, command, f"plot.{axis}")
     for name, formula in problem.derived.items():
         for used in formula.names:
             _check_name(used, problem, command, name)
@@ -214,14 +214,9 @@ def check_problem(problem: Problem, command: SweptCommand) -> Problem:
 
 def _check_name(name: str, problem: Problem, command: SweptCommand, key: str) -> None:
     """Make sure that a name can be of a metric, or of a key of the command."""
-    metrics = command.metric_beginnings()
-    beginning = name.partition(".")[0]
     options = {option.replace("-", "_") for option in command.parameters} | set(command.parameters)
-    known = {*problem.derived, *problem.definition.varied, *options, *metrics}
-    is_key = "." in name and field_at(tuple(name.split("."))) is not None
-    if metrics and not is_key and name not in known and beginning not in metrics:
-        hint = did_you_mean(name, known) or f" (metrics: {', '.join(metrics[:_NAMED])}, ...)"
-        raise InputError(f"'{name[:60]}' is no metric of {command.name}{hint}", "unknown-name", key=key)
+    if "." not in name or field_at(tuple(name.split("."))) is None:
+        command.check_metric(name, key, (*problem.derived, *problem.definition.varied, *options))
 
 
 def _check_base(base: Mapping[str, Any], problem: Problem) -> None:

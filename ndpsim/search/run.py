@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ndpsim.arguments import choice, flag, path_of, progress_function, shown, whole_number
+from ndpsim.arguments import flag, path_of, progress_function, shown
 from ndpsim.errors import InputError, did_you_mean, unknown
+from ndpsim.parameters.swept import OPTIMIZE
 from ndpsim.report.metrics import is_number
 from ndpsim.search.file import SECTIONS, SearchKeys
 from ndpsim.search.formula import parse_formula
-from ndpsim.search.problem import SAMPLERS, Problem, check_problem, limit_of, range_of
+from ndpsim.search.problem import Problem, check_problem, limit_of, range_of
 from ndpsim.search.result import SearchResult, described
 from ndpsim.search.sampling import Asked, Sampler
 from ndpsim.sweeps.command import SweptCommand
@@ -24,9 +25,6 @@ from ndpsim.sweeps.points import Point, Progress, Run
 from ndpsim.sweeps.run import command_of, defined, execute, mapping_of, workers_of
 from ndpsim.sweeps.store import Store
 from ndpsim.sweeps.table import OWN_COLUMNS, SweepResult
-
-_MOST_RUNS = 100_000
-_MOST_SEED = (1 << 32) - 1
 
 
 def optimize(
@@ -47,6 +45,7 @@ def optimize(
     jobs: int | None = None,
     cluster: str | None = None,
     retry_failed: bool = False,
+    force: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> SearchResult:
     """Search for the points of a sweep with the best metrics, by running few of them.
@@ -72,14 +71,15 @@ def optimize(
         seed: of the sampler; None: what the file says, or 1.
         batch: points that are asked for together, which may run at once; None: what the file says, or 8.
         out: a folder as in `sweep`: the same call, or one with a larger budget, goes on with what is there.
-        jobs, cluster, retry_failed: as in `sweep`.
+        jobs, cluster, retry_failed, force: as in `sweep`.
         progress: called with the share of the budget that is run.
 
     Returns:
         The Pareto front, or with one objective the best point, and all points that were run.
 
     Raises:
-        InputError: the search makes no sense, Optuna is not installed, or `out` cannot be written.
+        InputError: the search makes no sense, Optuna is not installed, or `out` cannot be written, or
+            holds another search.
     """
     problem = problem_of(
         command,
@@ -102,6 +102,7 @@ def optimize(
         jobs=jobs,
         cluster=cluster,
         retry_failed=retry_failed,
+        force=force,
         watch=lambda state: show(state.done / state.points),
     )
 
@@ -165,10 +166,10 @@ def _problem(
         {name: limit_of(name, limit) for name, limit in said.constraints.items()},
         {name: parse_formula(text, name) for name, text in said.derived.items()},
         {key: value for key, value in said.base.items() if key not in fixed},
-        whole_number(said.budget, "budget", 1, _MOST_RUNS),
-        choice(said.sampler, "sampler", SAMPLERS, "sampler"),
-        whole_number(said.seed, "seed", 0, _MOST_SEED),
-        whole_number(said.batch, "batch", 1, _MOST_RUNS),
+        OPTIMIZE["runs"].checked(said.budget),
+        OPTIMIZE["sampler"].checked(said.sampler),
+        OPTIMIZE["seed"].checked(said.seed),
+        OPTIMIZE["batch"].checked(said.batch),
     )
     return check_problem(problem, command)
 
@@ -180,6 +181,7 @@ def run_search(
     jobs: int | None = None,
     cluster: str | None = None,
     retry_failed: bool = False,
+    force: bool = False,
     watch: Callable[[Progress], None] = lambda state: None,
 ) -> SearchResult:
     """As `optimize`, of a problem that `problem_of` has made; `watch` is called after every point.
@@ -193,7 +195,7 @@ def run_search(
     sampler = Sampler(problem)
     command, store = command_of(problem.definition), None if out is None else Store(out)
     run = _SearchRun(problem, command, sampler, store, retry_failed, watch)
-    execute(run, workers, "optimize.json", described(problem))
+    execute(run, workers, "optimize.json", described(problem), flag(force, "force"))
     result = SearchResult(problem, run.result(), run.best())
     run.write_file("front.csv", result.csv())
     return result

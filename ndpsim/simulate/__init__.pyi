@@ -1,6 +1,8 @@
 # The public names of the package, once; see ndpsim._later.
 from ndpsim.dram.state import ControllerOptions as ControllerOptions
-from ndpsim.layout import BITS as BITS
+from ndpsim.parameters.gemv import MAX_TOKENS as MAX_TOKENS
+from ndpsim.parameters.relayout import MAX_EXPERTS as MAX_EXPERTS
+from ndpsim.parameters.weights import BITS as BITS
 from ndpsim.results.cache import ResultCache as ResultCache
 from ndpsim.results.contention import ContentionResult as ContentionResult
 from ndpsim.results.expert import ExpertResult as ExpertResult
@@ -18,7 +20,6 @@ from ndpsim.results.session import HostRun as HostRun
 from ndpsim.results.session import RelayoutRun as RelayoutRun
 from ndpsim.results.trace import TraceResult as TraceResult
 from ndpsim.simulate.contention import simulate_contention as simulate_contention
-from ndpsim.simulate.expert import MAX_TOKENS as MAX_TOKENS
 from ndpsim.simulate.expert import simulate_expert as simulate_expert
 from ndpsim.simulate.host import simulate_host_read as simulate_host_read
 from ndpsim.simulate.load import LOADS as LOADS
@@ -27,7 +28,6 @@ from ndpsim.simulate.load import sweep_load as sweep_load
 from ndpsim.simulate.memory import Memory as Memory
 from ndpsim.simulate.placed import PlacedExpert as PlacedExpert
 from ndpsim.simulate.placed import place_expert as place_expert
-from ndpsim.simulate.relayout import MAX_EXPERTS as MAX_EXPERTS
 from ndpsim.simulate.relayout import simulate_relayout as simulate_relayout
 from ndpsim.simulate.session import Session as Session
 from ndpsim.simulate.session import simulate_dimm as simulate_dimm

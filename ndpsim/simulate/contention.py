@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.arguments import Progress, flag, progress_function, text, whole_number
+from ndpsim.arguments import Progress, flag, progress_function, text
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import checked_arbitration
@@ -24,6 +24,7 @@ from ndpsim.dram.engines import make_controller
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, parse_layout
 from ndpsim.moe import Expert, MoeShape
+from ndpsim.parameters.gemv import GEMV
 from ndpsim.results.cache import Lookup, ResultCache
 from ndpsim.results.contention import ContentionResult
 from ndpsim.results.expert import ExpertResult
@@ -41,7 +42,6 @@ from ndpsim.simulate.samples import Samples, sample_clocks
 from ndpsim.simulate.weights import named_weights
 
 _MOST_SLOWDOWN = 100  # of the NDP unit; what is slower is given up as starved
-_MAX_SLICE = 1 << 30
 
 
 def _host_alone(run: Channel, requests: RequestRound) -> list[Bus]:
@@ -133,7 +133,7 @@ def simulate_contention(
     """
     stopwatch = Stopwatch()
     arbitration = checked_arbitration(arbitration)
-    slice_clocks = whole_number(slice_clocks, "slice_clocks", 1, _MAX_SLICE, " of clocks")
+    slice_clocks = GEMV["slice-clocks"].checked(slice_clocks)
     of_jobs, layout = token_counts(tokens), text(layout, "layout")
     released = release_times(release_ns, len(of_jobs))
     record_commands, progress = flag(record_commands, "record_commands"), progress_function(progress)

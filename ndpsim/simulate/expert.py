@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from ndpsim._later import import_home
-from ndpsim.arguments import Progress, flag, number, progress_function, several, text, whole_number
+from ndpsim.arguments import Progress, flag, progress_function, several, text
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import state
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertFormat, parse_layout
 from ndpsim.moe import Expert, MoeShape
+from ndpsim.parameters import Real, Whole
+from ndpsim.parameters.gemv import GEMV, LAST_RELEASE_NS, MAX_TOKENS
 from ndpsim.results.cache import Lookup, ResultCache
 from ndpsim.results.expert import ExpertResult, OverRefresh
 from ndpsim.results.stopwatch import Stopwatch
@@ -25,7 +27,7 @@ from ndpsim.simulate.alone import LanesAlone
 from ndpsim.simulate.lane import Ints, ensure_recordable, name_commands
 from ndpsim.simulate.machine import Machine, PlacedOnDimms, lower_machine, place_on_dimms
 from ndpsim.simulate.power import unit_work
-from ndpsim.simulate.program import FIRST_CLOCK, LAST_START, Queue, TilesFrom
+from ndpsim.simulate.program import FIRST_CLOCK, Queue, TilesFrom
 from ndpsim.simulate.weights import named_weights
 
 if TYPE_CHECKING:
@@ -34,11 +36,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: Most tokens of one expert; more belong into a batch of calls.
-MAX_TOKENS = 16384
 
 _MOST_JOBS = 4096
-_MOST_PHASES = 1024
-_LAST_RELEASE_NS = 1e9
 _IDLE = {"refresh": state.IDLE_REFRESH, "fifo": state.IDLE_CREDIT, "rows": state.IDLE_ROW}
 
 
@@ -59,7 +58,7 @@ def token_counts(tokens: int | Sequence[int]) -> tuple[int, ...]:
     Raises:
         InputError: a count is not from 1 to `MAX_TOKENS`, or there are too many experts, or none.
     """
-    counts = _one_or_several(tokens, "tokens", lambda one, key: whole_number(one, key, 1, MAX_TOKENS))
+    counts = _one_or_several(tokens, "tokens", Whole(1, MAX_TOKENS).check)
     if not 1 <= len(counts) <= _MOST_JOBS:
         raise InputError(f"{len(counts)} experts are not from 1 to {_MOST_JOBS}", "range", key="tokens")
     return counts
@@ -71,7 +70,7 @@ def release_times(release_ns: float | Sequence[float], experts: int) -> tuple[fl
     Raises:
         InputError: a time makes no sense, or there is neither one for each expert nor one for all.
     """
-    times = _one_or_several(release_ns, "release_ns", lambda one, key: number(one, key, 0, _LAST_RELEASE_NS))
+    times = _one_or_several(release_ns, "release_ns", Real(0, LAST_RELEASE_NS).check)
     if len(times) not in (1, experts):
         problem = f"{len(times)} times for {experts} experts; give one for each, or one for all"
         raise InputError(problem, "conflict", key="release_ns")
@@ -130,11 +129,11 @@ def simulate_expert(
     of_jobs, layout = token_counts(tokens), text(layout, "layout")
     released = release_times(release_ns, len(of_jobs))
     record_commands, exact_check = flag(record_commands, "record_commands"), flag(exact_check, "exact_check")
-    start_clock = whole_number(start_clock, "start_clock", FIRST_CLOCK, LAST_START)
+    start_clock = GEMV["start-clock"].checked(start_clock)
     progress = progress_function(progress)
     hardware = load_hardware(hw, sets)
     if refresh_phases is not None:
-        count = whole_number(refresh_phases, "refresh_phases", 1, _MOST_PHASES)
+        count = GEMV["refresh-phases"].checked(refresh_phases)
         run_from = functools.partial(
             simulate_expert, hardware, model, of_jobs, layout, bits,
             exact_check=exact_check, cache=cache, release_ns=released,

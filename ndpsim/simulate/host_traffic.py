@@ -16,6 +16,7 @@ from ndpsim.dimm.state import Stream
 from ndpsim.dram.mapping import MAPPERS, Coordinates, map_addresses
 from ndpsim.dram.state import FAR, Source, make_source
 from ndpsim.errors import InputError, one_of
+from ndpsim.parameters.host import READS
 from ndpsim.simulate.memory import named_mapping
 from ndpsim.spec import Device, Tables
 from ndpsim.traces import Requests, read_requests
@@ -57,7 +58,7 @@ class HostTraffic:
             InputError: a rate is not a number from 0 to `bus_gbps`, nor "saturate"; a share is not a
                 number from 0 to 1; or the pattern is neither a name nor a trace of addresses.
         """
-        rate, share = _rate(host_gbps, bus_gbps), number(read_share, "read_share", 0, 1)
+        rate, share = _rate(host_gbps, bus_gbps), READS.checked(read_share)
         name = _pattern(pattern)
         if name in PATTERNS:
             return cls(rate, share, name)

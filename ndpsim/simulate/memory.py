@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Dictionary
 from dataclasses import asdict, dataclass, fields
-from typing import Any, get_args
+from typing import Any
 
-from ndpsim.arguments import choice, instance, number, shown, text, whole_number
+from ndpsim.arguments import instance, number, shown, text
 from ndpsim.config import Dram, Hardware
 from ndpsim.dram.mapping import MAPPERS, Mapping, parse_mapping
 from ndpsim.dram.state import ControllerOptions, Policy, make_policy
 from ndpsim.errors import InputError
+from ndpsim.parameters.dram import CHANNEL, CONTROLLER
 from ndpsim.reported import text_table
 from ndpsim.simulate.lane import check_refresh
 from ndpsim.spec import Device, resolve
 from ndpsim.units import format_bytes
-
-_CHOICES = {
-    name: get_args(Dram.model_fields[name].annotation)
-    for name in ("scheduler", "row_policy", "refresh", "wck")
-}
-_MAX_SLOTS = 1024
-_MAX_CHANNELS = 4096  # of a host with 64, of 64 sub-channels each
 
 
 def controller_options(dram: Dram) -> ControllerOptions:
@@ -85,13 +79,13 @@ class Memory:
         power: Dictionary[str, float] | None = None,
     ) -> None:
         if mapping is None:
-            mapping = MAPPERS[choice(mapper, "mapper", MAPPERS, "mapper")]
+            mapping = MAPPERS[CHANNEL["mapper"].checked(mapper)]
         values = {
             "device": instance(device, "device", Device),
             "options": _checked(ControllerOptions() if options is None else options),
             "mapper": text(mapper, "mapper"),
             "mapping": instance(mapping, "mapping", Mapping),
-            "channels": whole_number(channels, "channels", 1, _MAX_CHANNELS),
+            "channels": CHANNEL["channels"].checked(channels),
             "power": _checked_power(power),
         }
         for name, value in values.items():
@@ -122,7 +116,7 @@ class Memory:
         Raises:
             InputError: a name is unknown or a number makes no sense.
         """
-        choice(mapper, "mapper", MAPPERS, "mapper")
+        CHANNEL["mapper"].checked(mapper)
         device = resolve(standard, org, timing, ranks, overrides, rules)
         return cls(device, options, mapper, None, channels)
 
@@ -183,11 +177,9 @@ class Memory:
 def _checked(options: Any) -> ControllerOptions:
     """`options` with plain Python's words and numbers."""
     given = asdict(instance(options, "options", ControllerOptions))
-    for name, allowed in _CHOICES.items():
-        given[name] = choice(given[name], name, allowed, name.replace("_", " "))
-    for name in ("read_buffer", "write_buffer", "row_cap"):
-        given[name] = whole_number(given[name], name, 1, _MAX_SLOTS)
-    return ControllerOptions(**given)
+    return ControllerOptions(
+        **{one.argument: one.checked(given[one.argument]) for one in CONTROLLER.values()}
+    )
 
 
 def _checked_power(power: Any) -> dict[str, float]:

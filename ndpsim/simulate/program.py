@@ -24,7 +24,6 @@ from ndpsim.results.expert import JobTime, Phase
 
 GATE_UP, DOWN = 0, 1  #: The regions of an expert.
 FIRST_CLOCK = 1  #: Of a program: the clock of the first DRAM command.
-LAST_START = 1 << 48  #: The last DRAM clock at which a run may begin.
 
 _REGIONS = ("gate-up", "down")
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.arguments import Progress, flag, progress_function, text, whole_number
+from ndpsim.arguments import Progress, flag, progress_function, text
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat
@@ -27,6 +27,7 @@ from ndpsim.link.engine_state import Bits
 from ndpsim.link.events import FAR
 from ndpsim.link.requests import counts_between, spans
 from ndpsim.moe import Expert, MoeShape
+from ndpsim.parameters.relayout import RELAYOUT
 from ndpsim.results.cache import Lookup, ResultCache
 from ndpsim.results.relayout import HostMove, OtherDimms, RelayoutResult, Stretch
 from ndpsim.results.stopwatch import Stopwatch
@@ -51,7 +52,6 @@ from ndpsim.simulate.weights import describe_weights, named_weights
 Bursts = list[tuple[NDArray[np.int32], Ints]]
 
 #: Most experts of one call.
-MAX_EXPERTS = 64
 
 
 def _simulate(
@@ -120,7 +120,7 @@ def simulate_relayout(
         hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
         model: a bundled model name, a path of a Hugging Face config.json, what `load_model` returns, or an
             `Expert`.
-        experts: how many, 1 to `MAX_EXPERTS`.
+        experts: how many, 1 to 64.
         source, target: the layouts: "localized", "striped", "sharded:N".
         source_dimms, target_dimms: the first DIMM of each expert; without, they are spread evenly, and from
             a layout to the same one each expert goes to the next DIMM (or DIMMs).
@@ -138,7 +138,7 @@ def simulate_relayout(
         InputError: an argument, the hardware or the model makes no sense, or does not fit.
     """
     stopwatch = Stopwatch()
-    experts = whole_number(experts, "experts", 1, MAX_EXPERTS)
+    experts = RELAYOUT["experts"].checked(experts)
     source, target = text(source, "source"), text(target, "target")
     host, record_commands = flag(host, "host"), flag(record_commands, "record_commands")
     other_dimms = flag(other_dimms, "other_dimms")

@@ -24,10 +24,10 @@ from ndpsim.errors import InputError, unknown
 from ndpsim.layout import ExpertFormat, make_layout, parse_layout
 from ndpsim.link.engine_state import bits_by_stage
 from ndpsim.moe import Expert, MoeShape
+from ndpsim.parameters.gemv import GEMV, MAX_TOKENS
 from ndpsim.results.session import DimmResult, ExpertRun, HostRun, RelayoutRun
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate.channel import Channel
-from ndpsim.simulate.expert import MAX_TOKENS
 from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
 from ndpsim.simulate.host import HostBus, host_buses
 from ndpsim.simulate.host_traffic import HostTraffic, host_round
@@ -35,13 +35,12 @@ from ndpsim.simulate.lane import Ints, name_commands
 from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.machine import lower_machine
 from ndpsim.simulate.power import Energy, engine_energy, unit_work
-from ndpsim.simulate.program import FIRST_CLOCK, LAST_START, Job
+from ndpsim.simulate.program import FIRST_CLOCK, Job
 from ndpsim.simulate.relayout_plan import access_by_units, ensure_transfers_fit, first_dimms, plan_transfers
 from ndpsim.simulate.relayout_run import Wave, last_data
 from ndpsim.simulate.weights import named_weights
 
 _NONE: Ints = np.zeros(0, dtype=np.int64)
-_MAX_SLICE = 1 << 30
 _MOST_LAG = 2048  # clocks, of a host read: longer than all ranks' refreshes, short against an expert
 
 
@@ -77,8 +76,8 @@ class Session:
     ) -> None:
         self._stopwatch = Stopwatch()
         arbitration = checked_arbitration(arbitration)
-        slice_clocks = whole_number(slice_clocks, "slice_clocks", 1, _MAX_SLICE, " of clocks")
-        start_clock = whole_number(start_clock, "start_clock", 1, LAST_START)
+        slice_clocks = GEMV["slice-clocks"].checked(slice_clocks)
+        start_clock = GEMV["start-clock"].checked(start_clock)
         recording = flag(record_commands, "record_commands")
         self.hardware = load_hardware(hw, sets)
         ensure_on_channel(self.hardware)

@@ -8,8 +8,8 @@ from os import PathLike
 from typing import Any
 
 from ndpsim.layout import MATRICES, ExpertFormat, ExpertWeights
-from ndpsim.layout.formats import checked_bits
 from ndpsim.moe import Expert, MoeShape, load_model
+from ndpsim.parameters.weights import one_of_bits
 
 
 @functools.cache
@@ -26,7 +26,7 @@ def named_weights(
         InputError: there is no such model, or the bits make no sense.
     """
     if not isinstance(bits, ExpertFormat):
-        bits = _same_bits(checked_bits(bits))
+        bits = _same_bits(one_of_bits(bits, "bits"))
     if isinstance(model, Expert):
         return ExpertWeights(model.hidden, model.intermediate, bits), None
     shape = load_model(model)

@@ -6,14 +6,13 @@
 (710, 64, 64)
 """
 
-from ndpsim.spec.device import RULES, Device, resolve, row_times
+from ndpsim.spec.device import Device, resolve, row_times
 from ndpsim.spec.lower import NO_RULE, Tables, lower
 from ndpsim.spec.registry import command_names, standard_names, standards
 from ndpsim.spec.standard import Command, Organisation, Rule, Standard
 
 __all__ = [
     "NO_RULE",
-    "RULES",
     "Command",
     "Device",
     "Organisation",

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from ndpsim.arguments import choice, shown, text, whole_number
 from ndpsim.errors import InputError, unknown
+from ndpsim.parameters.dram import RULE_SET
 from ndpsim.reported import text_table
 from ndpsim.spec.registry import standards
 from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, WRITE_AP, Organisation, Standard, latency_terms
 from ndpsim.units import dram_period_ps, format_bytes, plain_number
 
 #: Whose rules hold, see `resolve`.
-RULES = ("standard", "reference")
 
 _MAX_CLOCKS = 1_000_000
 _MAX_RANKS = 64
@@ -231,7 +231,7 @@ def resolve(
         if ranks > 1:
             raise InputError(f"{ranks} is not 1: a channel of {standard} has no ranks", "range", key="ranks")
         ranks = chosen.organisations[org].ranks
-    if choice(rules, "rules", RULES, "set of rules") == "reference":
+    if RULE_SET.checked(rules) == "reference":
         chosen = replace(chosen, **chosen.reference)
     if overrides is not None and not isinstance(overrides, Mapping):
         raise InputError(f"{shown(overrides)} is not a mapping of timings to clocks", "type", key="overrides")

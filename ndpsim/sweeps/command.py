@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
+from ndpsim.errors import InputError, did_you_mean
+from ndpsim.parameters import Table
 from ndpsim.reported import OF_THE_RUN
 
-
-@dataclass(frozen=True)
-class Parameter:
-    """An option of a command.
-
-    Attributes:
-        words: what it is, in words.
-        default: in words; empty where there is none, and the option may be left out all the same.
-        take: the value that a text, or a value of another type, means; raises InputError.
-        whole: values are whole numbers.
-        is_file: a value may name a file.
-    """
-
-    words: str
-    default: str
-    take: Callable[[Any], Any]
-    whole: bool = False
-    is_file: bool = False
+_NAMED = 12  # metrics in a message
 
 
 @dataclass(frozen=True)
@@ -51,6 +36,7 @@ class SweptCommand(ABC):
     Attributes:
         name: of the command.
         parameters: its options by key.
+        checks: of some of them, what a value must pass besides, which raises InputError.
         time_metric: the metric that a speed-up is of.
         default_metric: the metric that people ask for first.
         results: the classes of its results, whose fields its metrics begin with.
@@ -58,7 +44,8 @@ class SweptCommand(ABC):
     """
 
     name: ClassVar[str]
-    parameters: ClassVar[Mapping[str, Parameter]]
+    parameters: ClassVar[Table]
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
     time_metric: ClassVar[str] = "time_ns"
     default_metric: ClassVar[str] = "time_ns"
     results: ClassVar[tuple[type, ...]] = ()
@@ -70,6 +57,22 @@ class SweptCommand(ABC):
         return tuple(
             dict.fromkeys(name for name in (*of_results, *self.own_metrics) if name not in OF_THE_RUN)
         )
+
+    def check_metric(self, name: str, key: str, others: Collection[str] = ()) -> None:
+        """Make sure that a name can be of a metric, as far as one can tell before there are results.
+
+        Args:
+            key: what the mistake is in.
+            others: further names that may be given.
+
+        Raises:
+            InputError: it can be of none.
+        """
+        known = (*others, *self.metric_beginnings())
+        if self.metric_beginnings() and not {name, name.partition(".")[0]} & set(known):
+            hint = did_you_mean(name, known) or f" (metrics: {', '.join(known[:_NAMED])}, ...)"
+            problem = f"'{name[:60]}' is no metric of {self.name}{hint}"
+            raise InputError(problem, key=key, code="unknown-name")
 
     @abstractmethod
     def resolve(self, given: Mapping[str, Any]) -> Resolved:

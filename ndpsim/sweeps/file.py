@@ -30,6 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ndpsim.config.nodes import Node, line_of, parse, plain_of, read_text
 from ndpsim.errors import InputError, nearest, one_of
+from ndpsim.parameters.swept import KINDS
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.definition import Definition, Published
 from ndpsim.sweeps.values import checked
@@ -49,7 +50,7 @@ class _Published(BaseModel):
 class _Plot(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    kind: Literal["lines", "bars", "heat", "pareto"] | None = None
+    kind: Literal[KINDS] | None = None  # type: ignore[valid-type]
     x: str | None = None
     y: str | None = None
     by: str | list[str] | None = None

@@ -1,21 +1,23 @@
-"""Options as sweeps take them: as text from a command line, or as values of a YAML file or of Python."""
+"""What the options of a command mean, as sweeps and the command line take them."""
 
 from __future__ import annotations
 
 import hashlib
-import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ndpsim.arguments import is_flag, shown
+from ndpsim.arguments import is_flag
+from ndpsim.config import Hardware, load_hardware
 from ndpsim.config.nodes import scalar
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat
-from ndpsim.moe.weights import weight_file, weight_name
+from ndpsim.moe import Expert, parse_shape
+from ndpsim.moe.weights import weight_file
+from ndpsim.parameters import Table, refuse
+from ndpsim.parameters.gemv import DEFAULT_MODEL
 from ndpsim.processors.weights import expert_format_of
-from ndpsim.sweeps.command import Parameter
 
 
 def plain(value: Any) -> Any:
@@ -27,127 +29,44 @@ def plain(value: Any) -> Any:
     return scalar(value.strip()) if isinstance(value, str) else value
 
 
-def _whole(value: Any, least: int, most: int | None) -> int:
-    taken = plain(value)
-    if isinstance(taken, float) and taken.is_integer():
-        taken = int(taken)
-    if is_flag(taken) or not isinstance(taken, int) or taken < least or (most is not None and taken > most):
-        upto = "" if most is None else f" to {most}"
-        raise InputError(f"{shown(value)} is not a whole number from {least}{upto}")
-    return taken
+def expert_of(given: Mapping[str, Any]) -> str | Expert:
+    """The model or the shape that is given.
 
-
-def whole(words: str, default: object, least: int = 1, most: int | None = None) -> Parameter:
-    """A whole number from `least` to `most`."""
-    return Parameter(words, str(default), lambda value: _whole(value, least, most), whole=True)
-
-
-def _real(value: Any, least: float, most: float) -> float:
-    taken = plain(value)
-    if is_flag(taken) or not isinstance(taken, int | float) or not least <= taken <= most:
-        upto = "" if most == math.inf else f" to {most:g}"
-        raise InputError(f"{shown(value)} is not a number from {least:g}{upto}")
-    return taken
-
-
-def real(words: str, default: object, least: float = 0.0, most: float = math.inf) -> Parameter:
-    """A number from `least` to `most`."""
-    return Parameter(words, str(default), lambda value: _real(value, least, most))
-
-
-def _word(value: Any) -> str:
-    taken = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if not isinstance(taken, str) or not taken.strip():
-        raise InputError(f"{shown(value)} is not a text")
-    return str(taken.strip())
-
-
-def word(words: str, default: object, is_file: bool = False) -> Parameter:
-    """A text, or with `is_file` perhaps the name of a file."""
-    return Parameter(words, str(default), _word, is_file=is_file)
-
-
-def choice(words: str, default: object, allowed: Iterable[str], what: str) -> Parameter:
-    """One of some names; `what` they name."""
-    names = tuple(allowed)
-
-    def take(value: Any) -> str:
-        name = _word(value)
-        if name not in names:
-            raise InputError(one_of(name, names, what))
-        return name
-
-    return Parameter(f"{words}: {', '.join(names)}", str(default), take)
-
-
-def flag(words: str) -> Parameter:
-    """True or false."""
-
-    def take(value: Any) -> bool:
-        taken = plain(value)
-        if not is_flag(taken):
-            raise InputError(f"{shown(value)} is neither true nor false")
-        return bool(taken)
-
-    return Parameter(words, "false", take)
-
-
-def several(one: Parameter) -> Parameter:
-    """A number, or a list of them: ``3,1,2`` as text."""
-
-    def take(value: Any) -> Any:
-        parts = value.split(",") if isinstance(value, str) else value
-        if not isinstance(parts, list | tuple):
-            return one.take(parts)
-        taken = [one.take(part) for part in parts]
-        return taken[0] if len(taken) == 1 else taken
-
-    return Parameter(one.words, one.default, take, one.whole)
-
-
-def _bits(value: Any) -> int | dict[str, int]:
-    """Bits of a weight, or of each matrix: ``gate=4,up=4,down=8`` as text."""
-    parts = value
-    if isinstance(value, str) and "=" in value:
-        pairs = [part.partition("=") for part in value.split(",")]
-        parts = {name.strip(): number for name, _, number in pairs}
-        if len(parts) < len(pairs):
-            raise InputError(f"{shown(value)} names a matrix twice")
-    if isinstance(parts, Mapping):
-        return {str(name): _whole(number, 1, 64) for name, number in parts.items()}
-    return _whole(parts, 1, 64)
-
-
-#: The options that say how weights are written.
-WEIGHTS: Mapping[str, Parameter] = {
-    "bits": Parameter("Bits of a weight, or gate=BITS,up=BITS,down=BITS", "16", _bits, whole=True),
-    "group-size": whole("Weights along a row that share a scale and a zero point", "no groups"),
-    "scale-bits": whole("Bits of a group's scale", 16, 0),
-    "zero-point-bits": whole("Bits of a group's zero point", "those of a weight", 0),
-    "weights": Parameter("A weight file instead, which says the format of each matrix", "none", weight_name),
-}
+    Raises:
+        InputError: both are.
+    """
+    if "shape" in given:
+        if "model" in given:
+            raise InputError("give a model or a shape, not both", "conflict", key="shape")
+        return parse_shape(given["shape"])
+    return str(given.get("model", DEFAULT_MODEL))
 
 
 def weight_format(given: Mapping[str, Any]) -> ExpertFormat:
-    """What the options of `WEIGHTS` say.
+    """What the options of `ndpsim.parameters.weights` say.
 
     Raises:
         InputError: it makes no sense.
     """
     if "weights" in given:
-        for key in ("bits", "group-size", "scale-bits", "zero-point-bits", "shape"):
-            if key in given:
-                raise InputError("is not for weights of a file of a model", key=key)
-        return expert_format_of(weight_file(given["weights"], given.get("model", "qwen3-235b-a22b")))
-    for key in ("scale-bits", "zero-point-bits"):
-        if key in given and "group-size" not in given:
-            raise InputError("is of group-size, which is not given", key=key)
+        said = "bits", "group-size", "scale-bits", "zero-point-bits", "shape"
+        refuse(given, "is not for weights of a file of a model", *said)
+        return expert_format_of(weight_file(given["weights"], given.get("model", DEFAULT_MODEL)))
     return ExpertFormat.of(
         given.get("bits", 16),
         given.get("group-size", 0),
         given.get("scale-bits", 16),
         given.get("zero-point-bits"),
     )
+
+
+def hardware_of(given: Mapping[str, Any], parameters: Table) -> Hardware:
+    """The hardware that is given, else the default, with the keys of it that are given.
+
+    Raises:
+        InputError: there is none such.
+    """
+    return load_hardware(parameters.value(given, "hw"), hardware_sets(given, parameters))
 
 
 def _setting(value: Any) -> str:
@@ -161,14 +80,9 @@ def _setting(value: Any) -> str:
     )
 
 
-def hardware_sets(given: Mapping[str, Any], parameters: Mapping[str, Parameter]) -> list[str]:
+def hardware_sets(given: Mapping[str, Any], parameters: Table) -> list[str]:
     """The keys of the hardware among what is given, as ``--set`` takes them."""
     return [f"{key}={_setting(value)}" for key, value in given.items() if key not in parameters]
-
-
-def options_of(given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Arguments of a call, by their `names` for options: of those options that are given."""
-    return {name: given[key] for key, name in names.items() if key in given}
 
 
 def file_digests(*paths: str | os.PathLike[str]) -> list[str | None]:

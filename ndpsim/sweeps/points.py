@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from ndpsim.results.cache import version
@@ -19,8 +20,6 @@ from ndpsim.sweeps.executors import Answers, Task, Tasks
 from ndpsim.sweeps.executors.attempt import failure, reason_of
 from ndpsim.sweeps.store import SCHEMA, Store, point_name
 from ndpsim.sweeps.table import SweepResult, csv_of, parquet_of, rows_of
-
-_log = logging.getLogger("ndpsim")
 
 _FIRST_TABLE_S = 2.0  # after the start
 _TABLE_SHARE = 1 / 40  # of the time that passes, at most, goes into tables of what is finished so far
@@ -81,6 +80,11 @@ class Run:
         self._done = self._found = self._failed = 0
         self._version = _version()
         self._next_table = time.monotonic() + _FIRST_TABLE_S
+
+    @property
+    def folder(self) -> Path | None:
+        """Where its files are; None: nowhere."""
+        return None if self._store is None else self._store.folder
 
     @property
     def planned(self) -> int:
@@ -188,13 +192,8 @@ class Run:
     def _write_tables(self, rows: list[dict[str, Any]]) -> None:
         assert self._store is not None
         self._store.write_file(f"{self.table}.csv", csv_of(rows))
-        try:
-            parquet = parquet_of(rows)
-        except ImportError:
-            if self._done == self.planned:
-                _log.warning("%s.parquet is not written: it needs pip install 'ndpsim[parquet]'", self.table)
-        else:
-            self._store.write_file(f"{self.table}.parquet", parquet)
+        with contextlib.suppress(ImportError):  # of the extra `parquet`
+            self._store.write_file(f"{self.table}.parquet", parquet_of(rows))
 
     def _rows(self) -> list[dict[str, Any]]:
         return self._rows_of(self._points)

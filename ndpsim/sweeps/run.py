@@ -25,6 +25,8 @@ from ndpsim.sweeps.values import checked
 
 _DESCRIBED = "sweep.json"  # what the sweep of a folder is
 _MOST_POINTS = 1_000_000
+#: What else makes a search another one.
+_SEARCHED = ("objectives", "constraints", "derived", "sampler", "seed", "batch")
 
 
 def sweep(
@@ -189,49 +191,55 @@ def run_sweep(
         InputError: `out` cannot be written, or holds another sweep, or there is no such cluster.
     """
     command = command_of(definition)
-    if not flag(force, "force") and out is not None:
-        _check_folder(out, definition)
-    workers = workers_of(jobs, cluster)
+    workers, force = workers_of(jobs, cluster), flag(force, "force")
     retry_failed = flag(retry_failed, "retry_failed")
     points = definition.points()
     if len(points) > _MOST_POINTS:
         raise InputError(f"{len(points):,} points are more than {_MOST_POINTS:,}", key="vary")
     run = Run(definition, command, points, None if out is None else Store(out), retry_failed, watch)
-    execute(run, workers, _DESCRIBED, asdict(definition))
+    execute(run, workers, _DESCRIBED, asdict(definition), force)
     return run.result()
 
 
-def _check_folder(folder: Path, definition: Definition) -> None:
-    """Make sure that the tables in a folder, which are going to be replaced, are of this sweep.
+def _check_folder(run: Run, name: str, now: Mapping[str, Any]) -> None:
+    """Make sure that the tables in a run's folder, which are going to be replaced, are of the same run.
 
     Values may have been added to it since.
     """
+    folder = run.folder
+    if folder is None:
+        return
     try:
-        before = json.loads((folder / _DESCRIBED).read_bytes())
-        problem = _difference(before, json.loads(json.dumps(asdict(definition))))
+        problem = _difference(json.loads((folder / name).read_bytes()), json.loads(json.dumps(now)))
     except FileNotFoundError:
-        tables = [name for name in ("table.csv", "table.parquet") if (folder / name).exists()]
-        problem = f"{tables[0]} there is of no sweep" if tables else None
+        files = (f"{run.table}.csv", f"{run.table}.parquet")
+        tables = [file for file in files if (folder / file).exists()]
+        problem = f"{tables[0]} there is of no run" if tables else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        problem = f"{_DESCRIBED} there is of no sweep"
+        problem = f"{name} there is of no run"
     if problem is not None:
-        raise InputError(f"{str(folder)[:200]}: {problem}; force replaces its tables", key="out")
+        problem = f"{str(folder)[:200]}: {problem}; force replaces its tables"
+        raise InputError(problem, key="out", code="unwritable")
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """What a sweep has that an earlier one had not, but for further values; None: nothing."""
+    """What a run has that an earlier one had not, but for further values and points; None: nothing."""
     if before["command"] != now["command"]:
-        return f"a sweep of {before['command']} is there, not of {now['command']}"
+        return f"a run of {before['command']} is there, not of {now['command']}"
     if list(before["varied"]) != list(now["varied"]):
-        return f"a sweep over {', '.join(before['varied'])} is there"
+        return f"a run over {', '.join(before['varied'])} is there"
     for key in sorted({*before["fixed"], *now["fixed"]}):
         values = [of.get(key) for of in (before["fixed"], now["fixed"])]
         if values[0] != values[1]:
-            return f"a sweep with {key} {shown(values[0])} is there, not {shown(values[1])}"
+            return f"a run with {key} {shown(values[0])} is there, not {shown(values[1])}"
     for key, values in before["varied"].items():
-        gone = [value for value in values if value not in now["varied"][key]]
+        is_range = isinstance(values, str)
+        gone = [value for value in ([values] if is_range else values) if value not in now["varied"][key]]
         if gone:
-            return f"a sweep over {key} with {shown(gone[0])} is there, too"
+            return f"a run over {key} with {shown(gone[0])} is there, too"
+    for name in _SEARCHED:
+        if before.get(name) != now.get(name):
+            return f"a search with {name} {shown(before.get(name))} is there, not {shown(now.get(name))}"
     return None
 
 
@@ -256,13 +264,16 @@ def workers_of(jobs: int | None, cluster: str | None) -> Workers:
     return Workers(chosen_jobs(jobs), cluster)
 
 
-def execute(run: Run, workers: Workers, name: str, described: Mapping[str, Any]) -> None:
+def execute(run: Run, workers: Workers, name: str, described: Mapping[str, Any], force: bool) -> None:
     """Run all points; what is `described` becomes the file `name` of the run's folder first.
 
     Raises:
-        InputError: the folder cannot be written, or there is no such cluster.
+        InputError: the folder cannot be written, or holds the tables of another run and there is no
+            `force`, or there is no such cluster.
     """
     with closing(run):
+        if not force:
+            _check_folder(run, name, described)
         run.write_file(name, json.dumps(described, indent=2).encode() + b"\n")
         if workers.cluster is None:
             run.take(run_locally(run.command, run.tasks(), workers.jobs))

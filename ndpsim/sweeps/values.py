@@ -94,10 +94,8 @@ def one_value(command: SweptCommand, key: str, value: Any) -> Any:
     """
     parameter = command.parameters.get(key)
     if parameter is not None:
-        try:
-            return parameter.take(value)
-        except InputError as error:
-            raise error.at(key=key) from None
+        taken = parameter.take(value)
+        return command.checks[key](taken) if key in command.checks else taken
     taken = plain(value)
     if _is_timing(command, key):
         if isinstance(taken, bool) or not isinstance(taken, int) or taken < 0:

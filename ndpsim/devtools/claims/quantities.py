@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from ndpsim.config import load_hardware
 from ndpsim.moe import load_model
 from ndpsim.orchestrator.record import LayerRecord, RunRecord
+from ndpsim.parameters import Choice, Parameter, Table, Whole, joined, table
+from ndpsim.parameters.hardware import HW
+from ndpsim.parameters.moe import MOE
 from ndpsim.processors import load_processors
 from ndpsim.processors.memory import dense_weight_bytes
 from ndpsim.reported import flattened
@@ -19,13 +21,15 @@ from ndpsim.results.form import digest_of
 from ndpsim.routing import describe_routing
 from ndpsim.routing.generate import find_routing
 from ndpsim.routing.trace import Ids
-from ndpsim.sweeps.command import Parameter, Resolved, SweptCommand
-from ndpsim.sweeps.commands.moe import COMMAND as MOE
-from ndpsim.sweeps.parameters import choice, hardware_sets, options_of, whole, word
+from ndpsim.sweeps.command import Resolved, SweptCommand
+from ndpsim.sweeps.commands.moe import COMMAND
+from ndpsim.sweeps.parameters import hardware_of
 
-_HW = word("The hardware: a name or a file", "trimoe", is_file=True)
-_MODEL = word("A bundled model or a config.json", "deepseek-v2", is_file=True)
-_BITS = whole("Bits of a weight", 16)
+_MODEL = Table({"model": MOE["model"]})
+_BITS = Parameter("bits", "Bits of a weight.", Whole(1), 16)
+_DEVICE = Parameter("device", "Which.", Choice(("gpu", "cpu"), "processor"), "gpu")
+_TOKENS = Parameter("tokens", "Tokens that go through the expert.", Whole(1), 1)
+_GENERATED = ("batch", "steps", "prompt", "seed")
 
 
 class Quantity(SweptCommand):
@@ -41,11 +45,11 @@ class HardwareValues(Quantity):
     """All values of a hardware file, with timings and what is derived."""
 
     name = "hardware"
-    parameters: ClassVar[Mapping[str, Parameter]] = {"hw": _HW}
+    parameters = Table({"hw": HW})
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """See `SweptCommand`."""
-        hardware = load_hardware(given.get("hw", "trimoe"), hardware_sets(given, self.parameters))
+        hardware = hardware_of(given, self.parameters)
         return flattened(hardware.to_dict())
 
 
@@ -53,7 +57,7 @@ class ModelValues(Quantity):
     """The shape of a model, and what its weights are: `parameters` of all, without norms and biases."""
 
     name = "model"
-    parameters: ClassVar[Mapping[str, Parameter]] = {"model": _MODEL, "bits": _BITS}
+    parameters = joined(_MODEL, table({"": (_BITS,)}))
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """See `SweptCommand`."""
@@ -74,17 +78,11 @@ class ProcessorTimes(Quantity):
     """How long one expert takes on the GPU or the CPU of a machine."""
 
     name = "processor"
-    parameters: ClassVar[Mapping[str, Parameter]] = {
-        "hw": _HW,
-        "model": _MODEL,
-        "device": choice("Which", "gpu", ("gpu", "cpu"), "processor"),
-        "tokens": whole("Tokens that go through the expert", 1),
-        "bits": _BITS,
-    }
+    parameters = joined(_MODEL, table({"": (HW, _DEVICE, _TOKENS, _BITS)}))
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """See `SweptCommand`."""
-        hardware = load_hardware(given.get("hw", "trimoe"), hardware_sets(given, self.parameters))
+        hardware = hardware_of(given, self.parameters)
         processors, model = load_processors(hardware), load_model(given.get("model", "deepseek-v2"))
         device = processors.cpu if given.get("device", "gpu") == "cpu" else processors.gpu
         time = device.expert_time(model.expert, given.get("tokens", 1), given.get("bits", 16))
@@ -95,14 +93,7 @@ class RoutingStatistics(SweptCommand):
     """The statistics of a routing that is generated."""
 
     name = "routing"
-    parameters: ClassVar[Mapping[str, Parameter]] = {
-        "model": _MODEL,
-        "routing": word("What ndpsim routing generate takes", "the model's"),
-        "batch": whole("Sequences decoded together", 512),
-        "steps": whole("Decode steps", 16),
-        "prompt": whole("Prompt tokens of each sequence", "no prefill"),
-        "seed": whole("The same seed, the same result", 1, 0),
-    }
+    parameters = Table({name: MOE[name] for name in ("model", "routing", *_GENERATED)})
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
         """See `SweptCommand`."""
@@ -111,10 +102,8 @@ class RoutingStatistics(SweptCommand):
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """See `SweptCommand`."""
-        names = {key: key for key in ("batch", "steps", "prompt", "seed")}
-        routing = find_routing(
-            given.get("routing"), given.get("model", "deepseek-v2"), **options_of(given, names)
-        )
+        generated = MOE.arguments(given, *_GENERATED)
+        routing = find_routing(given.get("routing"), MOE.value(given, "model"), **generated)
         return flattened(describe_routing(routing).to_dict() | {"reuse": reuse_of(routing.ids)})
 
 
@@ -146,11 +135,11 @@ class Residency(SweptCommand):
     """
 
     name = "residency"
-    parameters: ClassVar[Mapping[str, Parameter]] = MOE.parameters
+    parameters = MOE
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
         """See `SweptCommand`."""
-        moe = MOE.resolve(given)
+        moe = COMMAND.resolve(given)
         return Resolved(moe.config, digest_of([self.name, moe.key]))
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,7 +155,7 @@ class Residency(SweptCommand):
                 there = layer.placement.resident[on_gpu].tolist()
                 seen.setdefault((layer.step // 8, layer.layer), []).extend(there)
 
-        MOE.run(given, count)
+        COMMAND.run(given, count)
         groups = {"first": 0, "last": max(group for group, _ in seen)}
         rates = {name: _hit_rates([seen[one] for one in seen if one[0] == n]) for name, n in groups.items()}
         return flattened({"experts": experts, **rates})

@@ -7,13 +7,14 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from ndpsim.devtools.claims.claim import Run
 from ndpsim.devtools.claims.quantities import QUANTITIES, Quantity
 from ndpsim.errors import InputError
+from ndpsim.parameters import Table
 from ndpsim.results.cache import stored_beside_results
-from ndpsim.sweeps.command import Parameter, Resolved, SweptCommand
+from ndpsim.sweeps.command import Resolved, SweptCommand
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.executors import Task
 from ndpsim.sweeps.executors.attempt import reason_of
@@ -26,7 +27,7 @@ class _AnyCommand(SweptCommand):
     """The command that a run names."""
 
     name = "claim"
-    parameters: ClassVar[Mapping[str, Parameter]] = {}
+    parameters = Table()
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
         """See `SweptCommand`."""

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-from ndpsim.config import load_hardware
 from ndpsim.dram.state import ControllerOptions
 from ndpsim.errors import InputError
-from ndpsim.plugins import option_names
+from ndpsim.parameters import refuse
+from ndpsim.parameters.dram import CHANNEL, CONTROLLER, DRAM
 from ndpsim.results import TraceResult
 from ndpsim.results.form import digest_of
 from ndpsim.simulate import Memory, run_requests
-from ndpsim.sweeps.command import Parameter, Resolved, SweptCommand
-from ndpsim.sweeps.parameters import choice, file_digests, flag, hardware_sets, options_of, whole, word
+from ndpsim.sweeps.command import Resolved, SweptCommand
+from ndpsim.sweeps.parameters import file_digests, hardware_of
 from ndpsim.sweeps.scalars import scalars_of
 from ndpsim.traces import read_requests
-
-_CHANNEL = {name: name for name in ("standard", "org", "timing", "ranks", "rules", "channels", "mapper")}
-_CONTROLLER = {
-    "scheduler": "scheduler",
-    "row-policy": "row_policy",
-    "row-cap": "row_cap",
-    "refresh": "refresh",
-    "read-buffer": "read_buffer",
-    "write-buffer": "write_buffer",
-    "wck": "wck",
-}
 
 
 class Dram(SweptCommand):
@@ -35,42 +24,19 @@ class Dram(SweptCommand):
     name = "dram"
     results = (TraceResult,)
     default_metric = "bandwidth_gbps"
-    parameters: ClassVar[Mapping[str, Parameter]] = {
-        "trace": word("The request trace", "", is_file=True),
-        "hw": word("Take the memory from this hardware", "", is_file=True),
-        "standard": word("DRAM standard", "DDR5"),
-        "org": word("Organisation preset", "DDR5_16Gb_x8"),
-        "timing": word("Timing preset", "DDR5_4800AN"),
-        "ranks": whole("Ranks on a channel", 1),
-        "rules": word("standard, or reference: Ramulator's", "standard"),
-        "channels": whole("Channels, interleaved by burst", 1),
-        "mapper": word("RoBaRaCoCh, ChRaBaRoCo, MOP4CLXOR or RoBaCoRaCoBgCh", "RoBaRaCoCh"),
-        "scheduler": word("FRFCFS or FRFCFS-RowHit", "FRFCFS"),
-        "row-policy": choice("Row policy", "open", option_names("dram/row_policies", "open"), "row policy"),
-        "row-cap": whole("Column accesses after which closed-cap closes a row", 4),
-        "refresh": word("Refresh policy", "all-bank"),
-        "read-buffer": whole("Slots of the read queue", 32),
-        "write-buffer": whole("Slots of the write queue", 32),
-        "wck": word("Data clock of LPDDR5: need-sync or always-on", "need-sync"),
-        "format": word("The trace's format", "detected"),
-        "wrap": flag("Fold addresses beyond the memory back into it"),
-    }
+    parameters = DRAM
 
     def _memory(self, given: Mapping[str, Any]) -> Memory:
         if "hw" in given:
-            for key in (*_CHANNEL, *_CONTROLLER):
-                if key in given:
-                    raise InputError("describes a memory, as hw does; give one of them", key=key)
-            return Memory.of_hardware(load_hardware(given["hw"], hardware_sets(given, self.parameters)))
-        overrides = {key: value for key, value in given.items() if key not in self.parameters}
+            refuse(given, "describes a memory, as hw does; give one of them", *CHANNEL, *CONTROLLER)
+            return Memory.of_hardware(hardware_of(given, DRAM))
+        DRAM.check_needs(given)
+        overrides = {key: value for key, value in given.items() if key not in DRAM}
         for key, value in overrides.items():
             if not isinstance(value, int) or isinstance(value, bool):
                 raise InputError(f"{value!r} is not a whole number of clocks", key=key)
-        return Memory.named(
-            **options_of(given, _CHANNEL),
-            overrides=overrides,
-            options=ControllerOptions(**options_of(given, _CONTROLLER)),
-        )
+        options = ControllerOptions(**CONTROLLER.arguments(given))
+        return Memory.named(**CHANNEL.arguments(given), overrides=overrides, options=options)
 
     def _trace(self, given: Mapping[str, Any]) -> str:
         if "trace" not in given:

@@ -15,7 +15,7 @@ from collections import Counter, deque
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
 
-from ndpsim.arguments import whole_number
+from ndpsim.parameters.swept import JOBS
 from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.executors import Answers, Task, Tasks
 from ndpsim.sweeps.executors.attempt import failure
@@ -26,7 +26,6 @@ sys.path[:] = {path!r}
 from ndpsim.sweeps.executors.worker import serve
 serve({descriptor})
 """
-_MOST_JOBS = 4096
 _ATTEMPTS = 2  # of a point whose process ends
 _STARTS = 3  # in a row that may fail
 _ENDING_S = 5.0  # that a process may take to end after it has closed its connection
@@ -43,7 +42,7 @@ def chosen_jobs(jobs: int | None) -> int:
     Raises:
         InputError: it is no number of processes.
     """
-    return available_cores() if jobs is None else whole_number(jobs, "jobs", 1, _MOST_JOBS)
+    return available_cores() if jobs is None else JOBS.checked(jobs)
 
 
 class _Worker:

@@ -1,0 +1,50 @@
+"""``check``: a command trace, or a log of ``moe``, against rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ndpsim.parameters.dram import ORG, RANKS, REFRESH, RULE_SET, STANDARD, TIMING
+from ndpsim.parameters.hardware import HW, SET
+from ndpsim.parameters.kinds import Flag, Kind, Whole
+from ndpsim.parameters.table import Parameter, table
+
+MOST_DESCRIBED = 1_000_000  #: Violations or findings.
+
+CHECK = table(
+    {
+        "What is simulated": (
+            Parameter(
+                "trace",
+                "The commands, or the log.",
+                Kind(form="COMMANDS.csv|LOG.jsonl"),
+                positional=True,
+                required=True,
+                files=("",),
+            ),
+            replace(HW, help="Take the DRAM of a lane from this hardware.", default=None),
+            SET,
+        ),
+        "Memory": (
+            replace(STANDARD, help="DDR4, DDR5, ...", default=None),
+            replace(ORG, help="Organisation preset, e.g. DDR5_16Gb_x8.", default=None),
+            replace(TIMING, help="Timing preset, e.g. DDR5_4800AN.", default=None),
+            replace(RANKS, help="Ranks on the channel."),
+            replace(RULE_SET, help="standard, or reference: Ramulator's."),
+            replace(REFRESH, otherwise="all-bank, or as the hardware says"),
+            Parameter("lanes", "The rank column holds N lanes, each a channel of its own.", Whole(1)),
+        ),
+        "Trace": (
+            Parameter(
+                "start-clock",
+                "The trace begins at clock N, not 0: refreshes due before are done.",
+                Whole(0),
+                0,
+            ),
+        ),
+        "Results": (
+            Parameter("energy", "Say what energy the commands took, when they are legal.", Flag()),
+            Parameter("limit", "Violations or findings to describe.", Whole(0, MOST_DESCRIBED), 20),
+        ),
+    }
+)

@@ -1,0 +1,98 @@
+"""``dram``: a request trace through a memory controller."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ndpsim.parameters.hardware import HW
+from ndpsim.parameters.kinds import Choice, Flag, Kind, Whole
+from ndpsim.parameters.table import Parameter, Table, joined, table
+from ndpsim.plugins import option_names
+
+MAPPERS = ("RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR", "RoBaCoRaCoBgCh")
+RULES = ("standard", "reference")
+SCHEDULERS = option_names("dram/schedulers", "FRFCFS")
+ROW_POLICIES = option_names("dram/row_policies", "open")
+REFRESH_POLICIES = option_names("dram/refresh_policies", "all-bank")
+WCK = ("need-sync", "always-on")
+MOST_SLOTS = 1024
+MOST_CHANNELS = 4096  #: Of a host with 64, of 64 sub-channels each.
+
+_SCHEDULER = Choice(SCHEDULERS, "scheduler")
+_ROWS = Choice(ROW_POLICIES, "row policy")
+_REFRESH = Choice(REFRESH_POLICIES, "refresh")
+_WCK = Choice(WCK, "wck")
+
+TRACE = Parameter(
+    "trace", "The request trace.", Kind(form="TRACE"), positional=True, required=True, files=("",)
+)
+STANDARD = Parameter("standard", "DRAM standard.", Kind(form="NAME"), "DDR5", names="standards")
+ORG = Parameter("org", "Organisation preset.", Kind(form="NAME"), "DDR5_16Gb_x8", names="orgs")
+TIMING = Parameter("timing", "Timing preset.", Kind(form="NAME"), "DDR5_4800AN", names="timings")
+RANKS = Parameter("ranks", "Ranks on a channel.", Whole(1), 1)
+RULE_SET = Parameter(
+    "rules",
+    "Rules: standard, or reference: Ramulator's where these depart from it.",
+    Choice(RULES, "set of rules"),
+    "standard",
+)
+REFRESH = Parameter("refresh", f"Refreshes: {_REFRESH.allowed}.", _REFRESH, "all-bank")
+
+#: The channels of a memory, as `Memory.named` takes them.
+CHANNEL = table(
+    {
+        "Memory": (
+            STANDARD,
+            ORG,
+            TIMING,
+            RANKS,
+            RULE_SET,
+            Parameter("channels", "Channels, interleaved by burst.", Whole(1, MOST_CHANNELS), 1),
+            Parameter("mapper", f"{', '.join(MAPPERS)}.", Choice(MAPPERS, "mapper"), "RoBaRaCoCh"),
+        )
+    }
+)
+#: The controller of each, as `ControllerOptions` takes it.
+CONTROLLER = table(
+    {
+        "Memory": (
+            Parameter("scheduler", f"{_SCHEDULER.allowed}.", _SCHEDULER, "FRFCFS"),
+            Parameter("row-policy", f"{_ROWS.allowed}.", _ROWS, "open"),
+            Parameter(
+                "row-cap",
+                "Column accesses after which closed-cap closes a row.",
+                Whole(1, MOST_SLOTS),
+                4,
+                needs="row-policy=closed-cap",
+            ),
+            REFRESH,
+            Parameter("read-buffer", "Slots of the read queue.", Whole(1, MOST_SLOTS), 32),
+            Parameter("write-buffer", "Slots of the write queue.", Whole(1, MOST_SLOTS), 32),
+            Parameter("wck", f"Data clock of LPDDR5: {_WCK.allowed}.", _WCK, "need-sync"),
+        )
+    }
+)
+MEMORY = joined(
+    table({"What is simulated": (TRACE,)}),
+    CHANNEL,
+    CONTROLLER,
+    table(
+        {
+            "What is simulated": (
+                replace(HW, help="Take the memory from this hardware, instead of its options.", default=None),
+            ),
+            "Trace": (
+                Parameter(
+                    "format",
+                    "The trace's format.",
+                    Kind(form="NAME"),
+                    otherwise="detected",
+                    names="request-formats",
+                ),
+            ),
+        }
+    ),
+)
+DRAM: Table = joined(
+    MEMORY, table({"Trace": (Parameter("wrap", "Fold addresses beyond the memory back into it.", Flag()),)})
+)

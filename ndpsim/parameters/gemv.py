@@ -1,0 +1,92 @@
+"""``gemv``: one expert on DIMMs, alone or beside the host, or read by the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ndpsim.parameters.hardware import HW, model_of
+from ndpsim.parameters.host import ARBITRATION, PATTERN, PATTERNS, READS, SLICE_CLOCKS, TRAFFIC
+from ndpsim.parameters.kinds import Choice, Kind, Real, Several, Whole
+from ndpsim.parameters.layout import OFFERED
+from ndpsim.parameters.table import Parameter, refuse, table
+from ndpsim.parameters.weights import WEIGHTS
+
+DEFAULT_MODEL = "qwen3-235b-a22b"
+MAX_TOKENS = 16384  #: That go through an expert at once.
+LAST_RELEASE_NS = 1e9
+LAST_START = 1 << 48  #: The last DRAM clock at which a run may begin.
+MOST_PHASES = 1024
+
+MODEL = model_of(DEFAULT_MODEL)
+SHAPE = Parameter("shape", "An expert of this shape, instead of a model's.", Kind(form="HIDDEN,INTERMEDIATE"))
+
+GEMV = table(
+    {
+        "What is simulated": (
+            HW,
+            MODEL,
+            SHAPE,
+            Parameter(
+                "tokens",
+                "Tokens that go through the expert; 3,1,2: through three experts in turn.",
+                Several(Whole(1, MAX_TOKENS)),
+                1,
+            ),
+            Parameter(
+                "release-ns",
+                "Nothing is done for the experts before; 0,100,200: for each of three of --tokens.",
+                Several(Real(0, LAST_RELEASE_NS), form="NS,..."),
+                0,
+            ),
+            Parameter(
+                "start-clock",
+                "The DRAM clock at which it begins; refreshes fall due after whole intervals from 0 on.",
+                Whole(1, LAST_START),
+                1,
+            ),
+            Parameter(
+                "refresh-phases",
+                "Run from N clocks over one period of refreshes, too: mean, least and most time.",
+                Whole(1, MOST_PHASES),
+            ),
+            Parameter(
+                "engine",
+                "ndp, or host-read: the host reads the weights.",
+                Choice(("ndp", "host-read"), "engine"),
+                "ndp",
+            ),
+            Parameter(
+                "layout",
+                "localized, sharded:N or striped.",
+                Kind(form="NAME"),
+                otherwise="localized; host-read: striped",
+                names=OFFERED,
+            ),
+        ),
+        "Weights": WEIGHTS,
+        "Host traffic": (TRAFFIC, READS, PATTERN, replace(ARBITRATION, needs=TRAFFIC.name), SLICE_CLOCKS),
+    }
+)
+
+ALONE = ("start-clock", "refresh-phases")  #: Of an expert with no host beside it.
+HOST = tuple(name for name, one in GEMV.items() if one.section == "Host traffic")
+
+
+def check_gemv(given: Mapping[str, Any], dashes: str = "") -> None:
+    """Make sure that nothing is given which means nothing beside the rest.
+
+    Args:
+        dashes: as in `Table.check_needs`.
+
+    Raises:
+        InputError: something is.
+    """
+    GEMV.check_needs(given, dashes)
+    if given.get("engine") == "host-read":
+        refuse(given, f"needs {dashes}engine ndp: the host only reads", "tokens", "release-ns", *ALONE, *HOST)
+    if "host-traffic" in given:
+        refuse(given, f"is not supported with {dashes}host-traffic", *ALONE)
+    if "host-pattern" in given and given["host-pattern"] not in PATTERNS:
+        refuse(given, "is of sequential and random; a trace says itself what it reads", "host-reads")

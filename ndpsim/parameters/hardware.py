@@ -1,0 +1,25 @@
+"""What most commands have: the hardware, changes to it, and the model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ndpsim.parameters.kinds import Kind
+from ndpsim.parameters.table import Parameter
+
+HW = Parameter("hw", "The hardware.", default="trimoe", form="NAME|FILE", names="hw", files=(".yaml", ".yml"))
+SET = Parameter(
+    "set",
+    "Change a value, e.g. dimm.ranks=2. Repeatable.",
+    Kind(form="KEY=VALUE"),
+    argument="sets",
+    repeatable=True,
+)
+_MODEL = Parameter(
+    "model", "A bundled model or a config.json.", form="NAME|FILE", names="models", files=(".json",)
+)
+
+
+def model_of(default: str | None, **changed: str) -> Parameter:
+    """The model, with its default; `changed`: other attributes of `Parameter`."""
+    return replace(_MODEL, default=default, **changed)  # type: ignore[arg-type]

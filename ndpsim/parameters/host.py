@@ -1,0 +1,66 @@
+"""The traffic of a host beside the NDP unit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ndpsim.arguments import shown
+from ndpsim.errors import InputError
+from ndpsim.parameters.kinds import Choice, Kind, Own, Real, Whole
+from ndpsim.parameters.table import Parameter
+from ndpsim.plugins import option_names
+
+PATTERNS = ("sequential", "random")
+MAX_SLICE = 1 << 30  #: Clocks of a turn.
+_TRAFFIC = "host-traffic"
+
+
+def _rate(value: Any, key: str) -> float | str:
+    if isinstance(value, str) and value.strip() == "saturate":
+        return "saturate"
+    try:
+        return float(Real().take(value, key))
+    except InputError:
+        problem = f"{shown(value)} is neither 'saturate' nor a number of GB/s from 0"
+        raise InputError(problem, key=key, code="form") from None
+
+
+_ARBITRATION = Choice(option_names("dimm/arbitrations", "host-first"), "arbitration", settings=True)
+ARBITRATION = Parameter(
+    "arbitration",
+    f"Of a DIMM between host and NDP unit: {_ARBITRATION.allowed}; parameters follow a colon.",
+    _ARBITRATION,
+    "host-first",
+)
+TRAFFIC = Parameter(
+    _TRAFFIC,
+    "Let the host read and write the DIMM meanwhile, at this rate in GB/s.",
+    Own(_rate, form="GBPS|saturate", words="saturate, or a number from 0"),
+    argument="host_gbps",
+    names=("saturate",),
+)
+READS = Parameter(
+    "host-reads",
+    "The share of reads in it.",
+    Real(0, 1, form="SHARE"),
+    0.67,
+    argument="read_share",
+    needs=_TRAFFIC,
+)
+PATTERN = Parameter(
+    "host-pattern",
+    "sequential, random, or a request trace.",
+    Kind(form="NAME|FILE"),
+    "sequential",
+    argument="pattern",
+    names=PATTERNS,
+    files=("",),
+    needs=_TRAFFIC,
+)
+SLICE_CLOCKS = Parameter(
+    "slice-clocks",
+    "DRAM clocks of each turn under slice.",
+    Whole(1, MAX_SLICE),
+    1000,
+    needs="arbitration=slice",
+)

@@ -1,0 +1,232 @@
+"""What the value of a parameter may be: a whole number, a name of a few, a list of numbers."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ndpsim.arguments import choice, flag, number, text, whole_number
+
+_INT = re.compile(r"[-+]?[0-9]{1,30}", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Any text.
+
+    Attributes:
+        form: what stands for a value in the help.
+    """
+
+    form: str = field(default="TEXT", kw_only=True)
+
+    @property
+    def allowed(self) -> str:
+        """What is allowed, in words, where the form says too little."""
+        return ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether values are whole numbers."""
+        return False
+
+    def read(self, value: Any) -> Any:
+        """What a text of a command line, or a value of a file, stands for."""
+        return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+    def check(self, value: Any, key: str) -> Any:
+        """A value as Python gives it.
+
+        Raises:
+            InputError: it is none of this kind.
+        """
+        return text(value, key).strip()
+
+    def take(self, value: Any, key: str) -> Any:
+        """A value as a command line or a file gives it.
+
+        Raises:
+            InputError: it is none of this kind.
+        """
+        return self.check(self.read(value), key)
+
+
+TEXT = Kind()
+
+
+def _plain(value: Any) -> Any:
+    """Numbers that are written as text, or are NumPy's."""
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        return value.item()
+    if not isinstance(value, str):
+        return value
+    written = value.strip()
+    if _INT.fullmatch(written):
+        return int(written)
+    return float(written) if _FLOAT.fullmatch(written) else value
+
+
+@dataclass(frozen=True)
+class Whole(Kind):
+    """A whole number from `least` to `most` (None: without end)."""
+
+    least: int = 1
+    most: int | None = None
+    form: str = field(default="N", kw_only=True)
+
+    @property
+    def allowed(self) -> str:
+        """See `Kind`."""
+        return f"{self.least:,} to {self.most:,}" if self.most is not None else f"from {self.least:,}"
+
+    @property
+    def whole(self) -> bool:
+        """See `Kind`."""
+        return True
+
+    def read(self, value: Any) -> Any:
+        """See `Kind`."""
+        plain = _plain(value)
+        return int(plain) if isinstance(plain, float) and plain.is_integer() else plain
+
+    def check(self, value: Any, key: str) -> int:
+        """See `Kind`."""
+        return whole_number(value, key, self.least, self.most)
+
+
+@dataclass(frozen=True)
+class Real(Kind):
+    """A number from `least` to `most`."""
+
+    least: float = 0.0
+    most: float = math.inf
+    form: str = field(default="NUMBER", kw_only=True)
+
+    @property
+    def allowed(self) -> str:
+        """See `Kind`."""
+        return f"from {self.least:g}" + ("" if self.most == math.inf else f" to {self.most:g}")
+
+    def read(self, value: Any) -> Any:
+        """See `Kind`."""
+        return _plain(value)
+
+    def check(self, value: Any, key: str) -> float:
+        """See `Kind`."""
+        return number(value, key, self.least, self.most)
+
+
+@dataclass(frozen=True)
+class Choice(Kind):
+    """One of `names`; `what` they name, in words. With `settings`, ``:KEY=VALUE,...`` may follow the name."""
+
+    names: tuple[str, ...] = ()
+    what: str = "name"
+    settings: bool = False
+    form: str = field(default="NAME", kw_only=True)
+
+    @property
+    def allowed(self) -> str:
+        """See `Kind`."""
+        return ", ".join(self.names[:-1]) + f" or {self.names[-1]}"
+
+    def read(self, value: Any) -> Any:
+        """See `Kind`."""
+        return value.strip() if isinstance(value, str) else value
+
+    def check(self, value: Any, key: str) -> str:
+        """See `Kind`."""
+        name = value.partition(":")[0] if self.settings and isinstance(value, str) else value
+        choice(name, key, self.names, self.what)
+        return str(value)
+
+
+@dataclass(frozen=True)
+class Flag(Kind):
+    """True or false; on a command line it is given or not."""
+
+    form: str = field(default="", kw_only=True)
+
+    def read(self, value: Any) -> Any:
+        """See `Kind`."""
+        words = {"true": True, "false": False}
+        return words.get(value.strip().lower(), value) if isinstance(value, str) else value
+
+    def check(self, value: Any, key: str) -> bool:
+        """See `Kind`."""
+        return flag(value, key)
+
+
+@dataclass(frozen=True)
+class Several(Kind):
+    """One value of a kind, or a list of them: ``3,1,2``. With `always`, also one value is a list."""
+
+    one: Kind = TEXT
+    always: bool = False
+    form: str = field(default="N,...", kw_only=True)
+
+    @property
+    def allowed(self) -> str:
+        """See `Kind`."""
+        return self.one.allowed and f"each {self.one.allowed}"
+
+    @property
+    def whole(self) -> bool:
+        """See `Kind`."""
+        return self.one.whole
+
+    def read(self, value: Any) -> Any:
+        """See `Kind`."""
+        parts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(parts, list | tuple):
+            parts = [parts]
+        read = [self.one.read(part) for part in parts]
+        return read[0] if len(read) == 1 and not self.always else read
+
+    def check(self, value: Any, key: str) -> Any:
+        """See `Kind`."""
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            return self.one.check(value, key)
+        return [self.one.check(one, key) for one in value]
+
+
+@dataclass(frozen=True)
+class Own(Kind):
+    """A form of its own: `taken` makes a value of what is given, or refuses it by the key."""
+
+    taken: Callable[[Any, str], Any] = lambda value, key: value
+    words: str = ""
+    is_whole: bool = False
+
+    @property
+    def allowed(self) -> str:
+        """See `Kind`."""
+        return self.words
+
+    @property
+    def whole(self) -> bool:
+        """See `Kind`."""
+        return self.is_whole
+
+    def check(self, value: Any, key: str) -> Any:
+        """See `Kind`."""
+        return self.taken(value, key)
+
+
+@dataclass(frozen=True)
+class Output(Kind):
+    """A file that is written. Whether it can be is checked before any work."""
+
+    form: str = field(default="FILE", kw_only=True)
+
+
+@dataclass(frozen=True)
+class Folder(Kind):
+    """A folder in which files are written."""
+
+    form: str = field(default="DIR", kw_only=True)

@@ -1,0 +1,7 @@
+"""Where the weights of an expert lie."""
+
+from __future__ import annotations
+
+#: Layouts by the names they have on the command line.
+LAYOUTS = ("localized", "sharded:N", "striped")
+OFFERED = tuple(name.removesuffix("N") for name in LAYOUTS)  #: For the shell, which goes on behind the colon.

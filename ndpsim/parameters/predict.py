@@ -1,0 +1,79 @@
+"""``predict``: tokens/s of a machine put together from parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ndpsim.parameters.generated import SEED
+from ndpsim.parameters.hardware import SET, model_of
+from ndpsim.parameters.kinds import Flag, Kind, Real, Whole
+from ndpsim.parameters.moe import MOE
+from ndpsim.parameters.table import Parameter, table
+
+MOST_TOKENS = 1 << 20  #: Of a prompt, or generated.
+_YAML = (".yaml", ".yml")
+_PART = "NAME|FILE"
+
+PREDICT = table(
+    {
+        "Machine": (
+            Parameter(
+                "cpu",
+                "A part: ndpsim list parts.",
+                form=_PART,
+                names="parts:cpus",
+                files=_YAML,
+                required=True,
+            ),
+            Parameter("sockets", "CPUs.", Whole(1, 8), 1),
+            Parameter(
+                "memory",
+                "A part and how many, of all sockets.",
+                form="NAMExDIMMS",
+                names="dimms",
+                required=True,
+            ),
+            Parameter(
+                "memory-gb", "What they hold together.", Real(0, form="GB"), otherwise="what the model needs"
+            ),
+            Parameter(
+                "gpu",
+                "A part; none: the CPU computes everything.",
+                form=_PART,
+                names="parts:gpus none",
+                files=_YAML,
+                required=True,
+            ),
+            Parameter(
+                "link",
+                "Between both: a part.",
+                default="pcie-4-x16",
+                form=_PART,
+                names="parts:links",
+                files=_YAML,
+            ),
+        ),
+        "What is simulated": (model_of("deepseek-v3"), SET),
+        "Weights": (
+            Parameter("weights", "ndpsim list weights.", Kind(form="NAME"), "q4_k_m", names="weights"),
+            MOE["kv-bits"],
+        ),
+        "Program": (
+            Parameter("program", "What runs the model.", Kind(form="NAME"), "ik_llama.cpp", names="programs"),
+            Parameter("chunk", "Prompt tokens computed at once.", Whole(1), otherwise="the program's"),
+            Parameter(
+                "n-cpu-moe",
+                "The first so many layers have their experts in the host's memory.",
+                Whole(0, 1 << 20),
+                otherwise="as few as must",
+                form="LAYERS",
+            ),
+            Parameter("no-upgrades", "Do not simulate what better parts would give.", Flag()),
+        ),
+        "Routing": (
+            Parameter("prompt", "Tokens of the prompt.", Whole(1, MOST_TOKENS), 512),
+            Parameter("generated", "Tokens that follow it.", Whole(1, MOST_TOKENS), 128),
+            replace(SEED, help="Of the tokens' choice of experts."),
+        ),
+    }
+)

@@ -1,0 +1,62 @@
+"""``relayout``: experts move from one layout to another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ndpsim.parameters.gemv import MODEL, SHAPE
+from ndpsim.parameters.hardware import HW
+from ndpsim.parameters.kinds import Flag, Kind, Several, Whole
+from ndpsim.parameters.layout import OFFERED
+from ndpsim.parameters.table import Parameter, table
+from ndpsim.parameters.weights import WEIGHTS
+
+MAX_EXPERTS = 64  #: That move at once, or in waves.
+_DIMMS = Several(Whole(0, 99_999), always=True, form="D,D,...")
+
+RELAYOUT = table(
+    {
+        "What is simulated": (
+            HW,
+            MODEL,
+            replace(SHAPE, help="Experts of this shape, instead of a model's."),
+            Parameter("experts", "Experts that move.", Whole(1, MAX_EXPERTS), 1),
+            Parameter(
+                "from",
+                "Where they lie: localized, striped or sharded:N.",
+                Kind(form="NAME"),
+                "localized",
+                argument="source",
+                names=OFFERED,
+            ),
+            Parameter("to", "Where they go.", Kind(form="NAME"), "striped", argument="target", names=OFFERED),
+            Parameter(
+                "from-dimms",
+                "First DIMM of each expert.",
+                _DIMMS,
+                otherwise="spread evenly",
+                argument="source_dimms",
+            ),
+            Parameter(
+                "to-dimms",
+                "The same for where they go.",
+                _DIMMS,
+                otherwise="spread evenly",
+                argument="target_dimms",
+            ),
+            Parameter(
+                "topology",
+                "Of the links: chain, ring, mesh, full, bus or groups.",
+                Kind(form="NAME"),
+                otherwise="the hardware's",
+                names="link.topology",
+            ),
+            Parameter("no-host", "Do not simulate the same move by the host.", Flag()),
+            Parameter("other-dimms", "Simulate the same with experts on neighbouring DIMMs, too.", Flag()),
+        ),
+        "Weights": WEIGHTS,
+    }
+)
+
+#: What moves, from where, and to where.
+MOVED = ("experts", "from", "to", "from-dimms", "to-dimms")

@@ -1,0 +1,61 @@
+"""``show``: one thing in full."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ndpsim.parameters.gemv import DEFAULT_MODEL
+from ndpsim.parameters.hardware import HW, SET, model_of
+from ndpsim.parameters.kinds import Choice, Kind, Several, Whole
+from ndpsim.parameters.layout import OFFERED
+from ndpsim.parameters.table import Parameter, table
+from ndpsim.parameters.weights import WEIGHTS
+
+_YAML = (".yaml", ".yml")
+PROCESSORS = ("gpu", "cpu")
+#: What can be shown, each with what names it, as `Parameter` says it: names, and endings of files.
+SHOWN: Mapping[str, tuple[str | tuple[str, ...], tuple[str, ...]]] = {
+    "hw": ("hw", _YAML),
+    "part": ("parts", _YAML),
+    "model": ("models", (".json",)),
+    "org": ("orgs", ()),
+    "timing": ("timings", ()),
+    "schema": (("hw",), ()),
+    "layout": (OFFERED, ()),
+    "processor": (PROCESSORS, ()),
+    "policy": ("policies", (".py",)),
+    "weights": ("weights", ()),
+}
+
+SHOW = table(
+    {
+        "What is simulated": (
+            Parameter(
+                "what",
+                "What it is.",
+                Choice(tuple(SHOWN), "kind of thing", form="WHAT"),
+                positional=True,
+                required=True,
+            ),
+            Parameter("name", "Its name.", Kind(form="NAME"), names="shown", positional=True, required=True),
+            replace(HW, help="Of a layout or processor: the hardware."),
+            model_of(DEFAULT_MODEL, help="Of a layout, processor or weight file: the model."),
+            Parameter(
+                "tokens",
+                "Of a processor: for how many tokens.",
+                Several(Whole(1, 1 << 24), always=True),
+                [1, 4, 16, 64, 256, 1024],
+                otherwise="1,4,16,64,256,1024",
+            ),
+            Parameter(
+                "for",
+                "Of hw: all that the file lacks for this command: moe, gemv, relayout or dram.",
+                Choice(("dram", "gemv", "relayout", "moe"), "command that needs hardware", form="COMMAND"),
+                argument="for_command",
+            ),
+            SET,
+        ),
+        "Weights": WEIGHTS,
+    }
+)

@@ -1,0 +1,133 @@
+"""The commands that can be swept, with their parameters; those of sweeps and of searches themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ndpsim.parameters.dram import DRAM
+from ndpsim.parameters.gemv import GEMV
+from ndpsim.parameters.hardware import SET
+from ndpsim.parameters.kinds import Choice, Flag, Folder, Kind, Whole
+from ndpsim.parameters.moe import MOE
+from ndpsim.parameters.relayout import RELAYOUT
+from ndpsim.parameters.table import Parameter, Table, table
+
+SWEPT: Mapping[str, Table] = {"gemv": GEMV, "moe": MOE, "relayout": RELAYOUT, "dram": DRAM}
+
+KINDS = ("lines", "bars", "heat", "pareto")  #: Of pictures of a sweep.
+LOGS = ("x", "y", "xy", "none")
+SAMPLERS = ("tpe", "nsga2", "random")
+MOST_RUNS = 100_000
+MOST_JOBS = 4096
+
+_VALUES = Kind(form="KEY=VALUES")
+JOBS = Parameter(
+    "jobs", "Processes that run points.", Whole(1, MOST_JOBS), otherwise="one for each core", short="j"
+)
+_PLACE = (
+    JOBS,
+    Parameter(
+        "cluster",
+        "Run the points on this Dask cluster instead: tcp://HOST:PORT, or a scheduler file. Files that are "
+        "named must be there, too, under the same path.",
+        Kind(form="ADDRESS"),
+    ),
+    Parameter("retry-failed", "Run points again that failed before.", Flag()),
+)
+#: Where points run.
+PLACE = tuple(one.name for one in _PLACE)
+_SETS = replace(SET, help="A value of all points, e.g. dimm.ranks=2. Repeatable.")
+_OUT = Parameter("out", "Folder of the points' files and the tables.", Folder(), short="o")
+_FORCE = Parameter("force", "Replace the tables of another run in that folder.", Flag())
+
+SWEEP = table(
+    {
+        "What is simulated": (_SETS,),
+        "Sweep": (
+            Parameter(
+                "vary",
+                "An option without its dashes, or a key of the hardware, and its values: 1,2,4 or 1..8 or "
+                "log:10..1000:7. Repeatable; the last changes fastest.",
+                _VALUES,
+                repeatable=True,
+            ),
+            Parameter("zip", "Take the n-th values of all keys together.", Flag()),
+            Parameter(
+                "baseline",
+                "Add the metric speedup, over the point with this value. Repeatable.",
+                Kind(form="KEY=VALUE"),
+                repeatable=True,
+            ),
+            *_PLACE,
+        ),
+        "Results": (replace(_OUT, otherwise="NAME.sweep"), _FORCE),
+    }
+)
+#: What is drawn of a sweep, as `ndpsim.report.sweep_plot` takes it.
+PLOT = table(
+    {
+        "Results": (
+            Parameter(
+                "kind",
+                "Of pictures: lines, bars, heat or pareto.",
+                Choice(KINDS, "kind"),
+                otherwise="by what varies",
+            ),
+            Parameter("x", "Of pictures: the horizontal axis; of pareto, a metric.", Kind(form="KEY")),
+            Parameter("y", "Of pictures: what is drawn over it.", Kind(form="METRIC")),
+            Parameter("by", "Of pictures: keys whose values are lines apart.", Kind(form="KEY,...")),
+            Parameter("log", "Of pictures: logarithmic axes.", Choice(LOGS, "log", form="x|y|xy|none")),
+        )
+    }
+)
+
+OPTIMIZE = table(
+    {
+        "What is simulated": (
+            Parameter(
+                "study",
+                "The search.",
+                Kind(form="FILE.yaml"),
+                positional=True,
+                required=True,
+                files=(".yaml", ".yml"),
+            ),
+            replace(_SETS, help="A value of all points, also of a variable, e.g. dimm.ranks=2. Repeatable."),
+        ),
+        "Sweep": (
+            Parameter(
+                "vary",
+                "Values of a variable, or a range: 0.5..2.0, log:10..1000. Repeatable.",
+                _VALUES,
+                repeatable=True,
+            ),
+            Parameter(
+                "runs",
+                "Points that are run.",
+                Whole(1, MOST_RUNS),
+                otherwise="the file's budget, or 100",
+                argument="budget",
+            ),
+            Parameter(
+                "sampler",
+                "tpe, nsga2 or random.",
+                Choice(SAMPLERS, "sampler"),
+                otherwise="the file's, or tpe",
+            ),
+            Parameter("seed", "Of the sampler.", Whole(0, (1 << 32) - 1), otherwise="the file's, or 1"),
+            Parameter(
+                "batch", "Points asked for together.", Whole(1, MOST_RUNS), otherwise="the file's, or 8"
+            ),
+            *_PLACE,
+        ),
+        "Results": (
+            replace(
+                _OUT,
+                help="Folder of the points' files and the tables; that of a sweep lends its points.",
+                otherwise="NAME.optimize",
+            ),
+            _FORCE,
+        ),
+    }
+)

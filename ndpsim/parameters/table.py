@@ -1,0 +1,149 @@
+"""Parameters of commands, and tables of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ndpsim.errors import InputError
+from ndpsim.parameters.kinds import TEXT, Flag, Kind
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An option of a command: on the command line, in sweeps and in Python.
+
+    Attributes:
+        name: the option without its dashes; with `positional`, a word for it in lower case.
+        help: what it is; one sentence or several.
+        kind: what a value may be.
+        default: the value that holds when it is not given; None: there is none.
+        otherwise: what holds when it is not given, in words, where it is no single value.
+        argument: its name in Python; empty: `name` with underscores.
+        form: what stands for a value in the help; empty: the form of the kind.
+        names: of what a value may be a name: the kinds of ``ndpsim list``, or the names themselves.
+        files: endings of files that a value may name; an empty one: of any file.
+        needs: the option without which it means nothing, or ``OPTION=VALUE``.
+        repeatable: it may be given several times, and all values count.
+        positional: it is given by its place, without a name.
+        required: it must be given.
+        short: one letter for it.
+        section: of the help.
+    """
+
+    name: str
+    help: str
+    kind: Kind = TEXT
+    default: Any = None
+    otherwise: str = ""
+    argument: str = ""
+    form: str = ""
+    names: str | tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    needs: str = ""
+    repeatable: bool = False
+    positional: bool = False
+    required: bool = False
+    short: str = ""
+    section: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "argument", self.argument or self.name.replace("-", "_"))
+        object.__setattr__(self, "form", self.form or self.kind.form)
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether it has no value on the command line."""
+        return isinstance(self.kind, Flag)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether a value may name a file."""
+        return bool(self.files)
+
+    @property
+    def whole(self) -> bool:
+        """Whether values are whole numbers."""
+        return self.kind.whole
+
+    @property
+    def stated_default(self) -> str:
+        """What holds when it is not given, in words; empty: nothing is said."""
+        return self.otherwise or ("" if self.default is None else str(self.default))
+
+    @property
+    def typed(self) -> str:
+        """As it stands on a command line."""
+        return self.form if self.positional else f"--{self.name}"
+
+    def take(self, value: Any, key: str | None = None) -> Any:
+        """The value that a text of a command line, or a value of a file, means.
+
+        Raises:
+            InputError: there is no such value; it is called `key`, or by the parameter's name.
+        """
+        return self.kind.take(value, self.name if key is None else key)
+
+    def checked(self, value: Any) -> Any:
+        """A value that Python gives; None where that means that it is not given.
+
+        Raises:
+            InputError: there is no such value; it is called by its name in Python.
+        """
+        return None if value is None and self.default is None else self.kind.check(value, self.argument)
+
+
+class Table(dict[str, Parameter]):
+    """Parameters by name."""
+
+    def value(self, given: Mapping[str, Any], name: str) -> Any:
+        """What is given of a parameter, else its default."""
+        return given.get(name, self[name].default)
+
+    def arguments(self, given: Mapping[str, Any], *names: str) -> dict[str, Any]:
+        """What is given of these parameters (none: of all), by their names in Python."""
+        return {self[name].argument: given[name] for name in names or self if name in given}
+
+    def check_needs(self, given: Mapping[str, Any], dashes: str = "") -> None:
+        """Make sure that nothing is given that means nothing without something else.
+
+        Args:
+            dashes: stand before the name of an option in a message.
+
+        Raises:
+            InputError: something is.
+        """
+        for name in given:
+            needed, _, value = self[name].needs.partition("=") if name in self else ("", "", "")
+            if needed and (needed not in given or value not in ("", given[needed])):
+                problem = f"needs {dashes}{needed}{value and f' {value}'}"
+                raise InputError(problem, key=name, code="conflict")
+
+    def but(self, **changed: Parameter | None) -> Table:
+        """The same with other parameters of some names; None: without it."""
+        kept = {**self, **{name.replace("_", "-"): one for name, one in changed.items()}}
+        return Table({name: one for name, one in kept.items() if one is not None})
+
+
+def table(sections: Mapping[str, Iterable[Parameter]]) -> Table:
+    """A table of parameters by the sections of the help."""
+    return Table(
+        {one.name: replace(one, section=title) for title, group in sections.items() for one in group}
+    )
+
+
+def joined(*tables: Table) -> Table:
+    """All parameters of several tables."""
+    return Table({name: one for each in tables for name, one in each.items()})
+
+
+def refuse(given: Mapping[str, Any], why: str, *names: str) -> None:
+    """Refuse some parameters.
+
+    Raises:
+        InputError: one of them is given; `why` it means nothing.
+    """
+    for name in names:
+        if name in given:
+            raise InputError(why, key=name, code="conflict")

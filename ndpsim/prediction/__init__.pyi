@@ -1,0 +1,1 @@
+from ndpsim.prediction.predict import predict as predict
