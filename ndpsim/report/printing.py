@@ -20,7 +20,7 @@ _GAP = "  "
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 _NUMBER = re.compile(r"\(?-?[0-9](?:[0-9.,]*[0-9])?")
 _ASCII = str.maketrans({"µ": "u", TIMES: "x", "²": "2"})  # where the encoding has no other
-_COUNTED = re.compile(r"[A-Za-z%]\S{0,13}")
+_COUNTED = re.compile(r"[A-Za-zµ%]\S{0,13}")
 
 
 def is_terminal() -> bool:

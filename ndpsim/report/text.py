@@ -75,10 +75,11 @@ def facts_of(result: Timed, moved_bytes: float, busy_ns: float | None = None) ->
         if name == "energy_nj":
             over_ns = getattr(result, "time_ns", 0.0) if busy_ns is None else busy_ns
             rows += energy_facts(value, getattr(result, "energy_note", ""), over_ns, round(moved_bytes))
-        elif name not in inner and value is not None:
-            figure, detail = _figure(name, value)
+        elif name not in inner:
+            figure, detail = ("-", "") if value is None else _figure(name, value)
             beside = [_beside(described[one].label, one, getattr(result, one)) for one in of.beside]
-            rows.append((of.label, figure, "; ".join(filter(None, (detail, *beside)))))
+            if value is not None or any(beside):
+                rows.append((of.label, figure, "; ".join(filter(None, (detail, *beside)))))
     return rows
 
 
