@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import Field, dataclass, fields, is_dataclass
 from typing import Any
 
-from ndpsim.units import format_bytes, format_energy, format_time
+from ndpsim.units import in_unit, unit_ending
 
 _WIDTH = 80  # columns that a repr takes at most
 _LINES = 22  # rows of a repr, at most
@@ -18,52 +18,66 @@ _NAME = 21  # columns of the names in it
 OF_THE_RUN = ("wall_s", "run_s", "compile_s", "policy_wall_s")
 
 
-def _share(value: float) -> str:
-    return f"{100 * value:.1f}%"
+@dataclass(frozen=True)
+class Quantity:
+    """What a field of a result is.
+
+    Attributes:
+        label: in the words of the field, without the unit.
+        unit: a key of `UNITS`; "" where the end of the field's name says it, or there is none.
+        beside: fields that explain this one; texts show them in its row.
+    """
+
+    label: str
+    unit: str = ""
+    beside: tuple[str, ...] = ()
 
 
-# How a number is shown, by how the name of its field ends.
-_FORMATS: tuple[tuple[str, Callable[[float], str]], ...] = (
-    ("_ns", format_time),
-    ("_nj", format_energy),
-    ("bytes", format_bytes),
-    ("gbps", lambda value: f"{value:.2f} GB/s"),
-    ("gflops", lambda value: f"{value:.1f} GFLOPS"),
-    ("per_s", lambda value: f"{value:,.1f}"),
-    ("_w", lambda value: f"{value:.4g} W"),
-    ("_usd", lambda value: f"{value:,.0f} USD"),
-    ("_s", lambda value: f"{value:.3g} s"),
-    ("_fraction", _share),
-    ("busy", _share),
-    ("fast_forwarded", _share),
-)
+_QUANTITIES: dict[str, Quantity] = {}  # of all results that are imported, by the name of the field
 
 
-def _has_unit(name: str) -> bool:
-    return any(name.endswith(ending) for ending, _ in _FORMATS)
+def quantity(label: str, unit: str = "", beside: tuple[str, ...] = ()) -> dict[str, Quantity]:
+    """The `metadata` of a field of a result: its `Quantity`."""
+    return {"quantity": Quantity(label, unit, beside)}
+
+
+def quantity_of(name: str) -> Quantity:
+    """The quantity of a field, or of a part of one: ``time_ns``, ``energy_nj.total``, ``layer_ns.p99``.
+
+    The last part whose name ends in a unit has it, else the field. A field that no result describes is called
+    by its name without the unit.
+    """
+    first, *rest = name.split(".")
+    unit, end = unit_ending(first)
+    known = _QUANTITIES.get(first)
+    if known is None:
+        known = Quantity(_words(first, unit, end), unit)
+    unit = next((of for of, _ in map(unit_ending, reversed(rest)) if of), known.unit or unit)
+    parts = [_words(part, *unit_ending(part)) for part in rest if part not in ("total", "by_name")]
+    return Quantity(", ".join((known.label, *parts)), unit, known.beside)
+
+
+def _words(name: str, unit: str, end: str) -> str:
+    drop = end if end.startswith("_") and unit not in ("", "%") else ""
+    return name.removesuffix(drop).replace("_", " ")
 
 
 def with_unit(name: str, value: Any) -> str:
-    """A value as text, with the unit that its name tells, dotted or not: `time_ns`, `energy_nj.total`."""
+    """A value of a result as text, in the unit of its field, dotted or not: `time_ns`, `energy_nj.total`."""
     if isinstance(value, Mapping):
         words = (
-            (key, with_unit(key if _has_unit(key) else name, of_key), isinstance(of_key, Mapping))
-            for key, of_key in value.items()
+            (key, with_unit(f"{name}.{key}", of_key), isinstance(of_key, Mapping))
+            for key, of_key in sorted(value.items(), key=lambda item: item[0] != "total")
         )
-        ordered = sorted(words, key=lambda word: word[0] != "total")
-        return ", ".join(f"{key} ({shown})" if nested else f"{key} {shown}" for key, shown, nested in ordered)
+        return ", ".join(f"{key} ({shown})" if nested else f"{key} {shown}" for key, shown, nested in words)
     if isinstance(value, tuple | list):
         few = len(value) <= 8 and all(isinstance(one, int | float | str) for one in value)
         return ", ".join(with_unit(name, one) for one in value) if few else f"{len(value)} of them"
     if isinstance(value, Reported):
         return f"a {type(value).__name__}"
     if isinstance(value, int | float) and not isinstance(value, bool):
-        for part in reversed(name.split(".")):
-            for ending, formatted in _FORMATS:
-                if part.endswith(ending):
-                    return formatted(value)
-        return str(value) if isinstance(value, int) else f"{value:.4g}"
-    return str(value)
+        return in_unit(value, quantity_of(name).unit)
+    return "not known" if value is None else str(value)
 
 
 def text_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
@@ -139,6 +153,13 @@ class Reported:
     Results are equal when all that was simulated is; how long the run took does not count. They hold
     mappings, and so have no hash.
     """
+
+    def __init_subclass__(cls) -> None:
+        for name, value in vars(cls).items():
+            if isinstance(value, Field) and "quantity" in value.metadata:
+                known = _QUANTITIES.setdefault(name, value.metadata["quantity"])
+                if not known.unit:
+                    _QUANTITIES[name] = value.metadata["quantity"]
 
     def to_dict(self, flat: bool = False) -> dict[str, Any]:
         """Plain data for JSON; command traces are left out.

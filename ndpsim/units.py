@@ -71,31 +71,132 @@ def common_ticks(*periods_ps: Fraction) -> Timebase:
     return Timebase(Fraction(divisor, denominator), tuple(period // divisor for period in whole))
 
 
-def format_bytes(count: int | float) -> str:
-    """`count` bytes in the binary unit that leaves one to four digits: ``36.00 MiB``."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(size) < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.2f} {unit}"
-        size /= 1024
-    return f"{size:.2f} TiB"
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A value divided by `divisor` is in `unit`."""
+
+    unit: str
+    divisor: float = 1.0
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How values of a unit are shown: in the largest scale of which they are 1 or more.
+
+    Attributes:
+        scales: the smallest first.
+        decimals: behind the point; None: four significant digits.
+    """
+
+    scales: tuple[Scale, ...]
+    decimals: int | None = None
+
+
+def _thousands(first: float, *names: str) -> tuple[Scale, ...]:
+    return tuple(Scale(name, first * 1000.0**place) for place, name in enumerate(names))
+
+
+_SIZES = tuple(Scale(name, 1024.0**place) for place, name in enumerate(("B", "KiB", "MiB", "GiB", "TiB")))
+
+#: Every unit of a result, by the unit in which the result has it.
+UNITS = {
+    "ns": Unit(_thousands(1.0, "ns", "µs", "ms", "s")),
+    "s": Unit(_thousands(1e-9, "ns", "µs", "ms", "s")),
+    "nJ": Unit(_thousands(1.0, "nJ", "µJ", "mJ", "J")),
+    "W": Unit(_thousands(1e-6, "µW", "mW", "W")),
+    "B": Unit(_SIZES, 2),
+    "GB/s": Unit((Scale("GB/s"),), 2),
+    "GFLOPS": Unit((Scale("GFLOPS"),), 1),
+    "mm²": Unit((Scale("mm²"),)),
+    "USD": Unit((Scale("USD"),), 0),
+    "tokens/s": Unit((Scale("tokens/s"),)),
+    "1/s": Unit((Scale("1/s"),)),
+    "%": Unit((Scale("%", 0.01),), 1),
+    TIMES: Unit((Scale(TIMES),)),
+    "": Unit((Scale(""),)),
+}
+
+# The unit of a value by how its name ends.
+_ENDINGS = {
+    "_ns": "ns",
+    "_nj": "nJ",
+    "bytes": "B",
+    "gbps": "GB/s",
+    "gflops": "GFLOPS",
+    "_mm2": "mm²",
+    "tokens_per_s": "tokens/s",
+    "_per_s": "1/s",
+    "_w": "W",
+    "_usd": "USD",
+    "_s": "s",
+    "_fraction": "%",
+    "_rate": "%",
+    "_share": "%",
+    "speedup": TIMES,
+    "speedup_moe": TIMES,
+    "slowdown": TIMES,
+}
+
+
+def unit_ending(name: str) -> tuple[str, str]:
+    """The unit of a value by its name, a key of `UNITS`, and the ending that says so; both "" without one."""
+    return next(((unit, end) for end, unit in _ENDINGS.items() if name.endswith(end)), ("", ""))
+
+
+def scale_for(unit: str, largest: float) -> Scale:
+    """The scale of a unit for values up to `largest`."""
+    scales = UNITS[unit].scales
+    return max(
+        (one for one in scales if abs(largest) >= one.divisor), key=lambda one: one.divisor, default=scales[0]
+    )
+
+
+def in_unit(value: float, unit: str) -> str:
+    """`value`, which is in `unit` (a key of `UNITS`), as text: ``13.27 µs``, ``36.00 MiB``, ``88.7%``."""
+    if not unit:
+        return f"{value:,}" if isinstance(value, int) else significant(value)
+    decimals = UNITS[unit].decimals
+    scale = scale_for(unit, value if decimals is not None else float(f"{value:.4g}"))
+    if value == 0 and len(UNITS[unit].scales) > 1:
+        return f"0 {'s' if unit == 's' else unit}"
+    if decimals is None:
+        number = significant(value / scale.divisor)
+    else:
+        number = f"{value / scale.divisor:z.{0 if scale.unit == 'B' else decimals}f}"
+    return number + ("" if unit in ("%", TIMES) else " ") + scale.unit
+
+
+def format_bytes(count: float) -> str:
+    """`count` bytes: ``36.00 MiB``."""
+    return in_unit(count, "B")
 
 
 def format_time(ns: float) -> str:
-    """`ns` nanoseconds in ns, us, ms or s, to four significant digits: ``1.000 us``."""
-    return _scaled(ns, ((1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")))
+    """`ns` nanoseconds: ``1.000 µs``."""
+    return in_unit(ns, "ns")
 
 
 def format_energy(nj: float) -> str:
-    """`nj` nanojoules in nJ, uJ, mJ or J, to four significant digits."""
-    return _scaled(nj, ((1.0, "nJ"), (1e3, "uJ"), (1e6, "mJ"), (1e9, "J")))
+    """`nj` nanojoules: ``4.248 mJ``."""
+    return in_unit(nj, "nJ")
 
 
 def format_power(watts: float) -> str:
-    """`watts` in uW, mW or W, to four significant digits."""
-    if watts == 0:
-        return "0 W"
-    return _scaled(watts, ((1e-6, "uW"), (1e-3, "mW"), (1.0, "W")))
+    """`watts`: ``15.74 µW``."""
+    return in_unit(watts, "W")
+
+
+def percent(share: float) -> str:
+    """A share of 1: ``88.7%``."""
+    return in_unit(share, "%")
+
+
+def times(factor: float) -> str:
+    """A factor to four digits and the sign of multiplication."""
+    return in_unit(factor, TIMES)
 
 
 def significant(value: float, digits: int = 4) -> str:
@@ -104,12 +205,3 @@ def significant(value: float, digits: int = 4) -> str:
     if abs(rounded) >= 10**digits:
         return f"{rounded:,.0f}"
     return f"{value:z#.{digits}g}".rstrip(".")
-
-
-def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
-    """`value` in the largest unit of which it is 1 or more once rounded, else in the first."""
-    if value == 0:
-        return f"0 {units[0][1]}"
-    rounded = abs(float(f"{value:.4g}"))
-    scale, unit = max(((scale, unit) for scale, unit in units if rounded >= scale), default=units[0])
-    return f"{significant(value / scale)} {unit}"

@@ -311,8 +311,8 @@ def test_show_processor_says_how_long_an_expert_takes():
     assert lines[0] == "One expert of deepseek-v2 on the GPU of trimoe: 45.00 MiB, roofline"
     assert lines[1].split()[:4] == ["tokens", "time", "compute", "weights"]
     # 47.19 MB at 0.8 x 2.04 TB/s and 18 us; 24.16 GFLOP at 0.7 x 819.6 TFLOPS and 18 us.
-    assert lines[2].split()[:3] == ["1", "46.91", "us"]
-    assert lines[3].split()[:3] == ["512", "60.11", "us"]
+    assert lines[2].split()[:3] == ["1", "46.91", "µs"]
+    assert lines[3].split()[:3] == ["512", "60.11", "µs"]
     assert len(lines) == 4
     cpu = said("show", "processor", "cpu", "--set", "host.cpu_added_tokens=0", "--tokens", "64")
     assert cpu.splitlines()[-1] == "Its weights are read over the host's memory channels beside these times."

@@ -86,11 +86,11 @@ def test_policies_stand_side_by_side(given, monkeypatch):
     lines = {line[:28].strip(): line[28:].split("  ") for line in out.splitlines()[2:]}
     cells = {name: [cell.strip() for cell in parts if cell.strip()] for name, parts in lines.items()}
     assert cells["speed-up"] == ["1.000x", "0.800x"]
-    assert cells["step, mean"] == ["160.0 us", "200.0 us"]
-    assert cells["step: experts"] == ["120.0 us", "150.0 us"]
-    assert cells["bound, of experts' time"] == ["51.7%", "41.3%"]
-    assert cells["busy: NDP units"] == ["15.0%", "15.0%"]
-    assert cells["pairs: NDP"] == ["25.0%", "25.0%"]
+    assert cells["step, mean"] == ["160.0 µs", "200.0 µs"]
+    assert cells["step: experts"] == ["120.0 µs", "150.0 µs"]
+    assert cells["lower bound (% of experts' time)"] == ["51.7%", "41.3%"]
+    assert cells["utilization: NDP units"] == ["15.0%", "15.0%"]
+    assert cells["token-expert pairs: NDP"] == ["25.0%", "25.0%"]
     assert cells["prefetch: exposed"] == ["50.0%", "60.0%"]
     assert cells["bottleneck"] == ["ndp 0 75.0%", "ndp 0 75.0%"]
     assert "energy without gpu (not known)" in out
@@ -165,7 +165,7 @@ def test_a_layer_beyond_the_limit_is_exit_status_1(given, error, status):
     assert found == status
     assert ("beyond 5.0%" in out) == bool(status)
     assert f"furthest: dimm 0, {100 * error:+.1f}% of the layer, of 1 end" in out
-    told = [line for line in out.splitlines() if line.startswith("dimm 0 ends after 55.00 us by rates")]
+    told = [line for line in out.splitlines() if line.startswith("dimm 0 ends after 55.00 µs by rates")]
     assert len(told) == status
 
 

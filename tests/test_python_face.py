@@ -829,7 +829,7 @@ def test_a_result_is_shown_with_units():
     rows = dict(line.split(maxsplit=1) for line in words.splitlines()[1:])
     result = results()["expert"]
     assert 1000 <= result.time_ns < 9999
-    assert rows["time_ns"] == f"{result.time_ns / 1000:.3f} us"
+    assert rows["time_ns"] == f"{result.time_ns / 1000:.3f} µs"
     assert rows["bandwidth_gbps"] == f"{result.bandwidth_gbps:.2f} GB/s"
     assert rows["weight_bytes"] == "192.00 KiB"
     assert rows["peak_fraction"] == f"{100 * result.peak_fraction:.1f}%"

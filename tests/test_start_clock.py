@@ -191,7 +191,7 @@ def test_the_command_line_tells_mean_least_and_most_with_their_units(capsys):
     (line,) = [line for line in shown.splitlines() if line.startswith("any start")]
     over = simulate_expert(**SHORT, refresh_phases=8).over_refresh
     for ns in (over.mean_ns, over.least_ns, over.most_ns):
-        assert f"{ns / 1000:.3f} us" in line
+        assert f"{ns / 1000:.3f} µs" in line
     told = json.loads(said(capsys, "--refresh-phases", "8", "--start-clock", "4000", "--json", "-"))
     assert told["config"]["start_clock"] == told["over_refresh"]["start_clocks"][0] == 4000
     assert told["over_refresh"]["mean_ns"] == pytest.approx(over.mean_ns, rel=0.03)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ndpsim.errors import InputError
-from ndpsim.report.metrics import key_label, metric_label, name_of, scale_of, with_unit
+from ndpsim.report.metrics import key_label, metric_label, metric_text, name_of, scale_of
 from ndpsim.report.pictures.pareto import front_of
 from ndpsim.report.pictures.sweep import draw_points, points_figure
 from ndpsim.report.sweep_plot import KINDS, SweepPlot, chosen_plot
@@ -320,23 +320,23 @@ def test_formulas_in_values_stay_text(tmp_path):
     ("metric", "value", "label", "said"),
     [
         ("time_ns", 13_270.0, "time (µs)", "13.27 µs"),
-        ("layer_ns.p99", 2e6, "layer, p99 (ms)", "2.000 ms"),
+        ("layer_ns.p99", 2e6, "time of a layer's experts, p99 (ms)", "2.000 ms"),
         ("energy_nj.total", 4.2e6, "energy (mJ)", "4.200 mJ"),
         ("energy_nj.read", 12.0, "energy, read (nJ)", "12.00 nJ"),
         ("bandwidth_gbps", 34.04, "bandwidth (GB/s)", "34.04 GB/s"),
-        ("peak_fraction", 0.887, "bandwidth, of the peak (%)", "88.70%"),
-        ("busy.memory", 0.5, "busy, memory (%)", "50.00%"),
-        ("utilization.gpu", 0.25, "utilization, gpu (%)", "25.00%"),
+        ("peak_fraction", 0.887, "share of the peak bandwidth (%)", "88.7%"),
+        ("busy.memory", 0.5, "busy, memory (%)", "50.0%"),
+        ("utilization.gpu", 0.25, "utilization, gpu (%)", "25.0%"),
         ("tokens_per_s", 1234.5, "throughput (tokens/s)", "1234 tokens/s"),
         ("ndp_area_mm2", 1.5, "ndp area (mm²)", "1.500 mm²"),
-        ("weight_bytes", 3 << 20, "weight bytes (MiB)", "3.000 MiB"),
+        ("weight_bytes", 3 << 20, "weights (MiB)", "3.00 MiB"),
         ("speedup", 2.5, "speed-up (\N{MULTIPLICATION SIGN})", "2.500\N{MULTIPLICATION SIGN}"),
-        ("commands.ACT", 12345, "commands, ACT", "12,345"),
+        ("commands.ACT", 12345, "DRAM commands, ACT", "12,345"),
     ],
 )
 def test_metrics_have_words_and_units(metric, value, label, said):
     assert metric_label(metric, scale_of(metric, [value])) == label
-    assert with_unit(metric, value) == said
+    assert metric_text(metric, value) == said
 
 
 @pytest.mark.parametrize(

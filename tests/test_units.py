@@ -106,9 +106,9 @@ def test_bytes_in_binary_units(count, text):
         (-0.0, "0 ns"),
         (40, "40.00 ns"),
         (999.94, "999.9 ns"),
-        (999.96, "1.000 us"),
-        (1000, "1.000 us"),
-        (5655.83, "5.656 us"),
+        (999.96, "1.000 µs"),
+        (1000, "1.000 µs"),
+        (5655.83, "5.656 µs"),
         (2.5e6, "2.500 ms"),
         (999_999_999, "1.000 s"),
         (1e9, "1.000 s"),
@@ -124,7 +124,7 @@ def test_times_in_the_unit_that_fits(ns, text):
 @given(st.floats(0.001, 1e12))
 def test_a_formatted_time_is_right_to_four_digits(ns):
     number, unit = format_time(ns).replace(",", "").split()
-    scale = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
+    scale = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}[unit]
     assert float(number) * scale == pytest.approx(ns, rel=5.1e-4)
 
 
@@ -137,7 +137,7 @@ def test_a_formatted_time_is_right_to_four_digits(ns):
         (1, "1.000 W"),
         (0.99996, "1.000 W"),
         (0.467, "467.0 mW"),
-        (1.574e-5, "15.74 uW"),
+        (1.574e-5, "15.74 µW"),
     ],
 )
 def test_power_in_the_unit_that_fits(watts, text):

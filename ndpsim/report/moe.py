@@ -8,22 +8,22 @@ from typing import Any
 from ndpsim.report.printing import print_table, print_text
 from ndpsim.report.routing import trace_title
 from ndpsim.report.text import bits_of
-from ndpsim.report.words import counted, percent
+from ndpsim.report.words import counted
 from ndpsim.results import CheckedEnd, LayerCheck, MoeResult, PolicyRun
-from ndpsim.units import format_bytes, format_energy, format_time
+from ndpsim.units import format_bytes, format_energy, format_time, percent, times
 
 _NONE = "-"
 _BESIDE = 5  # runs that have columns; more have a line each, with some of the rows
-_BEST = "best known, of the whole time"
+_BEST = "best known time (% of time)"
 _IN_SHORT = (
     "prefill",
     "step, mean",
     "step: experts",
     "tokens/s",
     "speed-up",
-    "bound, of experts' time",
+    "lower bound (% of experts' time)",
     _BEST,
-    *(f"pairs: {engine}" for engine in ("GPU, in its memory", "GPU, copied", "CPU", "NDP")),
+    *(f"token-expert pairs: {engine}" for engine in ("GPU, in its memory", "GPU, copied", "CPU", "NDP")),
     "bits of weights",
     "bottleneck",
 )
@@ -115,17 +115,17 @@ def _rows(runs: Sequence[PolicyRun], steps: int) -> list[_Row]:
     return [
         *_times(any(run.prefill_ns for run in runs), steps),
         ("tokens/s", lambda run: f"{run.tokens_per_s:,.1f}"),
-        ("speed-up", lambda run: f"{run.speedup:.3f}x"),
-        ("speed-up of experts", lambda run: f"{run.speedup_moe:.3f}x"),
-        ("bound, of experts' time", lambda run: _part(run.bound_ns, run.moe_ns)),
+        ("speed-up", lambda run: times(run.speedup)),
+        ("speed-up of experts", lambda run: times(run.speedup_moe)),
+        ("lower bound (% of experts' time)", lambda run: _part(run.bound_ns, run.moe_ns)),
         *_best_known(runs),
-        ("own estimate, of it", lambda run: _part(run.estimated_ns, run.moe_ns)),
+        ("policy's estimate (% of experts' time)", lambda run: _part(run.estimated_ns, run.moe_ns)),
         *(_busy_row(group) for group in BUSY if any(_busy(run, group) is not None for run in runs)),
         *(_pairs_row(engine) for engine in _ENGINES),
         ("bits of weights", _bits),
-        ("GPU cache: hits", lambda run: _or_none(run.cache.get("hit_rate"), percent)),
+        ("GPU cache: hit rate", lambda run: _or_none(run.cache.get("hit_rate"), percent)),
         *(row for kind in kinds for row in _migration_rows(kind, runs)),
-        ("predictions right", lambda run: _or_none((run.prediction or {}).get("accuracy"), percent)),
+        ("prediction accuracy", lambda run: _or_none((run.prediction or {}).get("accuracy"), percent)),
         ("bottleneck", _bottleneck),
         ("energy", _energy),
     ]
@@ -152,11 +152,12 @@ def _times(prefill: bool, steps: int) -> list[_Row]:
 
 
 def _busy_row(group: str) -> _Row:
-    return f"busy: {BUSY[group]}", lambda run: _or_none(_busy(run, group), percent)
+    return f"utilization: {BUSY[group]}", lambda run: _or_none(_busy(run, group), percent)
 
 
 def _pairs_row(engine: str) -> _Row:
-    return f"pairs: {_ENGINES[engine]}", lambda run: _part(run.pairs_by_engine.get(engine, 0.0), run.pairs)
+    label = f"token-expert pairs: {_ENGINES[engine]}"
+    return label, lambda run: _part(run.pairs_by_engine.get(engine, 0.0), run.pairs)
 
 
 def _bits(run: PolicyRun) -> str:
@@ -267,6 +268,6 @@ def _prediction_notes(prediction: Mapping[str, Any]) -> list[str]:
     for key, what in words.items():
         share = prediction.get(key)
         if isinstance(share, float):
-            name = "predictions right" if key == "accuracy" else key.replace("_", " ")
+            name = "prediction accuracy" if key == "accuracy" else key.replace("_", " ")
             notes.append(f"{name} {percent(share)}: {what}")
     return notes

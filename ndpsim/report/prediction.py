@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ndpsim.report.printing import print_table, print_text
-from ndpsim.report.words import percent
 from ndpsim.results.prediction import PhasePrediction, Prediction
-from ndpsim.units import format_bytes, format_time
+from ndpsim.units import format_bytes, format_time, percent
 
 
 def rate_words(phase: PhasePrediction) -> str:

@@ -14,10 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 import click
 from rich.cells import cell_len
 
+from ndpsim.units import TIMES
+
 _GAP = "  "
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 _NUMBER = re.compile(r"\(?-?[0-9](?:[0-9.,]*[0-9])?")
-_COUNTED = re.compile(r"[A-Za-z%]\S{0,13}")
+_ASCII = str.maketrans({"µ": "u", TIMES: "x", "²": "2"})  # where the encoding has no other
+_COUNTED = re.compile(r"[A-Za-zµ%]\S{0,13}")
 
 
 def is_terminal() -> bool:
@@ -146,6 +149,10 @@ def print_text(text: str, *, bold: bool = False, indent: str = "") -> None:
 
 def _print_line(line: str, bold: bool = False) -> None:
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        line.encode(encoding)
+    except UnicodeEncodeError:
+        line = line.translate(_ASCII)
     written = line.encode(encoding, "backslashreplace").decode(encoding)
     click.echo(click.style(written, bold=True) if bold else written)
 

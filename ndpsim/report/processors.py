@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from ndpsim.processors import ExpertTime
 from ndpsim.report.printing import print_table, print_text
-from ndpsim.report.words import percent
-from ndpsim.units import format_bytes, format_time
+from ndpsim.units import format_bytes, format_time, percent
 
 
 def _time(ns: float | None) -> str:

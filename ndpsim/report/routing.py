@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ndpsim.report.printing import print_grid, print_table, print_text
-from ndpsim.report.words import counted, percent
+from ndpsim.report.words import counted
 from ndpsim.routing import RoutingStatistics
 from ndpsim.routing.estimates import Estimate
 from ndpsim.routing.statistics import PhaseStatistics, Reuse
+from ndpsim.units import percent
 
 _CLASSES = (("hot", "warm", "cold"), ("top_10", "next_30", "rest_60"))
 _FRACTIONS = (("5%", "25%", "70%"), ("10%", "30%", "60%"))

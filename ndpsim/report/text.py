@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeAlias
 
-from ndpsim.report.dram import clock_words
 from ndpsim.report.printing import is_terminal, print_grid, print_table, print_text
-from ndpsim.report.words import counted, listed, percent
+from ndpsim.report.words import counted
+from ndpsim.reported import quantity_of, with_unit
 from ndpsim.simulate import (
     ContentionResult,
     ExpertResult,
@@ -17,12 +18,13 @@ from ndpsim.simulate import (
     RelayoutResult,
     TraceResult,
 )
-from ndpsim.units import format_bytes, format_energy, format_power, format_time, significant
+from ndpsim.units import format_energy, format_power, format_time, in_unit, significant
 
 Timed: TypeAlias = ContentionResult | ExpertResult | HostReadResult | RelayoutResult | TraceResult
 
 _PHASES_SHOWN = 15  # on a terminal
 _JOBS_SHOWN = 16
+_PARTS_SHOWN = 12  # of a mapping; of more, the extremes
 
 
 def print_pairs(values: Mapping[str, Any], title: str = "") -> None:
@@ -57,65 +59,57 @@ def simulated_in(result: Timed) -> str:
     return format_time(1e9 * result.wall_s) + compiled
 
 
-def _forwarded(result: ExpertResult | HostReadResult | TraceResult) -> str:
-    return f"{percent(result.fast_forwarded)} fast-forwarded, exactly"
+def facts_of(result: Timed, moved_bytes: float, busy_ns: float | None = None) -> list[tuple[str, str, str]]:
+    """A row for each quantity of a result: its label, its figure, and what explains it.
+
+    Args:
+        result: whose fields say what they are, and which of them stand in whose row.
+        moved_bytes: that the energy was spent on.
+        busy_ns: over which it was spent; None: the time of the result.
+    """
+    described = {f.name: f.metadata["quantity"] for f in fields(result) if "quantity" in f.metadata}
+    inner = {name for of in described.values() for name in of.beside}
+    rows: list[tuple[str, str, str]] = []
+    for name, of in described.items():
+        value = getattr(result, name)
+        if name == "energy_nj":
+            over_ns = getattr(result, "time_ns", 0.0) if busy_ns is None else busy_ns
+            rows += energy_facts(value, getattr(result, "energy_note", ""), over_ns, round(moved_bytes))
+        elif name not in inner:
+            figure, detail = ("-", "") if value is None else _figure(name, value)
+            beside = [_beside(described[one].label, one, getattr(result, one)) for one in of.beside]
+            if value is not None or any(beside):
+                rows.append((of.label, figure, "; ".join(filter(None, (detail, *beside)))))
+    return rows
 
 
-def expert_facts(result: ExpertResult) -> list[tuple[str, str, str]]:
-    """What there is to say, its figure, and what stands behind it."""
-    reads = "" if result.weight_reads == 1 else f", read {result.weight_reads:g} times"
-    of_peak = f"{percent(result.peak_fraction)} of {result.peak_bandwidth_gbps:.1f} GB/s"
-    of_flops = f"{percent(result.gflops / result.peak_gflops)} of {result.peak_gflops:.0f} GFLOPS"
-    busy = ", ".join(f"{name} {percent(share)}" for name, share in result.busy.items())
-    idle = ", ".join(f"{name} {format_time(ns)}" for name, ns in result.idle_ns.items())
-    facts = [
-        (
-            "time",
-            format_time(result.time_ns),
-            clock_words(result.cycles, result.clock_ns, result.config),
-        ),
-        *_over_refresh(result),
-        (
-            "weights",
-            format_bytes(result.weight_bytes),
-            f"{counted(result.weight_bytes, 'byte')} in {counted(result.weight_bursts, 'burst')}{reads}",
-        ),
-        ("bandwidth", f"{result.bandwidth_gbps:.2f} GB/s", f"{of_peak} over {counted(result.lanes, 'lane')}"),
-        ("compute", f"{result.gflops:.1f} GFLOPS", of_flops),
-        ("bound by", result.bound, f"busy: {busy}"),
-        ("idle lanes", format_time(sum(result.idle_ns.values())), f"{idle} (mean of the lanes)"),
-        ("commands", f"{sum(result.commands.values()):,}", listed(result.commands)),
-        *energy_facts(
-            result.energy_nj,
-            result.energy_note,
-            result.time_ns,
-            round(result.weight_bytes * result.weight_reads),
-        ),
-    ]
-    if result.dimms > 1:
-        moved = f"{counted(result.communication_bytes, 'byte')} of activations and partial sums over the host"
-        facts.append(("communication", format_time(result.communication_ns), moved))
-    if len(result.token_tiles) > 1:
-        facts.append(("token tiles", str(len(result.token_tiles)), _tiles(result.token_tiles)))
-    return facts
+def _beside(label: str, name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    figure, detail = _figure(name, value)
+    return f"{label}: {detail}" if detail else f"{label} {figure}"
 
 
-def _over_refresh(result: ExpertResult) -> list[tuple[str, str, str]]:
-    """The time over the phases of refresh, where it was asked for."""
-    over = result.over_refresh
-    if over is None:
-        return []
-    extremes = f"least {format_time(over.least_ns)}, most {format_time(over.most_ns)}"
-    runs = f"mean of {counted(len(over.times_ns), 'start clock')} over a period of refreshes; {extremes}"
-    return [("any start", format_time(over.mean_ns), runs)]
-
-
-def _tiles(tokens: Sequence[int]) -> str:
-    """How many tokens the tiles have, those of one size together."""
-    counts = Counter(tokens)
-    if len(counts) == 1:
-        return f"of {counted(tokens[0], 'token')} each"
-    return ", ".join(f"{counts[size]:,} of {counted(size, 'token')}" for size in counts)
+def _figure(name: str, value: Any) -> tuple[str, str]:
+    """A value, or what it comes to; and its parts."""
+    if isinstance(value, tuple):
+        sizes = ", ".join(f"{count:,} of {counted(size, 'token')}" for size, count in Counter(value).items())
+        return f"{len(value):,}", sizes
+    if is_dataclass(value):
+        parts = [(f.name, getattr(value, f.name)) for f in fields(value)]
+        said = [
+            f"{quantity_of(key).label} {with_unit(key, of)}" for key, of in parts if isinstance(of, float)
+        ]
+        return "", ", ".join(said)
+    if not isinstance(value, Mapping):
+        return with_unit(name, value), ""
+    if len(value) > _PARTS_SHOWN:
+        few = with_unit(name, min(value.values())), with_unit(name, max(value.values()))
+        return "", f"{few[0]} to {few[1]}, {len(value)} of them"
+    numbers = [part for part in value.values() if isinstance(part, int | float)]
+    adds_up = name.endswith("_ns") or all(isinstance(part, int) for part in value.values())
+    whole = value.get("mean", sum(numbers) if adds_up and numbers else None)
+    return "" if whole is None else with_unit(name, whole), with_unit(name, value)
 
 
 def energy_facts(
@@ -133,7 +127,7 @@ def energy_facts(
         shares.append(f"without {', '.join(unknown)} (not known)")
     by_bit = f", {significant(1000 * total / (8 * moved_bytes))} pJ/bit" if moved_bytes else ""
     facts = [("energy", format_energy(total), f"{format_power(total / time_ns)}{by_bit}")]
-    return [*facts, ("", "of it", ", ".join(shares))] if shares else facts
+    return [*facts, ("power by component", "", ", ".join(shares))] if shares else facts
 
 
 def print_energy(
@@ -193,16 +187,16 @@ def expert_title(result: ExpertResult) -> str:
     return f"{experts} of {_model_name(result)} on {where}, {tokens}, {bits_of(result.config)}"
 
 
+def expert_facts(result: ExpertResult) -> list[tuple[str, str, str]]:
+    """The rows of an expert's result."""
+    return facts_of(result, result.weight_bytes * result.weight_reads)
+
+
 def print_expert(result: ExpertResult) -> None:
     """The result of `simulate_expert`."""
-    print_text(expert_title(result), bold=True)
-    print_grid(expert_facts(result))
+    print_facts(expert_title(result), expert_facts(result), f"simulated in {simulated_in(result)}")
     print_jobs(result)
     _print_phases(result)
-    print_text(
-        f"simulated in {simulated_in(result)}, {_forwarded(result)}; "
-        f"{result.lanes_simulated} of {result.lanes} lanes differ"
-    )
 
 
 def print_facts(title: str, facts: Iterable[tuple[str, str, str]], end: str) -> None:
@@ -226,39 +220,14 @@ def host_read_title(result: HostReadResult) -> str:
     return f"The host of {name} reads one expert of {_model_name(result)}, {layout}, {bits_of(result.config)}"
 
 
-def _buses(result: HostReadResult) -> str:
-    return "1 bus" if result.buses == 1 else f"{result.buses} buses"
-
-
 def host_read_facts(result: HostReadResult) -> list[tuple[str, str, str]]:
-    """What there is to say, its figure, and what stands behind it."""
-    channels = counted(result.channels, "channel")
-    of_peak = f"{percent(result.peak_fraction)} of {result.peak_bandwidth_gbps:.1f} GB/s"
-    idle = ", ".join(f"{why} {format_time(ns)}" for why, ns in result.idle_ns.items())
-    held = f"{counted(result.weight_bytes, 'byte')} in {counted(result.weight_bursts, 'burst')}"
-    return [
-        (
-            "time",
-            format_time(result.time_ns),
-            clock_words(result.cycles, result.clock_ns, result.config),
-        ),
-        ("weights", format_bytes(result.weight_bytes), held),
-        ("bandwidth", f"{result.bandwidth_gbps:.2f} GB/s", f"{of_peak} over {channels}"),
-        ("buses", str(result.buses), f"up to {counted(result.ranks_per_bus, 'rank')} on each"),
-        ("idle buses", format_time(sum(result.idle_ns.values())), f"{idle} (mean of the buses)"),
-        ("commands", f"{sum(result.commands.values()):,}", listed(result.commands)),
-        *energy_facts(result.energy_nj, result.energy_note, result.time_ns, result.weight_bytes),
-    ]
+    """The rows of a host read's result."""
+    return facts_of(result, result.weight_bytes)
 
 
 def print_host_read(result: HostReadResult) -> None:
     """The result of `simulate_host_read`."""
-    print_facts(
-        host_read_title(result),
-        host_read_facts(result),
-        f"simulated in {simulated_in(result)}, {_forwarded(result)}; "
-        f"{result.buses_simulated} of {_buses(result)} differ",
-    )
+    print_facts(host_read_title(result), host_read_facts(result), f"simulated in {simulated_in(result)}")
 
 
 def trace_run_title(result: TraceResult) -> str:
@@ -271,60 +240,14 @@ def trace_run_title(result: TraceResult) -> str:
 
 
 def trace_facts(result: TraceResult) -> list[tuple[str, str, str]]:
-    """What there is to say, its figure, and what stands behind it."""
-    found = result.row_hits + result.row_misses + result.row_conflicts
-    rows = (("hit", result.row_hits), ("miss", result.row_misses), ("conflict", result.row_conflicts))
-    facts = [
-        (
-            "time",
-            format_time(result.time_ns),
-            clock_words(result.cycles, result.clock_ns, result.config),
-        ),
-        (
-            "bandwidth",
-            f"{result.bandwidth_gbps:.2f} GB/s",
-            f"{percent(result.peak_fraction)} of {result.peak_bandwidth_gbps:.1f} GB/s",
-        ),
-        (
-            "requests",
-            f"{result.requests:,}",
-            f"{counted(result.reads, 'read')}, {counted(result.writes, 'write')}",
-        ),
-        ("rows", f"{found:,}", ", ".join(counted(count, name) for name, count in rows)),
-        (
-            "no command",
-            f"{result.reads_forwarded + result.writes_coalesced:,}",
-            f"{counted(result.reads_forwarded, 'read')} forwarded, "
-            f"{counted(result.writes_coalesced, 'write')} coalesced",
-        ),
-        (
-            "queues",
-            "mean",
-            ", ".join(f"{name} {count:z.1f} requests" for name, count in result.queue_occupancy.items()),
-        ),
-        ("commands", f"{sum(result.commands.values()):,}", listed(result.commands)),
-        *energy_facts(
-            result.energy_nj,
-            result.energy_note,
-            result.time_ns,
-            round(result.bandwidth_gbps * result.time_ns),
-        ),
-    ]
-    if result.read_latency_ns is not None:
-        figures = ", ".join(f"{name} {format_time(ns)}" for name, ns in result.read_latency_ns.items())
-        facts.insert(3, ("read latency", format_time(result.read_latency_ns["mean"]), figures))
-    return facts
+    """The rows of a request trace's result."""
+    return facts_of(result, result.bandwidth_gbps * result.time_ns)
 
 
 def print_trace(result: TraceResult) -> None:
     """The result of `run_trace`."""
-    print_text(trace_run_title(result), bold=True)
-    print_grid(trace_facts(result))
-    rate = result.requests / result.run_s
-    print_text(
-        f"simulated in {simulated_in(result)} ({rate:,.0f} requests/s in the controllers, "
-        f"{_forwarded(result)})"
-    )
+    rate = f"{result.requests / result.run_s:,.0f} requests/s in the controllers"
+    print_facts(trace_run_title(result), trace_facts(result), f"simulated in {simulated_in(result)} ({rate})")
 
 
 def print_sweep(points: Sequence[LoadPoint]) -> None:
@@ -332,5 +255,5 @@ def print_sweep(points: Sequence[LoadPoint]) -> None:
     rows = []
     for point in points:
         latencies = ("-" if ns is None else format_time(ns) for ns in (point.mean_ns, point.p99_ns))
-        rows.append((f"{point.offered_gbps:.2f} GB/s", f"{point.bandwidth_gbps:.2f} GB/s", *latencies))
-    print_table("", ("offered", "carried", "mean read latency", "p99"), rows, left=0)
+        rows.append((in_unit(point.offered_gbps, "GB/s"), in_unit(point.bandwidth_gbps, "GB/s"), *latencies))
+    print_table("", ("offered load", "bandwidth", "mean read latency", "p99 read latency"), rows, left=0)

@@ -7,8 +7,7 @@ from typing import Any
 from ndpsim.moe.weights import CLASSES, WeightFile
 from ndpsim.processors.weights import expert_format_of
 from ndpsim.report.printing import print_table, print_text
-from ndpsim.report.words import percent
-from ndpsim.units import format_bytes
+from ndpsim.units import format_bytes, percent
 
 _WORDS = {
     "gate": "routed experts: gate",

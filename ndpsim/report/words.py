@@ -20,11 +20,6 @@ def listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{number:,} {name}" for name, number in counts.items())
 
 
-def percent(share: float) -> str:
-    """A share of 1 as ``88.7%``."""
-    return f"{100 * share:z.1f}%"
-
-
 def clocks_of(cycles: int, clock_ns: float, ticks: int = 1) -> str:
     """``664,965 DRAM clocks of 0.41667 ns (2400 MHz)``; with two `ticks` a clock, half clocks."""
     what = {1: "DRAM clock", 2: "half DRAM clock"}.get(ticks, "tick")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ndpsim.reported import Reported
+from ndpsim.reported import Reported, quantity
 from ndpsim.results.expert import JobTime, Phase
 from ndpsim.traces import CommandTrace
 
@@ -57,37 +57,51 @@ class ContentionResult(Reported):
         command_traces: by lane, when asked for.
     """
 
-    ndp_time_ns: float
-    ndp_alone_ns: float
-    ndp_slowdown: float
-    ndp_gbps: float
-    ndp_alone_gbps: float
-    ndp_peak_fraction: float
-    host_requests: int
-    host_time_ns: float
-    host_alone_ns: float
-    host_slowdown: float | None
-    host_offered_gbps: float | None
-    host_gbps: float
-    host_alone_gbps: float
-    host_peak_fraction: float
-    host_latency_ns: Mapping[str, float] | None
-    host_alone_latency_ns: Mapping[str, float] | None
-    lanes_peak_gbps: float = field(repr=False)
-    lanes_fraction: float
-    bus_peak_gbps: float = field(repr=False)
+    ndp_time_ns: float = field(metadata=quantity("NDP time with host traffic"))
+    ndp_alone_ns: float = field(metadata=quantity("NDP time alone"))
+    ndp_slowdown: float = field(metadata=quantity("NDP slowdown", beside=("ndp_time_ns", "ndp_alone_ns")))
+    ndp_gbps: float = field(
+        metadata=quantity("NDP bandwidth", beside=("ndp_peak_fraction", "lanes_peak_gbps", "ndp_alone_gbps"))
+    )
+    ndp_alone_gbps: float = field(metadata=quantity("NDP bandwidth alone"))
+    ndp_peak_fraction: float = field(metadata=quantity("share of the lanes' peak"))
+    host_requests: int = field(metadata=quantity("requests"))
+    host_time_ns: float = field(metadata=quantity("host time with the NDP unit"))
+    host_alone_ns: float = field(metadata=quantity("host time alone"))
+    host_slowdown: float | None = field(
+        metadata=quantity("host slowdown", beside=("host_time_ns", "host_alone_ns", "host_requests"))
+    )
+    host_offered_gbps: float | None = field(metadata=quantity("offered load"))
+    host_gbps: float = field(
+        metadata=quantity(
+            "host bandwidth",
+            beside=("host_peak_fraction", "bus_peak_gbps", "host_offered_gbps", "host_alone_gbps"),
+        )
+    )
+    host_alone_gbps: float = field(metadata=quantity("host bandwidth alone"))
+    host_peak_fraction: float = field(metadata=quantity("share of the bus's peak"))
+    host_latency_ns: Mapping[str, float] | None = field(
+        metadata=quantity("host read latency", beside=("host_alone_latency_ns",))
+    )
+    host_alone_latency_ns: Mapping[str, float] | None = field(metadata=quantity("host read latency alone"))
+    lanes_peak_gbps: float = field(repr=False, metadata=quantity("peak of the lanes"))
+    lanes_fraction: float = field(metadata=quantity("lanes busy with data of both"))
+    bus_peak_gbps: float = field(repr=False, metadata=quantity("peak of the bus"))
     clock_ns: float = field(repr=False)
-    rows: Mapping[str, Mapping[str, int]]
-    turnarounds: int = field(repr=False)
-    bus_turnarounds: int = field(repr=False)
-    bus_rank_switches: int = field(repr=False)
-    commands: Mapping[str, int]
+    rows: Mapping[str, Mapping[str, int]] = field(metadata=quantity("row buffer"))
+    turnarounds: int = field(
+        repr=False,
+        metadata=quantity("turnarounds of the lanes", beside=("bus_turnarounds", "bus_rank_switches")),
+    )
+    bus_turnarounds: int = field(repr=False, metadata=quantity("turnarounds of the host bus"))
+    bus_rank_switches: int = field(repr=False, metadata=quantity("rank switches on it"))
+    commands: Mapping[str, int] = field(metadata=quantity("DRAM commands"))
     jobs: tuple[JobTime, ...] = field(repr=False)
     phases: tuple[Phase, ...] = field(repr=False)
     token_tiles: tuple[int, ...] = field(repr=False)
-    lanes: int = field(repr=False)
+    lanes: int = field(repr=False, metadata=quantity("lanes"))
     by_lane: tuple[Mapping[str, int], ...] = field(repr=False)
-    energy_nj: Mapping[str, float | None] | None
+    energy_nj: Mapping[str, float | None] | None = field(metadata=quantity("energy"))
     energy_note: str = field(repr=False)
     config: Mapping[str, Any] = field(repr=False)
     wall_s: float

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ndpsim.reported import Reported
+from ndpsim.reported import Reported, quantity
 from ndpsim.traces import CommandTrace
 
 
@@ -105,36 +105,42 @@ class ExpertResult(Reported):
             first of its start clocks.
     """
 
-    time_ns: float
-    cycles: int
-    clock_ns: float
+    time_ns: float = field(metadata=quantity("time", beside=("cycles", "clock_ns")))
+    cycles: int = field(metadata=quantity("clock cycles"))
+    clock_ns: float = field(metadata=quantity("clock period"))
     tokens: int
     jobs: tuple[JobTime, ...] = field(repr=False)
-    weight_bytes: int
-    weight_bursts: int = field(repr=False)
-    weight_reads: int | float
-    bandwidth_gbps: float
-    peak_bandwidth_gbps: float
-    peak_fraction: float
-    gflops: float
-    peak_gflops: float
-    bound: str
-    busy: Mapping[str, float]
+    weight_bytes: int = field(metadata=quantity("weights", beside=("weight_bursts", "weight_reads")))
+    weight_bursts: int = field(repr=False, metadata=quantity("DRAM bursts"))
+    weight_reads: int | float = field(metadata=quantity("reads of each weight"))
+    bandwidth_gbps: float = field(
+        metadata=quantity("bandwidth", beside=("peak_fraction", "peak_bandwidth_gbps"))
+    )
+    peak_bandwidth_gbps: float = field(metadata=quantity("peak bandwidth"))
+    peak_fraction: float = field(metadata=quantity("share of the peak bandwidth"))
+    gflops: float = field(metadata=quantity("compute throughput", beside=("peak_gflops",)))
+    peak_gflops: float = field(metadata=quantity("peak compute throughput"))
+    bound: str = field(metadata=quantity("bottleneck", beside=("busy",)))
+    busy: Mapping[str, float] = field(metadata=quantity("busy", "%"))
     phases: tuple[Phase, ...] = field(repr=False)
-    commands: Mapping[str, int]
-    dimms: int
-    lanes: int
-    lanes_simulated: int = field(repr=False)
+    commands: Mapping[str, int] = field(metadata=quantity("DRAM commands"))
+    dimms: int = field(metadata=quantity("DIMMs"))
+    lanes: int = field(metadata=quantity("lanes", beside=("lanes_simulated", "dimms")))
+    lanes_simulated: int = field(repr=False, metadata=quantity("distinct lanes simulated"))
     stall_ns: float = field(repr=False)
-    idle_ns: Mapping[str, float]
-    communication_ns: float
-    communication_bytes: int = field(repr=False)
-    fast_forwarded: float
-    token_tiles: tuple[int, ...] = field(repr=False)
-    energy_nj: Mapping[str, float | None] | None
+    idle_ns: Mapping[str, float] = field(metadata=quantity("idle time of a lane, mean"))
+    communication_ns: float = field(
+        metadata=quantity("communication with the host", beside=("communication_bytes",))
+    )
+    communication_bytes: int = field(repr=False, metadata=quantity("activations and results"))
+    fast_forwarded: float = field(metadata=quantity("reads skipped by exact fast-forward", "%"))
+    token_tiles: tuple[int, ...] = field(repr=False, metadata=quantity("token tiles"))
+    energy_nj: Mapping[str, float | None] | None = field(metadata=quantity("energy"))
     energy_note: str = field(repr=False)
     config: Mapping[str, Any] = field(repr=False)
     wall_s: float
     compile_s: float = field(repr=False)
     command_traces: tuple[CommandTrace, ...] = field(default=(), repr=False)
-    over_refresh: OverRefresh | None = field(default=None, repr=False)
+    over_refresh: OverRefresh | None = field(
+        default=None, repr=False, metadata=quantity("time over start clocks in a refresh period")
+    )

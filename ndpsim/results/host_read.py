@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ndpsim.reported import Reported
+from ndpsim.reported import Reported, quantity
 from ndpsim.traces import CommandTrace
 
 
@@ -35,22 +35,24 @@ class HostReadResult(Reported):
         command_traces: by bus (channel by channel, of each its sub-channels), when asked for.
     """
 
-    time_ns: float
-    cycles: int
-    clock_ns: float
-    weight_bytes: int
-    weight_bursts: int = field(repr=False)
-    bandwidth_gbps: float
-    peak_bandwidth_gbps: float
-    peak_fraction: float
-    channels: int
-    buses: int
-    buses_simulated: int
-    ranks_per_bus: int
-    commands: Mapping[str, int]
-    idle_ns: Mapping[str, float]
-    fast_forwarded: float
-    energy_nj: Mapping[str, float | None] | None
+    time_ns: float = field(metadata=quantity("time", beside=("cycles", "clock_ns")))
+    cycles: int = field(metadata=quantity("clock cycles"))
+    clock_ns: float = field(metadata=quantity("clock period"))
+    weight_bytes: int = field(metadata=quantity("weights", beside=("weight_bursts",)))
+    weight_bursts: int = field(repr=False, metadata=quantity("DRAM bursts"))
+    bandwidth_gbps: float = field(
+        metadata=quantity("bandwidth", beside=("peak_fraction", "peak_bandwidth_gbps", "channels"))
+    )
+    peak_bandwidth_gbps: float = field(metadata=quantity("peak bandwidth"))
+    peak_fraction: float = field(metadata=quantity("share of the peak bandwidth"))
+    channels: int = field(metadata=quantity("channels"))
+    buses: int = field(metadata=quantity("buses", beside=("buses_simulated", "ranks_per_bus")))
+    buses_simulated: int = field(metadata=quantity("distinct buses simulated"))
+    ranks_per_bus: int = field(metadata=quantity("ranks on a bus, at most"))
+    commands: Mapping[str, int] = field(metadata=quantity("DRAM commands"))
+    idle_ns: Mapping[str, float] = field(metadata=quantity("idle time of a bus, mean"))
+    fast_forwarded: float = field(metadata=quantity("reads skipped by exact fast-forward", "%"))
+    energy_nj: Mapping[str, float | None] | None = field(metadata=quantity("energy"))
     energy_note: str = field(repr=False)
     config: Mapping[str, Any] = field(repr=False)
     wall_s: float

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ndpsim.reported import Reported
+from ndpsim.reported import Reported, quantity
 from ndpsim.units import format_time
 
 _OF_LAYER = 0.02  # the limit of a layer's own error, where that of ends is no smaller
@@ -121,34 +121,34 @@ class PolicyRun(Reported):
     policy: str
     parameters: Mapping[str, Any]
     time_ns: float
-    prefill_ns: float
-    decode_ns: float
-    moe_ns: float
-    prefill_moe_ns: float = field(repr=False)
-    decode_moe_ns: float = field(repr=False)
-    shared_ns: float
-    layer_ns: Mapping[str, float]
-    tokens_per_s: float
-    speedup: float
-    speedup_moe: float
+    prefill_ns: float = field(metadata=quantity("prefill time"))
+    decode_ns: float = field(metadata=quantity("decode time"))
+    moe_ns: float = field(metadata=quantity("time of experts"))
+    prefill_moe_ns: float = field(repr=False, metadata=quantity("prefill time of experts"))
+    decode_moe_ns: float = field(repr=False, metadata=quantity("decode time of experts"))
+    shared_ns: float = field(metadata=quantity("time of shared experts"))
+    layer_ns: Mapping[str, float] = field(metadata=quantity("time of a layer's experts"))
+    tokens_per_s: float = field(metadata=quantity("throughput"))
+    speedup: float = field(metadata=quantity("speed-up"))
+    speedup_moe: float = field(metadata=quantity("speed-up of experts"))
     bound: str
-    bound_ns: float
-    pairs: int
+    bound_ns: float = field(metadata=quantity("lower bound on the time of experts"))
+    pairs: int = field(metadata=quantity("token-expert pairs"))
     experts: Mapping[str, float]
-    pairs_by_engine: Mapping[str, float]
+    pairs_by_engine: Mapping[str, float] = field(metadata=quantity("token-expert pairs"))
     weight_bits: Mapping[str, float | None] = field(repr=False)
-    utilization: Mapping[str, float] = field(repr=False)
+    utilization: Mapping[str, float] = field(repr=False, metadata=quantity("utilization", "%"))
     migrations: Mapping[str, Mapping[str, float]]
-    cache: Mapping[str, float | None]
-    prediction: Mapping[str, Any] | None
-    estimated_ns: float | None
+    cache: Mapping[str, float | None] = field(metadata=quantity("GPU cache"))
+    prediction: Mapping[str, Any] | None = field(metadata=quantity("prediction", "%"))
+    estimated_ns: float | None = field(metadata=quantity("the policy's estimate of the time of experts"))
     policy_wall_s: float = field(repr=False)
-    bottleneck: Mapping[str, float]
-    energy_nj: Mapping[str, float | None]
+    bottleneck: Mapping[str, float] = field(metadata=quantity("share of the critical path", "%"))
+    energy_nj: Mapping[str, float | None] = field(metadata=quantity("energy"))
     energy_note: str = field(repr=False)
     wall_s: float
     check: LayerCheck | None = field(default=None, repr=False)
-    best_known_ns: float | None = None
+    best_known_ns: float | None = field(default=None, metadata=quantity("best known time"))
 
     def _title(self) -> str:
         return f"PolicyRun of {self.policy}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ndpsim.reported import Reported
+from ndpsim.reported import Reported, quantity
 from ndpsim.traces import CommandTrace
 
 
@@ -33,12 +33,12 @@ class HostMove(Reported):
         energy_nj: as that of the relayout.
     """
 
-    time_ns: float
-    bandwidth_gbps: float
-    bus_busy: float
-    bound_ns: float
+    time_ns: float = field(metadata=quantity("time"))
+    bandwidth_gbps: float = field(metadata=quantity("bandwidth"))
+    bus_busy: float = field(metadata=quantity("busiest bus", "%"))
+    bound_ns: float = field(metadata=quantity("lower bound on the time"))
     commands: Mapping[str, int]
-    energy_nj: Mapping[str, float | None] | None
+    energy_nj: Mapping[str, float | None] | None = field(metadata=quantity("energy"))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,31 +98,33 @@ class RelayoutResult(Reported):
         command_traces: by wave, then by DIMM and lane, when asked for.
     """
 
-    time_ns: float
-    cycles: int
-    clock_ns: float = field(repr=False)
-    experts: int
-    moved: int
-    waves: int
-    weight_bytes: int
+    time_ns: float = field(metadata=quantity("time", beside=("cycles", "clock_ns")))
+    cycles: int = field(metadata=quantity("clock cycles"))
+    clock_ns: float = field(repr=False, metadata=quantity("clock period"))
+    experts: int = field(metadata=quantity("experts"))
+    moved: int = field(metadata=quantity("experts moved"))
+    waves: int = field(metadata=quantity("waves"))
+    weight_bytes: int = field(
+        metadata=quantity("weights moved", beside=("sent_bytes", "local_bytes", "moved", "experts", "waves"))
+    )
     read_bytes: int = field(repr=False)
-    sent_bytes: int
-    local_bytes: int
+    sent_bytes: int = field(metadata=quantity("sent over links"))
+    local_bytes: int = field(metadata=quantity("moved within a DIMM"))
     written_bytes: int = field(repr=False)
-    wire_bytes: int
-    bandwidth_gbps: float
-    topology: str
-    link_busy: Mapping[str, float]
-    dram_busy: Mapping[str, float]
-    bounds_ns: Mapping[str, float]
-    bottleneck: str
-    transit_bytes: int = field(repr=False)
-    commands: Mapping[str, int]
-    host: HostMove | None
-    host_speedup: float | None
-    other_dimms: OtherDimms | None
+    wire_bytes: int = field(metadata=quantity("sent with headers"))
+    bandwidth_gbps: float = field(metadata=quantity("bandwidth"))
+    topology: str = field(metadata=quantity("link topology", beside=("link_busy", "wire_bytes")))
+    link_busy: Mapping[str, float] = field(metadata=quantity("busy wires", "%"))
+    dram_busy: Mapping[str, float] = field(metadata=quantity("data bus of the busiest lane", "%"))
+    bounds_ns: Mapping[str, float] = field(metadata=quantity("lower bounds on the time"))
+    bottleneck: str = field(metadata=quantity("bottleneck", beside=("bounds_ns",)))
+    transit_bytes: int = field(repr=False, metadata=quantity("transit buffer of a router, most used"))
+    commands: Mapping[str, int] = field(metadata=quantity("DRAM commands"))
+    host: HostMove | None = field(metadata=quantity("by the host"))
+    host_speedup: float | None = field(metadata=quantity("speed-up over the host", beside=("host",)))
+    other_dimms: OtherDimms | None = field(metadata=quantity("on other DIMMs"))
     stretches: tuple[Stretch, ...] = field(repr=False)
-    energy_nj: Mapping[str, float | None] | None
+    energy_nj: Mapping[str, float | None] | None = field(metadata=quantity("energy"))
     energy_note: str = field(repr=False)
     curve_ns: tuple[float, ...] = field(repr=False)
     read_gbps: tuple[float, ...] = field(repr=False)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ndpsim.reported import Reported
+from ndpsim.reported import Reported, quantity
 from ndpsim.traces import CommandTrace
 
 
@@ -42,29 +42,33 @@ class TraceResult(Reported):
         command_traces: by channel, when asked for.
     """
 
-    requests: int
-    reads: int
-    writes: int
-    cycles: int
-    time_ns: float
-    clock_ns: float
-    bandwidth_gbps: float
-    peak_bandwidth_gbps: float
-    peak_fraction: float
-    row_hits: int
-    row_misses: int
-    row_conflicts: int
-    reads_forwarded: int
-    writes_coalesced: int
-    read_latency_ns: Mapping[str, float] | None
+    requests: int = field(metadata=quantity("requests", beside=("reads", "writes")))
+    reads: int = field(metadata=quantity("reads"))
+    writes: int = field(metadata=quantity("writes"))
+    cycles: int = field(metadata=quantity("clock cycles"))
+    time_ns: float = field(metadata=quantity("time", beside=("cycles", "clock_ns")))
+    clock_ns: float = field(metadata=quantity("clock period"))
+    bandwidth_gbps: float = field(
+        metadata=quantity("bandwidth", beside=("peak_fraction", "peak_bandwidth_gbps"))
+    )
+    peak_bandwidth_gbps: float = field(metadata=quantity("peak bandwidth"))
+    peak_fraction: float = field(metadata=quantity("share of the peak bandwidth"))
+    row_hits: int = field(metadata=quantity("row hits", beside=("row_misses", "row_conflicts")))
+    row_misses: int = field(metadata=quantity("row misses"))
+    row_conflicts: int = field(metadata=quantity("row conflicts"))
+    reads_forwarded: int = field(
+        metadata=quantity("reads forwarded from queued writes", beside=("writes_coalesced",))
+    )
+    writes_coalesced: int = field(metadata=quantity("writes coalesced"))
+    read_latency_ns: Mapping[str, float] | None = field(metadata=quantity("read latency"))
     read_latency_histogram: tuple[Mapping[str, float], ...] = field(repr=False)
     read_latency_distribution: tuple[Mapping[str, float], ...] = field(repr=False)
-    queue_occupancy: Mapping[str, float]
-    commands: Mapping[str, int]
+    queue_occupancy: Mapping[str, float] = field(metadata=quantity("requests in a queue, mean"))
+    commands: Mapping[str, int] = field(metadata=quantity("DRAM commands"))
     accepted: Mapping[str, Any] | None = field(repr=False)
     per_channel: tuple[Mapping[str, Any], ...] = field(repr=False)
-    fast_forwarded: float
-    energy_nj: Mapping[str, float | None] | None
+    fast_forwarded: float = field(metadata=quantity("requests skipped by exact fast-forward", "%"))
+    energy_nj: Mapping[str, float | None] | None = field(metadata=quantity("energy"))
     energy_note: str = field(repr=False)
     config: Mapping[str, Any] = field(repr=False)
     run_s: float

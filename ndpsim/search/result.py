@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ndpsim.report.metrics import value_words
+from ndpsim.report.metrics import metric_text, value_words
 from ndpsim.report.printing import aligned
 from ndpsim.report.words import counted
-from ndpsim.reported import with_unit
 from ndpsim.search.problem import Problem
 from ndpsim.sweeps.table import SweepResult, csv_of
 
@@ -125,7 +124,7 @@ class SearchResult:
             [
                 str(row["run"]),
                 *(value_words(row[key]) for key in keys),
-                *(with_unit(name, row[name]) for name in metrics),
+                *(metric_text(name, row[name]) for name in metrics),
                 ", ".join(key.rpartition(".")[2] for key in difference),
             ]
             for row, difference in zip(rows, self.differences(), strict=False)

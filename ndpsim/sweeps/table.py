@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from ndpsim.errors import InputError
+from ndpsim.report.metrics import metric_text
 from ndpsim.report.printing import aligned
 from ndpsim.report.words import counted
-from ndpsim.reported import with_unit
 from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.definition import Definition
 
@@ -235,7 +235,7 @@ class SweepResult:
         cells = [
             [
                 *(str(_cell(row[name])) for name in plain),
-                *("" if row[name] is None else with_unit(name, row[name]) for name in metrics),
+                *(metric_text(name, row[name]) for name in metrics),
             ]
             for row in self.rows[:most]
         ]

@@ -10,7 +10,7 @@ from ndpsim.report.html.page import folded, listed_notes, provenance, section, w
 from ndpsim.report.html.parts import configuration, figures, measured_cell
 from ndpsim.report.html.svg import picture
 from ndpsim.report.html.tables import Cell, facts_table, table
-from ndpsim.report.metrics import metric_words
+from ndpsim.report.metrics import metric_label
 from ndpsim.report.moe import moe_notes, moe_table, moe_title, run_names
 from ndpsim.report.moe_history import History, RunHistory
 from ndpsim.report.pictures.moe import moe_figure
@@ -18,6 +18,7 @@ from ndpsim.report.routing import trace_title
 from ndpsim.report.words import counted
 from ndpsim.reported import flattened
 from ndpsim.results import MoeResult
+from ndpsim.units import Scale
 
 #: Of each policy, in a table that sorts.
 _COMPARED = (
@@ -41,7 +42,7 @@ def _compared(result: MoeResult, names: Sequence[str]) -> str:
         values = [of_run.get(metric) for of_run in plain]
         if any(value is not None for value in values):
             unit, of_metric = figures(metric, values)
-            columns.append(f"{metric_words(metric)} ({unit})" if unit else metric_words(metric))
+            columns.append(metric_label(metric, Scale(unit)))
             cells.append(of_metric)
     return table(columns, list(zip(*cells, strict=True)))
 

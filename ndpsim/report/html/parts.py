@@ -10,18 +10,13 @@ from ndpsim.config import Hardware
 from ndpsim.report.html.page import folded, section
 from ndpsim.report.html.tables import Cell, facts_table, table
 from ndpsim.report.metrics import is_number, scale_of
-from ndpsim.report.pictures.canvas import in_print
 from ndpsim.report.words import counted
 from ndpsim.reported import flattened
 from ndpsim.results import JobTime, Phase
-from ndpsim.units import significant
+from ndpsim.units import UNITS, significant
 
 _MEASURED = re.compile(r"([0-9][0-9,]*(?:\.[0-9]+)?) ?(\S*)")
-_UNITS = {
-    **dict.fromkeys(("", "x", "%", "GB/s", "ns", "nJ", "B"), 1.0),
-    **{"us": 1e3, "ms": 1e6, "s": 1e9, "uJ": 1e3, "mJ": 1e6, "J": 1e9},
-    **{"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40},
-}
+_FACTORS = {"": 1.0, **{one.unit: one.divisor for unit in UNITS.values() for one in unit.scales}}
 
 
 def plain_cell(value: Any) -> Cell:
@@ -34,9 +29,9 @@ def plain_cell(value: Any) -> Cell:
 def measured_cell(text: str) -> Cell:
     """A figure of a text report as print has it, sorted by what it is: ``981.2 ns`` before ``1.204 µs``."""
     found = _MEASURED.fullmatch(text)
-    if found is None or found[2] not in _UNITS:
-        return Cell(in_print(text))
-    return Cell(in_print(text), float(found[1].replace(",", "")) * _UNITS[found[2]])
+    if found is None or found[2] not in _FACTORS:
+        return Cell(text)
+    return Cell(text, float(found[1].replace(",", "")) * _FACTORS[found[2]])
 
 
 def figures(name: str, values: Sequence[Any]) -> tuple[str, list[Cell]]:

@@ -10,7 +10,6 @@ from ndpsim.report.html.page import folded, provenance, section, write_page
 from ndpsim.report.html.parts import configuration, figures, jobs_table, measured_cell, phases_table
 from ndpsim.report.html.svg import picture
 from ndpsim.report.html.tables import Cell, facts_table, table
-from ndpsim.report.pictures.canvas import in_print
 from ndpsim.report.pictures.contention import contention_figure
 from ndpsim.report.pictures.expert import expert_figure
 from ndpsim.report.pictures.host_read import host_read_figure
@@ -38,7 +37,7 @@ from ndpsim.simulate import (
 
 
 def _summary(facts: Iterable[Sequence[str]]) -> str:
-    return section("Summary", facts_table(tuple(map(in_print, fact)) for fact in facts))
+    return section("Summary", facts_table(facts))
 
 
 def _energy_table(parts: Mapping[str, float | None] | None, note: str) -> str:
@@ -140,7 +139,7 @@ def write_relayout_report(path: str, result: RelayoutResult, hardware: Hardware)
     """
     title = relayout_title(result)
     sections = [
-        _summary(relayout_facts(result).items()),
+        _summary(relayout_facts(result)),
         section(
             "Over time",
             picture("run", lambda: relayout_figure(result), title),

@@ -14,21 +14,22 @@ from ndpsim.report.html.parts import figures, plain_cell
 from ndpsim.report.html.svg import picture
 from ndpsim.report.html.tables import Cell, facts_table, most_rows, table
 from ndpsim.report.metrics import (
+    described,
     higher_is_better,
     is_number,
     key_label,
     metric_label,
-    metric_words,
+    metric_text,
     name_of,
     scale_of,
     value_words,
-    with_unit,
 )
 from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.sweep import points_figure
 from ndpsim.report.sweep_plot import NO_METRICS, Row, SweepPlot, Swept, chosen_plot, metrics_of, sweep_title
 from ndpsim.report.words import counted
 from ndpsim.reported import flattened
+from ndpsim.units import Scale
 
 #: Metrics of the first table, as far as there are any of them beside what is drawn.
 _MAIN = (
@@ -85,7 +86,9 @@ def _facts(swept: Swept, rows: Sequence[Row], plot: SweepPlot | None) -> list[tu
             for words, choose in (("best", best), ("worst", worst)):
                 row = choose(measured, key=lambda row: row[metric])
                 at = name_of({key: row[key] for key in swept.varied})
-                facts.append((f"{words} {metric_words(metric)}", f"{with_unit(metric, row[metric])} at {at}"))
+                facts.append(
+                    (f"{words} {described(metric).label}", f"{metric_text(metric, row[metric])} at {at}")
+                )
     return facts
 
 
@@ -99,7 +102,7 @@ def _points_table(swept: Swept, rows: Sequence[Row], metrics: Sequence[str]) -> 
         cells.append([Cell(str(row["status"])) for row in rows])
     for metric in metrics:
         unit, of_metric = figures(metric, [row.get(metric) for row in rows])
-        columns.append(f"{metric_words(metric)} ({unit})" if unit else metric_words(metric))
+        columns.append(metric_label(metric, Scale(unit)))
         cells.append(of_metric)
     return table(columns, list(zip(*cells, strict=True)), _REST, count)
 
@@ -197,7 +200,7 @@ def _pictures(swept: Swept, rows: Sequence[Row], plot: SweepPlot | None, reason:
         picture(
             name,
             lambda one=one: points_figure(rows, swept, one, DEFAULT_SIZE),  # type: ignore[misc]
-            f"{one.title}: {metric_words(one.y)} over {one.x}",
+            f"{one.title}: {described(one.y).label} over {one.x}",
         )
         for name, one in plots.items()
     ]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 from matplotlib.axes import Axes
 
-from ndpsim.report.pictures.canvas import Panel, energy_words, time_words
+from ndpsim.report.pictures.canvas import Panel
 from ndpsim.report.pictures.colours import COLOURS, ENERGY, INK
-from ndpsim.units import format_power
+from ndpsim.units import format_energy, format_power, format_time
 
 _TIMES = {
     "data": "read",
@@ -53,7 +53,7 @@ def draw_bus_time(axes: Axes, parts_ns: Mapping[str, float], time_ns: float, bus
     The rest of `time_ns` is drawn as "nothing to read". `bus`: in words, of which the mean is meant.
     """
     parts = {**parts_ns, "nothing to read": max(0.0, time_ns - sum(parts_ns.values()))}
-    _shares(axes, {name: (ns, time_words(ns)) for name, ns in parts.items()}, _TIMES)
+    _shares(axes, {name: (ns, format_time(ns)) for name, ns in parts.items()}, _TIMES)
     axes.set_xlabel(f"where the time of {bus} went (%)")
 
 
@@ -74,7 +74,7 @@ def draw_energy(axes: Axes, energy_nj: Mapping[str, float | None], time_ns: floa
     unknown = [name for name, nj in energy_nj.items() if nj is None]
     without = f"; not known: {', '.join(unknown)}" if unknown else ""
     axes.set_xlabel(
-        f"where the energy went (%), {energy_words(total)}, {format_power(total / time_ns)}{without}"
+        f"where the energy went (%), {format_energy(total)}, {format_power(total / time_ns)}{without}"
     )
 
 
@@ -101,7 +101,7 @@ def compare_energies(axes: Axes, ways: Mapping[str, tuple[Mapping[str, float | N
             left = {name: at + width for (name, at), width in zip(left.items(), widths, strict=True)}
     for place, (name, (_, time_ns)) in enumerate(ways.items()):
         nj = sum(bars[name].values())
-        words = f" {energy_words(nj)}, {format_power(nj / time_ns)}"
+        words = f" {format_energy(nj)}, {format_power(nj / time_ns)}"
         axes.text(left[name], place, words, va="center", color=INK)
     axes.set(xlabel=f"energy ({unit})", xlim=(0, most / size), ylim=(len(bars) - 0.5, -0.5))
     axes.set_yticks(range(len(bars)), list(bars))

@@ -19,9 +19,6 @@ from ndpsim.errors import InputError
 from ndpsim.files import replacing
 from ndpsim.report.panels import Size, chosen_size
 from ndpsim.report.pictures.arrange import Cell, arrange
-from ndpsim.units import format_energy, format_time
-
-TIMES = "\N{MULTIPLICATION SIGN}"
 
 _UNUSABLE = {
     "pgf",
@@ -50,22 +47,6 @@ class Panel:
     stretches: bool = False
     over_time: bool = False
     ends_axis: bool = False
-
-
-def in_print(words: str) -> str:
-    """Words of a terminal as print has them: µs, µJ, µW, and the sign of multiplication."""
-    times = rf"\1\2{TIMES}"  # after a number, and not at the end of a name such as ryzen-9-7950x
-    return re.sub(r"(?<![\w-])(\d[\d.,]*)( ?)x(?= \d|\b)", times, re.sub(r"\bu([sJW])\b", r"µ\1", words))
-
-
-def time_words(ns: float) -> str:
-    """A time with its unit: ``277.1 µs``."""
-    return in_print(format_time(ns))
-
-
-def energy_words(nj: float) -> str:
-    """An energy with its unit: ``4.248 mJ``."""
-    return in_print(format_energy(nj))
 
 
 @contextmanager
@@ -129,7 +110,7 @@ def compose(
         FigureCanvasAgg(figure)
         arrange(
             figure,
-            in_print(title),
+            title,
             [_cells(figure, column, chosen, len(columns)) for column in columns],
             chosen,
         )

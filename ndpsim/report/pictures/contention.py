@@ -11,10 +11,11 @@ from ndpsim.report.contention import contention_title
 from ndpsim.report.dram import refresh_interval_ns
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
 from ndpsim.report.pictures.bars import energy_panels
-from ndpsim.report.pictures.canvas import TIMES, Panel, compose, save, time_words
+from ndpsim.report.pictures.canvas import Panel, compose, save
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.curves import draw_means, phase_panels
 from ndpsim.simulate import ContentionResult
+from ndpsim.units import TIMES, format_time
 
 _SIGHT = 5  # limits further above all curves than so many times stand in the legend only
 _NDP, _HOST = COLOURS["compute"], COLOURS["host"]
@@ -52,9 +53,9 @@ def _times(axes: Axes, result: ContentionResult) -> None:
     )
     names = []
     for row, (name, colour, beside, alone, slowdown) in enumerate(sides):
-        words = "nothing asked for" if slowdown is None else f"{time_words(beside)}, {slowdown:.3f}{TIMES}"
+        words = "nothing asked for" if slowdown is None else f"{format_time(beside)}, {slowdown:.3f}{TIMES}"
         for place, ns, light, said in (
-            (2 * row, alone, 0.35, time_words(alone)),
+            (2 * row, alone, 0.35, format_time(alone)),
             (2 * row + 1, beside, 1.0, words),
         ):
             axes.barh(place, ns / 1000, height=0.8, color=tint(colour, light))

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from ndpsim.report.dram import device_of, refresh_clocks
-from ndpsim.report.pictures.canvas import Panel, time_words
+from ndpsim.report.pictures.canvas import Panel
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.words import unit_of_phase
 from ndpsim.simulate import ExpertResult, HostReadResult, Phase
@@ -21,6 +21,7 @@ from ndpsim.simulate.samples import equal_clocks, sample_clocks
 from ndpsim.spec import Device
 from ndpsim.spec.standard import READ, READ_AP
 from ndpsim.traces import CommandTrace
+from ndpsim.units import format_time
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -124,7 +125,7 @@ def draw_reads(axes: Axes, result: ExpertResult | HostReadResult) -> None:
     bin_ns = float(curve.edges[1]) * result.clock_ns
     edges_us, range_us = (edges * (result.clock_ns / 1000) for edges in (curve.edges, curve.range_edges))
     if within_ns < 0.75 * bin_ns:
-        label = f"least and most of {time_words(within_ns)}"
+        label = f"least and most of {format_time(within_ns)}"
         light = tint(read, 0.4)
         axes.stairs(
             curve.high_gbps,
@@ -135,7 +136,7 @@ def draw_reads(axes: Axes, result: ExpertResult | HostReadResult) -> None:
             linewidth=0,
             label=label,
         )
-    axes.stairs(curve.mean_gbps, edges_us, color=read, baseline=None, label=f"mean of {time_words(bin_ns)}")
+    axes.stairs(curve.mean_gbps, edges_us, color=read, baseline=None, label=f"mean of {format_time(bin_ns)}")
     label = f"mean of all {mean:.1f} GB/s, {100 * result.peak_fraction:.1f}% of peak"
     axes.axhline(mean, color=INK, linestyle=":", label=label)
     axes.axhline(peak, color=INK, linestyle="--", label=f"peak {peak:.1f} GB/s")

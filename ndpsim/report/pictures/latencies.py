@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from ndpsim.errors import InputError
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
 from ndpsim.report.pictures.bars import energy_panels
-from ndpsim.report.pictures.canvas import Panel, compose, save, time_words
+from ndpsim.report.pictures.canvas import Panel, compose, save
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.simulate import LoadPoint, Memory, TraceResult
+from ndpsim.units import format_time
 
 _MARKED = {"50": "o", "95": "s", "99": "^", "99.9": "D"}
 _WIDE = 30  # times the median: where some are longer, latencies are drawn on a logarithmic axis
@@ -43,14 +44,14 @@ def _tail(axes: Axes, result: TraceResult) -> None:
             marker=marker,
             color=INK,
             linestyle="none",
-            label=f"p{percent} {time_words(at)}",
+            label=f"p{percent} {format_time(at)}",
         )
     assert result.read_latency_ns is not None
     axes.axvline(
         result.read_latency_ns["mean"],
         color=INK,
         linestyle=":",
-        label=f"mean {time_words(result.read_latency_ns['mean'])}",
+        label=f"mean {format_time(result.read_latency_ns['mean'])}",
     )
     if ns[-1] > _WIDE * percentile_ns(result, 50):
         axes.set_xscale("log")
@@ -71,7 +72,7 @@ def _histogram(axes: Axes, result: TraceResult) -> None:
     shares = [100 * bar["reads"] / result.reads for bar in bars]
     axes.stairs(shares, edges, fill=True, color=tint(COLOURS["read"], 0.4), linewidth=0)
     axes.stairs(shares, edges, color=COLOURS["read"])
-    step = time_words(bars[0]["to_ns"] - bars[0]["from_ns"])
+    step = format_time(bars[0]["to_ns"] - bars[0]["from_ns"])
     axes.set(xlabel="read latency, arrival to last beat (ns)", ylabel=f"reads (%)\nof each {step}")
     axes.set(xlim=(0, 1.02 * edges[-1]), ylim=(0, None))
 

@@ -14,10 +14,11 @@ from ndpsim.orchestrator.record import LayerRecord
 from ndpsim.report.moe import moe_title, run_names
 from ndpsim.report.moe_history import History, RunHistory
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels, chosen_size
-from ndpsim.report.pictures.canvas import TIMES, Panel, compose, save, time_words
+from ndpsim.report.pictures.canvas import Panel, compose, save
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.routing import trace_title
 from ndpsim.results import MoeResult, PolicyRun
+from ndpsim.units import TIMES, format_time
 
 _ROW = 1.25  # lines for each horizontal bar
 _LIGHT = 0.4
@@ -278,7 +279,7 @@ def _title_of_jobs(shown: Mapping[str, LayerRecord], chosen: Sequence[str]) -> s
         return ""
     layer = next(iter(shown.values()))
     where = f"step {layer.step}" if layer.phase == "decode" else "prefill"
-    times = ", ".join(f"{name} {time_words(of.end_ns - of.start_ns)}" for name, of in shown.items())
+    times = ", ".join(f"{name} {format_time(of.end_ns - of.start_ns)}" for name, of in shown.items())
     return f"\njobs: of layer {layer.layer}, {where}; {times}"
 
 

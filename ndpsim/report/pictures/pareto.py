@@ -11,10 +11,9 @@ from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
 from ndpsim.report.metrics import (
-    Scale,
+    described,
     higher_is_better,
     metric_label,
-    metric_words,
     name_of,
     scale_of,
     value_words,
@@ -23,6 +22,7 @@ from ndpsim.report.pictures.canvas import Panel
 from ndpsim.report.pictures.colours import INK, SERIES, tint
 from ndpsim.report.pictures.points import MARKERS, Points, logarithmic, plain_ticks
 from ndpsim.report.sweep_plot import Row, SweepPlot, panel_keys
+from ndpsim.units import Scale
 
 _LINES = 20
 _LABELLED = 14  # points; of more, those of the front alone
@@ -49,7 +49,7 @@ def front_of(
 
 
 def _wanted(metric: str, plot: SweepPlot) -> str:
-    return f"{'more' if plot.wants_more(metric) else 'less'} {metric_words(metric)}"
+    return f"{'more' if plot.wants_more(metric) else 'less'} {described(metric).label}"
 
 
 def _pareto(axes: Axes, points: Points, across: Scale) -> None:

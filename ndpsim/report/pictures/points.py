@@ -13,9 +13,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from ndpsim.report.metrics import Scale, is_number, key_label, metric_label, name_of, scale_of, value_words
+from ndpsim.report.metrics import is_number, key_label, metric_label, name_of, scale_of, value_words
 from ndpsim.report.pictures.colours import INK, SERIES
 from ndpsim.report.sweep_plot import PublishedValue, Row, SweepPlot, Swept, ordered_values, panel_keys
+from ndpsim.units import Scale
 
 MARKERS = "os^DvPX*"
 CHARACTER = 0.6  # width of one, of its font size; no text is wider

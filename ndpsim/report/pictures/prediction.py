@@ -8,10 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
-from ndpsim.report.pictures.canvas import Panel, compose, save, time_words
+from ndpsim.report.pictures.canvas import Panel, compose, save
 from ndpsim.report.pictures.colours import COLOURS, INK
 from ndpsim.report.prediction import rate_words
 from ndpsim.results.prediction import PhasePrediction, Prediction
+from ndpsim.units import format_time
 
 _COLOURS = {
     "attention and dense parts": "gpu",
@@ -36,7 +37,7 @@ def _draw_parts(axes: Axes, phase: PhasePrediction, name: str, what: str) -> Non
         if share < 100 * _LEAST:
             continue
         colour = COLOURS[_COLOURS.get(part, "everything")]
-        label = f"{part} {share:.1f}% ({time_words(ns)})"
+        label = f"{part} {share:.1f}% ({format_time(ns)})"
         axes.barh(0, share, left=left, color=colour, height=1, label=label, edgecolor="white")
         left += share
     axes.set(yticks=[], xlim=(0, 100), ylim=(-0.5, 0.5))

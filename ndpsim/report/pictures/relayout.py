@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from ndpsim.report.dram import refresh_interval_ns
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
 from ndpsim.report.pictures.bars import compare_energies
-from ndpsim.report.pictures.canvas import TIMES, Panel, compose, save, time_words
+from ndpsim.report.pictures.canvas import Panel, compose, save
 from ndpsim.report.pictures.colours import COLOURS, INK
 from ndpsim.report.pictures.curves import draw_means
 from ndpsim.report.relayout import relayout_title
 from ndpsim.simulate import HostMove, RelayoutResult
-from ndpsim.units import format_time
+from ndpsim.units import TIMES, format_time
 
 _ROW = 1.25  # lines for each horizontal bar
 _DATA = {"read": "read", "write": "write", "both": "read or write"}
@@ -37,7 +37,7 @@ def _over_time(
         draw_means(axes, result.curve_ns, gbps, interval_ns, **how)
     host = result.host
     if host is not None:
-        label = f"by the host: {host.bandwidth_gbps:.1f} GB/s over {time_words(host.time_ns)}"
+        label = f"by the host: {host.bandwidth_gbps:.1f} GB/s over {format_time(host.time_ns)}"
         axes.plot(
             (0, host.time_ns / 1000, host.time_ns / 1000),
             (host.bandwidth_gbps, host.bandwidth_gbps, 0),
@@ -157,7 +157,7 @@ def _times(axes: Axes, times_ns: Mapping[str, float]) -> None:
         meaning = "host" if way == "by the host" else "link"
         axes.barh(place, ns / 1000, height=0.8, color=COLOURS[meaning], edgecolor=INK, linewidth=0.3)
         slower = f", {ns / fastest:.2f}{TIMES}" if fastest else ""
-        axes.text(ns / 1000, place, f" {time_words(ns)}{slower}", va="center", color=INK)
+        axes.text(ns / 1000, place, f" {format_time(ns)}{slower}", va="center", color=INK)
     axes.set_yticks(range(len(times_ns)), list(times_ns))
     axes.tick_params(axis="y", length=0)
     axes.set(
