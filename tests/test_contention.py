@@ -68,20 +68,25 @@ def run_quietly(hardware, expert, tokens, arbitration, bits):
     return run.dimms.clock - 1, phases, run.command_traces()
 
 
-@pytest.mark.parametrize("arbitration", ARBITRATIONS)
-@pytest.mark.parametrize("shape", [(512, 256), (513, 257), (96, 40), (3, 5)])
-@pytest.mark.parametrize(("tokens", "bits"), [(1, 16), (2, 3), (400, 16)])
-@pytest.mark.parametrize(
-    "sets",
-    [
-        (),
-        DDR4,
-        ("dram.nREFI=2000", "ndp.gemv.fifo_bursts=7"),
-        ("dram.refresh=same-bank",),
-        ("dram.scheduler=FRFCFS-RowHit", "dram.row_policy=closed-cap"),
-    ],
-    ids=["ddr5", "ddr4", "tight", "same-bank", "closed-cap"],
-)
+SHAPES = ((512, 256), (513, 257), (96, 40), (3, 5))
+LOADS = ((1, 16), (2, 3), (400, 16))  # tokens, bits
+CHANNELS = {
+    "ddr5": (),
+    "ddr4": DDR4,
+    "tight": ("dram.nREFI=2000", "ndp.gemv.fifo_bursts=7"),
+    "same-bank": ("dram.refresh=same-bank",),
+    "closed-cap": ("dram.scheduler=FRFCFS-RowHit", "dram.row_policy=closed-cap"),
+}
+#: Every shape with every load on every channel, once each; the arbitration changes from one to the next.
+ALONE = [
+    pytest.param(ARBITRATIONS[(row + column + place) % 4], shape, *load, sets, id=f"{name}-{shape}-{load}")
+    for row, shape in enumerate(SHAPES)
+    for column, load in enumerate(LOADS)
+    for place, (name, sets) in enumerate(CHANNELS.items())
+]
+
+
+@pytest.mark.parametrize(("arbitration", "shape", "tokens", "bits", "sets"), ALONE)
 def test_without_host_traffic_nothing_changes_to_the_cycle(arbitration, shape, tokens, bits, sets):
     hardware = load_hardware("trimoe", sets)
     if hardware.system.dram.row_policy == "closed-cap":

@@ -13,7 +13,7 @@ from mistakes import mistake
 from ndpsim import errors
 from ndpsim.config import data_path, load_hardware
 from ndpsim.errors import InputError
-from ndpsim.traces import read_requests
+from ndpsim.traces import HEADER, read_requests
 
 HARDWARE = data_path("hwconfigs", "trimoe").read_text()
 SMALL = {"model": ndpsim.Expert(256, 128)}
@@ -36,6 +36,11 @@ def trace(text: str) -> None:
     read_requests("t")
 
 
+def commands(*lines: str) -> None:
+    Path("c.csv").write_text("\n".join((",".join(HEADER), *lines)))
+    ndpsim.read_commands("c.csv")
+
+
 def failing_policy() -> None:
     """Check a policy of one's own whose file fails."""
     Path("mine.py").write_text("import math\n1 / 0\n")
@@ -51,6 +56,7 @@ MISTAKES: list[tuple[Any, str, tuple[str, ...]]] = [
     (lambda: changed("name:", "nme:"), f"unknown-key hw.yaml:{NAME} nme ? name", ("'nme'", "title")),
     (lambda: load_hardware("trimoe", ["dimm.ranks=two"]), "type --set dimm.ranks", ("'two'", "whole number from 1 to 16")),
     (lambda: ndpsim.simulate_expert(**SMALL, tokens="3"), "type tokens", ("'3'", "whole number from 1 to 16384")),
+    (lambda: commands("1,ACT,0,0,0,0,-1", "x,RD,0,0,0,0,1"), "type c.csv:3 clock", ("'x'", "whole number")),
     (lambda: load_hardware("trimoe", ["dimm.ranks=17"]), "range --set dimm.ranks", ("17", "whole number from 1 to 16")),
     (lambda: ndpsim.simulate_expert(**SMALL, tokens=0), "range tokens", ("0", "from 1 to 16384")),
     (lambda: load_hardware("trimoe", ["dimm.ranks"]), "form --set", ("'dimm.ranks'", "KEY=VALUE")),
