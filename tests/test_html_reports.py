@@ -137,9 +137,8 @@ def test_a_report_says_what_the_text_says_and_where_values_come_from(folder):
     page = Page((folder / "report.html").read_text())
     said = {" ".join(cell.split()) for tag in ("th", "td", "h1") for cell in page.words[tag]}
     for line in out.splitlines()[1:-1]:
-        name, figure = re.split(r"  +", line.strip())[:2]
-        assert name in said, line
-        assert figure in said, line
+        for cell in re.split(r"  +", line.strip())[:2]:
+            assert cell in said, line
     assert "dimm.ranks" in said
     assert any("assum" in words for words in page.words["td"])
     assert "gate-up" in said
@@ -295,7 +294,7 @@ def test_numbers_in_tables_have_their_value_and_rows_that_are_left_out_are_count
     [
         ("981.2 ns", 981.2),
         ("1.204 µs", 1204),
-        ("99.6%", 99.6),
+        ("99.6%", 0.996),
         ("2.06\N{MULTIPLICATION SIGN}", 2.06),
         ("544 B", 544),
         ("36.00 MiB", 36 << 20),

@@ -85,7 +85,7 @@ def test_policies_stand_side_by_side(given, monkeypatch):
     assert max(map(len, out.splitlines())) <= 100
     lines = {line[:28].strip(): line[28:].split("  ") for line in out.splitlines()[2:]}
     cells = {name: [cell.strip() for cell in parts if cell.strip()] for name, parts in lines.items()}
-    assert cells["speed-up"] == ["1.000x", "0.800x"]
+    assert cells["speed-up"] == ["1.000\N{MULTIPLICATION SIGN}", "0.8000\N{MULTIPLICATION SIGN}"]
     assert cells["step, mean"] == ["160.0 µs", "200.0 µs"]
     assert cells["step: experts"] == ["120.0 µs", "150.0 µs"]
     assert cells["lower bound (% of experts' time)"] == ["51.7%", "41.3%"]
@@ -94,7 +94,7 @@ def test_policies_stand_side_by_side(given, monkeypatch):
     assert cells["prefetch: exposed"] == ["50.0%", "60.0%"]
     assert cells["bottleneck"] == ["ndp 0 75.0%", "ndp 0 75.0%"]
     assert "energy without gpu (not known)" in out
-    assert "predictions right 78.0%: hot experts that were foretold" in out
+    assert "prediction accuracy 78.0%: hot experts that were foretold" in out
 
 
 def test_what_was_counted_as_a_prediction_is_said_of_each_share():
@@ -102,7 +102,7 @@ def test_what_was_counted_as_a_prediction_is_said_of_each_share():
 
     counted = {"accuracy": "classes", "decision_accuracy": "moves of benefit", "experts": 7}
     assert _prediction_notes({"accuracy": 0.5, "decision_accuracy": 0.25, "counted": counted}) == [
-        "predictions right 50.0%: classes",
+        "prediction accuracy 50.0%: classes",
         "decision accuracy 25.0%: moves of benefit",
     ]
     assert _prediction_notes({"accuracy": 0.5, "decision_accuracy": None, "counted": counted})[1:] == []

@@ -188,7 +188,7 @@ def said(capsys, *given):
 
 def test_the_command_line_tells_mean_least_and_most_with_their_units(capsys):
     shown = said(capsys, "--refresh-phases", "8")
-    (line,) = [line for line in shown.splitlines() if line.startswith("any start")]
+    (line,) = [line for line in shown.splitlines() if line.startswith("time over start clocks")]
     over = simulate_expert(**SHORT, refresh_phases=8).over_refresh
     for ns in (over.mean_ns, over.least_ns, over.most_ns):
         assert f"{ns / 1000:.3f} µs" in line
@@ -202,7 +202,7 @@ def test_a_report_and_a_trace_begin_at_the_clock(tmp_path, capsys):
     page, commands = tmp_path / "run.html", tmp_path / "commands.csv"
     given = ["--start-clock", "12000", "--refresh-phases", "4"]
     said(capsys, *given, "--report", str(page), "--commands", str(commands))
-    assert "any start" in page.read_text()
+    assert "time over start clocks" in page.read_text()
     assert commands.read_text().splitlines()[1].startswith("12000,")
 
 

@@ -16,7 +16,8 @@ from ndpsim.results import JobTime, Phase
 from ndpsim.units import UNITS, significant
 
 _MEASURED = re.compile(r"([0-9][0-9,]*(?:\.[0-9]+)?) ?(\S*)")
-_FACTORS = {"": 1.0, **{one.unit: one.divisor for unit in UNITS.values() for one in unit.scales}}
+# Of all units but seconds, whose scales have the names of those of nanoseconds.
+_FACTORS = {one.unit: one.divisor for name, unit in UNITS.items() if name != "s" for one in unit.scales}
 
 
 def plain_cell(value: Any) -> Cell:
