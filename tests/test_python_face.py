@@ -351,7 +351,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         {"path": "log.jsonl"},
         {"path": but(LONG), "limit": [*but(), -1, 1.0, "1"]},
     ),
-    "load_hardware": (ndpsim.load_hardware, {"hw": "trimoe"}, {name: _HW[name] for name in ("hw", "sets")}),
+    "load_hardware": (
+        ndpsim.load_hardware,
+        {"hw": "trimoe"},
+        {**{name: _HW[name] for name in ("hw", "sets")}, "command": [*but(None), "fry"]},
+    ),
     "check_policy": (
         ndpsim.check_policy,
         {"policy": "klotski"},

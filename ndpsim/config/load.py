@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from ndpsim.arguments import path_of, several
+from ndpsim.arguments import choice, path_of, several
 from ndpsim.arguments import shown as quoted
 from ndpsim.arguments import text as as_text
 from ndpsim.caching import FileCache
@@ -21,7 +21,7 @@ from ndpsim.config.files import data_folder, data_names, data_path, is_path
 from ndpsim.config.hardware import DIMM_BITS, Hardware
 from ndpsim.config.host import check_cpu
 from ndpsim.config.keys import allowed, field_at, leaves, section_of
-from ndpsim.config.needs import Missing, missing_values, refuse_missing
+from ndpsim.config.needs import SECTIONS, Missing, missing_values, refuse_missing
 from ndpsim.config.nodes import parse, read_text
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
 from ndpsim.config.parts import PART_KEYS, fill_from_parts, replace_parts
@@ -57,6 +57,8 @@ def load_hardware(
         InputError: anything wrong in the files or options, in one line, or options for a `Hardware`.
     """
     sets = several(sets, "sets", as_text)
+    if command is not None:
+        choice(command, "command", SECTIONS, "command that needs hardware")
     if isinstance(hw, Hardware):
         if sets:
             raise InputError("give changes when loading the hardware, not afterwards", "conflict", key="sets")
