@@ -26,19 +26,21 @@ class Quantity:
         label: in the words of the field, without the unit.
         unit: a key of `UNITS`; "" where the end of the field's name says it, or there is none.
         beside: fields that explain this one; texts show them in its row.
+        peak: the field with the most that it can be; texts show the share of it.
     """
 
     label: str
     unit: str = ""
     beside: tuple[str, ...] = ()
+    peak: str = ""
 
 
 _QUANTITIES: dict[str, Quantity] = {}  # of all results that are imported, by the name of the field
 
 
-def quantity(label: str, unit: str = "", beside: tuple[str, ...] = ()) -> dict[str, Quantity]:
+def quantity(label: str, unit: str = "", beside: tuple[str, ...] = (), peak: str = "") -> dict[str, Quantity]:
     """The `metadata` of a field of a result: its `Quantity`."""
-    return {"quantity": Quantity(label, unit, beside)}
+    return {"quantity": Quantity(label, unit, beside, peak)}
 
 
 def quantity_of(name: str) -> Quantity:

@@ -68,7 +68,7 @@ def facts_of(result: Timed, moved_bytes: float, busy_ns: float | None = None) ->
         busy_ns: over which it was spent; None: the time of the result.
     """
     described = {f.name: f.metadata["quantity"] for f in fields(result) if "quantity" in f.metadata}
-    inner = {name for of in described.values() for name in of.beside}
+    inner = {name for of in described.values() for name in (*of.beside, of.peak)}
     rows: list[tuple[str, str, str]] = []
     for name, of in described.items():
         value = getattr(result, name)
@@ -77,7 +77,13 @@ def facts_of(result: Timed, moved_bytes: float, busy_ns: float | None = None) ->
             rows += energy_facts(value, getattr(result, "energy_note", ""), over_ns, round(moved_bytes))
         elif name not in inner:
             figure, detail = ("-", "") if value is None else _figure(name, value)
-            beside = [_beside(described[one].label, one, getattr(result, one)) for one in of.beside]
+            # The share of a peak stands with the peak already.
+            explaining = [one for one in of.beside if not (of.peak and one.endswith("peak_fraction"))]
+            beside = [_beside(described[one].label, one, getattr(result, one)) for one in explaining]
+            if of.peak and value is not None:
+                most = getattr(result, of.peak)
+                share = value / most if most else 0.0
+                beside.insert(0, f"{with_unit('peak_fraction', share)} of {with_unit(of.peak, most)}")
             if value is not None or any(beside):
                 rows.append((of.label, figure, "; ".join(filter(None, (detail, *beside)))))
     return rows
@@ -87,7 +93,9 @@ def _beside(label: str, name: str, value: Any) -> str:
     if value is None:
         return ""
     figure, detail = _figure(name, value)
-    return f"{label}: {detail}" if detail else f"{label} {figure}"
+    if name == "clock_ns":
+        figure += f" ({1000 / value:,.0f} MHz)"
+    return f"{label}: {detail}" if detail and not isinstance(value, int) else f"{label} {figure}"
 
 
 def _figure(name: str, value: Any) -> tuple[str, str]:
@@ -102,7 +110,8 @@ def _figure(name: str, value: Any) -> tuple[str, str]:
         ]
         return "", ", ".join(said)
     if not isinstance(value, Mapping):
-        return with_unit(name, value), ""
+        exact = isinstance(value, int) and name.endswith("bytes")
+        return with_unit(name, value), f"{value:,} B" if exact and value >= 1024 else ""
     if len(value) > _PARTS_SHOWN:
         few = with_unit(name, min(value.values())), with_unit(name, max(value.values()))
         return "", f"{few[0]} to {few[1]}, {len(value)} of them"

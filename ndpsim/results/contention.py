@@ -61,7 +61,9 @@ class ContentionResult(Reported):
     ndp_alone_ns: float = field(metadata=quantity("NDP time alone"))
     ndp_slowdown: float = field(metadata=quantity("NDP slowdown", beside=("ndp_time_ns", "ndp_alone_ns")))
     ndp_gbps: float = field(
-        metadata=quantity("NDP bandwidth", beside=("ndp_peak_fraction", "lanes_peak_gbps", "ndp_alone_gbps"))
+        metadata=quantity(
+            "NDP bandwidth", beside=("ndp_peak_fraction", "ndp_alone_gbps"), peak="lanes_peak_gbps"
+        )
     )
     ndp_alone_gbps: float = field(metadata=quantity("NDP bandwidth alone"))
     ndp_peak_fraction: float = field(metadata=quantity("share of the lanes' peak"))
