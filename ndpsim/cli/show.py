@@ -33,24 +33,24 @@ def _show_missing(given: Given) -> None:
     from ndpsim.config.load import missing_of
     from ndpsim.report.printing import print_table
 
-    name, wanted = given["name"], given["for"]
-    missing = missing_of(name, given.get("set", ()), wanted)
-    if missing and "json" in given:
-        write_json({"missing": [asdict(one) for one in missing]}, given["json"])
-    elif missing:
-        rows = [(one.key, one.unit, one.example, one.look_up, one.needed_by) for one in missing]
-        columns = ("key", "unit", "for instance", "look in", "needed by")
-        print_table(f"{name} lacks for {wanted}", columns, rows, left=None, heading=3)
-    else:
-        _show_hw({key: value for key, value in given.items() if key != "for"})
-    if any(one.needed_by in (wanted, "every command") for one in missing):
+    command = given["for"]
+    missing = missing_of(given["name"], given.get("set", ()), command)
+    if not missing:
+        _show_hw(given)
+        return
+    columns = ("key", "unit", "for instance", "look in", "needed by")
+    rows = [(one.key, one.unit, one.example, one.look_up, one.needed_by) for one in missing]
+    title = f"{given['name']} lacks for {command}"
+    _write_or_print(
+        given,
+        lambda: {"missing": [asdict(one) for one in missing]},
+        lambda: print_table(title, columns, rows, left=None, heading=3),
+    )
+    if any(one.needed_by in (command, "every command") for one in missing):
         raise click.exceptions.Exit(1)
 
 
 def _show_hw(given: Given) -> None:
-    if "for" in given:
-        _show_missing(given)
-        return
     from ndpsim.config import load_hardware
     from ndpsim.energy import find_currents, power_rows
     from ndpsim.report.text import print_rows
@@ -248,4 +248,4 @@ def command(given: Given) -> None:
         users = [of for of, used in _USED.items() if name in used]
         refuse(given, f"belongs to show {' and '.join(users)}; a {what} has no use for it", name)
     with naming(**{of: f"show {what}" for of in (what,) if of not in ("layout", "processor")}):
-        _SHOWN[what](given)
+        (_show_missing if "for" in given else _SHOWN[what])(given)

@@ -9,6 +9,7 @@ from ndpsim.parameters.gemv import DEFAULT_MODEL
 from ndpsim.parameters.hardware import HW, SET, model_of
 from ndpsim.parameters.kinds import Choice, Kind, Several, Whole
 from ndpsim.parameters.layout import OFFERED
+from ndpsim.parameters.swept import SWEPT
 from ndpsim.parameters.table import Parameter, table
 from ndpsim.parameters.weights import WEIGHTS
 
@@ -48,13 +49,12 @@ SHOW = table(
                 [1, 4, 16, 64, 256, 1024],
                 otherwise="1,4,16,64,256,1024",
             ),
+            SET,
             Parameter(
                 "for",
-                "Of hw: all that the file lacks for this command: moe, gemv, relayout or dram.",
-                Choice(("dram", "gemv", "relayout", "moe"), "command that needs hardware", form="COMMAND"),
-                argument="for_command",
+                "Of hw: what the file lacks for moe, gemv, relayout or dram.",
+                Choice(tuple(SWEPT), "command that needs hardware", form="COMMAND"),
             ),
-            SET,
         ),
         "Weights": WEIGHTS,
     }
