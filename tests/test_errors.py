@@ -60,3 +60,19 @@ def test_one_of_names_the_value_the_guess_and_everything_known():
 
 def test_one_of_guesses_nothing_where_nothing_is_near():
     assert one_of(17, ["striped"], "layout") == "unknown layout '17' (known: striped)"
+
+
+@pytest.mark.parametrize(
+    ("written", "known", "meant"),
+    [
+        ("trimo", ["trimoe", "edge"], "trimoe"),
+        ("dimm.rank", ["dimm.ranks", "dimm.count"], "dimm.ranks"),
+        ("DeepSeekV2", ["deepseek-v2", "deepseek-v3"], "deepseek-v2"),
+        ("olmoe", ["olmoe-1b-7b", "mixtral-8x7b"], "olmoe-1b-7b"),
+        ("nonsense", ["ndp_alone_ns", "tokens"], None),
+        ("xyz", ["kv", "hw", "model"], None),
+        ("ab", ["abacus"], None),
+    ],
+)
+def test_a_name_is_suggested_only_when_it_is_near(written, known, meant):
+    assert nearest(written, known) == meant
