@@ -155,6 +155,7 @@ def test_json_has_the_keys_of_the_contract(given):
         "prediction",
         *("estimated_ns", "policy_wall_s", "bottleneck", "energy_nj", "energy_note", "wall_s", "check"),
         "best_known_ns",
+        "compile_s",
     }
 
 

@@ -97,6 +97,8 @@ def _readable_attention(values: dict[str, Any]) -> dict[str, Any]:
     for key, value in values.items():
         if key == "attention" and rows:
             shown |= rows
+        elif key == "dense_layers":
+            shown[key] = f"{len(value)} (layer {', '.join(map(str, value))})" if value else "none"
         elif key != "attention_layers" and value != "":
             shown[key] = value
     return shown

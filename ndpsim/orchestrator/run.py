@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -34,6 +33,7 @@ from ndpsim.policies.views import Machine
 from ndpsim.processors import Processors
 from ndpsim.results.cache import ResultCache
 from ndpsim.results.moe import MoeResult, PolicyRun
+from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.routing import Routing, default_routing, describe_routing, find_routing, generate_routing
 from ndpsim.routing.generate import is_spec
 from ndpsim.simulate.geometry import geometry_of
@@ -367,7 +367,7 @@ def _run(
 
     others: runs that it is shown if it rehearses. work: whole runs that it takes, its own among them.
     """
-    began = time.perf_counter()
+    watch = Stopwatch()
     policy = chosen.start(given.machine, given.estimates)
     if chosen.policy.rehearses:
         policy.rehearse(Rehearsals(given, chosen.name, others, progress, work))
@@ -429,7 +429,7 @@ def _run(
         bottleneck={name: ns / waited_ns for name, ns in totals.waited_ns.most_common()},
         energy_nj=energy_nj,
         energy_note=energy_note,
-        wall_s=time.perf_counter() - began,
+        **watch.times(),
         check=check,
     )
     return run, rehearsed(runner, chosen)

@@ -75,7 +75,10 @@ def print_moe(result: MoeResult) -> None:
     print_text(trace_title(result.routing["trace"]), indent="  ")
     names = run_names(result.runs)
     simulated = ("simulated in", *(format_time(1e9 * run.wall_s) for run in result.runs))
+    compiled = ("kernels compiled in", *(format_time(1e9 * run.compile_s) for run in result.runs))
     table = [*moe_table(result), simulated]
+    if any(run.compile_s for run in result.runs):
+        table.append(compiled)
     if len(names) > _BESIDE:
         short = [row for row in table if row[0] in _IN_SHORT]
         columns = ("", *(row[0] for row in short))

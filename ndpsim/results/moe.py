@@ -111,7 +111,8 @@ class PolicyRun(Reported):
         energy_nj: by component, None for what is not known: standby of all memory over `time_ns`, and what
             experts, host reads and relayouts add to it ("dram": None where its currents are not known).
         energy_note: what it rests on, and what it leaves out.
-        wall_s: how long the run took.
+        wall_s: how long the run took, without `compile_s`.
+        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
         check: a layer by the cycle-level session; None where it was not asked for.
         best_known_ns: the whole time, `time_ns`, of the best known run: of a policy that rehearses, such as
             `oracle`, in the same call. It is no bound, and not to be compared with `bound_ns`. None: there is
@@ -149,6 +150,7 @@ class PolicyRun(Reported):
     wall_s: float
     check: LayerCheck | None = field(default=None, repr=False)
     best_known_ns: float | None = field(default=None, metadata=quantity("best known time"))
+    compile_s: float = field(default=0.0, repr=False)
 
     def _title(self) -> str:
         return f"PolicyRun of {self.policy}"
