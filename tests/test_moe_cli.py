@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from types import SimpleNamespace
@@ -83,8 +84,8 @@ def test_policies_stand_side_by_side(given, monkeypatch):
     status, out, _ = call("moe", "--policy", "trimoe", "--policy", "monde")
     assert status == 0
     assert max(map(len, out.splitlines())) <= 100
-    lines = {line[:28].strip(): line[28:].split("  ") for line in out.splitlines()[2:]}
-    cells = {name: [cell.strip() for cell in parts if cell.strip()] for name, parts in lines.items()}
+    rows = [re.split(r"\s{2,}", line.strip()) for line in out.splitlines()[2:]]
+    cells = {name: values for name, *values in rows}
     assert cells["speed-up"] == ["1.000\N{MULTIPLICATION SIGN}", "0.8000\N{MULTIPLICATION SIGN}"]
     assert cells["step, mean"] == ["160.0 µs", "200.0 µs"]
     assert cells["step: experts"] == ["120.0 µs", "150.0 µs"]
