@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 _LONGEST = 80  # characters of an unknown name in a message
 _NEAR = 0.75  # share of characters in common, above which one name may be a slip for another
-_BEGINNING = 3  # characters of a name, from which it may be the beginning of another
+_PART = 3  # characters of a name, from which it may be the beginning or the end of another
 
 
 #: Kinds of mistakes, for programs and tests; the words of a message may change, its code does not.
@@ -112,8 +112,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most like `name`, or None when nothing comes close."""
     written, folded = str(name).lower(), {k.lower(): k for k in known}
     hits = difflib.get_close_matches(written, folded, n=1, cutoff=_NEAR)
-    if not hits and len(written) >= _BEGINNING:
-        hits = sorted((k for k in folded if k.startswith(written)), key=len)
+    if not hits and len(written) >= _PART:
+        hits = sorted((k for k in folded if k.startswith(written) or k.endswith(written)), key=len)
     return folded[hits[0]] if hits else None
 
 

@@ -887,6 +887,7 @@ def test_the_checker_reads_the_rules_itself() -> None:
         "ndpsim.units",
         "ndpsim._jit",
         "ndpsim.plugins",
+        "ndpsim.parameters.check",
         "ndpsim.traces",
     }
     for path in Path(ndpsim.audit.__file__).parent.glob("*.py"):
