@@ -156,9 +156,9 @@ def test_gemv_with_the_host_as_the_engine(tmp_path):
     status, words = run(*arguments, "--commands", trace, "--lane", "15")
     assert status == 0
     assert "The host of trimoe reads one expert of 1024 x 256, striped, 16 bits" in words
-    assert "over 8 channels" in words
+    assert "channels 8" in words
     status, words = run("check", trace, "--hw", "trimoe", "--ranks", "8")
-    assert (status, words.endswith("legal\n")) == (0, True)
+    assert (status, "legal\n" in words) == (0, True)
     assert run("check", trace, "--hw", "trimoe", "--ranks", "8", "--set", "dram.nRCD=60")[0] == 1
 
 
@@ -172,7 +172,7 @@ def test_gemv_with_the_host_as_the_engine(tmp_path):
         (("--layout", "striped"), "--layout: striped spreads each row of weights over all DIMMs"),
         (("--layout", "sharded:17"), "--layout: sharded:17 from DIMM 0 on is not possible with 16 DIMMs"),
         (("--bits", "7"), "--bits: 7 is not one of 16, 8, 6, 5, 4, 3, 2, 1"),
-        (("--bits", "four"), "--bits: 'four' is neither bits nor gate=BITS,up=BITS,down=BITS"),
+        (("--bits", "four"), "--bits: 'four' is not one of 16, 8, 6, 5, 4, 3, 2, 1"),
         (("--bits", "gate=4,down=4"), "--bits: says nothing of up"),
         (("--bits", "gate=4,up=8,down=8"), "--bits: gate and up, read row by row in turn, need equal bits"),
         (("--group-size", "128"), "--group-size: groups weights of fewer than 16 bits"),

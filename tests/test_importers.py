@@ -401,7 +401,7 @@ def test_bank_groups_may_be_enabled(write: Write, enabled: str) -> None:
         ({"system__address_mapping": "rochrababgc"}, "form a.ini:35 [system] address_mapping"),
         ({"system__address_mapping": "rochrabababg"}, "form a.ini:35 [system] address_mapping"),
         ({"system__row_buf_policy": "OPEN"}, "unknown-name a.ini:36 [system] row_buf_policy ? OPEN_PAGE"),
-        ({"system__refresh_policy": "RANK"}, "unknown-name a.ini:37 [system] refresh_policy"),
+        ({"system__refresh_policy": "RANK"}, "unknown-name a.ini:37 [system] refresh_policy ? RANK_LEVEL_STAGGERED"),
     ],
 )  # fmt: skip
 def test_wrong_ini_file(write: Write, changes: dict[str, Any], expected: str) -> None:

@@ -11,7 +11,6 @@ from mistakes import refused
 from ndpsim.config import load_hardware
 from ndpsim.errors import InputError
 from ndpsim.layout import (
-    BITS,
     MATRICES,
     PADDING,
     SCALE,
@@ -32,6 +31,7 @@ from ndpsim.layout import (
     striped,
 )
 from ndpsim.moe import Expert
+from ndpsim.parameters.weights import BITS
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.spec import resolve
 
