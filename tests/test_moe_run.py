@@ -411,7 +411,6 @@ def test_what_a_policy_gets_wrong_is_named(answer, words):
         ({"kv": "disk"}, ["kv"]),
         ({"arbitration": "nobody"}, ["arbitration"]),
         ({"routing": trace_of([0, 1], (1, 2, 3), 3)}, ["batch", "32 is more than the 1"]),
-        ({"routing": trace_of([0, 1], (1, 2), 3), "batch": 1}, ["layer 3"]),
         ({"hw": "cxl"}, ["cxl"]),
         ({"sets": ["gpu.memory_gb=8.001"]}, ["not supported", "gpu.memory_gb"]),
     ],

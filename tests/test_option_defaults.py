@@ -125,8 +125,8 @@ TRIED: dict[str, list[tuple[tuple[str, ...], str, str, str]]] = {
 #: Stated in words, or for what is no part of the result: each has a test below.
 IN_WORDS = {
     "gemv": {"--group-size", "--zero-point-bits", "--lane", "--size"},
-    "relayout": {"--group-size", "--zero-point-bits", "--from-dimms", "--to-dimms", "--size"},
-    "dram": {"--commands-format", "--channel", "--size"},
+    "relayout": {"--group-size", "--zero-point-bits", "--from-dimms", "--to-dimms", "--size", "--topology"},
+    "dram": {"--commands-format", "--channel", "--size", "--format"},
 }
 
 
@@ -369,7 +369,7 @@ def test_dimms_have_numbers_of_up_to_five_digits():
     for number, words in (
         ("100", "100 is not a DIMM"),
         ("99999", "99999 is not a DIMM"),
-        ("100000", "not a list of DIMMs"),
+        ("100000", "100000 is not a whole number from 0 to 99999"),
     ):
         status, _, err = call(*MOVED, "--from-dimms", number)
         assert (status, words in err) == (2, True)
@@ -541,4 +541,5 @@ def test_the_benchmark_repeats_as_often_as_said(monkeypatch):
         "--rules": "standard",
         "--refresh": "all-bank, or as the hardware says",
         "--limit": "20",
+        "--start-clock": "0",
     }
