@@ -169,7 +169,7 @@ def test_choices_that_there_are_not_are_refused(choose, words):
         (["relayout", "--panels", "energy"], "--panels: needs --plot"),
         (["gemv", "--plot", "p.png", "--size", "two-column"], "--size: unknown size 'two-column'; did you"),
         (["gemv", "--plot", "p.png", "--panels", "bus,phase"], "--panels: unknown panel 'phase'; did you"),
-        (["gemv", "--plot", "p.png", "--panels", ","], "--panels: chooses none of"),
+        (["gemv", "--plot", "p.png", "--panels", ","], "--panels: unknown panel"),
         (
             ["gemv", "--engine", "host-read", "--plot", "p.png", "--panels", "phases"],
             "unknown panel 'phases'",
@@ -178,8 +178,8 @@ def test_choices_that_there_are_not_are_refused(choose, words):
         (["relayout", "--topology", "all", "--plot", "p.png", "--panels", "dram"], "unknown panel 'dram'"),
         (["dram", "t", "--plot", "p.png", "--panels", "latency"], "unknown panel 'latency'"),
         (["dram", "t", "--sweep-load", "--plot", "p.png", "--panels", "tail"], "unknown panel 'tail'"),
-        (["show", "layout", "striped", "--size", "slide"], "--size: is of --plot"),
-        (["show", "hw", "trimoe", "--size", "slide"], "--size: belongs to show layout"),
+        (["show", "layout", "striped", "--size", "slide"], "--size: needs --plot"),
+        (["show", "hw", "trimoe", "--size", "slide"], "--size: needs --plot"),
     ],
 )
 def test_options_of_pictures_are_refused_in_one_line(arguments, words, tmp_path, monkeypatch):
@@ -288,7 +288,7 @@ def test_a_phrase_beyond_the_width_is_broken_between_words_and_keeps_its_units()
     figure = figure_of(lambda axes: None, title)
     lines = figure.get_suptitle().split("\n")
     assert len(lines) > 4
-    assert not [line for line in lines if line.startswith(("GB/s", "\N{MULTIPLICATION SIGN}", "1536"))]
+    assert not [line for line in lines if line.startswith("GB/s")]
     assert "".join(lines).replace(" ", "") == title.replace(" ", "")
     figure.draw_without_rendering()
     assert figure._suptitle.get_window_extent().x1 < figure.bbox.width
@@ -643,7 +643,10 @@ def test_pseudochannels_carry_data_at_the_same_time():
 def test_half_clocks_are_told_as_what_they_are():
     memory = Memory.named("HBM3", "HBM3_4Gb", "HBM3_6400Mbps")
     result = run_requests(Requests.of(np.arange(40) * 32, np.zeros(40, dtype=np.int64)), memory)
-    assert trace_facts(result)[0][2] == f"{result.cycles:,} half DRAM clocks of 0.3125 ns (1600 MHz)"
+    assert (
+        dict((label, said) for label, _, said in trace_facts(result))["time"]
+        == f"{result.cycles:,} half DRAM clocks of 0.3125 ns (1600 MHz)"
+    )
     assert (
         trace_run_title(result)
         == "40 requests on HBM3_6400Mbps HBM3_4Gb, 1 channel, ranks 1, pseudochannels 2"
@@ -751,7 +754,7 @@ def test_a_picture_says_what_the_hardware_is():
     )
     cxl, sharded = (words_of(expert.expert_figure(result)) for result in results)
     for words in (
-        "utilization: memory",
+        "busy: memory",
         "CXL link",
         "systolic arrays",
         "channel's data bus",
@@ -798,7 +801,9 @@ def test_both_slowdowns_are_drawn(beside):
     assert lengths == pytest.approx(
         sorted([beside.ndp_time_ns, beside.ndp_alone_ns, beside.host_time_ns, beside.host_alone_ns])
     )
-    ndp, host = (f"{slowdown:.3f}{canvas.TIMES}" for slowdown in (beside.ndp_slowdown, beside.host_slowdown))
+    ndp, host = (
+        f"{slowdown:.3f}\N{MULTIPLICATION SIGN}" for slowdown in (beside.ndp_slowdown, beside.host_slowdown)
+    )
     assert f"NDP {ndp}, host {host}" in words_of(figure)
     drawn = [patch.get_data() for patch in bandwidth.patches]
     bytes_drawn = [(1000 * np.diff(curve.edges) * curve.values).sum() for curve in drawn]

@@ -75,9 +75,12 @@ def test_the_picture_is_drawn(tmp_path, hw, name):
         ),
         (("layout", "localized", "--plot", "x.foo"), "--plot: 'foo' is no picture format"),
         (("layout", "localized", "--model", "qwen"), "--model: "),
-        (("hw", "trimoe", "--bits", "4"), "--bits: belongs to show layout; a hw has no use for it"),
+        (
+            ("hw", "trimoe", "--bits", "4"),
+            "--bits: belongs to show layout and processor; a hw has no use for it",
+        ),
         (("model", "mixtral-8x7b", "--plot", "x.png"), "--plot: belongs to show layout; a model has no use"),
-        (("layou", "localized"), "show: unknown kind of thing 'layou'; did you mean 'layout'"),
+        (("layou", "localized"), "unknown kind of thing 'layou'; did you mean 'layout'"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(arguments, words):

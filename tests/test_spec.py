@@ -432,7 +432,7 @@ def test_every_timing_can_be_overridden_by_its_name(name):
     [
         ({"nCl": 40}, ["nCl: unknown timing 'nCl'", "did you mean 'nCL'?"]),
         ({"nFAV": 40}, ["did you mean 'nFAW'?"]),
-        ({"tRCDx": 40}, ["did you mean 'nRCD'?"]),
+        ({"tRCD": 40}, ["did you mean 'nRCD'?"]),
         ({"rate": 5000}, ["rate: is fixed by the speed preset"]),
         ({"tCK_ps": 400}, ["tCK_ps: is fixed by the speed preset"]),
         ({"nCL": 0}, ["nCL: 0 is not a whole number of clocks from 1 to 1000000"]),

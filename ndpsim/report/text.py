@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeAlias
 
+from ndpsim.report.dram import clock_words
 from ndpsim.report.printing import is_terminal, print_grid, print_table, print_text
 from ndpsim.report.words import counted
 from ndpsim.reported import quantity_of, with_unit
@@ -24,6 +25,7 @@ Timed: TypeAlias = ContentionResult | ExpertResult | HostReadResult | RelayoutRe
 
 _PHASES_SHOWN = 15  # on a terminal
 _JOBS_SHOWN = 16
+_CLOCKS = ("cycles", "clock_ns")  # told together, with the name of the clock
 _PARTS_SHOWN = 12  # of a mapping; of more, the extremes
 
 
@@ -80,6 +82,8 @@ def facts_of(result: Timed, moved_bytes: float, busy_ns: float | None = None) ->
             # The share of a peak stands with the peak already.
             explaining = [one for one in of.beside if not (of.peak and one.endswith("peak_fraction"))]
             beside = [_beside(described[one].label, one, getattr(result, one)) for one in explaining]
+            if of.beside == _CLOCKS:
+                beside = [clock_words(result.cycles, result.clock_ns, result.config)]
             if of.peak and value is not None:
                 most = getattr(result, of.peak)
                 share = value / most if most else 0.0
@@ -93,8 +97,6 @@ def _beside(label: str, name: str, value: Any) -> str:
     if value is None:
         return ""
     figure, detail = _figure(name, value)
-    if name == "clock_ns":
-        figure += f" ({1000 / value:,.0f} MHz)"
     return f"{label}: {detail}" if detail and not isinstance(value, int) else f"{label} {figure}"
 
 
