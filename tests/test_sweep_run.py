@@ -437,9 +437,9 @@ def test_a_result_as_json_has_configurations(many):
 @pytest.mark.parametrize(
     ("vary", "fixed", "problem"),
     [
-        ({"how": ["ok"]}, {}, "a sweep over n is there"),
-        ({"n": [1, 3]}, {}, "a sweep over n with 2 is there, too"),
-        ({"n": [1, 2]}, {"parts": 1}, "a sweep with parts None is there, not 1"),
+        ({"how": ["ok"]}, {}, "a run over n is there"),
+        ({"n": [1, 3]}, {}, "a run over n with 2 is there, too"),
+        ({"n": [1, 2]}, {"parts": 1}, "a run with parts None is there, not 1"),
     ],
 )
 def test_a_folder_of_another_sweep_is_refused_unless_forced(tmp_path, vary, fixed, problem):
@@ -459,6 +459,6 @@ def test_values_may_be_added_to_a_sweep(tmp_path):
 
 def test_a_table_that_no_sweep_has_written_is_not_replaced(tmp_path):
     (tmp_path / "table.csv").write_text("mine\n")
-    with pytest.raises(InputError, match=r"table\.csv there is of no sweep"):
+    with pytest.raises(InputError, match=r"table\.csv there is of no run"):
         sweep("fake", {"n": [1]}, out=tmp_path, jobs=1)
     assert (tmp_path / "table.csv").read_text() == "mine\n"

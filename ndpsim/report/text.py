@@ -82,7 +82,7 @@ def facts_of(result: Timed, moved_bytes: float, busy_ns: float | None = None) ->
             # The share of a peak stands with the peak already.
             explaining = [one for one in of.beside if not (of.peak and one.endswith("peak_fraction"))]
             beside = [_beside(described[one].label, one, getattr(result, one)) for one in explaining]
-            if of.beside == _CLOCKS:
+            if of.beside == _CLOCKS and not isinstance(result, ContentionResult):
                 beside = [clock_words(result.cycles, result.clock_ns, result.config)]
             if of.peak and value is not None:
                 most = getattr(result, of.peak)
