@@ -643,10 +643,8 @@ def test_pseudochannels_carry_data_at_the_same_time():
 def test_half_clocks_are_told_as_what_they_are():
     memory = Memory.named("HBM3", "HBM3_4Gb", "HBM3_6400Mbps")
     result = run_requests(Requests.of(np.arange(40) * 32, np.zeros(40, dtype=np.int64)), memory)
-    assert (
-        dict((label, said) for label, _, said in trace_facts(result))["time"]
-        == f"{result.cycles:,} half DRAM clocks of 0.3125 ns (1600 MHz)"
-    )
+    told = {label: said for label, _, said in trace_facts(result)}
+    assert told["time"] == f"{result.cycles:,} half DRAM clocks of 0.3125 ns (1600 MHz)"
     assert (
         trace_run_title(result)
         == "40 requests on HBM3_6400Mbps HBM3_4Gb, 1 channel, ranks 1, pseudochannels 2"
