@@ -9,10 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-# Pages in docs/adding change the package itself: tests/test_adding*.py follow them step by step.
+# commands.md names commands without what they must be given. Pages in docs/adding change the package itself: tests/test_adding*.py follow them step by step.
 PAGES = [
     ROOT / "README.md",
-    *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "adding"),
+    *sorted(
+        page
+        for page in (ROOT / "docs").rglob("*.md")
+        if page.parent.name != "adding" and page.name != "commands.md"
+    ),
 ]
 
 # A word that stands for what the reader chooses: NAME, FILE.json, KEY=VALUE, and "..." for more of the kind.

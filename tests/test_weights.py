@@ -225,7 +225,7 @@ def test_a_layer_of_a_run_with_a_file_stands_the_cycle_level_session() -> None:
     [
         ({"weights": "q4_k_m", "bits": 4}, "invalid bits"),
         ({"weights": "q4_k_m", "dense_bits": 16}, "invalid dense_bits"),
-        ({"weights": "q4"}, "unknown-name weights ? q4_1"),
+        ({"weights": "q4_11"}, "unknown-name weights ? q4_1"),
         ({"weights": 4}, "type weights"),
     ],
 )
@@ -245,7 +245,7 @@ def test_sweeps_of_one_expert_take_a_file() -> None:
     """Q8_0 of 3 x 4096 x 1536 weights."""
     given = {"weights": "q8_0", "engine": "host-read", "hw": "trimoe"}
     assert GEMV.measure(given)["weight_bytes"] == 3 * 4096 * 1536 * 17 // 16
-    with refused("invalid shape"):
+    with refused("conflict shape"):
         GEMV.resolve({"weights": "q8_0", "shape": "512,256"})
 
 
@@ -282,10 +282,10 @@ def test_files_are_listed_and_shown() -> None:
         (("moe", "--weights", "q4_k_m", "--dense-bits", "8"), "--dense-bits: 8 beside"),
         (("moe", "--weights", "q5"), "--weights: unknown weight file"),
         (("gemv", "--weights", "q5"), "--weights: unknown weight file"),
-        (("gemv", "--weights", "q4_k_m", "--bits", "4"), "--bits: is said by --weights"),
-        (("gemv", "--weights", "q4_k_m", "--group-size", "32"), "--group-size: is said by --weights"),
-        (("gemv", "--weights", "q4_k_m", "--shape", "512,256"), "--shape: is of no model"),
-        (("relayout", "--weights", "q4_k_m", "--bits", "4"), "--bits: is said by --weights"),
+        (("gemv", "--weights", "q4_k_m", "--bits", "4"), "--bits: is not for weights of a file"),
+        (("gemv", "--weights", "q4_k_m", "--group-size", "32"), "--group-size: is not for weights of a file"),
+        (("gemv", "--weights", "q4_k_m", "--shape", "512,256"), "--shape: is not for weights of a file"),
+        (("relayout", "--weights", "q4_k_m", "--bits", "4"), "--bits: is not for weights of a file"),
     ],
 )
 def test_commands_refuse_in_one_line(arguments: tuple[str, ...], words: str) -> None:

@@ -56,6 +56,8 @@ class Moe(SweptCommand):
             "parameters": policy.parameters.model_dump(),
             **{MOE[name].argument: MOE.value(given, name) for name in MOE if name not in _CHOSEN},
         }
+        if "weights" not in given:
+            del config["weights"]
         otherwise: dict[str, Any] = {"batch": BATCH.default, "steps": STEPS.default}
         for trace in map(load_routing, map(existing_file, traces)):
             otherwise = {"batch": trace.batch, "steps": trace.steps, "layers": list(trace.layers)}
