@@ -417,9 +417,9 @@ def test_the_same_call_gives_the_same_result(saturated):
         ({"arbitration": "ndp-first:clocks=3"}, "^arbitration: ndp-first: has no parameter clocks"),
         (
             {"arbitration": "slice", "slice_clocks": 0},
-            "^slice_clocks: 0 is not a whole number of clocks from 1",
+            "^slice_clocks: 0 is not a whole number from 1",
         ),
-        ({"slice_clocks": 1.5}, "^slice_clocks: 1.5 is not a whole number of clocks"),
+        ({"slice_clocks": 1.5}, "^slice_clocks: 1.5 is not a whole number"),
         ({"tokens": 0}, "^tokens: 0 is not"),
         ({"layout": "heap"}, "^layout: unknown layout 'heap'"),
     ],
@@ -464,18 +464,18 @@ def test_the_command_line_tells_both_slowdowns(tmp_path):
     ("options", "message"),
     [
         (["--arbitration", "slice"], "--arbitration: needs --host-traffic"),
-        (["--host-reads", "1"], "--host-reads: is of --host-traffic"),
+        (["--host-reads", "1"], "--host-reads: needs --host-traffic"),
         (
             ["--host-traffic", "3", "--host-pattern", "a.trace", "--host-reads", "1"],
             "--host-reads: is of sequential and random; a trace says itself what it reads",
         ),
         (["--host-traffic", "much"], "--host-traffic: 'much' is neither 'saturate' nor a number"),
-        (["--host-traffic", "-1"], "--host-traffic: -1.0 is neither 'saturate' nor a number from 0 to"),
+        (["--host-traffic", "-1"], "--host-traffic: '-1' is neither 'saturate' nor a number"),
         (
             ["--host-traffic", "1", "--arbitration", "slice", "--slice-clocks", "0"],
             "--slice-clocks: 0 is not a whole number",
         ),
-        (["--host-traffic", "1", "--slice-clocks", "9"], "--slice-clocks: is of --arbitration slice"),
+        (["--host-traffic", "1", "--slice-clocks", "9"], "--slice-clocks: needs --arbitration slice"),
         (["--host-traffic", "1", "--exact-check"], "--exact-check: is not supported with --host-traffic"),
         (["--host-traffic", "1", "--plot", "x.foo"], "--plot: 'foo' is no picture format"),
     ],
