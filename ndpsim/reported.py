@@ -159,9 +159,12 @@ class Reported:
     def __init_subclass__(cls) -> None:
         for name, value in vars(cls).items():
             if isinstance(value, Field) and "quantity" in value.metadata:
-                known = _QUANTITIES.setdefault(name, value.metadata["quantity"])
-                if not known.unit:
-                    _QUANTITIES[name] = value.metadata["quantity"]
+                described = value.metadata["quantity"]
+                # Of several results with such a field, whichever is imported first: the shortest label.
+                known = _QUANTITIES.get(name, described)
+                _QUANTITIES[name] = min(
+                    known, described, key=lambda of: (not of.unit, len(of.label), of.label)
+                )
 
     def to_dict(self, flat: bool = False) -> dict[str, Any]:
         """Plain data for JSON; command traces are left out.
