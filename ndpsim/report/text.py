@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from ndpsim.report.dram import clock_words
 from ndpsim.report.printing import is_terminal, print_grid, print_table, print_text
 from ndpsim.report.words import counted
-from ndpsim.reported import quantity_of, with_unit
+from ndpsim.reported import Quantity, quantity_of, with_unit
 from ndpsim.simulate import (
     ContentionResult,
     ExpertResult,
@@ -79,18 +79,25 @@ def facts_of(result: Timed, moved_bytes: float, busy_ns: float | None = None) ->
             rows += energy_facts(value, getattr(result, "energy_note", ""), over_ns, round(moved_bytes))
         elif name not in inner:
             figure, detail = ("-", "") if value is None else _figure(name, value)
-            # The share of a peak stands with the peak already.
-            explaining = [one for one in of.beside if not (of.peak and one.endswith("peak_fraction"))]
-            beside = [_beside(described[one].label, one, getattr(result, one)) for one in explaining]
-            if of.beside == _CLOCKS and not isinstance(result, ContentionResult):
-                beside = [clock_words(result.cycles, result.clock_ns, result.config)]
-            if of.peak and value is not None:
-                most = getattr(result, of.peak)
-                share = value / most if most else 0.0
-                beside.insert(0, f"{with_unit('peak_fraction', share)} of {with_unit(of.peak, most)}")
+            beside = _explained(result, described, name)
             if value is not None or any(beside):
                 rows.append((of.label, figure, "; ".join(filter(None, (detail, *beside)))))
     return rows
+
+
+def _explained(result: Timed, described: Mapping[str, Quantity], name: str) -> list[str]:
+    """What explains a quantity of a result: its share of a peak, its clocks, and the fields beside it."""
+    of, value = described[name], getattr(result, name)
+    if of.beside == _CLOCKS and not isinstance(result, ContentionResult):
+        return [clock_words(result.cycles, result.clock_ns, result.config)]
+    of_peak: list[str] = []
+    if of.peak and value is not None:
+        most = getattr(result, of.peak)
+        share = value / most if most else 0.0
+        of_peak.append(f"{with_unit('peak_fraction', share)} of {with_unit(of.peak, most)}")
+    # The share of a peak stands with the peak already.
+    others = [one for one in of.beside if not (of.peak and one.endswith("peak_fraction"))]
+    return [*of_peak, *(_beside(described[one].label, one, getattr(result, one)) for one in others)]
 
 
 def _beside(label: str, name: str, value: Any) -> str:
