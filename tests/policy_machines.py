@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ndpsim.moe import MoeShape, load_model
+from ndpsim.moe import load_model
+from ndpsim.policies.example import MODEL as EXAMPLE
 from ndpsim.policies.views import BackgroundView, Estimates, LayerPlacement, LayerView, Machine, Placement
 
 TOKENS = np.arange(601)
@@ -47,8 +48,6 @@ def machine(
     """A model of `layers` layers with experts behind `first` dense ones, of which a token takes two experts."""
     plain = dict(
         name="small",
-        family="made",
-        source="made",
         hidden=8,
         expert_intermediate=6,
         layers=layers + first,
@@ -59,9 +58,8 @@ def machine(
         experts_per_token=2,
         shared_experts=0,
         shared_intermediate=0,
-        hidden_act="silu",
     )
-    model = MoeShape(**(plain | of_model))  # type: ignore[arg-type]
+    model = replace(EXAMPLE, **(plain | of_model))  # type: ignore[arg-type]
     channel = tuple(range(dimms)) if channel is None else channel
     rows = tuple(range(first, first + layers))
     return Machine(model, rows, 288, dimms, channel, gpu_experts, 2, has_cpu=has_cpu, bits=bits)

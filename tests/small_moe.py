@@ -4,34 +4,32 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ndpsim.moe import Attention, MoeShape
+from ndpsim.moe import Attention
 from ndpsim.orchestrator.record import LayerRecord, RunRecord
 from ndpsim.orchestrator.run import run_moe
 from ndpsim.policies import Assignment, Placement, Policy, policies
+from ndpsim.policies.example import MODEL as EXAMPLE
 from ndpsim.results.cache import ResultCache
 from ndpsim.results.moe import MoeResult, PolicyRun
 from ndpsim.routing import Routing
 from ndpsim.simulate import simulate_expert
 
-MODEL = MoeShape(
+MODEL = replace(
+    EXAMPLE,
     name="small",
-    family="made",
-    source="made",
     hidden=512,
     expert_intermediate=256,
     layers=4,
     moe_layers=3,
-    dense_layers=(0,),
     dense_intermediate=512,
     routed_experts=16,
     experts_per_token=2,
-    shared_experts=1,
     shared_intermediate=256,
-    hidden_act="silu",
     attention=Attention(heads=4, kv_heads=4, head_size=64, value_size=64),
     vocabulary=1000,
 )

@@ -18,10 +18,9 @@ DOCUMENTED = Path(__file__).parent.parent / "docs" / "policies.md"
 
 
 class OnCpu(Policy):
-    """Legal: all experts on the CPU."""
+    """All experts on the CPU."""
 
     name = "mine"
-    title = "All experts on the CPU"
 
     def assign(self, view):
         return Assignment(cpu=np.flatnonzero(view.loads))

@@ -21,6 +21,7 @@ from ndpsim.config import load_hardware
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Attention, Expert, LinearAttention, MixedAttention, MoeShape, load_model, model_names
+from ndpsim.policies.example import MODEL
 from ndpsim.processors import Cpu, Gpu, Operation, Step, load_processors, operations, read_table, table_names
 from ndpsim.processors.memory import dense_weight_bytes
 from scripts import script
@@ -43,25 +44,21 @@ GPU = Gpu(
     reserved_bytes=1_000,
     expert_buffers=2,
 )
-SMALL = MoeShape(
+FULL = Attention(heads=4, kv_heads=2, head_size=3, value_size=3)
+SMALL = dataclasses.replace(
+    MODEL,
     name="small",
-    family="made",
-    source="made",
     hidden=8,
     expert_intermediate=6,
     layers=3,
     moe_layers=2,
-    dense_layers=(0,),
     dense_intermediate=10,
     routed_experts=4,
     experts_per_token=2,
-    shared_experts=1,
     shared_intermediate=6,
-    hidden_act="silu",
-    attention=Attention(heads=4, kv_heads=2, head_size=3, value_size=3),
+    attention=FULL,
     vocabulary=50,
 )
-FULL = Attention(heads=4, kv_heads=2, head_size=3, value_size=3)
 WINDOW, CHUNK = dataclasses.replace(FULL, window=4), dataclasses.replace(FULL, chunk=4)
 DELTA = LinearAttention(key_heads=2, value_heads=4, key_size=3, value_size=5, convolution=4)
 LATENT = Attention(heads=4, kv_heads=4, head_size=3, value_size=2, query_rank=5, latent_rank=7, rope_size=1)

@@ -11,46 +11,21 @@ from numpy.typing import NDArray
 
 from ndpsim.arguments import instance, shown
 from ndpsim.errors import InputError
-from ndpsim.moe import MoeShape
 from ndpsim.policies.answers import answering, checked_assignment, checked_migrations, checked_placement
 from ndpsim.policies.choose import ChosenPolicy, choose_policy
+from ndpsim.policies.example import BATCH, ESTIMATES, MACHINE, PROMPT
 from ndpsim.policies.interface import Migration, Policy
-from ndpsim.policies.views import (
-    BackgroundView,
-    Estimates,
-    LayerPlacement,
-    LayerView,
-    Machine,
-    OfflineView,
-    Placement,
-)
+from ndpsim.policies.views import BackgroundView, Estimates, LayerView, Machine, OfflineView, Placement
 from ndpsim.reported import Reported
 from ndpsim.routing import Routing, generate_routing
 from ndpsim.routing.trace import loads_of
 
-_BATCH, _STEPS, _PROMPT = 64, 4, 4
+_STEPS = 4
 
 _LEGAL = "every answer is legal"
 _SAME = "the same inputs get the same answers"
 _BLIND = "what comes later changes no answer"
 _NO_ROOM = "a GPU without room for experts is no obstacle"
-
-_SHAPE = MoeShape(
-    name="check",
-    family="unknown",
-    source="check_policy",
-    hidden=2048,
-    expert_intermediate=1024,
-    layers=5,
-    moe_layers=4,
-    dense_layers=(0,),
-    dense_intermediate=8192,
-    routed_experts=32,
-    experts_per_token=4,
-    shared_experts=1,
-    shared_intermediate=1024,
-    hidden_act="silu",
-)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -104,10 +79,10 @@ def check_policy(
         InputError: the policy broke a rule; which, at which step, layer and expert, in one line.
     """
     chosen = choose_policy(policy)
-    machine = _machine() if machine is None else instance(machine, "machine", Machine)
-    estimates = _estimates() if estimates is None else instance(estimates, "estimates", Estimates)
+    machine = MACHINE if machine is None else instance(machine, "machine", Machine)
+    estimates = ESTIMATES if estimates is None else instance(estimates, "estimates", Estimates)
     trace, offline = (
-        generate_routing("skewed", machine.model, _BATCH, _STEPS, _PROMPT, seed, offline)
+        generate_routing("skewed", machine.model, BATCH, _STEPS, PROMPT, seed, offline)
         for offline in (False, True)
     )
     moments = _moments(trace, machine)
@@ -199,7 +174,7 @@ class _Replay:
         with answering(chosen.name, "__init__"):
             self.policy = chosen.start(machine, estimates)
         with answering(chosen.name, "place"):
-            view = OfflineView(machine, estimates, offline, offline.batch, _BATCH * _PROMPT)
+            view = OfflineView(machine, estimates, offline, offline.batch, BATCH * PROMPT)
             placement = self.policy.place(view)
         placement = checked_placement(chosen.name, placement, machine)
         self.dimm, self.shards = placement.dimm.copy(), placement.shards.copy()
@@ -238,7 +213,7 @@ class _Replay:
     def _assign(self, moment: _Moment) -> NDArray[np.bool_]:
         """Ask for a layer's engines; flags of the experts that the GPU computes."""
         row = self.machine.layers.index(moment.layer)
-        location: LayerPlacement = self._placement().of_layer(row)
+        location = self._placement().of_layer(row)
         arriving = _frozen(self._to_gpu()[row])
         view = LayerView(
             moment.phase,
@@ -315,37 +290,3 @@ class _Replay:
     def _when(moment: _Moment, question: str) -> str:
         at = "prefill" if moment.phase == "prefill" else f"step {moment.step}"
         return f"{at}, layer {moment.layer}: {question}"
-
-
-def _machine() -> Machine:
-    layers = tuple(layer for layer in range(_SHAPE.layers) if layer not in _SHAPE.dense_layers)
-    return Machine(_SHAPE, layers, _SHAPE.expert.weight_bytes(), 4, (0, 0, 1, 1), 12, 2)
-
-
-def _estimates() -> Estimates:
-    """Of the magnitude of a server's: what is faster depends on the tokens."""
-    tokens = np.arange(_BATCH * _PROMPT + 1.0)
-    some = tokens > 0
-    return Estimates(
-        gpu_ns=np.where(some, 5_000 + 20 * tokens, 0.0),
-        cpu_ns=np.where(some, 20_000 + 600 * tokens, 0.0),
-        ndp_ns=np.where(some, np.maximum(90_000, 50_000 * tokens), 0.0),
-        ndp_error=0.01,
-        pcie_ns=200_000.0,
-        striped_read_ns=42_000.0,
-        localized_read_ns=330_000.0,
-        to_striped_ns=170_000.0,
-        to_localized_ns=170_000.0,
-        rebalance_ns=500_000.0,
-        window_ns=450_000.0,
-        shared_ns=6_000.0,
-        token_ns=70.0,
-        vector_ns=600.0,
-        sharded_ns=lambda dimms: np.where(some, np.maximum(90_000, 50_000 * tokens) / dimms, 0.0),
-        gpu_part_ns=2_000.0,
-        pcie_part_ns=500.0,
-        ndp_part_ns=lambda dimms: 1_000.0,
-        sharded_read_ns=lambda dimms: 42_000.0 * max(1, 2 / dimms),
-        lost_ns=lambda dimms, read_ns, other_ns: np.full(len(tokens), 0.2 * read_ns),
-        read_delay_ns=lambda dimms: 300.0 * tokens,
-    )

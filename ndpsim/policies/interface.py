@@ -121,11 +121,12 @@ else:
 class Policy(ABC, Generic[Parameters_co]):
     """A policy under way, for one run.
 
-    A class says its `name`, what it is (`title`, `paper`), on which `engines` it computes experts, which of
-    them it `needs`, and what can be set: ``class Mine(Policy[MyParameters])``.
+    A class says its `name`, what it is (its docstring, `paper`), on which `engines` it computes experts,
+    which of them it `needs`, and what can be set: ``class Mine(Policy[MyParameters])``.
     """
 
     name: ClassVar[str]
+    #: What it is, in a line: the first one of the docstring, unless a class has another.
     title: ClassVar[str]
     paper: ClassVar[str] = ""
     #: Of "gpu", "cpu" and "ndp".
@@ -148,6 +149,8 @@ class Policy(ABC, Generic[Parameters_co]):
     contention: bool = True
 
     def __init_subclass__(cls) -> None:
+        if "title" not in cls.__dict__ and cls.__doc__:
+            cls.title = cls.__doc__.partition("\n")[0].rstrip(".")
         for base in cls.__dict__.get("__orig_bases__", ()):
             for given in typing.get_args(base):
                 if isinstance(given, type) and "Parameters" not in cls.__dict__:

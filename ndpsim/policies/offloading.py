@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,6 +38,9 @@ def places(flags: Flags) -> list[Place]:
 
 class Offloading(Policy[Parameters_co]):
     """A policy that copies experts from the host's memory to the GPU, for one layer or to stay there."""
+
+    engines: ClassVar[tuple[str, ...]] = ("gpu", "cpu")
+    needs: ClassVar[tuple[str, ...]] = ("cpu",)
 
     @property
     def copy_ns(self) -> float:

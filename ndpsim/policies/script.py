@@ -135,7 +135,6 @@ class Scripted(Policy[Parameters_co]):
     """
 
     name = "scripted"
-    title = "Answers that are written down"
     moments = ("gate", "end")
 
     script: Script

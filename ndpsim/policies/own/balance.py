@@ -62,10 +62,12 @@ class BalanceParameters(PolicyParameters):
 
 
 class Balance(Policy[BalanceParameters]):
-    """Least maximum over the resources of a layer, with experts sharded over all channels."""
+    """Balance: sharded experts, each layer's fullest resource as empty as possible.
+
+    Least maximum over the resources of a layer, with experts sharded over all channels.
+    """
 
     name = "balance"
-    title = "Balance: sharded experts, each layer's fullest resource as empty as possible"
 
     def setup(self) -> None:
         """The predictor, and what `place` and `background` decide."""

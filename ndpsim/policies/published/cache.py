@@ -94,13 +94,13 @@ class _Index:
 
 
 class ExpertCache(Offloading[CacheParameters]):
-    """Cached experts on the GPU, all others on the CPU; a miss is fetched when it has been computed."""
+    """CPU-GPU expert cache: N indexes of M ways, misses on the CPU and fetched afterwards.
+
+    Cached experts on the GPU, all others on the CPU; a miss is fetched when it has been computed.
+    """
 
     name = "cache"
-    title = "CPU-GPU expert cache: N indexes of M ways, misses on the CPU and fetched afterwards"
     paper = "Huang et al., Efficient CPU-GPU Collaborative Inference for MoE-based LLMs"
-    engines = ("gpu", "cpu")
-    needs = ("cpu",)
 
     def setup(self) -> None:
         """The indexes, filled at random, and counters."""

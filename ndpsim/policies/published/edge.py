@@ -62,10 +62,12 @@ class EdgeParameters(PolicyParameters):
 
 
 class Edge(Offloading[EdgeParameters]):
-    """NDP units compute every expert together; the GPU takes as much of the work as balances the two."""
+    """Edge GPU-NDP: tensor parallelism, load balance by E_g, dataset-free prefetch.
+
+    NDP units compute every expert together; the GPU takes as much of the work as balances the two.
+    """
 
     name = "edge"
-    title = "Edge GPU-NDP: tensor parallelism, load balance by E_g, dataset-free prefetch"
     paper = "Wu et al., A Scheduling Framework for Efficient MoE Inference on Edge GPU-NDP Systems"
     engines = ("gpu", "ndp")
     needs = ("ndp",)

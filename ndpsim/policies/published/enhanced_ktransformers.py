@@ -47,13 +47,13 @@ class KtransformersParameters(PolicyParameters):
 
 
 class EnhancedKTransformers(Offloading[KtransformersParameters]):
-    """The CPU computes experts, the GPU those that are in its memory and as many more as balance the two."""
+    """Enhanced KTransformers: experts on the CPU with AMX, hot ones on the GPU.
+
+    The CPU computes experts, the GPU those that are in its memory and as many more as balance the two.
+    """
 
     name = "enhanced-ktransformers"
-    title = "Enhanced KTransformers: experts on the CPU with AMX, hot ones on the GPU"
     paper = "TriMoE, section 5.1.2; Chen et al., SOSP 2025"
-    engines = ("gpu", "cpu")
-    needs = ("cpu",)
 
     def setup(self) -> None:
         """How many experts are prefetched, and the moving average of tokens."""

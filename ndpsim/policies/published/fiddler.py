@@ -51,13 +51,13 @@ class FiddlerParameters(PolicyParameters):
 
 
 class Fiddler(Offloading[FiddlerParameters]):
-    """Nothing moves: what is missing is computed by the CPU, or copied, used once and given up."""
+    """Fiddler: popular experts with the GPU, of others the cheaper of CPU and copy.
+
+    Nothing moves: what is missing is computed by the CPU, or copied, used once and given up.
+    """
 
     name = "fiddler"
-    title = "Fiddler: popular experts with the GPU, of others the cheaper of CPU and copy"
     paper = "Kamahori et al., ICLR 2025"
-    engines = ("gpu", "cpu")
-    needs = ("cpu",)
 
     def place(self, view: OfflineView) -> Placement:
         """Striped, as the host reads fastest; popular experts in the GPU's memory, too."""

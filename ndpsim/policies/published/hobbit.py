@@ -80,12 +80,15 @@ class HobbitParameters(PolicyParameters):
 
 
 class Hobbit(Offloading[HobbitParameters]):
-    """The GPU computes all experts; unimportant ones that it lacks come in few bits."""
+    """HOBBIT: GPU only, less important missing experts loaded in fewer bits.
+
+    The GPU computes all experts; unimportant ones that it lacks come in few bits.
+    """
 
     name = "hobbit"
-    title = "HOBBIT: GPU only, less important missing experts loaded in fewer bits"
     paper = "Tang et al., arXiv 2411.01433; Fan et al., section 5.1"
     engines = ("gpu",)
+    needs = ()
     moments = ("gate", "end")
 
     def setup(self) -> None:

@@ -61,13 +61,13 @@ class HybriMoeParameters(PolicyParameters):
 
 
 class HybriMoe(Offloading[HybriMoeParameters]):
-    """The GPU takes experts from the front of the list, the CPU from its back; what is copied stays."""
+    """HybriMoE: GPU and CPU from both ends of a sorted list, a cache by the router's scores.
+
+    The GPU takes experts from the front of the list, the CPU from its back; what is copied stays.
+    """
 
     name = "hybrimoe"
-    title = "HybriMoE: GPU and CPU from both ends of a sorted list, a cache by the router's scores"
     paper = "Zhong et al., DAC 2025; DALI, section 6.1"
-    engines = ("gpu", "cpu")
-    needs = ("cpu",)
     moments = ("gate", "end")
 
     def setup(self) -> None:

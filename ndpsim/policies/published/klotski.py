@@ -44,12 +44,15 @@ class KlotskiParameters(PolicyParameters):
 
 
 class Klotski(Offloading[KlotskiParameters]):
-    """The GPU computes all experts; the memory of the GPU holds hot ones and those just prefetched."""
+    """Klotski: GPU only, hot experts prefetched, cold ones loaded behind their computation.
+
+    The GPU computes all experts; the memory of the GPU holds hot ones and those just prefetched.
+    """
 
     name = "klotski"
-    title = "Klotski: GPU only, hot experts prefetched, cold ones loaded behind their computation"
     paper = "Fang et al., ASPLOS 2025; TriMoE, section 5.1.2"
     engines = ("gpu",)
+    needs = ()
     moments = ("gate",)
 
     def setup(self) -> None:

@@ -43,13 +43,13 @@ class KTransformersParameters(PolicyParameters):
 
 
 class KTransformers(Offloading[KTransformersParameters]):
-    """Experts of the GPU's memory there, all others on the CPU at the same time; nothing is fetched."""
+    """KTransformers: a fixed set of experts on the GPU, the others on the CPU at the same time.
+
+    Experts of the GPU's memory there, all others on the CPU at the same time; nothing is fetched.
+    """
 
     name = "ktransformers"
-    title = "KTransformers: a fixed set of experts on the GPU, the others on the CPU at the same time"
     paper = "Chen et al., SOSP 2025; DALI, section 6.1"
-    engines = ("gpu", "cpu")
-    needs = ("cpu",)
 
     def place(self, view: OfflineView) -> Placement:
         """Striped in the host's memory; the experts of the mask with the GPU."""

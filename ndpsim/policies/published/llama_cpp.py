@@ -37,13 +37,13 @@ class LlamaCppParameters(PolicyParameters):
 
 
 class LlamaCpp(Offloading[LlamaCppParameters]):
-    """The last layers on the GPU, the first ones on the CPU; large batches of these are copied."""
+    """llama.cpp: whole layers on GPU or CPU, large batches copied to the GPU, nothing overlaps.
+
+    The last layers on the GPU, the first ones on the CPU; large batches of these are copied.
+    """
 
     name = "llama-cpp"
-    title = "llama.cpp: whole layers on GPU or CPU, large batches copied to the GPU, nothing overlaps"
     paper = "ggml-org/llama.cpp; DALI, section 6.1"
-    engines = ("gpu", "cpu")
-    needs = ("cpu",)
 
     def place(self, view: OfflineView) -> Placement:
         """Striped in the host's memory; the experts of the last layers with the GPU."""

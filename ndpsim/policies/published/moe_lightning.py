@@ -37,13 +37,13 @@ class MoeLightningParameters(PolicyParameters):
 
 
 class MoeLightning(Offloading[MoeLightningParameters]):
-    """All weights of a layer stream to the GPU, or each expert has a fixed engine."""
+    """MoE-Lightning: GPU only, a fixed part of every layer's weights streamed.
+
+    All weights of a layer stream to the GPU, or each expert has a fixed engine.
+    """
 
     name = "moe-lightning"
-    title = "MoE-Lightning: GPU only, a fixed part of every layer's weights streamed"
     paper = "Cao et al., ASPLOS 2025; DALI, section 6.1"
-    engines = ("gpu", "cpu")
-    needs = ("cpu",)
     moments = ("gate",)
 
     def setup(self) -> None:

@@ -66,10 +66,12 @@ class MondeParameters(PolicyParameters):
 
 
 class Monde(Offloading[MondeParameters]):
-    """The experts with most tokens on the GPU, the others on the DIMMs where they lie."""
+    """MoNDE: GPU and NDP, hot experts loaded as far as that balances the two.
+
+    The experts with most tokens on the GPU, the others on the DIMMs where they lie.
+    """
 
     name = "monde"
-    title = "MoNDE: GPU and NDP, hot experts loaded as far as that balances the two"
     paper = "Kim et al., DAC 2024; TriMoE, section 5.1.2; the edge paper, section IV-A"
     engines = ("gpu", "ndp")
     needs = ("ndp",)

@@ -27,12 +27,15 @@ class OnDemandParameters(PolicyParameters):
 
 
 class OnDemand(Offloading[OnDemandParameters]):
-    """Every expert on the GPU; copies and computation take turns."""
+    """MoE-OnDemand: GPU only, experts copied when their gate has chosen them, nothing overlapped.
+
+    Every expert on the GPU; copies and computation take turns.
+    """
 
     name = "on-demand"
-    title = "MoE-OnDemand: GPU only, experts copied when their gate has chosen them, nothing overlapped"
     paper = "Aminabadi et al., SC 2022; the edge paper, section IV-A"
     engines = ("gpu",)
+    needs = ()
 
     def setup(self) -> None:
         """Ages of experts."""

@@ -31,16 +31,16 @@ class PregatedParameters(PolicyParameters):
 
 
 class Pregated(Offloading[PregatedParameters]):
-    """GPU only; what the next layer needs is fetched beside this layer's experts.
+    """Pre-gated MoE: GPU only, each layer's gate selects and fetches the next layer's experts.
 
     It sees the next layer's loads, because its model says them: it is retrained so that the
     gate of a layer makes the selection of the next one. Routing of a model as it was trained stands for that.
     """
 
     name = "pre-gated"
-    title = "Pre-gated MoE: GPU only, each layer's gate selects and fetches the next layer's experts"
     paper = "Hwang et al., ISCA 2024; Huang et al., section IV"
     engines = ("gpu",)
+    needs = ()
     sees_the_future = True
 
     def setup(self) -> None:

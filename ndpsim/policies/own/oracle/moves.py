@@ -15,6 +15,7 @@ from ndpsim.policies.views import Estimates, LayerView, Machine
 Plan = dict[str, dict[int, float]]
 
 _Place = tuple[str, int, int]  # an engine; for NDP with the first DIMM and the number of DIMMs
+_Ends = Mapping[_Place, float]  # when each place is done
 _Step = tuple[int, str, str, float]  # an expert, from which engine to which, and the share that goes
 
 _SHARES = 16  # an expert is split into so many equal parts
@@ -115,7 +116,7 @@ class LayerMoves:
 
     # Two places share out their experts
 
-    def _pooled(self, plan: Plan, ends: Mapping[_Place, float], source: _Place, target: _Place) -> Plan:
+    def _pooled(self, plan: Plan, ends: _Ends, source: _Place, target: _Place) -> Plan:
         """Both end at once, and as soon as can be.
 
         Experts go by the ratio of their times in both places, and one is split: the optimum where experts
@@ -176,9 +177,7 @@ class LayerMoves:
             yield plans[count - 1]
             count //= 2
 
-    def _steps(
-        self, plan: Plan, ends: Mapping[_Place, float]
-    ) -> Iterator[tuple[float, float, tuple[_Step, ...]]]:
+    def _steps(self, plan: Plan, ends: _Ends) -> Iterator[tuple[float, float, tuple[_Step, ...]]]:
         """What gains by the estimates: when all places end then, when both do, and the steps."""
         last = _last(ends)
         for target in sorted(ends):
@@ -195,12 +194,7 @@ class LayerMoves:
                     yield max(both_ns, rest_ns), both_ns, steps
 
     def _single(
-        self,
-        plan: Plan,
-        leaving: Sequence[int],
-        source: _Place,
-        target: _Place,
-        ends: Mapping[_Place, float],
+        self, plan: Plan, leaving: Sequence[int], source: _Place, target: _Place, ends: _Ends
     ) -> Iterator[tuple[float, tuple[_Step, ...]]]:
         """An expert leaves altogether, or as much of it as balances both places."""
         away, to = source[0], target[0]
@@ -215,12 +209,7 @@ class LayerMoves:
                 yield both_ns, ((expert, away, to, share),)
 
     def _swaps(
-        self,
-        plan: Plan,
-        leaving: Sequence[int],
-        source: _Place,
-        target: _Place,
-        ends: Mapping[_Place, float],
+        self, plan: Plan, leaving: Sequence[int], source: _Place, target: _Place, ends: _Ends
     ) -> Iterator[tuple[float, tuple[_Step, ...]]]:
         """The best exchanges of two whole experts."""
         away, to, here = source[0], target[0], set(self._places[source])
@@ -258,6 +247,6 @@ class LayerMoves:
         return changed
 
 
-def _last(ends: Mapping[_Place, float]) -> _Place:
+def _last(ends: _Ends) -> _Place:
     """The place that ends last."""
     return max(ends, key=lambda place: (ends[place], place))

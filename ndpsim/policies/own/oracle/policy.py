@@ -41,10 +41,12 @@ class OracleParameters(PolicyParameters):
 
 
 class Oracle(Scripted[OracleParameters]):
-    """Gives the answers of the best run that it has found."""
+    """Oracle: the best whole run that is known, improved layer by layer.
+
+    Gives the answers of the best run that it has found.
+    """
 
     name = "oracle"
-    title = "Oracle: the best whole run that is known, improved layer by layer"
     paper = "none"
     rehearses = True
     sees_the_future = True

@@ -76,10 +76,12 @@ class CxlParameters(PolicyParameters):
 
 
 class Cxl(Offloading[CxlParameters]):
-    """The experts that mattered in the prefill on the GPU, the others in few bits where they lie."""
+    """Context-aware: the prefill's important experts on the GPU, the others in 1 to 4 bits on NDP.
+
+    The experts that mattered in the prefill on the GPU, the others in few bits where they lie.
+    """
 
     name = "cxl"
-    title = "Context-aware: the prefill's important experts on the GPU, the others in 1 to 4 bits on NDP"
     paper = "Fan et al., Context-Aware MoE Inference on CXL-Enabled GPU-NDP Systems"
     engines = ("gpu", "ndp")
     needs = ("ndp",)

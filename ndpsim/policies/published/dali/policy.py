@@ -105,13 +105,13 @@ class DaliParameters(PolicyParameters):
 
 
 class Dali(Offloading[DaliParameters]):
-    """The policy of DALI's plan solver, prefetch tool and cache tool."""
+    """DALI: greedy assignment to CPU and GPU, residual-based prefetching, workload-aware cache.
+
+    The policy of DALI's plan solver, prefetch tool and cache tool.
+    """
 
     name = "dali"
-    title = "DALI: greedy assignment to CPU and GPU, residual-based prefetching, workload-aware cache"
     paper = "Zhu et al., DALI: A Workload-Aware Offloading Framework for Efficient MoE Inference on Local PCs"
-    engines = ("gpu", "cpu")
-    needs = ("cpu",)
     moments = ("gate", "end")
 
     def setup(self) -> None:

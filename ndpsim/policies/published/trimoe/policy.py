@@ -112,10 +112,9 @@ class TriMoEParameters(PolicyParameters):
 
 
 class TriMoE(Policy[TriMoEParameters]):
-    """The policy of TriMoE's scheduler."""
+    """TriMoE: greedy makespan scheduling with refinement, predicted relayout, rebalancing, prefetch."""
 
     name = "trimoe"
-    title = "TriMoE: greedy makespan scheduling with refinement, predicted relayout, rebalancing, prefetch"
     paper = (
         "TriMoE: Augmenting GPU with AMX-Enabled CPU and DIMM-NDP for High-Throughput MoE Inference via "
         "Offloading"
