@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
 from ndpsim.config.quantities import (
     XOR_TARGET,
     Banks,
@@ -20,6 +18,7 @@ from ndpsim.config.quantities import (
     Slots,
     Volts,
     Xor,
+    key,
 )
 from ndpsim.parameters.dram import MAPPERS, REFRESH_POLICIES, ROW_POLICIES, RULES, SCHEDULERS, WCK
 
@@ -36,10 +35,10 @@ class AddressMapping(Section):
     list. A source is a field that is not XORed itself. Bits that a device does not have are left out.
     """
 
-    order: Order = Field(description="fields from the least significant bit up: column:2, rank, ..., row")
-    xor: Xor = Field(
-        default={},
-        description="bits XORed onto a field: bankgroup: [row:0-1]",
+    order: Order = key("fields from the least significant bit up: column:2, rank, ..., row")
+    xor: Xor = key(
+        "bits XORed onto a field: bankgroup: [row:0-1]",
+        {},
         json_schema_extra={"propertyNames": {"pattern": f"^{XOR_TARGET}$"}},
     )
 
@@ -47,71 +46,63 @@ class AddressMapping(Section):
 class Power(Section):
     """What a DRAM chip draws, over the data sheet that is known of it (`ndpsim.energy.Currents`)."""
 
-    VDD: Volts | None = Field(default=None, description="supply of the core; VDD2H of LPDDR5")
-    VDDQ: Volts | None = Field(default=None, description="supply of the data pins")
-    VPP: Volts | None = Field(default=None, description="supply of the word lines; VDD1 of LPDDR5")
-    IDD0: Milliamps | None = Field(default=None, description="one bank, ACT and PRE")
-    IDD2N: Milliamps | None = Field(default=None, description="standby, all banks closed")
-    IDD3N: Milliamps | None = Field(default=None, description="standby, all banks open")
-    IDD4R: Milliamps | None = Field(default=None, description="burst after burst read")
-    IDD4W: Milliamps | None = Field(default=None, description="burst after burst written")
-    IDD5B: Milliamps | None = Field(default=None, description="refresh after refresh")
-    IDD5C: Milliamps | None = Field(default=None, description="same-bank refresh after refresh")
-    IDD5PB: Milliamps | None = Field(default=None, description="refresh of one bank after the other")
-    IPP0: Milliamps | None = Field(default=None, description="on VPP, in the loop of IDD0")
-    IPP2N: Milliamps | None = Field(default=None, description="on VPP, in the loop of IDD2N")
-    IPP3N: Milliamps | None = Field(default=None, description="on VPP, in the loop of IDD3N")
-    IPP4R: Milliamps | None = Field(default=None, description="on VPP, in the loop of IDD4R")
-    IPP4W: Milliamps | None = Field(default=None, description="on VPP, in the loop of IDD4W")
-    IPP5B: Milliamps | None = Field(default=None, description="on VPP, in the loop of IDD5B")
-    activate_ns: Nanoseconds | None = Field(default=None, description="tRAS of the IDD0 loop")
-    precharge_ns: Nanoseconds | None = Field(default=None, description="tRP of the IDD0 loop")
-    refresh_ns: Nanoseconds | None = Field(default=None, description="tRFC of the IDD5B loop")
-    same_bank_refresh_ns: Nanoseconds | None = Field(default=None, description="tRFCsb of the IDD5C loop")
-    bank_refresh_ns: Nanoseconds | None = Field(default=None, description="tRFCpb of the IDD5PB loop")
-    driver_ohm: Ohms | None = Field(default=None, description="driver of a data pin")
-    termination_ohm: Ohms | None = Field(default=None, description="termination of a data line, to VDDQ")
-    IDDQ3N: Milliamps | None = Field(default=None, description="on VDDQ, in the loop of IDD3N")
-    IDDQ4R: Milliamps | None = Field(default=None, description="on VDDQ, in the loop of IDD4R")
-    standby_banks: Banks | None = Field(default=None, description="banks open in the loop of IDD3N")
-    burst_banks: Banks | None = Field(default=None, description="banks open in the loops of IDD4R and IDD4W")
+    VDD: Volts | None = key("supply of the core; VDD2H of LPDDR5", None)
+    VDDQ: Volts | None = key("supply of the data pins", None)
+    VPP: Volts | None = key("supply of the word lines; VDD1 of LPDDR5", None)
+    IDD0: Milliamps | None = key("one bank, ACT and PRE", None)
+    IDD2N: Milliamps | None = key("standby, all banks closed", None)
+    IDD3N: Milliamps | None = key("standby, all banks open", None)
+    IDD4R: Milliamps | None = key("burst after burst read", None)
+    IDD4W: Milliamps | None = key("burst after burst written", None)
+    IDD5B: Milliamps | None = key("refresh after refresh", None)
+    IDD5C: Milliamps | None = key("same-bank refresh after refresh", None)
+    IDD5PB: Milliamps | None = key("refresh of one bank after the other", None)
+    IPP0: Milliamps | None = key("on VPP, in the loop of IDD0", None)
+    IPP2N: Milliamps | None = key("on VPP, in the loop of IDD2N", None)
+    IPP3N: Milliamps | None = key("on VPP, in the loop of IDD3N", None)
+    IPP4R: Milliamps | None = key("on VPP, in the loop of IDD4R", None)
+    IPP4W: Milliamps | None = key("on VPP, in the loop of IDD4W", None)
+    IPP5B: Milliamps | None = key("on VPP, in the loop of IDD5B", None)
+    activate_ns: Nanoseconds | None = key("tRAS of the IDD0 loop", None)
+    precharge_ns: Nanoseconds | None = key("tRP of the IDD0 loop", None)
+    refresh_ns: Nanoseconds | None = key("tRFC of the IDD5B loop", None)
+    same_bank_refresh_ns: Nanoseconds | None = key("tRFCsb of the IDD5C loop", None)
+    bank_refresh_ns: Nanoseconds | None = key("tRFCpb of the IDD5PB loop", None)
+    driver_ohm: Ohms | None = key("driver of a data pin", None)
+    termination_ohm: Ohms | None = key("termination of a data line, to VDDQ", None)
+    IDDQ3N: Milliamps | None = key("on VDDQ, in the loop of IDD3N", None)
+    IDDQ4R: Milliamps | None = key("on VDDQ, in the loop of IDD4R", None)
+    standby_banks: Banks | None = key("banks open in the loop of IDD3N", None)
+    burst_banks: Banks | None = key("banks open in the loops of IDD4R and IDD4W", None)
 
 
-class Dram(Section):
-    """The DRAM behind every lane or channel, by the names of `ndpsim.spec`, and its controller."""
+class DramNames(Section):
+    """A DRAM by the names of `ndpsim.spec`."""
 
     part: PartName = None
-    standard: Name = Field(description="DRAM standard, for instance DDR5")
-    org: Name = Field(description="organisation preset: density and width of a device")
-    timing: Name = Field(description="speed preset: data rate and bin")
-    overrides: dict[str, Clocks] = Field(default={}, description="clocks by JEDEC name, over the preset")
-    rules: Literal[RULES] = Field(  # type: ignore[valid-type]
-        default="standard", description="whose rules hold; reference: those of Ramulator 2.1"
+    standard: Name = key("DRAM standard, for instance DDR5")
+    org: Name = key("organisation preset: density and width of a device")
+    timing: Name = key("speed preset: data rate and bin")
+
+
+class Dram(DramNames):
+    """The DRAM behind every lane or channel, by the names of `ndpsim.spec`, and its controller."""
+
+    overrides: dict[str, Clocks] = key("clocks by JEDEC name, over the preset", {})
+    rules: Literal[RULES] = key("whose rules hold; reference: those of Ramulator 2.1", "standard")  # type: ignore[valid-type]
+    mapper: Literal[(*MAPPERS, "custom")] = key("address mapping; custom: as mapping says", "RoBaRaCoCh")  # type: ignore[valid-type]
+    mapping: AddressMapping | None = key("the address mapping of mapper: custom", None)
+    scheduler: Literal[SCHEDULERS] = key("which request's command comes next", "FRFCFS")  # type: ignore[valid-type]
+    row_policy: Literal[ROW_POLICIES] = key(  # type: ignore[valid-type]
+        "rows stay open, or are closed after row_cap column accesses", "open"
     )
-    mapper: Literal[(*MAPPERS, "custom")] = Field(  # type: ignore[valid-type]
-        default="RoBaRaCoCh", description="address mapping; custom: as mapping says"
+    row_cap: int = key(
+        "column accesses after which closed-cap closes a row", 4, ge=1, le=1_000_000, unit="accesses"
     )
-    mapping: AddressMapping | None = Field(default=None, description="the address mapping of mapper: custom")
-    scheduler: Literal[SCHEDULERS] = Field(  # type: ignore[valid-type]
-        default="FRFCFS", description="which request's command comes next"
-    )
-    row_policy: Literal[ROW_POLICIES] = Field(  # type: ignore[valid-type]
-        default="open", description="rows stay open, or are closed after row_cap column accesses"
-    )
-    row_cap: int = Field(
-        default=4,
-        ge=1,
-        le=1_000_000,
-        description="column accesses after which closed-cap closes a row",
-        json_schema_extra={"unit": "accesses"},
-    )
-    refresh: Literal[REFRESH_POLICIES] = Field(  # type: ignore[valid-type]
-        default="all-bank", description="refresh mode"
-    )
-    read_buffer: Slots = Field(default=32, description="reads a controller chooses among")
-    write_buffer: Slots = Field(default=32, description="writes a controller chooses among")
-    wck: Literal[WCK] = Field(  # type: ignore[valid-type]
-        default="need-sync",
-        description="data clock of LPDDR5: started by a command where it has stopped, or never stopping",
+    refresh: Literal[REFRESH_POLICIES] = key("refresh mode", "all-bank")  # type: ignore[valid-type]
+    read_buffer: Slots = key("reads a controller chooses among", 32)
+    write_buffer: Slots = key("writes a controller chooses among", 32)
+    wck: Literal[WCK] = key(  # type: ignore[valid-type]
+        "data clock of LPDDR5: started by a command where it has stopped, or never stopping", "need-sync"
     )
     power: Power | None = None

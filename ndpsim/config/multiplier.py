@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
-
 from ndpsim.config.quantities import (
     ActivationBytes,
     AreaMm2,
@@ -17,6 +15,7 @@ from ndpsim.config.quantities import (
     ProductPj,
     Section,
     StaticMw,
+    key,
 )
 
 
@@ -30,7 +29,7 @@ class Multiplier(Section):
     called: ClassVar[str]
     peak_formula: ClassVar[str]
 
-    clock_mhz: ClockMhz = Field(description="clock of the unit")
+    clock_mhz: ClockMhz = key("clock of the unit")
     buffer_kib: BufferKib
     activation_bytes: ActivationBytes
     fifo_bursts: FifoBursts

@@ -71,6 +71,13 @@ def unit(unit: str) -> Any:
     return Field(json_schema_extra={"unit": unit})
 
 
+def key(description: str, default: Any = ..., *, unit: str | None = None, **limits: Any) -> Any:
+    """A key of a section; without a default it has to be given."""
+    if unit is not None:
+        limits["json_schema_extra"] = {"unit": unit}
+    return Field(default, description=description, **limits)
+
+
 def _pattern(pattern: str) -> Any:
     return Field(json_schema_extra={"pattern": f"^{pattern}$"})
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import ClassVar
 
-from pydantic import Field
-
 from ndpsim.config.multiplier import Multiplier
-from ndpsim.config.quantities import Bits, Count, Cycles, Latency
+from ndpsim.config.quantities import Bits, Count, Cycles, Latency, key
 from ndpsim.units import exact
 
 
@@ -18,11 +16,11 @@ class Gemv(Multiplier):
     called: ClassVar[str] = "GEMV unit"
     peak_formula: ClassVar[str] = "multipliers x values_per_multiplier / bit_serial_cycles x 2 x clock_mhz"
 
-    multipliers: Count = Field(description="multipliers of the unit")
-    values_per_multiplier: int = Field(ge=1, le=1024, description="products a multiplier works on at once")
-    native_bits: Bits = Field(description="bits of a value the multiplier is built for")
-    bit_serial_cycles: Cycles = Field(description="cycles a multiplier takes for native values")
-    adder_tree_cycles: Latency = Field(description="latency of the adder tree")
+    multipliers: Count = key("multipliers of the unit")
+    values_per_multiplier: int = key("products a multiplier works on at once", ge=1, le=1024)
+    native_bits: Bits = key("bits of a value the multiplier is built for")
+    bit_serial_cycles: Cycles = key("cycles a multiplier takes for native values")
+    adder_tree_cycles: Latency = key("latency of the adder tree")
 
     @property
     def peak_gflops(self) -> float:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
-
 from ndpsim.config.multiplier import Multiplier
-from ndpsim.config.quantities import Bits, ClockMhz, Count, Side
+from ndpsim.config.quantities import Bits, ClockMhz, Count, Side, key
 from ndpsim.units import exact
 
 
@@ -17,23 +15,21 @@ class Systolic(Multiplier):
     called: ClassVar[str] = "systolic arrays"
     peak_formula: ClassVar[str] = "arrays x rows x columns x 2 x clock_mhz"
 
-    arrays: Count = Field(description="arrays of the device")
-    rows: Side = Field(description="rows of processing elements in an array")
-    columns: Side = Field(description="columns of processing elements in an array")
-    clock_mhz: ClockMhz = Field(description="clock of the arrays")
-    dataflow: Literal["output-stationary", "weight-stationary"] = Field(
-        description="what stays in a processing element while the rest moves: its sum, or its weight"
+    arrays: Count = key("arrays of the device")
+    rows: Side = key("rows of processing elements in an array")
+    columns: Side = key("columns of processing elements in an array")
+    clock_mhz: ClockMhz = key("clock of the arrays")
+    dataflow: Literal["output-stationary", "weight-stationary"] = key(
+        "what stays in a processing element while the rest moves: its sum, or its weight"
     )
-    low_bit_throughput: Literal["fixed", "inverse-bits"] = Field(
-        description="products of an element a cycle: one, or native_bits over the bits of a weight"
+    low_bit_throughput: Literal["fixed", "inverse-bits"] = key(
+        "products of an element a cycle: one, or native_bits over the bits of a weight"
     )
-    native_bits: Bits = Field(description="bits of a weight that takes an element a cycle")
-    stationary_registers: int = Field(
-        ge=1,
-        le=2,
-        description="sums or weights an element has room for; with 2 a tile fills while another drains",
+    native_bits: Bits = key("bits of a weight that takes an element a cycle")
+    stationary_registers: int = key(
+        "sums or weights an element has room for; with 2 a tile fills while another drains", ge=1, le=2
     )
-    load_rows: Side = Field(description="rows that take weights from outside at once, if weight-stationary")
+    load_rows: Side = key("rows that take weights from outside at once, if weight-stationary")
 
     @property
     def peak_gflops(self) -> float:
