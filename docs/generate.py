@@ -253,6 +253,10 @@ def _constant(home: str, name: str) -> str:
     raise AssertionError(f"{home}.{name} has no comment that begins with #:")
 
 
+#: Classes that callers are given and do not make, beside results.
+_RETURNED = ("Hardware", "Report", "ScheduleReport", "SweepResult")
+
+
 def _signature(name: str, what: Any) -> str:
     """The call, one argument a line where they do not fit one; none for classes that ndpsim alone makes."""
     if inspect.isclass(what) and (issubclass(what, Exception) or hasattr(what, "wall_s")):
@@ -261,7 +265,7 @@ def _signature(name: str, what: Any) -> str:
         parameters = list(inspect.signature(what).parameters.values())
     except ValueError:
         return ""
-    if inspect.isclass(what) and (len(parameters) > 10 or "_repr_html_" in vars(what)):
+    if inspect.isclass(what) and (len(parameters) > 10 or name in _RETURNED):
         return ""
     words = _arguments(parameters)
     result = "" if inspect.isclass(what) else _type(inspect.signature(what).return_annotation, " -> ")

@@ -149,7 +149,23 @@ def _extremes(key: str, values: list[Any]) -> Iterator[tuple[str, Any]]:
         yield f"{key}.max", max(numbers)
 
 
-class Reported:
+class Shown:
+    """What is shown as a table: where Python prints it, and in a notebook."""
+
+    def _title(self) -> str:
+        return type(self).__name__
+
+    def _rows(self) -> Iterable[tuple[str, str]]:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return text_table(self._title(), self._rows())
+
+    def _repr_html_(self) -> str:
+        return html_table(self._title(), self._rows())
+
+
+class Reported(Shown):
     """A result, which is a frozen dataclass.
 
     Results are equal when all that was simulated is; how long the run took does not count. They hold
@@ -192,8 +208,6 @@ class Reported:
         names = (f.name for f in self._fields() if f.name not in OF_THE_RUN)
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
-    __hash__ = None  # type: ignore[assignment]
-
     def _title(self) -> str:
         config = getattr(self, "config", {})
         title, what = type(self).__name__, config.get("model") or config.get("trace")
@@ -208,9 +222,3 @@ class Reported:
         rows = [(name, with_unit(name, getattr(self, name))) for name in names[:_LINES]]
         more = len(self._fields()) - len(rows)
         return rows + ([("...", f"{more} more fields")] if more else [])
-
-    def __repr__(self) -> str:
-        return text_table(self._title(), self._rows())
-
-    def _repr_html_(self) -> str:
-        return html_table(self._title(), self._rows())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ndpsim.reported import html_table, text_table
+from ndpsim.reported import Shown
 
 _SHOWN = 16  # violations in the repr of a report
 
@@ -35,7 +35,7 @@ class Violation:
 
 
 @dataclass(frozen=True, repr=False)
-class Report:
+class Report(Shown):
     """The outcome of a check.
 
     Attributes:
@@ -67,12 +67,6 @@ class Report:
         ]
         more = self.count - min(len(self.violations), _SHOWN)
         return [*rows, ("...", f"{more} more")] if more else rows
-
-    def __repr__(self) -> str:
-        return text_table(self._title(), self._rows())
-
-    def _repr_html_(self) -> str:
-        return html_table(self._title(), self._rows())
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values for JSON."""

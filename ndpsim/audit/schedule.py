@@ -25,7 +25,7 @@ from ndpsim.audit.schedule_rules import Fault, Machine, unknown_keys
 from ndpsim.errors import InputError
 from ndpsim.files import open_plain_or_gzip, reading
 from ndpsim.parameters.check import CHECK
-from ndpsim.reported import html_table, text_table
+from ndpsim.reported import Shown
 
 _SUFFIXES = (".jsonl", ".jsonl.gz")
 _VERSION = 4
@@ -68,7 +68,7 @@ class Finding:
 
 
 @dataclass(frozen=True, repr=False)
-class ScheduleReport:
+class ScheduleReport(Shown):
     """The outcome of a check.
 
     Attributes:
@@ -95,12 +95,6 @@ class ScheduleReport:
     def _rows(self) -> list[tuple[str, str]]:
         rows = [(name, str(getattr(self, name))) for name in ("runs", "layers", "jobs", "migrations")]
         return rows + [(one.rule, one.message) for one in self.findings[:_SHOWN]]
-
-    def __repr__(self) -> str:
-        return text_table(self._title(), self._rows())
-
-    def _repr_html_(self) -> str:
-        return html_table(self._title(), self._rows())
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values for JSON."""

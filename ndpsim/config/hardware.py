@@ -15,7 +15,7 @@ from ndpsim.config.keys import leaves, unit_of
 from ndpsim.config.origins import Origin, dotted
 from ndpsim.config.system import MULTIPLIERS, UNITS, Cxl, Dimm, Host, Ndp, Pcie, Relayout, System
 from ndpsim.errors import InputError
-from ndpsim.reported import html_table, text_table
+from ndpsim.reported import Shown
 from ndpsim.spec import Device, resolve
 from ndpsim.units import exact, format_bytes
 
@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Hardware:
+class Hardware(Shown):
     """A hardware description with the origin of every value in it.
 
     `system`: the values. `origins`: the origin of every leaf by its dotted key. `file`: the hardware file.
@@ -238,7 +238,10 @@ class Hardware:
         text = json.dumps(self.to_dict(), sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
 
-    def _summary(self) -> list[tuple[str, str]]:
+    def _title(self) -> str:
+        return f"Hardware: {self.system.title or self.system.name}"
+
+    def _rows(self) -> list[tuple[str, str]]:
         system, device = self.system, self.lane_device()
         dimm, link = system.dimm, system.link
         rows = {
@@ -258,12 +261,6 @@ class Hardware:
         if system.cxl is not None:
             rows["CXL link"] = f"{system.cxl.gbps:g} GB/s each way"
         return [*rows.items(), ("...", "rows() has every value with its source")]
-
-    def __repr__(self) -> str:
-        return text_table(f"Hardware: {self.system.title or self.system.name}", self._summary())
-
-    def _repr_html_(self) -> str:
-        return html_table(f"Hardware: {self.system.title or self.system.name}", self._summary())
 
     def rows(self) -> list[Row]:
         """Every value with unit and origin, then what follows from them, then the timings of the DRAM."""

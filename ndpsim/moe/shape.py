@@ -9,7 +9,7 @@ from typing import Any
 from ndpsim.moe.attention import Attention
 from ndpsim.moe.expert import Expert
 from ndpsim.moe.linear_attention import LinearAttention
-from ndpsim.reported import html_table, text_table
+from ndpsim.reported import Shown
 
 #: What a layer attends with.
 LayerAttention = Attention | LinearAttention
@@ -24,7 +24,7 @@ class MixedAttention:
 
 
 @dataclass(frozen=True, repr=False)
-class MoeShape:
+class MoeShape(Shown):
     """A mixture-of-experts model.
 
     `name`: how it was asked for. `family`: its `model_type`, "unknown" if the file has none.
@@ -114,11 +114,8 @@ class MoeShape:
             "expert_parameters": self.expert_parameters,
         }
 
+    def _title(self) -> str:
+        return f"MoeShape of {self.name}"
+
     def _rows(self) -> list[tuple[str, str]]:
         return [(field.name, str(getattr(self, field.name))) for field in fields(self)[1:]]
-
-    def __repr__(self) -> str:
-        return text_table(f"MoeShape of {self.name}", self._rows())
-
-    def _repr_html_(self) -> str:
-        return html_table(f"MoeShape of {self.name}", self._rows())

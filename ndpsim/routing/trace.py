@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ndpsim.arguments import path_of, several, shown, whole_number
 from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape
-from ndpsim.reported import html_table, text_table
+from ndpsim.reported import Shown
 from ndpsim.routing.file import read, write
 
 Ids = NDArray[np.int16]
@@ -39,7 +39,7 @@ def loads_of(ids: NDArray[Any], experts: int) -> Counts:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Routing:
+class Routing(Shown):
     """A routing trace: k distinct experts for each token of each layer with experts.
 
     Attributes:
@@ -266,8 +266,6 @@ class Routing:
             _same(getattr(self, name), getattr(other, name)) for name in arrays
         )
 
-    __hash__ = None  # type: ignore[assignment]
-
     def _rows(self) -> list[tuple[str, str]]:
         return [
             ("experts", f"{self.experts}, {self.experts_per_token} a token"),
@@ -276,12 +274,6 @@ class Routing:
             ("prefill", f"{self.prefill_tokens} tokens in {len(self.prompt_lengths)} prompts"),
             *((name, str(value)) for name, value in (self.source or {}).items()),
         ]
-
-    def __repr__(self) -> str:
-        return text_table("Routing", self._rows())
-
-    def _repr_html_(self) -> str:
-        return html_table("Routing", self._rows())
 
 
 def load_routing(path: str | PathLike[str]) -> Routing:

@@ -151,8 +151,6 @@ class SearchResult:
             return NotImplemented
         return (self.problem, self.points) == (other.problem, other.points)
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         names, cells = self.cells(20)
         return "\n".join([f"SearchResult: {self.title()}", *aligned(cells, None, names)])

@@ -73,8 +73,6 @@ class PlacedExpert(Reported):
         )
         return self.hardware == other.hardware and mine == others
 
-    __hash__ = None
-
     def _title(self) -> str:
         return f"PlacedExpert of {self.described['model'] or 'a shape'} on {self.hardware}"
 

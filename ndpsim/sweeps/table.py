@@ -218,8 +218,6 @@ class SweepResult:
             return NotImplemented
         return (self.definition, self.rows) == (other.definition, other.rows)
 
-    __hash__ = None  # type: ignore[assignment]
-
     def title(self) -> str:
         """What was swept, in words."""
         keys = ", ".join(self.definition.varied)

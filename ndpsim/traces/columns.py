@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ndpsim.arguments import shown
 from ndpsim.errors import InputError
+from ndpsim.reported import Shown
 
 
 def whole_numbers(
@@ -44,15 +44,22 @@ def whole_numbers(
     return array.astype(dtype, copy=False)
 
 
-def data_frame(columns: Mapping[str, NDArray[Any]]) -> Any:
-    """A pandas DataFrame of columns.
+class Columns(Shown):
+    """A trace of which every column is an array."""
 
-    Raises:
-        InputError: pandas is not installed.
-    """
-    try:
-        pandas: Any = importlib.import_module("pandas")
-    except ImportError as error:
-        problem = f"needs pandas, which cannot be imported ({error}); to_arrays does without"
-        raise InputError(problem, "not-installed", key="to_pandas") from None
-    return pandas.DataFrame(columns)
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """The columns by name."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """`to_arrays` as a pandas DataFrame.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        try:
+            pandas: Any = importlib.import_module("pandas")
+        except ImportError as error:
+            problem = f"needs pandas, which cannot be imported ({error}); to_arrays does without"
+            raise InputError(problem, "not-installed", key="to_pandas") from None
+        return pandas.DataFrame(self.to_arrays())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -12,16 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from ndpsim.arguments import several, shown, text
 from ndpsim.errors import InputError
-from ndpsim.reported import text_table
 from ndpsim.spec import command_names
-from ndpsim.traces.columns import data_frame, whole_numbers
+from ndpsim.traces.columns import Columns, whole_numbers
 
 #: The columns of a command trace, in order.
 HEADER = ("clock", "command", "rank", "bankgroup", "bank", "row", "column")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CommandTrace:
+class CommandTrace(Columns):
     """Commands of one channel in the order of issue: seven integer arrays of one length.
 
     `clock` counts DRAM clocks. `command` is a place in `names`, by default `ndpsim.spec.command_names()`; -1
@@ -111,14 +110,6 @@ class CommandTrace:
         known = (self.command >= 0) & (self.command < len(self.names))
         return places[np.where(known, self.command, len(self.names))]
 
-    def to_pandas(self) -> Any:
-        """`to_arrays` as a pandas DataFrame, a command a row.
-
-        Raises:
-            InputError: pandas is not installed.
-        """
-        return data_frame(self.to_arrays())
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CommandTrace):
             return NotImplemented
@@ -129,15 +120,16 @@ class CommandTrace:
             other = replace(other, command=self.command, names=self.names)
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in HEADER)
 
-    __hash__ = None  # type: ignore[assignment]
+    def _title(self) -> str:
+        return f"CommandTrace of {len(self)} commands"
 
-    def __repr__(self) -> str:
+    def _rows(self) -> Iterable[tuple[str, str]]:
         if not len(self):
-            return "CommandTrace of 0 commands"
+            return ()
         counts = zip(*np.unique(self.to_arrays()["command"], return_counts=True), strict=True)
         rows = {
             "clock": f"{self.clock.min()} to {self.clock.max()}",
             "rank": f"{self.rank.min()} to {self.rank.max()}",
             "command": ", ".join(f"{count} {name}" for name, count in counts),
         }
-        return text_table(f"CommandTrace of {len(self)} commands", rows.items())
+        return rows.items()

@@ -16,10 +16,9 @@ from ndpsim.arguments import choice, path_of
 from ndpsim.errors import InputError
 from ndpsim.files import open_plain_or_gzip
 from ndpsim.limits import ensure_fits
-from ndpsim.reported import text_table
 from ndpsim.traces import parser
 from ndpsim.traces.chunks import LONGEST_LINE, whole_lines
-from ndpsim.traces.columns import data_frame, whole_numbers
+from ndpsim.traces.columns import Columns, whole_numbers
 from ndpsim.traces.registry import request_formats
 from ndpsim.traces.request_format import COORDINATES, RequestFormat
 
@@ -33,7 +32,7 @@ _NO_BLANKS = "is blank; in this format blank lines stand at the end only"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Requests:
+class Requests(Columns):
     """Requests in their order; every array has an element, or a row, for each of them.
 
     Attributes:
@@ -126,23 +125,16 @@ class Requests:
         columns["write"] = self.write == 1
         return columns if self.cycle is None else columns | {"cycle": self.cycle}
 
-    def to_pandas(self) -> Any:
-        """`to_arrays` as a pandas DataFrame, a request a row.
-
-        Raises:
-            InputError: pandas is not installed.
-        """
-        return data_frame(self.to_arrays())
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Requests):
             return NotImplemented
         mine, others = self.to_arrays(), other.to_arrays()
         return mine.keys() == others.keys() and all(np.array_equal(mine[name], others[name]) for name in mine)
 
-    __hash__ = None  # type: ignore[assignment]
+    def _title(self) -> str:
+        return f"Requests: {len(self)}"
 
-    def __repr__(self) -> str:
+    def _rows(self) -> Iterable[tuple[str, str]]:
         writes = int(np.count_nonzero(self.write))
         rows = {"reads": str(len(self) - writes), "writes": str(writes)}
         rows |= {
@@ -152,7 +144,7 @@ class Requests:
         }
         if self.file is not None:
             rows["file"] = self.file
-        return text_table(f"Requests: {len(self)}", rows.items())
+        return rows.items()
 
     def line(self, request: int) -> int | None:
         """The line of the file on which a request stands, counted from 1."""
