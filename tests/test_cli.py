@@ -96,7 +96,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_an_unknown_command_is_refused_with_the_nearest():
     assert refused("gemw").startswith("there is no command 'gemw'; did you mean 'gemv'?")
-    assert "commands: gemv" in refused("zzz")
+    assert "gemv, import" in refused("zzz")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""``ndpsim bench``: how fast the simulator is."""
+"""``ndpsim bench``: measure how fast the simulator is, on work whose outcome is known."""
 
 from __future__ import annotations
 

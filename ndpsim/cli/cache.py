@@ -1,4 +1,4 @@
-"""``ndpsim cache``: where compiled kernels and results lie, how large they are, and away with them."""
+"""``ndpsim cache``: show the folders and sizes of compiled kernels and cached results, or clear them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ndpsim check``: is a command trace legal?"""
+"""``ndpsim check``: check a command trace against every rule of its DRAM standard, or a log of moe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ndpsim compare``: the same trace through another simulator."""
+"""``ndpsim compare``: run a request trace through another simulator too, and compare every command."""
 
 from __future__ import annotations
 

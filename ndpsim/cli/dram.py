@@ -1,4 +1,4 @@
-"""``ndpsim dram``: a request trace through a memory controller."""
+"""``ndpsim dram``: run a request trace through a memory controller."""
 
 from __future__ import annotations
 

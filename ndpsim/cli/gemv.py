@@ -1,4 +1,4 @@
-"""``ndpsim gemv``: one expert on DIMMs that compute, alone or beside the host, or read by the host."""
+"""``ndpsim gemv``: simulate one expert on one or several DIMMs, or its reading by the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ndpsim import``: a configuration of another simulator as a hardware file."""
+"""``ndpsim import``: turn a DRAMsim3 or Ramulator 2 configuration into a hardware file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ndpsim list``: the names of what is bundled."""
+"""``ndpsim list``: list what is bundled: hardware, models, presets, formats."""
 
 from __future__ import annotations
 

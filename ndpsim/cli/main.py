@@ -9,9 +9,11 @@ import importlib
 import keyword
 import logging
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import click
@@ -22,25 +24,19 @@ from ndpsim.cli.streams import StandardOutputError, forget_output
 from ndpsim.errors import InputError, MismatchError, did_you_mean
 from ndpsim.files import inputs_protected
 
-# Commands by name; each is `command` in a module of its own, imported when it is called.
-_COMMANDS = {
-    "gemv": "simulate one expert's GEMV on one DIMM or several, or its reading by the host",
-    "relayout": "move experts from one layout to another over the links between DIMMs",
-    "dram": "run a request trace through a memory controller, command for command the reference's",
-    "compare": "run a request trace through another simulator as well and compare every command",
-    "check": "check a command trace against every rule of its DRAM standard, or a log of moe",
-    "bench": "measure how fast the simulator is, on work whose outcome is known",
-    "list": "list what is bundled and known: hardware, models, presets, formats",
-    "show": "show one of them in full: hw, model, org, timing, schema, layout, policy",
-    "import": "turn a DRAMsim3 or Ramulator 2 configuration into a hardware file",
-    "routing": "generate, import and describe which experts the tokens of a model choose",
-    "sweep": "run gemv, moe, relayout or dram at many points, on all cores or a cluster; draw them",
-    "optimize": "search for the hardware and policy parameters with the best metrics, by few runs of a sweep",
-    "moe": "run a model's layers, their experts on GPU, CPU and DIMMs under a policy or several",
-    "predict": "how fast a machine that you own is with a model, and what would make it faster",
-    "validate": "hold what papers publish beside ours",
-    "cache": "say where compiled kernels and results lie and how large they are; remove them",
-}
+_SUMMARY = re.compile(r'"""``ndpsim ([a-z]+)``: (.+?)\.?(?:"""|$)')
+
+
+def _summaries() -> Iterator[tuple[str, str]]:
+    """Each command's name and what it does, from the first lines of the modules here; none is imported."""
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        with path.open(encoding="utf-8") as source:
+            if found := _SUMMARY.match(source.readline().rstrip()):
+                yield found[1], found[2]
+
+
+# Each command is `command` in a module of its name, which is imported when the command is called.
+_COMMANDS = dict(_summaries())
 
 _EXAMPLES = ("ndpsim gemv --hw trimoe --model qwen3-235b-a22b --tokens 1", "ndpsim show hw trimoe")
 

@@ -1,4 +1,4 @@
-"""``ndpsim moe``: the layers of a model, their experts on GPU, CPU and DIMMs under policies."""
+"""``ndpsim moe``: run a model's layers, with experts on GPU, CPU and DIMMs under one or several policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ndpsim optimize``: the points of a sweep with the best metrics, by running few of them."""
+"""``ndpsim optimize``: search for the hardware and policy parameters with the best metrics."""
 
 from __future__ import annotations
 

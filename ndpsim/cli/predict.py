@@ -1,4 +1,4 @@
-"""``ndpsim predict``: how fast a machine that someone owns is with a model."""
+"""``ndpsim predict``: predict tokens/s on a machine that you own, and what would raise it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ndpsim relayout``: experts move from one layout to another."""
+"""``ndpsim relayout``: move experts from one layout to another over the links between DIMMs."""
 
 from __future__ import annotations
 

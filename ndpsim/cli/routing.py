@@ -1,4 +1,4 @@
-"""``ndpsim routing``: which experts the tokens of a model choose."""
+"""``ndpsim routing``: generate, import and describe which experts the tokens of a model choose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ndpsim show``: one bundled thing in full."""
+"""``ndpsim show``: show one of them in full: hw, part, model, org, timing, schema, layout, policy."""
 
 from __future__ import annotations
 

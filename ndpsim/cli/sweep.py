@@ -1,4 +1,4 @@
-"""``ndpsim sweep``: a command at many points."""
+"""``ndpsim sweep``: run gemv, moe, relayout or dram at many points, on all cores or a cluster; draw them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ndpsim validate``: what papers publish, beside ours."""
+"""``ndpsim validate``: compare published figures with simulated ones."""
 
 from __future__ import annotations
 

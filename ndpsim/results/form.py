@@ -74,7 +74,7 @@ def _encoded(value: Any) -> Any:
         return {key: _encoded(of_key) for key, of_key in value.items()}
     name = type(value).__name__
     if is_dataclass(value) and getattr(results, name, None) is type(value):
-        return {f"{name}{_TUPLE}": [_encoded(getattr(value, field.name)) for field in fields(value)]}
+        return {f"{name}{_TUPLE}": [_encoded(getattr(value, one.name)) for one in fields(value) if one.init]}
     raise TypeError(f"a result cannot be stored with a {name} in it")
 
 
