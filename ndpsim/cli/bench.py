@@ -18,7 +18,7 @@ _BENCH = table(
             ),
             Parameter(
                 "repeat",
-                "Runs of which the best counts; experts at least 20, Ramulator at most 3, compile 1.",
+                "Runs; the fastest counts. Experts run at least 20 times, Ramulator at most 3, compile once.",
                 Whole(1),
                 5,
             ),
@@ -40,9 +40,9 @@ _BENCH = table(
 def command(given: Given) -> None:
     """Measure how fast the simulator is, row by row.
 
-    The work of every row is pinned: its requests, cycles and commands must come out as they are known, the
-    plain implementation must agree in every counter, and so must Ramulator 2.1 where its Python package
-    `ramulator` can be imported. Exit status 1 when one does not.
+    Requests, cycles and commands of every row must equal known values. The plain implementation must agree in
+    every counter, and so must Ramulator 2.1 if its Python package `ramulator` is installed. Exit status 1 if
+    anything differs.
     """
     from ndpsim.devtools.bench import run_rows
     from ndpsim.devtools.bench.table import COLUMNS, cells, machine, markdown

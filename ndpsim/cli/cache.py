@@ -46,10 +46,10 @@ def _root(root: Path, current: Collection[str]) -> dict[str, Any]:
 )
 @click.pass_context
 def command(context: click.Context, json: str | None) -> None:
-    """Say where compiled kernels and results lie, how large they are, and which versions they are of.
+    """Show the folders of compiled kernels and cached results, with their sizes and versions.
 
-    They lie in the user's cache folder, or in the one that NDPSIM_CACHE_DIR names; where that cannot be used,
-    in the folder for temporary files. A folder that other users own or can write is not used.
+    The folders are in the user's cache folder, or in NDPSIM_CACHE_DIR; if that cannot be used, in the folder
+    for temporary files. A folder that other users own or can write is not used.
     """
     if context.invoked_subcommand is not None:
         return
@@ -104,7 +104,7 @@ _CLEAR = table(
     examples=("ndpsim cache clear", "ndpsim cache clear --results", "ndpsim cache clear --json cleared.json"),
 )
 def clear(given: Given) -> None:
-    """Remove what ndpsim put into its caches, of every version, and nothing else."""
+    """Remove all that ndpsim of any version put into its caches, and nothing else."""
     from ndpsim import cachedirs
     from ndpsim.units import format_bytes
 

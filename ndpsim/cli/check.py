@@ -120,15 +120,14 @@ def _lanes(given: Given, channel: _Channel, commands: CommandTrace) -> int | Non
 def command(given: Given) -> None:
     """Check a command trace against every rule of its DRAM standard, or a log of ndpsim moe.
 
-    The channel is given by --standard, --org and --timing, with --set nCL=40 for single timings; or by
-    --hw, whose lane it then is, or with --ranks a bus of its host. Where the rank column has more than one
-    rank, --hw takes them for the lanes of a DIMM, or of all DIMMs, counted DIMM after DIMM, when they are
-    more than a DIMM has, and holds them to its dimm.command_bus. Exit status 1 when a command is illegal.
-    --energy counts from clock 0, or --start-clock, to the last command or beat of read data.
+    --standard, --org and --timing describe the channel; --set nCL=40 changes a timing. With --hw the channel
+    is a lane of that hardware, or with --ranks a bus of its host. If the rank column has more than one rank,
+    --hw takes the ranks for the lanes of one DIMM, or of all DIMMs if there are more, DIMM after DIMM. It
+    then also checks dimm.command_bus. Exit status 1 if a command is illegal. --energy counts from clock 0, or
+    --start-clock, to the last command or beat of read data.
 
-    A log of ndpsim moe (.jsonl, .jsonl.gz, or what begins like one) says itself what was run. It is held
-    against what is true of every schedule, without anything of what wrote it. Exit status 1 when something
-    cannot be.
+    A log of ndpsim moe (.jsonl or .jsonl.gz) needs no options. It is checked against rules that hold for
+    every schedule, with no code of the simulator that wrote it. Exit status 1 if a rule is broken.
     """
     from ndpsim.audit import check_schedule, is_schedule_log
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SIMULATOR = Parameter(
     "simulator",
-    "Which.",
+    "The simulator.",
     Choice(("ramulator",), "simulator", form="ramulator"),
     positional=True,
     required=True,
@@ -35,10 +35,9 @@ _SIMULATOR = Parameter(
     ),
 )
 def command(given: Given) -> None:
-    """Run a request trace through ours and through Ramulator 2.1, when its Python package is installed.
+    """Run a request trace through ndpsim and through Ramulator 2.1, if its Python package is installed.
 
-    Prints "identical" or the first command in which they differ, and how fast both were. Exit status 1
-    when they differ.
+    Prints "identical" or the first command that differs, and the speed of both. Exit status 1 if they differ.
     """
     from ndpsim.devtools.peers.ramulator import compare
     from ndpsim.traces import read_requests

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _OUTPUTS = table(
     {
         "What is simulated": (SET,),
-        "Trace": (Parameter("sweep-load", "Offer the trace at rising loads instead.", Flag()),),
+        "Trace": (Parameter("sweep-load", "Run the trace at rising loads.", Flag()),),
         "Results": (
             JSON,
             *picture("Draw read latencies and the energy, or the sweep.", "latencies", "sweep"),
@@ -28,7 +28,7 @@ _OUTPUTS = table(
             COMMANDS,
             Parameter(
                 "commands-format",
-                "Whose format; see `list command-forms`.",
+                "Format of --commands: ndpsim list command-forms.",
                 Kind(form="NAME"),
                 "ndpsim",
                 names="command-forms",
@@ -36,7 +36,7 @@ _OUTPUTS = table(
             ),
             Parameter(
                 "channel",
-                "Of --commands: this channel.",
+                "With --commands: this channel.",
                 Whole(0),
                 otherwise="0, the only one",
                 needs="commands",
@@ -58,9 +58,9 @@ _OUTPUTS = table(
 def command(given: Given) -> None:
     """Run a request trace through the controller of a memory until every request is served.
 
-    TRACE is read as Ramulator 2 (LD/ST, or R/W vectors), Ramulator 1, DRAMsim3 or DRAMSys writes it, plain
-    or gzip. Requests are offered one a clock and channel as fast as they are taken; a timed trace's not
-    before their cycle. --set nCL=40 changes a timing; with --hw, --set a.b=c changes the hardware.
+    TRACE has a format of Ramulator 2 (LD/ST, or R/W vectors), Ramulator 1, DRAMsim3 or DRAMSys, plain or
+    gzip. A channel takes at most one request a clock; requests of a timed trace wait for their cycle. --set
+    nCL=40 changes a timing; with --hw, --set a.b=c changes the hardware.
     """
     sweeps = "sweep-load" in given
     if sweeps:

@@ -31,7 +31,7 @@ _OUTPUTS = table(
             COMMANDS,
             Parameter(
                 "lane",
-                "Of --commands: this lane only, or this bus.",
+                "With --commands: only this lane, or this bus.",
                 Whole(0),
                 otherwise="all lanes; bus 0",
                 needs="commands",
@@ -52,15 +52,16 @@ _OUTPUTS = table(
     ),
 )
 def command(given: Given) -> None:
-    """Simulate one expert's GEMV on one DIMM or several, from DRAM commands up.
+    """Simulate one expert on one or several DIMMs, DRAM command by DRAM command.
 
-    All weights of the expert (gate, up, down) are read from the DIMM's ranks and multiplied on its buffer
-    chip; with --layout sharded:N, each of N DIMMs has a slice of them. In a trace of all lanes the column
-    `rank` holds the lane: each lane is a channel of its own, DIMM after DIMM. With --host-traffic the host
-    reads and writes the DIMM meanwhile, and both slowdowns are the result.
+    The NDP unit on the DIMM's buffer chip multiplies all weights of the expert (gate, up, down) as they are
+    read from the ranks. With --layout sharded:N, each of N DIMMs has a slice of the weights. With
+    --host-traffic the host reads and writes the same DIMM meanwhile, and the result has the slowdown of both.
+    In a command trace of all lanes, the column `rank` is the lane, DIMM after DIMM; each lane is a channel.
 
-    With --engine host-read the host only reads them, over its channels: all, one, or those of N DIMMs. In
-    the trace of a bus (a channel's sub-channel) the column `rank` counts the ranks of the channel's DIMMs.
+    With --engine host-read the host reads the weights over its channels: all, one, or those of N DIMMs. In
+    the command trace of a bus (a sub-channel of a channel), the column `rank` counts the ranks of the
+    channel's DIMMs.
     """
     check_gemv(given, "--")
     host_reads, beside = given.get("engine") == "host-read", "host-traffic" in given

@@ -15,13 +15,13 @@ _IMPORT = table(
     {
         "Results": (
             Parameter(
-                "file", "What is turned.", Kind(form="FILE"), positional=True, required=True, files=("",)
+                "file", "The configuration.", Kind(form="FILE"), positional=True, required=True, files=("",)
             ),
             Parameter(
                 "out", "Write here.", Output(form="NAME.yaml"), otherwise="standard output", files=("",)
             ),
             Parameter("name", "Name of the hardware.", Kind(), otherwise="that of the file"),
-            Parameter("force", "Replace --out where it exists.", Flag(), needs="out"),
+            Parameter("force", "Replace --out if it exists.", Flag(), needs="out"),
         )
     }
 )
@@ -34,8 +34,8 @@ _IMPORT = table(
 def command(given: Given) -> None:
     """Turn a DRAMsim3 INI file or a Ramulator 2 YAML file into a hardware file.
 
-    Each value says which file and key it came from. What could not be carried over is listed on standard
-    error, a line each.
+    Each value has a source: file and key. Standard error has a line for each value that could not be carried
+    over.
     """
     from ndpsim.importers import import_hardware
 

@@ -6,17 +6,14 @@ from ndpsim.cli.command import Given, taking
 from ndpsim.cli.names import NAMES
 from ndpsim.parameters import Choice, Parameter, table
 
-_WHAT = Parameter(
-    "what", "Of which kind.", Choice(tuple(NAMES), "kind of thing", form="WHAT"), positional=True
-)
+_WHAT = Parameter("what", "The kind.", Choice(tuple(NAMES), "kind of thing", form="WHAT"), positional=True)
 
 
 @taking(table({"": (_WHAT,)}), examples=("ndpsim list", "ndpsim list models"))
 def command(given: Given) -> None:
-    """List names, one a line: hw, models, orgs, ...; by default all kinds with their names.
+    """List the names of one kind (hw, models, orgs, ...), or of all kinds.
 
-    Policies come with their engines, those of them that they need, and their papers; parts with their main
-    numbers.
+    A policy has its engines (all, and those that it needs) and its paper beside it, a part its main numbers.
     """
     from ndpsim.report.printing import print_text
 

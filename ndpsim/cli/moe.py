@@ -34,7 +34,12 @@ _OUTPUTS = table(
             JSON,
             *picture("Draw speed-ups, time by layer, engines, migrations and one layer's jobs.", "moe"),
             REPORT,
-            Parameter("timeline", "Write what ran when, for Perfetto.", Output(), files=("",)),
+            Parameter(
+                "timeline",
+                "Write all jobs with their times as a Chrome/Perfetto trace.",
+                Output(),
+                files=("",),
+            ),
             Parameter(
                 "log", "Write each layer as a JSON line, for check (.gz compresses).", Output(), files=("",)
             ),
@@ -83,15 +88,14 @@ def _history(given: Given) -> History | None:
     ),
 )
 def command(given: Given) -> None:
-    """Run a model's layers with their experts on GPU, CPU and DIMMs, each expert where a policy says.
+    """Run a model's layers; a policy decides which experts GPU, CPU and DIMMs compute.
 
-    Time of experts on DIMMs, host reads, relayouts and what they cost each other comes from the cycle-level
-    model. Several policies run on the same trace; ndpsim list policies names them, ndpsim show policy NAME
-    says what can be set.
+    The times of experts on DIMMs, host reads and relayouts, and their effects on each other, come from the
+    cycle-level model. All policies of a call run on the same trace. ndpsim list policies names them; ndpsim
+    show policy NAME lists a policy's parameters.
 
-    --check-layer ends with exit status 1 where an expert, a read or the layer ends further from the
-    cycle-level session than --check-limit allows. With --plot and --report, its layer is the one whose jobs
-    are drawn.
+    --check-layer compares one layer with the cycle-level session. Exit status 1 if an expert, a read or the
+    layer ends further from it than --check-limit allows. --plot and --report draw the jobs of this layer.
     """
     plot, history = plot_of(given, "moe"), _history(given)
 

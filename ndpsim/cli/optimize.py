@@ -30,12 +30,12 @@ _SHOWN = 40  # points that are printed
     ),
 )
 def command(given: Given) -> None:
-    """Search for the points of a sweep with the best metrics, by running few of them.
+    """Search a sweep for the points with the best metrics, running only few points.
 
     FILE.yaml names variables (keys of the hardware and options of a command), objectives, constraints and the
-    number of runs. What is finished is in the folder --out at once; the same call goes on where another was
-    ended, and with more --runs where another was done. The points follow from the file, --seed and --batch
-    alone. Needs pip install 'ndpsim[optimize]'. Exit status 1 when no point is feasible.
+    number of runs. Each finished point is in the folder --out at once. The same call continues an interrupted
+    search; with more --runs it continues a finished one. The points depend on the file, --seed and --batch
+    alone. Needs pip install 'ndpsim[optimize]'. Exit status 1 if no point is feasible.
     """
     out = folder_of(given, given["study"], "optimize")
     check_format(given)

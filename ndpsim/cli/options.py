@@ -28,7 +28,7 @@ REPORT = Parameter(
 )
 COMMANDS = Parameter("commands", "Write every DRAM command as CSV (.gz compresses).", Output(), files=("",))
 EXACT_CHECK = Parameter(
-    "exact-check", "Run once more, step by step and in the plain way, and compare.", Flag()
+    "exact-check", "Run a second time, step by step on the plain controller, and compare.", Flag()
 )
 
 _PATIENCE_S = 1.0  # work that takes longer shows how far it is

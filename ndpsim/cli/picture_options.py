@@ -20,7 +20,7 @@ class Plot:
 
 
 SIZE = Parameter(
-    "size", f"Of --plot: {', '.join(SIZES)}.", Choice(tuple(SIZES), "size"), DEFAULT_SIZE, needs="plot"
+    "size", f"With --plot: {', '.join(SIZES)}.", Choice(tuple(SIZES), "size"), DEFAULT_SIZE, needs="plot"
 )
 
 
@@ -29,7 +29,7 @@ def picture(drawn: str, *pictures: str) -> tuple[Parameter, ...]:
     names = ", ".join(dict.fromkeys(name for one in pictures for name in PANELS[one]))
     panels = Parameter(
         "panels",
-        f"Of --plot: draw only these of {names}.",
+        f"With --plot: panels to draw, of {names}.",
         Several(always=True, form="NAME,..."),
         needs="plot",
     )

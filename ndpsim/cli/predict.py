@@ -14,7 +14,7 @@ from ndpsim.prediction.programs import PROGRAMS
 _PROGRAM = replace(
     PREDICT["program"], help=f"What runs the model: {', '.join(PROGRAMS)}.", names=tuple(PROGRAMS)
 )
-_PICTURE = picture("Draw where the time goes, and what upgrades would give.", "predict")
+_PICTURE = picture("Draw the parts of the time, and the gain of upgrades.", "predict")
 
 
 @taking(
@@ -27,10 +27,10 @@ _PICTURE = picture("Draw where the time goes, and what upgrades would give.", "p
     ),
 )
 def command(given: Given) -> None:
-    """Predict tokens/s of one sequence on a machine put together from parts, and of better machines.
+    """Predict tokens/s of one sequence on a machine made of parts, and on upgraded machines.
 
-    The rates of every part come from data sheets and public measurements; ndpsim show part NAME names
-    them. The band is where measured machines lie around their predictions (validation/machines.md).
+    Rates of parts come from data sheets and public measurements; ndpsim show part NAME shows them. The band
+    is the range of measured figures around predictions (validation/machines.md).
     """
     plot = plot_of(given, "predict")
     from ndpsim.prediction import predict

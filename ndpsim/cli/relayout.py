@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _ALL = "all"
 _TOPOLOGY = dataclasses.replace(
     RELAYOUT["topology"],
-    help="Of the links: chain, ring, mesh, full, bus, groups; or all of them.",
+    help="Topology of the links: chain, ring, mesh, full, bus or groups; all: each of them.",
     names="link.topology all",
 )
 _OUTPUTS = table(
@@ -28,13 +28,18 @@ _OUTPUTS = table(
         "Results": (
             JSON,
             *picture(
-                "Draw data over time, busy links and DRAM, and the energy; of all topologies in one picture.",
+                "Draw data over time, busy links and DRAM, and energy; several topologies in one picture.",
                 "relayout",
                 "topologies",
             ),
             REPORT,
             COMMANDS,
-            Parameter("timeline", "Write when DIMMs read and wrote, for Perfetto.", Output(), files=("",)),
+            Parameter(
+                "timeline",
+                "Write reads and writes of the DIMMs as a Chrome/Perfetto trace.",
+                Output(),
+                files=("",),
+            ),
         ),
     }
 )
@@ -51,9 +56,9 @@ _OUTPUTS = table(
 def command(given: Given) -> None:
     """Move experts from one layout to another, over the links between DIMMs.
 
-    Each burst is read on its source DIMM's lanes, sent in packets, and written on its target's lanes, DRAM
-    command by DRAM command. With --topology all, DIMMs get the ports that each topology needs. In a command
-    trace the column `rank` holds the lane, DIMM after DIMM.
+    Each burst is read on lanes of its source DIMM, sent in packets, and written on lanes of its target, DRAM
+    command by DRAM command. With --topology all, DIMMs have the ports that each topology needs. In a command
+    trace the column `rank` is the lane, DIMM after DIMM.
     """
     topology = given.get("topology")
     if topology == _ALL:

@@ -60,18 +60,17 @@ def _generated(spec: str, given: Given) -> Routing:
     ),
 )
 def generate(given: Given) -> None:
-    """Generate a trace, k distinct experts for each token.
+    """Generate a routing trace: k distinct experts for each token.
 
     SPEC is skewed[:KEY=VALUE,...], popularity:NAME[:KEY=VALUE,...] or ranks:NAME[:KEY=VALUE,...]. skewed has
-    hot,
-    warm and cold experts: hot_experts=0.05, warm_experts=0.25, hot_share=0.22, warm_share=0.7. popularity has
-    bundled counts, or those of a JSON file, and ranks published shares by rank; data=NAME chooses among
-    several.
+    hot, warm and cold experts: hot_experts=0.05, warm_experts=0.25, hot_share=0.22, warm_share=0.7.
+    popularity uses bundled counts or a JSON file of counts. ranks uses published shares by rank. data=NAME
+    chooses among several.
 
-    All take token_stickiness and step_stickiness, the chance that a token repeats the choices of the one
-    before it in the batch or prompt, or of its sequence's step before; step_drift, the share of experts that
-    exchange their popularity from step to step; drift=0.08, the same between the offline trace and this one;
-    and prefill_cosine, the likeness of popularity in prefill and decode.
+    Every SPEC takes token_stickiness, the probability that a token repeats the choices of the previous token;
+    step_stickiness, that it repeats those of its sequence's previous step; step_drift, the share of experts
+    that exchange their popularity from step to step; drift=0.08, the same between the offline trace and this
+    one; and prefill_cosine, the cosine similarity of popularity in prefill and decode.
     """
     _save(_generated(GENERATE.value(given, "spec"), given), given["out"])
 
@@ -85,10 +84,10 @@ def generate(given: Given) -> None:
     ),
 )
 def import_(given: Given) -> None:
-    """Turn what other programs recorded into a trace.
+    """Turn a recording of another program into a routing trace.
 
     Known are counts (JSON, CSV), dynande (CSV), llama-cpp (CSV), megatron (JSON lines), sglang (.pt) and vllm
-    (NPY, NPZ, JSON). Several files are one recording: requests, ranks, layers or parts, as
+    (NPY, NPZ, JSON). Several files make one recording: requests, ranks, layers or parts, see
     `ndpsim/routing/formats` says.
     """
     from ndpsim.routing import import_routing
@@ -111,10 +110,10 @@ def import_(given: Given) -> None:
     ),
 )
 def describe(given: Given) -> None:
-    """Say what a trace is like, or one that is generated: what papers quote, with sampling errors.
+    """Print the statistics that papers quote of a trace, or of a generated one, with sampling errors.
 
-    Shares of selections by class and rank, active experts by batch, reuse from token to token and step to
-    step, drift, likeness of prefill and decode, and how well a moving average foretells loads.
+    These are shares of selections by class and rank, active experts by batch, reuse from token to token and
+    step to step, drift, similarity of prefill and decode, and how well a moving average predicts loads.
     """
     plot = plot_of(given, "routing")
     from ndpsim.report.routing import print_routing

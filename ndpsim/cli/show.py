@@ -15,7 +15,7 @@ from ndpsim.parameters import refuse, table
 from ndpsim.parameters.show import PROCESSORS, SHOW
 from ndpsim.parameters.weights import WEIGHTS
 
-_OUTPUTS = table({"Results": (*picture("Of a layout: draw where the weights lie.", "layout"), JSON)})
+_OUTPUTS = table({"Results": (*picture("For a layout: draw where the weights are.", "layout"), JSON)})
 
 
 def _write_or_print(given: Given, plain: Callable[[], Mapping[str, Any]], show: Callable[[], None]) -> None:
@@ -234,16 +234,14 @@ _USED = {
     ),
 )
 def command(given: Given) -> None:
-    """Show one thing: hw, part, model, org, timing, schema hw, layout, processor, policy or weights.
+    """Show one of: hw, part, model, org, timing, schema hw, layout, processor, policy or weights.
 
-    `show hw` prints every value of a system with its unit and where it comes from; --set changes it first.
-    With --for, it lists all values that the file lacks for a command, each with an example and where to look
-    it up, and ends with exit status 1 where the command cannot run.
-    `show part` prints every value of a CPU, memory, GPU or link that hardware files can name.
-    `show layout` says where the weights of an expert lie: how many bytes of which matrix on which DIMM.
-    `show policy` says what can be set of a policy of ndpsim moe, or of a FILE.py:CLASS of your own.
-    `show processor gpu` (or cpu) says how long an expert takes there, by tokens.
-    `show weights` says in how many bits a weight file has each part of a model, and how large it is.
+    `show hw` prints every value of a system with its unit and source, after the changes of --set. With --for,
+    it lists all values that the file lacks for a command, with an example and where to look each up; exit
+    status 1 if the command cannot run. `show part` prints every value of a CPU, memory, GPU or link. `show
+    layout` prints the bytes of each matrix of an expert on each DIMM. `show policy` prints the parameters of
+    a policy of ndpsim moe, or of your own FILE.py:CLASS. `show processor gpu` (or cpu) prints the time of an
+    expert by tokens. `show weights` prints the bits of each part of a model in a weight file, and its size.
     """
     what = given["what"]
     for name in given.keys() - {"what", "name", "json", *_USED.get(what, ())}:

@@ -34,7 +34,7 @@ _COMMANDS = {
     "moe": "a model's layers under a policy",
     "relayout": "experts from one layout to another",
     "dram": "a request trace through a memory controller",
-    "FILE.yaml": "the sweep that a file describes; options take the place of what it says",
+    "FILE.yaml": "the sweep of a file; options override the file",
 }
 _ENDINGS = (".yaml", ".yml")
 _SHOWN = 40  # points that are printed
@@ -49,16 +49,14 @@ OUTPUTS = table(
         )
     }
 )
-_REPORT = Parameter(
-    "report", "Write everything as one HTML page that needs nothing else.", Output(), files=("",)
-)
+_REPORT = Parameter("report", "Write everything as one self-contained HTML page.", Output(), files=("",))
 
 #: Of every sweep.
 OPTIONS = joined(SWEEP, OUTPUTS, PLOT, table({"Results": (_REPORT,)}))
 
-_HELP = """What is finished is in the folder --out at once, a file a point, and in table.csv there; also in
-table.parquet, with pip install 'ndpsim[parquet]'. The same call goes on where another was ended; what has
-changed since, ndpsim or a file, is computed anew. Exit status 1 when points failed."""
+_HELP = """Each finished point is a file in the folder --out and a row of table.csv there; also of
+table.parquet, with pip install 'ndpsim[parquet]'. The same call continues an interrupted sweep, and runs
+points again if ndpsim or a file has changed. Exit status 1 if points failed."""
 _EXAMPLES = (
     "ndpsim sweep gemv --model mixtral-8x7b --vary tokens=1,2,4 --vary dimm.ranks=1,2,4 --plot gemv.pdf",
     "ndpsim sweep study.yaml --jobs 8 --report study.html",

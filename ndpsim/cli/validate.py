@@ -14,15 +14,17 @@ from ndpsim.parameters.swept import JOBS
 _VALIDATE = table(
     {
         "Validation": (
-            Parameter("names", "Of which.", Kind(form="PAPER|CLAIM"), positional=True, repeatable=True),
+            Parameter("names", "Claims to run.", Kind(form="PAPER|CLAIM"), positional=True, repeatable=True),
             JOBS,
             Parameter(
-                "sensitivity", "Run again with other values of what papers do not say; takes long.", Flag()
+                "sensitivity", "Run again with other values of what papers do not state; takes long.", Flag()
             ),
         ),
         "Results": (
             JSON,
-            Parameter("report", "Write REPORT.md and the papers' figures with ours there.", Folder()),
+            Parameter(
+                "report", "Write REPORT.md and redrawn figures of the papers into this folder.", Folder()
+            ),
         ),
     }
 )
@@ -36,11 +38,11 @@ _VALIDATE = table(
     ),
 )
 def command(given: Given) -> None:
-    """Run what the claims of papers are about, and hold ours beside what is published.
+    """Run the simulations behind published claims, and compare published with simulated figures.
 
-    Exact claims have to be equal, simulated ones within the tolerance of their class, and of a ratio on the
-    same side of 1. A verdict that is not the one expected, for the better or for the worse, ends with exit
-    status 1. What has been run before, with the same version of ndpsim, is found in the cache.
+    An exact claim must be equal, a simulated one within the tolerance of its class, and a ratio also on the
+    same side of 1. Exit status 1 if a verdict differs from the expected one, in either direction. Runs of the
+    same version of ndpsim are found in the cache.
     """
     from ndpsim.devtools.claims.evaluate import chosen_claims, evaluate
     from ndpsim.devtools.claims.evaluate import sensitivity as at_other_values

@@ -43,8 +43,8 @@ CHECK = table(
             ),
         ),
         "Results": (
-            Parameter("energy", "Say what energy the commands took, when they are legal.", Flag()),
-            Parameter("limit", "Violations or findings to describe.", Whole(0, MOST_DESCRIBED), 20),
+            Parameter("energy", "Print the energy of the commands, if they are legal.", Flag()),
+            Parameter("limit", "Violations or findings to print.", Whole(0, MOST_DESCRIBED), 20),
         ),
     }
 )

@@ -94,5 +94,8 @@ MEMORY = joined(
     ),
 )
 DRAM: Table = joined(
-    MEMORY, table({"Trace": (Parameter("wrap", "Fold addresses beyond the memory back into it.", Flag()),)})
+    MEMORY,
+    table(
+        {"Trace": (Parameter("wrap", "Wrap addresses beyond the memory's end around to its start.", Flag()),)}
+    ),
 )

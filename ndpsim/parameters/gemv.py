@@ -30,25 +30,25 @@ GEMV = table(
             SHAPE,
             Parameter(
                 "tokens",
-                "Tokens that go through the expert; 3,1,2: through three experts in turn.",
+                "Tokens of the expert; 3,1,2: of three experts in turn.",
                 Several(Whole(1, MAX_TOKENS)),
                 1,
             ),
             Parameter(
                 "release-ns",
-                "Nothing is done for the experts before; 0,100,200: for each of three of --tokens.",
+                "Earliest start of the expert; 0,100,200: of three experts.",
                 Several(Real(0, LAST_RELEASE_NS), form="NS,..."),
                 0,
             ),
             Parameter(
                 "start-clock",
-                "The DRAM clock at which it begins; refreshes fall due after whole intervals from 0 on.",
+                "DRAM clock at which the run begins; refreshes are due at multiples of their interval.",
                 Whole(1, LAST_START),
                 1,
             ),
             Parameter(
                 "refresh-phases",
-                "Run from N clocks over one period of refreshes, too: mean, least and most time.",
+                "Run from N start clocks over one period of refreshes; adds mean, least and most time.",
                 Whole(1, MOST_PHASES),
             ),
             Parameter(

@@ -28,20 +28,20 @@ def _rate(value: Any, key: str) -> float | str:
 _ARBITRATION = Choice(option_names("dimm/arbitrations", "host-first"), "arbitration", settings=True)
 ARBITRATION = Parameter(
     "arbitration",
-    f"Of a DIMM between host and NDP unit: {_ARBITRATION.allowed}; parameters follow a colon.",
+    f"Who goes first on a DIMM, host or NDP unit: {_ARBITRATION.allowed}; parameters follow a colon.",
     _ARBITRATION,
     "host-first",
 )
 TRAFFIC = Parameter(
     _TRAFFIC,
-    "Let the host read and write the DIMM meanwhile, at this rate in GB/s.",
+    "Rate in GB/s at which the host reads and writes the DIMM meanwhile.",
     Own(_rate, form="GBPS|saturate", words="saturate, or a number from 0"),
     argument="host_gbps",
     names=("saturate",),
 )
 READS = Parameter(
     "host-reads",
-    "The share of reads in it.",
+    "Share of reads in --host-traffic.",
     Real(0, 1, form="SHARE"),
     0.67,
     argument="read_share",
@@ -59,7 +59,7 @@ PATTERN = Parameter(
 )
 SLICE_CLOCKS = Parameter(
     "slice-clocks",
-    "DRAM clocks of each turn under slice.",
+    "DRAM clocks of a turn with slice.",
     Whole(1, MAX_SLICE),
     1000,
     needs="arbitration=slice",

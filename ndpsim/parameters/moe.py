@@ -59,14 +59,14 @@ MOE = table(
             ),
             Parameter(
                 "kv",
-                "Where the KV cache lies: auto, gpu or host.",
+                "Location of the KV cache: auto, gpu or host.",
                 Choice(("auto", "gpu", "host"), "place of the cache"),
                 "auto",
             ),
             Parameter("context", "Tokens that a decoded token attends to.", Whole(), 512),
             Parameter(
                 "gpu-experts",
-                "Experts of a layer that the GPU has room for.",
+                "Experts of a layer that the GPU's memory holds.",
                 Whole(0),
                 otherwise="what fits",
             ),
@@ -76,7 +76,7 @@ MOE = table(
             Parameter("dense-bits", "Bits of any other weight.", Whole(1, 32), 16),
             Parameter(
                 "weights",
-                "A weight file, which says the bits of all weights: q4_k_m; see list weights.",
+                "A weight file with the bits of all weights, e.g. q4_k_m: ndpsim list weights.",
                 Kind(form="NAME"),
                 names="weights",
             ),
@@ -86,7 +86,7 @@ MOE = table(
         "Routing": (
             Parameter(
                 "routing",
-                "What tokens choose: a trace, or what ndpsim routing generate takes.",
+                "Experts that tokens choose: a trace, or a SPEC of ndpsim routing generate.",
                 Kind(form="SPEC|FILE"),
                 otherwise="the model's bundled counts, else its load curve, else skewed",
                 names="routing",
@@ -103,7 +103,7 @@ MOE = table(
             Parameter("prompt", "Prompt tokens of each sequence.", Whole(1, MOST), otherwise="no prefill"),
             Parameter(
                 "prefix",
-                "Tokens of each sequence that the KV cache already has before the prompt.",
+                "Tokens of each sequence that are in the KV cache before the prompt.",
                 Whole(0, MOST),
                 0,
             ),
@@ -122,7 +122,7 @@ CHECKS = table(
             ),
             Parameter(
                 "check-limit",
-                "Of --check-layer: the error allowed of an end, in parts of the layer's time.",
+                "With --check-layer: largest error of an end, as a share of the layer's time.",
                 Real(0, form="SHARE"),
                 0.05,
                 needs="check-layer",

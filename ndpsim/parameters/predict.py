@@ -28,13 +28,16 @@ PREDICT = table(
             Parameter("sockets", "CPUs.", Whole(1, 8), 1),
             Parameter(
                 "memory",
-                "A part and how many, of all sockets.",
+                "A part, and the number of DIMMs in all sockets.",
                 form="NAMExDIMMS",
                 names="dimms",
                 required=True,
             ),
             Parameter(
-                "memory-gb", "What they hold together.", Real(0, form="GB"), otherwise="what the model needs"
+                "memory-gb",
+                "Capacity of all DIMMs together.",
+                Real(0, form="GB"),
+                otherwise="what the model needs",
             ),
             Parameter(
                 "gpu",
@@ -46,7 +49,7 @@ PREDICT = table(
             ),
             Parameter(
                 "link",
-                "Between both: a part.",
+                "The link between CPU and GPU: a part.",
                 default="pcie-4-x16",
                 form=_PART,
                 names="parts:links",
@@ -63,17 +66,17 @@ PREDICT = table(
             Parameter("chunk", "Prompt tokens computed at once.", Whole(1), otherwise="the program's"),
             Parameter(
                 "n-cpu-moe",
-                "The first so many layers have their experts in the host's memory.",
+                "Number of first layers with their experts in the host's memory.",
                 Whole(0, 1 << 20),
                 otherwise="as few as must",
                 form="LAYERS",
             ),
-            Parameter("no-upgrades", "Do not simulate what better parts would give.", Flag()),
+            Parameter("no-upgrades", "Do not simulate upgrades.", Flag()),
         ),
         "Routing": (
             Parameter("prompt", "Tokens of the prompt.", Whole(1, MOST_TOKENS), 512),
-            Parameter("generated", "Tokens that follow it.", Whole(1, MOST_TOKENS), 128),
-            replace(SEED, help="Of the tokens' choice of experts."),
+            Parameter("generated", "Tokens generated after the prompt.", Whole(1, MOST_TOKENS), 128),
+            replace(SEED, help="Seed of the tokens' choice of experts."),
         ),
     }
 )

@@ -21,11 +21,13 @@ GENERATE = table(
     {
         "Routing": (
             Parameter(
-                "spec", "What is generated.", Kind(form="SPEC"), "skewed", names="routing", positional=True
+                "spec", "What to generate.", Kind(form="SPEC"), "skewed", names="routing", positional=True
             ),
             *GENERATED.values(),
             Parameter(
-                "offline", "The trace that a policy may learn from: other choices, `drift` applied.", Flag()
+                "offline",
+                "Generate the offline trace, for policies that learn: other choices, with `drift`.",
+                Flag(),
             ),
         ),
         "Results": (OUT,),
@@ -36,7 +38,7 @@ IMPORT = table(
         "Routing": (
             Parameter(
                 "file",
-                "What was recorded.",
+                "The recording.",
                 Kind(form="FILE"),
                 argument="files",
                 files=("",),
@@ -45,11 +47,17 @@ IMPORT = table(
                 required=True,
             ),
             Parameter(
-                "format", "Of the files.", Kind(form="NAME"), otherwise="detected", names="routing-formats"
+                "format",
+                "Format of the files.",
+                Kind(form="NAME"),
+                otherwise="detected",
+                names="routing-formats",
             ),
-            model_of(None, help="Whose routing it is; gives layers their numbers."),
+            model_of(None, help="The model of the recording; it gives the layers their numbers."),
             Parameter("experts", "Experts of a layer.", Whole(1), otherwise="as the files say"),
-            Parameter("experts-per-token", "What a token chooses, where the files do not say it.", Whole(1)),
+            Parameter(
+                "experts-per-token", "Experts that a token chooses, if the files do not say it.", Whole(1)
+            ),
             Parameter("steps", "Only the first decode steps.", Whole(1), otherwise="all"),
         ),
         "Results": (OUT,),
@@ -60,7 +68,7 @@ DESCRIBE = table(
         "Routing": (
             Parameter(
                 "routing",
-                "What is described.",
+                "The trace.",
                 Kind(form="FILE|SPEC"),
                 names="routing",
                 files=(".npz",),

@@ -34,17 +34,17 @@ SHOW = table(
         "What is simulated": (
             Parameter(
                 "what",
-                "What it is.",
+                "The kind of thing.",
                 Choice(tuple(SHOWN), "kind of thing", form="WHAT"),
                 positional=True,
                 required=True,
             ),
             Parameter("name", "Its name.", Kind(form="NAME"), names="shown", positional=True, required=True),
-            replace(HW, help="Of a layout or processor: the hardware."),
-            model_of(DEFAULT_MODEL, help="Of a layout, processor or weight file: the model."),
+            replace(HW, help="For a layout or processor: the hardware."),
+            model_of(DEFAULT_MODEL, help="For a layout, processor or weight file: the model."),
             Parameter(
                 "tokens",
-                "Of a processor: for how many tokens.",
+                "For a processor: numbers of tokens.",
                 Several(Whole(1, 1 << 24), always=True),
                 [1, 4, 16, 64, 256, 1024],
                 otherwise="1,4,16,64,256,1024",
@@ -52,7 +52,7 @@ SHOW = table(
             SET,
             Parameter(
                 "for",
-                "Of hw: what the file lacks for moe, gemv, relayout or dram.",
+                "For hw: list what the file lacks for moe, gemv, relayout or dram.",
                 Choice(tuple(SWEPT), "command that needs hardware", form="COMMAND"),
             ),
         ),

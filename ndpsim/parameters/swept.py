@@ -29,7 +29,7 @@ _PLACE = (
     JOBS,
     Parameter(
         "cluster",
-        "Run the points on this Dask cluster instead: tcp://HOST:PORT, or a scheduler file. Files that are "
+        "Run the points on this Dask cluster: tcp://HOST:PORT, or a scheduler file. Named files "
         "named must be there, too, under the same path.",
         Kind(form="ADDRESS"),
     ),
@@ -37,7 +37,7 @@ _PLACE = (
 )
 #: Where points run.
 PLACE = tuple(one.name for one in _PLACE)
-_SETS = replace(SET, help="A value of all points, e.g. dimm.ranks=2. Repeatable.")
+_SETS = replace(SET, help="A value for all points, e.g. dimm.ranks=2. Repeatable.")
 _OUT = Parameter("out", "Folder of the points' files and the tables.", Folder(), short="o")
 _FORCE = Parameter("force", "Replace the tables of another run in that folder.", Flag())
 
@@ -52,10 +52,10 @@ SWEEP = table(
                 _VALUES,
                 repeatable=True,
             ),
-            Parameter("zip", "Take the n-th values of all keys together.", Flag()),
+            Parameter("zip", "Combine the n-th values of all keys, instead of all combinations.", Flag()),
             Parameter(
                 "baseline",
-                "Add the metric speedup, over the point with this value. Repeatable.",
+                "Add the metric speedup, relative to the point with this value. Repeatable.",
                 Kind(form="KEY=VALUE"),
                 repeatable=True,
             ),
@@ -70,14 +70,14 @@ PLOT = table(
         "Results": (
             Parameter(
                 "kind",
-                "Of pictures: lines, bars, heat or pareto.",
+                "With --plot: lines, bars, heat or pareto.",
                 Choice(KINDS, "kind"),
                 otherwise="by what varies",
             ),
-            Parameter("x", "Of pictures: the horizontal axis; of pareto, a metric.", Kind(form="KEY")),
-            Parameter("y", "Of pictures: what is drawn over it.", Kind(form="METRIC")),
-            Parameter("by", "Of pictures: keys whose values are lines apart.", Kind(form="KEY,...")),
-            Parameter("log", "Of pictures: logarithmic axes.", Choice(LOGS, "log", form="x|y|xy|none")),
+            Parameter("x", "With --plot: the horizontal axis; for pareto a metric.", Kind(form="KEY")),
+            Parameter("y", "With --plot: the vertical axis.", Kind(form="METRIC")),
+            Parameter("by", "With --plot: keys with a line for each value.", Kind(form="KEY,...")),
+            Parameter("log", "With --plot: logarithmic axes.", Choice(LOGS, "log", form="x|y|xy|none")),
         )
     }
 )
@@ -93,7 +93,7 @@ OPTIMIZE = table(
                 required=True,
                 files=(".yaml", ".yml"),
             ),
-            replace(_SETS, help="A value of all points, also of a variable, e.g. dimm.ranks=2. Repeatable."),
+            replace(_SETS, help="A value for all points, or of a variable, e.g. dimm.ranks=2. Repeatable."),
         ),
         "Sweep": (
             Parameter(
@@ -115,16 +115,19 @@ OPTIMIZE = table(
                 Choice(SAMPLERS, "sampler"),
                 otherwise="the file's, or tpe",
             ),
-            Parameter("seed", "Of the sampler.", Whole(0, (1 << 32) - 1), otherwise="the file's, or 1"),
+            Parameter("seed", "Seed of the sampler.", Whole(0, (1 << 32) - 1), otherwise="the file's, or 1"),
             Parameter(
-                "batch", "Points asked for together.", Whole(1, MOST_RUNS), otherwise="the file's, or 8"
+                "batch",
+                "Points that the sampler proposes together.",
+                Whole(1, MOST_RUNS),
+                otherwise="the file's, or 8",
             ),
             *_PLACE,
         ),
         "Results": (
             replace(
                 _OUT,
-                help="Folder of the points' files and the tables; that of a sweep lends its points.",
+                help="Folder of the points' files and the tables; points of a sweep there are reused.",
                 otherwise="NAME.optimize",
             ),
             _FORCE,

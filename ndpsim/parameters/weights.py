@@ -44,8 +44,8 @@ def _bits(value: Any, key: str) -> int | dict[str, int]:
 WEIGHTS = (
     Parameter(
         "bits",
-        f"Bits of a weight: {', '.join(map(str, BITS[:-1]))} or {BITS[-1]}. Where a GEMV unit's multipliers "
-        "bind, 3 are slower than 4: they fill fewer of them.",
+        f"Bits of a weight: {', '.join(map(str, BITS[:-1]))} or {BITS[-1]}. If a GEMV unit's multipliers are "
+        "the bottleneck, 3 bits are slower than 4.",
         Own(_bits, form=_FORM, is_whole=True),
         16,
         names=tuple(map(str, BITS)),
@@ -66,7 +66,7 @@ WEIGHTS = (
     ),
     Parameter(
         "weights",
-        "A weight file instead, which says the format of each matrix: q4_k_m; see list weights.",
+        "A weight file with the format of each matrix, e.g. q4_k_m: ndpsim list weights.",
         Kind(form="NAME"),
         names="weights",
     ),

@@ -136,7 +136,7 @@ def routing_names() -> list[str]:
 
 @dataclass(frozen=True)
 class Spec:
-    """What is generated.
+    """What to generate.
 
     Attributes:
         generator: of what kind.

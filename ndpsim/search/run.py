@@ -48,7 +48,7 @@ def optimize(
     force: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> SearchResult:
-    """Search for the points of a sweep with the best metrics, by running few of them.
+    """Search a sweep for the points with the best metrics, running only few points.
 
     Needs the extra `optimize`. The points that are run follow from the problem, its seed and its batch alone:
     not from `jobs`, the cluster or how long points take. A point that cannot be run, or has no number for an
