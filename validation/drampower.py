@@ -381,14 +381,14 @@ Made by `python validation/drampower.py PATH` with DRAMPower {version}:
 and resistances of `ndpsim/energy/devices`. `drampower.csv` has what DRAMPower said; without PATH the page is
 written from it.
 
-The two have the same model of a chip: energies of commands above standby, and standby that grows with each
-open bank (Jung et al., RAPIDO 2017; DRAMPower's `factRho`, here 0). So equality shows that commands, clocks
-and banks are counted right and that no current, voltage or time is mixed up. It does not show that chips
-draw what their data sheets say.
+Both use the same model of a chip: energies of commands above standby, and standby that grows with each
+open bank (Jung et al., RAPIDO 2017; DRAMPower's `factRho`, here 0). Equality therefore shows that
+commands, clocks and banks are counted correctly and that no current, voltage or time is confused. It
+does not show that chips draw what their data sheets say.
 
-Compared are `activate` (with its precharge), `read`, `write`, `io`, and refresh and background together,
-each to {exact:g} of DRAMPower's (with auto-precharges in DDR5 {two_clocks:g}), as was laid down before the
-first comparison. In nJ, of all ranks.
+The compared components are `activate` (with its precharge), `read`, `write`, `io`, and refresh and
+background together, each to {exact:g} of DRAMPower's (with auto-precharges in DDR5 {two_clocks:g}), a
+limit that was set before the first comparison. Energies are in nJ, of all ranks.
 
 | workload | commands | ours | DRAMPower | error of the sum | largest error of a component | verdict |
 |---|---|---|---|---|---|---|"""
@@ -396,27 +396,28 @@ first comparison. In nJ, of all ranks.
 COUNTED = """
 ## What is counted differently
 
-- **Refresh and background.** For DRAMPower all banks are open while they are refreshed: it counts
-  (IDD5B - IDD3N) x tRFC as refresh and IDD3N as background, ndpsim (IDD5B - IDD2N) x tRFC and IDD2N. Together
-  they are equal: a rank that is refreshed without pause draws IDD5B. Same-bank refreshes likewise: IDD5C.
-- **PRE to a bank that is being refreshed.** `closed-cap` sends some, {refreshed} in the two traces that are
-  off, as that of Ramulator 2.1 does; JEDEC allows none before tRFC is over. For ndpsim the bank is closed and
-  nothing happens. For DRAMPower it is open, and the PRE costs a precharge and ends its share of the refresh.
-  With them counted so, these traces hold too.
-- **The first open bank.** DRAMPower's `factRho` is by default 1: the first bank that opens brings all of
-  IDD3N, and the others nothing, as in Micron's calculators. ndpsim has every open bank bring as much as the
-  next. The last column of the table below says what the default makes of DRAMPower's sum: {rho}. With
-  it an ACT of the DDR5 part costs less than nothing, for its IDD0 is {IDD0:g} mA and its IDD3N {IDD3N:g} mA.
-  What the first bank brings is in no data sheet.
-- **Precharge.** DRAMPower counts it when a bank closes, ndpsim with the ACT. The traces end with closed rows;
-  for each bank left open ndpsim would have {precharge} more.
-- **Whole clocks.** DRAMPower has the times of loops in clocks; here both have them rounded up. With those of
-  the data sheets, as ndpsim has them otherwise, an ACT costs {rounding}.
-- **Auto-precharge in DDR5.** A command of two clocks begins its effect in the second for ndpsim, in the first
-  for DRAMPower: the bank is open for one clock more.
-- **Data pins.** Half of the bits are low on both sides. DRAMPower has one strobe for the whole channel; its
-  resistance was set so that it stands for those of all chips. Preambles, command bus and clock, which ndpsim
-  does not count, are left out; so are power-down and self refresh, which its controllers do not use.
+- **Refresh and background.** In DRAMPower all banks are open during a refresh: it counts (IDD5B - IDD3N)
+  x tRFC as refresh and IDD3N as background, ndpsim (IDD5B - IDD2N) x tRFC and IDD2N. The sums are equal:
+  a rank that is refreshed without pause draws IDD5B. The same holds for same-bank refreshes and IDD5C.
+- **PRE to a bank that is being refreshed.** `closed-cap` sends such commands, as Ramulator 2.1 does:
+  {refreshed} in the two traces that are off. JEDEC allows none before tRFC is over. In ndpsim the bank is
+  closed, and nothing happens. In DRAMPower it is open: the PRE costs a precharge and ends the bank's share
+  of the refresh. If ndpsim counts them in this way, these traces hold too.
+- **The first open bank.** DRAMPower's `factRho` is 1 by default: the first open bank adds all of IDD3N, and
+  the others nothing, as in Micron's calculators. In ndpsim every open bank adds the same. The last column
+  of the table below shows how the default changes DRAMPower's sum: {rho}. With the default, an ACT of the
+  DDR5 part has negative energy, because its IDD0 is {IDD0:g} mA and its IDD3N {IDD3N:g} mA. No data sheet
+  says what the first bank adds.
+- **Precharge.** DRAMPower counts it when a bank closes, ndpsim with the ACT. All rows are closed at the
+  end of these traces; for each open bank ndpsim would count {precharge} more.
+- **Whole clocks.** DRAMPower takes the times of loops in clocks; here both round them up. With the exact
+  times of the data sheets, as ndpsim usually takes them, an ACT costs {rounding}.
+- **Auto-precharge in DDR5.** A command of two clocks takes effect in its second clock in ndpsim, and in
+  its first in DRAMPower, where the bank is open for one clock more.
+- **Data pins.** Half of the bits are low on both sides. DRAMPower has one strobe for the whole channel;
+  its resistance was set to represent those of all chips. The comparison leaves out preambles, command
+  bus and clock, which ndpsim does not count, and power-down and self-refresh, which its controllers do
+  not use.
 
 DRAMPower 6.2 has the same formulas for both standards; it was not run.
 

@@ -232,33 +232,34 @@ def pins() -> Iterator[tuple[str, float, float]]:
 
 
 TEXT = """\
-# Energy against what data sheets say themselves
+# Energy against loops of data sheets
 
-Made by `python validation/energy.py`. Against another program: [drampower.md](drampower.md).
+Made by `python validation/energy.py`. [drampower.md](drampower.md) compares with another program.
 
-## Loops that the model is made from
+## Loops that the model uses
 
-Each current is the mean of a loop of commands that JESD79-4 and JESD79-5 prescribe. Run as a trace, each
-of the {loops} loops of {parts} parts draws what its data sheet says, to rounding{worst}. Times are
-rounded up to clocks. What this shows is that nothing is counted twice or left out.
+JESD79-4 and JESD79-5 prescribe a loop of commands for each current. Run as a trace, each of the {loops}
+loops of {parts} parts draws what its data sheet says, to rounding{worst}. Times are rounded up to
+clocks. This shows that nothing is counted twice or left out.
 
-## Loops that it is not made from
+## Loops that the model does not use
 
 IDD1 (open a row, read once, close it) and IDD7 (all banks in turn, as fast as tFAW allows, with a read
-each) enter nothing in the model; data sheets give their limits. *TN-40-07*: as Micron's calculators
-count, where one open bank draws all of IDD3N. No tolerance was laid down for these.
+each) are not inputs of the model; data sheets give their limits. *TN-40-07*: counted as in Micron's
+calculators, where one open bank draws all of IDD3N. No tolerance was set beforehand.
 
 | part | loop | data sheet | ours | error | TN-40-07 | error |
 |---|---|---|---|---|---|---|
 {predicted}
 
-Limits are not additive, so that what is made of them is no strict bound: a read after an ACT may draw 6
-to 8% more than IDD0 and IDD4R make of it. With all banks of a x8 part at work ours is a fifth above the
-limit on VDD: an ACT is taken to cost among others what it costs alone. On VPP it is below, IPP0 saying
-less than IPP7; on both together it is 5% above the limit, TN-40-07 16% below. Between the two lies what
-data sheets do not say of an ACT among others, as with `factRho` in drampower.md. IDD7 of the x16 part is
-far below what its IDD0 makes of it, in both ways, unless half of the loop is idle: its tables give that
-half to x4 and x8 parts only, and do not say what a x16 part does meanwhile. So it decides nothing.
+Limits are not additive, so their sum is not a strict bound: a read after an ACT may draw 6 to 8% more
+than the sum from IDD0 and IDD4R. With all banks of a x8 part at work, ndpsim is a fifth above the limit
+on VDD, because it assumes that an ACT costs the same with other banks open as alone. On VPP it is below,
+because IPP0 is low against IPP7. On both together it is 5% above the limit, and TN-40-07 is 16% below.
+The difference is what an ACT costs with other banks open, which no data sheet states (see `factRho` in
+drampower.md). For the x16 part, IDD7 is far below both figures from IDD0, unless half of the loop is
+idle. Its tables define that half for x4 and x8 parts only, and do not say what a x16 part does in it.
+This comparison therefore decides nothing.
 
 Limits: [1] Micron MTA18ASF2G72HZ (asf18c2gx72hz.pdf, Rev. F 8/16), Table 15, page 19, die revision B: 9
 chips in the loop and 9 in IDD2P (25 mA) and IPP3N (3 mA), whose share is taken off; [2] MTA4ATF51264AZ
@@ -270,15 +271,15 @@ and rate, {IPP5B}.
 ## Micron's calculators
 
 `DDR3_Power_Calc.xlsm`, 2 Gb x8 -125E at 1.5 V, mW of one chip, as the tests of energydram
-(gaomy3832/energydram, `tests/test_energy_ddr.py`) quote it to 0.1 mW. Its shares are above standby; here
-with the standby that it adds them to. Run as traces with its currents:
+(gaomy3832/energydram, `tests/test_energy_ddr.py`) quote it to 0.1 mW. The calculator gives powers above
+standby; the table includes the standby. Run as traces with its currents:
 
 | state | calculator | ours | error |
 |---|---|---|---|
 {calculated}
 
-Of a refresh among closed banks it takes off IDD3N, where the standby is IDD2N: {refresh_mw:.2f} mW less
-here.
+For a refresh with closed banks the calculator subtracts IDD3N, although the standby is IDD2N:
+{refresh_mw:.2f} mW less here.
 
 `DDR4_Power_Calc.xlsm`, a data pin with two ranks and its default resistances (34 ohm drivers, 10 ohm on
 the board, RTT 40 and 120 ohm; `tests/test_termination.py` of the same), both ends and the other rank
@@ -288,17 +289,14 @@ together, and VDDQ^2 over driver and termination as `ndpsim.energy` has it for a
 |---|---|---|---|
 {pins}
 
-The calculator gives these as the power of a pin. ndpsim has half of the bits low, so half of it.
+The calculator gives these as the power of a pin. ndpsim assumes that half of the bits are low, and
+counts half of it.
 
 ## Not done
 
-- TN-40-07 ends with an example of 408.3 mW a DRAM (quoted by Cloud Carbon Footprint's methodology). The
-  currents and shares that it rests on could not be read, nor the examples of TN-41-01, TN-46-03 and
-  TN-47-04.
-- DDR5: no document with a worked example was found, nor IDD7 of the part whose currents are known. IDD5C
-  is the only loop of DDR5 besides those of DDR4.
-- What modules draw when measured: nothing was compared. Data sheets give limits, what the most power-hungry
-  device sold may draw; what one draws depends on the device and on the data (Ghose et al., SIGMETRICS 2018).
+- TN-40-07 ends with an example of 408.3 mW a DRAM (quoted by Cloud Carbon Footprint's methodology). Its currents and shares were not available, nor were the examples of TN-41-01, TN-46-03 and TN-47-04.
+- DDR5: no document with a worked example was found, nor IDD7 of the part with known currents. IDD5C is the only loop that DDR5 has and DDR4 has not.
+- Measured modules: none was compared. Data sheets give limits for the most power-hungry device; the power of a real device depends on the device and on the data (Ghose et al., SIGMETRICS 2018).
 """
 
 

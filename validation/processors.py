@@ -23,10 +23,10 @@ PAPER_WINDOW_MS = 0.68  # Section 5.5
 BATCH, CONTEXT = 512, 512
 
 TEXT = """\
-# GPU and CPU: what the efficiencies are fitted to
+# GPU and CPU: fits of the efficiencies
 
-Made by `python validation/processors.py`. What is marked as fitted in `hwconfigs/trimoe.yaml` rests on this;
-nothing here was fitted to the speed-ups of a paper.
+Made by `python validation/processors.py`. The values that `hwconfigs/trimoe.yaml` marks as fitted come
+from here. Nothing here was fitted to the speed-ups of a paper.
 
 ## GPU: shares of the peaks
 
@@ -39,10 +39,10 @@ One expert of Mixtral-8x7B on an H100, as LLMServingSim measured it
 | `gpu.compute_efficiency`: least squares from {many} tokens on | {compute:.3f} | {file_compute} |
 
 The roofline with all values of the file is then {below:+.0%} ({below_at} tokens) to {above:+.0%}
-({above_at}) from what was measured: too fast where neither memory nor compute is much the longer, and too
-slow with few tokens, where the overhead comes on top of an efficiency that has it in already.
+({above_at}) from what was measured. It is too fast where memory and compute take about as long, and too
+slow with few tokens, where the fitted efficiency already includes the overhead.
 
-## GPU: what comes on top of an expert
+## GPU: overhead of an expert
 
 Section 3.1 of the TriMoE paper: an H100 needs at least 256 tokens an expert for 30% of its peak.
 
@@ -50,8 +50,8 @@ Section 3.1 of the TriMoE paper: an H100 needs at least 256 tokens an expert for
 |---|---|---|
 {overheads}
 
-The overhead is that of an expert launched by itself, as the paper's equation 1 counts them. A call for all
-experts of a layer pays once: [gpu.md](gpu.md) has such calls, on other cards too.
+The overhead is that of an expert launched by itself, as in the paper's equation 1. A call for all
+experts of a layer has it once: [gpu.md](gpu.md) has such calls, also on other cards.
 
 ## CPU
 
@@ -61,7 +61,7 @@ experts of a layer pays once: [gpu.md](gpu.md) has such calls, on other cards to
 
 ## Attention and shared experts
 
-Not fitted. The paper has "~0.68 ms" of GPU computation beside which experts migrate (Section 5.5) and says
+Not fitted. In the paper, experts migrate during "~0.68 ms" of GPU computation (Section 5.5); it names
 neither model nor context. A decode step of {batch} sequences, {context} tokens each, the cache in the
 GPU's memory:
 
