@@ -43,103 +43,105 @@ LAYERS, EXPERTS, TOKENS = 25, 6, 640
 LAYERS_MB, COMPUTING_S, HANDING_S, DENSE_GBPS = 1298 * 4.5 / 8, 8.42, 1.88, 60.0
 
 TEXT = """\
-# CPU: what its values are fitted to
+# CPU: fits of its values
 
-Made by `python validation/cpu.py`, which also writes `ndpsim/processors/fits/cpu.csv`. The fits rest on
-measurements of memory and of kernels, and on prompts computed by a CPU alone; on tokens per second of
-machines with a GPU rests nothing. Sources stand in `validation/cpu_reads.csv`, `cpu_products.csv` and
-`cpu_steps.csv`. Means are geometric. An error is that of the model against what was measured; "left out" is
-the error of predicting a measurement from all others.
+Made by `python validation/cpu.py`, which also writes `ndpsim/processors/fits/cpu.csv`. The fits use
+measurements of memory and of kernels, and prompts computed by a CPU alone; they do not use tokens/s of
+machines with a GPU. Sources are in `validation/cpu_reads.csv`, `cpu_products.csv` and `cpu_steps.csv`.
+Means are geometric. An error is that of the model against the measurement; "left out" is the error of a
+prediction from all other measurements.
 
 ## Reading: share of the channels' peak
 
-`host.cpu_read_share` by `host.cpu_family`: of its measurements, or of all families where there is none.
+`host.cpu_read_share` by `host.cpu_family`: from measurements of the family, or of all families if there
+is none.
 
 | CPU | family | of peak | model | error | left out |
 |---|---|---|---|---|---|
 {shares}
 
-Of all families: {any_share:.3f}; a family that nothing was measured of was {share_worst:+.0%} off at worst.
-The tests differ: MLC and OCCT read, STREAM and memcpy also write. The Xeon 8358 is far below other Xeons,
-and its page says nothing of power settings; it is not left out. No measurement of Sapphire Rapids or Granite
-Rapids with its memory was found.
+Of all families: {any_share:.3f}; a family without measurements of its own would be {share_worst:+.0%}
+off at worst. The benchmarks differ: MLC and OCCT read, STREAM and memcpy also write. The Xeon 8358 is
+far below other Xeons, and its page does not give power settings; the fit includes it. For Sapphire
+Rapids and Granite Rapids, no measurement that names the memory was found.
 
-Where a fabric carries less than the channels, 32 B a clock and chiplet of eight cores at 1.8 GHz
-(Threadripper) or 2.0 GHz, nothing is fitted:
+A fabric may carry less than the channels: 32 B a clock for each chiplet of eight cores, at 1.8 GHz
+(Threadripper) or 2.0 GHz. Nothing is fitted there:
 
 | CPU | measured GB/s | model | error |
 |---|---|---|---|
 {fabrics}
 
-Programs that compute experts of one token read a share of what these limits leave, on average
-{expert_share:.3f}. It counts where the file gives neither `host.cpu_read_share` nor `host.cpu_read_gbps`:
+Programs that compute experts of one token reach a share of these limits, on average
+{expert_share:.3f}. It applies if the file gives neither `host.cpu_read_share` nor `host.cpu_read_gbps`:
 
 | CPU | measured GB/s | limit | share of it | left out |
 |---|---|---|---|---|
 {experts}
 
-A program that unpacks weights value by value is slower, and not fitted: {scalar}.
+A program that unpacks weights value by value is slower, and is not in the fit: {scalar}.
 
 ## Reading: a core
 
-One thread, by family as above. More threads read as many times that, up to what all read; that is not
-fitted.
+One thread, by family as above. N threads read N times that, up to the limit of all; this is not fitted.
 
 | CPU | threads | measured GB/s | model | error | left out |
 |---|---|---|---|---|---|
 {threads}
 
-Of all families: {any_core:.1f} GB/s. Two to sixteen threads come out too fast, as some of them wait for the
-same channels. A rate that flattens towards the limit, L (1 - (1 - core / L) ^ threads), would be nearer
-here, and would give the 32 cores of an EPYC 9355 {flat:.0%} of what they read. The times of the Threadripper
-7960X are of a program, which reads less than its memory gives.
+Of all families: {any_core:.1f} GB/s. The model is too fast with 2 to 16 threads, because some of them
+wait for the same channels. A rate that flattens towards the limit, L (1 - (1 - core / L) ^ threads),
+would be nearer there, but would give the 32 cores of an EPYC 9355 only {flat:.0%} of their measured
+rate. The times of the Threadripper 7960X are those of a program, which reads less than the memory delivers.
 
 ## Products of many tokens
 
-Operations a clock and core, with which the model takes as long as the measured prompt: an expert takes no
-less than its weights are read, and how many tokens it has follows the trace that `ndpsim moe` makes for the
-model. Where a CPU's memory is not known, reading does not count. Routed experts make a little more than
-half of the operations; attention and dense parts are assumed to run as fast, by the same code, and their
-operations follow from the model's shape. Clocks are the data sheets' base clocks (`host.cpu_clock_ghz`),
-which CPUs exceed under load, by how much is not known.
+The figures are operations a clock and core with which the model takes as long as the measured prompt. An
+expert takes at least as long as reading its weights; its tokens are those of the trace that `ndpsim moe`
+makes for the model. If a CPU's memory is not known, reading does not count. Routed experts are a little
+more than half of the operations. Attention and dense parts are assumed to run as fast, in the same code;
+their operations follow from the model's shape. Clocks are the data sheets' base clocks
+(`host.cpu_clock_ghz`). CPUs exceed them under load by an unknown amount.
 
 | CPU | code | model | experts' share | tokens an expert | operations | model | error | left out |
 |---|---|---|---|---|---|---|---|---|
 {products}
 
-`host.cpu_compute_efficiency` by `host.cpu_isa` is the mean over the operations that the instructions could
-start. With 16 to 48 tokens an expert there is no trend with their number, so that `host.cpu_added_tokens`
-stays 0. Without VNNI the program uses the code of AVX2. AMX is one unnamed Xeon, taken for a 6454S; its rate
-of 8 bits counts against twice the operations of BF16.
+`host.cpu_compute_efficiency` by `host.cpu_isa` is the mean, as a share of the operations that the
+instructions could start. There is no trend between 16 and 48 tokens an expert, so
+`host.cpu_added_tokens` stays 0. Without VNNI the program uses its AVX2 code. AMX is one unnamed Xeon,
+assumed to be a 6454S; its rate at 8 bits is compared with twice the operations of BF16.
 
 | isa | operations a clock | reached | efficiency |
 |---|---|---|---|
 {isas}
 
-## What comes on top
+## Overheads
 
-A step of FreeToken's, a cost a layer and one an expert by least squares of relative errors: {layer_us:.0f}
-us a layer and {expert_us:.1f} us an expert, its {expert_mb:.2f} MB at {expert_gbps:.0f} GB/s.
+Steps of FreeToken, fitted with a cost a layer and a cost an expert (least squares of relative errors):
+{layer_us:.0f} us a layer and {expert_us:.1f} us an expert, its {expert_mb:.2f} MB at {expert_gbps:.0f}
+GB/s.
 
 | experts | measured | model | error | left out |
 |---|---|---|---|---|
 {steps}
 
-A line is a poor model of it: without the shortest step, the others say nothing of what a layer takes. The
-same program calls 96.2 GB/s 91% of STREAM, which so is {stream:.0f} GB/s: reading alone takes all of the
-time an expert, and no cost an expert is left. Small experts say as much: {many} of {many_mib} MiB on a Ryzen
-7 9800X3D take {many_us:.2f} us each more than at the {many_gbps} GB/s of a memory test with the same fabric.
+A line is a poor model of it: without the shortest step, the others do not determine the cost of a layer.
+The same program reports 96.2 GB/s as 91% of STREAM, so STREAM is {stream:.0f} GB/s. At that rate reading
+alone takes all of the time of an expert, and no cost of an expert is left. Small experts agree: {many} of
+{many_mib} MiB on a Ryzen 7 9800X3D take {many_us:.2f} us each more than at the {many_gbps} GB/s of a memory
+test with the same fabric.
 
 In ik_llama.cpp on a Ryzen 9 7950X with an RTX 4080, the experts of DeepSeek-V2-Lite take {extra_us:.0f} us a
 layer more than at the {dense_gbps:.0f} GB/s of dense models, and synchronisation and copies between CPU and
-GPU {handing_us:.0f} us. A hardware file that wants them counted gives
+GPU {handing_us:.0f} us. A hardware file that includes them has
 
 - `host.cpu_expert_overhead_us`: {many_us:.1f}
-- `host.cpu_layer_overhead_us`: {both_us:.0f}, of which {handing_us:.0f} are the hand-over
+- `host.cpu_layer_overhead_us`: {both_us:.0f}, of which {handing_us:.0f} are synchronisation and copies
 
-The {layer_us:.0f} us of FreeToken's two sockets are {both_error:+.0%} from that. The least a hand-over takes
-is 2.2 us, a flag written and answered (gdrcopy_pplat on a B200). A hardware file without these keys counts
-nothing.
+The {layer_us:.0f} us of FreeToken's two sockets are {both_error:+.0%} from that. The least possible is
+2.2 us, for a flag that is written and answered (gdrcopy_pplat on a B200). Without these keys nothing is
+counted.
 """
 
 

@@ -294,9 +294,12 @@ counts half of it.
 
 ## Not done
 
-- TN-40-07 ends with an example of 408.3 mW a DRAM (quoted by Cloud Carbon Footprint's methodology). Its currents and shares were not available, nor were the examples of TN-41-01, TN-46-03 and TN-47-04.
-- DDR5: no document with a worked example was found, nor IDD7 of the part with known currents. IDD5C is the only loop that DDR5 has and DDR4 has not.
-- Measured modules: none was compared. Data sheets give limits for the most power-hungry device; the power of a real device depends on the device and on the data (Ghose et al., SIGMETRICS 2018).
+- TN-40-07 ends with an example of 408.3 mW a DRAM (quoted by Cloud Carbon Footprint's methodology). Its
+  currents and shares were not available, nor were the examples of TN-41-01, TN-46-03 and TN-47-04.
+- DDR5: no document with a worked example was found, nor IDD7 of the part with known currents. IDD5C is
+  the only loop that DDR5 has and DDR4 has not.
+- Measured modules: none was compared. Data sheets give limits for the most power-hungry device; the
+  power of a real device depends on the device and on the data (Ghose et al., SIGMETRICS 2018).
 """
 
 

@@ -53,56 +53,57 @@ HEADER_BYTES = 24
 LONE_US = 18  # gpu.expert_overhead_us of trimoe.yaml
 
 TEXT = """\
-# GPU: fused calls, experts by themselves, kernels and copies against measurements
+# GPU: measured calls, kernels and copies
 
-Made by `python validation/gpu.py`, which also writes `ndpsim/processors/fits/gpu.csv`: the values
-that stand for keys that a machine with `gpu.family` does not give. The figures are others', in
-`validation/gpu_measured/` with their sources. Errors are ours less measured, as shares of measured.
+Made by `python validation/gpu.py`, which also writes `ndpsim/processors/fits/gpu.csv`: the values of
+keys that a machine with `gpu.family` does not give. Others measured the figures;
+`validation/gpu_measured/` has them with their sources. An error is simulated minus measured, as a share
+of measured.
 
 ## One call for all experts of a layer
 
-An expert of a fused call takes together(c, m) + `gpu.slice_us`, with c its products, its tokens
-rounded up to tiles of `gpu.tile_tokens`, at `gpu.fused_efficiency` of the peak; m its bytes at
-`gpu.memory_efficiency` of the bandwidth; and together(c, m) = (c^p + m^p)^(1/p) with p =
-`gpu.roofline_power`. The call takes `gpu.call_overhead_us` besides. Tokens of a batch choose
-experts evenly where a source does not say how many were active.
+An expert of a fused call takes together(c, m) + `gpu.slice_us`, where c is the time of its products,
+with tokens rounded up to tiles of `gpu.tile_tokens`, at `gpu.fused_efficiency` of the peak; m is the
+time of its bytes at `gpu.memory_efficiency` of the bandwidth; and together(c, m) = (c^p + m^p)^(1/p)
+with p = `gpu.roofline_power`. The call adds `gpu.call_overhead_us`. If a source does not say how many
+experts were active, the tokens of a batch choose evenly.
 
-Mean error over {sets} sets on {cards} cards, all values fitted anew:
+Mean error over {sets} sets on {cards} cards, with all values fitted again for each cell:
 
 | p | {tiles} |
 |---|{rule}
 {powers}
 
-Reading and computing hide each other in part: the longer of both alone, as the roofline has it, is
-worse. Chosen: p = {power:g} and tiles of {tile}.
+Reading and computing overlap in part: the maximum of both, as in the roofline, is worse. Chosen: p = {power:g} and tiles of {tile}.
 
 | family | {keys} |
 |---|---|---|---|---|
 {families}
 
-A family with one set, or with sets that only memory bounds, is held near what fits all (`any`).
+A family with one set, or only with sets that are bound by memory, is kept near the fit of all families
+(`any`).
 
 | set | card | expert | calls | error | left out | then by |
 |---|---|---|---|---|---|---|
 {fused}
 
 The mean error of a set is {own_mean} in the mean over sets; left out it is {out_mean} in the mean and
-{out_median} in the median. "Left out": with values fitted to the other sets of the family, or of all
-families where it has no other. Slices below 3 MB are 3 to 10% off. Worst without its own figures:
-H20 (a seventh of the H100's compute, of which kernels reach 0.8), MI308X (0.17 of its peak), and
-Mixtral with hundreds of tokens an expert.
+{out_median} in the median. "Left out": with values fitted to the other sets of the family, or to all
+other families if it has one set. Slices below 3 MB are 3 to 10% off. The worst when left out are H20 (a
+seventh of the H100's compute, of which kernels reach 0.8), MI308X (0.17 of its peak), and Mixtral with
+hundreds of tokens an expert.
 
 ## Experts launched by themselves
 
-The same with `gpu.compute_efficiency`, and `gpu.expert_overhead_us` on top of each:
+The same formula with `gpu.compute_efficiency`, and `gpu.expert_overhead_us` for each expert:
 
 | set | compute_efficiency | overhead | error | left out |
 |---|---|---|---|---|
 {single}
 
-The H100's overhead, fitted with the memory that fused calls reach, is near the {lone} us that
-`trimoe.yaml` takes from its paper. Worst between 192 and 512 tokens, where kernels for other tiles
-take over, in steps.
+The H100's overhead, fitted with the bandwidth of fused calls, is near the {lone} us that `trimoe.yaml`
+takes from its paper. The fit is worst between 192 and 512 tokens, where the time rises in steps because
+kernels with other tiles are used.
 
 {one_by_one}
 
@@ -117,14 +118,14 @@ kernel_overhead_us {kernel} (norms of up to 16 tokens), attention_overhead_us {a
 |---|---|---|---|
 {dense}
 
-Weights of projections (17 and 21 MB) and activations of norms lie in the 128 MB of this card's L2
-cache, since the profiler repeats a kernel: a whole model reads them from memory. Short pieces of a
-prompt on a long context are 2 to 10 times too fast: kernels have tiles of about 256 queries.
+The profiler repeats a kernel. Weights of projections (17 and 21 MB) and activations of norms are
+therefore in the 128 MB L2 cache of this card; a whole model reads them from memory. Short pieces of a
+prompt on a long context are 2 to 10 times too fast, because kernels have tiles of about 256 queries.
 
 FP8 products on an H800 (DeepGEMM's README), with the H100's efficiencies for experts and a
 kernel_overhead_us of {h800_kernel} fitted to them: {h800}.
 
-Overheads of kernels and launches that others measured:
+Overheads of kernels and launches, measured by others:
 
 {launches}
 
@@ -134,8 +135,8 @@ Overheads of kernels and launches that others measured:
 |---|---|---|
 {links}
 
-Packets (`pcie.packet_bytes`) of 128 B are nearest to what PCIe 3 and 4 reach; those of 256 B carry
-more than was measured.
+Packets (`pcie.packet_bytes`) of 128 B are nearest to measured PCIe 3 and 4; packets of 256 B would be
+faster than measured.
 
 | small copies (up to 2 MB) | measured | beyond the rate of large ones | time, with the others' median |
 |---|---|---|---|
@@ -268,7 +269,7 @@ def one_by_one(fits: list[Fit]) -> str:
     )
     return (
         f"128 experts of Qwen3-30B-A3B with 64 tokens on an RTX PRO 6000, one by one, take\n{ratios} times "
-        "as long as the fused\ncall that was measured. `gpu.expert_calls` says which a machine does."
+        "as long as the\nmeasured fused call. `gpu.expert_calls` chooses between the two."
     )
 
 

@@ -40,14 +40,14 @@ Made by `python validation/machines.py` from `machines.csv` (what owners publish
 `machines_predicted.csv` (`python validation/machines.py predict`).
 
 {runs} runs of 7 CPUs. Rates of parts come from data sheets and from measurements of kernels and memory
-([cpu.md](cpu.md), [gpu.md](gpu.md)); nothing was fitted to these tokens/s. Their table was at hand while the
-models were written. Predictions were first committed before they stood beside it. Three things were mended
-after that look, by what their sources say: a limit of a fabric that had counted as one of the
-channels (7965WX), the memory of a 7950X, and which runs had repacked their weights (`-rtr` and `_R4` in the
-sources), so that their prompts stay on the CPU. A fourth change came after it: products on CPUs are fitted
-with the model's own reading of weights beside them. Errors are those of the prediction against the measured
-rate. Median size of the error: prefill {prefill}, decode {decode}. What is beyond {far} has an experiment
-below, but for the prefill of o25, whose cause was not found.
+([cpu.md](cpu.md), [gpu.md](gpu.md)); nothing was fitted to these tokens/s. The published table
+was known while the models were written. Predictions were committed before they were compared with it. After the
+comparison three inputs were corrected from their sources: a limit of a fabric that had counted as one of
+the channels (7965WX), the memory of a 7950X, and which runs had repacked their weights (`-rtr` and `_R4`
+in the sources), so that their prompts stay on the CPU. A fourth change came later: the fit of products
+on CPUs includes the reading of weights. Errors are those of the prediction against the measured
+rate. Median size of the error: prefill {prefill}, decode {decode}. Each error beyond {far} has an
+experiment below, except the prefill of o25, whose cause was not found.
 """
 
 Row = Mapping[str, str]
@@ -77,11 +77,10 @@ EXPERIMENTS = (
     Experiment(
         ("o01", "o02", "o03", "o05"),
         PHASES,
-        "**Two sockets.** One socket in place of two, which KTransformers gives a copy of the "
-        "weights each. Measured, the second socket brings 1.40 times the tokens/s in decode and "
-        "1.53 times in prefill (o04 and o05); in the model it brings nearly twice as many in "
-        "prefill and 1.64 times in decode. How threads of two sockets wait for each other is not "
-        "modelled.",
+        "**Two sockets.** The experiment has one socket. KTransformers gives each of two sockets a copy "
+        "of the weights. Measured, the second socket gives 1.40 times the tokens/s in decode and "
+        "1.53 times in prefill (o04 and o05); in the model it gives nearly twice as many in prefill and "
+        "1.64 times in decode. The model has no waiting between threads of two sockets.",
         one_socket,
     ),
     Experiment(
@@ -89,23 +88,23 @@ EXPERIMENTS = (
         ("decode",),
         "**Unpacking.** An expert of one token takes as long to compute as one of six "
         "(`host.cpu_added_tokens=5`). o13 and o14 are one machine with files of about as many "
-        "bytes: IQ4_K_R4 makes 12.3 tokens/s, UD-Q4_K_XL 15.0. So the time to unpack a format "
-        "counts, which the model has not. The change is right for IQ4_K_R4 and too much for the "
+        "bytes: IQ4_K_R4 gives 12.3 tokens/s, UD-Q4_K_XL 15.0. The difference is the time to unpack a "
+        "format, which the model does not have. The change is right for IQ4_K_R4 and too large for the "
         "others.",
         lambda row: {"sets": ("host.cpu_added_tokens=5",)},
     ),
     Experiment(
         ("o24",),
         ("prefill",),
-        "**Chunks.** The post does not say how many tokens are computed at once; with 4,096 in "
-        "place of the program's 512 the experts go over the link once.",
+        "**Chunks.** The source does not say how many tokens are computed at once. With 4,096 instead of "
+        "the program's 512, the experts go over the link once.",
         lambda row: {"chunk": 4096},
     ),
     Experiment(
         ("o25", "o26"),
         ("decode",),
-        "**Kernels of the program.** Krasis has CPU kernels of its own. With the share of the "
-        "memory's rate that a program reaches which unpacks weights value by value (0.27, a Ryzen 7 "
+        "**Kernels of the program.** Krasis has CPU kernels of its own. The experiment has the share of "
+        "the memory's rate of a program that unpacks weights value by value (0.27, a Ryzen 7 "
         "9800X3D, cpu.md):",
         lambda row: {"sets": (f"host.cpu_read_gbps={VALUE_BY_VALUE * LIMITS_GBPS[row['id']]:.4g}",)},
     ),

@@ -19,41 +19,40 @@ UNITS = {"GiB": 1 << 30, "GB": 10**9}
 TEXT = """\
 # Weight files: their sizes beside published ones
 
-Made by `python validation/weights.py` from `validation/weights.csv`, which has the sources. A size is the
-sum over all tensors of their weights times the bits of their formats, in GiB as llama.cpp prints it;
-nothing is fitted. Most errors are rounding of what is published.
+Made by `python validation/weights.py` from `validation/weights.csv`, which has the sources. A size is
+the sum over all tensors of weights times bits of the format, in GiB as llama.cpp prints it. Nothing is
+fitted. Most errors are rounding of the published figure.
 
 | model | file | published, GiB | computed, GiB | error |
 |---|---|---|---|---|
 {rows}
 
-Largest error: {largest:+.2%}. What is known of those above 0.1%:
+Largest error: {largest:+.2%}. Known causes of errors above 0.1%:
 
-- iq4_nl and iq4_xs of mixtral-8x22b were made without an importance matrix, which gives `ffn_down` of the
-  first eighth of the layers Q5_K; the recipe here is that with one.
+- iq4_nl and iq4_xs of mixtral-8x22b were made without an importance matrix, which gives `ffn_down` of
+  the first eighth of the layers Q5_K. The recipe here is that with a matrix.
 - deepseek-v2-lite of 9.78 GiB and kimi-k2 hold `attn_kv_b` a second time, as `attn_k_b` and `attn_v_b`.
 - In files in GB the tokenizer and other metadata count.
 
-ud-q2_k_xl, mix-iq6_k and mix-iq3_k are known from what llama.cpp prints of them: how many tensors have
-which format, and the size. They agree with both, and another assignment with the same counts and size is
-possible. The recipe that ubergarm quotes for mix-iq3_k has attn_q and attn_output in IQ4_K, and the
-printed counts have all attention in IQ6_K.
+For ud-q2_k_xl, mix-iq6_k and mix-iq3_k, only llama.cpp's output is known: the number of tensors in each
+format, and the size. The recipes here agree with both, but another assignment with the same counts and
+size is possible. The recipe that ubergarm quotes for mix-iq3_k has attn_q and attn_output in IQ4_K, and
+the printed counts have all attention in IQ6_K.
 
-## What the simulation has of a routed expert
+## Routed experts in the simulation
 
-Layers with different formats get their mean, and scales of whole rows are shared out over the row, both
-rounded to whole bits a group. The largest departure of an expert's bytes from its mean in the file, over
-all {files} files and the models above, is {departure:+.3%} ({departs}).
+Layers with different formats get the mean format, and scales of whole rows are spread over the row; both
+are rounded to whole bits a group. The largest departure of an expert's bytes from its mean in the file,
+over all {files} files and the models above, is {departure:+.3%} ({departs}).
 
 ## Left out
 
-- Files without a published recipe: Unsloth's UD files but for UD-Q2_K_XL of DeepSeek-R1; UD-Q4_K_XL of
-  DeepSeek-V3-0324 (357.62 GiB) has four formats over 725 tensors, and which layer has which is not
-  published.
+- Files without a published recipe: Unsloth's UD files, except UD-Q2_K_XL of DeepSeek-R1. UD-Q4_K_XL of
+  DeepSeek-V3-0324 (357.62 GiB) has four formats over 725 tensors, and their layers are not published.
 - A Q4_K_M of Qwen3-30B-A3B with 16.49 GiB (ik discussions/201), whose recipe is not stated; llama.cpp's is
   17.28 GiB.
-- Mixtral-8x7B of December 2023 (26.44 GB as Q4_K_M): its `ffn_down` of experts took no part in the mixture
-  then.
+- Mixtral-8x7B of December 2023 (26.44 GB as Q4_K_M): its `ffn_down` of experts was not in the mixture of
+  formats then.
 """
 
 
