@@ -21,11 +21,11 @@ PARTS = {
 LOCALIZED = "balance:shards=1"  # the layout: each expert on one DIMM
 
 HEAD = f"""\
-# What each part of balance is worth
+# The gain of each part of balance
 
-Made by `python validation/balance.py`: the cells of [best.md](best.md) with skewed routing, {LAYERS} layers,
-{STEPS} steps. Each figure is the time of the layers' experts without a part over that with all parts,
-geometric mean over the cells of a machine, and the largest.
+Made by `python validation/balance.py`: the cells of [best.md](best.md) with skewed routing, {LAYERS}
+layers, {STEPS} steps. Each figure is the time of the layers' experts without a part, divided by the time
+with all parts: geometric mean over the cells of a machine, and the largest.
 
 | machine | layout (localized instead) | {" | ".join(PARTS)} |
 |---|---{"|---" * len(PARTS)}|"""

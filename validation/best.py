@@ -372,12 +372,12 @@ HEAD = f"""\
 
 Made by `python validation/best.py`: {LAYERS} layers spread over each model, {STEPS} decode steps, seed 1,
 16 bits, all policies at their defaults. Times are of the layers' experts (`moe_ns`). "Measured" routing
-draws from counts or load curves that others have measured, of this model or its like
-([routing](../docs/routing.md)); "skewed" from TriMoE's three classes. "Own estimate", "bound" and "best
-known" are shares of the best policy's time: what it expected, a lower bound ([moe](../docs/moe.md)), and
-the policy `{KNOWN}`, which is run in some cells. "Binds" is the resource with the largest share of the
-layers' critical paths. A policy that is missing in a cell cannot run there. "Least energy" adds up the parts
-whose energy is known ([energy](../docs/energy.md)); which these are depends on the machine alone.
+draws from measured counts or load curves of this model or of a similar one ([routing](../docs/routing.md));
+"skewed" from TriMoE's three classes. "Own estimate", "bound" and "best known" are shares of the best
+policy's time: the time that it expected, a lower bound ([moe](../docs/moe.md)), and the time of the policy
+`{KNOWN}`, which runs in some cells. "Binds" is the resource with the largest share of the layers' critical
+paths. A policy that is missing in a cell cannot run there. "Least energy" is the sum of the parts with
+known energy ([energy](../docs/energy.md)), the same parts for all policies of a machine.
 """
 
 
@@ -398,7 +398,7 @@ def main(words: Sequence[str] | None = None) -> None:
     cells = cells_of(points, arguments.store)
     print(HEAD)
     summary(cells)
-    say("A system on the machine that its paper describes, beside other published ones in full precision:")
+    say("Each system on the machine of its paper, compared with other published systems in full precision:")
     own_systems(cells)
     for machine in dict.fromkeys(cell.machine for cell in cells):
         here = [cell for cell in cells if cell.machine == machine]
@@ -406,9 +406,9 @@ def main(words: Sequence[str] | None = None) -> None:
         machine_table(here)
         picture = draw(machine, here, arguments.figures)
         print(f"![Policies on {machine}](figures/{picture})\n")
-        say("All policies in full precision, over the best:")
+        say("Times of all policies in full precision, relative to the best:")
         all_policies(here, "exact")
-        say("Policies with fewer bits or skipped experts, over the best in full precision:")
+        say("Times of policies with fewer bits or skipped experts, relative to the best in full precision:")
         all_policies(here, "lossy")
 
 

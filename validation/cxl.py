@@ -162,36 +162,36 @@ def main(steps: int) -> None:
     print("# The evaluation of context-aware inference on CXL-NDP\n")
     say(
         f"Made by `python validation/cxl.py {steps}`: {HARDWARE}, {steps} decode steps, all "
-        "layers, seed 1. Times of the others over those of cxl with 2 and 3 bits."
+        "layers, seed 1. Figures are times of the other policies over those of cxl with 2 and 3 bits."
     )
     say(
-        "Assumptions: the paper gives neither batch nor lengths. Routing is generated: popularity of "
-        "Mixtral-8x7B is measured, as a whole and not of a sequence, and flat; of 8x22B no counts are "
-        "at hand, and it is `skewed` with prefill and decode as alike as the paper measures for 8x7B. "
-        "Scores are drawn so that HOBBIT's classes have the shares that are said of Mixtral. All "
-        "policies have the same room on the GPU, the 4 and 2 experts a layer of Section 5.1. MoNDE "
+        "Assumptions: the paper gives neither batch nor lengths. Routing is generated. Mixtral-8x7B's "
+        "popularity is measured over all sequences, and is flat. For 8x22B there are no counts: its "
+        "routing is `skewed`, with the similarity of prefill and decode that the paper measures for 8x7B. "
+        "Scores are drawn so that HOBBIT's classes have their published shares for Mixtral. All policies "
+        "have the same room on the GPU, the 4 and 2 experts a layer of Section 5.1. MoNDE "
         "with `residents=none` moves activations only; with `migrations=0.05` an expert of every "
-        "twentieth layer is copied in the background; `hot` holds as many experts as ours, chosen "
-        "offline. Decode has the migration after the prefill in it; its second half has none, or what "
-        "is left of it."
+        "twentieth layer is copied in the background; `hot` keeps as many experts in the GPU as cxl, "
+        "chosen offline. Decode includes the migration after the prefill; its second half has no "
+        "migration, or the rest of it."
     )
     say(
         "Published over MoNDE: end to end 7.9 to 10.6 and 6.6 to 8.3 (8x7B, 2 and 3 bits), 9.5 to "
         "11.2 and 7.6 to 8.7 (8x22B); decode up to 11.2, 8.7, 11.5, 8.9. Over HOBBIT end to end up to "
-        "18 and 19 (2 bits). Distances are to the nearer end of these, end to end; and of the second "
-        "half to the best of decode."
+        "18 and 19 (2 bits). End to end, distances are to the nearer end of these ranges; for the second "
+        "half, to the best of decode."
     )
     say(
-        "What comes of it: 2 bits before 3 bits before MoNDE before HOBBIT, as printed, in decode and "
-        "end to end; with `arriving=wait` only for outputs long enough to pay for the migration, "
-        "half a second of decode (with 8 steps MoNDE is before it). At batch 1 the factors over MoNDE stay "
-        "below the published ones. What decides is the batch, and whether MoNDE keeps hot experts with the "
-        "GPU: with `residents=none` factors of decode at batches of 8 and 16 are around the published ones, "
-        "with hot residents they are far below. Migrations of MoNDE in the background make it faster at "
-        "batch 1, and slower at 8 and 16. The paper's HOBBIT is faster: 19 times slower "
-        "than ours on 8x22B would be about a third of an expert copied a layer, and with 2 of 8 "
-        "experts on the GPU more than one is missing. With `low_bit_throughput=fixed` 2 and 3 bits "
-        "are alike, and MoNDE with the same experts on the GPU about as fast."
+        "The result: in decode and end to end, 2 bits are faster than 3 bits, 3 bits than MoNDE, and MoNDE "
+        "than HOBBIT, as published. With `arriving=wait` this holds only if the output is long enough to pay "
+        "for the migration, half a second of decode (with 8 steps MoNDE is faster). At batch 1 the factors "
+        "over MoNDE are below the published ones. The batch decides, and whether MoNDE keeps hot experts in "
+        "the GPU: with `residents=none` the factors of decode at batches of 8 and 16 are near the published "
+        "ones, with hot residents far below. Migrations of MoNDE in the background make it faster at batch "
+        "1, and slower at 8 and 16. The paper's HOBBIT is faster than the simulated one. A factor of 19 on "
+        "8x22B would mean that about a third of an expert is copied a layer; with 2 of 8 experts in the GPU, "
+        "more than one is missing. With `low_bit_throughput=fixed` 2 and 3 bits take the same time, and "
+        "MoNDE with the same experts in the GPU is about as fast."
     )
     print("## The device alone (Section 5.2: about 5 and 8 times)\n")
     alone()
@@ -201,21 +201,21 @@ def main(steps: int) -> None:
             speed_ups(model, steps, prompt, THROUGHPUT[0], room)
     print("## Batches\n")
     say(
-        "The paper does not say how many sequences are decoded at once. The cache of 16 does not fit beside "
-        "2 experts a layer of 8x22B."
+        "The paper does not give the batch. For 8x22B, the KV cache of 16 sequences does not fit beside "
+        "2 experts a layer."
     )
     for model, (_, room) in MODELS.items():
         for batch in BATCHES[model]:
             speed_ups(model, steps, PROMPTS[0], THROUGHPUT[0], room, batch=batch)
-    print("## What the paper leaves open\n")
+    print("## Open in the paper\n")
     say(
-        "Whether decode steps wait for what moves to the GPU, and whether that begins with each "
-        "layer's prefill. By default they do not, and it does not."
+        "The paper does not say whether decode steps wait for experts that move to the GPU, nor whether "
+        "the moves begin with each layer's prefill. By default neither is the case."
     )
     for model, (_, room) in MODELS.items():
         speed_ups(model, steps, PROMPTS[0], THROUGHPUT[0], room, ",arriving=wait")
         speed_ups(model, steps, PROMPTS[0], THROUGHPUT[0], room, ",migration=during")
-    print("## Arrays that multiply few bits no faster than 16\n")
+    print("## Arrays without a gain from few bits\n")
     for model, (_, room) in MODELS.items():
         speed_ups(model, steps, PROMPTS[0], THROUGHPUT[1], room)
     print("## As many experts on the GPU as fit\n")

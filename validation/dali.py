@@ -120,10 +120,10 @@ def decode(steps: int) -> dict[tuple[str, int], dict[str, float]]:
     said(
         f"--model MODEL --batch BATCH --steps {steps} --context {CONTEXT} "
         + " ".join(f"--policy {one}" for one in SYSTEMS.values()),
-        "the same share of experts with the GPU for all, half or what fits; llama.cpp and KTransformers have "
-        "whole layers there, as DALI describes them; llama.cpp's CPU kernels are as fast as others (1.84 "
-        "times slower elsewhere, which no assignment can say); routing generated, of Mixtral by its measured "
-        "popularity.",
+        "all policies have the same share of experts in the GPU, half or what fits. llama.cpp and "
+        "KTransformers have whole layers there, as DALI describes them. llama.cpp's CPU kernels are as "
+        "fast as the others' (elsewhere they were 1.84 times slower). Routing is generated, Mixtral's by "
+        "its measured popularity.",
         "DALI 3.97, 2.16, 1.48 and 1.32 times as fast, on average over models and batches that only a "
         "picture names.",
     )
@@ -145,7 +145,7 @@ def decode(steps: int) -> dict[tuple[str, int], dict[str, float]]:
 
 def restored(steps: int, as_is: Mapping[tuple[str, int], Mapping[str, float]]) -> None:
     """Figure 12, with what brings its ranking back."""
-    print("## What restores the ranking\n")
+    print("## Changes that restore the published order\n")
     said(
         f"--model MODEL --batch BATCH --steps {steps} --context {CONTEXT} "
         + " ".join(f"--policy {one}" for one in RESTORED.values())
@@ -209,8 +209,8 @@ def greedy_and_optimal() -> None:
     said(
         "--model MODEL --batch BATCH --steps 32 "
         f"--policy dali:cache_share=SHARE,assignment=ASSIGNMENT,{plain}",
-        "the paper does not say how much is cached, nor DeepSeek's precision: without a cache, and with half "
-        "of the experts or what fits; time of the experts alone, without the solver's.",
+        "the paper gives neither the size of the cache nor DeepSeek's precision. The runs have no cache, "
+        "or half of the experts or what fits. Times are of the experts alone, without the solver.",
         "greedy reaches 86 to 92% of the optimal assignment's speed; seconds as in the table.",
     )
     head(
@@ -233,7 +233,7 @@ def greedy_and_optimal() -> None:
 
 def parts(steps: int) -> None:
     """Figure 19."""
-    print("## What each part brings (Figure 19)\n")
+    print("## Gain of each part (Figure 19)\n")
     steps_of = {
         "all on the CPU": "ktransformers:gpu_share=0",
         "greedy": "dali:cache_share=0,replace=false,prefetch=0",
@@ -243,8 +243,8 @@ def parts(steps: int) -> None:
     said(
         f"--model MODEL --batch BATCH --steps {steps} "
         + " ".join(f"--policy {one}" for one in steps_of.values()),
-        "PS is 1 for Mixtral, 8 for Qwen; all experts on the CPU take what the CPU takes here, the paper's "
-        "'Naive' is a run of KTransformers.",
+        "PS is 1 for Mixtral, 8 for Qwen. 'Naive' in the paper is a run of KTransformers; here all experts "
+        "are on the simulated CPU.",
         "greedy 4.1, prefetching 1.09, cache 1.38 times as fast as the line before, over models and batches.",
     )
     names = list(steps_of)[1:]
@@ -268,8 +268,8 @@ def windows(steps: int) -> None:
     print("## Windows and swaps (Table 9)\n")
     said(
         f"--model MODEL --batch 32 --steps {steps} --policy dali:cache_share={SHARE},w=W,u=U",
-        "a hit is an expert that the GPU computes and has; the text says that (4, 8) beats (8, 8), its table "
-        "has DeepSeek the other way round.",
+        "a hit is an expert that the GPU has and computes. The text says that (4, 8) beats (8, 8); in "
+        "the table it is the other way round for DeepSeek.",
         "tokens/s in the table; smaller w and larger u raise the hit rate; (4, 8), (4, 8) and (4, 1) are "
         "chosen.",
     )
@@ -293,7 +293,7 @@ def readings(steps: int) -> None:
     )  # fmt: skip
     said(
         f"--model MODEL --batch 16 --steps {steps} --policy dali:cache_share={SHARE},PARAMETERS",
-        "none beside those of the parameters.",
+        "none besides those of the parameters.",
         "line 11 evicts TopK where the text says lowest; line 9 fires at i = 0; no figures.",
     )
     head("model", *(f"{way or 'default'}: tokens/s, hit rate" for way in ways))
@@ -312,7 +312,8 @@ def hits(run: PolicyRun) -> str:
 def main(steps: int) -> None:
     print("# DALI's evaluation\n")
     print(
-        f"Made by `python validation/dali.py {steps}`, seed 1. What is not said in a command is a default.\n"
+        f"Made by `python validation/dali.py {steps}`, seed 1. Options that a command does not "
+        "name have their defaults.\n"
     )
     restored(steps, decode(steps))
     prefill()

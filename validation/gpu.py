@@ -74,7 +74,8 @@ Mean error over {sets} sets on {cards} cards, with all values fitted again for e
 |---|{rule}
 {powers}
 
-Reading and computing overlap in part: the maximum of both, as in the roofline, is worse. Chosen: p = {power:g} and tiles of {tile}.
+Reading and computing overlap in part: the maximum of both, as in the roofline, is worse. Chosen:
+p = {power:g} and tiles of {tile}.
 
 | family | {keys} |
 |---|---|---|---|---|

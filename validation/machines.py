@@ -40,10 +40,10 @@ Made by `python validation/machines.py` from `machines.csv` (what owners publish
 `machines_predicted.csv` (`python validation/machines.py predict`).
 
 {runs} runs of 7 CPUs. Rates of parts come from data sheets and from measurements of kernels and memory
-([cpu.md](cpu.md), [gpu.md](gpu.md)); nothing was fitted to these tokens/s. The published table
-was known while the models were written. Predictions were committed before they were compared with it. After the
-comparison three inputs were corrected from their sources: a limit of a fabric that had counted as one of
-the channels (7965WX), the memory of a 7950X, and which runs had repacked their weights (`-rtr` and `_R4`
+([cpu.md](cpu.md), [gpu.md](gpu.md)); nothing was fitted to these tokens/s. The published table was
+known while the models were written. Predictions were committed before they were compared with it. After
+the comparison three inputs were corrected from their sources: a limit of a fabric that had counted as one
+of the channels (7965WX), the memory of a 7950X, and which runs had repacked their weights (`-rtr` and `_R4`
 in the sources), so that their prompts stay on the CPU. A fourth change came later: the fit of products
 on CPUs includes the reading of weights. Errors are those of the prediction against the measured
 rate. Median size of the error: prefill {prefill}, decode {decode}. Each error beyond {far} has an

@@ -52,7 +52,7 @@ def main(steps: int) -> None:
     print("# TriMoE's evaluation\n")
     print(f"Made by `python validation/trimoe.py {steps}`: batch {BATCH}, {steps} decode steps, all layers, "
           f"seed 1, the KV cache with the\nhost, {GPU_EXPERTS} experts of a layer with the GPU. Speed-ups "
-          "are of the experts' time, `moe_ns`. Nothing here was fitted to\nthe paper's.\n")  # fmt: skip
+          "compare the experts' time, `moe_ns`. Nothing was fitted to the\npaper's figures.\n")  # fmt: skip
     print("## Speed-up over Klotski (Figure 6, batch 512)\n")
     print("The paper: TriMoE 2.12 to 2.83 times as fast as the best baseline, on average over batches of 256 "
           "to 768.\n")  # fmt: skip
@@ -65,8 +65,8 @@ def main(steps: int) -> None:
         best = max(speed[name] for name in BASELINES)
         cells = " | ".join(f"{speed[name]:.2f}" for name in names)
         print(f"| {model} | {routing} | {cells} | {speed['trimoe'] / best:.2f} |")
-    print("\n## What each part brings (Figure 8, batch 512)\n")
-    print("Each as a factor over the line before.\n")
+    print("\n## Gain of each part (Figure 8, batch 512)\n")
+    print("Each figure is a factor over the line before.\n")
     print(f"| model | routing | {' | '.join(PUBLISHED)} | all with contention=whole |")
     print(f"|---|---|{'---|' * (len(PUBLISHED) + 1)}")
     print(f"| paper | its traces | {' | '.join(map(str, PUBLISHED.values()))} | |")
@@ -75,7 +75,7 @@ def main(steps: int) -> None:
         factors = [before / after for before, after in itertools.pairwise(times[:4])]
         cells = " | ".join(f"{factor:.2f}" for factor in factors)
         print(f"| {model} | {routing} | {cells} | {times[3] / times[4]:.2f} of all |")
-    print("\n## How busy (Table 3), and predictions\n")
+    print("\n## Busy shares (Table 3), and predictions\n")
     print(
         "The paper, over its models: GPU 66.0%, CPU 74.9%, NDP 87.8%; predictions right in more than 78%.\n"
     )
@@ -92,7 +92,7 @@ def main(steps: int) -> None:
         cells = [*shares, *right, (run.estimated_ns or 0.0) / run.moe_ns]
         text = " | ".join("-" if cell is None else f"{100 * cell:.1f}%" for cell in cells)
         print(f"| {model} | {routing} | {text} |")
-    print("\nCPU and NDP as shares of the experts' time, the GPU of all time, attention included.")
+    print("\nShares of CPU and NDP are of the experts' time, the GPU's of all time with attention.")
 
 
 if __name__ == "__main__":
