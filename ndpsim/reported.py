@@ -186,11 +186,10 @@ class Reported(Shown):
         """Plain data for JSON; command traces are left out.
 
         Args:
-            flat: scalars only: one row of a DataFrame, ``[run.to_dict(flat=True) for run in runs]`` all
-                of it. Keys within mappings are joined by dots, ``busy.memory``. Of a list of numbers there
-                are ``.count``, ``.min`` and ``.max``; of a list of records the extremes of each of their
-                numbers, apart by their names where they have some, ``phases.down.end_ns.max``. Any other
-                list is its JSON text.
+            flat: scalars only: one row of a DataFrame, ``[run.to_dict(flat=True) for run in runs]`` all of
+                it. Keys within mappings are joined by dots, ``busy.memory``. A list of numbers gives
+                ``.count``, ``.min`` and ``.max``. A list of records gives the extremes of each number, by the
+                records' names if they have some, ``phases.down.end_ns.max``. Any other list is its JSON text.
         """
         plain = self._plain()
         return flattened(plain) if flat else plain

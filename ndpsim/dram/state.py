@@ -186,7 +186,7 @@ class Channel(NamedTuple):
 
 @dataclass(frozen=True)
 class ControllerOptions:
-    """Controller settings by their public names.
+    """Settings of a controller.
 
     Attributes:
         scheduler: a module of `schedulers`: "FRFCFS", "FRFCFS-RowHit", ...
@@ -195,8 +195,8 @@ class ControllerOptions:
         refresh: one of `refresh_policies.NAMES`.
         read_buffer: slots of the read queue.
         write_buffer: slots of the write queue.
-        wck: whether the data clock of a standard that has one (LPDDR5) runs "always-on", or a command starts
-            it where it has stopped ("need-sync").
+        wck: for LPDDR5: the data clock runs always ("always-on"), or a command starts it when it has stopped
+            ("need-sync").
     """
 
     scheduler: str = "FRFCFS"

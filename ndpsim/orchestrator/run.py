@@ -67,7 +67,7 @@ def run_moe(
     progress: Callable[[float], None] | None = None,
     cache: bool | ResultCache = True,
 ) -> MoeResult:
-    """Run a model's layers, each expert where a policy says, with cycle-level times of all that DIMMs do.
+    """Run a model's layers; a policy places the experts, and the work of DIMMs has cycle-level times.
 
     Args:
         hw, model, sets: as in `simulate_expert`.
@@ -78,28 +78,28 @@ def run_moe(
         routing: a trace, its file, or a SPEC of `generate_routing`; None: `default_routing` of the model.
         seed: of a generated trace.
         prompt: prompt tokens of each sequence, which are prefilled; None: decode only.
-        prefix: tokens before them that the KV cache has already, to which prompt tokens attend, too.
+        prefix: tokens before the prompt that are in the KV cache; prompt tokens attend to them.
         layers: the model's layers that are run, from 0; None: all, or those of a trace that lacks some.
         bits: of a weight of a routed expert; None: 16, or what `weights` says.
-        dense_bits: of a weight of what is no routed expert: attention, router, shared experts, dense layers,
-            embedding and head; None: as `bits`.
-        weights: a weight file, "q4_k_m", which says the bits of each matrix of a routed expert and of each
-            dense part (`ndpsim list weights`).
-        kv: where the KV cache lies, "gpu", "host", or "auto": in the GPU's memory where it fits.
+        dense_bits: bits of all other weights: attention, router, shared experts, dense layers, embedding and
+            head; None: as `bits`.
+        weights: a weight file, "q4_k_m", with the bits of each matrix of a routed expert and of each dense
+            part (`ndpsim list weights`).
+        kv: location of the KV cache: "gpu", "host", or "auto": in the GPU's memory if it fits.
         kv_bits: of a value in the KV cache.
         context: tokens that a decoded token attends to.
-        gpu_experts: experts of a layer that the GPU's memory has room for; None: what fits, over all layers.
+        gpu_experts: experts of a layer that the GPU's memory holds; None: what fits, over all layers.
         arbitration: of a DIMM between its NDP unit and the host.
-        observer: is shown every layer when it is done.
+        observer: is called with every layer when it is done.
         check_layer: (step, layer) that is run again in the cycle-level session, under each policy.
-        check_limit: of the errors of its ends, as shares of the layer's time, and on the critical path of
-            their own; the layer's own error may be 2% at most.
+        check_limit: largest error of an end: a share of the layer's time, or for ends on the critical path of
+            their own time. The layer's error may be 2% at most.
         progress: called with the share of the work that is done.
         cache: as in `simulate_expert`: of the cycle-level costs; runs themselves are not cached.
 
     Raises:
         InputError: an argument makes no sense, the trace does not fit the model, something does not fit into
-            memory, or a policy gives an answer that cannot be.
+            memory, or a policy gives an impossible answer.
     """
     progress = progress_function(progress)
     hardware = load_hardware(hw, sets, "moe")

@@ -30,13 +30,13 @@ _NO_ROOM = "a GPU without room for experts is no obstacle"
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PolicyCheck(Reported):
-    """What was checked of a policy; nothing was wrong.
+    """What `check_policy` has checked, without finding a mistake.
 
     Attributes:
         policy, parameters: which was checked.
-        layers: answers to `assign` that were held against the rules.
-        migrations: of the answers to `background`, by kind.
-        checks: what was found to hold, in words.
+        layers: answers of `assign` that were checked.
+        migrations: migrations in answers of `background`, by kind.
+        checks: the checks that passed, in words.
     """
 
     policy: str
@@ -64,11 +64,11 @@ def check_policy(
     estimates: Estimates | None = None,
     seed: int = 1,
 ) -> PolicyCheck:
-    """Replay a small trace under a policy, and hold every answer against the rules.
+    """Replay a small trace under a policy, and check every answer against the rules.
 
-    The trace, a prefill and decode steps, is replayed twice as it is, once with all that comes after half
-    of it scrambled, and once on a GPU that has no room for experts. Migrations take as long as one layer or
-    two. Views are frozen; who writes in one is told so.
+    The trace has a prefill and decode steps. It is replayed twice unchanged, once with its second half
+    scrambled, and once with a GPU that has no room for experts. Migrations take as long as one layer or two.
+    Views are read-only; writing to one is an error.
 
     Args:
         policy: ``NAME[:KEY=VALUE,...]``, ``path/to/file.py:ClassName``, or a class.
@@ -76,7 +76,7 @@ def check_policy(
         seed: of the trace.
 
     Raises:
-        InputError: the policy broke a rule; which, at which step, layer and expert, in one line.
+        InputError: the policy broke a rule; the message names the rule, step, layer and expert.
     """
     chosen = choose_policy(policy)
     machine = MACHINE if machine is None else instance(machine, "machine", Machine)

@@ -42,9 +42,10 @@ def predict(
     seed: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> Prediction:
-    """How fast one sequence is prefilled and decoded, where the time goes, and what upgrades would give.
+    """Predict the speed of prefill and decode of one sequence, the parts of the time, and the gain of
+    upgrades.
 
-    Every number comes from a simulated run of `run_moe` on a machine whose rates are those of its parts.
+    Every number comes from `run_moe` on a machine with the rates of its parts.
 
     Args:
         cpu, gpu, link: names of parts, or paths of part files; gpu "none": the CPU computes everything.
@@ -55,8 +56,8 @@ def predict(
         sockets: CPUs, each of which reads the weights from its own memory.
         program: that runs the model, of `ndpsim.prediction.programs`.
         chunk: prompt tokens that are computed at once; None: as the program does by default.
-        n_cpu_moe: the first so many layers have their experts in the host's memory; None: as few as the
-            GPU's memory makes necessary.
+        n_cpu_moe: number of first layers with their experts in the host's memory; None: as few as the GPU's
+            memory allows.
         memory_gb: of the host; None: as much as the model needs.
         kv_bits: of a value in the KV cache.
         sets: changes of the machine, KEY=VALUE, as `load_hardware` takes them.

@@ -50,27 +50,29 @@ def optimize(
 ) -> SearchResult:
     """Search a sweep for the points with the best metrics, running only few points.
 
-    Needs the extra `optimize`. The points that are run follow from the problem, its seed and its batch alone:
-    not from `jobs`, the cluster or how long points take. A point that cannot be run, or has no number for an
-    objective, is infeasible, and the sampler is told so.
+    Needs the extra `optimize`. The points depend on the problem, its seed and its batch alone, not on `jobs`,
+    the cluster or the time of points. A point that cannot be run, or has no number for an objective, is
+    infeasible; the sampler takes this into account.
 
     Args:
-        command: gemv, moe, relayout or dram; or a YAML file that describes a search, beside which the other
-            arguments take the place of what it says.
-        vary: the variables, each with its values as in `sweep`; or a range as text: "0.5..2.0", or
-            "log:10..1000", from which numbers are drawn by their logarithms.
-        objectives: "minimize" or "maximize" by metric: of the table of a sweep, or derived. Names tell units.
+        command: gemv, moe, relayout or dram; or a YAML file that describes a search; the other arguments
+            override it.
+        vary: the variables, each with its values as in `sweep`, or with a range as text: "0.5..2.0", or
+            "log:10..1000" for a logarithmic scale.
+        objectives: "minimize" or "maximize" by metric: a metric of a sweep's table, or a derived one. Names
+            contain units.
         fixed: keys with one value, the same at all points.
         constraints: "<= 50" or ">= 50" by metric.
         derived: formulas of further metrics, of keys and metrics: {"power_w": "energy_nj.total / time_ns"}.
             With + - * / **, min, max, ceil, floor, log2 and sqrt; dashes in names of options are underscores.
         zip: as in `sweep`.
-        base: a value of each variable: a point that is run first, and that others are compared with.
+        base: a value of each variable: the point that runs first, and with which others are compared.
         budget: how many different points are run; None: what the file says, or 100.
         sampler: "tpe", "nsga2" or "random"; None: what the file says, or "tpe".
         seed: of the sampler; None: what the file says, or 1.
-        batch: points that are asked for together, which may run at once; None: what the file says, or 8.
-        out: a folder as in `sweep`: the same call, or one with a larger budget, goes on with what is there.
+        batch: points that the sampler proposes together, which may run at once; None: what the file says, or
+            8.
+        out: a folder as in `sweep`: the same call, or one with a larger budget, continues the search there.
         jobs, cluster, retry_failed, force: as in `sweep`.
         progress: called with the share of the budget that is run.
 

@@ -94,32 +94,32 @@ def simulate_expert(
 ) -> ExpertResult:
     """Simulate an expert of a model, or several in turn, on one DIMM or on several, cycle by cycle.
 
-    Experts in turn have each its own weights, placed behind those of the one before, from the next row on.
-    An expert's activations come when the results of the one before have left; its weights are read ahead
-    into the FIFOs meanwhile.
+    Each expert has its own weights, placed behind those of the previous one, from the next row on. Its
+    activations arrive when the previous results have left; meanwhile its weights are read ahead into the
+    FIFOs.
 
     Args:
         hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
         model: a bundled model name, a path of a Hugging Face config.json, what `load_model` returns, or an
             `Expert`.
         tokens: tokens that go through the expert, 1 to `MAX_TOKENS`; or those of each expert in turn.
-        layout: where the weights lie: "localized", or "sharded:N" over N DIMMs.
+        layout: layout of the weights: "localized", or "sharded:N" over N DIMMs.
         bits: bits of a weight, 16, 8, 4, 3, 2 or 1, or the format of each matrix.
         sets: changes to the hardware, "dimm.ranks=2".
         record_commands: keep the command trace of every lane.
-        exact_check: run once more with every lane on its own, every read stepped through and every queue
-            scanned, and compare.
-        progress: called with the share of the work that is done, first with 0 when all is checked; None:
-            nothing is called.
-        cache: True, or a `ResultCache`, to find the result there where the very same was simulated before;
-            with `record_commands` or `exact_check` everything is simulated.
-        release_ns: the time, after the first clock, of each expert in turn, or of all: before it none of the
-            expert's activations come, and none of its weights are read ahead.
-        start_clock: the DRAM clock at which the run begins. Refreshes fall due after whole refresh intervals
-            from clock 0 on; those before the start are done, and all ranks ready. Times count from the start,
-            clocks of commands do not.
-        refresh_phases: also run from so many clocks, the first of them `start_clock`, that lie evenly over
-            one period of the refreshes, at most 1024: the result has `over_refresh`. None: only from there.
+        exact_check: run a second time with every lane by itself, step by step on the plain controller, and
+            compare.
+        progress: called with the share of the work that is done, first with 0 after all checks; None: not
+            called.
+        cache: True, or a `ResultCache`, to reuse the result of an equal simulation; with `record_commands` or
+            `exact_check` everything is simulated.
+        release_ns: earliest start in ns after the first clock, of each expert in turn or of all; before it,
+            no activations arrive and no weights are read ahead.
+        start_clock: the DRAM clock at which the run begins. Refreshes are due at multiples of their interval,
+            counted from clock 0; those before the start are done, and all ranks are ready. Times count from
+            the start, clocks of commands from clock 0.
+        refresh_phases: also run from this number of clocks (at most 1024), evenly over one period of the
+            refreshes from `start_clock` on; the result has `over_refresh`. None: run from `start_clock` only.
 
     Raises:
         InputError: an argument, the hardware or the model makes no sense, or does not fit.

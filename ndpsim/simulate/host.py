@@ -132,15 +132,15 @@ def simulate_host_read(
     progress: Progress | None = None,
     cache: bool | ResultCache = False,
 ) -> HostReadResult:
-    """The host reads all weights of an expert, DRAM command by DRAM command.
+    """Simulate the host's reading of all weights of an expert, DRAM command by DRAM command.
 
     Args:
         hw, model, bits, sets: as in `simulate_expert`.
-        layout: where the weights lie: "localized", "striped" or "sharded:N".
+        layout: layout of the weights: "localized", "striped" or "sharded:N".
         record_commands: keep the command trace of every bus.
-        exact_check: run once more on the plain controller, every read stepped through, and compare.
-        progress: called with the share of the work that is done, first with 0 when all is checked; None:
-            nothing is called.
+        exact_check: run a second time, step by step on the plain controller, and compare.
+        progress: called with the share of the work that is done, first with 0 after all checks; None: not
+            called.
         cache: as in `simulate_expert`.
 
     Raises:

@@ -20,7 +20,7 @@ _LEAST_LOAD, _MOST_LOAD = 1e-6, 1000  # so that clocks of 2**40 requests stay wi
 
 
 class LoadPoint(NamedTuple):
-    """What a load brings: bandwidths in GB/s, read latency in ns from the moment a request is taken."""
+    """The result at one load: bandwidths in GB/s; read latency in ns, from when a request is taken."""
 
     load: float
     offered_gbps: float
@@ -40,15 +40,15 @@ def sweep_load(
     wrap: bool = False,
     progress: Progress | None = None,
 ) -> list[LoadPoint]:
-    """Offer the requests evenly spaced, at each of `loads` of the peak bandwidth, whatever their own times.
+    """Run the requests evenly spaced at each of several loads; their own times do not count.
 
-    A request that finds its queue full waits at the front end; that wait is not part of its latency.
+    A request waits at the front end while its queue is full; this wait is not part of its latency.
 
     Args:
         requests: what is asked.
         memory: the channels and their controllers.
         loads: shares of the peak bandwidth, each from 0.000001 to 1000; None: `LOADS`.
-        wrap: fold addresses beyond the memory back into it, instead of refusing them.
+        wrap: wrap addresses beyond the memory's end around to its start, instead of refusing them.
         progress: called with the share of the loads that are done; None: nothing is called.
 
     Raises:

@@ -49,14 +49,15 @@ def named_mapping(dram: Dram) -> Mapping:
 
 @dataclass(frozen=True, init=False, repr=False)
 class Memory:
-    """Channels that are all alike.
+    """Equal channels of memory.
 
     Attributes:
         device: the DRAM of one channel.
         options: its controller; by default `ControllerOptions()`.
-        mapping: how addresses become coordinates; `mapper` is its name, and says which when none is given.
+        mapping: how addresses become coordinates; if it is not given, `mapper` names it.
         channels: how many; consecutive bursts go to consecutive channels.
-        power: currents of a DRAM chip and the like, over its data sheet (`energy.find_currents`).
+        power: currents and the like of a DRAM chip, instead of those of its data sheet
+            (`energy.find_currents`).
 
     Raises:
         InputError: a name is unknown, a number makes no sense, or something is of another type.
@@ -122,7 +123,7 @@ class Memory:
 
     @classmethod
     def of_hardware(cls, hardware: Hardware) -> Memory:
-        """The memory of a hardware file, as its host sees it: its channels' buses with all ranks behind.
+        """The memory of a hardware file as the host sees it: the buses of its channels with all ranks.
 
         Raises:
             InputError: `hardware` is no `Hardware`, or has a refresh that its DRAM does not know.

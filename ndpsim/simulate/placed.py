@@ -25,7 +25,7 @@ class PlacedExpert(Reported):
     Attributes:
         layout: maps weights to addresses and back.
         hardware: the machine's name.
-        described: model, shape and bits, as results say them.
+        described: model, shape and bits, as in results.
     """
 
     layout: Layout
@@ -104,11 +104,11 @@ def place_expert(
     bits: int | ExpertFormat = 16,
     sets: Sequence[str] = (),
 ) -> PlacedExpert:
-    """Lay an expert out on the DIMMs of a machine, from the first DIMM on.
+    """Place an expert on the DIMMs of a machine, from the first DIMM on.
 
     Args:
         hw, model, bits, sets: as in `simulate_expert`.
-        layout: "localized", "striped" or "sharded:N"; "localized" on a device with systolic arrays, in the
+        layout: "localized", "striped" or "sharded:N"; on a device with systolic arrays, "localized" has the
             tiles that `simulate_expert` reads there.
 
     Raises:

@@ -122,17 +122,17 @@ def simulate_relayout(
             `Expert`.
         experts: how many, 1 to 64.
         source, target: the layouts: "localized", "striped", "sharded:N".
-        source_dimms, target_dimms: the first DIMM of each expert; without, they are spread evenly, and from
-            a layout to the same one each expert goes to the next DIMM (or DIMMs).
+        source_dimms, target_dimms: the first DIMM of each expert; None: spread evenly. If both layouts are
+            the same, each expert moves to the next DIMM (or DIMMs).
         bits: bits of a weight, 16, 8, 4, 3, 2 or 1, or the format of each matrix.
         sets: changes to the hardware, "link.topology=mesh".
         host: also simulate the same move by the host.
-        other_dimms: also simulate the same with experts on neighbouring DIMMs, where those that are spread
-            evenly may lie on few of the host's channels.
+        other_dimms: also simulate the move with experts on neighbouring DIMMs; experts that are spread evenly
+            may be on few of the host's channels.
         record_commands: keep the command trace of every lane.
         progress: called with the share of the work that is done; None: nothing is called.
-        cache: True, or a `ResultCache`, to find the result there where the very same was simulated before;
-            with `record_commands` everything is simulated.
+        cache: True, or a `ResultCache`, to reuse the result of an equal simulation; with `record_commands`
+            everything is simulated.
 
     Raises:
         InputError: an argument, the hardware or the model makes no sense, or does not fit.

@@ -45,15 +45,17 @@ _MOST_LAG = 2048  # clocks, of a host read: longer than all ranks' refreshes, sh
 
 
 class Session:
-    """A host channel with all its DIMMs under way.
+    """A host channel with all its DIMMs on one clock.
 
     Args:
         hw: as in `simulate_expert`.
-        dimms: the first so many DIMMs of the channel may run experts; None: all. The others are the host's.
+        dimms: the number of first DIMMs of the channel that may run experts; None: all. The others belong to
+            the host.
         arbitration, slice_clocks: as in `simulate_contention`.
         start_clock: the DRAM clock at which the session begins. Refreshes fall due after whole refresh
             intervals from clock 0 on; those before the start are done, and all ranks ready. Times of a
-            session, turns of "slice" and the clocks of the units count from its start, commands' do not.
+            session, turns of "slice" and the clocks of the units count from the start, clocks of commands
+            from clock 0.
         open_rows: rows that are open at the start: (rank on the channel, bank group, bank, row), on every
             sub-channel.
         sets: changes to the hardware, "dimm.ranks=2".
@@ -106,13 +108,13 @@ class Session:
         release_ns: float = 0.0,
         bits: int | ExpertFormat = 16,
     ) -> int:
-        """Add an expert to the queue of a DIMM; its weights lie behind those that are there.
+        """Add an expert to the queue of a DIMM; its weights are placed behind those that are there.
 
         Args:
             model, bits: as in `simulate_expert`.
             tokens: that go through it.
             dimm: which of the channel's.
-            release_ns: nothing of it is done before; times in the past count as now.
+            release_ns: its earliest start; times in the past count as now.
 
         Returns:
             Its number among the experts of the session.
@@ -136,7 +138,7 @@ class Session:
         dimm: int = 0,
         start_ns: float = 0.0,
     ) -> int:
-        """The host reads and writes a DIMM from a time on, without end; its data lies behind the weights.
+        """Let the host read and write a DIMM from a time on, without end; its data is behind the weights.
 
         Args:
             pattern, read_share: as in `simulate_contention`; gbps: its `host_gbps`.
@@ -168,23 +170,23 @@ class Session:
         dimm: int = 0,
         behind: bool = False,
     ) -> int:
-        """The host reads the weights of an expert, as far as they lie on this channel, once.
+        """Let the host read the part of an expert's weights that is on this channel, once.
 
         Args:
             model, bits, layout: as in `simulate_host_read`.
-            gbps: over this channel, at most; "saturate": as fast as it can. Host reads that together ask for
-                more than there is share it equally, but for those that ask for less. One that was held up
-                makes up for 2048 clocks, as buffers last, and for no more.
+            gbps: the highest rate over this channel; "saturate": as fast as possible. If host reads together
+                ask for more than the channel has, they share it equally, except those that ask for less. A
+                read that was delayed catches up by at most 2048 clocks, as far as buffers last.
             start_ns: when it begins; times in the past count as now.
             dimm: the first DIMM of weights that are not striped: which of the channel's.
-            behind: the weights lie behind what is on their DIMMs, in rows of their own; else they are the
-                first of their DIMMs.
+            behind: the weights are behind the data on their DIMMs, in rows of their own; else they are the
+                first on their DIMMs.
 
         Returns:
             Its number among the host's streams.
 
         Raises:
-            InputError: an argument makes no sense, or nothing of the weights lies on this channel.
+            InputError: an argument makes no sense, or no weights are on this channel.
         """
         machine, run, layout = self.machine, self._run, text(layout, "layout")
         traffic = HostTraffic.of(gbps, 1.0, "sequential", self.hardware.dimm_host_gbps)
@@ -221,22 +223,22 @@ class Session:
         start_ns: float = 0.0,
         bits: int | ExpertFormat = 16,
     ) -> int:
-        """Experts move to another layout; one relayout at a time.
+        """Move experts to another layout; one relayout at a time.
 
-        They lie, and come to lie, behind what is on the DIMMs of this channel. Links are those of the whole
-        machine; DIMMs of other channels read and write for it at once, as nothing else is known of them.
+        The experts are, before and after, behind the data on the DIMMs of this channel. Links are those of
+        the whole machine. DIMMs of other channels are not simulated: they read and write without delay.
 
         Args:
             model, experts, source, target, source_dimms, target_dimms, bits: as in `simulate_relayout`; DIMMs
-                are those of the machine, of which every so-manieth is on this channel.
+                are numbered over the machine; every n-th is on this channel.
             start_ns: when it begins; times in the past count as now.
 
         Returns:
             Its number among the relayouts of the session.
 
         Raises:
-            InputError: an argument makes no sense, the experts do not fit, move at once or not at all, or
-                the last relayout is under way.
+            InputError: an argument makes no sense, the experts do not fit, do not move at all, move in no
+                time, or the last relayout is not done.
         """
         run, geometry, hardware = self._run, self.machine.geometry, self.hardware
         if run.relayouts and run.relayouts[-1].value[UNSERVED]:
@@ -263,11 +265,11 @@ class Session:
         return max(self.machine.clock_at(number(ns, key, 0)), self._run.dimms.clock)
 
     def run(self, until_ns: float | None = None) -> None:
-        """Run until a time, or until all experts are done and all that the host asks for without repeating
-        it; can be called again, also after more was added.
+        """Run until a time; or until all experts and all finite work of the host are done. It can be called
+        again, also after more work was added.
 
         Raises:
-            InputError: nothing that there is to do has an end, or the time is over.
+            InputError: no work has an end, or the time has passed.
         """
         run = self._run
         if until_ns is not None:
@@ -290,7 +292,7 @@ class Session:
 
     @property
     def ndp_bytes(self) -> tuple[int, ...]:
-        """Weights in bursts that the unit of each DIMM has read until now."""
+        """Bytes of weights that the unit of each DIMM has read until now, in whole bursts."""
         by_lane = self._run.moved_by_lane()[shared.NDP] * self.machine.device.burst_bytes
         of_dimms = by_lane.reshape(-1, self.machine.lanes).sum(axis=1)
         return tuple(int(of_dimm) for of_dimm in of_dimms)

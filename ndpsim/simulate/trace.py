@@ -237,13 +237,12 @@ def run_requests(
     """Run requests through a memory until all are served.
 
     Args:
-        requests: what is asked; offered one a clock and channel as fast as they are taken, none before its
-            cycle.
+        requests: the requests; a channel takes at most one a clock, and none before its cycle.
         memory: the channels and their controllers.
         wrap, record_commands, exact_check: as in `run_trace`.
         progress: called with the share of the requests that are served; None: nothing is called.
-        cache: True, or a `ResultCache`, to find the result there where the very same was run before; with
-            `record_commands` or `exact_check` everything is run.
+        cache: True, or a `ResultCache`, to reuse the result of an equal run; with `record_commands` or
+            `exact_check` everything is run.
 
     Raises:
         InputError: an argument makes no sense, or a request is beyond the memory.
@@ -366,11 +365,11 @@ def run_trace(
     rules: str = "standard",
     wck: str = "need-sync",
 ) -> TraceResult:
-    """Run requests, offered one a clock and channel as fast as they are taken, until all are done.
+    """Run requests until all are served; a channel takes at most one a clock.
 
     Args:
-        requests: a trace file in any format of `traces.read_requests`, `Requests`, or (byte addresses, 1
-            where a write), two integer arrays of one length.
+        requests: a trace file in any format of `traces.read_requests`, `Requests`, or two integer arrays of
+            one length: byte addresses, and 1 for a write or 0 for a read.
         standard, org, timing, ranks, overrides: a channel, as in `spec.resolve`.
         mapper: how addresses become coordinates: one of `dram.mapping.MAPPERS`.
         scheduler: "FRFCFS" or "FRFCFS-RowHit".
@@ -379,10 +378,10 @@ def run_trace(
         rules, wck: as in `spec.resolve`, and in `ControllerOptions`.
         read_buffer, write_buffer: slots of the queues.
         channels: channels, each with its own requests; consecutive bursts go to consecutive ones.
-        wrap: fold addresses beyond the memory back into it, instead of refusing them.
-        record_commands: keep the command traces; then no request is skipped over.
-        exact_check: run first on both controllers, step by step on the plain one, and compare.
-        cache: as in `run_requests`; a trace file is read all the same, for its contents count.
+        wrap: wrap addresses beyond the memory's end around to its start, instead of refusing them.
+        record_commands: keep the command traces; fast-forward then skips no request.
+        exact_check: first run on both controllers, step by step on the plain one, and compare.
+        cache: as in `run_requests`; a trace file is read in any case, because its contents decide.
 
     Raises:
         InputError: a name, a number or the trace makes no sense, or an address is beyond the memory.

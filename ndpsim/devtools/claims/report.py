@@ -65,19 +65,19 @@ def _lines(
     option = "" if changes is None else " --sensitivity"
     papers = {one.paper.paper: one.paper for one in outcomes}
     lines = [
-        "# Published figures, and ours",
+        "# Published and simulated figures",
         "",
-        f"Made by `ndpsim validate{option} --report validation`. What each claim quotes, how it is read, "
-        "what it is run with and how far off it may be stand in `validation/claims/`. A fitted claim is "
-        "one whose figure a parameter was fitted to, a transcribed figure one that a model or hardware file "
-        "takes over, a given trend one that inputs or the construction make true: none is a prediction.",
+        f"Made by `ndpsim validate{option} --report validation`. `validation/claims/` has the "
+        "quote of each claim, its reading, its runs and its tolerance. Three kinds of claims are no predictions: fitted "
+        "claims (a parameter was fitted to the figure), transcribed figures (a model or hardware file copies "
+        "them), and given trends (inputs or the construction make them true).",
         "",
         *(f"- {line}" for line in summary(outcomes)),
         "",
         *_headlines(outcomes, changes),
         "Contents: " + ", ".join(f"[{name}](#{name})" for name in papers) + ".",
         "",
-        "## How far off is allowed",
+        "## Tolerances",
         "",
         *_table(
             ("class", "share", "why"),
@@ -96,17 +96,17 @@ def _decided(outcomes: Sequence[Outcome], changes: Changes, pairs: Sequence[Pair
     """Values by the verdicts that they turn, alone and two at a time."""
     lines = [
         "",
-        "## Which values decide most",
+        "## The most influential values",
         "",
-        "How many verdicts another value of an assumption turns from off to holds (mends), and from "
-        "holds to off (breaks), each changed alone.",
+        "The verdicts that another value of an assumption turns from off to holds (mends), and from "
+        "holds to off (breaks), one assumption changed at a time.",
         "",
         *_table(VALUE_COLUMNS, decided_by_value(outcomes, changes)),
     ]
     rows = decided_by_pair(pairs)
     words = (
-        "The same of two values at once, of the five assumptions that decide most, over claims that rest on "
-        "both; in the last column those verdicts that neither value turns alone."
+        "The same for two values at once, of the five most influential assumptions, over claims that have "
+        "both; the last column has the verdicts that neither value turns alone."
     )
     return lines + (["", words, "", *_table(PAIR_COLUMNS, rows)] if rows else [])
 
@@ -120,8 +120,8 @@ def _headlines(outcomes: Sequence[Outcome], changes: Changes | None) -> list[str
             loads = (_on_loads(one, kind, (changes or {}).get(one.claim.name, ())) for kind in _LOADS)
             rows.append((name, place, published, ours, error, verdict, *loads))
     words = (
-        "Ours is on the loads that the claim has; beside it stand the first measured and the first skewed "
-        "loads among its assumptions."
+        'The simulated figure ("ours") has the loads of the claim. The last columns have the first measured and '
+        "the first skewed loads among its assumptions."
     )
     header = (*COLUMNS[:5], COLUMNS[6], *(f"on {kind} loads" for kind in _LOADS))
     return ["## The papers' headlines", "", words, "", *_table(header, rows), ""] if rows else []
@@ -153,7 +153,7 @@ def _of_paper(
     if others:
         rows = ((one.name, one.place, figure_in_words(one.published), one.why or "") for one in others)
         header = ("claim", "place", "published", "why")
-        lines += ["", f"### {paper.paper}: what cannot be reproduced here", "", *_table(header, rows)]
+        lines += ["", f"### {paper.paper}: not reproducible here", "", *_table(header, rows)]
     return lines
 
 
@@ -174,10 +174,10 @@ def _sensitivity(paper: Paper, outcomes: Sequence[Outcome], changes: Changes) ->
     rows = (sensitivity_row(one, changes[one.claim.name]) for one in simulated)
     return [
         "",
-        f"### {paper.paper}: what assumptions decide",
+        f"### {paper.paper}: effect of assumptions",
         "",
-        "Ours at the values that `validation/claims/` gives, with reasons, for what the paper does not say, "
-        "one changed at a time.",
+        "Simulated figures at other values of what the paper does not say, one changed at a time; "
+        "`validation/claims/` has the values and their reasons.",
         "",
         *_table(SENSITIVITY_COLUMNS, rows),
         "",
