@@ -24,7 +24,7 @@ IN_CI = bool(os.environ.get("NDPSIM_TESTS_IN_CI"))
 engine.MAX_SHRINKING_SECONDS = 60
 _PHASES = [phase for phase in Phase if phase is not Phase.explain]
 
-pytest.register_assert_rewrite("mistakes")
+pytest.register_assert_rewrite("calls", "mistakes")
 
 # Kernels compile within the first example, so that no time for one is right. Where CI is set, the examples of a
 # test follow from the test alone: what fails there fails everywhere.

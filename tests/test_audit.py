@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ndpsim.audit
+from mistakes import refused
 from ndpsim.audit import CommandBuses, Report, check, check_lanes
-from ndpsim.errors import InputError
 from ndpsim.simulate import run_trace
 from ndpsim.spec import Device, Rule, command_names, resolve, standards
 from ndpsim.traces import HEADER, CommandTrace, read_commands, write_commands
@@ -618,15 +618,14 @@ def test_an_empty_trace_is_legal() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"refresh": "all-banks"}, "refresh: unknown refresh 'all-banks'; did you mean 'all-bank'?"),
-        ({"limit": -1}, "limit: -1 is not a whole number from 0"),
-        ({"max_postponed": 1.5}, "max_postponed: 1.5 is not"),
+        ({"refresh": "all-banks"}, "unknown-name refresh ? all-bank"),
+        ({"limit": -1}, "range limit"),
+        ({"max_postponed": 1.5}, "type max_postponed"),
     ],
 )
 def test_bad_options(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError) as error:
+    with refused(words):
         check(trace_of([]), preset("DDR4"), **options)
-    assert words in str(error.value)
 
 
 def test_arrays_of_a_trace_have_one_length() -> None:
@@ -693,9 +692,9 @@ def test_every_lane_is_owed_its_refresh() -> None:
 
 
 def test_lanes_are_counted_and_those_of_several_ranks_share_no_command_bus() -> None:
-    with pytest.raises(InputError, match="buses: lanes of 2 ranks have a command bus each, private"):
+    with refused("conflict buses"):
         check_lanes(trace_of([]), preset("DDR4", 2), 4, buses=CommandBuses("shared", 2))
-    with pytest.raises(InputError, match="lanes: 0 is not"):
+    with refused("range lanes"):
         check_lanes(trace_of([]), preset("DDR4", 1), 0)
 
 
@@ -739,7 +738,7 @@ def test_ranks_of_a_sub_channel_obey_a_broadcast_command_bus_together() -> None:
         (5, "broadcast command bus", 0)
     ]
     assert on_buses("broadcast", [changed(line(100, "ACT"), rank=2)]) == [(0, "broadcast command bus", 0)]
-    with pytest.raises(InputError, match="command bus"):
+    with refused("unknown-name buses"):
         on_buses("open", same)
 
 
@@ -788,26 +787,26 @@ def test_a_file_with_no_commands(tmp_path: Path) -> None:
 
 
 BAD_FILES = [
-    (b"", ": is empty; the header clock,command"),
-    (GOOD.replace("bankgroup", "group", 1).encode(), ":1: the header must be .*; column 4 is 'group'"),
-    (b"clock,command,rank\n", ":1: the header must be .*; 'bankgroup' is missing"),
-    (GOOD.replace("column", "column,x", 1).encode(), ":1: the header must be .*; 'x' is one column too many"),
-    (GOOD.replace(",32", "").encode(), ":3: the line has 6 of 7 fields"),
-    (GOOD.replace(",32", ",32,1").encode(), ":3: the line has 8 of 7 fields"),
-    (GOOD.replace("\n37", "\n\n37").encode(), ":3: the line has 1 of 7 fields"),
-    (GOOD.replace(",32", ",x").encode(), ":3: column: 'x' is not a whole number"),
-    (GOOD.replace(",32", ",").encode(), ":3: column: '' is not a whole number"),
-    (GOOD.replace(",32", ",3.0").encode(), ":3: column: '3.0' is not a whole number"),
-    (GOOD.replace(",32", ",1e3").encode(), ":3: column: '1e3' is not a whole number"),
-    (GOOD.replace(",32", ", 32").encode(), ":3: column: ' 32' is not a whole number"),
-    (GOOD.replace(",32", ",+32").encode(), r":3: column: '\+32' is not a whole number"),
-    (GOOD.replace("37,", "9" * 30 + ",").encode(), ":3: clock: 9* is beyond 1e"),
-    (GOOD.replace("37,", str(-(1 << 63)) + ",").encode(), ":3: clock: -9.* is beyond 1e"),
-    (GOOD.replace("RD", "RDD").encode(), ":3: command: unknown command 'RDD'; did you mean 'RDA?'"),
-    (GOOD.replace("RD", "3").encode(), ":3: command: unknown command '3' .known: ACT, PREpb"),
-    (gzip.compress(GOOD.encode() * 50, mtime=0)[:-30], ": is a damaged or truncated gzip file"),
-    (b"\x1f\x8b\x08junk", ": is a damaged or truncated gzip file"),
-    (b"\x7fELF\x02\x01\x00\xff\xfe\n", ":1: is not a command trace: byte 0xff is not ASCII"),
+    (b"", "form commands.csv"),
+    (GOOD.replace("bankgroup", "group", 1).encode(), "form commands.csv:1"),
+    (b"clock,command,rank\n", "form commands.csv:1"),
+    (GOOD.replace("column", "column,x", 1).encode(), "form commands.csv:1"),
+    (GOOD.replace(",32", "").encode(), "form commands.csv:3"),
+    (GOOD.replace(",32", ",32,1").encode(), "form commands.csv:3"),
+    (GOOD.replace("\n37", "\n\n37").encode(), "form commands.csv:3"),
+    (GOOD.replace(",32", ",x").encode(), "type commands.csv:3 column"),
+    (GOOD.replace(",32", ",").encode(), "type commands.csv:3 column"),
+    (GOOD.replace(",32", ",3.0").encode(), "type commands.csv:3 column"),
+    (GOOD.replace(",32", ",1e3").encode(), "type commands.csv:3 column"),
+    (GOOD.replace(",32", ", 32").encode(), "type commands.csv:3 column"),
+    (GOOD.replace(",32", ",+32").encode(), "type commands.csv:3 column"),
+    (GOOD.replace("37,", "9" * 30 + ",").encode(), "range commands.csv:3 clock"),
+    (GOOD.replace("37,", str(-(1 << 63)) + ",").encode(), "range commands.csv:3 clock"),
+    (GOOD.replace("RD", "RDD").encode(), "unknown-name commands.csv:3 command ? RD"),
+    (GOOD.replace("RD", "3").encode(), "unknown-name commands.csv:3 command"),
+    (gzip.compress(GOOD.encode() * 50, mtime=0)[:-30], "unreadable commands.csv"),
+    (b"\x1f\x8b\x08junk", "unreadable commands.csv"),
+    (b"\x7fELF\x02\x01\x00\xff\xfe\n", "form commands.csv:1"),
 ]
 
 
@@ -815,20 +814,18 @@ BAD_FILES = [
 def test_bad_files_are_refused_in_one_line(tmp_path: Path, data: bytes, words: str) -> None:
     path = tmp_path / "commands.csv"
     path.write_bytes(data)
-    with pytest.raises(InputError) as error:
+    with refused(words):
         read_commands(path)
-    assert re.search(re.escape(str(path)) + words, str(error.value)), str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_missing_file_and_directory(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     for path in (tmp_path / "none.csv", folder):
-        with pytest.raises(InputError, match="cannot be read"):
+        with refused(f"unreadable {path.name}"):
             read_commands(path)
     for path in (tmp_path / "none" / "x.csv", folder):
-        with pytest.raises(InputError, match="cannot write"):
+        with refused("unwritable"):
             write_commands(path, trace_of([]))
     assert list(tmp_path.rglob("*")) == [folder]
 
@@ -861,7 +858,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "commands.csv"
     write_commands(path, trace_of([line(1, "ACT")]))
     before = path.read_bytes()
-    with pytest.raises(InputError, match="^trace: command number 99"):
+    with refused("range trace"):
         write_commands(path, trace_of([changed(line(1, "ACT"), command=99)]))
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]

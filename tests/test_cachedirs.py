@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import platformdirs
 import pytest
 
+from calls import said
 from ndpsim.cachedirs import (
     Entries,
     clear,
@@ -25,7 +26,6 @@ from ndpsim.cachedirs import (
     roots,
 )
 from ndpsim.cachedirs import entries as cache_entries
-from ndpsim.cli.main import main
 
 CONTENT = bytes(range(256))
 SOMEONE = 54321
@@ -136,6 +136,18 @@ def test_links_in_a_folder_of_ours_are_removed_and_not_followed(root, tmp_path):
     clear()
     assert not folder(root).exists()
     assert (tmp_path / "file").read_text() == (tmp_path / "elsewhere" / "one.entry").read_text() == "mine"
+
+
+def test_a_link_in_place_of_a_folder_of_numbas_is_not_followed(root, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "step.py311.nbi").write_bytes(b"12345")
+    entries().write("one", CONTENT)
+    size = find_folders(root)[0].size_bytes
+    (folder(root) / f"dram_{'a' * 40}").symlink_to(tmp_path / "elsewhere")
+    assert find_folders(root)[0].size_bytes == size
+    clear()
+    assert (tmp_path / "elsewhere" / "step.py311.nbi").read_bytes() == b"12345"
+    assert not (folder(root) / "one.entry").exists()
 
 
 def test_another_users_folder_is_neither_counted_nor_removed(root, monkeypatch):
@@ -537,18 +549,11 @@ def test_without_a_home_nothing_is_made_in_the_working_folder(root, monkeypatch,
 # The command
 
 
-def said(capsys, *arguments: str) -> str:
-    with pytest.raises(SystemExit) as stopped:
-        main(arguments)
-    assert not stopped.value.code
-    return capsys.readouterr().out
-
-
-def test_cache_says_where_it_is_and_what_is_in_it(root, capsys):
+def test_cache_says_where_it_is_and_what_is_in_it(root):
     entries().write("one", CONTENT)
     entries().write("two", CONTENT)
     sizes = sum(path.stat().st_size for path in folder(root).iterdir())
-    found = json.loads(said(capsys, "cache", "--json", "-"))
+    found = json.loads(said("cache", "--json", "-"))
     first, second = found["roots"]
     assert (first["folder"], first["problem"], first["size_bytes"]) == (str(root), None, sizes)
     assert second["folder"] == str(fallback(root))
@@ -556,18 +561,18 @@ def test_cache_says_where_it_is_and_what_is_in_it(root, capsys):
     assert one["folder"] == str(folder(root))
     assert (one["kind"], one["entries"], one["size_bytes"], one["current"]) == ("kernels", 2, sizes, False)
     assert one["made_by"] == {"ndpsim": "1.2.3"}
-    text = said(capsys, "cache")
+    text = said("cache")
     assert str(root) in text
     assert "ndpsim 1.2.3" in text
 
 
-def test_cache_clear_removes_it_and_says_how_much(root, capsys, others):
+def test_cache_clear_removes_it_and_says_how_much(root, others):
     entries().write("one", CONTENT)
     size = sum(path.stat().st_size for path in folder(root).iterdir())
-    cleared = json.loads(said(capsys, "cache", "clear", "--json", "-"))
+    cleared = json.loads(said("cache", "clear", "--json", "-"))
     assert cleared == {"removed": [str(folder(root))], "size_bytes": size, "left": []}
     assert tree(root) == others
-    assert said(capsys, "cache", "clear") == "removed 0 folders, 0 B\n"
+    assert said("cache", "clear") == "removed 0 folders, 0 B\n"
 
 
 @pytest.mark.parametrize(
@@ -579,20 +584,20 @@ def test_cache_clear_removes_it_and_says_how_much(root, capsys, others):
         (["--kernels", "--results"], set()),
     ],
 )
-def test_kernels_and_results_are_cleared_together_or_apart(root, capsys, options, left):
+def test_kernels_and_results_are_cleared_together_or_apart(root, options, left):
     for kind in ("kernels", "results"):
         for digit in "ab":
             Entries(kind, digit * 20, dict).write("one", CONTENT)
-    found = json.loads(said(capsys, "cache", "--json", "-"))["roots"][0]["folders"]
+    found = json.loads(said("cache", "--json", "-"))["roots"][0]["folders"]
     assert sorted(one["kind"] for one in found) == ["kernels", "kernels", "results", "results"]
-    assert "results-aaaaaaaaaaaaaaaaaaaa" in said(capsys, "cache")
-    said(capsys, "cache", "clear", *options)
+    assert "results-aaaaaaaaaaaaaaaaaaaa" in said("cache")
+    said("cache", "clear", *options)
     assert {path.name for path in root.iterdir()} == {
         f"{kind}-{digit * 20}" for kind in left for digit in "ab"
     }
 
 
-def test_cache_says_which_folders_this_version_uses(root, capsys):
+def test_cache_says_which_folders_this_version_uses(root):
     from ndpsim import _jit
     from ndpsim.results.cache import version
 
@@ -600,12 +605,12 @@ def test_cache_says_which_folders_this_version_uses(root, capsys):
     for kind, digits in (name.split("-") for name in (_jit.entries().name, results)):
         Entries(kind, digits, dict).write("one", CONTENT)
         Entries(kind, "a" * 20, dict).write("one", CONTENT)
-    found = json.loads(said(capsys, "cache", "--json", "-"))
+    found = json.loads(said("cache", "--json", "-"))
     assert found["current"] == {"kernels": _jit.entries().name, "results": results}
     current = {Path(one["folder"]).name for one in found["roots"][0]["folders"] if one["current"]}
     assert current == {_jit.entries().name, results}
 
 
-def test_cache_says_why_a_folder_is_not_used(root, capsys):
+def test_cache_says_why_a_folder_is_not_used(root):
     root.chmod(0o777)
-    assert f"not used: other users can write {root}" in said(capsys, "cache")
+    assert f"not used: other users can write {root}" in said("cache")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mistakes import refused
 from ndpsim import caching, load_hardware, load_model, simulate_expert
 from ndpsim.caching import FileCache
 from ndpsim.config import data_path
@@ -173,5 +174,5 @@ class TestModel:
         path = model(tmp_path)
         load_model(path)
         Path(path).unlink()
-        with pytest.raises(InputError, match="no such file"):
+        with refused("unreadable model.json"):
             load_model(path)

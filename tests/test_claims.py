@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
+from mistakes import refused
 from ndpsim.devtools.claims.expression import Expression
 from ndpsim.devtools.claims.files import read_paper, read_papers, read_tolerances
 from ndpsim.errors import InputError
@@ -114,14 +114,14 @@ def test_an_expression_can_have_nothing_but_arithmetic(text):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("b.time_ns", "unknown run 'b'"),
-        ("a.time", "a: unknown metric 'time'; did you mean 'time_ns'"),
-        ("a.x", "a.x is None, no number"),
-        ("1 / (a.time_ns - 3)", "divides by 0"),
+        ("b.time_ns", "unknown-name"),
+        ("a.time", "unknown-name ? time_ns"),
+        ("a.x", "type"),
+        ("1 / (a.time_ns - 3)", "invalid"),
     ],
 )
 def test_what_cannot_be_worked_out_is_one_line(text, words):
-    with pytest.raises(InputError, match=re.escape(words)):
+    with refused(words):
         Expression(text).of(METRICS)
 
 
@@ -146,14 +146,19 @@ claims:
 @pytest.mark.parametrize(
     ("old", "new", "line", "words"),
     [
-        ("name: made-link", "name: link", 6, "does not begin with made-"),
-        ("kind: exact", "kind: exactly", 8, "claims.0.kind"),
-        ("{value: 25, ", "{value: 25, low: 1, ", 9, "give value, or low and high, or statement"),
-        ("ours: hw.link", "ours: dimm.link", 6, "a run that is not there: dimm"),
-        ("    tolerance: exact\n", "", 6, "a tolerance belongs to"),
-        ("    tolerance: exact\n", '    tolerance: exact\n    expected: "off"\n', 6, "says why"),
-        ("unit: GB/s", "units: GB/s", 9, "claims.0.published.units"),
-        ("place: Table 1", "place: Table 1\n    given_by: x", 6, "either given_by or falsified_by"),
+        ("name: made-link", "name: link", 6, "form made.yaml:1"),
+        ("kind: exact", "kind: exactly", 8, "form made.yaml:8 claims.0.kind"),
+        ("{value: 25, ", "{value: 25, low: 1, ", 9, "form made.yaml:9 claims.0.published"),
+        ("ours: hw.link", "ours: dimm.link", 6, "form made.yaml:6 claims.0"),
+        ("    tolerance: exact\n", "", 6, "form made.yaml:6 claims.0"),
+        (
+            "    tolerance: exact\n",
+            '    tolerance: exact\n    expected: "off"\n',
+            6,
+            "form made.yaml:6 claims.0",
+        ),
+        ("unit: GB/s", "units: GB/s", 9, "form made.yaml:9 claims.0.published.units"),
+        ("place: Table 1", "place: Table 1\n    given_by: x", 6, "form made.yaml:6 claims.0"),
     ],
 )
 def test_a_mistake_in_a_claim_is_one_line_with_its_place(tmp_path, old, new, line, words):
@@ -162,7 +167,5 @@ def test_a_mistake_in_a_claim_is_one_line_with_its_place(tmp_path, old, new, lin
     assert read_paper(file).claims[0].name == "made-link"
     assert old in CLAIM
     file.write_text(CLAIM.replace(old, new, 1))
-    with pytest.raises(InputError, match=re.escape(words)) as caught:
+    with refused(words):
         read_paper(file)
-    assert str(caught.value).startswith(f"{file}:")
-    assert "\n" not in str(caught.value)

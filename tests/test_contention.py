@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from mistakes import refused
 from ndpsim.audit import check_lanes
 from ndpsim.cli.main import cli
 from ndpsim.config import load_hardware
@@ -287,7 +288,7 @@ def test_nobody_waits_for_ever(arbitration):
 
 def test_a_host_that_leaves_next_to_nothing_is_an_error(monkeypatch):
     monkeypatch.setattr(contention, "_MOST_SLOWDOWN", 2)
-    with pytest.raises(InputError, match="^host_gbps: not supported: .* more than 2 times"):
+    with refused("unsupported host_gbps"):
         simulate_contention(model=MIDDLE, read_share=0.0, sets=ONE_RANK)
 
 
@@ -398,48 +399,48 @@ def test_the_same_call_gives_the_same_result(saturated):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"host_gbps": -1.0}, "^host_gbps: -1.0 is neither 'saturate' nor a number from 0 to the 38.4 GB/s"),
-        ({"host_gbps": 38.5}, "^host_gbps: 38.5 is neither"),
-        ({"host_gbps": float("nan")}, "^host_gbps: nan is neither"),
-        ({"host_gbps": True}, "^host_gbps: True is neither"),
-        ({"host_gbps": "fast"}, "^host_gbps: 'fast' is neither"),
-        ({"read_share": 1.01}, "^read_share: 1.01 is not a number from 0 to 1"),
-        ({"read_share": float("nan")}, "^read_share: nan is not"),
-        ({"pattern": "randm"}, "^pattern: unknown pattern 'randm'; did you mean 'random'.* nor is it a file"),
-        ({"pattern": 3}, "^pattern: unknown pattern '3'"),
-        ({"arbitration": "host"}, "^arbitration: unknown arbitration 'host'"),
+        ({"host_gbps": -1.0}, "range host_gbps"),
+        ({"host_gbps": 38.5}, "range host_gbps"),
+        ({"host_gbps": float("nan")}, "range host_gbps"),
+        ({"host_gbps": True}, "range host_gbps"),
+        ({"host_gbps": "fast"}, "range host_gbps"),
+        ({"read_share": 1.01}, "range read_share"),
+        ({"read_share": float("nan")}, "range read_share"),
+        ({"pattern": "randm"}, "unknown-name pattern ? random"),
+        ({"pattern": 3}, "unknown-name pattern"),
+        ({"arbitration": "host"}, "unknown-name arbitration ? host-first"),
         (
             {"arbitration": "batch:read=3"},
-            "^arbitration: batch: unknown parameter 'read'; did you mean 'reads'",
+            "unknown-key arbitration ? reads",
         ),
-        ({"arbitration": "batch:reads=0"}, "^arbitration: batch: reads=0 is not a whole number from 1"),
-        ({"arbitration": "batch:reads"}, "^arbitration: batch: 'reads' is not of the form KEY=VALUE"),
-        ({"arbitration": "ndp-first:clocks=3"}, "^arbitration: ndp-first: has no parameter clocks"),
+        ({"arbitration": "batch:reads=0"}, "range arbitration"),
+        ({"arbitration": "batch:reads"}, "form arbitration: batch"),
+        ({"arbitration": "ndp-first:clocks=3"}, "unknown-key arbitration"),
         (
             {"arbitration": "slice", "slice_clocks": 0},
-            "^slice_clocks: 0 is not a whole number from 1",
+            "range slice_clocks",
         ),
-        ({"slice_clocks": 1.5}, "^slice_clocks: 1.5 is not a whole number"),
-        ({"tokens": 0}, "^tokens: 0 is not"),
-        ({"layout": "heap"}, "^layout: unknown layout 'heap'"),
+        ({"slice_clocks": 1.5}, "type slice_clocks"),
+        ({"tokens": 0}, "range tokens"),
+        ({"layout": "heap"}, "unknown-name layout"),
     ],
 )
 def test_senseless_arguments_are_refused(arguments, message):
-    with pytest.raises(InputError, match=message):
+    with refused(message):
         simulate_contention(model=SMALL, **arguments)
 
 
 def test_a_trace_by_coordinates_is_refused(tmp_path):
     trace = tmp_path / "trace"
     trace.write_text("R 0,0,1,3,9674,61\n")
-    with pytest.raises(InputError, match="needs addresses"):
+    with refused("unsupported trace"):
         simulate_contention(model=SMALL, pattern=str(trace))
 
 
 def test_weights_that_leave_the_host_no_row_are_refused():
     hardware = load_hardware("trimoe")
     places = hardware.lane_device().capacity_bytes // hardware.lane_device().burst_bytes
-    with pytest.raises(InputError, match="leave the host none"):
+    with refused("too-large pattern"):
         host_round(hardware, HostTraffic(None, 1.0, "random"), places)
 
 

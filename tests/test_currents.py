@@ -32,7 +32,6 @@ from ndpsim.energy import (
 from ndpsim.energy.channel import counts_of
 from ndpsim.energy.of_trace import last_clock
 from ndpsim.energy.units import add_up
-from ndpsim.errors import InputError
 from ndpsim.spec import resolve, standards
 from ndpsim.traces import CommandTrace
 
@@ -223,7 +222,7 @@ def test_a_command_that_costs_nothing_is_no_mistake():
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
     chip = replace(find_currents(device), IDD4R=142, IPP4R=7)
     assert channel_energy(device, chip).read == 0
-    with refused("invalid dram.power"):
+    with refused("range dram.power"):
         channel_energy(device, replace(chip, IDD4R=141.9))
 
 
@@ -281,18 +280,17 @@ def test_counts_of_a_trace_by_hand():
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        ((2, 0, 0), "rank: a command's rank is not within 0 to 1"),
-        ((-1, 0, 0), "rank: a command's rank is not within 0 to 1"),
-        ((0, 8, 0), "bankgroup: a command's bankgroup is not within 0 to 7"),
-        ((0, -2, 0), "bankgroup: a command's bankgroup is not within 0 to 7"),
-        ((0, 0, 4), "bank: a command's bank is not within 0 to 3"),
+        ((2, 0, 0), "range rank"),
+        ((-1, 0, 0), "range rank"),
+        ((0, 8, 0), "range bankgroup"),
+        ((0, -2, 0), "range bankgroup"),
+        ((0, 0, 4), "range bank"),
     ],
 )
 def test_what_the_device_does_not_have_is_told(place, words):
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks=2)
-    with pytest.raises(InputError) as caught:
+    with refused(words):
         count_trace(trace_of((0, "ACT", *place)), device)
-    assert str(caught.value) == words
     assert count_trace(trace_of((0, "ACT", 1, 7, 3)), device, end=10).open_clocks == 10
 
 

@@ -7,7 +7,7 @@ import io
 import re
 import shutil
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stdout
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 import pytest
 
+from calls import call
 from docs_commands import (
     PAGES,
     ROOT,
@@ -28,7 +29,7 @@ from docs_commands import (
     without,
     words_of,
 )
-from ndpsim.cli.main import cli, main
+from ndpsim.cli.main import cli
 from swept_fake import run_here
 
 # Commands that are not run here, by how they begin, and why.
@@ -112,16 +113,8 @@ def _first_point(example: str) -> list[str]:
     ]
 
 
-def run(*words: str) -> tuple[int, str, str]:
-    """Exit status, output and messages of a call in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as caught:
-        main(list(words))
-    return int(caught.value.code or 0), out.getvalue(), err.getvalue()
-
-
 def done(*words: str) -> None:
-    status, _, err = run(*words)
+    status, _, err = call(*words)
     assert status == 0, err
 
 
@@ -200,9 +193,9 @@ def to_run() -> list[Command]:
 def status_of(command: Command) -> int:
     """The exit status that a page shows, or that all is well."""
     shown = "".join(command.shown)
-    if "--for moe --set gpu=null" in command.line:
-        return 1  # something is missing
-    return 2 if "ndpsim: error" in shown else 1 if " violations" in shown else 0
+    if "ndpsim: error" in shown:
+        return 2
+    return int(" violations" in shown or " lacks for " in shown)
 
 
 def reason_not_to_run(line: str) -> str | None:
@@ -222,7 +215,7 @@ def test_command(command, folder):
     if not command.shown:
         words = smaller(words)
     prepare(words, written)
-    status, out, err = run(*words)
+    status, out, err = call(*words)
     assert status == status_of(command), f"{command.pages}: {err}"
     for name in written:
         assert Path(name).exists(), f"{command.pages}: {name} was not written"

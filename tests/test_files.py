@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mistakes import refused
 from ndpsim.errors import InputError
 from ndpsim.files import ensure_writable, open_plain_or_gzip, reading, replacing, temporary_folder
 
@@ -121,7 +122,7 @@ def test_a_device_stays_a_device():
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_device_is_an_input_error():
-    with pytest.raises(InputError, match="^cannot write /dev/full: No space left on device$"):
+    with refused("unwritable"):
         write(Path("/dev/full"), b"x" * 100_000)
 
 
@@ -141,7 +142,7 @@ def test_a_link_to_nothing_yet_is_followed(tmp_path):
     write(tmp_path / "link", b"new")
     assert names(tmp_path) == ["later", "link"]
     (tmp_path / "other").symlink_to("none/later")
-    with pytest.raises(InputError, match=f"there is no folder {tmp_path}/none$"):
+    with refused("unwritable"):
         ensure_writable(tmp_path / "other")
 
 
@@ -149,25 +150,23 @@ def test_a_link_to_nothing_yet_is_followed(tmp_path):
 def test_a_link_to_itself_is_refused(tmp_path, through):
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "other").symlink_to("loop")
-    with pytest.raises(InputError, match="^--json: cannot write .*: Too many levels of symbolic links$"):
+    with refused("unwritable --json"):
         ensure_writable(tmp_path / through, "--json")
-    with pytest.raises(InputError, match="Too many levels of symbolic links"):
+    with refused("unwritable"):
         write(tmp_path / through, b"x")
 
 
-@pytest.mark.parametrize(
-    ("name", "problem"), [("", "'': it is not a file name"), ("a\0b", "is not a file name")]
-)
-def test_what_is_no_file_name_is_refused(name, problem):
-    with pytest.raises(InputError, match=problem):
+@pytest.mark.parametrize("name", ["", "a\0b"])
+def test_what_is_no_file_name_is_refused(name):
+    with refused("unwritable"):
         ensure_writable(name)
     if name:
-        with pytest.raises(InputError, match=problem):
+        with refused("form"):
             read_plain_or_gzip(Path(name))
 
 
 def test_the_name_of_a_folder_makes_no_file(tmp_path):
-    with pytest.raises(InputError, match="it is the name of a folder"):
+    with refused("unwritable"):
         write(f"{tmp_path}/none/", b"x")
     assert names(tmp_path) == []
 
@@ -180,7 +179,7 @@ def test_an_open_file_is_written_where_it_stands(tmp_path):
         out.write(b"last")
         number = out.fileno()
     assert (tmp_path / "out").read_bytes() == b"first second last"
-    with pytest.raises(InputError, match=f"^cannot write /dev/fd/{number}: it is not open$"):
+    with refused("unwritable"):
         ensure_writable(f"/dev/fd/{number}")
 
 
@@ -189,7 +188,7 @@ def test_a_file_that_grows_too_large_leaves_the_old_one(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
     try:
-        with pytest.raises(InputError, match=f"^cannot write {tmp_path}/out: File too large$"):
+        with refused("unwritable"):
             write(tmp_path / "out", bytes(1 << 17))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -199,7 +198,7 @@ def test_a_file_that_grows_too_large_leaves_the_old_one(tmp_path):
 
 def test_an_error_of_another_file_names_that_file(tmp_path):
     with (
-        pytest.raises(InputError, match=f"cannot write {tmp_path}/out: /none/font: No such file"),
+        refused("unwritable"),
         replacing(tmp_path / "out"),
     ):
         open("/none/font")  # noqa: SIM115
@@ -221,18 +220,16 @@ def test_a_temporary_folder_goes_with_its_block():
 
 
 def test_a_folder_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"^--json: cannot write .*: it is a folder$"):
+    with refused("unwritable --json"):
         ensure_writable(tmp_path, "--json")
-    with pytest.raises(InputError, match=r"^cannot write .*: it is a folder$"):
+    with refused("unwritable"):
         write(tmp_path, b"x")
 
 
 def test_a_missing_folder_is_refused_and_named(tmp_path):
-    with pytest.raises(InputError) as caught:
+    with refused("unwritable --json") as caught:
         ensure_writable(tmp_path / "none" / "out.json", "--json")
-    assert caught.value.key == "--json"
-    assert str(tmp_path / "none") in str(caught.value)
-    assert "there is no folder" in str(caught.value)
+    assert str(tmp_path / "none") in caught.value.problem
 
 
 @pytest.mark.parametrize("length", [250, 300, 5000])
@@ -258,7 +255,7 @@ def test_asking_leaves_no_trace(tmp_path):
 def test_a_read_only_folder_is_refused(tmp_path):
     tmp_path.chmod(0o555)
     try:
-        with pytest.raises(InputError, match="no permission"):
+        with refused("no permission"):
             ensure_writable(tmp_path / "out.json")
     finally:
         tmp_path.chmod(0o755)
@@ -269,7 +266,7 @@ def test_a_read_only_file_is_refused(tmp_path):
     target = tmp_path / "out.json"
     target.write_bytes(b"old")
     target.chmod(0o444)
-    with pytest.raises(InputError, match="no permission"):
+    with refused("no permission"):
         write(target, b"new")
     assert target.read_bytes() == b"old"
 
@@ -280,7 +277,7 @@ def test_a_folder_that_may_not_be_entered_is_refused(tmp_path):
     closed.mkdir()
     closed.chmod(0)
     try:
-        with pytest.raises(InputError, match="cannot write"):
+        with refused("cannot write"):
             ensure_writable(closed / "deeper" / "out.json")
     finally:
         closed.chmod(0o755)
@@ -314,14 +311,13 @@ def test_gzip_is_known_by_its_content(tmp_path, name):
 def test_damaged_gzip_is_refused_by_name(tmp_path, damage):
     path = tmp_path / "in.gz"
     path.write_bytes(damage(gzip.compress(bytes(range(256)))))
-    with pytest.raises(InputError, match="is a damaged or truncated gzip file") as caught:
+    with refused("unreadable in.gz"):
         read_plain_or_gzip(path)
-    assert str(caught.value).startswith(f"{path}: ")
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(InputError, match="cannot be read: No such file or directory") as caught:
+    with refused("unreadable none") as caught:
         read_plain_or_gzip(tmp_path / "none")
     assert caught.value.file == str(tmp_path / "none")
-    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+    with refused("unreadable test_a_file_that_cannot_be_rea0"):
         read_plain_or_gzip(tmp_path)

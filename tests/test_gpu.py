@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mistakes import refused
 from ndpsim.audit.schedule import check_schedule
 from ndpsim.config import load_hardware
 from ndpsim.config.system import GPU_FAMILIES
-from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Expert
 from ndpsim.orchestrator.log import writing_log
@@ -168,27 +168,25 @@ def test_every_family_has_all_values(family: str, tmp_path: Path) -> None:
 def test_without_a_family_nothing_fitted_is_used() -> None:
     gpu = load_processors("trimoe").gpu
     assert (gpu.tile_tokens, gpu.roofline_power, gpu.call_overhead_ns, gpu.fused) == (1, None, 0, False)
-    words = "gpu.compute_efficiency: is not given: how fast the processor is, is not known"
-    with pytest.raises(InputError, match=words):
+    words = "missing --set gpu.compute_efficiency"
+    with refused(words):
         _ = load_processors(load_hardware("trimoe", ["gpu.compute_efficiency=null"])).gpu
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ("gpu.family=hoper", "gpu.family: 'hoper' is not one of ada, ampere, "),
-        ("gpu.expert_calls=fuse", "'fuse'"),
-        ("gpu.roofline_power=0.5", "gpu.roofline_power"),
-        ("gpu.tile_tokens=0", "gpu.tile_tokens"),
-        ("gpu.slice_us=-1", "gpu.slice_us"),
-        ("pcie.copy_overhead_us=-1", "pcie.copy_overhead_us"),
+        ("gpu.family=hoper", "range --set gpu.family"),
+        ("gpu.expert_calls=fuse", "unknown-name --set gpu.expert_calls ? fused"),
+        ("gpu.roofline_power=0.5", "range --set gpu.roofline_power"),
+        ("gpu.tile_tokens=0", "range --set gpu.tile_tokens"),
+        ("gpu.slice_us=-1", "range --set gpu.slice_us"),
+        ("pcie.copy_overhead_us=-1", "range --set pcie.copy_overhead_us"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(change: str, words: str) -> None:
-    with pytest.raises(InputError) as caught:
+    with refused(words):
         load_hardware("trimoe", [change])
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 # ---- A layer --------------------------------------------------------------------------------------------------

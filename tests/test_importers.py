@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import random
 import re
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from calls import call, refused_call
 from mistakes import mistake_of, refused
-from ndpsim.cli.main import main
 from ndpsim.config import Hardware, json_schema, load_hardware
 from ndpsim.errors import InputError
 from ndpsim.importers import Imported, dramsim3, import_hardware
@@ -1006,16 +1004,9 @@ def test_any_yaml_is_imported_or_refused_in_one_line(
 # The command
 
 
-def call(*arguments: str) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as caught:
-        main(["import", *arguments])
-    return int(caught.value.code or 0), out.getvalue(), err.getvalue()
-
-
 def test_command_prints_the_file_and_its_notes(write: Write) -> None:
     path = write("mine.ini", ini(power__VDD=1.2))
-    status, out, err = call(str(path), "--name", "other")
+    status, out, err = call("import", str(path), "--name", "other")
     assert status == 0
     assert out == import_hardware(path, "other").text
     assert yaml.safe_load(out)["name"]["value"] == "other"
@@ -1027,41 +1018,33 @@ def test_command_prints_the_file_and_its_notes(write: Write) -> None:
 
 def test_command_writes_a_file_that_loads_by_its_path(write: Write, tmp_path: Path) -> None:
     path, out = write("mine.ini", ini()), tmp_path / "hw.yaml"
-    assert call(str(path), "--out", str(out))[:2] == (0, "")
+    assert call("import", str(path), "--out", str(out))[:2] == (0, "")
     assert load_hardware(str(out)).system.name == "mine"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["hw.yaml", "mine.ini"]
 
 
 def test_command_replaces_a_file_only_by_force(write: Write, tmp_path: Path) -> None:
     path, out = write("mine.ini", ini()), write("hw.yaml", "mine")
-    status, _, err = call(str(path), "--out", str(out))
-    assert (status, err) == (2, f"ndpsim: error: --out: {out} exists; --force replaces it\n")
+    assert refused_call("import", path, "--out", out) == "unwritable --out"
     assert out.read_text() == "mine"
-    assert call(str(path), "--out", str(out), "--force")[0] == 0
+    assert call("import", str(path), "--out", str(out), "--force")[0] == 0
     assert load_hardware(str(out)).system.name == "mine"
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
 def test_command_leaves_nothing_where_it_fails(write: Write, tmp_path: Path, force: tuple[str, ...]) -> None:
     path = write("mine.ini", ini(dram_structure__protocol="HBM2"))
-    status, out, err = call(str(path), "--out", str(tmp_path / "hw.yaml"), *force)
-    assert (status, out, len(err.splitlines())) == (2, "", 1)
-    assert err.startswith(f"ndpsim: error: {path}:2: [dram_structure] protocol: HBM2 is not supported")
+    wrong = refused_call("import", path, "--out", tmp_path / "hw.yaml", *force)
+    assert wrong == "unsupported mine.ini:2 [dram_structure] protocol"
     assert [p.name for p in tmp_path.iterdir()] == ["mine.ini"]
 
 
 def test_command_says_where_it_cannot_write(write: Write, tmp_path: Path) -> None:
-    status, out, err = call(str(write("mine.ini", ini())), "--out", str(tmp_path / "none" / "hw.yaml"))
-    assert (status, out) == (2, "")
-    assert err.startswith("ndpsim: error: --out: cannot write ")
+    path = write("mine.ini", ini())
+    assert refused_call("import", path, "--out", tmp_path / "none" / "hw.yaml") == "unwritable --out"
 
 
 def test_gemv_on_a_plain_memory_is_refused_in_one_line(write: Write, tmp_path: Path) -> None:
     path, hw = write("mine.ini", ini()), tmp_path / "hw.yaml"
-    call(str(path), "--out", str(hw))
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as caught:
-        main(["gemv", "--hw", str(hw), "--shape", "64,64"])
-    assert (caught.value.code, out.getvalue()) == (2, "")
-    assert err.getvalue().startswith(f"ndpsim: error: {hw}: ndp: is missing")
-    assert len(err.getvalue().splitlines()) == 1
+    call("import", str(path), "--out", str(hw))
+    assert refused_call("gemv", "--hw", hw, "--shape", "64,64") == "missing hw.yaml ndp"

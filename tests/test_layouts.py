@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from mistakes import refused
 from ndpsim.config import load_hardware
-from ndpsim.errors import InputError
 from ndpsim.layout import (
     MATRICES,
     PADDING,
@@ -410,11 +409,8 @@ def test_localized_to_striped_moves_whole_bursts():
 
 def test_what_does_not_fit_is_refused_by_its_bytes():
     big = ExpertWeights(1 << 20, 1 << 16, ExpertFormat.of(16))  # 384 GiB
-    with pytest.raises(InputError) as caught:
+    with refused("too-large"):
         localized(TRIMOE, big)
-    assert str(caught.value) == (
-        "not supported: weights of 384.00 GiB (412316860416 bytes) do not fit a DIMM of 128.00 GiB (137438953472 bytes)"
-    )
     with refused("too-large"):
         striped(EDGE, big)
     striped(TRIMOE, big)
@@ -435,53 +431,51 @@ def test_what_lies_before_takes_room():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("stripped", "layout: unknown layout 'stripped'; did you mean 'striped'"),
-        ("sharded", "does not say over how many DIMMs"),
-        ("sharded:x", "does not say over how many DIMMs"),
-        ("sharded:-1", "does not say over how many DIMMs"),
-        ("localized:2", "unknown layout 'localized:2'"),
-        ("", "unknown layout ''"),
+        ("stripped", "unknown-name layout ? striped"),
+        ("sharded", "missing layout"),
+        ("sharded:x", "missing layout"),
+        ("sharded:-1", "missing layout"),
+        ("localized:2", "unknown-name layout ? localized"),
+        ("", "unknown-name layout"),
     ],
 )
 def test_names_that_are_no_layouts(name, words):
-    with pytest.raises(InputError) as caught:
+    with refused(words):
         parse_layout(name)
-    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: make_layout("sharded:0", EDGE, QWEN), "sharded:0 from DIMM 0 on is not possible with 6"),
-        (lambda: make_layout("sharded:7", EDGE, QWEN), "sharded:7 from DIMM 0 on is not possible with 6"),
-        (lambda: make_layout("sharded:6", EDGE, QWEN, dimm=1), "sharded:6 from DIMM 1 on is not possible"),
-        (lambda: localized(EDGE, QWEN, dimm=6), "dimm: 6 is not a DIMM, 0 to 5"),
-        (lambda: WeightFormat(7), "bits: 7 is not one of 16, 8, 6, 5, 4, 3, 2, 1"),
-        (lambda: WeightFormat(True), "bits: True is not one of"),
-        (lambda: WeightFormat(16, 128), "group_size: weights of 16 bits have no groups"),
-        (lambda: WeightFormat(4, -1), "group_size: -1 is not a whole number"),
-        (lambda: WeightFormat(4, 128, 0), "scale_bits: 0 is not a whole number"),
-        (lambda: WeightFormat(4, 128, 16, -1), "zero_point_bits: -1 is not a whole number"),
-        (lambda: ExpertFormat.of(16, 128), "group_size: groups weights of fewer than 16 bits"),
-        (lambda: ExpertFormat.of(dict(gate=4, up=4)), "bits: says nothing of down"),
-        (lambda: ExpertFormat.of(dict(gate=4, up=4, dwn=4)), "unknown matrix 'dwn'; did you mean 'down'"),
-        (lambda: Geometry(0, 1, 1, 1, DDR5), "channels: 0 is not a whole number from 1"),
-        (lambda: localized(EDGE, QWEN).find(0, 1536, 0), "row: 1536 is not within 0 to 1535"),
-        (lambda: localized(EDGE, QWEN).find(2, 0, 1536), "column: 1536 is not within 0 to 1535"),
-        (lambda: localized(EDGE, QWEN).find(3, 0, 0), "matrix: 3 is not within 0 to 2"),
-        (lambda: localized(EDGE, QWEN).find_scale(1, 0, 0), "matrix: up has no groups with scales"),
+        (lambda: make_layout("sharded:0", EDGE, QWEN), "range layout"),
+        (lambda: make_layout("sharded:7", EDGE, QWEN), "range layout"),
+        (lambda: make_layout("sharded:6", EDGE, QWEN, dimm=1), "range layout"),
+        (lambda: localized(EDGE, QWEN, dimm=6), "range dimm"),
+        (lambda: WeightFormat(7), "range bits"),
+        (lambda: WeightFormat(True), "range bits"),
+        (lambda: WeightFormat(16, 128), "conflict group_size"),
+        (lambda: WeightFormat(4, -1), "range group_size"),
+        (lambda: WeightFormat(4, 128, 0), "range scale_bits"),
+        (lambda: WeightFormat(4, 128, 16, -1), "range zero_point_bits"),
+        (lambda: ExpertFormat.of(16, 128), "conflict group_size"),
+        (lambda: ExpertFormat.of(dict(gate=4, up=4)), "missing bits"),
+        (lambda: ExpertFormat.of(dict(gate=4, up=4, dwn=4)), "unknown-name bits ? down"),
+        (lambda: Geometry(0, 1, 1, 1, DDR5), "range channels"),
+        (lambda: localized(EDGE, QWEN).find(0, 1536, 0), "range row"),
+        (lambda: localized(EDGE, QWEN).find(2, 0, 1536), "range column"),
+        (lambda: localized(EDGE, QWEN).find(3, 0, 0), "range matrix"),
+        (lambda: localized(EDGE, QWEN).find_scale(1, 0, 0), "conflict matrix"),
         (
             lambda: moves(
                 localized(EDGE, QWEN), localized(EDGE, ExpertWeights(4096, 1536, ExpertFormat.of(8)))
             ),
-            "different weights or machines",
+            "conflict layout",
         ),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, words):
-    with pytest.raises(InputError) as caught:
+    with refused(words):
         make()
-    assert words in str(caught.value)
 
 
 def test_an_address_of_python_numbers():

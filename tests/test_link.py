@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mistakes import refused
 from ndpsim.config import load_hardware
-from ndpsim.errors import InputError
 from ndpsim.link import Bridge, link_ticks, make_network, ports_needed
 from packets_alone import simulate_packets
 from readable_sending import step_packets
@@ -126,18 +126,18 @@ def test_groups_need_the_ports_of_their_chains():
 
 
 def test_too_few_ports_say_how_many_are_needed():
-    with pytest.raises(InputError, match="2 is too few: full of 16 DIMMs needs 15"):
+    with refused("range link.ports"):
         make_network("full", 16, 2, 25, 10)
 
 
 def test_an_unknown_topology_is_named_with_the_nearest():
-    with pytest.raises(InputError, match="did you mean 'ring'"):
+    with refused("unknown-name --set link.topology ? ring"):
         load_hardware("trimoe", ["link.topology=rings"])
 
 
 def test_rates_with_too_many_digits_are_an_error():
     net = make_network("chain", 3, 2, 1.000000007, 10)
-    with pytest.raises(InputError, match="too many digits"):
+    with refused("too-large link"):
         send(net, [(0, 2, 1 << 20, 5 * 10**9)])
 
 
@@ -191,28 +191,27 @@ def test_nothing_is_lost_and_no_wire_beats_its_rate(net, packets):
 @pytest.mark.parametrize(
     ("setting", "problem"),
     [
-        ("link.ports=0", "link.ports: 0 is not a whole number from 1 to 1023"),
-        ("link.hop_latency_ns=-1", "link.hop_latency_ns: -1 is not a number from 0 to"),
-        ("link.packet_bytes=0", "link.packet_bytes: 0 is not a whole number from 1"),
-        ("link.header_bytes=-1", "link.header_bytes: -1 is not a whole number from 0"),
-        ("link.topology=rnig", "link.topology: unknown value 'rnig'; did you mean 'ring'?"),
-        ("link.link_gbps=0.0001", "link.link_gbps: 0.0001 has more than three decimals"),
-        ("link.link_gbps=25.001", "link.link_gbps: 25.001 is more than its lanes carry, 8 of 25 Gb/s: 25"),
-        ("link.lanes=7", "link.link_gbps: 25 is more than its lanes carry, 7 of 25 Gb/s: 21.875"),
-        ("pcie.copy_engines=0", "pcie.copy_engines: 0 is not a whole number from 1 to 64"),
-        ("pcie.gbps=65", "pcie.gbps: 65 is more than gpu.pcie_gbps, 64"),
-        ("pcie.latency_ns=-5", "pcie.latency_ns: -5 is not a number from 0"),
-        ("cxl.gbps=0", "cxl.gbps: 0 is not a number above 0"),
+        ("link.ports=0", "range --set link.ports"),
+        ("link.hop_latency_ns=-1", "range --set link.hop_latency_ns"),
+        ("link.packet_bytes=0", "range --set link.packet_bytes"),
+        ("link.header_bytes=-1", "range --set link.header_bytes"),
+        ("link.topology=rnig", "unknown-name --set link.topology ? ring"),
+        ("link.link_gbps=0.0001", "invalid --set link.link_gbps"),
+        ("link.link_gbps=25.001", "range --set link.link_gbps"),
+        ("link.lanes=7", "range trimoe.yaml link.link_gbps"),
+        ("pcie.copy_engines=0", "range --set pcie.copy_engines"),
+        ("pcie.gbps=65", "range --set pcie.gbps"),
+        ("pcie.latency_ns=-5", "range --set pcie.latency_ns"),
+        ("cxl.gbps=0", "range --set cxl.gbps"),
     ],
 )
 def test_a_link_that_makes_no_sense_is_rejected(setting, problem):
-    with pytest.raises(InputError) as error:
+    with refused(problem):
         load_hardware("trimoe", [setting])
-    assert problem in str(error.value)
 
 
 def test_a_group_has_no_more_dimms_than_there_are():
     load_hardware("trimoe", ["link.topology=groups", "link.group_dimms=16"])
     load_hardware("trimoe", ["link.topology=ring", "link.group_dimms=17"])  # used by groups only
-    with pytest.raises(InputError, match="^--set: link.group_dimms: 17 is more than the 16 DIMMs there are$"):
+    with refused("range --set link.group_dimms"):
         load_hardware("trimoe", ["link.topology=groups", "link.group_dimms=17"])

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mistakes import refused
 from ndpsim.config import load_hardware
 from ndpsim.config.keys import section_of
 from ndpsim.config.system import System
 from ndpsim.dram.state import ControllerOptions
-from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Expert
 from ndpsim.simulate import (
@@ -514,7 +514,7 @@ def test_groups_are_chains_bridged_over_the_channels_of_the_host():
     busy = move(*sets, to=5).link_busy
     assert set(busy) == {"channel 0", "channel 1"}  # DIMM 5 is on channel 5 mod 4
     assert set(move(*sets, "host.channels=8", to=5).link_busy) == {"channel 0", "channel 5"}
-    with pytest.raises(InputError, match="not a DIMM, 0 to 7"):
+    with refused("range target_dimms"):
         move(*sets, to=8)
 
 

@@ -11,9 +11,11 @@ import sys
 import numpy as np
 import pytest
 
+from calls import call, refused_call
+from mistakes import mistake, refused
 from ndpsim import limits
 from ndpsim.audit import check
-from ndpsim.cli.main import cli, main
+from ndpsim.cli.main import cli
 from ndpsim.config import load_hardware
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, ExpertWeights, localized
@@ -45,8 +47,7 @@ def one_mib(monkeypatch: pytest.MonkeyPatch) -> None:
 def refusal(call, *arguments, **options) -> str:
     with pytest.raises(InputError) as caught:
         call(*arguments, **options)
-    assert f"{1 << 20} bytes) are allowed; NDPSIM_MEMORY_GIB=" in str(caught.value)
-    return str(caught.value)
+    return mistake(caught.value)
 
 
 # The rule
@@ -65,19 +66,15 @@ def test_the_limit_is_four_gib_or_half_the_machine(monkeypatch):
 @pytest.mark.parametrize("text", ["x", "nan", "-1", "0", "inf", "1e400"])
 def test_a_limit_that_is_no_size_is_refused(monkeypatch, text):
     monkeypatch.setenv(limits.VARIABLE, text)
-    with pytest.raises(InputError, match=f"NDPSIM_MEMORY_GIB: '{text}' is not a number of GiB"):
+    with refused("range NDPSIM_MEMORY_GIB"):
         memory_limit()
 
 
 def test_the_message_says_how_much_is_needed_and_allowed_and_what_allows_it(monkeypatch):
     monkeypatch.setenv(limits.VARIABLE, "1")
     ensure_fits(1 << 30, "as much as is allowed")
-    with pytest.raises(InputError) as caught:
+    with refused("too-large a.csv"):
         ensure_fits((1 << 30) + 1, "9 things", file="a.csv")
-    assert str(caught.value) == (
-        "a.csv: 9 things: 1.00 GiB of memory (1073741825 bytes) would be needed, and 1.00 GiB "
-        "(1073741824 bytes) are allowed; NDPSIM_MEMORY_GIB=2 allows it"
-    )
 
 
 # Who keeps to it
@@ -102,29 +99,29 @@ MANY_LANES = load_hardware("trimoe", ["dimm.count=1024", "dimm.ranks=16", "dimm.
 @pytest.mark.parametrize(
     ("call", "arguments", "words"),
     [
-        (simulate_expert, ("trimoe", BIG), "196608 bursts on a lane"),
-        (simulate_expert, ("cxl", BIG), "bursts on a lane"),
-        (simulate_contention, ("trimoe", BIG), "196608 bursts on a lane"),
-        (simulate_host_read, ("trimoe", BIG), "an expert of 1572864 bursts"),
-        (simulate_relayout, ("trimoe", BIG, 3), "3 experts of 9437184 bursts, read and written, at once"),
-        (simulate_relayout, (MANY_LANES, Expert(64, 64)), "at once on 1048576 lanes"),
+        (simulate_expert, ("trimoe", BIG), "too-large"),
+        (simulate_expert, ("cxl", BIG), "too-large"),
+        (simulate_contention, ("trimoe", BIG), "too-large"),
+        (simulate_host_read, ("trimoe", BIG), "too-large"),
+        (simulate_relayout, ("trimoe", BIG, 3), "too-large"),
+        (simulate_relayout, (MANY_LANES, Expert(64, 64)), "too-large"),
     ],
 )
 def test_a_large_expert_is_refused_before_it_runs(call, arguments, words):
-    assert words in refusal(call, *arguments)
+    assert refusal(call, *arguments) == words
 
 
 @pytest.mark.usefixtures("one_mib")
 def test_a_large_expert_is_placed_but_not_counted_burst_by_burst():
     placed = place_expert("trimoe", BIG)
     assert placed.layout.find(0, 1, 1).dimm.tolist() == [0]
-    assert "an expert of 1572864 bursts" in refusal(placed.to_dict)
+    assert refusal(placed.to_dict) == "too-large"
 
 
 @pytest.mark.usefixtures("no_simulation")
 @pytest.mark.parametrize("hw", ["trimoe", "cxl"])
 def test_commands_that_would_fill_the_memory_are_not_recorded(hw):
-    with pytest.raises(InputError, match="a record of the commands for [0-9]* bursts"):
+    with refused("too-large"):
         simulate_expert(hw, Expert(4096, 1536), 16384, record_commands=True)
 
 
@@ -132,7 +129,7 @@ def test_commands_that_would_fill_the_memory_are_not_recorded(hw):
 @pytest.mark.parametrize(("call", "gib"), [(simulate_host_read, 0.005), (simulate_relayout, 0.06)])
 def test_an_expert_may_fit_and_the_record_of_its_commands_not(call, gib, monkeypatch):
     monkeypatch.setenv(limits.VARIABLE, str(gib))
-    with pytest.raises(InputError, match="a record of"):
+    with refused("too-large"):
         call("trimoe", Expert(512, 512), record_commands=True)
 
 
@@ -140,33 +137,33 @@ def test_an_expert_may_fit_and_the_record_of_its_commands_not(call, gib, monkeyp
 def test_many_requests_are_refused_before_they_run():
     memory = Memory(resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1))
     few = Requests.of(np.zeros(4096, np.int64), np.zeros(4096, np.int64))
-    assert "4096 requests" in refusal(run_requests, few, memory, record_commands=True)
+    assert refusal(run_requests, few, memory, record_commands=True) == "too-large"
     many = Requests.of(np.zeros(8193, np.int64), np.zeros(8193, np.int64))
-    assert "8193 requests" in refusal(run_requests, many, memory)
+    assert refusal(run_requests, many, memory) == "too-large"
 
 
 @pytest.mark.usefixtures("one_mib")
 def test_traces_are_read_only_as_far_as_they_can_be_used(tmp_path):
     commands, requests, blank = tmp_path / "a.csv", tmp_path / "a.gz", tmp_path / "b"
     commands.write_text(_HEADER + "1,RD,0,0,0,0,0\n" * 5000)
-    assert "5000 commands or more" in refusal(read_commands, commands)
+    assert refusal(read_commands, commands) == "too-large a.csv"
     requests.write_bytes(gzip.compress(b"LD 0x40\n" * 9000))
-    assert "9000 requests or more in 9000 lines" in refusal(read_requests, requests)
+    assert refusal(read_requests, requests) == "too-large a.gz"
     blank.write_bytes(b"\n" * 20000)
-    assert "0 requests or more in 20000 lines" in refusal(read_requests, blank)
+    assert refusal(read_requests, blank) == "too-large b"
 
 
 def test_the_places_that_a_machine_has_are_a_limit_of_their_own():
     machine = geometry_of(load_hardware("trimoe"))
     weights = ExpertWeights(1 << 20, 1 << 20, ExpertFormat.of(16))
-    with pytest.raises(InputError, match=r"6\.00 TiB \(6597069766656 bytes\) do not fit a DIMM of"):
+    with refused("too-large"):
         localized(machine, weights)
 
 
 def test_room_for_violations_is_bounded():
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
     trace = CommandTrace.of(np.zeros((len(HEADER), 1), dtype=np.int64))
-    with pytest.raises(InputError, match="limit: 99999999999 is not a whole number from 0 to 1000000"):
+    with refused("range limit"):
         check(trace, device, limit=99999999999)
 
 
@@ -221,38 +218,30 @@ def test_an_endless_command_trace_ends():
 def test_a_small_file_that_unpacks_to_much_is_read_no_further_than_its_first_line(tmp_path):
     path = tmp_path / "small.csv.gz"
     path.write_bytes(gzip.compress(bytes(1 << 28), 1))
-    with pytest.raises(InputError, match=":1: the header must be"):
+    with refused("form small.csv.gz:1"):
         read_commands(path)
 
 
-def said(capsys, *arguments: str) -> str:
-    """The one line with which a call is refused."""
-    with pytest.raises(SystemExit) as caught:
-        main(list(arguments))
-    out, err = capsys.readouterr()
-    assert (caught.value.code, out, len(err.splitlines())) == (2, "", 1)
-    return err
-
-
 @pytest.mark.parametrize("option", ["--hw", "--model"])
-def test_a_device_or_a_pipe_is_no_configuration(option, tmp_path, capsys):
+def test_a_device_or_a_pipe_is_no_configuration(option, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in ("/dev/zero", str(pipe)):
-        assert said(capsys, "gemv", option, path).endswith("not a regular file\n")
+        assert refused_call("gemv", option, path).split()[0] == "unreadable"
 
 
-def test_deep_and_large_configurations_are_refused(tmp_path, capsys):
+def test_deep_and_large_configurations_are_refused(tmp_path):
     deep, large = tmp_path / "deep.json", tmp_path / "large.json"
     deep.write_text("[" * 500_000)
     large.write_bytes(b" " * ((1 << 24) + 1))
-    assert "nested too deeply" in said(capsys, "show", "model", str(deep))
-    assert "larger than 16 MiB" in said(capsys, "show", "model", str(large))
+    assert refused_call("show", "model", deep) == "form deep.json"
+    assert refused_call("show", "model", large) == "too-large large.json"
 
 
-def test_a_machine_without_memory_says_so_in_one_line(monkeypatch, capsys):
+def test_a_machine_without_memory_says_so_in_one_line(monkeypatch):
     def take(*arguments: object, **options: object) -> None:
         raise MemoryError
 
     monkeypatch.setattr(cli, "main", take)
-    assert "the machine has no memory left for this" in said(capsys, "list")
+    done = call("list")
+    assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from pathlib import Path
 from typing import Any, get_args
@@ -63,7 +64,7 @@ MISTAKES: list[tuple[Any, str, tuple[str, ...]]] = [
     (lambda: trace("LD 0x40\nST 40 41 42 x\n"), "form t:2", ("ST 40 41 42 x", "LD")),
     (lambda: load_hardware("trimoe", ["dimm.ranks="]), "missing --set dimm.ranks", ("value",)),
     (lambda: changed("name:", "name: b\nname:"), f"twice hw.yaml:{NAME + 1} name", (f"line {NAME}",)),
-    (lambda: load_hardware("trimoe", ["ndp.systolic=cxl_systolic"]), f"conflict trimoe.yaml:{line_of('ndp:')} ndp", ("gemv", "systolic", "ndp.gemv=null")),
+    (lambda: load_hardware("trimoe", ["ndp.systolic=cxl_systolic"]), "conflict trimoe.yaml ndp", ("gemv", "systolic", "ndp.gemv=null")),
     (lambda: ndpsim.simulate_expert(model=ndpsim.Expert(1 << 20, 1 << 20)), "too-large", ("GiB", "bytes")),
     (lambda: load_hardware("none.yaml"), "unreadable none.yaml", ("no such file",)),
     (lambda: ndpsim.write_commands(".", ndpsim.CommandTrace([], [], [], [], [], [], [])), "unwritable", ("folder",)),
@@ -88,6 +89,18 @@ def test_a_message_has_place_key_value_and_what_is_allowed(call, expected, parts
 
 def test_every_code_is_in_the_table():
     assert {expected.split()[0] for _, expected, _ in MISTAKES} == set(get_args(errors.Code))
+
+
+def test_every_mistake_of_the_package_says_which_kind_it_is():
+    package = Path(ndpsim.__file__).parent
+    calls = [
+        (path.name, node.lineno, len(node.args) + sum(given.arg == "code" for given in node.keywords))
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "InputError"
+    ]
+    assert len(calls) > 100
+    assert [one for one in calls if one[-1] < 2] == []
 
 
 def test_a_mistake_told_elsewhere_keeps_its_code_and_key():

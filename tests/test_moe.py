@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import ndpsim
 import ndpsim.moe
-from mistakes import refused
+from mistakes import mistake, refused
 from ndpsim.errors import InputError
 from ndpsim.moe import Attention, Expert, LinearAttention, MoeShape, load_model, model_names, parse_shape
 
@@ -73,8 +73,7 @@ def refusal(path: object) -> str:
     """The one line with which loading `path` is refused."""
     with pytest.raises(InputError) as caught:
         load_model(path)  # type: ignore[arg-type]
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return mistake(caught.value)
 
 
 # Published figures
@@ -468,7 +467,7 @@ def test_attention_that_is_not_described_or_of_another_kind_is_none(
     (key,) = changes
     line = path.read_text(encoding="utf-8").split(f'"{key}"')[0].count("\n") + 1
     assert m.attention_problem == f"{path}:{line}: {key}: is of an attention that is not modelled"
-    with refused("invalid model"):
+    with refused("missing model"):
         ndpsim.load_processors().dense_time(m, 1, 1)
 
 
@@ -486,20 +485,20 @@ def test_a_file_without_attention_and_vocabulary_still_has_experts(write: Write)
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"num_attention_heads": 0}, "num_attention_heads: 0 is not a whole number from 1"),
-        ({"num_key_value_heads": 3}, "num_key_value_heads: 3 cannot be shared evenly by 8 heads"),
-        ({"num_key_value_heads": 16}, "num_key_value_heads: 16 cannot be shared evenly by 8 heads"),
-        ({"num_attention_heads": 6}, "num_attention_heads: 6 do not divide the hidden size of 4096"),
-        ({"head_dim": 0}, "head_dim: 0 is not a whole number from 1"),
-        ({"kv_lora_rank": 512}, "qk_rope_head_dim: missing"),
-        ({"vocab_size": 0}, "vocab_size: 0 is not a whole number from 1"),
-        ({"vocab_size": 2.5}, "vocab_size: 2.5 is not a whole number from 1"),
-        ({"tie_word_embeddings": 1}, "tie_word_embeddings: 1 is neither true nor false"),
-        ({"sliding_window": -1}, "sliding_window: -1 is not a whole number from 0"),
+        ({"num_attention_heads": 0}, "range config.json:9 num_attention_heads"),
+        ({"num_key_value_heads": 3}, "conflict config.json:10 num_key_value_heads"),
+        ({"num_key_value_heads": 16}, "conflict config.json:10 num_key_value_heads"),
+        ({"num_attention_heads": 6}, "conflict config.json:9 num_attention_heads"),
+        ({"head_dim": 0}, "range config.json:12 head_dim"),
+        ({"kv_lora_rank": 512}, "missing config.json qk_rope_head_dim"),
+        ({"vocab_size": 0}, "range config.json:11 vocab_size"),
+        ({"vocab_size": 2.5}, "range config.json:11 vocab_size"),
+        ({"tie_word_embeddings": 1}, "type config.json:12 tie_word_embeddings"),
+        ({"sliding_window": -1}, "range config.json:12 sliding_window"),
     ],
 )
 def test_malformed_attention(changes: dict[str, Any], words: str, write: Write) -> None:
-    assert words in refusal(write(MIXTRAL | HEADS, **changes))
+    assert refusal(write(MIXTRAL | HEADS, **changes)) == words
 
 
 LINEAR = {
@@ -540,35 +539,31 @@ def test_which_layers_attend_how(changes: dict[str, Any], found: list[str], writ
     ("changes", "words"),
     [
         ({"layer_types": [FULL, SLIDING, "slidding_attention", FULL]},
-         "layer_types: entry 2: unknown kind of attention 'slidding_attention'; did you mean 'sliding_attention'?"),
-        ({"layer_types": [FULL] * 3}, "layer_types: has 3 entries for 4 layers"),
-        ({"layer_types": [SLIDING] * 4, "sliding_window": None}, "sliding_window: missing"),
-        ({"full_attention_interval": 0}, "full_attention_interval: 0 is not a whole number from 1"),
-        ({"full_attention_interval": 2, "linear_key_head_dim": ...}, "linear_key_head_dim: missing"),
+         "form config.json:19 layer_types ? sliding_attention"),
+        ({"layer_types": [FULL] * 3}, "conflict config.json:19 layer_types"),
+        ({"layer_types": [SLIDING] * 4, "sliding_window": None}, "missing config.json:17 sliding_window"),
+        ({"full_attention_interval": 0}, "range config.json:19 full_attention_interval"),
+        ({"full_attention_interval": 2, "linear_key_head_dim": ...}, "missing config.json linear_key_head_dim"),
         ({"full_attention_interval": 2, "linear_num_value_heads": 3},
-         "linear_num_value_heads: 3 cannot share 2 heads of keys evenly"),
-        ({"full_attention_interval": 2, "mamba_ssm_dtype": "float8"}, "mamba_ssm_dtype: unknown type of the state"),
-        ({"no_rope_layers": [1, 1, 1]}, "no_rope_layers: has 3 entries for 4 layers"),
-        ({"no_rope_layers": [1, 1, 1, 2]}, "no_rope_layers: entry 3: 2 is not a whole number from 0 to 1"),
-        ({"attention_chunk_size": 0}, "attention_chunk_size: 0 is not a whole number from 1"),
-        ({"attention_chunk_size": None, "max_window_layers": 2}, "max_window_layers: is not understood"),
-        ({"attention_chunk_size": None, "sliding_window_pattern": 6}, "sliding_window_pattern: is not understood"),
-        ({"model_type": "gpt_oss"}, "layer_types: missing; which layers attend how is not known"),
+         "conflict config.json:13 linear_num_value_heads"),
+        ({"full_attention_interval": 2, "mamba_ssm_dtype": "float8"}, "unknown-name config.json:20 mamba_ssm_dtype ? float32"),
+        ({"no_rope_layers": [1, 1, 1]}, "conflict config.json:19 no_rope_layers"),
+        ({"no_rope_layers": [1, 1, 1, 2]}, "form config.json:19 no_rope_layers"),
+        ({"attention_chunk_size": 0}, "range config.json:18 attention_chunk_size"),
+        ({"attention_chunk_size": None, "max_window_layers": 2}, "unsupported config.json:19 max_window_layers"),
+        ({"attention_chunk_size": None, "sliding_window_pattern": 6}, "unsupported config.json:19 sliding_window_pattern"),
+        ({"model_type": "gpt_oss"}, "missing config.json layer_types"),
     ],
 )  # fmt: skip
 def test_layers_that_are_not_understood(changes: dict[str, Any], words: str, write: Write) -> None:
     path = write(MIXED, **changes)
-    line = refusal(path)
-    assert line.startswith(str(path))
-    assert words in line
+    assert refusal(path) == words
 
 
 def test_an_unknown_kind_is_named_with_its_line(write: Write) -> None:
     path = write(MIXED, layer_types=["full_attention"] * 3 + ["mamba"])
     number = path.read_text(encoding="utf-8").split('"layer_types"')[0].count("\n") + 1
-    assert refusal(path).startswith(
-        f"{path}:{number}: layer_types: entry 3: unknown kind of attention 'mamba'"
-    )
+    assert refusal(path) == f"form config.json:{number} layer_types"
 
 
 LLAMA = {
@@ -595,14 +590,14 @@ def test_layers_of_llama_4(pattern: dict[str, Any], dense: tuple[int, ...], writ
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        ({}, "moe_layers: missing; model_type 'llama4_text' has it"),
-        ({"interleave_moe_layer_step": 7}, "interleave_moe_layer_step: leaves none of 6 layers with experts"),
-        ({"moe_layers": [6]}, "moe_layers: 6 is not a whole number from 0 to 5"),
-        ({"moe_layers": []}, "moe_layers: leaves none of 6 layers with experts"),
+        ({}, "missing config.json moe_layers"),
+        ({"interleave_moe_layer_step": 7}, "conflict config.json:9 interleave_moe_layer_step"),
+        ({"moe_layers": [6]}, "range config.json:9 moe_layers"),
+        ({"moe_layers": []}, "conflict config.json:9 moe_layers"),
     ],
 )
 def test_layers_of_llama_4_that_make_no_sense(pattern: dict[str, Any], words: str, write: Write) -> None:
-    assert words in refusal(write(LLAMA | pattern))
+    assert refusal(write(LLAMA | pattern)) == words
 
 
 # Experts
@@ -632,15 +627,16 @@ def test_an_expert_cannot_be_changed() -> None:
 
 @pytest.mark.parametrize("size", [0, -1, True, 8.0, float("nan"), "8", None, 2**24 + 1])
 def test_an_expert_refuses_what_is_no_size(size: Any) -> None:
-    with pytest.raises(InputError, match=r"^hidden: .* is not a whole number from 1 to 16777216$"):
+    code = "range" if type(size) is int else "type"
+    with refused(f"{code} hidden"):
         Expert(size, 4)
-    with pytest.raises(InputError, match=r"^intermediate: "):
+    with refused(f"{code} intermediate"):
         Expert(4, size)
 
 
 @pytest.mark.parametrize("bits", [0, -4, 65, 4.0, True])
 def test_weight_bytes_refuses_what_is_no_bit_width(bits: Any) -> None:
-    with pytest.raises(InputError, match=r"^bits: .* is not a whole number from 1 to 64$"):
+    with refused("range bits" if type(bits) is int else "type bits"):
         Expert(4, 4).weight_bytes(bits)
 
 
@@ -761,31 +757,31 @@ def test_layer_patterns(pattern: dict[str, Any], dense: tuple[int, ...], write: 
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        ({"first_k_dense_replace": 7}, "first_k_dense_replace: 7 is not a whole number from 0 to 6"),
-        ({"first_k_dense_replace": -1}, "first_k_dense_replace: -1 is not"),
-        ({"first_k_dense_replace": 6}, "first_k_dense_replace: leaves none of 6 layers with experts"),
-        ({"decoder_sparse_step": 0}, "decoder_sparse_step: 0 is not a whole number from 1"),
-        ({"decoder_sparse_step": 7}, "decoder_sparse_step: leaves none"),
-        ({"moe_layer_freq": 0}, "moe_layer_freq: 0 is not a whole number from 1"),
-        ({"moe_layer_freq": "2"}, "moe_layer_freq: '2' is not"),
-        ({"moe_layer_freq": [1, 1]}, "moe_layer_freq: has 2 entries for 6 layers"),
+        ({"first_k_dense_replace": 7}, "range config.json:9 first_k_dense_replace"),
+        ({"first_k_dense_replace": -1}, "range config.json:9 first_k_dense_replace"),
+        ({"first_k_dense_replace": 6}, "conflict config.json:9 first_k_dense_replace"),
+        ({"decoder_sparse_step": 0}, "range config.json:9 decoder_sparse_step"),
+        ({"decoder_sparse_step": 7}, "conflict config.json:9 decoder_sparse_step"),
+        ({"moe_layer_freq": 0}, "range config.json:9 moe_layer_freq"),
+        ({"moe_layer_freq": "2"}, "range config.json:9 moe_layer_freq"),
+        ({"moe_layer_freq": [1, 1]}, "conflict config.json:9 moe_layer_freq"),
         (
             {"moe_layer_freq": [1, 1, 2, 1, 1, 1]},
-            "moe_layer_freq: entry 2: 2 is not a whole number from 0 to 1",
+            "form config.json:9 moe_layer_freq",
         ),
-        ({"moe_layer_freq": [True] * 6}, "moe_layer_freq: entry 0: True is not"),
-        ({"moe_layer_freq": []}, "moe_layer_freq: has 0 entries for 6 layers"),
-        ({"mlp_only_layers": 3}, "mlp_only_layers: is not a list"),
-        ({"mlp_only_layers": [6]}, "mlp_only_layers: 6 is not a whole number from 0 to 5"),
-        ({"mlp_only_layers": ["0"]}, "mlp_only_layers: '0' is not"),
-        ({"mlp_layer_types": "sparse"}, "mlp_layer_types: is not a list"),
-        ({"mlp_layer_types": ["dense"] * 6}, "mlp_layer_types: leaves none"),
-        ({"mlp_layer_types": ["sparse"] * 5 + [1]}, "mlp_layer_types: entry 5 is neither"),
-        ({"mlp_layer_types": ["sparse"]}, "mlp_layer_types: has 1 entries"),
+        ({"moe_layer_freq": [True] * 6}, "form config.json:9 moe_layer_freq"),
+        ({"moe_layer_freq": []}, "conflict config.json:9 moe_layer_freq"),
+        ({"mlp_only_layers": 3}, "type config.json:9 mlp_only_layers"),
+        ({"mlp_only_layers": [6]}, "range config.json:9 mlp_only_layers"),
+        ({"mlp_only_layers": ["0"]}, "range config.json:9 mlp_only_layers"),
+        ({"mlp_layer_types": "sparse"}, "type config.json:9 mlp_layer_types"),
+        ({"mlp_layer_types": ["dense"] * 6}, "conflict config.json:9 mlp_layer_types"),
+        ({"mlp_layer_types": ["sparse"] * 5 + [1]}, "form config.json:9 mlp_layer_types"),
+        ({"mlp_layer_types": ["sparse"]}, "conflict config.json:9 mlp_layer_types"),
     ],
 )
 def test_malformed_layer_patterns(pattern: dict[str, Any], words: str, write: Write) -> None:
-    assert words in refusal(write(QWEN3, **pattern))
+    assert refusal(write(QWEN3, **pattern)) == words
 
 
 # Where a model is found
@@ -815,18 +811,18 @@ def test_a_bundled_name_comes_before_a_folder(tmp_path: Path, monkeypatch: pytes
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
-    assert "unknown model 'deepseek-v2-lit'; did you mean 'deepseek-v2-lite'?" in refusal("deepseek-v2-lit")
+    assert refusal("deepseek-v2-lit") == "unknown-name model ? deepseek-v2-lite"
     for nonsense in ("", "x" * 5000, "a\0b"):
-        assert refusal(nonsense).startswith("model: ")
+        assert refusal(nonsense) in ("unknown-name model", "unreadable model")
 
 
 def test_missing_files_and_folders(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "none.json") == f"{tmp_path / 'none.json'}: no such file"
-    assert refusal(tmp_path / "nowhere" / "model") == f"{tmp_path / 'nowhere' / 'model'}: no such file"
-    assert refusal(tmp_path) == f"{tmp_path}: this folder holds no config.json"
+    assert refusal(tmp_path / "none.json") == "unreadable none.json"
+    assert refusal(tmp_path / "nowhere" / "model") == "unreadable model"
+    assert refusal(tmp_path) == "unreadable test_missing_files_and_folders0"
     (tmp_path / "config.json").mkdir()
-    assert refusal(tmp_path) == f"{tmp_path / 'config.json'}: not a regular file"
-    assert "not a regular file" in refusal("/dev/null")
+    assert refusal(tmp_path) == "unreadable config.json"
+    assert refusal("/dev/null") == "unreadable null"
 
 
 # What is wrong inside a file
@@ -835,21 +831,21 @@ def test_missing_files_and_folders(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b"", ":1: invalid JSON: Expecting value"),
-        (b'{\n  "a": 1,\n  oops\n}', ":3: invalid JSON: "),
-        (b'{"a": \xff}', ": is not UTF-8 text"),
-        (b"[1, 2]", ": the top level is not a JSON object"),
-        (b"null", ": the top level is not a JSON object"),
-        (b"[" * 200_000, ": invalid JSON: nested too deeply"),
-        (b'{"hidden_size": ' + b"9" * 5000 + b"}", ": invalid JSON: a number with too many digits"),
-        (b" " * (2**24 + 1), ": larger than 16 MiB: not a config.json"),
-        (b'{"text_config": [1]}', ":1: text_config: is not a JSON object"),
+        (b"", "form config.json:1"),
+        (b'{\n  "a": 1,\n  oops\n}', "form config.json:3"),
+        (b'{"a": \xff}', "form config.json"),
+        (b"[1, 2]", "form config.json"),
+        (b"null", "form config.json"),
+        (b"[" * 200_000, "form config.json"),
+        (b'{"hidden_size": ' + b"9" * 5000 + b"}", "form config.json"),
+        (b" " * (2**24 + 1), "too-large config.json"),
+        (b'{"text_config": [1]}', "type config.json:1 text_config"),
     ],
 )
 def test_files_that_are_no_configuration(text: bytes, words: str, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_bytes(text)
-    assert refusal(path).startswith(str(path) + words)
+    assert refusal(path) == words
 
 
 @pytest.mark.parametrize(
@@ -863,10 +859,8 @@ def test_files_that_are_no_configuration(text: bytes, words: str, tmp_path: Path
     ],
 )
 def test_a_dense_model_is_said_to_be_dense(base: dict[str, Any], write: Write) -> None:
-    path = write(base)
-    line = refusal(path)
-    assert line.startswith(str(path))
-    assert "a dense model" in line
+    code, place, key = refusal(write(base)).split()
+    assert (code, place.partition(":")[0], key.endswith("experts")) == ("unsupported", "config.json", True)
 
 
 @pytest.mark.parametrize(
@@ -887,14 +881,15 @@ def test_a_dense_model_is_said_to_be_dense(base: dict[str, Any], write: Write) -
     ],
 )
 def test_a_missing_key_is_named(base: dict[str, Any], key: str, write: Write) -> None:
-    path = write(base, **{key: ...})
-    line = refusal(path)
-    assert line.startswith(f"{path}: {key}: missing")
+    dense = key in ("num_local_experts", "num_experts", "n_routed_experts")
+    code = "unsupported" if dense else "missing"  # without them it is no mixture of experts
+    assert refusal(write(base, **{key: ...})) == f"{code} config.json {key}"
 
 
 def test_a_key_missing_from_an_unknown_family_names_all_it_may_be_called(write: Write) -> None:
-    line = refusal(write(MIXTRAL, model_type="other", num_experts_per_tok=...))
-    assert "num_experts_per_tok: missing (nor experts_per_token)" in line
+    with refused("missing config.json num_experts_per_tok") as caught:
+        load_model(write(MIXTRAL, model_type="other", num_experts_per_tok=...))
+    assert "experts_per_token" in caught.value.problem
 
 
 SIZES = ("hidden_size", "moe_intermediate_size", "intermediate_size")
@@ -907,15 +902,14 @@ COUNTS = ("num_hidden_layers", "n_routed_experts", "num_experts_per_tok")
 )
 def test_a_value_that_is_no_size_is_named(key: str, value: Any, write: Write) -> None:
     path = write(DEEPSEEK, **{key: value})
-    line_number = path.read_text(encoding="utf-8").split(f'"{key}"')[0].count("\n") + 1
-    line = refusal(path)
-    assert line.startswith(f"{path}:{line_number}: {key}: ")
-    assert "is not a whole number from 1 to " in line
+    line = path.read_text(encoding="utf-8").split(f'"{key}"')[0].count("\n") + 1
+    assert refusal(path) == f"range config.json:{line} {key}"
 
 
 @pytest.mark.parametrize("key", [*SIZES, "num_hidden_layers", "num_experts_per_tok"])
 def test_zero_is_no_size(key: str, write: Write) -> None:
-    assert f"{key}: 0 is not a whole number from 1 to " in refusal(write(DEEPSEEK, **{key: 0}))
+    line = 2 + list(DEEPSEEK).index(key)
+    assert refusal(write(DEEPSEEK, **{key: 0})) == f"range config.json:{line} {key}"
 
 
 def test_sizes_up_to_the_limit_are_taken(write: Write) -> None:
@@ -923,29 +917,27 @@ def test_sizes_up_to_the_limit_are_taken(write: Write) -> None:
 
 
 def test_shared_experts_must_be_whole_numbers_too(write: Write) -> None:
-    assert "n_shared_experts: -1 is not" in refusal(write(DEEPSEEK, n_shared_experts=-1))
+    assert refusal(write(DEEPSEEK, n_shared_experts=-1)) == "range config.json:8 n_shared_experts"
     qwen2 = QWEN3 | {"model_type": "qwen2_moe"}
-    line = refusal(write(qwen2, shared_expert_intermediate_size=True))
-    assert "shared_expert_intermediate_size: True is not" in line
+    wrong = refusal(write(qwen2, shared_expert_intermediate_size=True))
+    assert wrong == "range config.json:9 shared_expert_intermediate_size"
 
 
 def test_more_experts_for_a_token_than_there_are(write: Write) -> None:
     assert load_model(write(MIXTRAL, num_experts_per_tok=8)).experts_per_token == 8
-    assert "num_experts_per_tok: 9 experts for each token of only 8" in refusal(
-        write(MIXTRAL, num_experts_per_tok=9)
-    )
+    assert refusal(write(MIXTRAL, num_experts_per_tok=9)) == "conflict config.json:8 num_experts_per_tok"
 
 
-@pytest.mark.parametrize("key", ["model_type", "hidden_act"])
+@pytest.mark.parametrize(("key", "line"), [("model_type", 2), ("hidden_act", 3)])
 @pytest.mark.parametrize("value", [1, True, ["silu"], "", {}])
-def test_names_must_be_text(key: str, value: Any, write: Write) -> None:
-    assert f"{key}: {value!r} is not a name" in refusal(write(MIXTRAL, **{key: value}))
+def test_names_must_be_text(key: str, line: int, value: Any, write: Write) -> None:
+    assert refusal(write(MIXTRAL, **{key: value})) == f"type config.json:{line} {key}"
 
 
 def test_an_error_inside_text_config_says_so(write: Write) -> None:
     path = write({"hidden_size": 1, "text_config": MIXTRAL | {"hidden_size": 0}})
     # The key stands twice in the file: better no line than the wrong one.
-    assert refusal(path).startswith(f"{path}: text_config.hidden_size: 0 is not")
+    assert refusal(path) == "range config.json text_config.hidden_size"
 
 
 @pytest.mark.parametrize(
@@ -958,8 +950,8 @@ def test_an_error_inside_text_config_says_so(write: Write) -> None:
     ],
 )
 def test_an_unknown_family_with_rules_of_its_own_is_not_guessed(key: str, write: Write) -> None:
-    line = refusal(write(MIXTRAL, model_type="mixtrel", **{key: 2}))
-    assert f"{key}: is not understood; unknown model_type 'mixtrel'; did you mean 'mixtral'?" in line
+    wrong = refusal(write(MIXTRAL, model_type="mixtrel", **{key: 2}))
+    assert wrong == f"unknown-name config.json:9 {key} ? mixtral"
     assert load_model(write(MIXTRAL, model_type="mixtrel", **{key: 0})).layers == 32
 
 
@@ -987,27 +979,25 @@ def test_every_shape_in_range_is_taken(hidden: int, size: int) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("0,5", "HIDDEN '0' is not a whole number from 1 to 1048576"),
-        ("5,0", "INTERMEDIATE '0' is not"),
-        ("a,b", "HIDDEN 'a' is not"),
-        ("-1,2", "HIDDEN '-1' is not"),
-        ("+1,2", "HIDDEN '+1' is not"),
-        ("1e9,4", "HIDDEN '1e9' is not"),
-        ("4096,1536.0", "INTERMEDIATE '1536.0' is not"),
-        ("1048577,4", "HIDDEN '1048577' is not a whole number from 1 to 1048576"),
-        ("4," + "9" * 10_000, "INTERMEDIATE '" + "9" * 40 + "' is not"),
-        ("\u0664,4", "HIDDEN '\u0664' is not"),
-        ("4096,", "INTERMEDIATE '' is not"),
-        ("4096", "'4096' is not HIDDEN,INTERMEDIATE, for instance 4096,1536"),
-        ("4096,1536,3", "'4096,1536,3' is not HIDDEN,INTERMEDIATE"),
-        ("", "'' is not HIDDEN,INTERMEDIATE"),
+        ("0,5", "range --shape"),
+        ("5,0", "range --shape"),
+        ("a,b", "range --shape"),
+        ("-1,2", "range --shape"),
+        ("+1,2", "range --shape"),
+        ("1e9,4", "range --shape"),
+        ("4096,1536.0", "range --shape"),
+        ("1048577,4", "range --shape"),
+        ("4," + "9" * 10_000, "range --shape"),
+        ("\u0664,4", "range --shape"),
+        ("4096,", "range --shape"),
+        ("4096", "form --shape"),
+        ("4096,1536,3", "form --shape"),
+        ("", "form --shape"),
     ],
 )
 def test_shapes_that_are_refused(text: str, words: str) -> None:
-    with pytest.raises(InputError) as caught:
+    with refused(words):
         parse_shape(text)
-    assert str(caught.value).startswith(f"--shape: {words}")
-    assert "\n" not in str(caught.value)
 
 
 @given(st.text(max_size=20))

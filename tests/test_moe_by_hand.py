@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from mistakes import refused
 from ndpsim.config import Hardware, load_hardware
-from ndpsim.errors import InputError
 from ndpsim.moe import Expert
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.location import Location
@@ -204,12 +204,12 @@ def test_who_leaves_a_full_dimm_makes_room_for_one_of_its_size(to, monkeypatch):
     monkeypatch.setattr(Hardware, "dimm_bytes", EXPERT_BYTES + 15 * EXPERT_BYTES // 16)
     lies = {2: (1, 1), 3: (5, 1), 5: (7, 1)}
     leaves, comes, too_many = (2, to), (3, 1), (5, 1)
-    with pytest.raises(InputError, match="expert 3 has 786,432 B, for which there is no room at localized 1"):
+    with refused("too-large policy: rebalance"):
         moved(lies, {0: (comes, leaves)})
     _, done = moved(lies, {0: (leaves,), 5: (comes,)})
     assert done[2].end_ns < done[3].decided_ns
     assert done[3].target == "localized 1"
-    with pytest.raises(InputError, match="expert 5 has 786,432 B, for which there is no room at localized 1"):
+    with refused("too-large policy: rebalance"):
         moved(lies, {0: (leaves,), 5: (comes,), 9: (too_many,)})
 
 

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import sys
-from contextlib import redirect_stderr, redirect_stdout
 from types import SimpleNamespace
 
 import pytest
 
-from ndpsim.cli.main import main
+from calls import call, refused_call
 from ndpsim.errors import InputError
-
-
-def call(*arguments: object) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as caught:
-        main([str(argument) for argument in arguments])
-    return int(caught.value.code or 0), out.getvalue(), err.getvalue()
 
 
 @pytest.fixture
@@ -185,28 +176,30 @@ def test_a_result_is_equal_however_long_its_policy_thought(moe_by_hand):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--layers", "7-3"], "--layers: '7-3' is not of the form 0-7 or 3,5,8-11"),
-        (["--layers", ""], "--layers: '' is not of the form"),
-        (["--check-layer", "3"], "--check-layer: '3' is not of the form STEP,LAYER"),
-        (["--check-limit", "0.1"], "--check-limit: needs --check-layer"),
-        (["--panels", "jobs"], "--panels: needs --plot"),
-        (["--log", "no/such/folder.jsonl"], "--log: cannot write no/such/folder.jsonl: there is no folder"),
-        (["--log", "a", "--timeline", "a"], "--log: a is the file of --timeline, too"),
+        (["--layers", "7-3"], "form --layers"),
+        (["--layers", ""], "form --layers"),
+        (["--check-layer", "3"], "form --check-layer"),
+        (["--check-limit", "0.1"], "conflict --check-limit"),
+        (["--panels", "jobs"], "conflict --panels"),
+        (["--log", "no/such/folder.jsonl"], "unwritable --log"),
+        (["--log", "a", "--timeline", "a"], "twice --log"),
     ],
 )
 def test_mistakes_are_said_before_anything_runs(given, options, message):
-    status, out, err = call("moe", *options)
-    assert (status, out) == (2, "")
-    assert err.startswith(f"ndpsim: error: {message}")
+    assert refused_call("moe", *options) == message
     assert given.arguments is None
 
 
 @pytest.mark.parametrize(
     ("key", "option"),
-    [("policy", "--policy"), ("gpu_experts", "--gpu-experts"), ("check_layer", "--check-layer")],
+    [
+        ("policy", "invalid --policy"),
+        ("gpu_experts", "invalid --gpu-experts"),
+        ("check_layer", "invalid --check-layer"),
+    ],
 )
 def test_a_mistake_found_in_the_run_names_its_option_and_leaves_no_file(given, tmp_path, key, option):
     given.fails = InputError("is wrong", key=key)
-    status, out, err = call("moe", "--log", tmp_path / "log.jsonl", "--timeline", tmp_path / "t.json")
-    assert (status, out, err) == (2, "", f"ndpsim: error: {option}: is wrong\n")
+    given_files = ("--log", tmp_path / "log.jsonl", "--timeline", tmp_path / "t.json")
+    assert refused_call("moe", *given_files) == option
     assert list(tmp_path.iterdir()) == []

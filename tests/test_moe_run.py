@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import ndpsim
+from mistakes import mistake, refused
 from ndpsim.audit.schedule import check_schedule
 from ndpsim.errors import InputError
 from ndpsim.moe import Attention, LinearAttention, MixedAttention, MoeShape
@@ -357,8 +358,7 @@ def test_windows_are_those_of_the_attention_of_each_layer():
 def refusal(*policies: Any, **others: Any) -> str:
     with pytest.raises(InputError) as caught:
         moe(*policies, **others)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return mistake(caught.value)
 
 
 def changed(**answer: Any) -> type[Policy]:
@@ -378,49 +378,49 @@ def changed(**answer: Any) -> type[Policy]:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        ({"assign": lambda right: Assignment(ndp=right.ndp[1:])}, ["step 0, layer 1", "no engine"]),
-        ({"assign": lambda right: Assignment(ndp=right.ndp, cpu=right.ndp[:1])}, ["add up to 2"]),
-        ({"assign": lambda right: 1 / 0}, ["step 0, layer 1", "assign raises ZeroDivisionError"]),
-        ({"assign": lambda right: "nonsense"}, ["not an Assignment"]),
-        ({"background": lambda view: [Migration("relayout", 2, 99)]}, ["expert 99"]),
+        ({"assign": lambda right: Assignment(ndp=right.ndp[1:])}, "policy policy mine: step 0, layer 1"),
+        (
+            {"assign": lambda right: Assignment(ndp=right.ndp, cpu=right.ndp[:1])},
+            "policy policy mine: step 0, layer 1",
+        ),
+        ({"assign": lambda right: 1 / 0}, "policy policy mine: step 0, layer 1: assign"),
+        ({"assign": lambda right: "nonsense"}, "policy policy mine: step 0, layer 1"),
+        (
+            {"background": lambda view: [Migration("relayout", 2, 99)]},
+            "policy policy mine: after step 0, layer 1",
+        ),
         (
             {"background": lambda view: [Migration("fetch", 2, e) for e in range(9)]},
-            ["has no room", str(EXPERT_BYTES)],
+            "policy policy mine: after step 0, layer 1",
         ),
     ],
 )
 def test_what_a_policy_gets_wrong_is_named(answer, words):
-    problem = refusal(changed(**answer))
-    assert problem.startswith("policy mine: ")
-    for word in words:
-        assert word in problem
+    assert refusal(changed(**answer)) == words
 
 
 @pytest.mark.parametrize(
     ("others", "words"),
     [
-        ({"policies": ()}, ["policies"]),
-        ({"steps": 0}, ["steps"]),
-        ({"layers": [0]}, ["layers", "no experts"]),
-        ({"layers": [4]}, ["layers", "from 0 to 3"]),
-        ({"check_layer": (3, 1)}, ["check_layer", "from 0 to 2"]),
-        ({"check_layer": (0, 0)}, ["check_layer", "0 is not among"]),
-        ({"dense_bits": 0}, ["dense_bits", "from 1 to 32"]),
-        ({"kv_bits": 33}, ["kv_bits", "from 1 to 32"]),
-        ({"gpu_experts": 17}, ["gpu_experts", "from 0 to 16"]),
-        ({"kv": "disk"}, ["kv"]),
-        ({"arbitration": "nobody"}, ["arbitration"]),
-        ({"routing": trace_of([0, 1], (1, 2, 3), 3)}, ["batch", "32 is more than the 1"]),
-        ({"hw": "cxl"}, ["cxl"]),
-        ({"sets": ["gpu.memory_gb=8.001"]}, ["not supported", "gpu.memory_gb"]),
+        ({"policies": ()}, "missing policies"),
+        ({"steps": 0}, "range steps"),
+        ({"layers": [0]}, "invalid layers"),
+        ({"layers": [4]}, "range layers"),
+        ({"check_layer": (3, 1)}, "range check_layer"),
+        ({"check_layer": (0, 0)}, "range check_layer"),
+        ({"dense_bits": 0}, "range dense_bits"),
+        ({"kv_bits": 33}, "range kv_bits"),
+        ({"gpu_experts": 17}, "range gpu_experts"),
+        ({"kv": "disk"}, "unknown-name kv"),
+        ({"arbitration": "nobody"}, "unknown-name arbitration"),
+        ({"routing": trace_of([0, 1], (1, 2, 3), 3)}, "range batch"),
+        ({"hw": "cxl"}, "conflict"),
+        ({"sets": ["gpu.memory_gb=8.001"]}, "too-large gpu.memory_gb"),
     ],
 )
 def test_wrong_arguments_are_refused_by_name(others, words):
-    with pytest.raises(InputError) as caught:
+    with refused(words):
         run_moe(**{"policies": ("trimoe",), **GIVEN, **others})
-    assert "\n" not in str(caught.value)
-    for word in words:
-        assert word in str(caught.value)
 
 
 def test_what_does_not_fit_the_dimms_is_not_supported_by_bytes():
@@ -431,8 +431,8 @@ def test_what_does_not_fit_the_dimms_is_not_supported_by_bytes():
             return placement
 
     big = MoeShape(**{**vars(MODEL), "routed_experts": 16_384})
-    problem = refusal(Crowd, model=big, sets=["dram.org=DDR5_8Gb_x8", "dimm.ranks=1"], gpu_experts=0, steps=1)
-    assert "not supported: DIMM 3" in problem
+    small = {"sets": ["dram.org=DDR5_8Gb_x8", "dimm.ranks=1"], "gpu_experts": 0, "steps": 1}
+    assert refusal(Crowd, model=big, **small) == "too-large dimm"
 
 
 def test_a_run_of_a_trace_takes_batch_steps_and_layers_from_it_unless_told(tmp_path):
@@ -446,8 +446,8 @@ def test_a_run_of_a_trace_takes_batch_steps_and_layers_from_it_unless_told(tmp_p
     assert (config["batch"], config["steps"], config["layers"]) == (5, 1, [3])
     generate_routing("skewed", MODEL, 8, 2).save(path)
     assert run_moe(**given).config["layers"] == [0, 1, 2, 3]
-    for more, has in ({"batch": 9}, "8"), ({"steps": 3}, "2"):
-        with pytest.raises(InputError, match=has) as caught:
+    for more, has in ({"batch": 9}, "range batch"), ({"steps": 3}, "range steps"):
+        with refused(has) as caught:
             run_moe(**given, **more)
         assert (caught.value.code, caught.value.key) == ("range", *more)
     generate_routing("skewed", MODEL, 8, 0, prompt=2).save(path)

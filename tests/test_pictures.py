@@ -23,6 +23,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.image import imread
 from matplotlib.text import Text
 
+from mistakes import refused
 from ndpsim import (
     describe_routing,
     generate_routing,
@@ -148,18 +149,17 @@ def test_panels_are_drawn_in_the_order_of_the_picture():
 @pytest.mark.parametrize(
     ("choose", "words"),
     [
-        (lambda: chosen_size("colum"), "size: unknown size 'colum'; did you mean 'column'?"),
-        (lambda: chosen_panels(["enrgy"], "expert"), "panels: unknown panel 'enrgy'; did you mean 'energy'?"),
-        (lambda: chosen_panels(["phases"], "host-read"), "(known: bandwidth, bus, energy)"),
-        (lambda: chosen_panels([], "sweep"), "panels: chooses none of latency"),
-        (lambda: layout_figure("Slide"), "did you mean 'slide'?"),
-        (lambda: layout_figure(panels=("down",)), "panels: nothing is known that these panels could show"),
+        (lambda: chosen_size("colum"), "unknown-name size ? column"),
+        (lambda: chosen_panels(["enrgy"], "expert"), "unknown-name panels ? energy"),
+        (lambda: chosen_panels(["phases"], "host-read"), "unknown-name panels"),
+        (lambda: chosen_panels([], "sweep"), "missing panels"),
+        (lambda: layout_figure("Slide"), "unknown-name size ? slide"),
+        (lambda: layout_figure(panels=("down",)), "missing panels"),
     ],
 )
 def test_choices_that_there_are_not_are_refused(choose, words):
-    with pytest.raises(InputError) as caught:
+    with refused(words):
         choose()
-    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -942,5 +942,5 @@ def test_engines_and_migrations_and_speedups_are_those_of_the_result(moe_by_hand
 
 
 def test_one_policy_has_no_speedups_to_draw(moe_by_hand):
-    with pytest.raises(InputError, match="nothing is known that these panels could show"):
+    with refused("missing panels"):
         moe_axes(moe_by_hand, "speedup", "trimoe")

@@ -12,7 +12,7 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ndpsim.errors import InputError
+from mistakes import refused
 from ndpsim.policies import check_policy, choose_policy
 from ndpsim.policies.offloading import cache_slots
 from ndpsim.policies.published.dali.assignment import TwoEngines, beam, greedy, optimal, times_of
@@ -433,34 +433,32 @@ def test_experts_expected_from_hidden_states_are_prefetched(states):
     loads = policy.residual.loads(1, 0)
     assert {one.expert for one in moved} == set(np.argsort(-loads, kind="stable")[:2].tolist())
     view = shown(policy, placement, 0, [1] * 8, step=2, free=2, moment="gate")
-    with pytest.raises(InputError, match=r"hidden has 2 steps, the run has more"):
+    with refused("conflict policy dali"):
         policy.background(view)
 
 
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"gates": np.zeros((3, 7, 4))}, r"gates: has the shape \(3, 7, 4\); the run needs"),
-        ({"gates": np.zeros((3, 8, 5))}, r"\(layer 3, experts 8, dim 4\)"),
-        ({"hidden": np.zeros((2, 2, 5, 4))}, r"\(step, layer 3, token, dim 4\)"),
-        ({"hidden": np.zeros((2, 3, 5))}, "hidden: has the shape"),
-        ({"hidden": np.zeros((0, 3, 5, 4))}, "hidden: has the shape"),
-        ({"calibration": np.zeros((4, 9, 4))}, "calibration: has the shape"),
-        ({"residuals": np.zeros((2, 4))}, "residuals: has the shape"),
-        ({"residuals": np.full((3, 4), np.nan)}, "finite floats"),
-        ({"gates": np.zeros((3, 8, 4), int)}, "int64"),
-        ({"gates": None}, "has no array gates, only"),
-        ({"calibration": None}, "has no array residuals or calibration"),
+        ({"gates": np.zeros((3, 7, 4))}, "form wrong.npz policy dali:residual: gates"),
+        ({"gates": np.zeros((3, 8, 5))}, "form wrong.npz policy dali:residual: gates"),
+        ({"hidden": np.zeros((2, 2, 5, 4))}, "form wrong.npz policy dali:residual: hidden"),
+        ({"hidden": np.zeros((2, 3, 5))}, "form wrong.npz policy dali:residual: hidden"),
+        ({"hidden": np.zeros((0, 3, 5, 4))}, "form wrong.npz policy dali:residual: hidden"),
+        ({"calibration": np.zeros((4, 9, 4))}, "form wrong.npz policy dali:residual: calibration"),
+        ({"residuals": np.zeros((2, 4))}, "form wrong.npz policy dali:residual: residuals"),
+        ({"residuals": np.full((3, 4), np.nan)}, "type wrong.npz policy dali:residual: residuals"),
+        ({"gates": np.zeros((3, 8, 4), int)}, "type wrong.npz policy dali:residual: gates"),
+        ({"gates": None}, "missing wrong.npz policy dali:residual"),
+        ({"calibration": None}, "missing wrong.npz policy dali:residual"),
     ],
 )
 def test_a_file_that_does_not_fit_the_run_is_one_line(states, tmp_path, wrong, words):
     _, arrays = states
     given = {name: array for name, array in {**arrays, **wrong}.items() if array is not None}
     np.savez(tmp_path / "wrong.npz", **given)
-    with pytest.raises(InputError, match=words) as caught:
+    with refused(words):
         load_residual(str(tmp_path / "wrong.npz"), machine())
-    assert "\n" not in str(caught.value)
-    assert "wrong.npz" in str(caught.value)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04 cut off", b"text"])
@@ -468,13 +466,13 @@ def test_a_file_that_is_no_npz_is_one_line(tmp_path, content):
     file = tmp_path / "states.npz"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(InputError, match="cannot be read"):
+    with refused("unreadable states.npz policy dali:residual"):
         load_residual(str(file), machine())
 
 
 def test_a_run_of_another_batch_than_the_files_is_refused(states):
     file, _ = states
-    with pytest.raises(InputError, match="hidden states of 5 tokens a step; the run has 28"):
+    with refused("conflict states.npz policy dali:residual: hidden"):
         placed(machine(gpu_experts=6), residual=str(file))
 
 
@@ -485,18 +483,18 @@ def test_without_scipy_only_the_optimal_assignment_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy", None)
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)
     Dali(machine(), ESTIMATES, DaliParameters())
-    with pytest.raises(InputError, match=r"policy dali: needs scipy: pip install 'ndpsim\[milp\]'"):
+    with refused("not-installed policy dali"):
         Dali(machine(), ESTIMATES, DaliParameters(assignment="optimal"))
 
 
-@pytest.mark.parametrize("value", ["-1", "often", "nan", "inf"])
-def test_a_charge_is_a_time_or_how_it_is_found(value):
-    with pytest.raises(InputError, match="policy dali:charge") as caught:
+@pytest.mark.parametrize(
+    ("value", "code"), [("-1", "invalid"), ("often", "range"), ("nan", "range"), ("inf", "range")]
+)
+def test_a_charge_is_a_time_or_how_it_is_found(value, code):
+    with refused(f"{code} policy dali:charge"):
         choose_policy(f"dali:charge={value}")
-    assert "none" in str(caught.value)
-    assert "measured" in str(caught.value)
 
 
 def test_a_machine_without_a_cpu_is_refused():
-    with pytest.raises(InputError, match="dali needs a CPU that computes experts"):
+    with refused("conflict"):
         choose_policy("dali").start(replace(machine(), has_cpu=False), ESTIMATES)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from calls import call, refused_call
 from docs_commands import without
+from mistakes import refused
 from ndpsim import load_model
-from ndpsim.cli.main import main
-from ndpsim.errors import InputError
 from ndpsim.prediction import band, phases, predict
 from ndpsim.prediction.machine import OwnMachine, parse_memory
 from ndpsim.prediction.programs import PROGRAMS
@@ -71,13 +69,6 @@ def predicted(**changed: Any) -> Prediction:
 
 def expert_ns(parts_ns: Any) -> float:
     return sum(parts_ns.get(name, 0) for name in EXPERTS_ON_CPU)
-
-
-def call(*arguments: object) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as caught:
-        main([str(argument) for argument in arguments])
-    return int(caught.value.code or 0), out.getvalue(), err.getvalue()
 
 
 LINE = (
@@ -206,7 +197,7 @@ def test_ranks_are_the_fewest_that_hold_the_weights():
     rank_bytes = machine.hardware(1).capacity_bytes  # of one rank on each DIMM
     for ranks in (1, 2, 4, 8):
         assert machine.hardware(ranks * rank_bytes).system.dimm.ranks == ranks
-    with pytest.raises(InputError, match=r"^memory: 2x ddr5-4800 hold .* at most, and the weights"):
+    with refused("too-large memory"):
         machine.hardware(8 * rank_bytes + 1)
 
 
@@ -306,40 +297,38 @@ def test_what_was_measured_is_a_ratio_of_each_phase():
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"cpu": "epyc-9345"}, "cpu: unknown part 'epyc-9345'; did you mean 'epyc-9"),
-        ({"cpu": "rtx-4090"}, "cpu: rtx-4090 is a GPU, and no CPU"),
-        ({"cpu": "none.yaml"}, "none.yaml: no such file"),
-        ({"gpu": "rtx-4909"}, "gpu: unknown part 'rtx-4909'; did you mean 'rtx-4090'?"),
-        ({"gpu": "ddr5-4800"}, "gpu: ddr5-4800 is a memory, and no GPU"),
-        ({"link": "pcie-4-x61"}, "link: unknown part 'pcie-4-x61'; did you mean 'pcie-4-x16'?"),
-        ({"memory": "ddr5-4801x2"}, "memory: unknown part 'ddr5-4801'; did you mean 'ddr5-4800'?"),
-        ({"memory": "ddr5-4800"}, "memory: 'ddr5-4800' is not PARTxDIMMS with 1 to 64 DIMMs, for instance ddr5-4800x16"),
-        ({"memory": "ddr5-4800x0"}, "memory: 'ddr5-4800x0' is not PARTxDIMMS"),
-        ({"memory": "ddr5-4800x65"}, "memory: 'ddr5-4800x65' is not PARTxDIMMS"),
-        ({"memory": "ddr5-4800x6"}, "memory: 6 DIMMs are not shared evenly by 4 channels of cpu.yaml"),
-        ({"sockets": 3}, "sockets: 3 are more than the 2 of cpu.yaml"),
-        ({"sockets": 9}, "sockets: 9 is not a whole number from 1 to 8"),
-        ({"program": "llama.cp"}, "program: unknown program 'llama.cp'; did you mean 'llama.cpp'?"),
-        ({"weights": "q4_k_n"}, "weights: unknown weight file 'q4_k_n'; did you mean 'q4_k_"),
-        ({"memory_gb": 0.1}, "memory_gb: 0.1 GB do not hold the 0.1 GB of weights in the host's memory"),
-        ({"memory_gb": float("nan")}, "memory_gb: nan is not a number from 0"),
-        ({"chunk": 0}, "chunk: 0 is not a whole number from 1"),
-        ({"n_cpu_moe": -1}, "n_cpu_moe: -1 is not a whole number from 0"),
-        ({"upgrades": "yes"}, "upgrades: 'yes' is neither True nor False"),
-        ({"sets": ("gpu.tflop=1",)}, "did you mean 'gpu.tflops'?"),
+        ({"cpu": "epyc-9345"}, "unknown-name cpu ? epyc-9455"),
+        ({"cpu": "rtx-4090"}, "conflict cpu"),
+        ({"cpu": "none.yaml"}, "unreadable none.yaml"),
+        ({"gpu": "rtx-4909"}, "unknown-name gpu ? rtx-4090"),
+        ({"gpu": "ddr5-4800"}, "conflict gpu"),
+        ({"link": "pcie-4-x61"}, "unknown-name link ? pcie-4-x16"),
+        ({"memory": "ddr5-4801x2"}, "unknown-name memory ? ddr5-4800"),
+        ({"memory": "ddr5-4800"}, "form memory"),
+        ({"memory": "ddr5-4800x0"}, "form memory"),
+        ({"memory": "ddr5-4800x65"}, "form memory"),
+        ({"memory": "ddr5-4800x6"}, "conflict memory"),
+        ({"sockets": 3}, "range sockets"),
+        ({"sockets": 9}, "range sockets"),
+        ({"program": "llama.cp"}, "unknown-name program ? llama.cpp"),
+        ({"weights": "q4_k_n"}, "unknown-name weights ? q4_k_s"),
+        ({"memory_gb": 0.1}, "too-large memory_gb"),
+        ({"memory_gb": float("nan")}, "range memory_gb"),
+        ({"chunk": 0}, "range chunk"),
+        ({"n_cpu_moe": -1}, "range n_cpu_moe"),
+        ({"upgrades": "yes"}, "type upgrades"),
+        ({"sets": ("gpu.tflop=1",)}, "unknown-key --set gpu.tflop ? gpu.tflops"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )  # fmt: skip
 def test_mistakes_are_told_in_a_line(changed, words):
-    with pytest.raises(InputError) as caught:
+    with refused(words):
         predicted(**changed)
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_cpu_whose_channels_are_not_known_is_refused():
     Path("cpu.yaml").write_text(CPU.replace("cpu_memory_channels: {value: 4", "cpu_threads: {value: 4"))
-    with pytest.raises(InputError, match=r"^cpu: cpu\.yaml does not say how many memory channels it has$"):
+    with refused("missing cpu"):
         predicted()
 
 
@@ -375,18 +364,15 @@ def test_the_text_says_where_the_time_goes_and_what_upgrades_give():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--gpu", "rtx-4909"), "ndpsim: error: --gpu: unknown part 'rtx-4909'; did you mean 'rtx-4090'?"),
-        (("--memory-gb", "0.1", "--n-cpu-moe", "3"), "--memory-gb: 0.1 GB do not hold"),
-        (("--n-cpu-moe", "-1"), "--n-cpu-moe: -1 is not a whole number from 0"),
-        (("--plot", "p.pgn"), "--plot"),
-        (("--plot", "p.png", "--panels", "decod"), "'decod'; did you mean 'decode'?"),
+        (("--gpu", "rtx-4909"), "unknown-name --gpu ? rtx-4090"),
+        (("--memory-gb", "0.1", "--n-cpu-moe", "3"), "too-large --memory-gb"),
+        (("--n-cpu-moe", "-1"), "range --n-cpu-moe"),
+        (("--plot", "p.pgn"), "unknown-name --plot"),
+        (("--plot", "p.png", "--panels", "decod"), "unknown-name --panels ? decode"),
     ],
 )
 def test_mistakes_of_the_command_name_the_option(arguments, words):
-    status, out, err = call(*without(LINE, arguments[::2]), "--no-upgrades", *arguments)
-    assert (status, out) == (2, "")
-    assert words in err
-    assert len(err.splitlines()) == 1
+    assert refused_call(*without(LINE, arguments[::2]), "--no-upgrades", *arguments) == words
 
 
 def test_a_picture_is_written():

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from ndpsim.errors import InputError
+from mistakes import refused
 from ndpsim.policies.published.cxl.prefix_split import bit_budget, prefix_split
 from ndpsim.policies.published.cxl.quantisation import read_losses
 
@@ -89,7 +89,7 @@ def test_more_bits_go_where_they_gain_most_as_far_as_the_order_allows():
 
 @pytest.mark.parametrize("losses", [np.zeros((2, 3)), np.zeros(4), np.array([[0, 1, 2, np.nan]])])
 def test_losses_of_another_shape_or_not_finite_are_refused(losses):
-    with pytest.raises(InputError, match="losses: are not finite losses of experts with 4"):
+    with refused("form losses"):
         prefix_split(losses, 2)
 
 
@@ -121,40 +121,42 @@ def test_tables_by_layer_are_read_from_csv_and_npz_alike(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("no.csv", None, "no.csv: no such file"),
-        ("a.csv", b"", "a.csv: the columns are not expert,bits,loss or layer,expert,bits,loss"),
-        ("a.csv", b"expert,loss\n", "a.csv:1: the columns are not"),
-        ("a.csv", b"expert,bits,loss\n0,5,1\n", "a.csv:2: bits: '5' is not one of 1, 2, 3, 4"),
-        ("a.csv", b"expert,bits,loss\n0,1,nan\n", "a.csv:2: loss: 'nan' is not a number"),
-        ("a.csv", b"expert,bits,loss\n-1,1,2\n", "a.csv:2: expert: '-1' is not a whole number from 0"),
-        ("a.csv", b"expert,bits,loss\n0,1\n", "a.csv:2: has 2 values for 3 columns"),
-        ("a.csv", b"expert,bits,loss\n0,1,1\n0,1,1\n", "a.csv:3: '0,1,1' is given twice"),
-        ("a.csv", b"expert,bits,loss\n0,1,1\n", "a.csv: has no loss of expert 0 with 2 bits"),
-        ("a.csv", b"expert,bits,loss\n", "a.csv: has no loss of expert 0 with 1 bits"),
+        ("no.csv", None, "unreadable no.csv"),
+        ("a.csv", b"", "form a.csv"),
+        ("a.csv", b"expert,loss\n", "form a.csv:1"),
+        ("a.csv", b"expert,bits,loss\n0,5,1\n", "range a.csv:2 bits"),
+        ("a.csv", b"expert,bits,loss\n0,1,nan\n", "range a.csv:2 loss"),
+        ("a.csv", b"expert,bits,loss\n-1,1,2\n", "range a.csv:2 expert"),
+        ("a.csv", b"expert,bits,loss\n0,1\n", "form a.csv:2"),
+        ("a.csv", b"expert,bits,loss\n0,1,1\n0,1,1\n", "twice a.csv:3"),
+        ("a.csv", b"expert,bits,loss\n0,1,1\n", "missing a.csv"),
+        ("a.csv", b"expert,bits,loss\n", "missing a.csv"),
         (
             "a.csv",
             b"layer,expert,bits,loss\n0,0,1,1\n",
-            "a.csv: has no loss of layer 0, expert 0 with 2 bits",
+            "missing a.csv",
         ),
-        ("a.csv", b"\xff\xfe", "a.csv: is not UTF-8 text"),
-        ("a.npz", b"no archive", "a.npz: cannot be read"),
+        ("a.csv", b"\xff\xfe", "form a.csv"),
+        ("a.npz", b"no archive", "unreadable a.npz"),
     ],
 )
 def test_what_is_wrong_with_a_table_is_said_in_one_line(tmp_path, name, content, words):
     file = tmp_path / name
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(InputError) as caught:
+    with refused(words):
         read_losses(str(file), (0,), 1)
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "arrays",
-    [{"other": np.zeros((1, 1, 4))}, {"loss": np.zeros((1, 2, 4))}, {"loss": np.full((1, 1, 4), np.inf)}],
+    ("arrays", "expected"),
+    [
+        ({"other": np.zeros((1, 1, 4))}, "missing a.npz"),
+        ({"loss": np.zeros((1, 2, 4))}, "form a.npz loss"),
+        ({"loss": np.full((1, 1, 4), np.inf)}, "range a.npz loss"),
+    ],
 )
-def test_arrays_that_do_not_fit_are_refused(tmp_path, arrays):
+def test_arrays_that_do_not_fit_are_refused(tmp_path, arrays, expected):
     np.savez(tmp_path / "a.npz", **arrays)
-    with pytest.raises(InputError, match=r"a\.npz: (has no array 'loss'|loss: has)"):
+    with refused(expected):
         read_losses(str(tmp_path / "a.npz"), (0,), 1)

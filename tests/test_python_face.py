@@ -24,6 +24,7 @@ import pytest
 
 import ndpsim
 import ndpsim.simulate
+from mistakes import refused
 from ndpsim.arguments import shown
 from ndpsim.config.files import data_folder
 from ndpsim.devtools.bench import run_rows
@@ -691,12 +692,12 @@ def test_every_argument_of_the_simulations_is_in_the_table():
 
 
 def test_a_string_for_sets_is_refused_as_such():
-    with pytest.raises(InputError, match=r"^sets: 'dimm.ranks=2' is a string; give a list of them$"):
+    with refused("type sets"):
         ndpsim.simulate_expert(model=SMALL, sets="dimm.ranks=2")
 
 
 def test_a_number_of_too_many_digits_is_refused_in_a_line():
-    with pytest.raises(InputError, match="^tokens: .* is not a whole number from 1 to 16384$") as caught:
+    with refused("range tokens") as caught:
         ndpsim.simulate_expert(model=SMALL, tokens=10**6000)
     assert len(str(caught.value)) < 200
 
@@ -998,9 +999,8 @@ def test_traces_become_data_frames_where_pandas_is(trace, monkeypatch):
     frame = trace.to_pandas()
     assert list(frame) == list(trace.to_arrays())
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(InputError, match="^to_pandas: needs pandas, which cannot be imported") as caught:
+    with refused("not-installed to_pandas"):
         trace.to_pandas()
-    assert "\n" not in str(caught.value)
 
 
 def test_traces_compare_by_value():

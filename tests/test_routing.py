@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ndpsim
-from ndpsim.errors import InputError
+from mistakes import refused
 from ndpsim.moe import load_model
 from ndpsim.routing import Routing, load_routing
 
@@ -52,42 +52,41 @@ def test_ids_are_narrow_and_cannot_be_changed():
     [
         (
             dict(ids=changed(IDS, (0, 1, 2, 0), 4)),
-            "ids[step 0, layer 3, token 2]: expert 4 is not from 0 to 3",
+            "range ids[step 0, layer 3, token 2]",
         ),
         (
             dict(ids=changed(IDS, (0, 0, 1, 0), -1)),
-            "ids[step 0, layer 1, token 1]: expert -1 is not from 0 to 3",
+            "range ids[step 0, layer 1, token 1]",
         ),
-        (dict(ids=changed(IDS, (0, 1, 0, 1), 2)), "ids[step 0, layer 3, token 0]: expert 2 is chosen twice"),
+        (dict(ids=changed(IDS, (0, 1, 0, 1), 2)), "twice ids[step 0, layer 3, token 0]"),
         (
             dict(prefill_ids=changed(PREFILL, (1, 3, 0), 1)),
-            "prefill_ids[layer 3, token 3]: expert 1 is chosen twice",
+            "twice prefill_ids[layer 3, token 3]",
         ),
-        (dict(ids=IDS[0]), "ids: is int16 of 3 axes, not whole numbers [step, layer, token, k]"),
-        (dict(ids=IDS / 1), "ids: is float64 of 4 axes, not whole numbers [step, layer, token, k]"),
-        (dict(layers=(1, 2, 3)), "ids: has 2 layers, and there are 3: [step, layer, token, k]"),
-        (dict(layers=(3, 1)), "layers: (3, 1) are not layers of a model in ascending order"),
-        (dict(layers=()), "layers: () are not layers of a model"),
-        (dict(experts=1), "ids: has 2 experts a token of 1"),
-        (dict(experts=1 << 16), "experts: 65536 is not a whole number from 1 to 32768"),
-        (dict(prompt_lengths=(2, 3)), "prompt_lengths: 5 tokens in 2 prompts, but prefill_ids has 4"),
-        (dict(prompt_lengths=(4, 0)), "prompt_lengths: 0 is not a whole number from 1"),
-        (dict(prefill_ids=None), "prompt_lengths: are given without prefill_ids"),
+        (dict(ids=IDS[0]), "type ids"),
+        (dict(ids=IDS / 1), "type ids"),
+        (dict(layers=(1, 2, 3)), "conflict ids"),
+        (dict(layers=(3, 1)), "form layers"),
+        (dict(layers=()), "form layers"),
+        (dict(experts=1), "range ids"),
+        (dict(experts=1 << 16), "range experts"),
+        (dict(prompt_lengths=(2, 3)), "conflict prompt_lengths"),
+        (dict(prompt_lengths=(4, 0)), "range prompt_lengths"),
+        (dict(prefill_ids=None), "conflict prefill_scores or prompt_lengths"),
         (
             dict(scores=np.ones((1, 2, 3))),
-            "scores: is float64 of shape (1, 2, 3), not floating point numbers of",
+            "type scores",
         ),
         (
             dict(scores=changed(np.ones(IDS.shape), (0, 1, 2, 1), np.nan)),
-            "scores[step 0, layer 3, token 2]: nan is no finite number",
+            "range scores[step 0, layer 3, token 2]",
         ),
-        (dict(ids=IDS[:0], prefill_ids=None, prompt_lengths=()), "ids: there is neither a decode token"),
+        (dict(ids=IDS[:0], prefill_ids=None, prompt_lengths=()), "missing ids"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_place(changes, words):
-    with pytest.raises(InputError) as caught:
+    with refused(words):
         small(**changes)
-    assert words in str(caught.value)
 
 
 def test_a_trace_is_cut_to_what_a_run_needs():
@@ -104,19 +103,19 @@ def test_a_trace_is_cut_to_what_a_run_needs():
 @pytest.mark.parametrize(
     ("model", "asked", "words"),
     [
-        ("deepseek-v2", {}, "routing: the trace has 64 experts, deepseek-v2 has 160"),
-        ("deepseek-v2-lite", {"batch": 9}, "batch: 9 is more than the 8 of the trace"),
-        ("deepseek-v2-lite", {"steps": 3}, "steps: 3 is more than the 2 of the trace"),
+        ("deepseek-v2", {}, "conflict routing"),
+        ("deepseek-v2-lite", {"batch": 9}, "range batch"),
+        ("deepseek-v2-lite", {"steps": 3}, "range steps"),
         (
             "deepseek-moe-16b",
             {},
-            "routing: the trace does not have layer 27 of deepseek-moe-16b; it has 26, the model 27 layers",
+            "conflict routing",
         ),
     ],
 )
 def test_another_models_trace_is_refused(model, asked, words):
     trace = ndpsim.generate_routing("skewed", "deepseek-v2-lite", batch=8, steps=2)
-    with pytest.raises(InputError, match="^" + words):
+    with refused(words):
         trace.for_model(load_model(model), **asked)
 
 
@@ -124,9 +123,9 @@ def test_a_dense_layer_of_the_model_is_none_of_a_trace():
     trace = small(experts=160, layers=(0, 1))
     model = load_model("deepseek-v2")
     six = Routing(160, (0, 1), np.arange(12, dtype=np.int16).reshape(1, 2, 1, 6))
-    with pytest.raises(InputError, match="the trace has layer 0, which has no experts in deepseek-v2"):
+    with refused("conflict routing"):
         six.for_model(model, layers=[1])
-    with pytest.raises(InputError, match="^layer: 2 is not among the 2 layers from 0 to 1 of the trace$"):
+    with refused("range layer"):
         trace.loads(0, 2)
 
 
@@ -182,40 +181,37 @@ def stored(path: Path, **changes: object) -> Path:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (dict(version=np.int32(2)), "version: 2 is not read by this ndpsim, which knows 1"),
-        (dict(format=np.array("other")), "format: other is not ndpsim-routing"),
-        (dict(format=None), "is no routing trace of ndpsim: it has no array 'format'"),
-        (dict(ids=None), "is no routing trace of ndpsim: it has no array 'ids'"),
-        (dict(score=np.ones(3)), "unknown array 'score'; did you mean 'scores'?"),
+        (dict(version=np.int32(2)), "unsupported trace.npz version"),
+        (dict(format=np.array("other")), "form trace.npz format"),
+        (dict(format=None), "form trace.npz"),
+        (dict(ids=None), "form trace.npz"),
+        (dict(score=np.ones(3)), "unknown-name trace.npz ? scores"),
         (
             dict(ids=changed(IDS, (0, 0, 0, 0), 7)),
-            "ids[step 0, layer 1, token 0]: expert 7 is not from 0 to 3",
+            "range trace.npz ids[step 0, layer 1, token 0]",
         ),
         (
             dict(scores=np.full(IDS.shape, np.inf)),
-            "scores[step 0, layer 1, token 0]: inf is no finite number",
+            "range trace.npz scores[step 0, layer 1, token 0]",
         ),
-        (dict(layers=np.array([1, 2, 3])), "ids: has 2 layers, and there are 3"),
-        (dict(layers=np.ones((2, 2))), "layers: is float64 of 2 axes, not a list of whole numbers"),
-        (dict(experts=np.array([4])), "experts: is int64 of shape (1,), not a whole number"),
-        (dict(source=np.array("{")), "source: is not a JSON object"),
-        (dict(source=np.array([{}], object)), "is object, which is not read; plain numbers are"),
+        (dict(layers=np.array([1, 2, 3])), "conflict trace.npz ids"),
+        (dict(layers=np.ones((2, 2))), "type trace.npz layers"),
+        (dict(experts=np.array([4])), "type trace.npz experts"),
+        (dict(source=np.array("{")), "form trace.npz source"),
+        (dict(source=np.array([{}], object)), "type trace.npz source"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused_with_its_place(changes, words, tmp_path):
     path = stored(tmp_path / "trace.npz", **changes)
-    with pytest.raises(InputError) as caught:
+    with refused(words):
         load_routing(path)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"not a file of arrays", b"\x93NUMPY\x01\x00"])
 def test_other_files_are_refused_in_a_line(content, tmp_path):
     path = tmp_path / "trace.npz"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"trace\.npz: is damaged, or no file of NumPy arrays"):
+    with refused("form trace.npz"):
         load_routing(path)
 
 
@@ -225,7 +221,7 @@ def test_a_truncated_file_is_refused(tmp_path):
     whole = path.read_bytes()
     for length in range(0, len(whole), 97):
         path.write_bytes(whole[:length])
-        with pytest.raises(InputError, match=r"trace\.npz: "):
+        with refused("form trace.npz"):
             load_routing(path)
 
 
@@ -237,12 +233,12 @@ def test_an_array_that_needs_too_much_memory_is_refused_by_its_header(tmp_path):
     )
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("ids.npy", header.getvalue())
-    with pytest.raises(InputError, match="ids: an array of shape .* of memory .* would be needed"):
+    with refused("too-large trace.npz ids"):
         load_routing(path)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(InputError, match="cannot be read: No such file"):
+    with refused("unreadable none.npz"):
         load_routing(tmp_path / "none.npz")
 
 
@@ -259,11 +255,10 @@ def test_find_routing_takes_what_a_run_is_given(tmp_path):
     for asked, words in (
         (
             dict(routing="skew"),
-            "there is no file skew; unknown kind of routing 'skew'; did you mean 'skewed'?",
+            "unknown-name routing ? skewed",
         ),
-        (dict(routing=trace, prompt=4), "prompt: the trace has no prompts of 4 tokens"),
-        (dict(routing=trace, batch=5), "batch: 5 is more than the 4 of the trace"),
+        (dict(routing=trace, prompt=4), "missing prompt"),
+        (dict(routing=trace, batch=5), "range batch"),
     ):
-        with pytest.raises(InputError) as caught:
+        with refused(words):
             ndpsim.find_routing(**{"model": model, "batch": 4, "steps": 2, **asked})
-        assert words in str(caught.value)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ndpsim
-from ndpsim.errors import InputError
+from mistakes import refused
 
 torch = pytest.importorskip("torch", reason="needs pip install 'ndpsim[capture]'")
 transformers = pytest.importorskip("transformers", reason="needs pip install 'ndpsim[capture]'")
@@ -115,7 +115,7 @@ def test_after_the_block_nothing_is_recorded():
 def test_a_model_without_experts_is_refused():
     model = transformers.AutoModelForCausalLM.from_config(transformers.LlamaConfig(**SMALL))
     with (
-        pytest.raises(InputError, match="^model: LlamaForCausalLM has no layer with a gate or router"),
+        refused("^model: LlamaForCausalLM has no layer with a gate or router"),
         ndpsim.capture_routing(model),
     ):
         pass
@@ -126,7 +126,7 @@ def test_padded_prompts_are_refused():
     with (
         ndpsim.capture_routing(model),
         torch.no_grad(),
-        pytest.raises(InputError, match="attention_mask: prompts are padded"),
+        refused("attention_mask: prompts are padded"),
     ):
         model(torch.ones((1, 4), dtype=torch.long), attention_mask=torch.tensor([[0, 1, 1, 1]]))
 
@@ -134,5 +134,5 @@ def test_padded_prompts_are_refused():
 def test_nothing_recorded_is_said():
     with ndpsim.capture_routing(tiny("mixtral")) as capture:
         pass
-    with pytest.raises(InputError, match="has no choices of experts"):
+    with refused("has no choices of experts"):
         capture.routing()

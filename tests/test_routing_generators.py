@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ndpsim
-from ndpsim.errors import InputError
+from mistakes import refused
 from ndpsim.moe import load_model, model_names
 from ndpsim.routing import default_routing, generate_routing
 from ndpsim.routing.counts import BUNDLED
@@ -58,7 +58,7 @@ def test_what_is_above_the_limit_goes_to_the_others_in_proportion():
 
 
 def test_fewer_experts_than_a_token_chooses_are_refused():
-    with pytest.raises(InputError, match="2 experts have a share, and a token chooses 3"):
+    with refused("range routing"):
         filled(np.array([0.5, 0.5, 0.0, 0.0]), 3)
 
 
@@ -161,9 +161,7 @@ def test_a_like_popularity_has_the_cosine_that_is_asked(wanted):
 
 
 def test_a_cosine_below_the_least_possible_is_refused():
-    with pytest.raises(
-        InputError, match=r"^prefill_cosine: 0.1 is below 0\.\d+, the least that a popularity"
-    ):
+    with refused("range prefill_cosine"):
         like(np.array([0.4, 0.3, 0.3]), 0.1, source(1))
 
 
@@ -199,11 +197,11 @@ def test_one_hot_expert_is_never_less_popular_than_a_warm_one():
 
 
 def test_classes_that_are_given_and_cannot_be_are_refused():
-    with pytest.raises(InputError, match="one expert would get 60.0% of the selections; 50.0% are possible"):
+    with refused("range skewed:hot_share, warm_share"):
         shares_of("skewed:hot_share=0.6,warm_share=0.3", "mixtral-8x7b")
-    with pytest.raises(InputError, match="hot_share and warm_share are more than 1 together"):
+    with refused("range routing"):
         shares_of("skewed:hot_share=0.6,warm_share=0.5")
-    with pytest.raises(InputError, match="hot_experts and warm_experts are more than 1 together"):
+    with refused("range routing"):
         shares_of("skewed:hot_experts=0.6,warm_experts=0.5")
 
 
@@ -285,40 +283,37 @@ def test_counts_of_a_file_are_taken_as_bundled_ones(tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("[", "invalid JSON"),
-        ("[[1, 2], [3]]", "counts[1]: has 1 experts, and row 0 has 2"),
-        ("[[1, -2]]", "counts[0][1]: -2 is not a count"),
-        ("[[1, 0.5]]", "counts[0][1]: 0.5 is not a count"),
-        ("[[0, 0]]", "counts[0]: has no selections"),
-        ('{"counts": [[1, 2]], "layers": [1, 2]}', "layers: is not 1 layers of a model in ascending order"),
+        ("[", "form counts.json:1"),
+        ("[[1, 2], [3]]", "form counts.json counts[1]"),
+        ("[[1, -2]]", "range counts.json counts[0][1]"),
+        ("[[1, 0.5]]", "range counts.json counts[0][1]"),
+        ("[[0, 0]]", "invalid counts.json counts[0]"),
+        ('{"counts": [[1, 2]], "layers": [1, 2]}', "form counts.json layers"),
         (
             '{"counts": [[1, 2]], "experts_per_token": "2"}',
-            "experts_per_token: 2 is not a whole number from 1",
+            "range counts.json experts_per_token",
         ),
-        ('{"count": [[1, 2]]}', "has neither counts nor expert_popularity"),
-        ('{"counts": {}}', "counts: is empty"),
-        (f"[{[1] * 8}]", "does not say the number of experts and layers; give a model"),
+        ('{"count": [[1, 2]]}', "missing counts.json"),
+        ('{"counts": {}}', "form counts.json counts"),
+        (f"[{[1] * 8}]", "missing model"),
     ],
 )
 def test_counts_that_are_none_are_refused(content, words, tmp_path):
     path = tmp_path / "counts.json"
     path.write_text(content)
-    with pytest.raises(InputError) as caught:
+    with refused(words):
         generate_routing(f"popularity:{path}")
-    assert words in str(caught.value)
 
 
 def test_counts_that_a_model_cannot_have_are_refused(tmp_path):
     path = tmp_path / "counts.json"
     path.write_text("[[9, 1, 1, 1, 1, 1, 1, 1]]")
-    with pytest.raises(
-        InputError, match=r"expert 0 of layer 0 has 56.2%; 50.0% of the selections are possible"
-    ):
+    with refused("range counts.json"):
         generate_routing(f"popularity:{path}", "mixtral-8x7b")
     path.write_text("[[9, 0, 0, 0, 0, 0, 0, 0]]")
-    with pytest.raises(InputError, match="expert 0 of layer 0 has 100.0%"):
+    with refused("range counts.json"):
         generate_routing(f"popularity:{path}", "mixtral-8x7b")
-    with pytest.raises(InputError, match="counts 64 experts, and the model has 8"):
+    with refused("conflict olmoe-1b-7b.json"):
         generate_routing("popularity:olmoe-1b-7b", "mixtral-8x7b")
 
 
@@ -379,43 +374,41 @@ def test_a_prompt_changes_nothing_in_decode():
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (dict(routing="skewd"), "routing: unknown kind of routing 'skewd'; did you mean 'skewed'?"),
-        (dict(routing="skewed:hot=0.1"), "routing: unknown key of skewed 'hot'"),
-        (dict(routing="skewed:hot_share"), "'hot_share' is not of the form KEY=VALUE"),
-        (dict(routing="skewed:hot_share=1,hot_share=1"), "'hot_share' is given twice"),
-        (dict(routing="skewed:hot_share=2"), "hot_share: '2' is not a number from 0 to 1"),
-        (dict(routing="skewed:drift=nan"), "drift: 'nan' is not a number from 0 to 1"),
-        (dict(routing="skewed:step_stickiness=1"), "step_stickiness: '1' is not a number from 0 to 0.99"),
+        (dict(routing="skewd"), "unknown-name routing ? skewed"),
+        (dict(routing="skewed:hot=0.1"), "unknown-name routing ? hot_share"),
+        (dict(routing="skewed:hot_share"), "form routing"),
+        (dict(routing="skewed:hot_share=1,hot_share=1"), "twice routing"),
+        (dict(routing="skewed:hot_share=2"), "range hot_share"),
+        (dict(routing="skewed:drift=nan"), "range drift"),
+        (dict(routing="skewed:step_stickiness=1"), "range step_stickiness"),
         (
             dict(routing="popularity"),
-            "'popularity' names nothing to start from; popularity:mixtral-8x7b, for instance",
+            "missing routing",
         ),
         (
             dict(routing="popularity:mixtral-8x22b"),
-            "unknown popularity 'mixtral-8x22b'; did you mean 'mixtral-8x7b'?",
+            "unknown-name routing ? mixtral-8x7b",
         ),
-        (dict(routing="popularity:none/counts.json"), "none/counts.json: cannot be read: No such file"),
+        (dict(routing="popularity:none/counts.json"), "unreadable counts.json"),
         (
             dict(routing="popularity:mixtral-8x7b:data=c5"),
-            "data: unknown data 'c5' (known: arxiv, book, c4, github, wikipedia)",
+            "unknown-name mixtral-8x7b.json data",
         ),
-        (dict(routing="ranks:glm"), "routing: unknown rank curve 'glm'"),
+        (dict(routing="ranks:glm"), "unknown-name routing ? glm-4.5-air"),
         (
             dict(routing="ranks:glm-4.5-air:data=maths"),
-            "data: unknown data of glm-4.5-air 'maths'; did you mean 'math'?",
+            "unknown-name data ? math",
         ),
-        (dict(batch=0), "batch: 0 is not a whole number from 1"),
-        (dict(steps=0), "steps: there are neither decode steps nor prompt tokens"),
-        (dict(seed=-1), "seed: -1 is not a whole number from 0"),
-        (dict(model=None), "model: skewed does not say the number of experts and layers; give a model"),
-        (dict(batch=1 << 24, steps=1 << 20), "batch: choices of"),
+        (dict(batch=0), "range batch"),
+        (dict(steps=0), "missing steps"),
+        (dict(seed=-1), "range seed"),
+        (dict(model=None), "missing model"),
+        (dict(batch=1 << 24, steps=1 << 20), "too-large batch"),
     ],
 )
 def test_what_cannot_be_generated_is_refused_in_a_line(asked, words):
-    with pytest.raises(InputError) as caught:
+    with refused(words):
         generate_routing(**{"routing": "skewed", "model": "mixtral-8x7b", "batch": 2, "steps": 1, **asked})
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_the_default_is_what_was_measured_of_a_model_else_skewed():
@@ -450,5 +443,5 @@ def test_a_layer_is_the_same_whatever_other_layers_there_are(tmp_path):
 
 def test_memory_is_bounded_before_it_is_taken(monkeypatch):
     monkeypatch.setenv("NDPSIM_MEMORY_GIB", "0.005")
-    with pytest.raises(InputError, match="batch: choices of 8192 tokens in 59 layers: .* would be needed"):
+    with refused("too-large batch"):
         ndpsim.generate_routing("skewed", "deepseek-v2", batch=512, steps=16)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ndpsim
-from ndpsim.errors import InputError
+from mistakes import refused
 from ndpsim.moe import load_model
 from ndpsim.routing import Routing, describe_routing, generate_routing
 from ndpsim.routing.activity import predicted
@@ -262,5 +262,5 @@ def test_one_group_that_is_left_out_changes_no_figure_of_all():
 
 
 def test_what_is_no_trace_is_refused():
-    with pytest.raises(InputError, match="routing: .* is not a Routing"):
+    with refused("type routing"):
         ndpsim.describe_routing("trace.npz")

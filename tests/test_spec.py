@@ -454,23 +454,22 @@ def test_a_bad_override_is_refused_by_name(override, words):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("DDR6", "DDR5_16Gb_x8", "DDR5_4800AN"), "standard: unknown standard 'DDR6'; did you mean"),
+        (("DDR6", "DDR5_16Gb_x8", "DDR5_4800AN"), "unknown-name standard ? GDDR6"),
         (
             ("DDR5", "DDR5_16GB_x8", "DDR5_4800AN"),
-            "org: unknown DDR5 organisation 'DDR5_16GB_x8'; did you mean 'DDR5_16Gb_x8'?",
+            "unknown-name org ? DDR5_16Gb_x8",
         ),
-        (("DDR5", "DDR4_8Gb_x8", "DDR5_4800AN"), "org: unknown DDR5 organisation"),
-        (("DDR5", "DDR5_16Gb_x8", "DDR5_4800A"), "did you mean 'DDR5_4800AN'?"),
-        (("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 0), "ranks: 0 is not a whole number of ranks from 1 to 64"),
-        (("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 65), "ranks: 65 is not"),
-        (("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 2.0), "ranks: 2.0 is not"),
-        (("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", True), "ranks: True is not"),
+        (("DDR5", "DDR4_8Gb_x8", "DDR5_4800AN"), "unknown-name org ? DDR5_8Gb_x8"),
+        (("DDR5", "DDR5_16Gb_x8", "DDR5_4800A"), "unknown-name timing ? DDR5_4800AN"),
+        (("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 0), "range ranks"),
+        (("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 65), "range ranks"),
+        (("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 2.0), "type ranks"),
+        (("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", True), "type ranks"),
     ],
 )
 def test_a_bad_name_or_number_is_refused(arguments, words):
-    with pytest.raises(InputError) as caught:
+    with refused(words):
         resolve(*arguments)
-    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(("standard", "org"), ORGS)

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from ndpsim.errors import InputError
+from mistakes import refused
 from ndpsim.report.metrics import key_label, metric_label, metric_text, name_of, scale_of
 from ndpsim.report.pictures.pareto import front_of
 from ndpsim.report.pictures.sweep import draw_points, points_figure
@@ -61,29 +61,27 @@ def test_what_the_sweep_says_is_drawn_and_what_is_given_goes_before_it():
 @pytest.mark.parametrize(
     ("choices", "said"),
     [
-        ({"kind": "line"}, "kind: unknown kind 'line'; did you mean 'lines'?"),
-        ({"x": "token"}, "unknown metric 'token'"),
-        ({"kind": "lines", "x": "token"}, "x: unknown key that varies 'token'; did you mean 'tokens'?"),
-        ({"y": "time"}, "y: unknown metric 'time'; did you mean 'time_ns'?"),
-        ({"by": "ranks"}, "by: unknown key that varies 'ranks'"),
-        ({"x": "tokens", "by": "tokens"}, "by: is of the horizontal axis already: tokens"),
-        ({"log": "z"}, "log: unknown choice of logarithmic axes 'z'"),
-        ({"kind": "heat", "by": "bits,dimm.ranks"}, "by: a heat map has one key on its vertical axis, not 2"),
-        ({"kind": "pareto", "y": "bound"}, "y: unknown metric 'bound'"),
+        ({"kind": "line"}, "unknown-name kind ? lines"),
+        ({"x": "token"}, "unknown-name x"),
+        ({"kind": "lines", "x": "token"}, "unknown-name x ? tokens"),
+        ({"y": "time"}, "unknown-name y ? time_ns"),
+        ({"by": "ranks"}, "unknown-name by ? dimm.ranks"),
+        ({"x": "tokens", "by": "tokens"}, "twice by"),
+        ({"log": "z"}, "unknown-name log"),
+        ({"kind": "heat", "by": "bits,dimm.ranks"}, "conflict by"),
+        ({"kind": "pareto", "y": "bound"}, "unknown-name y"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_in_a_line(choices, said):
     result = gemv()
-    with pytest.raises(InputError) as caught:
+    with refused(said):
         chosen_plot(result.definition, list(result), **choices)
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_choices_are_checked_before_there_are_results_and_before_matplotlib_is_imported():
     definition = gemv().definition
     assert chosen_plot(definition).x == "tokens"
-    with pytest.raises(InputError, match="did you mean 'tokens'"):
+    with refused("unknown-name x ? tokens"):
         chosen_plot(definition, x="token", kind="lines")
     code = "import sys, ndpsim.report.sweep_plot; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -96,9 +94,9 @@ def test_too_many_series_become_panels_and_too_many_panels_are_refused():
     assert plot.by == ("dimm.ranks",)
     assert len(points_figure(list(result), result.definition, plot, "column").axes) == 3
     many = gemv(varied={"tokens": (1, 2), "dimm.ranks": tuple(range(1, 10)), "bits": tuple(range(1, 12))})
-    with pytest.raises(InputError, match=r"by: .* panels .* dimm.ranks \(9 values\), bits \(11 values\)"):
+    with refused("too-large by"):
         chosen_plot(many.definition, list(many), x="tokens")
-    with pytest.raises(InputError, match="by: bits: 11 series are more than 8"):
+    with refused("too-large by"):
         chosen_plot(many.definition, list(many), x="tokens", by="bits")
 
 
@@ -286,7 +284,7 @@ def test_failed_points_are_left_out_and_counted():
 
 def test_where_all_failed_there_is_nothing_to_draw():
     result = fail(gemv(), 24)
-    with pytest.raises(InputError, match="plot: no point has a number that could be drawn: all failed"):
+    with refused("missing plot"):
         chosen_plot(result.definition, list(result))
 
 

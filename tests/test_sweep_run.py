@@ -18,7 +18,7 @@ import polars
 import pyarrow.parquet
 import pytest
 
-from ndpsim.errors import InputError
+from mistakes import refused
 from ndpsim.sweeps import points as points_module
 from ndpsim.sweeps import run as run_module
 from ndpsim.sweeps import store as store_module
@@ -358,25 +358,24 @@ def test_a_file_is_swept_with_other_values_in_place_of_its_own(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "options", "words"),
     [
-        (("fak", {"n": [1]}), {}, "command: unknown command 'fak'; did you mean 'fake'?"),
-        (("fake", {"m": [1]}), {}, "m: is no option of fake"),
-        (("fake", {"n": [0]}), {}, "n: 0 is not a whole number from 1"),
-        (("fake", {}), {}, "vary: nothing varies"),
-        (("fake", {"n": [1]}), {"fixed": {"n": 1}}, "n: has one value and varies, too"),
-        (("fake", [1]), {}, "vary: [1] is no mapping of keys"),
-        (("fake", {"n": [1]}), {"jobs": 0}, "jobs: 0 is not a whole number from 1"),
-        (("fake", {"n": [1]}), {"jobs": 1, "cluster": "tcp://x:1"}, "jobs: the cluster says"),
-        (("fake", {"n": [1, 2]}), {"baseline": {"n": 3}}, "baseline: 3 is no value of n (1, 2)"),
-        (("fake", {"n": [1, 2], "how": ["a"]}), {"zip": True}, "zip: values are taken together"),
-        (("fake", {"n": [1, 2]}), {"zip": [["n", "haw"]]}, "zip: 'haw' does not vary"),
-        (("fake", {"n": [1]}), {"retry_failed": 1}, "retry_failed: 1 is neither True nor False"),
-        (("none.yaml",), {}, "none.yaml: no such file"),
+        (("fak", {"n": [1]}), {}, "unknown-name command ? fake"),
+        (("fake", {"m": [1]}), {}, "unknown-key m"),
+        (("fake", {"n": [0]}), {}, "range n"),
+        (("fake", {}), {}, "missing vary"),
+        (("fake", {"n": [1]}), {"fixed": {"n": 1}}, "conflict n"),
+        (("fake", [1]), {}, "type vary"),
+        (("fake", {"n": [1]}), {"jobs": 0}, "range jobs"),
+        (("fake", {"n": [1]}), {"jobs": 1, "cluster": "tcp://x:1"}, "conflict jobs"),
+        (("fake", {"n": [1, 2]}), {"baseline": {"n": 3}}, "unknown-name baseline"),
+        (("fake", {"n": [1, 2], "how": ["a"]}), {"zip": True}, "conflict zip"),
+        (("fake", {"n": [1, 2]}), {"zip": [["n", "haw"]]}, "unknown-key zip"),
+        (("fake", {"n": [1]}), {"retry_failed": 1}, "type retry_failed"),
+        (("none.yaml",), {}, "unreadable none.yaml"),
     ],
 )
 def test_a_mistake_is_refused_before_anything_is_run(arguments, options, words, tmp_path):
-    with pytest.raises(InputError) as caught:
+    with refused(words):
         sweep(*arguments, out=tmp_path / "out", **options)
-    assert words in str(caught.value)
     assert not (tmp_path / "out").exists()
 
 
@@ -437,15 +436,15 @@ def test_a_result_as_json_has_configurations(many):
 @pytest.mark.parametrize(
     ("vary", "fixed", "problem"),
     [
-        ({"how": ["ok"]}, {}, "a run over n is there"),
-        ({"n": [1, 3]}, {}, "a run over n with 2 is there, too"),
-        ({"n": [1, 2]}, {"parts": 1}, "a run with parts None is there, not 1"),
+        ({"how": ["ok"]}, {}, "unwritable out"),
+        ({"n": [1, 3]}, {}, "unwritable out"),
+        ({"n": [1, 2]}, {"parts": 1}, "unwritable out"),
     ],
 )
 def test_a_folder_of_another_sweep_is_refused_unless_forced(tmp_path, vary, fixed, problem):
     sweep("fake", {"n": [1, 2]}, out=tmp_path, jobs=1)
     before = (tmp_path / "table.csv").read_text()
-    with pytest.raises(InputError, match=f"{problem}; force replaces its tables"):
+    with refused(problem):
         sweep("fake", vary, fixed=fixed, out=tmp_path, jobs=1)
     assert (tmp_path / "table.csv").read_text() == before
     sweep("fake", vary, fixed=fixed, out=tmp_path, jobs=1, force=True)
@@ -459,6 +458,6 @@ def test_values_may_be_added_to_a_sweep(tmp_path):
 
 def test_a_table_that_no_sweep_has_written_is_not_replaced(tmp_path):
     (tmp_path / "table.csv").write_text("mine\n")
-    with pytest.raises(InputError, match=r"table\.csv there is of no run"):
+    with refused("unwritable out"):
         sweep("fake", {"n": [1]}, out=tmp_path, jobs=1)
     assert (tmp_path / "table.csv").read_text() == "mine\n"

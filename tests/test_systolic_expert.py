@@ -7,10 +7,11 @@ from fractions import Fraction
 
 import pytest
 
+from mistakes import mistake_of, refused
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
 from ndpsim.dram.engines import FastController
-from ndpsim.errors import InputError, MismatchError
+from ndpsim.errors import MismatchError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Expert
 from ndpsim.ndp.array import Array
@@ -301,29 +302,29 @@ def test_weight_stationary_tiles_are_taken_in_blocks_of_rows():
 # ---- bad input ---------------------------------------------------------------------------------------
 
 
-def refused(sets: list[str], **arguments: object) -> str:
-    with pytest.raises(InputError) as caught:
-        simulate_expert("cxl", SMALL, sets=sets, **arguments)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+def refusal(sets: list[str], **arguments: object) -> str:
+    return mistake_of(simulate_expert, "cxl", SMALL, sets=sets, **arguments)
 
 
 def test_what_makes_no_sense_is_refused():
-    assert "ndp.systolic.arrays: 0 is not a whole number from 1" in refused(["ndp.systolic.arrays=0"])
-    assert "ndp.systolic.rows: 3.5 is not a whole number" in refused(["ndp.systolic.rows=3.5"])
-    assert "ndp.systolic.columns: 0 is not" in refused(["ndp.systolic.columns=0"])
-    assert "load_rows: 5 is more than the 4 rows" in refused(["ndp.systolic.load_rows=5"])
-    assert "unknown value 'input-stationary'" in refused(["ndp.systolic.dataflow=input-stationary"])
-    assert "cxl.gbps: 0 is not a number above 0" in refused(["cxl.gbps=0"])
-    assert "cxl.latency_ns: -1 is not a number from 0" in refused(["cxl.latency_ns=-1"])
-    assert "cxl: is missing" in refused(["cxl=null"])
-    assert "64 arrays cannot be shared out evenly over the 20 channels" in refused(["dimm.subchannels=20"])
-    assert "not supported: channels of a device with more than one rank" in refused(["dimm.ranks=2"])
-    assert "bits: 7 is not one of 16, 8, 6, 5, 4, 3, 2, 1" in refused([], bits=7)
-    assert "is for several DIMMs; a device has localized" in refused([], layout="sharded:1")
-    assert "buffer_kib: 0 is not a whole number from 1" in refused(["ndp.systolic.buffer_kib=0"])
+    assert refusal(["ndp.systolic.arrays=0"]) == "range --set ndp.systolic.arrays"
+    assert refusal(["ndp.systolic.rows=3.5"]) == "type --set ndp.systolic.rows"
+    assert refusal(["ndp.systolic.columns=0"]) == "range --set ndp.systolic.columns"
+    assert refusal(["ndp.systolic.load_rows=5"]) == "conflict --set ndp.systolic.load_rows"
+    assert (
+        refusal(["ndp.systolic.dataflow=input-stationary"])
+        == "unknown-name --set ndp.systolic.dataflow ? output-stationary"
+    )
+    assert refusal(["cxl.gbps=0"]) == "range --set cxl.gbps"
+    assert refusal(["cxl.latency_ns=-1"]) == "range --set cxl.latency_ns"
+    assert refusal(["cxl=null"]) == "conflict cxl.yaml cxl"
+    assert refusal(["dimm.subchannels=20"]) == "conflict cxl_systolic.yaml ndp.systolic.arrays"
+    assert refusal(["dimm.ranks=2"]) == "unsupported --set dimm.ranks"
+    assert refusal([], bits=7) == "range bits"
+    assert refusal([], layout="sharded:1") == "unsupported layout"
+    assert refusal(["ndp.systolic.buffer_kib=0"]) == "range --set ndp.systolic.buffer_kib"
 
 
 def test_an_activation_larger_than_the_buffer_is_not_supported():
-    with pytest.raises(InputError, match="not supported: one token needs 262656 bytes of activations"):
+    with refused("too-large cxl_systolic.yaml ndp.systolic.buffer_kib"):
         simulate_expert("cxl", Expert(1 << 17, 256))

@@ -7,9 +7,9 @@ import gzip
 import numpy as np
 import pytest
 
+from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.dram.state import ControllerOptions
-from ndpsim.errors import InputError
 from ndpsim.simulate import Memory, TraceResult, run_trace, sweep_load
 from ndpsim.spec import resolve
 from ndpsim.traces import Requests
@@ -93,7 +93,7 @@ def test_same_bank_refresh_leaves_the_other_banks_working():
 
 
 def test_a_standard_without_same_bank_refresh_says_so():
-    with pytest.raises(InputError, match="^refresh: DDR4 has no same-bank refresh$"):
+    with refused("unknown-name refresh"):
         run_trace(stream(1), "DDR4", "DDR4_8Gb_x8", "DDR4_3200AA", refresh="same-bank")
 
 
@@ -130,9 +130,7 @@ def test_latency_rises_with_load_and_bandwidth_follows_it():
 def test_an_address_beyond_the_memory_is_refused_or_wrapped(tmp_path):
     trace = tmp_path / "trace.gz"
     trace.write_bytes(gzip.compress(f"LD 0x40\nLD {CAPACITY + 64:#x}\n".encode()))
-    with pytest.raises(
-        InputError, match=r"trace.gz:2: address 0x200000040 is beyond the memory's 0x200000000 bytes"
-    ):
+    with refused("range trace.gz:2"):
         run_trace(trace)
     wrapped = run_trace(trace, wrap=True, record_commands=True).command_traces[0]
     same = run_trace(([0x40, 0x40], [0, 0]), record_commands=True).command_traces[0]
@@ -142,22 +140,21 @@ def test_an_address_beyond_the_memory_is_refused_or_wrapped(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"mapper": "RoBaRaCoC"}, "mapper: unknown mapper 'RoBaRaCoC'; did you mean 'RoBaRaCoCh'"),
-        ({"scheduler": "FCFS"}, "scheduler: unknown scheduler 'FCFS'"),
-        ({"row_policy": "close"}, "row_policy: unknown row policy 'close'"),
-        ({"refresh": "all"}, "refresh: unknown refresh 'all'"),
-        ({"read_buffer": 0}, "read_buffer: 0 is not a whole number from 1 to 1024"),
-        ({"write_buffer": 1.5}, "write_buffer: 1.5 is not a whole number"),
-        ({"channels": 4097}, "channels: 4097 is not a whole number from 1 to 4096"),
-        ({"channels": 3}, "channels: an address mapping needs a power of two, not 3"),
-        ({"ranks": 3}, "ranks: an address mapping needs a power of two, not 3"),
-        ({"overrides": {"nCl": 40}}, "nCl: unknown timing 'nCl'; did you mean 'nCL'"),
+        ({"mapper": "RoBaRaCoC"}, "unknown-name mapper ? RoBaRaCoCh"),
+        ({"scheduler": "FCFS"}, "unknown-name scheduler ? FRFCFS"),
+        ({"row_policy": "close"}, "unknown-name row_policy ? closed-cap"),
+        ({"refresh": "all"}, "unknown-name refresh ? all-bank"),
+        ({"read_buffer": 0}, "range read_buffer"),
+        ({"write_buffer": 1.5}, "type write_buffer"),
+        ({"channels": 4097}, "range channels"),
+        ({"channels": 3}, "unsupported channels"),
+        ({"ranks": 3}, "unsupported ranks"),
+        ({"overrides": {"nCl": 40}}, "unknown-name nCl ? nCL"),
     ],
 )
 def test_senseless_settings_are_refused(changes, problem):
-    with pytest.raises(InputError) as refusal:
+    with refused(problem):
         run_trace(stream(1), **changes)
-    assert str(refusal.value).startswith(problem)
 
 
 def test_results_are_plain_data():

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mistakes import refused
 from ndpsim.config import load_hardware
 from ndpsim.dimm import engines
 from ndpsim.dimm.common import STUCK
-from ndpsim.errors import InputError
 from ndpsim.moe import Expert
 from ndpsim.simulate import Session, run_trace, simulate_contention
 from ndpsim.simulate.lane import check_refresh
@@ -19,13 +19,10 @@ DDR5 = ("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
 
 
 def test_a_row_that_may_be_closed_before_it_is_read_is_refused():
-    problem = (
-        r"--set: dram.nRCD: nRCD, 60 clocks from ACT to a column command, is more than nRAS, 52, after which "
-        r"closed-cap may close the row"
-    )
-    with pytest.raises(InputError, match=problem):
+    problem = "range --set dram.nRCD"
+    with refused(problem):
         simulate_contention("edge", Expert(64, 32), host_gbps=2, sets=[*CLOSED, "dram.nRCD=60"])
-    with pytest.raises(InputError, match=r"--set: dram.nRAS: nRCD, 22 clocks"):
+    with refused("range --set dram.nRAS"):
         load_hardware("edge", ["dram.row_policy=closed-cap", "dram.nRAS=20"])
     # One clock less, or rows that stay open until something else is asked for, are no trouble.
     load_hardware("edge", [*CLOSED, "dram.nRCD=52"])
@@ -58,11 +55,11 @@ def test_host_and_job_go_on_where_a_row_is_read_just_before_it_may_be_closed():
     ("overrides", "words"),
     [
         # Four REFsb of tRFCsb each take the whole interval, and one clock less than it.
-        ({"nREFI": 4 * 115}, "460 clocks leave no time for 4 refreshes of a rank, which take 460"),
+        ({"nREFI": 4 * 115}, "no-progress nREFI"),
         ({"nREFI": 4 * 115 + 1}, None),
         # tREFSBRD keeps ACT off until the next one: an interval of 9375 has one in 2343 or 2344 clocks. An ACT begins
         # its effect in its second cycle.
-        ({"nREFSBRD": 2344}, "no row opens for 2343 clocks after REFsb, and the next refresh of its rank is due after 2343"),
+        ({"nREFSBRD": 2344}, "no-progress nREFI"),
         ({"nREFSBRD": 2343}, None),
     ],
 )  # fmt: skip
@@ -73,9 +70,8 @@ def test_refreshes_of_single_banks_have_to_fit_into_the_interval(overrides, word
     if words is None:
         check_refresh(device, "same-bank")
     else:
-        with pytest.raises(InputError) as caught:
+        with refused(words):
             check_refresh(device, "same-bank")
-        assert str(caught.value) == f"nREFI: {words}"
 
 
 def test_what_just_fits_runs_to_its_end():
@@ -88,7 +84,7 @@ def test_what_just_fits_runs_to_its_end():
 @pytest.mark.parametrize("overrides", [{"nRCD": 1_000_000}, {"nCCDS": 1_000_000, "nRRDL": 200_000}])
 def test_what_comes_up_only_in_a_run_is_one_line_too(overrides):
     address = np.arange(3000) * 64 * 1031 % (1 << 24)
-    with pytest.raises(InputError, match=r"dram.timing: these timings leave no way on: refreshes pile up"):
+    with refused("no-progress dram.timing"):
         run_trace((address, address % 2), *DDR5, 4, overrides)
 
 
@@ -96,23 +92,14 @@ def test_a_channel_of_dimms_that_cannot_go_on_says_so_in_one_line(monkeypatch):
     session = Session("edge")
     session.expert(Expert(64, 32))
     monkeypatch.setattr(engines.FastDimms, "_run", lambda self, goals, until_clock: STUCK)
-    with pytest.raises(InputError, match=r"dram.timing: these timings leave no way on: refreshes pile up"):
+    with refused("no-progress dram.timing"):
         session.run()
 
 
-@pytest.mark.parametrize(
-    ("hw", "count", "usual"),
-    [
-        ("trimoe", 3, "a DIMM of DDR5 has 2 of 32 bits"),
-        ("trimoe", 63, "a DIMM of DDR5 has 2 of 32 bits"),
-        ("edge", 6, "a DIMM of DDR4 has 1 of 64 bits"),
-    ],
-)
-def test_subchannels_are_bits_of_the_hosts_addresses(hw, count, usual):
-    with pytest.raises(InputError) as caught:
+@pytest.mark.parametrize(("hw", "count"), [("trimoe", 3), ("trimoe", 63), ("edge", 6)])
+def test_subchannels_are_bits_of_the_hosts_addresses(hw, count):
+    with refused("range --set dimm.subchannels"):
         load_hardware(hw, [f"dimm.subchannels={count}"])
-    needed = f"{count} is not a power of two, as the host's addresses need; {usual}"
-    assert str(caught.value) == f"--set: dimm.subchannels: {needed}"
     for good in (1, 2, 4, 64):
         assert load_hardware(hw, [f"dimm.subchannels={good}"]).system.dimm.subchannels == good
 

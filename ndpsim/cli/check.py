@@ -154,7 +154,7 @@ def _check_commands(given: Given, trace: str, limit: int) -> bool:
     channel = (_channel_of_hardware if "hw" in given else _channel_of_options)(given)
     commands = read_commands(trace, channel.device)
     if not len(commands.clock):
-        raise InputError("holds no commands", file=trace)
+        raise InputError("holds no commands", "form", file=trace)
     lanes, start = _lanes(given, channel, commands), CHECK.value(given, "start-clock")
     if lanes is None:
         report = check(commands, channel.device, channel.refresh, limit, start_clock=start)

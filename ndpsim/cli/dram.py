@@ -74,7 +74,9 @@ def command(given: Given) -> None:
         check_command_form(given.get("commands-format", "ndpsim"))
     memory = memory_of(given)
     if "commands" in given and "channel" not in given and memory.channels > 1:
-        raise InputError(f"choose one of the {memory.channels} channels with --channel", key="commands")
+        raise InputError(
+            f"choose one of the {memory.channels} channels with --channel", "missing", key="commands"
+        )
     if given.get("channel", 0) >= memory.channels:
         problem = f"{given['channel']} is not a channel, 0 to {memory.channels - 1}"
         raise InputError(problem, key="channel", code="range")

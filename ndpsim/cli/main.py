@@ -72,7 +72,9 @@ class _Commands(click.Group):
         mistyped = bool(args) and not args[0].startswith("-") and args[0] not in _COMMANDS
         if mistyped and not ctx.resilient_parsing:  # while the shell completes, nothing is said
             hint = did_you_mean(args[0], _COMMANDS)
-            raise InputError(f"there is no command '{args[0]}'{hint} (commands: {', '.join(_COMMANDS)})")
+            raise InputError(
+                f"there is no command '{args[0]}'{hint} (commands: {', '.join(_COMMANDS)})", "unknown-name"
+            )
         return super().resolve_command(ctx, args)
 
 

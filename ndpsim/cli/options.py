@@ -45,7 +45,7 @@ def timing_overrides(sets: Sequence[str]) -> dict[str, int]:
     for text in sets:
         name, equals, value = text.partition("=")
         if not equals or not re.fullmatch(r"\s*[0-9]{1,18}\s*", value):
-            raise InputError(f"'{text[:60]}' is not of the form nCL=40", key="--set")
+            raise InputError(f"'{text[:60]}' is not of the form nCL=40", "form", key="--set")
         overrides[name.strip()] = int(value)
     return overrides
 
@@ -85,14 +85,14 @@ def check_outputs(outputs: Mapping[str, str | None]) -> None:
             continue
         if option == "--json" and path == "-":
             if is_closed(1):
-                raise InputError("standard output is closed", key=option)
+                raise InputError("standard output is closed", "unwritable", key=option)
             continue
         target = ensure_writable(path, option)
         if is_in_place(target):
             continue
         identity = file_identity(target) or os.path.realpath(target)
         if identity in taken:
-            raise InputError(f"{path} is the file of {taken[identity]}, too", key=option)
+            raise InputError(f"{path} is the file of {taken[identity]}, too", "twice", key=option)
         taken[identity] = option
 
 
@@ -103,7 +103,7 @@ def check_folder(folder: Path, option: str) -> None:
         InputError: it is a file.
     """
     if os.path.lexists(folder) and not folder.is_dir():
-        raise InputError(f"{folder} is not a folder", key=option)
+        raise InputError(f"{folder} is not a folder", "unwritable", key=option)
 
 
 @contextmanager

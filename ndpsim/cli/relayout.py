@@ -152,7 +152,7 @@ def _write(results: dict[str, RelayoutResult], given: Given, plot: Plot | None) 
         from ndpsim.traces import write_commands
 
         if not result.command_traces:
-            raise InputError("nothing moved, so there are no commands", key="commands")
+            raise InputError("nothing moved, so there are no commands", "conflict", key="commands")
         write_commands(given["commands"], traces.all_lanes(result.command_traces[0]))
     if "timeline" in given:
         relayout.write_relayout_timeline(given["timeline"], result)

@@ -18,7 +18,7 @@ from ndpsim.cli.notices import announce_kernels
 from ndpsim.cli.options import JSON, answer, check_folder
 from ndpsim.cli.picture_options import SIZE, check_format
 from ndpsim.cli.sweep_progress import showing
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError, unknown
 from ndpsim.parameters import Output, Parameter, Table, joined, refuse, table
 from ndpsim.parameters.swept import PLACE, PLOT, SWEEP, SWEPT
 
@@ -76,9 +76,9 @@ class _Sweeps(CommandGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        unknown = bool(args) and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None
-        if unknown and not ctx.resilient_parsing:
-            raise InputError(one_of(args[0], _COMMANDS, "command or file"), key="sweep")
+        strange = bool(args) and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None
+        if strange and not ctx.resilient_parsing:
+            raise unknown(args[0], _COMMANDS, "command or file", key="sweep")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

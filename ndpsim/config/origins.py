@@ -39,7 +39,7 @@ class Origin:
             return f"default, {self.text}"
         return self.text or self.file + (f":{self.line}" if self.line else "")
 
-    def error(self, problem: str, key: str | None, code: Code = "invalid") -> InputError:
+    def error(self, problem: str, key: str | None, code: Code) -> InputError:
         """The error `problem` with `key`, at this place."""
         if self.kind == "set" and key is not None:
             key = key.replace("dram.overrides.", "dram.", 1)  # as one types it

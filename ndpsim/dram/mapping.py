@@ -119,7 +119,9 @@ def _field_bits(device: Device, channels: int) -> dict[str, int]:
     }
     for field, size in sizes.items():
         if size & (size - 1):
-            raise InputError(f"an address mapping needs a power of two, not {size}", key=f"{field}s")
+            raise InputError(
+                f"an address mapping needs a power of two, not {size}", "unsupported", key=f"{field}s"
+            )
     return {field: size.bit_length() - 1 for field, size in sizes.items()}
 
 

@@ -137,7 +137,9 @@ def channel_energy(device: Device, chip: Currents) -> ChannelEnergy:
     )
     negative = [name for name, nj in vars(energy).items() if nj is not None and nj < 0]
     if negative:
-        raise InputError(f"the currents make {', '.join(negative)} cost less than nothing", key="dram.power")
+        raise InputError(
+            f"the currents make {', '.join(negative)} cost less than nothing", "range", key="dram.power"
+        )
     return energy
 
 

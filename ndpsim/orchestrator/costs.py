@@ -352,7 +352,7 @@ class Costs:
             if self.hardware.system.cxl is not None or not lower_machine(self._units).shares_ranks:
                 if self.arbitration != "host-first":
                     problem = f"{self.arbitration} is for ranks that host and NDP share in simulation"
-                    raise InputError(problem, key="arbitration")
+                    raise InputError(problem, "conflict", key="arbitration")
                 found = shared_bandwidth(self.host_read(1).gbps_per_channel)
             else:
                 given = self.memory, self.shape, self.bits, self.arbitration, self._cache

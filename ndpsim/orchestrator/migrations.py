@@ -120,7 +120,7 @@ class Migrations:
                     f"layer {one.layer}: expert {one.expert} has {self._machine.expert_bytes:,} B, for which "
                     f"there is no room at {goal.name}"
                 )
-                raise InputError(problem, key=f"policy: {one.kind}")
+                raise InputError(problem, "too-large", key=f"policy: {one.kind}")
             target, transfer = goal.name, transfers.relayout(source, goal)
             work_ns = self._costs.relayout(source.name, target).time_ns
         return _Moving(

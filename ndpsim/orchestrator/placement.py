@@ -50,7 +50,7 @@ class Places:
                 f"{machine.model.name} is not supported: DIMM {full} would hold {self._used[full]:,.0f} B of "
                 f"{dimm_bytes:,} B, {kv:,} B of KV cache over all DIMMs among them"
             )
-            raise InputError(problem, key="dimm")
+            raise InputError(problem, "too-large", key="dimm")
 
     def _show(self, replicas: tuple[int, ...]) -> None:
         self.now = Placement(_frozen(self._dimm), _frozen(self._shards), _frozen(self._resident), replicas)

@@ -119,7 +119,7 @@ def run_moe(
     wanted_layers = asked_layers or _layers_of(trace, shape)
     check_layer = _checked_layer(check_layer, trace)
     if observer is not None and not callable(observer):
-        raise InputError(f"{shown(observer)} is no function of a run and a layer", key="observer")
+        raise InputError(f"{shown(observer)} is no function of a run and a layer", "type", key="observer")
     written = run_weights(shape, bits, dense_bits, weights)
     given = _given(
         hardware, shape, trace, _offline(routing, shape, trace, seed), wanted_layers,
@@ -207,17 +207,17 @@ def _check_link(hardware: Hardware, check_layer: object, arbitration: str) -> No
         return
     if hardware.system.dimm.count > 1:
         problem = f"{hardware.system.dimm.count} are not supported: there is one memory device on a CXL link"
-        raise hardware.origins["dimm.count"].error(problem, "dimm.count")
+        raise hardware.origins["dimm.count"].error(problem, "dimm.count", "unsupported")
     if arbitration != "host-first":
         problem = f"{arbitration} is for DIMMs on channels of a host, and the memory is on a CXL link"
-        raise InputError(problem, key="arbitration")
+        raise InputError(problem, "conflict", key="arbitration")
     if check_layer is not None:
         problem = "not supported with memory on a CXL link: sessions are of a host's channels"
-        raise InputError(problem, key="check_layer")
+        raise InputError(problem, "unsupported", key="check_layer")
     if Processors(hardware).has_cpu:
         key = "host.cpu_isa" if hardware.system.host.cpu_tflops is None else "host.cpu_tflops"
         problem = "a CPU that computes experts needs channels to memory, and there is a CXL link"
-        raise hardware.origins[key].error(problem, key)
+        raise hardware.origins[key].error(problem, key, "conflict")
 
 
 def _layers_of(trace: Routing, shape: MoeShape) -> tuple[int, ...]:
@@ -229,7 +229,7 @@ def _layers(layers: Sequence[int], shape: MoeShape) -> tuple[int, ...]:
     asked = several(layers, "layers", lambda one, name: whole_number(one, name, 0, shape.layers - 1))
     chosen = tuple(sorted(set(asked)))
     if not set(chosen) - set(shape.dense_layers):
-        raise InputError(f"{shape.name} has no experts in them", key="layers")
+        raise InputError(f"{shape.name} has no experts in them", "invalid", key="layers")
     return chosen
 
 
@@ -238,7 +238,7 @@ def _checked_layer(check_layer: tuple[int, int] | None, trace: Routing) -> tuple
         return None
     pair = several(check_layer, "check_layer", lambda one, name: whole_number(one, name, 0))
     if len(pair) != 2:
-        raise InputError(f"{shown(check_layer)} is not a step and a layer", key="check_layer")
+        raise InputError(f"{shown(check_layer)} is not a step and a layer", "form", key="check_layer")
     whole_number(pair[0], "check_layer", 0, trace.steps - 1)
     try:
         trace.row(pair[1])
@@ -301,7 +301,7 @@ def _given(
                 f"{gpu_experts} of each of {len(trace.layers)} layers are {asked * memory.expert_bytes:,} B; "
                 f"the GPU's memory has {memory.experts_bytes:,} B for experts"
             )
-            raise InputError(problem, key="gpu_experts")
+            raise InputError(problem, "too-large", key="gpu_experts")
         room = asked
     expert_bytes = costs.host_read(None).bytes
     buffers = processors.gpu.expert_buffers
@@ -350,7 +350,7 @@ def _check_host_memory(hardware: Hardware, shape: MoeShape, experts: int, kv: in
             f"{shape.name} is not supported: the host's memory would hold {experts:,} B of experts and "
             f"{kv:,} B of KV cache, and has {room:,} B"
         )
-        raise hardware.origins["host.memory.dimms"].error(problem, "host.memory")
+        raise hardware.origins["host.memory.dimms"].error(problem, "host.memory", "too-large")
 
 
 def _run(

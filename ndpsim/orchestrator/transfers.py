@@ -53,7 +53,9 @@ class Transfers:
     def __init__(self, hardware: Hardware, costs: Costs, channel: tuple[int, ...]) -> None:
         given = hardware.gpu_link
         if given is None:
-            raise InputError("is missing: nothing links the GPU to the host", file=hardware.file, key="pcie")
+            raise InputError(
+                "is missing: nothing links the GPU to the host", "missing", file=hardware.file, key="pcie"
+            )
         self.pcie = Pcie(
             given.gbps, given.latency_ns, given.packet_bytes, given.header_bytes, given.copy_engines
         )

@@ -62,7 +62,9 @@ def run_weights(model: MoeShape, bits: int | None, dense: int | None, weights: s
         return RunWeights(_BITS if bits is None else bits, None, dense, None)
     for value, key in ((bits, "bits"), (dense, "dense_bits")):
         if value is not None:
-            raise InputError(f"{value} beside weights={weights}, which says the bits of all weights", key=key)
+            raise InputError(
+                f"{value} beside weights={weights}, which says the bits of all weights", "conflict", key=key
+            )
     file = weight_file(weights, model)
     form = expert_format_of(file)
     mean = Fraction(8 * weight_bytes(model.expert, form), model.expert.weights)

@@ -66,7 +66,7 @@ class _At(NamedTuple):
     when: str
 
     def error(self, problem: str) -> InputError:
-        return InputError(f"{self.when}: {problem}", "policy", key=f"policy {self.policy}")
+        return InputError(problem, "policy", key=f"policy {self.policy}: {self.when}")
 
 
 def _moment(view: LayerView | BackgroundView) -> str:
@@ -94,9 +94,9 @@ def answering(policy: str, question: str, view: LayerView | BackgroundView | Non
     except (Exception, SystemExit) as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         when = f"{_moment(view)}: " if view is not None else ""
-        problem = f"{when}{question} raises {type(error).__name__}: {' '.join(str(error).split())}"
+        problem = f"raises {type(error).__name__}: {' '.join(str(error).split())}"
         text = f"{problem} ({Path(frame.filename).name}, line {frame.lineno})"
-        raise InputError(text, "policy", key=f"policy {policy}") from error
+        raise InputError(text, "policy", key=f"policy {policy}: {when}{question}") from error
 
 
 def _sequence(value: object, what: str, at: _At) -> Sequence[Any]:

@@ -289,7 +289,7 @@ def _validated(policy: type[Policy], given: Mapping[str, str]) -> PolicyParamete
     if wrong["type"] == "missing":
         raise InputError(f"is missing; give {path}={_allowed(fields[path])}", "missing", key=key)
     if wrong["type"] == "value_error":
-        raise InputError(str(wrong["ctx"]["error"]), key=key)
+        raise InputError(str(wrong["ctx"]["error"]), "invalid", key=key)
     words = _allowed(fields[path]) if path in fields else wrong["msg"]
     raise InputError(f"{shown(wrong['input'])} is not {words}", "range", key=key)
 

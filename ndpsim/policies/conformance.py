@@ -111,7 +111,7 @@ def _compare(
     for (question, answer), (_, otherwise) in zip(first, other, strict=False):
         if answer != otherwise:
             raise InputError(
-                f"{question}: the answer is another one, {when}", "policy", key=f"policy {chosen.name}"
+                f"the answer is another one, {when}", "policy", key=f"policy {chosen.name}: {question}"
             )
 
 
@@ -196,8 +196,8 @@ class _Replay:
         with answering(self.name, "prediction"):
             predicted = self.policy.prediction()
         if predicted is not None and not isinstance(predicted, Mapping):
-            problem = f"prediction gives {shown(predicted)}, neither a mapping nor None"
-            raise InputError(problem, "policy", key=f"policy {self.name}")
+            problem = f"gives {shown(predicted)}, neither a mapping nor None"
+            raise InputError(problem, "policy", key=f"policy {self.name}: prediction")
         return self.answers
 
     def _placement(self) -> Placement:

@@ -34,7 +34,11 @@ def _gpu(machine: OwnMachine) -> Upgraded:
         if card["memory_tbps"] >= _MUCH_FASTER * own["memory_tbps"] and card["memory_gb"] >= own["memory_gb"]
     ]
     if not better:
-        raise InputError(f"no GPU of the parts is {_MUCH_FASTER:g} times as fast as {machine.gpu}", key="gpu")
+        raise InputError(
+            f"no GPU of the parts is {_MUCH_FASTER:g} times as fast as {machine.gpu}",
+            "unsupported",
+            key="gpu",
+        )
     name = min(better)[2]
     return name, replace(machine, gpu=name), None
 
@@ -46,7 +50,7 @@ def _link(machine: OwnMachine) -> Upgraded:
     better = [(gbps, name) for name, gbps in rates.items() if gbps >= _MUCH_FASTER * own]
     if not better:
         problem = f"no link of the parts is {_MUCH_FASTER:g} times as fast as {machine.link}"
-        raise InputError(problem, key="link")
+        raise InputError(problem, "unsupported", key="link")
     gbps, name = min(better)
     card_gbps = max(gbps, load_part(machine.gpu).values["pcie_gbps"])
     sets = (*machine.sets, f"gpu.pcie_gbps={card_gbps:g}")

@@ -100,7 +100,7 @@ def attention_of(model: MoeShape) -> tuple[LayerAttention, ...]:
     """
     if not model.attention_kinds:
         missing = "says nothing of attention: num_attention_heads and the keys beside it"
-        raise InputError(model.attention_problem or f"{model.name} {missing}", key="model")
+        raise InputError(model.attention_problem or f"{model.name} {missing}", "missing", key="model")
     return model.attention_kinds
 
 

@@ -183,7 +183,7 @@ def _said(
             raise InputError("is given twice", "twice", file=file, line=number, key=key)
         problem = _wrong_number(value, numbers[key]) if key in numbers else _wrong_word(value, words[key])
         if problem:
-            raise InputError(problem, file=file, line=number, key=key)
+            raise InputError(problem, "range", file=file, line=number, key=key)
         said[key] = value
     said = {**defaults, **said}
     for key in keys:

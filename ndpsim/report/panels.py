@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError, unknown
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def chosen_size(name: str) -> Size:
         InputError: there is none.
     """
     if name not in SIZES:
-        raise InputError(one_of(name, SIZES, "size"), key="size")
+        raise unknown(name, SIZES, "size", key="size")
     return SIZES[name]
 
 
@@ -76,7 +76,7 @@ def chosen_panels(names: Sequence[str] | None, picture: str) -> tuple[str, ...]:
         return PANELS[picture]
     for name in names:
         if name not in PANELS[picture]:
-            raise InputError(one_of(name, PANELS[picture], "panel"), key="panels")
+            raise unknown(name, PANELS[picture], "panel", key="panels")
     if not names:
-        raise InputError(f"chooses none of {', '.join(PANELS[picture])}", key="panels")
+        raise InputError(f"chooses none of {', '.join(PANELS[picture])}", "missing", key="panels")
     return tuple(name for name in PANELS[picture] if name in names)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError, unknown
 from ndpsim.parameters.swept import KINDS
 from ndpsim.report.metrics import higher_is_better, is_number, value_words
 
@@ -150,30 +150,32 @@ def chosen_plot(
     asked = {**swept.plot, **{name: value for name, value in given.items() if value is not None}}
     points: Sequence[Row] = swept.points() if rows is None else rows
     if not points:
-        raise InputError("the sweep has no points", key="plot")
+        raise InputError("the sweep has no points", "missing", key="plot")
     metrics = None if rows is None else metrics_of(rows, swept.varied)
     if metrics is not None and not metrics:
-        raise InputError("no point has a number that could be drawn: all failed", key="plot")
+        raise InputError("no point has a number that could be drawn: all failed", "missing", key="plot")
     if not swept.varied:
-        raise InputError("nothing varies, so that there is nothing to draw", key="plot")
+        raise InputError("nothing varies, so that there is nothing to draw", "missing", key="plot")
     chosen_kind = asked.get("kind") or _default_kind(asked.get("x"), swept, points)
     if chosen_kind not in KINDS:
-        raise InputError(one_of(chosen_kind, KINDS, "kind"), key="kind")
+        raise unknown(chosen_kind, KINDS, "kind", key="kind")
     chosen_by = _named(asked.get("by"))
     for name in chosen_by or ():
         if name not in swept.varied:
-            raise InputError(one_of(name, swept.varied, "key that varies"), key="by")
+            raise unknown(name, swept.varied, "key that varies", key="by")
     if chosen_kind == "pareto":
         return _pareto(swept, rows, metrics, asked, chosen_by or ())
     key = asked.get("x") or _default_x(chosen_kind, swept, points, chosen_by or ())
     if key not in swept.varied:
-        raise InputError(one_of(key, swept.varied, "key that varies"), key="x")
+        raise unknown(key, swept.varied, "key that varies", key="x")
     if key in (chosen_by or ()):
-        raise InputError(f"is of the horizontal axis already: {key}", key="by")
+        raise InputError(f"is of the horizontal axis already: {key}", "twice", key="by")
     metric = _metric(asked.get("y") or _default_y(swept, metrics), metrics, "y")
     series = _default_by(chosen_kind, swept, points, key) if chosen_by is None else chosen_by
     if chosen_kind == "heat" and len(series) != 1:
-        raise InputError(f"a heat map has one key on its vertical axis, not {len(series)}", key="by")
+        raise InputError(
+            f"a heat map has one key on its vertical axis, not {len(series)}", "conflict", key="by"
+        )
     _check_count(chosen_kind, swept, points, key, series)
     if asked.get("log") is None:
         of_axis = "x" if chosen_kind == "lines" and _is_geometric(key, swept, points) else ""
@@ -186,13 +188,13 @@ def chosen_plot(
 def _log(text: Any) -> str:
     chosen = "" if text == NO_LOG else str(text)
     if chosen not in _LOGS:
-        raise InputError(one_of(chosen, ("x", "y", "xy", NO_LOG), "choice of logarithmic axes"), key="log")
+        raise unknown(chosen, ("x", "y", "xy", NO_LOG), "choice of logarithmic axes", key="log")
     return chosen
 
 
 def _metric(name: str, metrics: Sequence[str] | None, option: str) -> str:
     if metrics is not None and name not in metrics:
-        raise InputError(one_of(name, metrics, "metric"), key=option)
+        raise unknown(name, metrics, "metric", key=option)
     return name
 
 
@@ -235,7 +237,7 @@ def _default_x(kind: str, swept: Swept, points: Sequence[Row], by: Collection[st
     """The number with the most values; of bars, the words with the most."""
     free = [key for key in swept.varied if key not in by]
     if not free:
-        raise InputError("leaves no key for the horizontal axis", key="by")
+        raise InputError("leaves no key for the horizontal axis", "conflict", key="by")
     wanted = [key for key in free if _numeric(key, points) == (kind != "bars")]
     return max(wanted or free, key=lambda key: _count(key, points))
 
@@ -254,7 +256,7 @@ def _default_by(kind: str, swept: Swept, points: Sequence[Row], x: str) -> tuple
     others = [key for key in panel_keys(swept, points, (x,)) if _count(key, points) > 1]
     if kind == "heat":
         if not others:
-            raise InputError("a heat map needs two keys that vary", key="kind")
+            raise InputError("a heat map needs two keys that vary", "conflict", key="kind")
         return (max(others, key=lambda key: _count(key, points)),)
     while others and len({_combination(point, others) for point in points}) > _MOST_SERIES:
         others.remove(min(others, key=lambda key: _count(key, points)))
@@ -283,6 +285,7 @@ def _check_series(count: int, by: Sequence[str]) -> None:
     if count > _MOST_SERIES:
         raise InputError(
             f"{' and '.join(by)}: {count} series are more than {_MOST_SERIES}, which can be told apart",
+            "too-large",
             key="by",
         )
 
@@ -297,6 +300,7 @@ def _check_count(kind: str, swept: Swept, points: Sequence[Row], x: str, by: tup
         raise InputError(
             f"{count} panels for {' and '.join(panels)} are more than {_MOST_PANELS}: vary less, or choose "
             f"keys that make at most {_MOST_SERIES} series: {others}",
+            "too-large",
             key="by",
         )
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError, unknown
 from ndpsim.files import open_plain_or_gzip, reading
 from ndpsim.limits import ensure_fits, memory_limit
 from ndpsim.routing.counts_csv import is_csv, read_csv
@@ -59,7 +59,7 @@ class ExpertCounts:
         if not data:
             return next(iter(self.by_data.values()))
         if data not in self.by_data:
-            raise InputError(one_of(data, self.by_data, "data"), file=self.file, key="data")
+            raise unknown(data, self.by_data, "data", file=self.file, key="data")
         return self.by_data[data]
 
 
@@ -82,9 +82,9 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(content)
     except json.JSONDecodeError as error:
-        raise InputError(f"invalid JSON: {error.msg}", file=path, line=error.lineno) from None
+        raise InputError(f"invalid JSON: {error.msg}", "form", file=path, line=error.lineno) from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"invalid JSON: {error}", file=path) from None
+        raise InputError(f"invalid JSON: {error}", "form", file=path) from None
 
 
 def read_counts(path: Path) -> ExpertCounts:
@@ -107,19 +107,21 @@ def parse_counts(content: Any, file: str) -> ExpertCounts:
     values = content if isinstance(content, dict) else {"counts": content}
     key = next((key for key in _KEYS if key in values), None)
     if key is None:
-        raise InputError(f"has neither {' nor '.join(_KEYS)}", file=file)
+        raise InputError(f"has neither {' nor '.join(_KEYS)}", "missing", file=file)
     tables = values[key] if isinstance(values[key], dict) else {"": values[key]}
     by_data = {str(data): _table(table, f"{key}.{data}".rstrip("."), file) for data, table in tables.items()}
     if not by_data:
-        raise InputError("is empty", file=file, key=key)
+        raise InputError("is empty", "form", file=file, key=key)
     shapes = {table.shape for table in by_data.values()}
     if len(shapes) > 1:
-        raise InputError(f"has tables of different shapes: {sorted(shapes)}", file=file, key=key)
+        raise InputError(f"has tables of different shapes: {sorted(shapes)}", "form", file=file, key=key)
     rows = next(iter(shapes))[0]
     layers = values.get("layers", list(range(rows)))
     ascending = isinstance(layers, list) and all(type(one) is int and one >= 0 for one in layers)
     if not ascending or len(layers) != rows or layers != sorted(set(layers)):
-        raise InputError(f"is not {rows} layers of a model in ascending order", file=file, key="layers")
+        raise InputError(
+            f"is not {rows} layers of a model in ascending order", "form", file=file, key="layers"
+        )
     return ExpertCounts(
         file,
         by_data,
@@ -133,24 +135,26 @@ def parse_counts(content: Any, file: str) -> ExpertCounts:
 def _whole(values: Mapping[str, Any], key: str, least: int, file: str) -> int | None:
     value = values.get(key)
     if value is not None and (type(value) is not int or value < least):
-        raise InputError(f"{str(value)[:40]} is not a whole number from {least}", file=file, key=key)
+        raise InputError(f"{str(value)[:40]} is not a whole number from {least}", "range", file=file, key=key)
     return value
 
 
 def _table(table: Any, key: str, file: str) -> NDArray[np.int64]:
     if not isinstance(table, list) or not table or not all(isinstance(row, list) and row for row in table):
-        raise InputError("is not a list of layers with a count for each expert", file=file, key=key)
+        raise InputError("is not a list of layers with a count for each expert", "form", file=file, key=key)
     for layer, row in enumerate(table):
         if len(row) != len(table[0]):
             problem = f"has {len(row)} experts, and row 0 has {len(table[0])}"
-            raise InputError(problem, file=file, key=f"{key}[{layer}]")
+            raise InputError(problem, "form", file=file, key=f"{key}[{layer}]")
         for expert, count in enumerate(row):
             whole = type(count) is int or (type(count) is float and count.is_integer())
             if not whole or not 0 <= count <= _LARGEST:
                 problem = f"{str(count)[:40]} is not a count"
-                raise InputError(problem, file=file, key=f"{key}[{layer}][{expert}]")
+                raise InputError(problem, "range", file=file, key=f"{key}[{layer}][{expert}]")
         if not any(row):
-            raise InputError("has no selections", file=file, key=f"{key}[{layer}]")
+            raise InputError("has no selections", "invalid", file=file, key=f"{key}[{layer}]")
     if len(table[0]) > MAX_EXPERTS:
-        raise InputError(f"has {len(table[0])} experts, at most {MAX_EXPERTS} can be", file=file, key=key)
+        raise InputError(
+            f"has {len(table[0])} experts, at most {MAX_EXPERTS} can be", "too-large", file=file, key=key
+        )
     return np.array(table, np.int64)

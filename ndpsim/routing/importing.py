@@ -127,7 +127,7 @@ def _numbered(recorded: Recorded, model: MoeShape | None) -> Recorded:
         return replace(recorded, layers=sparse)
     if count != model.layers:
         problem = f"has {count} layers; {model.name} has {model.layers}, of which {len(sparse)} have experts"
-        raise InputError(problem)
+        raise InputError(problem, "conflict")
     rows = list(sparse)
 
     def cut(array: NDArray[Any] | None, axis: int) -> NDArray[Any] | None:

@@ -42,7 +42,7 @@ def filled(shares: Floats, experts_per_token: int) -> Floats:
             problem = (
                 f"{np.count_nonzero(shares)} experts have a share, and a token chooses {experts_per_token}"
             )
-            raise InputError(problem, key="routing")
+            raise InputError(problem, "range", key="routing")
         shares = np.where(full, limit, shares * ((1 - limit * full.sum()) / others))
     return shares
 
@@ -98,7 +98,7 @@ def like(shares: Floats, wanted: float, random: np.random.Generator) -> Floats:
     least = cosine(shares, changed)
     if least > wanted + 1e-9:
         problem = f"{wanted:g} is below {least:.3f}, the least that a popularity of these shares can have"
-        raise InputError(problem, key="prefill_cosine")
+        raise InputError(problem, "range", key="prefill_cosine")
     return changed
 
 

@@ -263,7 +263,9 @@ class _SearchRun(Run):
         known = [metric for metric, value in ran[0].items() if is_number(value) and metric not in OWN_COLUMNS]
         hint = did_you_mean(name, known)
         given = f"is {shown(ran[0][name])}" if ran[0][name] is not None else "has no value"
-        raise InputError(f"'{name}' {given} at the first points that were run{hint}", key=name)
+        raise InputError(
+            f"'{name}' {given} at the first points that were run{hint}", "unknown-name", key=name
+        )
 
     def _rows(self) -> list[dict[str, Any]]:
         finished = [number for number, point in enumerate(self._points, 1) if point.record is not None]

@@ -46,7 +46,7 @@ def _policy(hardware: Hardware, device: Device) -> state.Policy:
     policy = bus_policy(hardware.system.dram, device)
     if not isinstance(policy.step, OneCommand):
         problem = f"not supported: a relayout under the controller {device.standard.controller}"
-        raise hardware.origins["dram.standard"].error(problem, "dram.standard")
+        raise hardware.origins["dram.standard"].error(problem, "dram.standard", "unsupported")
     return policy
 
 

@@ -200,7 +200,9 @@ class Session:
         placed = make_layout(layout, geometry, weights, first, base)
         buses = [bus for bus in host_buses(placed) if bus.channel == 0]
         if not buses:
-            raise InputError(f"{layout} leaves nothing of the weights on the first channel", key="layout")
+            raise InputError(
+                f"{layout} leaves nothing of the weights on the first channel", "unsupported", key="layout"
+            )
         tables = run.setup.host_tables
         by_bus, count = {bus.subchannel: bus for bus in buses}, machine.host_buses
         idle = HostBus(0, 0, tables.ranks, _NONE, _NONE, _NONE)
@@ -254,7 +256,7 @@ class Session:
         with hardware.errors_at_origins():
             transfers = plan_transfers(geometry, weights, (source, first), (target, second), used)
             if not transfers:
-                raise InputError("everything lies there already", key="target")
+                raise InputError("everything lies there already", "invalid", key="target")
             ensure_transfers_fit(transfers, False)
             run.add_relayout(Wave(access_by_units(hardware, geometry), transfers), clock - 1)
         run.first_free_place[:] = [used[dimm] for dimm in own[: len(run.first_free_place)]]

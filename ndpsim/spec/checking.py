@@ -62,7 +62,7 @@ def check_scheduled(standard: Standard, rule: Rule) -> None:
     where = f"{standard.name}: rule {rule.name}"
     level, scopes = standard.level_of(rule.level), _scopes(standard, rule)
     if not scopes <= _SCOPES[level]:
-        raise InputError(f"not every command addresses one {rule.level}", key=where)
+        raise InputError(f"not every command addresses one {rule.level}", "unsupported", key=where)
     if rule.siblings and (level == 0 or (level > 1 and scopes != {ONE_BANK}) or rule.window > 1):
         problem = f"no table for what binds another {rule.level}, or for its window"
         raise InputError(problem, "unsupported", key=where)
@@ -157,4 +157,4 @@ def _check_closes_first(standard: Standard, command: Command, where: str) -> Non
     if command.closes_first not in same:
         closing = ", ".join(same) or "nothing"
         problem = f"closes_first is '{command.closes_first}'; what closes the same banks: {closing}"
-        raise InputError(problem, key=where)
+        raise InputError(problem, "conflict", key=where)

@@ -107,7 +107,7 @@ def _check_organisation(standard: Standard, org: str, organisation: Organisation
     ):
         if number != 0:
             problem = f"{getattr(organisation, name)} does not divide evenly into {of}"
-            raise InputError(problem, key=f"organisation {org}: {name}")
+            raise InputError(problem, "range", key=f"organisation {org}: {name}")
 
 
 def _numbers_of(value: Any) -> Iterator[Any]:

@@ -299,5 +299,5 @@ class Standard:
         scopes = (self.levels[-1], f"same-{self.levels[-1]}", self.levels[1])
         if command.scope not in scopes:
             problem = f"{command.name} has the scope {command.scope}; it may be {', '.join(scopes)}"
-            raise InputError(problem, key=self.name)
+            raise InputError(problem, "range", key=self.name)
         return scopes.index(command.scope)

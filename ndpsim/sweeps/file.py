@@ -29,7 +29,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ndpsim.config.nodes import Node, line_of, parse, plain_of, read_text
-from ndpsim.errors import InputError, nearest, one_of
+from ndpsim.errors import InputError, nearest, unknown
 from ndpsim.parameters.swept import KINDS
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.definition import Definition, Published
@@ -144,11 +144,13 @@ def read_file(path: str | Path, kind: type[Keys]) -> tuple[Keys, Node]:
     except ValidationError as error:
         place, problem = _problem(error, kind)
         key = ".".join(map(str, place))
-        raise InputError(problem, file=file, line=line_of(root, place), key=key or None) from None
+        raise InputError(problem, "form", file=file, line=line_of(root, place), key=key or None) from None
     commands = swept_commands()
     if said.command not in commands:
-        raise InputError(
-            one_of(said.command, commands, "command"),
+        raise unknown(
+            said.command,
+            commands,
+            "command",
             file=file,
             line=line_of(root, ("command",)),
             key="command",
@@ -160,7 +162,9 @@ def _published(said: _Published, number: int, file: Path, root: Node) -> Publish
     low, high = (said.low, said.high) if said.value is None else (said.value, said.value)
     if low is None or high is None or (said.value is not None and said.low is not None) or low > high:
         problem = "give a value, or low and high"
-        raise InputError(problem, file=file, line=line_of(root, ("published", number)), key="published")
+        raise InputError(
+            problem, "conflict", file=file, line=line_of(root, ("published", number)), key="published"
+        )
     return Published(said.metric, said.where, low, high, said.source)
 
 

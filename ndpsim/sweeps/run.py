@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.arguments import flag, is_flag, path_of, progress_function, several, shown, text
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError, unknown
 from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.definition import Definition
@@ -108,7 +108,7 @@ def defined(
         mapping_of(baseline, "baseline"),
     )
     for key in fixed.keys() & vary.keys():
-        raise InputError("has one value and varies, too", key=key)
+        raise InputError("has one value and varies, too", "conflict", key=key)
     if isinstance(command, Definition):
         said = replace(
             command,
@@ -121,7 +121,7 @@ def defined(
         said = read_definition(name, vary)
     else:
         known = [*swept_commands(), "FILE.yaml"]
-        raise InputError(one_of(name, known, "command"), key="command")
+        raise unknown(name, known, "command", key="command")
     swept = command_of(said)
     varied = {key: values for key, values in said.varied.items() if key not in fixed}
     baseline = {key: value for key, value in said.baseline.items() if key not in fixed} | baseline
@@ -159,7 +159,7 @@ def mapping_of(value: Any, name: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise InputError(f"{shown(value)} is no mapping of keys", key=name)
+        raise InputError(f"{shown(value)} is no mapping of keys", "type", key=name)
     return dict(value)
 
 
@@ -171,7 +171,7 @@ def command_of(definition: Definition) -> SweptCommand:
     """
     commands = swept_commands()
     if definition.command not in commands:
-        raise InputError(one_of(definition.command, commands, "command"), key="command")
+        raise unknown(definition.command, commands, "command", key="command")
     return commands[definition.command]
 
 
@@ -195,7 +195,7 @@ def run_sweep(
     retry_failed = flag(retry_failed, "retry_failed")
     points = definition.points()
     if len(points) > _MOST_POINTS:
-        raise InputError(f"{len(points):,} points are more than {_MOST_POINTS:,}", key="vary")
+        raise InputError(f"{len(points):,} points are more than {_MOST_POINTS:,}", "too-large", key="vary")
     run = Run(definition, command, points, None if out is None else Store(out), retry_failed, watch)
     execute(run, workers, _DESCRIBED, asdict(definition), force)
     return run.result()
@@ -258,9 +258,9 @@ def workers_of(jobs: int | None, cluster: str | None) -> Workers:
         InputError: both are given, or one makes no sense.
     """
     if jobs is not None and cluster is not None:
-        raise InputError("the cluster says how many points run at once; leave it out", key="jobs")
+        raise InputError("the cluster says how many points run at once; leave it out", "conflict", key="jobs")
     if cluster is not None and not text(cluster, "cluster").strip():
-        raise InputError("is empty: give the address of a scheduler, or its file", key="cluster")
+        raise InputError("is empty: give the address of a scheduler, or its file", "missing", key="cluster")
     return Workers(chosen_jobs(jobs), cluster)
 
 

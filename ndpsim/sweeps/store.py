@@ -82,9 +82,11 @@ class Store:
         try:
             self.points.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"cannot make {str(self.points)[:200]}: {error.strerror}", key="out") from None
+            raise InputError(
+                f"cannot make {str(self.points)[:200]}: {error.strerror}", "unwritable", key="out"
+            ) from None
         if not os.access(self.points, os.W_OK) or not os.access(folder, os.W_OK):
-            raise InputError(f"cannot write {folder}: no permission", key="out")
+            raise InputError(f"cannot write {folder}: no permission", "unwritable", key="out")
         self._queue: Queue[tuple[str, bytes] | None] = Queue(_MOST_WAITING)
         self._problem: OSError | None = None
         self._writer = Thread(target=self._write_queued, name="points of a sweep", daemon=True)
@@ -159,4 +161,4 @@ class Store:
 
 
 def _cannot_write(path: Path, error: OSError) -> InputError:
-    return InputError(f"cannot write {path}: {error.strerror or error}", key="out")
+    return InputError(f"cannot write {path}: {error.strerror or error}", "unwritable", key="out")

@@ -189,7 +189,7 @@ class SweepResult:
         try:
             import pandas  # noqa: PLC0415
         except ImportError:
-            raise InputError("pandas is not installed: pip install pandas") from None
+            raise InputError("pandas is not installed: pip install pandas", "not-installed") from None
         return pandas.DataFrame(self.rows, columns=list(self.columns))
 
     @property

@@ -42,7 +42,7 @@ def values_of(command: SweptCommand, key: str, given: Any) -> tuple[Any, ...]:
     else:
         parts = [given]
     if not parts:
-        raise InputError("has no values", key=key)
+        raise InputError("has no values", "missing", key=key)
     return tuple(one_value(command, key, part) for part in parts)
 
 
@@ -51,26 +51,26 @@ def _spread(part: str, key: str, whole: bool) -> list[Any]:
     if found := _RANGE.fullmatch(part):
         low, high, step = int(found[1]), int(found[2]), int(found[3] or 1)
         if high < low:
-            raise InputError(f"'{part}' ends before it begins", key=key)
+            raise InputError(f"'{part}' ends before it begins", "range", key=key)
         if step == 0:
-            raise InputError(f"'{part}' has steps of 0", key=key)
+            raise InputError(f"'{part}' has steps of 0", "range", key=key)
         _check_count((high - low) // step + 1, part, key)
         return list(range(low, high + 1, step))
     if found := _LOG.fullmatch(part):
         first, last, count = float(found[1]), float(found[2]), int(found[3])
         if not 0 < first < last or count < 2:
             problem = f"'{part}' is not log:LOW..HIGH:N with 0 < LOW < HIGH and N from 2"
-            raise InputError(problem, key=key)
+            raise InputError(problem, "form", key=key)
         _check_count(count, part, key)
         return _geometric(first, last, count, whole)
     if part.startswith("log:") or ".." in part:
-        raise InputError(f"'{part[:60]}' is neither LOW..HIGH nor log:LOW..HIGH:N", key=key)
+        raise InputError(f"'{part[:60]}' is neither LOW..HIGH nor log:LOW..HIGH:N", "form", key=key)
     return [part]
 
 
 def _check_count(count: int, part: str, key: str) -> None:
     if count > _MOST_VALUES:
-        raise InputError(f"'{part}' is {count} values, more than {_MOST_VALUES}", key=key)
+        raise InputError(f"'{part}' is {count} values, more than {_MOST_VALUES}", "too-large", key=key)
 
 
 def _geometric(first: float, last: float, count: int, whole: bool) -> list[Any]:
@@ -99,12 +99,12 @@ def one_value(command: SweptCommand, key: str, value: Any) -> Any:
     taken = plain(value)
     if _is_timing(command, key):
         if isinstance(taken, bool) or not isinstance(taken, int) or taken < 0:
-            raise InputError(f"{shown(value)} is not a whole number of clocks", key=key)
+            raise InputError(f"{shown(value)} is not a whole number of clocks", "type", key=key)
         return taken
     path = _hardware_path(command, key)
     field = field_at(path)
     if field is not None and section_of(field) is None and (problem := refusal(path, taken)) is not None:
-        raise InputError(problem, key=key)
+        raise InputError(problem, "range", key=key)
     return taken
 
 
@@ -123,6 +123,7 @@ def _hardware_path(command: SweptCommand, key: str) -> tuple[str, ...]:
     known = ", ".join(command.parameters)
     raise InputError(
         f"is no option of {command.name}{hint} (options: {known}; and keys of the hardware, as dimm.ranks)",
+        "unknown-key",
         key=key,
     )
 
@@ -153,24 +154,26 @@ def checked(command: SweptCommand, definition: Definition) -> Definition:
     """
     varied = {key: values_of(command, key, values) for key, values in definition.varied.items()}
     if not varied:
-        raise InputError("nothing varies; give --vary KEY=VALUES, for instance tokens=1,2,4", key="vary")
+        raise InputError(
+            "nothing varies; give --vary KEY=VALUES, for instance tokens=1,2,4", "missing", key="vary"
+        )
     twice = [key for key in definition.fixed if key in varied]
     if twice:
-        raise InputError("has one value and varies, too", key=twice[0])
+        raise InputError("has one value and varies, too", "conflict", key=twice[0])
     fixed = {key: one_value(command, key, value) for key, value in definition.fixed.items()}
     baseline = {key: one_value(command, key, value) for key, value in definition.baseline.items()}
     for key, value in baseline.items():
         if key not in varied:
-            raise InputError(f"'{key}' does not vary ({', '.join(varied)} do)", key="baseline")
+            raise InputError(f"'{key}' does not vary ({', '.join(varied)} do)", "unknown-key", key="baseline")
         if value not in varied[key]:
             known = ", ".join(map(str, varied[key]))
-            raise InputError(f"{shown(value)} is no value of {key} ({known})", key="baseline")
+            raise InputError(f"{shown(value)} is no value of {key} ({known})", "unknown-name", key="baseline")
     if definition.speedup_of is not None:
         if not baseline:
-            raise InputError("is of a baseline, which is not given", key="speedup_of")
+            raise InputError("is of a baseline, which is not given", "conflict", key="speedup_of")
         if not definition.speedup_of.endswith("_ns"):
             raise InputError(
-                f"'{definition.speedup_of}' is no time, whose name ends in _ns", key="speedup_of"
+                f"'{definition.speedup_of}' is no time, whose name ends in _ns", "type", key="speedup_of"
             )
     _check_groups(definition.zipped, varied)
     published = tuple(replace(one, where=_where(command, varied, one.where)) for one in definition.published)
@@ -188,7 +191,7 @@ def _check_different(choices: Sequence[Sequence[tuple[str, Any]]]) -> None:
         if values in seen:
             together = ", ".join(shown(value) for _, value in choice)
             problem = f"has the value {together} twice" if len(choice) == 1 else f"{together} come twice"
-            raise InputError(problem, key=choice[0][0])
+            raise InputError(problem, "twice", key=choice[0][0])
         seen.add(values)
 
 
@@ -196,9 +199,9 @@ def _check_groups(groups: Sequence[Sequence[str]], varied: Mapping[str, tuple[An
     keys = [key for group in groups for key in group]
     for key in keys:
         if key not in varied:
-            raise InputError(f"'{key}' does not vary ({', '.join(varied)} do)", key="zip")
+            raise InputError(f"'{key}' does not vary ({', '.join(varied)} do)", "unknown-key", key="zip")
         if keys.count(key) > 1:
-            raise InputError(f"'{key}' is named twice", key="zip")
+            raise InputError(f"'{key}' is named twice", "twice", key="zip")
 
 
 def _where(
@@ -206,5 +209,7 @@ def _where(
 ) -> dict[str, Any]:
     for key in where:
         if key not in varied:
-            raise InputError(f"'{key}' does not vary ({', '.join(varied)} do)", key="published")
+            raise InputError(
+                f"'{key}' does not vary ({', '.join(varied)} do)", "unknown-key", key="published"
+            )
     return {key: one_value(command, key, value) for key, value in where.items()}

@@ -209,7 +209,7 @@ def write_commands(
     for number in np.unique(trace.command):
         if not 0 <= number < len(trace.names):
             problem = f"command number {number} has no name; they go from 0 to {len(trace.names) - 1}"
-            raise InputError(problem, key="trace")
+            raise InputError(problem, "range", key="trace")
     chosen, setting = command_forms()[form], Setting(channel, device)
     chosen.check(trace, setting)
     with replacing(path) as file, _packing(file, path.suffix == ".gz") as out:

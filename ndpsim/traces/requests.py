@@ -77,7 +77,7 @@ class Requests(Columns):
             problem = "there are no requests"
             raise InputError(problem, "missing", file=self.file, key=None if self.file else "requests")
         if self.write.min() < 0 or self.write.max() > 1:
-            raise InputError("a write is neither 0 nor 1", key="write")
+            raise InputError("a write is neither 0 nor 1", "range", key="write")
         for name in ("address", "cycle", "place"):
             self._check(name, getattr(self, name))
 
@@ -92,7 +92,7 @@ class Requests(Columns):
         if name != "place" and values.min() < 0:  # where a place is beyond the memory, the memory says so
             raise InputError(f"{values.min()} is negative", "range", key=name)
         if name == "cycle" and (values[1:] < values[:-1]).any():
-            raise InputError("cycles decrease", key=name)
+            raise InputError("cycles decrease", "invalid", key=name)
 
     def __len__(self) -> int:
         return len(self.write)
@@ -235,7 +235,7 @@ class _Reader:
         """
         for suffix, reason in format_.refused_suffixes.items():
             if suffix in self.path.suffixes:
-                raise InputError(reason, "unreadable", file=self.path)
+                raise InputError(reason, "unsupported", file=self.path)
         comment, blank = int(self.state.comment[0]), int(self.state.blank[0])
         faults = [(comment, _no_comments(format_))] if comment and not format_.comments else []
         faults += [(blank, _NO_BLANKS)] if blank and not format_.blank_lines else []

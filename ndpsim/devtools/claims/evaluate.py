@@ -70,7 +70,7 @@ def chosen_claims(names: Sequence[str]) -> list[tuple[Paper, Claim]]:
         if name not in known:
             hint = did_you_mean(name, known)
             problem = f"unknown paper or claim '{name[:60]}'{hint} (papers: {', '.join(papers)})"
-            raise InputError(problem, key="claim")
+            raise InputError(problem, "unknown-name", key="claim")
     return [(paper, claim) for paper, claim in every if not names or {paper.paper, claim.name} & set(names)]
 
 
@@ -110,7 +110,7 @@ def _worked_out(
         for name, run in of_names.items():
             result = found[run]
             if isinstance(result, str):
-                raise InputError(f"{name}: {result}")
+                raise InputError(f"{name}: {result}", "missing")
             metrics[name] = result
         values[", ".join(map(str, combination.values())) or "ours"] = expression.of(metrics)
     return _REDUCE[claim.reduce](list(values.values())), values

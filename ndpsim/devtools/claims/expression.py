@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import InputError, one_of, unknown
 
 #: Of each run, its metrics by dotted name.
 Metrics = Mapping[str, Mapping[str, Any]]
@@ -60,7 +60,7 @@ class Expression:
         try:
             return ast.parse(self.text.strip(), mode="eval").body
         except (SyntaxError, ValueError) as error:
-            raise InputError(f"'{self.text}' is no expression: {error}") from None
+            raise InputError(f"'{self.text}' is no expression: {error}", "form") from None
 
     @property
     def runs(self) -> set[str]:
@@ -82,7 +82,7 @@ class Expression:
         try:
             return _value(self._tree(), metrics)
         except ZeroDivisionError:
-            raise InputError(f"'{self.text}' divides by 0") from None
+            raise InputError(f"'{self.text}' divides by 0", "invalid") from None
 
     def _check(self, node: ast.expr) -> None:
         parts: list[ast.expr | None]
@@ -92,9 +92,9 @@ class Expression:
                 run, pattern = [*node.args, None, None][:2]
                 if isinstance(run, ast.Name) and isinstance(pattern, ast.Constant) and len(node.args) == 2:
                     return
-                raise InputError(f"'{self.text}': metric takes a run and a name in quotes")
+                raise InputError(f"'{self.text}': metric takes a run and a name in quotes", "form")
             if name not in _FUNCTIONS or node.keywords:
-                raise InputError(one_of(name, [*_FUNCTIONS, _METRIC], "function"))
+                raise unknown(name, [*_FUNCTIONS, _METRIC], "function")
             parts = [*node.args]
         elif isinstance(node, ast.BinOp):
             parts = [node.left, node.right]
@@ -117,13 +117,13 @@ class Expression:
             parts = [None]
         for part in parts:
             if part is None:
-                raise InputError(f"'{self.text}' has something that an expression cannot have")
+                raise InputError(f"'{self.text}' has something that an expression cannot have", "form")
             self._check(part)
 
     def _check_operators(self, operators: list[Any]) -> None:
         for operator in operators:
             if type(operator) not in _OPERATORS:
-                raise InputError(f"'{self.text}' has an operator that an expression cannot have")
+                raise InputError(f"'{self.text}' has an operator that an expression cannot have", "form")
 
 
 def _value(node: ast.expr, metrics: Metrics) -> Any:
@@ -165,12 +165,12 @@ def _metric(metrics: Metrics, run: str, name: str) -> float:
         InputError: there is none, or one of them is not known.
     """
     if run not in metrics:
-        raise InputError(one_of(run, metrics, "run"))
+        raise unknown(run, metrics, "run")
     of_run = metrics[run]
     names = [name] if name in of_run else fnmatch.filter(of_run, name)
     if not names:
-        raise InputError(f"{run}: {one_of(name, of_run, 'metric')}")
+        raise InputError(f"{run}: {one_of(name, of_run, 'metric')}", "unknown-name")
     missing = [one for one in names if not isinstance(of_run[one], int | float)]
     if missing:
-        raise InputError(f"{run}.{missing[0]} is {of_run[missing[0]]!r}, no number")
+        raise InputError(f"{run}.{missing[0]} is {of_run[missing[0]]!r}, no number", "type")
     return of_run[name] if names == [name] else statistics.fmean(of_run[one] for one in names)

@@ -27,7 +27,7 @@ def _validated(model: type[M], root: Node, file: Path) -> M:
         first = error.errors(include_url=False)[0]
         place = tuple(first["loc"])
         key = ".".join(map(str, place)) or None
-        raise InputError(str(first["msg"]), file=file, line=line_of(root, place), key=key) from None
+        raise InputError(str(first["msg"]), "form", file=file, line=line_of(root, place), key=key) from None
 
 
 def read_paper(file: Path) -> Paper:

@@ -87,10 +87,13 @@ def _package() -> ModuleType:
     except ImportError as error:
         raise InputError(
             f"no package 'ramulator' can be imported ({error}); install Ramulator 2.1's Python package",
+            "not-installed",
             key="compare ramulator",
         ) from None
     if not hasattr(package, "Simulation"):
-        raise InputError(f"{package.__name__} is not Ramulator 2.1's package", key="compare ramulator")
+        raise InputError(
+            f"{package.__name__} is not Ramulator 2.1's package", "not-installed", key="compare ramulator"
+        )
     return package
 
 
@@ -98,7 +101,7 @@ def _check(requests: Requests, memory: Memory) -> None:
     refresh, scheduler = memory.options.refresh, memory.options.scheduler
     standard = memory.device.standard.name
     if standard not in _STANDARDS:
-        raise InputError(f"Ramulator 2.1 is not asked for {standard}", key="compare ramulator")
+        raise InputError(f"Ramulator 2.1 is not asked for {standard}", "unsupported", key="compare ramulator")
     refreshes = "all-bank", "staggered", "none", *["per-bank"] * bool(_STANDARDS[standard].per_bank)
     wrong = {
         "the request trace must hold addresses": requests.address is None,
@@ -110,7 +113,7 @@ def _check(requests: Requests, memory: Memory) -> None:
     }
     for problem, there in wrong.items():
         if there:
-            raise InputError(problem, key="compare ramulator")
+            raise InputError(problem, "unsupported", key="compare ramulator")
 
 
 def _simulation(package: Any, trace: Path, memory: Memory, commands: Path | None) -> Any:

@@ -56,7 +56,7 @@ class LlamaCpp(Offloading[LlamaCppParameters]):
             on_gpu = sum(layer >= wanted.n_cpu_moe for layer in machine.layers)
             if on_gpu > fit:
                 problem = f"leaves the GPU {on_gpu} layers of {experts} experts; it has room for {fit}"
-                raise InputError(problem, key=f"policy {self.name}:n_cpu_moe")
+                raise InputError(problem, "too-large", key=f"policy {self.name}:n_cpu_moe")
         resident = np.zeros((layers, experts), np.bool_)
         resident[layers - on_gpu :] = True
         return self.residents(resident)

@@ -171,7 +171,9 @@ class Monde(Offloading[MondeParameters]):
         units = np.zeros((self.machine.dimms, count + 1))
         location = view.placement.dimm[missing]
         if (location == STRIPED).any():
-            raise InputError("an expert lies striped, where no NDP unit can compute it", key="policy monde")
+            raise InputError(
+                "an expert lies striped, where no NDP unit can compute it", "conflict", key="policy monde"
+            )
         units[location, np.arange(count)] = estimates.ndp_ns[loads]
         behind = np.cumsum(units[:, ::-1], axis=1)[:, ::-1]  # the rest of the list, from each place on
         channel = np.array(self.machine.channel)

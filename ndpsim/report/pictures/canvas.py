@@ -102,7 +102,7 @@ def compose(
     ]
     columns = [column for column in columns if column]
     if not columns:
-        raise InputError("nothing is known that these panels could show", key="panels")
+        raise InputError("nothing is known that these panels could show", "missing", key="panels")
     if chosen.columns < len(columns):
         columns = [[panel for column in columns for panel in column]]
     with _style(chosen):
@@ -145,7 +145,9 @@ def check_format(path: str) -> str:
     """
     kind, known = Path(path).suffix.lstrip(".").lower() or "png", _formats()
     if kind not in known:
-        raise InputError(f"'{kind}' is no picture format (known: {', '.join(known)})", key="--plot")
+        raise InputError(
+            f"'{kind}' is no picture format (known: {', '.join(known)})", "unknown-name", key="--plot"
+        )
     return kind
 
 

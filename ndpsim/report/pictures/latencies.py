@@ -91,7 +91,7 @@ def latencies_figure(
     """
     chosen = chosen_panels(panels, "latencies")
     if result.read_latency_ns is None:
-        raise InputError("the trace has no reads whose latency could be drawn", key="--plot")
+        raise InputError("the trace has no reads whose latency could be drawn", "missing", key="--plot")
     config = result.config
     carried = f"{result.bandwidth_gbps:.2f} GB/s, {100 * result.peak_fraction:.1f}% of peak"
     title = f"{config['timing']} {config['org']}, {result.reads} reads, {result.writes} writes, {carried}"
@@ -137,7 +137,7 @@ def sweep_figure(
         if p.mean_ns is not None and p.p99_ns is not None
     ]
     if not read:
-        raise InputError("the trace has no reads whose latency could be drawn", key="--plot")
+        raise InputError("the trace has no reads whose latency could be drawn", "missing", key="--plot")
     carried, mean_ns, p99_ns = zip(*read, strict=True)
     peak = memory.channels * memory.device.peak_gbps
 

@@ -236,7 +236,7 @@ def points_figure(rows: Sequence[Row], swept: Swept, plot: SweepPlot, size: str 
     points = Points(labelled, plot, rows_labelled)
     if not points.rows:
         raise InputError(
-            f"no point has {plot.y}" + (f" and {plot.x}" if plot.kind == "pareto" else ""), key="y"
+            f"no point has {plot.y}" + (f" and {plot.x}" if plot.kind == "pareto" else ""), "missing", key="y"
         )
     title = "\n".join([plot.title, *points.notes])
     return compose(title, ({"points": _PANELS[plot.kind](points)},), size, ("points",))

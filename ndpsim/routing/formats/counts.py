@@ -22,7 +22,9 @@ from ndpsim.routing.recorded import Asked, Recorded, RoutingFormat
 def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
     path = paths[0]
     if len(paths) > 1:
-        raise InputError("is one of several files; counts are imported one file at a time", file=paths[1])
+        raise InputError(
+            "is one of several files; counts are imported one file at a time", "unsupported", file=paths[1]
+        )
     counts = read_counts(path)
     table = counts.of("")
     k = asked.k or counts.experts_per_token
@@ -37,11 +39,11 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
             f"{totals[row]} selections, not the same multiple of {k} in every layer; "
             f"to generate tokens with this popularity, use popularity:{path}"
         )
-        raise InputError(problem, file=path, key=f"layer {counts.layers[row]}")
+        raise InputError(problem, "invalid", file=path, key=f"layer {counts.layers[row]}")
     if table.max() > tokens:
         row, expert = map(int, np.argwhere(table > tokens)[0])
         problem = f"{table[row, expert]} selections by {tokens} tokens, which choose each expert once"
-        raise InputError(problem, file=path, key=f"layer {counts.layers[row]}, expert {expert}")
+        raise InputError(problem, "range", file=path, key=f"layer {counts.layers[row]}, expert {expert}")
     ensure_fits(16 * totals.size * int(totals[0]), f"choices of {tokens} tokens", file=path)
     notes = [f"of {', '.join(counts.by_data)}, the first is taken"] if len(counts.by_data) > 1 else []
     return Recorded(

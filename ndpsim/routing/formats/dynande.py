@@ -33,7 +33,7 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
             experts = experts or len(scores)
             if len(scores) != experts:
                 problem = f"{len(scores)} experts, and {experts} in the rows before"
-                raise InputError(problem, file=path, line=line)
+                raise InputError(problem, "form", file=path, line=line)
             k = k or int((scores > 0).sum())
             chosen = np.argsort(-scores, kind="stable")[:k]
             _check_choice(scores, chosen, k, asked.k is None, path, line)
@@ -49,13 +49,13 @@ def _row(cells: list[str], path: Path, line: int) -> tuple[int, int, NDArray[Any
         scores = np.array(cells[2:], np.float64)
     except (ValueError, IndexError):
         problem = "is not a layer, a token and a score for each expert, separated by commas"
-        raise InputError(problem, file=path, line=line) from None
+        raise InputError(problem, "form", file=path, line=line) from None
     if layer < 0 or token < 0 or not len(scores):
-        raise InputError("is not a layer and a token from 0, and scores", file=path, line=line)
+        raise InputError("is not a layer and a token from 0, and scores", "form", file=path, line=line)
     if not np.isfinite(scores).all():
         expert = int(np.argmin(np.isfinite(scores)))
         raise InputError(
-            f"{cells[2 + expert]} is no finite score", file=path, line=line, key=f"expert_{expert}"
+            f"{cells[2 + expert]} is no finite score", "type", file=path, line=line, key=f"expert_{expert}"
         )
     return layer, token, scores
 
@@ -68,9 +68,11 @@ def _check_choice(
         problem = (
             f"{above} scores are above 0, and {k} in the rows before; say how many experts a token chooses"
         )
-        raise InputError(problem, file=path, line=line)
+        raise InputError(problem, "missing", file=path, line=line)
     if above < k or len(chosen) < k:
-        raise InputError(f"{above} scores are above 0, and a token chooses {k} experts", file=path, line=line)
+        raise InputError(
+            f"{above} scores are above 0, and a token chooses {k} experts", "conflict", file=path, line=line
+        )
 
 
 FORMAT = RoutingFormat(

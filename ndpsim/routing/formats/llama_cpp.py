@@ -31,11 +31,11 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
                 or not all(word.isascii() and word.isdigit() for word in (layer, *words))
             ):
                 problem = f"'{text[:60]}' is not a layer, a comma and experts separated by blanks"
-                raise InputError(problem, file=path, line=line)
+                raise InputError(problem, "form", file=path, line=line)
             width = width or len(words)
             if len(words) != width:
                 problem = f"{len(words)} experts, and {width} in the lines before"
-                raise InputError(problem, file=path, line=line, key="expert_ids")
+                raise InputError(problem, "form", file=path, line=line, key="expert_ids")
             passes.add(int(layer[:9]), [int(word[:9]) for word in words], f"the pass from line {line} on")
     return assembled(passes.found, paths[0], of_model=True)
 

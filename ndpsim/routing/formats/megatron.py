@@ -23,9 +23,9 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
             record = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"invalid JSON: {error}", file=path, line=line) from None
+            raise InputError(f"invalid JSON: {error}", "form", file=path, line=line) from None
         if not isinstance(record, dict):
-            raise InputError("is not a JSON object", file=path, line=line)
+            raise InputError("is not a JSON object", "form", file=path, line=line)
         if record.get("block") != "mtp":
             yield line, record
 
@@ -34,7 +34,7 @@ def _whole(record: dict[str, Any], key: str, path: Path, line: int) -> int:
     value = record.get(key)
     if type(value) is not int or value < 0:
         problem = "is missing" if value is None else f"{str(value)[:40]} is not a whole number from 0"
-        raise InputError(problem, file=path, line=line, key=key)
+        raise InputError(problem, "type", file=path, line=line, key=key)
     return value
 
 
@@ -46,11 +46,11 @@ def _choices(record: dict[str, Any], path: Path, line: int) -> list[list[int]]:
     rows: Any = record.get("top_indices")
     if not isinstance(rows, list) or not all(map(_is_choice, rows)) or len(set(map(len, rows))) != 1:
         problem = "is missing" if rows is None else "is not a list of as many experts for each token"
-        raise InputError(problem, file=path, line=line, key="top_indices")
+        raise InputError(problem, "form", file=path, line=line, key="top_indices")
     for key, found in (("num_tokens", len(rows)), ("topk", len(rows[0]))):
         if key in record and record[key] != found:
             problem = f"{str(record[key])[:40]}, and top_indices has {found}"
-            raise InputError(problem, file=path, line=line, key=key)
+            raise InputError(problem, "conflict", file=path, line=line, key=key)
     chosen: list[list[int]] = rows
     return chosen
 
@@ -63,7 +63,7 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
         for line, record in _records(path):
             step, layer = (_whole(record, key, path, line) for key in ("step", "layer"))
             if (step, layer) in seen:
-                raise InputError(f"step {step} has layer {layer} twice", file=path, line=line)
+                raise InputError(f"step {step} has layer {layer} twice", "twice", file=path, line=line)
             seen.add((step, layer))
             from_one |= "block" not in record
             rows = steps.setdefault(step, Pass(f"step {step}")).rows

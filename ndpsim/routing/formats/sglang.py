@@ -29,7 +29,7 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
         content = read_saved(path)
         if not isinstance(content, dict) or not isinstance(content.get("records"), list):
             problem = "has no records of tokens; record with --expert-distribution-recorder-mode per_token"
-            raise InputError(problem, file=path)
+            raise InputError(problem, "form", file=path)
         physical = _map(content.get("last_physical_to_logical_map"), path)
         if physical is not None:
             experts = max(experts, int(physical.max()) + 1)
@@ -44,7 +44,7 @@ def _map(value: Any, path: Path) -> NDArray[Any] | None:
     array = np.asarray(value)
     if array.ndim != 2 or array.dtype.kind not in "iu" or not array.size or array.min() < 0:
         problem = "is not a logical expert for each layer and physical expert"
-        raise InputError(problem, file=path, key="last_physical_to_logical_map")
+        raise InputError(problem, "form", file=path, key="last_physical_to_logical_map")
     return array
 
 
@@ -54,13 +54,13 @@ def _pass(record: Any, number: int, physical: NDArray[Any] | None, path: Path) -
     ids = record.get("topk_ids_of_layer") if isinstance(record, dict) else None
     if not isinstance(ids, np.ndarray) or ids.ndim != 3 or ids.dtype.kind not in "iu":
         problem = "is not [layer, token, k]; record with --expert-distribution-recorder-mode per_token"
-        raise InputError(problem, file=path, key=f"{place}.topk_ids_of_layer")
+        raise InputError(problem, "form", file=path, key=f"{place}.topk_ids_of_layer")
     mode = record.get("forward_mode")
     if mode == _IDLE or not ids.shape[1]:
         return None
     if mode not in (_EXTEND, _DECODE):
         problem = f"{str(mode)[:20]} is neither prefill ({_EXTEND}) nor decode ({_DECODE})"
-        raise InputError(problem, file=path, key=f"{place}.forward_mode")
+        raise InputError(problem, "range", file=path, key=f"{place}.forward_mode")
     ids = ids[..., (ids != -1).any(axis=(0, 1))]
     rows = {layer: ids[layer] for layer in range(len(ids)) if (ids[layer] != -1).any()}
     if physical is not None:
@@ -80,7 +80,7 @@ def _logical(
     if layer >= len(physical) or chosen.min() < 0 or chosen.max() >= physical.shape[1]:
         allowed = f"0 to {physical.shape[1] - 1}"
         problem = f"has an expert that is not from {allowed}, as many as last_physical_to_logical_map has"
-        raise InputError(problem, file=path, key=f"{place}.topk_ids_of_layer[{layer}]")
+        raise InputError(problem, "range", file=path, key=f"{place}.topk_ids_of_layer[{layer}]")
     mapped: NDArray[Any] = physical[layer][chosen]
     return mapped
 

@@ -44,11 +44,11 @@ def _sequences(path: Path) -> Iterator[_Sequence]:
 
 def _of_response(response: Any, path: Path) -> Iterator[_Sequence]:
     if not isinstance(response, dict):
-        raise InputError("is not a JSON object", file=path)
+        raise InputError("is not a JSON object", "form", file=path)
     prompt = _decoded(response.get(_PROMPT), path, _PROMPT)
     choices = response.get("choices", [response])
     if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
-        raise InputError("is not a list of JSON objects", file=path, key="choices")
+        raise InputError("is not a list of JSON objects", "form", file=path, key="choices")
     for number, choice in enumerate(choices):
         yield path, prompt, _decoded(choice.get(_DECODE), path, f"choices[{number}].{_DECODE}")
 
@@ -69,13 +69,13 @@ def _decoded(value: Any, path: Path, key: str) -> NDArray[Any] | None:
     except (ValueError, TypeError, KeyError, EOFError, binascii.Error) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"is no array of experts ({error})", file=path, key=key) from None
+        raise InputError(f"is no array of experts ({error})", "form", file=path, key=key) from None
 
 
 def _checked(array: NDArray[Any], path: Path, key: str) -> NDArray[Any]:
     if array.ndim != 3 or array.dtype.kind not in "iu" or not array.size:
         problem = f"is {array.dtype} of shape {array.shape}, not whole numbers [token, layer, k]"
-        raise InputError(problem, file=path, key=key)
+        raise InputError(problem, "form", file=path, key=key)
     return array
 
 
@@ -83,16 +83,16 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
     sequences = [sequence for path in paths for sequence in _sequences(path)]
     shapes = {array.shape[1:]: path for path, *arrays in sequences for array in arrays if array is not None}
     if not shapes:
-        raise InputError(f"has neither {_DECODE} nor {_PROMPT}", file=paths[0])
+        raise InputError(f"has neither {_DECODE} nor {_PROMPT}", "missing", file=paths[0])
     if len(shapes) > 1:
         (layers, k), (others, other_k) = list(shapes)[:2]
         problem = f"has {others} layers and {other_k} experts a token, and a file before {layers} and {k}"
-        raise InputError(problem, file=list(shapes.values())[1])
+        raise InputError(problem, "conflict", file=list(shapes.values())[1])
     layers, k = next(iter(shapes))
     for at, what in ((1, _PROMPT), (2, _DECODE)):
         lacking = [sequence[0] for sequence in sequences if sequence[at] is None]
         if lacking and len(lacking) < len(sequences):
-            raise InputError(f"has no {what}, and other sequences have", file=lacking[0])
+            raise InputError(f"has no {what}, and other sequences have", "missing", file=lacking[0])
     generated = [(path, of) for path, _, of in sequences if of is not None]
     prompts = [of for _, of, _ in sequences if of is not None]
     return Recorded(
@@ -111,9 +111,9 @@ def _decode(generated: list[tuple[Path, NDArray[Any]]], steps: int | None) -> ND
         problem = (
             f"generated {len(shortest)} tokens, and others more; say how many steps, up to {len(shortest)}"
         )
-        raise InputError(problem, file=path)
+        raise InputError(problem, "missing", file=path)
     if steps is not None and steps > len(shortest):
-        raise InputError(f"generated {len(shortest)} tokens, fewer than {steps} steps", file=path)
+        raise InputError(f"generated {len(shortest)} tokens, fewer than {steps} steps", "range", file=path)
     return np.stack([of[: steps or len(shortest)] for _, of in generated], axis=2)
 
 

@@ -25,7 +25,7 @@ def _find(name: str) -> ExpertCounts:
     path = Path(name)
     if path.suffix != ".json" and len(path.parts) < 2 and not path.exists():
         problem = one_of(name, bundled_counts(), "popularity")
-        raise InputError(f"{problem}, nor a file of counts", key="routing")
+        raise InputError(f"{problem}, nor a file of counts", "unknown-name", key="routing")
     return read_counts(path)
 
 
@@ -44,7 +44,7 @@ def _shares(
     table = counts.of(parameters["data"])
     if table.shape[1] != shape.experts:
         problem = f"counts {table.shape[1]} experts, and the model has {shape.experts}"
-        raise InputError(problem, file=counts.file)
+        raise InputError(problem, "conflict", file=counts.file)
     shares = table / table.sum(axis=1, keepdims=True)
     _check_possible(shares, shape, counts)
     counted = np.array(counts.layers)
@@ -65,11 +65,11 @@ def _check_possible(shares: Shares, shape: Shape, counts: ExpertCounts) -> None:
             f"{100 * limit:.1f}% of the selections are possible where a token chooses "
             f"{shape.experts_per_token} different experts"
         )
-        raise InputError(problem, file=counts.file)
+        raise InputError(problem, "range", file=counts.file)
     fewest = int((shares > 0).sum(axis=1).min())
     if fewest < shape.experts_per_token:
         problem = f"has a layer with {fewest} experts in use, and a token chooses {shape.experts_per_token}"
-        raise InputError(problem, file=counts.file)
+        raise InputError(problem, "range", file=counts.file)
 
 
 GENERATOR = Generator(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import unknown
 from ndpsim.routing.counts import BUNDLED
 from ndpsim.routing.shares import filled, shuffled
 from ndpsim.routing.spec import Generator, Parameter, Randoms, Shape, Shares
@@ -38,11 +38,11 @@ def _shares(
 ) -> Shares:
     curves = _curves()
     if name.lower() not in curves:
-        raise InputError(one_of(name, curves, "rank curve"), key="routing")
+        raise unknown(name, curves, "rank curve", key="routing")
     of_model = curves[name.lower()]
     data = parameters["data"] or next(iter(of_model))
     if data not in of_model:
-        raise InputError(one_of(data, of_model, f"data of {name}"), key="data")
+        raise unknown(data, of_model, f"data of {name}", key="data")
     fractions, cumulative = of_model[data].T
     ends = np.interp(np.arange(shape.experts + 1) / shape.experts, fractions, cumulative)
     by_rank = filled(np.diff(ends), shape.experts_per_token)

@@ -37,9 +37,9 @@ def _shares(
     shape: Shape, name: str, parameters: Mapping[str, Any], given: frozenset[str], randoms: Randoms
 ) -> Shares:
     if parameters["hot_share"] + parameters["warm_share"] > 1:
-        raise InputError("hot_share and warm_share are more than 1 together", key="routing")
+        raise InputError("hot_share and warm_share are more than 1 together", "range", key="routing")
     if parameters["hot_experts"] + parameters["warm_experts"] > 1:
-        raise InputError("hot_experts and warm_experts are more than 1 together", key="routing")
+        raise InputError("hot_experts and warm_experts are more than 1 together", "range", key="routing")
     counts = class_counts(shape.experts, parameters["hot_experts"], parameters["warm_experts"])
     densities = np.array(_densities(counts, parameters))
     own = given & {one.name for one in GENERATOR.parameters}
@@ -49,7 +49,7 @@ def _shares(
             f"one expert would get {100 * densities[0]:.1f}% of the selections; "
             f"{100 * limit:.1f}% are possible with {shape.experts_per_token} different experts a token"
         )
-        raise InputError(problem, key=f"skewed:{', '.join(sorted(own))}")
+        raise InputError(problem, "range", key=f"skewed:{', '.join(sorted(own))}")
     densities = filled(densities, shape.experts_per_token)
     return np.array([densities[shuffled(shape.experts, random)] for random in randoms])
 

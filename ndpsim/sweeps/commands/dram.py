@@ -34,13 +34,13 @@ class Dram(SweptCommand):
         overrides = {key: value for key, value in given.items() if key not in DRAM}
         for key, value in overrides.items():
             if not isinstance(value, int) or isinstance(value, bool):
-                raise InputError(f"{value!r} is not a whole number of clocks", key=key)
+                raise InputError(f"{value!r} is not a whole number of clocks", "type", key=key)
         options = ControllerOptions(**CONTROLLER.arguments(given))
         return Memory.named(**CHANNEL.arguments(given), overrides=overrides, options=options)
 
     def _trace(self, given: Mapping[str, Any]) -> str:
         if "trace" not in given:
-            raise InputError("is missing: a request trace", key="trace")
+            raise InputError("is missing: a request trace", "missing", key="trace")
         return str(given["trace"])
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
@@ -54,7 +54,7 @@ class Dram(SweptCommand):
         }
         contents = file_digests(trace)
         if contents == [None]:
-            raise InputError("no such file", file=trace)
+            raise InputError("no such file", "unreadable", file=trace)
         return Resolved(config, digest_of([self.name, config | {"trace": None}, contents]))
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:

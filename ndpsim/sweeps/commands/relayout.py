@@ -31,7 +31,7 @@ class Relayout(SweptCommand):
 
     def _sets(self, given: Mapping[str, Any]) -> list[str]:
         if "topology" in given and _TOPOLOGY in given:
-            raise InputError(f"{_TOPOLOGY} says it, too; give one of them", key="topology")
+            raise InputError(f"{_TOPOLOGY} says it, too; give one of them", "conflict", key="topology")
         topology = [f"{_TOPOLOGY}={given['topology']}"] if "topology" in given else []
         return [*hardware_sets(given, RELAYOUT), *topology]
 

@@ -43,7 +43,9 @@ def run_on_cluster(command: SweptCommand, tasks: Tasks, address: str) -> Answers
     try:
         distributed: Any = importlib.import_module("distributed")  # an extra, and it takes its time
     except ImportError:
-        raise InputError("needs Dask: pip install 'ndpsim[cluster]'", key="cluster") from None
+        raise InputError(
+            "needs Dask: pip install 'ndpsim[cluster]'", "not-installed", key="cluster"
+        ) from None
     with _quietly(), _connected(distributed.Client, address) as client:
         _check_workers(client)
         at_once = max(_AT_ONCE, _PER_THREAD * sum(client.nthreads().values()))
@@ -91,12 +93,12 @@ def _connected(client_of: Any, address: str) -> Any:
     """A client of the scheduler at an address or of a scheduler file."""
     where = {"scheduler_file": address} if Path(address).is_file() else {"address": address}
     if "address" in where and re.fullmatch(r"(\w+://)?[^/]+:\d+", address) is None:
-        raise InputError(f"{address[:200]} is neither HOST:PORT nor a scheduler file", key="cluster")
+        raise InputError(f"{address[:200]} is neither HOST:PORT nor a scheduler file", "form", key="cluster")
     try:
         return client_of(**where, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
         problem = f"no Dask scheduler answers at {address} ({' '.join(str(error).split())[:200]})"
-        raise InputError(problem, key="cluster") from None
+        raise InputError(problem, "unreadable", key="cluster") from None
 
 
 def _check_workers(client: Any) -> None:
@@ -104,16 +106,18 @@ def _check_workers(client: Any) -> None:
     try:
         client.wait_for_workers(1, timeout=_WORKERS_S)
     except TimeoutError:
-        raise InputError(f"the cluster has no workers after {_WORKERS_S:.0f} s", key="cluster") from None
+        raise InputError(
+            f"the cluster has no workers after {_WORKERS_S:.0f} s", "unreadable", key="cluster"
+        ) from None
     try:
         versions = client.run(_version_there)
     except Exception as error:
         problem = f"a worker cannot import ndpsim ({reason_of(error)})"
-        raise InputError(problem, key="cluster") from None
+        raise InputError(problem, "not-installed", key="cluster") from None
     others = sorted(worker for worker, there in versions.items() if there != version())
     if others:
         problem = f"has another version of ndpsim, Python, NumPy or Numba than is here: worker {others[0]}"
-        raise InputError(problem, key="cluster")
+        raise InputError(problem, "conflict", key="cluster")
 
 
 def _version_there() -> str:

@@ -53,7 +53,9 @@ def prefix_split(losses: NDArray[Any], mean_bits: float, rounding: Rounding = "f
     """
     losses = np.asarray(losses)
     if losses.ndim != 2 or losses.shape[1] != len(BITS) or not np.isfinite(losses.astype(float)).all():
-        raise InputError(f"are not finite losses of experts with {len(BITS)} numbers of bits", key="losses")
+        raise InputError(
+            f"are not finite losses of experts with {len(BITS)} numbers of bits", "form", key="losses"
+        )
     count = len(losses)
     budget = bit_budget(count, mean_bits, rounding)
     zero = np.zeros((1, _STEPS), losses.dtype)

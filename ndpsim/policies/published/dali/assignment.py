@@ -126,7 +126,7 @@ def milp_solver(policy: str) -> Any:
         from scipy import optimize  # noqa: PLC0415 (an extra: nothing else needs it)
     except ImportError:
         problem = "needs scipy: pip install 'ndpsim[milp]'"
-        raise InputError(problem, key=f"policy {policy}") from None
+        raise InputError(problem, "not-installed", key=f"policy {policy}") from None
     return optimize
 
 

@@ -149,7 +149,9 @@ class Dali(Offloading[DaliParameters]):
         if self.residual is not None and self.residual.hidden.shape[2] != view.batch:
             tokens = self.residual.hidden.shape[2]
             problem = f"has the hidden states of {tokens} tokens a step; the run has {view.batch}"
-            raise InputError(problem, file=self.parameters.residual, key="policy dali:residual: hidden")
+            raise InputError(
+                problem, "conflict", file=self.parameters.residual, key="policy dali:residual: hidden"
+            )
         random, loads = np.random.default_rng(self.parameters.seed), mean_loads(view)
         resident = np.zeros(loads.shape, np.bool_)
         for row, slots in enumerate(self.slots):

@@ -53,7 +53,9 @@ class ResidualPredictor:
             InputError: the file has no such step.
         """
         if step >= len(self.hidden):
-            raise InputError(f"hidden has {len(self.hidden)} steps, the run has more", key="policy dali")
+            raise InputError(
+                f"hidden has {len(self.hidden)} steps, the run has more", "conflict", key="policy dali"
+            )
         inputs = self.hidden[step, row].astype(np.float64) + self.residuals[row]
         logits = inputs @ self.gates[row + 1].astype(np.float64).T
         ids = np.argsort(-logits, axis=1, kind="stable")[:, : self.chosen]
@@ -76,7 +78,9 @@ def load_residual(file: str, machine: Machine) -> ResidualPredictor:
             given = {name: opened[name] for name in opened.files}
     except (OSError, EOFError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         reason = getattr(error, "strerror", None) or "is no .npz of arrays"
-        raise InputError(f"cannot be read: {reason}", file=path, key="policy dali:residual") from None
+        raise InputError(
+            f"cannot be read: {reason}", "unreadable", file=path, key="policy dali:residual"
+        ) from None
     correction = "residuals" if "residuals" in given else "calibration"
     model = machine.model
     sizes = {"layer": len(machine.layers), "experts": model.routed_experts, "dim": model.hidden}
@@ -93,7 +97,9 @@ def _checked(given: dict[str, NDArray[Any]], name: str, sizes: dict[str, int], p
     if name not in given:
         missing = "residuals or calibration" if name == "calibration" else name
         listed = ", ".join(sorted(given)) or "nothing"
-        raise InputError(f"has no array {missing}, only {listed}", file=path, key="policy dali:residual")
+        raise InputError(
+            f"has no array {missing}, only {listed}", "missing", file=path, key="policy dali:residual"
+        )
     array = given[name]
     expected = [sizes.get(axis) for axis in axes]
     right = array.ndim == len(axes) and all(
@@ -102,7 +108,9 @@ def _checked(given: dict[str, NDArray[Any]], name: str, sizes: dict[str, int], p
     )
     if not right:
         words = ", ".join(f"{axis} {sizes[axis]}" if axis in sizes else axis for axis in axes)
-        raise InputError(f"has the shape {array.shape}; the run needs ({words})", file=path, key=key)
+        raise InputError(f"has the shape {array.shape}; the run needs ({words})", "form", file=path, key=key)
     if array.dtype.kind != "f" or not np.isfinite(array).all():
-        raise InputError(f"is of {array.dtype}, or not all finite; give finite floats", file=path, key=key)
+        raise InputError(
+            f"is of {array.dtype}, or not all finite; give finite floats", "type", file=path, key=key
+        )
     return array

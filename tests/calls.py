@@ -1,0 +1,86 @@
+"""The command line, called in this process."""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stderr, redirect_stdout
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import click
+import pytest
+
+from mistakes import mistake
+from ndpsim.cli import main as command_line
+from ndpsim.errors import InputError
+
+
+class Done(NamedTuple):
+    """What a call that has ended returned and printed."""
+
+    status: int
+    out: str
+    err: str
+
+
+def call(*arguments: object, out: io.StringIO | None = None, err: io.StringIO | None = None) -> Done:
+    """Run the command line; `out` and `err`: other streams that it prints to."""
+    return _called(arguments, out or io.StringIO(), err or io.StringIO())[0]
+
+
+def _called(
+    arguments: tuple[object, ...], out: io.StringIO, err: io.StringIO
+) -> tuple[Done, list[InputError | click.ClickException]]:
+    """A call that has ended, and the mistake that it was refused with."""
+    cli, errors = command_line.cli, []
+
+    def watched(*given: Any, **named: Any) -> Any:
+        try:
+            return cli.main(*given, **named)
+        except (InputError, click.ClickException) as error:
+            errors.append(error)
+            raise
+
+    with (
+        patch.object(command_line, "cli", SimpleNamespace(main=watched)),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        pytest.raises(SystemExit) as caught,
+    ):
+        command_line.main([str(one) for one in arguments])
+    return Done(int(caught.value.code or 0), out.getvalue(), err.getvalue()), errors
+
+
+def said(*arguments: object) -> str:
+    """What a call that must succeed prints."""
+    done = call(*arguments)
+    assert done.status == 0, done.err
+    return done.out
+
+
+def refused_call(*arguments: object) -> str:
+    """The mistake with which a call must be refused in one line.
+
+    ``usage`` and an option: click's own; ``unreadable`` alone: what the operating system refused.
+    """
+    done, errors = _called(arguments, io.StringIO(), io.StringIO())
+    assert (done.status, done.out) == (2, ""), done
+    error = (
+        errors[0] if errors else InputError(done.err.strip().removeprefix("ndpsim: error: "), "unreadable")
+    )
+    if isinstance(error, InputError):
+        line, text = str(error), mistake(error)
+    else:
+        line, text = " ".join(error.format_message().split()), _usage(error)
+    assert done.err.splitlines()[-1] == f"ndpsim: error: {line}"
+    assert all("compiling" in other for other in done.err.splitlines()[:-1]), done.err
+    return text
+
+
+def _usage(error: click.ClickException) -> str:
+    """The option that a call lacks, has too much or misspells, and those that may be meant."""
+    parameter = getattr(error, "param", None)
+    named = getattr(error, "option_name", None) or (parameter.opts[-1] if parameter else "")
+    guesses = " or ".join(getattr(error, "possibilities", None) or ())
+    return " ".join(part for part in ("usage", named, guesses and f"? {guesses}") if part)
