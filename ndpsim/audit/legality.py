@@ -89,17 +89,16 @@ def check(
 ) -> Report:
     """Check every command of one channel against the standard of `device`.
 
-    All banks are closed before the first command. Checked are the order of clocks, command names and
-    coordinates, both buses, every timing rule, the state of rows, and whether every rank is refreshed in
-    time.
+    All banks are closed before the first command. The check covers the order of clocks, command names and
+    coordinates, both buses, every timing rule, the state of rows, and the refreshes of every rank.
 
     Args:
         trace: the commands.
         device: the channel.
         refresh: one of `REFRESH_MODES`; with "none", refreshes in the trace still obey the timing rules.
         limit: violations to describe; all are counted.
-        max_postponed: refreshes a rank may owe; by default what its standard allows.
-        max_pulled_in: those it may be ahead; likewise.
+        max_postponed: refreshes by which a rank may be late; by default as its standard allows.
+        max_pulled_in: refreshes by which it may be early; likewise.
         start_clock: where the trace begins, as a `Session` does; refreshes due before are done.
 
     Raises:
@@ -125,8 +124,8 @@ def check_lanes(
     """Check the lanes of an NDP machine: every lane is a channel of its own, `device`.
 
     The `rank` column of `trace` holds the lane, 0 to `lanes` - 1; where the channel has several ranks, it
-    counts those of all lanes, lane after lane. Refresh is owed up to the last command of the lane. The other
-    arguments are those of `check`; `limit` holds for all lanes together.
+    counts those of all lanes, lane after lane. Refreshes are due until the last command of the lane. The
+    other arguments are those of `check`; `limit` holds for all lanes together.
 
     Args:
         buses: which lanes have a command bus in common, and how they share it; None: each has its own.

@@ -20,9 +20,9 @@ class Violation:
         rule: the JEDEC name of a timing rule ("tRCD", "tFAW"), or one of "clock order", "command",
             "coordinates", "command bus", "shared command bus", "broadcast command bus", "data bus",
             "row state", "refresh debt", "refresh ahead".
-        command: the command and its coordinates, in words.
-        shortfall: clocks by which it comes too early (for "refresh debt": too late); 0 where no
-            waiting would make it legal.
+        command: the command and its coordinates, as text.
+        shortfall: clocks by which it is too early (for "refresh debt": too late); 0 if waiting would not make
+            it legal.
         message: all of it in one line, with the earlier command at fault.
     """
 

@@ -54,7 +54,7 @@ _LONGEST = 1 << 28  # bytes of a line
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that cannot be.
+    """A broken rule.
 
     Attributes:
         line: of the log, from 1.
@@ -115,15 +115,15 @@ def is_schedule_log(path: str | PathLike[str]) -> bool:
 
 
 def check_schedule(path: str | PathLike[str], limit: int = 20) -> ScheduleReport:
-    """Hold a log against what must be true of every schedule.
+    """Check a log against rules that hold for every schedule.
 
-    Every pair of a token and an expert is computed once, on an engine that can; nothing that is exclusive
-    does two things at once, and nothing is faster than alone; layers follow each other and hold their jobs;
-    no transfer is faster than its link; experts lie where they began and where migrations took them, from
-    their end on; what has a capacity keeps to it; the critical path goes from the layer's beginning to its
-    end, most of it on the bottleneck; no layer is faster than its bound, which is that of its loads; windows
-    fill the time between layers; estimates are no less than links and DIMMs allow; nothing is said that no
-    log has.
+    The rules: every pair of a token and an expert is computed once, on an engine that can compute it. An
+    exclusive resource does one thing at a time, and nothing is faster than alone. Layers follow each other
+    and contain their jobs. No transfer is faster than its link. An expert is where it was at the start, or
+    where a migration took it, from the migration's end on. Capacities are kept. The critical path goes from
+    the beginning of a layer to its end, most of it on the bottleneck. No layer is faster than the bound of
+    its loads. Windows fill the time between layers. Estimates are no less than links and DIMMs allow. The log
+    has no unknown entries.
 
     Args:
         path: a log, plain or gzip.

@@ -44,7 +44,7 @@ def data_path(kind: str, name: str) -> Path:
 
 
 def hardware_names() -> list[str]:
-    """The names `load_hardware` knows, sorted."""
+    """The names that `load_hardware` knows, sorted."""
     return data_names("hwconfigs")
 
 

@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Hardware(Shown):
-    """A hardware description with the origin of every value in it.
+    """The values of a hardware file, each with its origin.
 
     `system`: the values. `origins`: the origin of every leaf by its dotted key. `file`: the hardware file.
     `dropped`: the clocks that the file overrides, by name, where another speed grade than its own is set.
@@ -55,7 +55,7 @@ class Hardware(Shown):
         return self.bus_device(1)
 
     def bus_device(self, ranks: int) -> Device:
-        """The DRAM of a channel with `ranks` ranks: what the host sees on one bus.
+        """The DRAM of a channel with `ranks` ranks, as the host sees it on one bus.
 
         Raises:
             InputError: a DRAM name or override is unknown, at its place in the file.
@@ -75,7 +75,7 @@ class Hardware(Shown):
 
     @contextlib.contextmanager
     def errors_at_origins(self) -> Iterator[None]:
-        """Give errors that name a key of the hardware its place in the file, or the option it came from."""
+        """Add to errors that name a key of the hardware the key's place in the file, or its option."""
         try:
             yield
         except InputError as error:
@@ -145,12 +145,12 @@ class Hardware(Shown):
 
     @property
     def host_gbps(self) -> float:
-        """What the host reads of all its channels at their limit, in GB/s."""
+        """Limit of all channels of the host together, in GB/s."""
         return self.system.host.channels * self.dimm_host_gbps
 
     @property
     def gpu_link(self) -> Pcie | Cxl | None:
-        """What links the GPU to memory: a device's own link, else PCIe to the host; None: nothing."""
+        """The link between the GPU and memory: a device's own link, else PCIe to the host; None: none."""
         return self.system.cxl or self.system.pcie
 
     @property
@@ -165,17 +165,17 @@ class Hardware(Shown):
 
     @property
     def lane_peak_gbps(self) -> float:
-        """What one lane carries at its limit, in GB/s."""
+        """Limit of one lane, in GB/s."""
         return self.lane_device().peak_gbps
 
     @property
     def dimm_peak_gbps(self) -> float:
-        """What all lanes of a DIMM carry together inside it, in GB/s."""
+        """Limit of all lanes of a DIMM together, in GB/s."""
         return self._times_lane(self.lanes)
 
     @property
     def dimm_host_gbps(self) -> float:
-        """What a DIMM carries towards the host at its limit, in GB/s: its ranks share each sub-channel.
+        """Limit of a DIMM towards the host, in GB/s: its ranks share each sub-channel.
 
         A device on a CXL link carries no more than the link.
         """
@@ -195,13 +195,13 @@ class Hardware(Shown):
 
     @property
     def power_changes(self) -> dict[str, float]:
-        """What the file says of the currents of a DRAM chip, by name."""
+        """The currents of a DRAM chip that the file gives, by name."""
         power = self.system.dram.power
         return {} if power is None else power.model_dump(exclude_none=True)
 
     @property
     def unit_gflops(self) -> dict[str, float | None]:
-        """Peak of each unit that multiplies at its native precision, by name; None where there is no such."""
+        """Peak of each unit that multiplies, at its native precision, by name; None if there is none."""
         ndp = self.system.ndp
         there = {name: None if ndp is None else getattr(ndp, name) for name in MULTIPLIERS}
         return {name: None if unit is None else unit.peak_gflops for name, unit in there.items()}
@@ -263,7 +263,7 @@ class Hardware(Shown):
         return [*rows.items(), ("...", "rows() has every value with its source")]
 
     def rows(self) -> list[Row]:
-        """Every value with unit and origin, then what follows from them, then the timings of the DRAM."""
+        """Every value with unit and origin, then derived values, then the timings of the DRAM."""
         stated = [
             Row(dotted(path), _cell(value), unit_of(path), str(self.origins[dotted(path)]))
             for path, value in leaves(self.system)

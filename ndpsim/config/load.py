@@ -41,7 +41,7 @@ _UNITS = {("ndp", key) for key in UNITS}
 def load_hardware(
     hw: str | PathLike[str] | Hardware, sets: Sequence[str] = (), command: str | None = None
 ) -> Hardware:
-    """Read and check a hardware description, unless it was read before from files that have not changed.
+    """Read and check a hardware file; files that have not changed are read once.
 
     Args:
         hw: a bundled name ("trimoe"), or the path of a hardware file; a `Hardware` stays as it is.
@@ -51,7 +51,8 @@ def load_hardware(
             given here is relative to the current folder), ``gpu.part=NAME`` (another part, whose values
             replace those of the file; other options are over them). Clocks that the file itself overrides
             belong to its ``dram.timing``: with another one they are dropped, and one line says which.
-        command: what it is for, "dram", "gemv", "relayout" or "moe": one line names all that the file lacks.
+        command: the command for which it is used, "dram", "gemv", "relayout" or "moe": an error names all
+            that the file lacks for it.
 
     Raises:
         InputError: anything wrong in the files or options, in one line, or options for a `Hardware`.

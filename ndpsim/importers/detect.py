@@ -21,9 +21,9 @@ _SECTION = re.compile(r"^[ \t]*\[[ \t]*\w+[ \t]*\][ \t]*([;#].*)?$", re.MULTILIN
 def import_hardware(path: str | PathLike[str], name: str | None = None) -> Imported:
     """Turn a configuration of another simulator into a hardware file.
 
-    Known are the INI files of DRAMsim3, the YAML files of Ramulator 2.0, and what ``python -m ramulator
-    export`` of Ramulator 2.1 writes, YAML or JSON. From an export comes DDR4, DDR5, GDDR6,
-    HBM3 or LPDDR5, from the others DDR4 or DDR5; other DRAM is refused.
+    It reads INI files of DRAMsim3, YAML files of Ramulator 2.0, and the YAML or JSON of Ramulator 2.1's
+    ``python -m ramulator export``. An export may have DDR4, DDR5, GDDR6, HBM3 or LPDDR5, the others DDR4 or
+    DDR5; other DRAM is refused.
 
     Args:
         path: the configuration.

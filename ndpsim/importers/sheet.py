@@ -19,7 +19,7 @@ Value = str | int | list[str]
 class Imported:
     """A configuration of another simulator, as a hardware file.
 
-    `text`: the hardware file. `notes`: what could not be carried over, or is to be known, a line each.
+    `text`: the hardware file. `notes`: notes about what could not be carried over, one a line.
     """
 
     name: str

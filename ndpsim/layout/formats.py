@@ -74,7 +74,7 @@ class WeightFormat:
 
     @property
     def of_group(self) -> int:
-        """Bits that a group has beside its weights."""
+        """Bits of a group's scale and zero point."""
         return self.scale_bits + self.zero_point_bits if self.group_size else 0
 
     def groups(self, columns: int) -> int:

@@ -62,7 +62,7 @@ class Attention:
 
     @property
     def most_tokens(self) -> int | None:
-        """Of how many tokens a sequence's cache holds keys and values at most; None: of all."""
+        """Most tokens of a sequence with keys and values in the cache; None: all."""
         return self.window or self.chunk or None
 
     @property
@@ -94,7 +94,7 @@ class Attention:
         return min(context, self.most_tokens or context) * self.cached_values * kv_bits
 
     def read_bits(self, context: int, new_tokens: int, kv_bits: int) -> int:
-        """Bits that a step reads of what a sequence has in the cache."""
+        """Bits that a step reads from a sequence's cache."""
         before = context - new_tokens
         return (before - self.first_key(before)) * self.cached_values * kv_bits
 

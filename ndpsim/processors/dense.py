@@ -44,7 +44,7 @@ from ndpsim.reported import Reported
 
 @dataclass(frozen=True)
 class AttentionTime:
-    """How long the attention of one layer takes, for one kind of attention.
+    """The time of one layer's attention, for one kind of attention.
 
     `kind`: its title; `layers`: layers of the model that have it. `time_ns`: on the GPU. `kv_read_bytes` and
     `kv_write_bytes`: what such a layer reads of the cache and adds to it; `host_read_bytes` and
@@ -62,7 +62,7 @@ class AttentionTime:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class DenseTime(Reported):
-    """How long the GPU takes for what are no routed experts.
+    """The GPU's time for the dense parts: everything except routed experts.
 
     `attention_ns`, `router_ns`, `shared_ns`, `dense_layer_ns`: of one layer that has it, 0 where none has;
     `head_ns`: the head of the vocabulary, once a step. `kv`: where the cache lies. `kv_read_bytes` and

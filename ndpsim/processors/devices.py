@@ -50,7 +50,7 @@ def weight_bytes(expert: Expert, form: ExpertFormat) -> int:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ExpertTime(Reported):
-    """How long a processor takes for one expert.
+    """The time of one expert on a processor.
 
     `time_ns`: all of it. `bound`: "compute", "memory" or "measured". Of the roofline: `compute_ns` and
     `weight_read_ns`, of which the longer counts, and `overhead_ns` on top; None where they are not known,

@@ -37,7 +37,7 @@ FITTED = (
 
 @dataclass(frozen=True)
 class Processors:
-    """The GPU and the CPU of `hardware`. What its file does not say is missed when it is needed."""
+    """The GPU and the CPU of `hardware`. A value that its file lacks is an error when it is needed."""
 
     hardware: Hardware
 
@@ -85,7 +85,7 @@ class Processors:
 
     @property
     def has_cpu(self) -> bool:
-        """Whether the file says how fast the host's CPU is."""
+        """Whether the file gives the speed of the host's CPU."""
         host = self.hardware.system.host
         return host.cpu_tflops is not None or None not in (host.cpu_cores, host.cpu_clock_ghz, host.cpu_isa)
 
@@ -161,7 +161,7 @@ class Processors:
         kv_bits: int = 16,
         bits: DenseBits = 16,
     ) -> DenseTime:
-        """How long the GPU takes for all but routed experts: attention, router, shared experts and more.
+        """The GPU's time for the dense parts: attention, router, shared experts and more.
 
         Args:
             model: as `load_model` takes it.
@@ -190,7 +190,7 @@ class Processors:
         bits: int | ExpertFormat = 16,
         dense_bits: DenseBits = 16,
     ) -> GpuMemory:
-        """What the GPU's memory holds in such a step, and how many experts have room beside it.
+        """The contents of the GPU's memory in such a step, and how many experts fit beside them.
 
         `kv`: where the cache lies, "gpu" or "host"; "auto": in the GPU's memory where it fits. The other
         arguments are those of `dense_time`.

@@ -20,7 +20,7 @@ _LOGIT_BYTES = 4
 
 @dataclass(frozen=True, repr=False, eq=False)
 class GpuMemory(Reported):
-    """What lies in the GPU's memory.
+    """The contents of the GPU's memory.
 
     `memory_bytes`: capacity. `parts`: bytes by name: "reserved", the dense weights ("attention", "router",
     "shared_experts", "dense_layers", "embedding", "head"), "kv_cache" (0 where it lies with the host),

@@ -65,23 +65,22 @@ def _describe() -> dict[str, str]:
 
 
 class ResultCache:
-    """Results of calls, for when the very same is asked again: ``simulate_expert(..., cache=cache)``.
+    """Results of calls, for equal calls: ``simulate_expert(..., cache=cache)``.
 
-    A result that is found equals one that is computed. Its `wall_s` and `compile_s` are those of the call
-    that found it. Change what was found as you like: the cache has its own. Where a folder cannot be used, or
-    is full, the cache goes without it, and the logger `ndpsim` says so once.
+    A cached result equals a computed one. Its `wall_s` and `compile_s` are those of the call that found it.
+    You may change it: the cache keeps a copy. If the folder cannot be used or is full, the cache works
+    without it, and the logger `ndpsim` reports that once.
 
     Args:
-        folder: where results lie on disk; None: in the user's cache folder, or in the one that
-            ``NDPSIM_CACHE_DIR`` names. Others must not be able to write it.
+        folder: for results on disk; None: in the user's cache folder, or in ``NDPSIM_CACHE_DIR``. Other users
+            must not be able to write it.
         memory_entries: results in memory, at most; 0: none.
-        disk_bytes: of the files of results in the folder, at most, of all versions of ndpsim together; 0: no
-            results on disk. A file counts for at least 4 KiB, and a result for which an eighth of
-            `disk_bytes` is too little stays in memory alone. Processes that write at once may exceed
-            `disk_bytes` by an eighth each for a moment.
+        disk_bytes: largest size of the files in the folder, of all versions of ndpsim together; 0: no results
+            on disk. A file counts as at least 4 KiB. A result larger than an eighth of `disk_bytes` stays in
+            memory only. Processes that write at once may exceed `disk_bytes` by an eighth each for a moment.
 
-    In memory and on disk, results that were used longest ago make room. Threads may share a cache, and
-    processes a folder; a cache that is sent to another process arrives with nothing in memory.
+    In memory and on disk, the least recently used results are evicted. Threads may share a cache, and
+    processes a folder. A cache that is sent to another process has nothing in memory there.
 
     Attributes:
         hits: calls whose result was found.

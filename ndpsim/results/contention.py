@@ -13,44 +13,45 @@ from ndpsim.traces import CommandTrace
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ContentionResult(Reported):
-    """An expert on a DIMM concurrent with the host's traffic. "alone": without the other side.
+    """An expert on a DIMM, with concurrent traffic of the host. "alone": without the other side.
 
     Attributes:
-        ndp_time_ns: from the first clock to the last result at the host, concurrent with its traffic.
-        ndp_alone_ns: the same alone, as `simulate_expert` says.
-        ndp_slowdown: the one over the other.
+        ndp_time_ns: time of the expert with the host's traffic: from the first clock to the last result at
+            the host.
+        ndp_alone_ns: time of the expert alone, as by `simulate_expert`.
+        ndp_slowdown: `ndp_time_ns` over `ndp_alone_ns`.
         ndp_gbps: weight bytes read over the time weights stream; `ndp_alone_gbps` alone.
         ndp_peak_fraction: `ndp_gbps` over `lanes_peak_gbps`.
         host_requests: requests of the host that went to their lanes in `ndp_time_ns`.
-        host_time_ns: to the last beat of data that they read or their last command, as `run_trace` counts it;
-            `host_alone_ns` the same requests, alone, as `run_trace` does it on the channel's ranks.
-        host_slowdown: the one over the other; None when none went. It can be a little below 1: while weights
-            are read, writes are collected for longer and turn the buses around less often.
-        host_offered_gbps: what the host asks for; None: as much as it gets.
+        host_time_ns: time of the host's requests: to their last beat of read data or last command, as in
+            `run_trace`; `host_alone_ns` the same requests alone, by `run_trace` on the channel's ranks.
+        host_slowdown: `host_time_ns` over `host_alone_ns`; None without requests. It can be a little below 1:
+            while weights are read, writes collect for longer and turn the buses around less often.
+        host_offered_gbps: traffic that the host asks for; None: as much as it can get.
         host_gbps: bytes over its buses in `ndp_time_ns`; `host_alone_gbps` in `host_alone_ns`, alone.
         host_peak_fraction: `host_gbps` over `bus_peak_gbps`.
-        host_latency_ns: of its reads, from being taken from the host to the last beat on its bus: mean, p50,
-            p90, p99, max; None without reads. `host_alone_latency_ns` alone. Waiting to be taken is not in
-            it. Latencies of more than 65,534 clocks count as 65,535.
-        lanes_peak_gbps: what all lanes carry together at their limit.
-        lanes_fraction: the share of it that both sides' data takes over `ndp_time_ns`.
-        bus_peak_gbps: what the DIMM's buses to the host carry at their limit.
+        host_latency_ns: of the host's reads, from when a request is taken to its last beat on the bus: mean,
+            p50, p90, p99, max; None without reads. `host_alone_latency_ns` alone. Waiting to be taken is not
+            included. Latencies of more than 65,534 clocks count as 65,535.
+        lanes_peak_gbps: limit of all lanes together.
+        lanes_fraction: data of both sides over `ndp_time_ns`, as a share of `lanes_peak_gbps`.
+        bus_peak_gbps: limit of the DIMM's buses to the host.
         clock_ns: the DRAM clock.
         rows: by master, what requests found at their first command: hits, misses, conflicts; and `lost`, rows
             opened for the master that the other closed.
         turnarounds: of the lanes' data buses between reads and writes; `bus_turnarounds` and
             `bus_rank_switches` of the buses to the host.
         commands: DRAM commands by kind, over all lanes.
-        jobs: of each expert in turn, its tokens, and when it ran, concurrent with that.
-        phases: the expert program concurrent with that, in order of start.
+        jobs: of each expert in turn, its tokens and times, with the host's traffic.
+        phases: the expert program with the host's traffic, in order of start.
         token_tiles: tokens of each tile.
         lanes: lanes of the DIMM, all of them simulated.
         by_lane: of each lane, bytes that the NDP unit and the host moved in `ndp_time_ns`.
-        energy_nj: by component, and their `total`, until the last data of the host; None where nothing is
-            known of the DRAM's currents. `energy_note` says what it rests on, or why.
+        energy_nj: by component, and their `total`, until the last data of the host; None if the DRAM's
+            currents are not known. `energy_note` names the source, or the reason for None.
         config: everything that was used.
-        wall_s: how long the call took, without `compile_s`; next to nothing with a result from a cache.
-        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
+        wall_s: duration of the call, without `compile_s`; almost 0 for a result from a cache.
+        compile_s: duration of compiling kernels for it; 0 if they were in the cache.
         curve_ns, ndp_curve_gbps, host_curve_gbps: ends of equal times up to `ndp_time_ns`, whole
             refresh intervals or equal parts of one, each to the next clock (the last may be shorter); in each
             of them what the NDP unit read, and what the host moved over its buses.

@@ -57,52 +57,52 @@ class OverRefresh:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ExpertResult(Reported):
-    """One expert, or several in turn, on one DIMM or on several; what is counted is counted over all of them.
+    """One expert, or several in turn, on one or several DIMMs; counts are sums over all of them.
 
     Attributes:
         time_ns: from the first DRAM command to the last result at the host.
         cycles: the same in DRAM clocks, the last one whole.
         clock_ns: the DRAM clock, 2 / rate.
         tokens: tokens sent through the experts.
-        jobs: of each expert in turn, its tokens, and when it ran.
+        jobs: of each expert in turn, its tokens and times.
         weight_bytes: bytes of weights, each counted once.
         weight_bursts: bursts that hold them.
         weight_reads: how often they are read: once a token tile; of several experts the mean.
-        bandwidth_gbps: weight bytes read over the time weights stream, first command to last beat, without
-            times in which no expert was released.
-        peak_bandwidth_gbps: what all lanes carry together at their limit.
+        bandwidth_gbps: weight bytes read, over the time from the first command to the last beat of weights,
+            without times in which no expert was released.
+        peak_bandwidth_gbps: limit of all lanes together.
         peak_fraction: `bandwidth_gbps` over `peak_bandwidth_gbps`.
         gflops: operations (a product and a sum are two) over `time_ns`.
-        peak_gflops: the limit of what multiplies at these weight bits.
-        bound: "memory", "compute" or "io": which of the three is busy the longest.
-        busy: the share of `time_ns` for which each of them is busy: `memory` (DRAM, less the time reads
-            were held back by full FIFOs), `compute` (multipliers), `io` (the bus or link to the host).
+        peak_gflops: limit of the multipliers at these bits of a weight.
+        bound: "memory", "compute" or "io": the resource that is busy longest.
+        busy: share of `time_ns` in which each resource is busy: `memory` (DRAM, without time in which full
+            FIFOs held reads back), `compute` (multipliers), `io` (the bus or link to the host).
         phases: the expert program, in order of start.
-        commands: DRAM commands by kind, over all lanes, until the last result is at the host: with the
-            refreshes behind the last read, and those of lanes without weights.
+        commands: DRAM commands by kind, over all lanes, until the last result is at the host; refreshes after
+            the last read, and of lanes without weights, are included.
         dimms: DIMMs that share each expert.
         lanes: lanes of all of them.
-        lanes_simulated: different lanes among them; equal ones are simulated once.
-        stall_ns: for how long a full FIFO held reads back, mean over the lanes.
-        idle_ns: why the data bus of a lane carried nothing while weights streamed, mean over the lanes:
+        lanes_simulated: distinct lanes; equal lanes are simulated once.
+        stall_ns: time for which a full FIFO held reads back, mean over the lanes.
+        idle_ns: idle time of a lane's data bus while weights were read, by cause, mean over the lanes:
             `refresh`, `fifo` (equals `stall_ns`), `rows` (row changes, bus turnaround, empty queue).
-        communication_ns: for how long nothing was multiplied because activations were on their way to the
-            DIMMs or the last results on their way to the host.
+        communication_ns: time without products because activations were on their way to the DIMMs, or the
+            last results to the host.
         communication_bytes: activations written to the DIMMs and results read from them; several DIMMs get
             the same activations, and their results are partial sums that the host adds up.
-        fast_forwarded: the share of the reads that went, exactly, as others of the same run had gone before.
+        fast_forwarded: share of the reads that fast-forward skipped; results are exact.
         token_tiles: tokens of each tile.
         energy_nj: over `time_ns` by component: of the DRAM (`energy.split`; `io` are the data pins between
             its chips and the buffer chip), of the GEMV and activation units (`ndp_...`), and of the data pins
-            to the host (`host`); then the `total` of those that are known. A component is None where the
-            hardware file does not know it; all is None where nothing is known of the DRAM's currents.
-        energy_note: what the energy of the DRAM rests on, or why there is none.
+            to the host (`host`); then the `total` of known components. A component is None if the hardware
+            file does not have it; the mapping is None if the DRAM's currents are not known.
+        energy_note: source of the DRAM's energy, or the reason why it is not known.
         config: everything that was used: hardware, model, weights, layout.
-        wall_s: how long the call took, without `compile_s`; next to nothing with a result from a cache.
-        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
-        command_traces: by lane, when asked for, at clocks as refresh counts them.
-        over_refresh: the time over the phases of refresh, when asked for; all else is of the run from the
-            first of its start clocks.
+        wall_s: duration of the call, without `compile_s`; almost 0 for a result from a cache.
+        compile_s: duration of compiling kernels for it; 0 if they were in the cache.
+        command_traces: by lane, when asked for; clocks count from clock 0, as for refreshes.
+        over_refresh: times over start clocks in a refresh period, when asked for; all other fields are of the
+            first start clock.
     """
 
     time_ns: float = field(metadata=quantity("time", beside=("cycles", "clock_ns")))

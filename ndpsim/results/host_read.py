@@ -19,19 +19,19 @@ class HostReadResult(Reported):
         cycles: the same in DRAM clocks; `clock_ns` is one of them.
         weight_bytes: bytes of weights, scales and zero points; `weight_bursts` the bursts that hold them.
         bandwidth_gbps: `weight_bytes` over `time_ns`.
-        peak_bandwidth_gbps: what the channels that take part carry at their limit.
+        peak_bandwidth_gbps: limit of the channels that take part.
         peak_fraction: `bandwidth_gbps` over `peak_bandwidth_gbps`.
         channels: channels that take part.
-        buses: their sub-channels; `buses_simulated`: the different ones; equal ones are simulated once.
-        ranks_per_bus: ranks behind a bus, of all DIMMs of its channel; the most.
+        buses: their sub-channels; `buses_simulated`: distinct ones; equal buses are simulated once.
+        ranks_per_bus: most ranks behind a bus, of all DIMMs of its channel.
         commands: DRAM commands by kind.
-        idle_ns: why a bus carried nothing, mean over the buses: `refresh`, `rows` (row and rank changes).
-        fast_forwarded: the share of the reads that went, exactly, as others of the same run had gone before.
-        energy_nj: by component (`energy.split`), and their `total`, of all ranks behind the buses;
-            None where nothing is known of the DRAM's currents. `energy_note` says what it rests on, or why.
+        idle_ns: idle time of a bus by cause, mean over the buses: `refresh`, `rows` (row and rank changes).
+        fast_forwarded: share of the reads that fast-forward skipped; results are exact.
+        energy_nj: by component (`energy.split`), and their `total`, of all ranks behind the buses; None if
+            the DRAM's currents are not known. `energy_note` names the source, or the reason for None.
         config: everything that was used: hardware, model, weights, layout.
-        wall_s: how long the call took, without `compile_s`; next to nothing with a result from a cache.
-        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
+        wall_s: duration of the call, without `compile_s`; almost 0 for a result from a cache.
+        compile_s: duration of compiling kernels for it; 0 if they were in the cache.
         command_traces: by bus (channel by channel, of each its sub-channels), when asked for.
     """
 

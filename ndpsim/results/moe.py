@@ -83,40 +83,41 @@ class PolicyRun(Reported):
     Attributes:
         policy: its name.
         parameters: all of them, with defaults.
-        time_ns: of everything: `prefill_ns` + `decode_ns`.
-        prefill_ns, decode_ns: of the prefill (0 without one), and of all decode steps.
-        moe_ns: of the layers' experts alone, from the gate to the last result, over all layers:
+        time_ns: total time: `prefill_ns` + `decode_ns`.
+        prefill_ns, decode_ns: time of the prefill (0 without one), and of all decode steps.
+        moe_ns: time of the layers' experts, from the gate to the last result, summed over all layers:
             `prefill_moe_ns` + `decode_moe_ns`.
-        shared_ns: that the GPU computed shared experts.
-        layer_ns: of a layer's experts: "mean", "p50", "p99", "max".
-        tokens_per_s: decoded tokens over `decode_ns`; of a prefill alone, its tokens over `prefill_ns`.
+        shared_ns: time in which the GPU computed shared experts.
+        layer_ns: time of a layer's experts: "mean", "p50", "p99", "max".
+        tokens_per_s: decoded tokens over `decode_ns`; for a prefill alone, its tokens over `prefill_ns`.
         speedup, speedup_moe: `time_ns` and `moe_ns` of the first policy of the call over this one's.
-        bound: where `bound_ns` is from: "linear-programme", of a step or of the run with all layers; or
-            without scipy "layers", each by itself.
+        bound: method of `bound_ns`: "linear-programme", for a step or the run with all layers together;
+            without scipy "layers", each layer by itself.
         bound_ns: lower bound on `moe_ns`, the time of the layers' experts, for every policy.
-        pairs: of a token and an expert, that were computed.
+        pairs: computed pairs of a token and an expert.
         experts, pairs_by_engine: by engine; parts of an expert count by their share.
-        weight_bits: by engine, of the weights that pairs were computed with, on average; None: of none.
+        weight_bits: mean bits of the weights that pairs were computed with, by engine; None: no pairs.
         utilization: share of `time_ns` for which each resource was busy: "gpu", "cpu", "pcie-down",
             "pcie-up", "ndp 0" (DIMM 0), "channel 0" (of the host), ...; behind a CXL link "memory" (of the
             device) in place of channels.
         migrations: by kind: "count", "bytes", "hidden_ns" (in windows), "exposed_ns" (beside a
             layer's experts).
-        cache: "hits", "misses" and "hit_rate", None where the GPU had none: of experts on the GPU, unless the
-            policy counts otherwise, and adds further shares.
-        prediction: "accuracy" and what is counted; None where the policy predicts nothing.
-        estimated_ns: the policy's own estimates of its layers, summed, beside `moe_ns`; None: it makes none.
-        policy_wall_s: that the policy's own code took.
+        cache: "hits", "misses" and "hit_rate", None where the GPU had none: for experts on the GPU, unless
+            the policy counts otherwise or adds further shares.
+        prediction: "accuracy", and what it counts; None if the policy predicts nothing.
+        estimated_ns: sum of the policy's own estimates of its layers, to compare with `moe_ns`; None: it
+            makes none.
+        policy_wall_s: duration of the policy's own code.
         bottleneck: share of the time of the layers' critical paths by resource.
-        energy_nj: by component, None for what is not known: standby of all memory over `time_ns`, and what
-            experts, host reads and relayouts add to it ("dram": None where its currents are not known).
-        energy_note: what it rests on, and what it leaves out.
+        energy_nj: by component, None if not known: standby of all memory over `time_ns`, and what experts,
+            host reads and relayouts add to it ("dram": None if its currents are not known).
+        energy_note: source of the energy, and what it leaves out.
         wall_s: how long the run took, without `compile_s`.
-        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
-        check: a layer by the cycle-level session; None where it was not asked for.
-        best_known_ns: the whole time, `time_ns`, of the best known run: of a policy that rehearses, such as
-            `oracle`, in the same call. It is no bound, and not to be compared with `bound_ns`. None: there is
-            no such run, or this run reads fewer bits.
+        compile_s: duration of compiling kernels for it; 0 if they were in the cache.
+        check: comparison of one layer with the cycle-level session; None if not asked for.
+        best_known_ns: `time_ns` of the best known run: that of a policy that rehearses, such as `oracle`, in
+            the same call. It is no bound; do not compare it with `bound_ns`. None: there is no such run, or
+            this run reads fewer bits.
     """
 
     policy: str
@@ -162,9 +163,9 @@ class MoeResult(Reported):
 
     Attributes:
         config: everything that was used.
-        routing: what was routed: the statistics of `describe_routing`, as plain data.
+        routing: statistics of the routing by `describe_routing`, as plain data.
         runs: a run for each policy, in the order of the call; speed-ups are against the first.
-        not_run: of "all" policies those that could not be run, by name, each with the reason.
+        not_run: for "all": policies that could not run, by name, with the reason.
     """
 
     config: Mapping[str, Any] = field(repr=False)

@@ -67,34 +67,35 @@ class RelayoutResult(Reported):
         cycles: the same in DRAM clocks.
         clock_ns: the DRAM clock.
         experts: experts asked for.
-        moved: those of them that do not lie where they shall already.
-        waves: groups of them that moved one after the other.
+        moved: experts that moved; the others were in place already.
+        waves: groups of experts that moved one after the other.
         weight_bytes: bytes of weights, scales and zero points of those that moved.
-        read_bytes, sent_bytes, local_bytes, written_bytes: of these, read; sent over links; moved within
-            their DIMM; written. The second and third make the first, which equals the fourth.
+        read_bytes, sent_bytes, local_bytes, written_bytes: bytes read; sent over links; moved within a DIMM;
+            written. Sent and local bytes add up to bytes read, which equal bytes written.
         wire_bytes: sent over links, with headers, each packet once.
         bandwidth_gbps: weight bytes over `time_ns`.
         topology: of the links.
         link_busy: share of the time for which each wire carried packets, by name; those that did.
         dram_busy: share of the time for which the busiest lane's data bus carried reads ("read"), writes
             ("write") and either ("both").
-        bounds_ns: the time that each resource needs at least: "links" (the busiest wire), "source DRAM",
-            "target DRAM" (data on the bus of the busiest lane that reads, or writes), "DRAM" (either).
-        bottleneck: the one that needs longest, with its name: "link dimm 0 to 1", "source DRAM", ... Where
-            the time is far above its bound, buffers, row changes or turnarounds hold it back.
-        transit_bytes: what the buffers of a DIMM's router have to hold, at most.
+        bounds_ns: lower bound of each resource: "links" (the busiest wire), "source DRAM", "target DRAM"
+            (data on the bus of the busiest lane that reads, or writes), "DRAM" (either).
+        bottleneck: the resource with the highest bound: "link dimm 0 to 1", "source DRAM", ... If the time is
+            far above this bound, buffers, row changes or turnarounds delay it.
+        transit_bytes: most bytes in the buffers of a DIMM's router.
         commands: DRAM commands by kind; those of a lane end with its last data.
-        host: the same move by the host; None where it was not asked for.
+        host: the same move by the host; None if not asked for.
         host_speedup: the host's time over `time_ns`.
-        other_dimms: the same with experts on neighbouring DIMMs; None where it was not asked for.
-        stretches: which DIMM read and wrote when.
-        energy_nj: by component, and their `total`, of all DIMMs and links; None where nothing moved or is
-            known of the DRAM's currents. `energy_note` says what it rests on, or why.
+        other_dimms: the same move with experts on neighbouring DIMMs; None if not asked for.
+        stretches: times of reading and writing, by DIMM.
+        energy_nj: by component, and their `total`, of all DIMMs and links; None if nothing moved, or if the
+            DRAM's currents are not known. `energy_note` names the source, or the reason for None.
         curve_ns, read_gbps, written_gbps: ends of equal times, which are whole refresh intervals or equal
-            parts of one (the last may be shorter), and what came from DRAM and arrived for it in each.
+            parts of one (the last may be shorter), and rates of reads from DRAM, and of data that arrived to
+            be written, in each.
         config: everything that was used.
-        wall_s: how long the call took, without `compile_s`; next to nothing with a result from a cache.
-        compile_s: how long kernels were compiled for it; 0 when they were in the cache.
+        wall_s: duration of the call, without `compile_s`; almost 0 for a result from a cache.
+        compile_s: duration of compiling kernels for it; 0 if they were in the cache.
         command_traces: by wave, then by DIMM and lane, when asked for.
     """
 

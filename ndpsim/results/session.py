@@ -65,7 +65,7 @@ class RelayoutRun:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DimmResult(Reported):
-    """What has happened on a channel until now.
+    """The result of a session until now.
 
     Attributes:
         time_ns: since the first clock.
@@ -73,14 +73,15 @@ class DimmResult(Reported):
         jobs: the experts, in the order in which they were added.
         host: the streams of the host, likewise.
         relayouts: experts that moved, likewise.
-        ndp_gbps: what NDP units read over `time_ns`; `host_gbps`: what the host moved on their ranks.
+        ndp_gbps: bytes that NDP units read over `time_ns`; `host_gbps`: bytes that the host moved on their
+            ranks.
         commands: DRAM commands by kind, over all ranks of DIMMs with NDP units.
-        energy_nj: by component, and their `total`; None where nothing is known of the DRAM's currents.
-            That of relayouts has all links and relayout engines of the machine, but no DRAM of other
-            channels. `energy_note` says what it rests on, or why.
+        energy_nj: by component, and their `total`; None if the DRAM's currents are not known. For relayouts
+            it includes all links and relayout engines of the machine, but no DRAM of other channels.
+            `energy_note` names the source, or the reason for None.
         config: everything that was used.
-        wall_s, compile_s: how long the simulation took, and how long kernels were compiled for it.
-        command_traces: of each lane, DIMM after DIMM, whoever issued the commands, when asked for.
+        wall_s, compile_s: duration of the simulation, and of compiling kernels for it.
+        command_traces: of each lane, DIMM after DIMM, with the commands of all owners, when asked for.
     """
 
     time_ns: float

@@ -12,7 +12,7 @@ from ndpsim.traces import CommandTrace
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TraceResult(Reported):
-    """A request trace run to its end: every request served.
+    """The result of a request trace; every request was served.
 
     Counters are summed over the channels. Times are in ns, cycles in DRAM clocks, from clock 0.
 
@@ -20,25 +20,25 @@ class TraceResult(Reported):
         requests, reads, writes: how many.
         cycles: to the last beat of read data or the last command; `time_ns` the same, `clock_ns` a clock.
         bandwidth_gbps: bytes moved over `time_ns`; `peak_fraction` of `peak_bandwidth_gbps`.
-        row_hits, row_misses, row_conflicts: what requests found at their first command.
-        reads_forwarded, writes_coalesced: requests that a queued write made needless.
+        row_hits, row_misses, row_conflicts: state of the row at a request's first command.
+        reads_forwarded, writes_coalesced: requests that a queued write answered or absorbed.
         read_latency_ns: from arrival to the last beat: mean, p50, p90, p99, max; None without reads.
         read_latency_histogram: reads by latency: from_ns, to_ns (not included), reads.
-        read_latency_distribution: reads of at most so many ns, at latencies from the shortest to the longest,
-            close together where few take longer: ns, reads.
+        read_latency_distribution: cumulative: number of reads of at most each latency; latencies are closer
+            together at the slow end: ns, reads.
         queue_occupancy: mean requests in the read and in the write queue of a channel.
         commands: DRAM commands by kind.
-        accepted: counters of the clock in which the last request was taken, where the reference
-            controller's runs end; None with several channels.
+        accepted: counters at the clock in which the last request was taken, where the reference's runs end;
+            None with several channels.
         per_channel: requests, cycles and bandwidth_gbps of each.
-        fast_forwarded: the share of the requests that went, exactly, as others of the run had gone.
+        fast_forwarded: share of the requests that fast-forward skipped; results are exact.
         energy_nj: by component (`energy.split`), and their `total`, with background to the end of `cycles`;
             None where nothing is known of the DRAM's currents. `energy_note` says what it rests on, or why
             there is none.
         config: everything that was used.
-        run_s: how long the controllers ran, also where the result comes from a cache; wall_s: how long the
-            call took, with everything around them but reading the trace.
-        compile_s: how long kernels were compiled meanwhile, which `run_s` and `wall_s` leave out.
+        run_s: duration of the controllers' run, also for a result from a cache; wall_s: duration of the call
+            without reading the trace.
+        compile_s: duration of compiling kernels, which is not in `run_s` and `wall_s`.
         command_traces: by channel, when asked for.
     """
 

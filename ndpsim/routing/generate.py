@@ -57,17 +57,17 @@ def generate_routing(
     (4, 59, 64, 6)
 
     Args:
-        routing: what is generated, a SPEC, see `ndpsim.routing`.
+        routing: what to generate, a SPEC: see `ndpsim.routing`.
         model: a bundled name or a config.json; None: what the counts of ``popularity`` are of.
         batch: sequences that are decoded together.
         steps: decode steps, from 0.
         prompt: prompt tokens of each sequence; 0: no prefill.
         seed: from 0; the same seed gives the same trace, to the bit.
-        offline: the trace that can be had before: of the same popularity but for the share `drift` of
-            experts, and other choices.
+        offline: generate the offline trace: the same popularity except for the share `drift` of experts, and
+            other choices.
 
     Raises:
-        InputError: the SPEC or a number cannot be, or the trace would need too much memory.
+        InputError: the SPEC or a number is impossible, or the trace would need too much memory.
     """
     spec = parse_spec(routing)
     shape = _shape_of(spec, None if model is None else load_model(model))
@@ -163,7 +163,7 @@ def find_routing(
     seed: int = 1,
     layers: Sequence[int] | None = None,
 ) -> Routing:
-    """The routing that a run needs, wherever it comes from: given, from a file, or generated.
+    """The routing of a run: given, from a file, or generated.
 
     Args:
         routing: a trace, its file, or a SPEC; None: `default_routing` of the model. A SPEC comes first; write

@@ -39,20 +39,20 @@ def import_routing(
     experts_per_token: int | None = None,
     steps: int | None = None,
 ) -> Routing:
-    """Turn what another program recorded of routing into a trace.
+    """Turn another program's record of routing into a trace.
 
     Args:
         files: one, or several that belong together, as the format says.
         format: a name of `routing_formats`; None: it is detected.
-        model: whose routing it is: a bundled name or a config.json. Its experts, layers and experts a token
-            must be those of the files, and layers get its numbers.
-        experts: of a layer, where no model is given; by default what the files say, else the largest id and
-            one.
-        experts_per_token: where the files do not say it, and no model is given.
+        model: the model of the record: a bundled name or a config.json. Its experts, layers and experts a
+            token must be those of the files; layers get its numbers.
+        experts: experts of a layer, if no model is given; by default as the files say, else the largest id
+            plus one.
+        experts_per_token: if the files do not say it, and no model is given.
         steps: decode steps to take, the first ones; None: all.
 
     Raises:
-        InputError: a file cannot be read, is of no known format, or says what cannot be.
+        InputError: a file cannot be read, has no known format, or has impossible content.
     """
     single = isinstance(files, str | PathLike)
     paths = [path_of(files, "files")] if single else list(several(files, "files", path_of))

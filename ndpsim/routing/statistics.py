@@ -86,19 +86,19 @@ class Reuse:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class RoutingStatistics(Reported):
-    """What a routing trace is like. Figures are means over layers, with their sampling error.
+    """Statistics of a routing trace: means over layers, with their sampling error.
 
     Attributes:
-        trace: what it is of, as `Routing.to_dict` says it.
+        trace: its description by `Routing.to_dict`.
         decode, prefill: shares of selections; None: there are no such tokens.
         token_reuse: between neighbours of a batch in a step; None: there are none.
         step_reuse: between a step and the next of a sequence; None: there is one step, or none.
         prefill_reuse: between a token of a prompt and the next.
         step_drift: share of experts that exchange their popularity from a step to the next.
         prefill_cosine: of the loads by expert in prefill and in decode.
-        prefill_overlap: share of the 10% most popular experts of decode that are so in prefill.
+        prefill_overlap: share of decode's 10% most popular experts that are among prefill's.
         active_experts: experts that a batch of tokens of one step chooses, by its size.
-        prediction: how well a moving average of loads foretells the next step's.
+        prediction: how well a moving average of loads predicts the next step's.
     """
 
     trace: Mapping[str, Any]
@@ -126,7 +126,7 @@ class RoutingStatistics(Reported):
 
 
 def describe_routing(routing: Routing) -> RoutingStatistics:
-    """What a routing trace is like.
+    """Describe a routing trace by its statistics.
 
     Raises:
         InputError: `routing` is no trace.

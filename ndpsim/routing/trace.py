@@ -49,8 +49,9 @@ class Routing(Shown):
         ids: experts of decode tokens, int16 [step, layer, token, k]. A token is the same sequence in all
             steps.
         prefill_ids: experts of prompt tokens, int16 [layer, token, k], prompt after prompt; None: no prefill.
-        prompt_lengths: tokens of each prompt, which add up to those of `prefill_ids`. As many as there are
-            sequences, they are theirs; otherwise they are the parts in which the prefill was recorded.
+        prompt_lengths: tokens of each prompt, which add up to those of `prefill_ids`. If there are as many as
+            sequences, each belongs to a sequence; otherwise they are the parts in which the prefill was
+            recorded.
         scores, prefill_scores: weights of the choices, float32 of the same shapes as the ids; None: not
             known.
         source: where the trace comes from, as plain data.
@@ -169,14 +170,13 @@ class Routing(Shown):
         """The trace cut to what a run needs.
 
         Args:
-            model: what it is run on; its experts, experts a token and layers with experts must be the
-                trace's.
+            model: the model to run; its experts, experts a token and layers with experts must be the trace's.
             batch: the first so many sequences; None: all.
             steps: the first so many decode steps; None: all.
             layers: the model's layers, of which dense ones are passed over; None: all.
 
         Raises:
-            InputError: the trace is another model's, or does not have them.
+            InputError: the trace is another model's, or has too few of them.
         """
         for what, mine, of_model in (
             ("experts", self.experts, model.routed_experts),
@@ -245,7 +245,7 @@ class Routing(Shown):
         write({one.name: getattr(self, one.name) for one in fields(self)}, path_of(path, "path"))
 
     def to_dict(self) -> dict[str, Any]:
-        """What the trace is of, without its arrays, ready for JSON."""
+        """A description of the trace for JSON, without its arrays."""
         return {
             "experts": self.experts,
             "experts_per_token": self.experts_per_token,
@@ -280,7 +280,7 @@ def load_routing(path: str | PathLike[str]) -> Routing:
     """Read a trace that `Routing.save` wrote, or ``ndpsim routing``.
 
     Raises:
-        InputError: it cannot be read, is none, of another version, or says what cannot be.
+        InputError: it cannot be read, is no trace, has another version, or has impossible content.
     """
     file = path_of(path, "path")
     parts = read(file)

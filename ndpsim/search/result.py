@@ -14,7 +14,7 @@ from ndpsim.sweeps.table import SweepResult, csv_of
 
 
 class SearchResult:
-    """What `optimize` returns: the rows of the points that no other feasible point beats.
+    """What `optimize` returns: a row for each point that no other feasible point beats.
 
     A row is a mapping, as `SweepResult` has it, with the number of the `run` (from 1), `feasible`, and
     derived metrics. ``pandas.DataFrame(result)`` has these rows.
@@ -22,8 +22,8 @@ class SearchResult:
     Attributes:
         problem: what was asked.
         points: all points that were run, in the order in which they were asked for.
-        front: the Pareto front, by the first objective, the best first; of points that are equal in all
-            objectives the first; with one objective, the best point.
+        front: the Pareto front, best first by the first objective, without points equal to an earlier one in
+            all objectives; with one objective, the best point.
         approach: with one objective, each point that was better than all before it; else empty.
     """
 
@@ -55,7 +55,7 @@ class SearchResult:
 
     @property
     def shown(self) -> list[dict[str, Any]]:
-        """What a table shows: the front, or how the best point was approached."""
+        """The rows of a table: the front, or the approach to the best point."""
         return self.approach or self.front
 
     @property
@@ -64,8 +64,9 @@ class SearchResult:
         return sum(not row["feasible"] for row in self.points)
 
     def differences(self) -> list[dict[str, tuple[Any, Any]]]:
-        """For each row of `shown`, keys in which it differs, with both values: from the base, else from the
-        row before it; the first row then from none."""
+        """For each row of `shown`, the keys that differ from the base, with both values; without a base,
+        those that differ from the previous row (none for the first).
+        """
         rows, base = self.shown, dict(self.problem.base)
         others = [base] * len(rows) if base else [{}, *rows][: len(rows)]
         keys = self.problem.definition.varied
@@ -103,7 +104,7 @@ class SearchResult:
         return csv_of([{**row, "differs": difference} for row, difference in differences])
 
     def title(self) -> str:
-        """What was found, in words."""
+        """The result in words."""
         runs = counted(len(self.points), "point")
         aims = ", ".join(f"{direction} {name}" for name, direction in self.problem.objectives.items())
         limits = "".join(f", {name} {limit}" for name, limit in self.problem.constraints.items())
@@ -113,7 +114,7 @@ class SearchResult:
         return f"{aims}{limits}: {len(self.front)} of {runs} are on the front{out}"
 
     def cells(self, most: int) -> tuple[list[str], list[list[str]]]:
-        """Names and cells, with units, of the first rows of `shown`: what is the same in all is left out."""
+        """Names and cells, with units, of the first rows of `shown`, without columns of equal values."""
         rows = self.shown[:most]
         keys = [
             key for key in self.problem.definition.varied if len({value_words(row[key]) for row in rows}) > 1

@@ -42,7 +42,7 @@ class Device:
 
     @property
     def parts(self) -> dict[str, int]:
-        """What is on the channel, as results name it: its ranks, or pseudo-channels that it always has."""
+        """Ranks of the channel, or the pseudo-channels that it always has, as results name them."""
         if self.organisation.ranks > 1:
             return {"ranks": 1, f"{self.standard.levels[1]}s": self.ranks}
         return {"ranks": self.ranks}
@@ -118,7 +118,7 @@ class Device:
         return self.timing_clock_ps / self.standard.ticks_per_clock
 
     def clocks(self, latency: str) -> int:
-        """What a rule's latency, or a timing, is in the clocks of controllers."""
+        """A rule's latency, or a timing, in clocks of controllers."""
         terms = latency_terms(latency)
         clocks = sum(sign * (term if isinstance(term, int) else self.timings[term]) for sign, term in terms)
         return clocks * self.standard.ticks_per_clock
@@ -155,7 +155,7 @@ class Device:
 
     @property
     def peak_gbps(self) -> float:
-        """What the data buses carry at their limit, in GB/s (1e9 bytes a second)."""
+        """Limit of the data buses, in GB/s (1e9 bytes a second)."""
         moved = self.data_buses * self.burst_bytes
         return float(Fraction(moved, self.burst_clocks) / self.clock_ps * 1000)
 

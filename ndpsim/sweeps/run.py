@@ -53,26 +53,26 @@ def sweep(
     Args:
         command: gemv, moe, relayout or dram; or a YAML file that describes a sweep; or a `Definition`.
         vary: the keys that vary, each with its values: a list, or a text as ``--vary`` takes it, "1,2,4",
-            "1..8", "log:10..1000:7". A key is an option of the command without its dashes (``group-size``)
-            or a key of the hardware (``dimm.ranks``). The last one changes fastest. Beside a file or a
-            definition, these keys vary in place of what it says of them.
+            "1..8", "log:10..1000:7". A key is an option of the command without its dashes (``group-size``) or
+            a key of the hardware (``dimm.ranks``). The last one changes fastest. These override the values of
+            a file or a definition.
         fixed: keys with one value, the same at all points.
-        zip: True: the n-th values of all keys make a point together, instead of every value with every other.
-            Groups of keys, [["tokens", "bits"], ...]: those of each group do.
-        baseline: values of some varied keys: the column `speedup` compares each point with the one that has
-            these values and is otherwise the same.
-        out: a folder in which every point is a file as soon as it is finished, beside table.csv and
-            table.parquet. The same call finds there what is finished, whatever ended the one before; another
-            version of ndpsim or other contents of a named file are other points. None: nothing is stored.
+        zip: True: combine the n-th values of all keys, instead of all combinations. [["tokens", "bits"],
+            ...]: combine the n-th values of the keys of each group.
+        baseline: values of some varied keys: `speedup` compares each point with the point that has these
+            values and is otherwise equal.
+        out: a folder with a file for every finished point, table.csv and table.parquet. The same call
+            continues an interrupted sweep; it runs points again if ndpsim or a named file has changed. None:
+            nothing is stored.
         jobs: processes; None: one a core.
-        cluster: address or scheduler file of a Dask cluster to run the points on instead (extra `cluster`).
-            Files that are named must be there under the same path, with the same content.
+        cluster: address or scheduler file of a Dask cluster that runs the points (extra `cluster`). Named
+            files must be there under the same path, with the same content.
         retry_failed: run points again that have failed before.
         force: replace the tables of another sweep in `out`.
         progress: called with the share of points that are done.
 
     Returns:
-        The rows of the table. A point that cannot be run, or fails, has its reason in its row.
+        The rows of the table. If a point fails, its row has the reason.
 
     Raises:
         InputError: the sweep makes no sense, or `out` cannot be written, or holds another sweep.

@@ -125,8 +125,8 @@ class SweepResult:
 
     A row is a mapping: the varied keys, `status` ("ok" or "failed"), `reason` (of a failure, else None), the
     metrics of the command, named as in ``to_dict(flat=True)`` of its result, `speedup` where there is a
-    baseline, `version`, and `config`, the whole resolved configuration as JSON. All rows have all columns;
-    what a point has not is None.
+    baseline, `version`, and `config`, the whole resolved configuration as JSON. All rows have all columns; a
+    missing value is None.
 
     ``pandas.DataFrame(result)`` and ``polars.DataFrame(result)`` have these rows and columns; polars asks for
     pyarrow. Results with equal definitions and rows are equal.
@@ -134,7 +134,7 @@ class SweepResult:
     Attributes:
         definition: of the sweep.
         rows: the list of them.
-        computed: points that this call ran, or found that they cannot be.
+        computed: points that this call ran, or found to be impossible.
         found: points that an earlier call ran.
     """
 
@@ -169,7 +169,7 @@ class SweepResult:
         return dict(json.loads(self.rows[number]["config"]))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: the definition's keys, and the rows, whose `config` is no text here."""
+        """Plain data for JSON: the definition's keys, and the rows, with `config` as an object."""
         rows = [{**row, "config": json.loads(row["config"])} for row in self.rows]
         return {
             "command": self.definition.command,
@@ -225,7 +225,7 @@ class SweepResult:
         return f"{counted(len(self.rows), 'point')} of {self.definition.command} by {keys}{failed}"
 
     def cells(self, metrics: Sequence[str], most: int) -> tuple[list[str], list[list[str]]]:
-        """Names and cells, with units, of the first rows for people: varied keys, then metrics.
+        """Names and cells, with units, of the first rows: varied keys, then metrics.
 
         Where points failed, their status comes in between.
         """
@@ -241,7 +241,7 @@ class SweepResult:
 
     @property
     def main_metrics(self) -> tuple[str, ...]:
-        """The metrics that people ask for first, of those that there are."""
+        """The most important metrics of those that there are."""
         return tuple(name for name in _MAIN if name in self.metrics) or self.metrics[:3]
 
     def _few(self) -> tuple[list[str], list[list[str]]]:

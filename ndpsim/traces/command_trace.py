@@ -78,7 +78,7 @@ class CommandTrace(Columns):
         """The commands at `places`, in that order; `places` is all that indexes an array.
 
         Raises:
-            InputError: it is nothing of the kind, or there are no such places.
+            InputError: it cannot index an array, or there are no such places.
         """
         try:
             return self.of(self.columns()[:, places], self.names)
@@ -102,7 +102,7 @@ class CommandTrace(Columns):
         return names if named.all() else np.where(named, names, number.astype(str))
 
     def numbered(self, names: Sequence[str]) -> NDArray[np.int64]:
-        """The commands by their places in `names`, -1 for one that is not there."""
+        """The commands by their places in `names`; -1 if a name is missing."""
         if tuple(names) == self.names:
             return np.where((self.command >= 0) & (self.command < len(names)), self.command, -1)
         place = {name: number for number, name in enumerate(names)}

@@ -148,15 +148,15 @@ def _pieces(path: Path, device: Device | None) -> Iterator[NDArray[np.int64]]:
 def read_commands(path: str | os.PathLike[str], device: Device | None = None) -> CommandTrace:
     """Read the command trace in `path`; the command of line n, counted from 1, has index n - 2.
 
-    Only the form is judged here: clocks out of order or a row out of range is for `check` to find.
+    Only the form is checked here; `check` finds clocks out of order or rows out of range.
 
     Args:
         path: the file.
         device: the channel, which a file with a column for stacks needs.
 
     Raises:
-        InputError: the file is missing, empty, damaged, or a line of it is malformed; or it holds more
-            commands than can be checked in the memory that may be taken (`limits.memory_limit`).
+        InputError: the file is missing, empty, damaged, or a line of it is malformed; or it has more commands
+            than fit in the allowed memory (`limits.memory_limit`).
     """
     path, count = path_of(path, "path"), 0
     if device is not None:
@@ -192,10 +192,10 @@ def write_commands(
     Args:
         path: the file.
         trace: the commands of one channel.
-        form: "ndpsim", the CSV that `read_commands` reads, or that of another tool: "ramulator2",
-            "dramsim3", "drampower", "drampower5". Its file in `ndpsim/traces/command_formats/` says what
-            cannot be expressed in it.
-        channel: the channel's number, for the forms that tell it.
+        form: "ndpsim", the CSV that `read_commands` reads, or that of another tool: "ramulator2", "dramsim3",
+            "drampower", "drampower5". Its file in `ndpsim/traces/command_formats/` lists what it cannot
+            express.
+        channel: the channel's number, for forms that have it.
         device: the channel, for the forms that number banks through the bank groups.
 
     Raises:

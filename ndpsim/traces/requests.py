@@ -45,7 +45,7 @@ class Requests(Columns):
         skipped: by line of the file that holds no request, the number of requests before it; None: there
             are no such lines.
 
-    Requests are equal when all that is asked is, wherever it was read from; they have no hash.
+    Equality compares the requests, not where they were read from; they have no hash.
 
     Raises:
         InputError: an array is of other numbers or another length, there are no requests, or they have
@@ -156,15 +156,15 @@ class Requests(Columns):
 
 
 def read_requests(path: str | os.PathLike[str], format: str | None = None) -> Requests:
-    """Read a request trace, gzip-compressed or not, in `format` or the one it turns out to have.
+    """Read a request trace, gzip-compressed or not, in `format` or in its detected format.
 
     The first line that is neither blank nor a comment tells the format. Line ends are LF or CR LF; a UTF-8
     byte order mark and blank lines at the end are skipped; fields may be parted by any spaces and tabs.
 
     Raises:
         InputError: `format` is unknown; the file cannot be read, is damaged, or holds no request; or a line
-            is bad (the first is named); or there are more requests than the memory that may be taken
-            (`limits.memory_limit`) holds.
+            is bad (the first is named); or there are more requests than fit in the allowed memory
+            (`limits.memory_limit`).
     """
     if format is not None:
         choice(format, "format", request_formats(), "request trace format")

@@ -68,9 +68,9 @@ def _lines(
         "# Published and simulated figures",
         "",
         f"Made by `ndpsim validate{option} --report validation`. `validation/claims/` has the "
-        "quote of each claim, its reading, its runs and its tolerance. Three kinds of claims are no predictions: fitted "
-        "claims (a parameter was fitted to the figure), transcribed figures (a model or hardware file copies "
-        "them), and given trends (inputs or the construction make them true).",
+        "quote of each claim, its reading, its runs and its tolerance. Three kinds of claims are no "
+        "predictions: fitted claims (a parameter was fitted to the figure), transcribed figures (a model or "
+        "hardware file copies them), and given trends (inputs or the construction make them true).",
         "",
         *(f"- {line}" for line in summary(outcomes)),
         "",
@@ -120,8 +120,8 @@ def _headlines(outcomes: Sequence[Outcome], changes: Changes | None) -> list[str
             loads = (_on_loads(one, kind, (changes or {}).get(one.claim.name, ())) for kind in _LOADS)
             rows.append((name, place, published, ours, error, verdict, *loads))
     words = (
-        'The simulated figure ("ours") has the loads of the claim. The last columns have the first measured and '
-        "the first skewed loads among its assumptions."
+        'The simulated figure ("ours") has the loads of the claim. The last columns have the first '
+        "measured and the first skewed loads among its assumptions."
     )
     header = (*COLUMNS[:5], COLUMNS[6], *(f"on {kind} loads" for kind in _LOADS))
     return ["## The papers' headlines", "", words, "", *_table(header, rows), ""] if rows else []

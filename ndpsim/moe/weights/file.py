@@ -88,7 +88,7 @@ class WeightFile:
         return sum(tensor.bytes for tensor in self.tensors)
 
     def of_class(self, group: str) -> tuple[Tensor, ...]:
-        """The tensors of one of `CLASSES`, none where the model has none."""
+        """The tensors of one of `CLASSES`."""
         return tuple(tensor for tensor in self.tensors if tensor.group == group)
 
     @functools.cached_property
