@@ -41,7 +41,7 @@ _LONGEST = 60  # characters of a part of the request in a message
 
 @dataclass(frozen=True)
 class PolicyParameter:
-    """What can be set of a policy.
+    """A parameter of a policy.
 
     Attributes:
         type: of the value, in words, with its limits.
@@ -73,7 +73,7 @@ class ChosenPolicy:
         return self.policy.name
 
     def start(self, machine: Machine, estimates: Estimates) -> Policy:
-        """The policy under way, for one run.
+        """The policy, started for one run.
 
         Raises:
             InputError: it needs an engine that the machine lacks, or refuses it itself.
@@ -100,7 +100,7 @@ def policy_names() -> list[str]:
 
 
 def parameters_of(policy: type[Policy]) -> tuple[PolicyParameter, ...]:
-    """What can be set of a policy, in the order of its class."""
+    """The parameters of a policy, in the order of its class."""
     return tuple(
         PolicyParameter(name, _allowed(field), field.default, " ".join((field.description or "").split()))
         for name, field in policy.Parameters.model_fields.items()

@@ -46,19 +46,18 @@ class Assignment:
     """Which engine computes which expert, in which order.
 
     Attributes:
-        gpu, cpu, ndp: experts, or parts of them, in the order in which the engine takes them; of `gpu` see
-            `PolicyParameters.gpu_order`. Those of `ndp` run on the DIMMs where they lie, each DIMM in this
-            order.
-        estimated_ns: what the policy believes that the layer takes; None: it does not say.
+        gpu, cpu, ndp: experts, or parts of them, in the order in which the engine takes them (for `gpu` see
+            `PolicyParameters.gpu_order`). Those of `ndp` run on their DIMMs, each DIMM in this order.
+        estimated_ns: the policy's estimate of the layer's time; None: it makes none.
         details: further numbers for the log, such as the estimate before a refinement.
-        bits: by expert, the bits of the replica whose weights are read; of all others the full weights are.
-            Those of experts without tokens are of no meaning.
+        bits: by expert, the bits of the replica whose weights are read; for other experts the full weights
+            are read. Entries of experts without tokens are ignored.
         sequential: nothing overlaps: the GPU copies and computes one expert after the other, then the CPU
             computes its experts, then the NDP units theirs.
-        planning: what the decision takes, in ns, before anything else of the layer begins; "measured": as
-            long as `assign` took here, which differs from run to run.
-        awaits: experts on their way to the GPU without which the layer does not end, though no token may have
-            chosen them. Those that the GPU computes are waited for in any case.
+        planning: time of the decision in ns, before anything else of the layer begins; "measured": the time
+            that `assign` took here, which differs from run to run.
+        awaits: experts on their way to the GPU for which the layer waits, even if no token has chosen them.
+            The layer always waits for those that the GPU computes.
     """
 
     gpu: Sequence[int | Part] = ()
@@ -74,17 +73,17 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Migration:
-    """An expert is to move.
+    """A move of an expert.
 
     Attributes:
-        kind: "prefetch" or "fetch" (a copy into the GPU's memory), "keep" (the copy that the layer which is
-            done has made stays there), "evict" (the copy is given up), "relayout" (between striped and
-            localized) or "rebalance" (to another DIMM).
+        kind: "prefetch" or "fetch" (a copy into the GPU's memory), "keep" (the copy that the finished layer
+            has made stays there), "evict" (the copy is dropped), "relayout" (between striped and localized)
+            or "rebalance" (to another DIMM).
         layer, expert: which.
-        to: the DIMM of a relayout or a rebalance, or `STRIPED`; of no meaning for the others.
-        estimated_ns: what the policy believes that it takes.
-        bits: of the replica that a prefetch or a fetch copies; None: the full weights. It takes the room of
-            an expert all the same, and the GPU computes with it while it is there.
+        to: the DIMM of a relayout or a rebalance, or `STRIPED`; ignored for other kinds.
+        estimated_ns: the policy's estimate of its time.
+        bits: of the replica that a prefetch or a fetch copies; None: the full weights. It takes the room of a
+            whole expert, and the GPU computes with it while it is there.
     """
 
     kind: str
@@ -98,7 +97,7 @@ class Migration:
 class PolicyParameters(BaseModel):
     """Parameters of a policy: typed fields with defaults and limits.
 
-    The text below a field, or its `description`, says what it means and cites its source.
+    The text below a field, or its `description`, has its meaning and its source.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
@@ -119,10 +118,10 @@ else:
 
 
 class Policy(ABC, Generic[Parameters_co]):
-    """A policy under way, for one run.
+    """A policy, started for one run.
 
-    A class says its `name`, what it is (its docstring, `paper`), on which `engines` it computes experts,
-    which of them it `needs`, and what can be set: ``class Mine(Policy[MyParameters])``.
+    A class has a `name`, a docstring, its `paper`, the `engines` on which it computes experts, those of them
+    that it `needs`, and its parameters: ``class Mine(Policy[MyParameters])``.
     """
 
     name: ClassVar[str]
@@ -167,12 +166,12 @@ class Policy(ABC, Generic[Parameters_co]):
         """Create the state of the run. Called once, before anything else."""
 
     def place(self, view: OfflineView) -> Placement:
-        """Where experts lie before the first step. All striped, unless a policy says otherwise."""
+        """Location of experts before the first step. By default all are striped."""
         return Placement.striped(*self.machine.shape)
 
     @classmethod
     def whole_runs(cls, parameters: Any) -> int:
-        """How many whole runs it takes at most, its own among them."""
+        """The most whole runs that it takes, its own included."""
         return 1
 
     def rehearse(self, rehearsal: Rehearsal) -> None:
@@ -180,18 +179,18 @@ class Policy(ABC, Generic[Parameters_co]):
 
     @abstractmethod
     def assign(self, view: LayerView) -> Assignment:
-        """Every expert with tokens, and no other, to engines."""
+        """Assign every expert with tokens, and no other, to engines."""
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """What is to move, the most urgent first. Nothing, unless a policy says otherwise."""
+        """Migrations to start, the most urgent first. By default none."""
         return ()
 
     def cache_counts(self) -> Mapping[str, float | None] | None:
-        """What its cache did: `hits`, `misses`, `hit_rate`, and further shares; None: the experts that the
-        GPU has computed are counted, those that were in its memory as hits.
+        """Counts of its cache: `hits`, `misses`, `hit_rate`, and further shares. None: experts that the GPU
+        computes count, as hits if they were in its memory.
         """
         return None
 
     def prediction(self) -> Mapping[str, Any] | None:
-        """How often its predictions were right, and what was counted; None: it predicts nothing."""
+        """Accuracy of its predictions, and what it counts; None: it predicts nothing."""
         return None

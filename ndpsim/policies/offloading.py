@@ -44,11 +44,11 @@ class Offloading(Policy[Parameters_co]):
 
     @property
     def copy_ns(self) -> float:
-        """Time of a copy. Of a striped expert, unless a policy that places experts otherwise overrides it."""
+        """Time of a copy of a striped expert. A policy with other layouts overrides it."""
         return self.estimates.copy_ns
 
     def residents(self, resident: Flags) -> Placement:
-        """Every expert striped; those of the flags [layer, expert] in the GPU's memory, too."""
+        """All experts striped, and those of the flags [layer, expert] also in the GPU's memory."""
         placement = Placement.striped(*resident.shape)
         placement.resident[:] = resident
         return placement
@@ -91,13 +91,13 @@ class Offloading(Policy[Parameters_co]):
         free: int,
         worth: Floats | None = None,
     ) -> list[Migration]:
-        """Migrations that bring wanted experts to the GPU, and evict victims where there is no room.
+        """Migrations that bring wanted experts to the GPU, and evict victims if there is no room.
 
         They end when no victim is left, or when the next one is worth as much as the wanted expert.
 
         Args:
             victims: in the order in which they leave.
-            free: experts that there is room for.
+            free: room in experts.
             worth: [layer, expert]; None: victims leave in any case.
         """
         answer, leaving = list[Migration](), iter(victims)
@@ -114,9 +114,9 @@ class Offloading(Policy[Parameters_co]):
 
     @staticmethod
     def done_with(prefetched: Sequence[Place], view: BackgroundView, stay: Collection[int]) -> list[Place]:
-        """Those of the prefetched experts that have arrived and whose layer is done.
+        """Prefetched experts that have arrived and whose layer is done.
 
-        stay: rows of the layer that comes, and of one that is under way.
+        stay: rows of the next layer, and of the current one.
         """
         there = view.placement.resident & ~view.moving
         return [place for place in prefetched if place[0] not in stay and there[place]]

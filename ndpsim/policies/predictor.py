@@ -50,11 +50,11 @@ class Predictions:
 
 @dataclass
 class StatedPredictor:
-    """Predicts the experts of the next layer with most tokens, as often right as its paper measured.
+    """Predicts the experts of the next layer with most tokens, with the accuracy that its paper measured.
 
-    It stands for predictors that need the model's weights. Each of the `count` experts with most tokens is
-    found with a probability of `accuracy`; in place of another one comes an expert that is none of them.
-    What is drawn depends on `seed`, step and layer only.
+    It represents predictors that need the model's weights. It predicts each of the `count` experts with most
+    tokens with a probability of `accuracy`, and otherwise an expert that is none of them. The draw depends on
+    `seed`, step and layer only.
 
     Attributes:
         ranks: it predicts scores, too; see `BackgroundView.predicted_above`.
@@ -68,7 +68,7 @@ class StatedPredictor:
     predictions: Predictions = field(default_factory=Predictions)
 
     def predict(self, loads: NDArray[np.int64], step: int, layer: int) -> tuple[int, ...]:
-        """Experts, in the order of the tokens that they are believed to have.
+        """Experts, in the order of their predicted tokens.
 
         loads: tokens by expert of the layer that is predicted, `layer` of `step`.
         """
@@ -86,7 +86,7 @@ class StatedPredictor:
     def above(
         self, loads: NDArray[np.int64], ids: NDArray[np.int16], scores: NDArray[np.float32] | None
     ) -> tuple[float, ...]:
-        """Of each expert of `predict`, or of the one in whose place it is, what share ranks above it.
+        """For each expert of `predict`, or the one that it replaces, the share of scores that rank above it.
 
         ids, scores: of the layer that is predicted, [token, k].
         """

@@ -45,27 +45,27 @@ def _none_delayed(dimms: int) -> float:
     return 0.0
 
 
-#: `dimm` of an expert that lies striped over all DIMMs.
+#: `dimm` of an expert that is striped over all DIMMs.
 STRIPED = -1
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The hardware and the model, as far as a policy knows them.
+    """The hardware and the model as a policy sees them.
 
     Attributes:
         model: what is run.
-        layers: the model's numbers of the layers with experts that are run, in order.
+        layers: the model's numbers of the simulated layers with experts, in order.
         expert_bytes: of a routed expert's weights.
         dimms: DIMMs of the machine; 0: none has an NDP unit.
         channel: host channel of each DIMM.
-        gpu_experts: experts that the GPU's memory has room for, over all layers of the run.
+        gpu_experts: experts that the GPU's memory holds, over all layers of the run.
         expert_buffers: further experts that may be on their way to the GPU, or be computed behind it.
         name: of the hardware.
         has_cpu: the host's CPU computes experts.
         has_links: experts can move between DIMMs.
-        bits: of a weight, where neither a replica nor anything else says otherwise; of a weight file, which
-            has fractions of bits, the nearest whole number.
+        bits: bits of a weight, except in replicas; for a weight file with fractions of bits the nearest whole
+            number.
         format: of a routed expert's weights in a weight file; None: all have `bits` bits.
     """
 
@@ -100,36 +100,35 @@ class Machine:
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """What a policy believes that things take alone, in ns: the profile that its system would have made.
+    """Times in ns, each alone, as a policy expects them: the profile that its system would have made.
 
     Arrays have one entry for each number of tokens, from 0 to `most_tokens`; those of NDP are interpolated
     between simulated numbers of tokens.
 
     Attributes:
-        gpu_ns, cpu_ns: computing an expert, without its weights' way there.
-        ndp_ns: a localized expert on the DIMM where it lies, its weights read there.
+        gpu_ns, cpu_ns: computing an expert, without the transfer of its weights.
+        ndp_ns: a localized expert on its DIMM, with the reading of its weights.
         ndp_error: largest relative error of the interpolation of `ndp_ns`, measured between its points.
         pcie_ns: an expert's weights over PCIe to the GPU.
         striped_read_ns, localized_read_ns: the host reads an expert's weights from all channels, from one.
-        to_striped_ns, to_localized_ns, rebalance_ns: a localized expert becomes striped, a striped one
-            localized, a localized one moves to another DIMM.
-        window_ns: between two layers' experts: attention and dense parts on the GPU, or the way of the KV
-            cache from the host's memory and back, whichever is longer; the mean where layers attend
-            differently.
-        shared_ns: the shared experts of a layer on the GPU, and what a fused call of others takes besides.
+        to_striped_ns, to_localized_ns, rebalance_ns: moves of an expert: from localized to striped, from
+            striped to localized, and from one DIMM to another.
+        window_ns: between two layers' experts: attention and dense parts on the GPU, or the transfer of the
+            KV cache from the host's memory and back, whichever is longer; the mean if layers have different
+            attention.
+        shared_ns: the shared experts of a layer on the GPU, and the overhead of a fused call of the others.
         token_ns: a token's vector over PCIe, one way, as one of many.
         vector_ns: a token's vector over PCIe, one way, alone: the link's latency is part of it.
-        sharded_ns: by a number of DIMMs: an expert sharded over so many, as `ndp_ns`. Simulated when it is
-            asked for.
-        gpu_part_ns, cpu_part_ns, pcie_part_ns: what a part of an expert takes besides its share of what the
-            whole takes: twice the time of a half, less that of the whole, at one token.
+        sharded_ns: by a number of DIMMs: an expert sharded over them, as `ndp_ns`. Simulated when called.
+        gpu_part_ns, cpu_part_ns, pcie_part_ns: overhead of a part of an expert beyond its share of the whole:
+            twice the time of a half less that of the whole, at one token.
         ndp_part_ns: likewise, by a number of DIMMs.
-        sharded_read_ns: by a number of DIMMs: the host reads the weights of an expert sharded over so many.
+        sharded_read_ns: by a number of DIMMs: the host's reading of an expert sharded over them.
         lost_ns: by a number of DIMMs, the time of such a read, and that of another one beside it (inf: none):
-            by how much longer the NDP unit of each of these DIMMs is busy because of it, by the tokens of
+            the additional time of the NDP unit of each of these DIMMs because of the read, by the tokens of
             the expert that the unit computes meanwhile.
-        read_delay_ns: by a number of DIMMs: by how much longer host reads keep each channel busy because
-            units compute an expert sharded over so many, by its tokens: vectors have the bus first.
+        read_delay_ns: by a number of DIMMs: the additional time of host reads on each channel while units
+            compute an expert sharded over them, by its tokens: vectors have precedence on the bus.
     """
 
     gpu_ns: Floats
@@ -157,12 +156,12 @@ class Estimates:
 
     @property
     def copy_ns(self) -> float:
-        """An expert that lies striped is copied to the GPU: the longer of PCIe and the host's reading it."""
+        """Copy of a striped expert to the GPU: the longer of PCIe and the host's reading."""
         return max(self.pcie_ns, self.striped_read_ns)
 
     @cached_property
     def on_cpu_ns(self) -> Floats:
-        """An expert that lies striped on the CPU, by tokens: the longer of computing and reading it."""
+        """A striped expert on the CPU, by tokens: the longer of computing and reading it."""
         times = np.maximum(self.cpu_ns, self.striped_read_ns)
         times[:1] = 0.0
         times.flags.writeable = False
@@ -170,17 +169,17 @@ class Estimates:
 
     @property
     def most_tokens(self) -> int:
-        """The largest number of tokens that arrays have an entry for."""
+        """The largest number of tokens with an entry in the arrays."""
         return len(self.gpu_ns) - 1
 
 
 @dataclass(frozen=True, eq=False)
 class LayerPlacement:
-    """Where the experts of one layer lie: arrays [expert].
+    """Location of the experts of one layer: arrays [expert].
 
     Attributes:
         dimm: the DIMM, the first one of a sharded expert, or `STRIPED`.
-        shards: DIMMs over which it lies, from `dimm` on: 1 for a localized expert; 1 for a striped one, too.
+        shards: DIMMs over which it is sharded, from `dimm` on; 1 for a localized and for a striped expert.
         resident: a copy is in the GPU's memory.
     """
 
@@ -191,9 +190,9 @@ class LayerPlacement:
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Where all experts lie: arrays [layer, expert], rows as in `Machine.layers`; see `LayerPlacement`.
+    """Location of all experts: arrays [layer, expert], rows as in `Machine.layers`; see `LayerPlacement`.
 
-    `replicas`: bits of a weight of further copies, each of every expert, that lie where the expert lies.
+    `replicas`: bits of a weight of further copies of every expert, in the same locations.
     """
 
     dimm: Dimms
@@ -203,7 +202,7 @@ class Placement:
 
     @classmethod
     def striped(cls, layers: int, experts: int) -> Placement:
-        """Every expert over all DIMMs, none with the GPU; arrays can be written."""
+        """All experts striped, none in the GPU; arrays can be written."""
         shape = layers, experts
         return cls(np.full(shape, STRIPED, np.int16), np.ones(shape, np.int16), np.zeros(shape, np.bool_))
 
@@ -214,7 +213,7 @@ class Placement:
 
 @dataclass(frozen=True, eq=False)
 class OfflineView:
-    """What `place` sees.
+    """The run as `place` sees it.
 
     Attributes:
         trace: an offline trace of the same kind as the run's, never the run's own.
@@ -231,7 +230,7 @@ class OfflineView:
 
 @dataclass(frozen=True, eq=False)
 class LayerView:
-    """What `assign` sees.
+    """The layer as `assign` sees it.
 
     Attributes:
         phase: "prefill" or "decode".
@@ -258,27 +257,27 @@ class LayerView:
 
 @dataclass(frozen=True, eq=False)
 class BackgroundView:
-    """What `background` sees of a layer at its gate, when its experts are assigned, or when they are done.
+    """The layer as `background` sees it: after routing, when its experts are assigned, or when they are done.
 
     Attributes:
         phase, step: of the layer.
         layer: which.
-        next_layer: the layer that comes next; after the last one, the first.
+        next_layer: the next layer; after the last one, the first.
         loads: of the layer, int64 [expert].
         placement: of all layers, as it is now.
         moving: flags [layer, expert]: a migration of it has been decided and is not done.
-        gpu_free: experts that the GPU's memory has room for beside residents and those on their way.
+        gpu_free: free room in the GPU's memory, in experts, beside residents and those on their way.
         ids, scores: of the layer, as in `LayerView`.
-        copied: flags [expert]: the layer that is done has copied it to the GPU in full, where it can stay;
-            at the gate none.
+        copied: flags [expert]: the finished layer has copied the whole expert to the GPU, where it can stay;
+            after routing none.
         next_loads: of the next layer, for a policy that `sees_the_future`; None for all others.
-        predicted: experts of the next layer, those with most tokens first, as the policy's
-            `stated_predictor` has them; empty without one, and at the later of two moments.
-        predicted_above: of each of these, the share of a token's scores ranked above it, the least over
-            tokens; of a wrong one, that of the expert in whose place it is; empty without `ranks`.
+        predicted: experts of the next layer by the policy's `stated_predictor`, those with most tokens first;
+            empty without a predictor, and at the later of two moments.
+        predicted_above: for each of these, the share of a token's scores that rank above it, minimum over
+            tokens; for a wrong prediction, that of the expert that it replaces; empty without `ranks`.
         moment: one of the policy's `moments`.
-        in_use: flags [expert]: at the gate, those that the GPU computes in this layer, which are left alone
-            until it is done.
+        in_use: flags [expert]: after routing, experts that the GPU computes in this layer; they stay until it
+            is done.
     """
 
     phase: str
