@@ -93,26 +93,14 @@ def test_a_legal_assignment_comes_back_as_plain_lists():
             Assignment(gpu=[Part(2, 0.5)], cpu=[0, Part(2, 0.25), 3, 6, 7]),
             "policy policy mine: step 3, layer 2 2 0.75 1",
         ),
-        (
-            Assignment(cpu=[Part(0, float("nan"))]),
-            "policy policy mine: step 3, layer 2 0 0 1",
-        ),
+        (Assignment(cpu=[Part(0, float("nan"))]), "policy policy mine: step 3, layer 2 0 0 1"),
         (Assignment(cpu=[Part(0, 0.0)]), "policy policy mine: step 3, layer 2 0 0.0 0 1"),
-        (
-            Assignment(cpu=[Part(0, 1e-5)]),
-            "policy policy mine: step 3, layer 2 1e-05 0 14336",
-        ),
-        (
-            Assignment(gpu=[2, 3], ndp=[6, 0, 7]),
-            "policy policy mine: step 3, layer 2 0",
-        ),
+        (Assignment(cpu=[Part(0, 1e-5)]), "policy policy mine: step 3, layer 2 1e-05 0 14336"),
+        (Assignment(gpu=[2, 3], ndp=[6, 0, 7]), "policy policy mine: step 3, layer 2 0"),
         (Assignment(cpu=[0.0, 2]), "policy policy mine: step 3, layer 2 0.0"),
         (Assignment(cpu=[True, 2]), "policy policy mine: step 3, layer 2"),
         (Assignment(cpu="0236"), "policy policy mine: step 3, layer 2 0236"),
-        (
-            Assignment(cpu=[0, 2, 3, 6, 7], estimated_ns=float("nan")),
-            "policy policy mine: step 3, layer 2 0",
-        ),
+        (Assignment(cpu=[0, 2, 3, 6, 7], estimated_ns=float("nan")), "policy policy mine: step 3, layer 2 0"),
         (
             Assignment(cpu=[0, 2, 3, 6, 7], details={"greedy": float("inf")}),
             "policy policy mine: step 3, layer 2",
@@ -178,14 +166,8 @@ def test_a_legal_placement_comes_back_as_a_copy_that_cannot_be_written():
         (placed(dimm=((1, 3), -2)), "policy policy mine: place 2 3 -2 4"),
         (placed(shards=((0, 5), 0)), "policy policy mine: place 1 5 0"),
         (placed(shards=((0, 5), 2)), "policy policy mine: place 1 5 2 1"),
-        (
-            placed(dimm=((0, 5), 3), shards=((0, 5), 2)),
-            "policy policy mine: place 1 5 2 3 4",
-        ),
-        (
-            placed(resident=((0, slice(0, 4)), True)),
-            "policy policy mine: place 4 3 1000",
-        ),
+        (placed(dimm=((0, 5), 3), shards=((0, 5), 2)), "policy policy mine: place 1 5 2 3 4"),
+        (placed(resident=((0, slice(0, 4)), True)), "policy policy mine: place 4 3 1000"),
         (Placement.striped(2, 7), "policy policy mine: place 2 7 2 8"),
         (
             Placement(np.full((2, 8), 65536), np.ones((2, 8), int), np.zeros((2, 8), np.bool_)),
@@ -239,10 +221,7 @@ def test_legal_migrations_come_back_in_their_order():
         ([("prefetch", 1, 8)], "policy policy mine: after step 3, layer 1 8 0 7"),
         ([("prefetch", 1, 4)], "policy policy mine: after step 3, layer 1 4 1"),
         ([("prefetch", 2, 5)], "policy policy mine: after step 3, layer 1 5 2"),
-        (
-            [("prefetch", 1, 0), ("relayout", 1, 0, 1)],
-            "policy policy mine: after step 3, layer 1 0 1",
-        ),
+        ([("prefetch", 1, 0), ("relayout", 1, 0, 1)], "policy policy mine: after step 3, layer 1 0 1"),
         (
             [("prefetch", 1, 0), ("fetch", 1, 1), ("prefetch", 1, 2)],
             "policy policy mine: after step 3, layer 1 2 1 1000",
@@ -255,14 +234,8 @@ def test_legal_migrations_come_back_in_their_order():
         ([("relayout", 1, 1, 2)], "policy policy mine: after step 3, layer 1 1 1 0 2"),
         ([("rebalance", 1, 1)], "policy policy mine: after step 3, layer 1 1 1"),
         ([("rebalance", 1, 0, 2)], "policy policy mine: after step 3, layer 1 0 1"),
-        (
-            [("rebalance", 2, 2, 0)],
-            "policy policy mine: after step 3, layer 1 2 2 2",
-        ),
-        (
-            [("evict", 1, 4, -1, float("inf"))],
-            "policy policy mine: after step 3, layer 1 4 1 0",
-        ),
+        ([("rebalance", 2, 2, 0)], "policy policy mine: after step 3, layer 1 2 2 2"),
+        ([("evict", 1, 4, -1, float("inf"))], "policy policy mine: after step 3, layer 1 4 1 0"),
     ],
 )
 def test_an_illegal_migration_is_refused(asked, words):

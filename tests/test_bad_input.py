@@ -37,10 +37,7 @@ _NAMED = ("--standard", "DDR5", "--org", "DDR5_16Gb_x8", "--timing", "DDR5_4800A
 MEANINGLESS = [
     ("gemv --slice-clocks 1000", "conflict --slice-clocks"),
     ("gemv --host-traffic 1 --slice-clocks 1000", "conflict --slice-clocks"),
-    (
-        "gemv --host-traffic 1 --arbitration ndp-first --slice-clocks 9",
-        "conflict --slice-clocks",
-    ),
+    ("gemv --host-traffic 1 --arbitration ndp-first --slice-clocks 9", "conflict --slice-clocks"),
     ("gemv --scale-bits 16", "conflict --scale-bits"),
     ("gemv --bits 4 --zero-point-bits 4", "conflict --zero-point-bits"),
     ("relayout --bits 4 --scale-bits 8", "conflict --scale-bits"),
@@ -53,10 +50,7 @@ MEANINGLESS = [
     ("gemv --engine host-read --host-traffic 1", "conflict --host-traffic"),
     ("gemv --set dram.row_cap=4", "conflict --set dram.row_cap"),
     ("dram addresses --row-cap 4", "conflict --row-cap"),
-    (
-        "dram addresses --row-policy open --row-cap 4",
-        "conflict --row-cap",
-    ),
+    ("dram addresses --row-policy open --row-cap 4", "conflict --row-cap"),
     ("dram addresses --commands-format ndpsim", "conflict --commands-format"),
     ("dram addresses --channel 0", "conflict --channel"),
     ("dram places --wrap", "conflict --wrap"),

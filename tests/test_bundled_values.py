@@ -16,14 +16,7 @@ from mistakes import refused
 from ndpsim.config import load_hardware
 from ndpsim.errors import InputError
 from ndpsim.moe import FAMILIES, load_model
-from ndpsim.units import (
-    Timebase,
-    common_ticks,
-    format_bytes,
-    format_energy,
-    format_power,
-    format_time,
-)
+from ndpsim.units import Timebase, common_ticks, format_bytes, format_energy, format_power, format_time
 
 # Hardware
 

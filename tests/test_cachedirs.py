@@ -17,14 +17,7 @@ import platformdirs
 import pytest
 
 from calls import said
-from ndpsim.cachedirs import (
-    Entries,
-    clear,
-    find_folders,
-    own_files,
-    problem_of,
-    roots,
-)
+from ndpsim.cachedirs import Entries, clear, find_folders, own_files, problem_of, roots
 from ndpsim.cachedirs import entries as cache_entries
 
 CONTENT = bytes(range(256))

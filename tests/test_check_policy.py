@@ -217,68 +217,23 @@ class SeesTheFutureUnsaid(OnCpu):
     ("policy", "words"),
     [
         (LeavesOneOut, "policy policy mine: prefill, layer 1"),
-        (
-            Writes,
-            "policy policy mine: prefill, layer 1: assign",
-        ),
-        (
-            MakesWritable,
-            "policy policy mine: prefill, layer 1: background",
-        ),
-        (
-            Fails,
-            "policy policy mine: prefill, layer 1: background",
-        ),
+        (Writes, "policy policy mine: prefill, layer 1: assign"),
+        (MakesWritable, "policy policy mine: prefill, layer 1: background"),
+        (Fails, "policy policy mine: prefill, layer 1: background"),
         (FailsAtOnce, "policy policy mine: __init__"),
         (PredictsNonsense, "policy policy mine: prediction"),
-        (
-            FetchesTooMuch,
-            "policy policy mine: after prefill, layer 1",
-        ),
-        (
-            GivesUpWhatIsInUse,
-            "policy policy mine: beside prefill, layer 1",
-        ),
-        (
-            KeepsBeside,
-            "policy policy mine: beside prefill, layer 1",
-        ),
-        (
-            LooksAheadBeside,
-            "policy policy mine: step 1, layer 3: background at its gate",
-        ),
-        (
-            MovesTwice,
-            "policy policy mine: after prefill, layer 1",
-        ),
-        (
-            HoldsTooMuch,
-            "policy policy mine: place",
-        ),
-        (
-            CountsRuns,
-            "policy policy mine: prefill, layer 1: assign",
-        ),
-        (
-            IsRandom,
-            "policy policy mine: prefill, layer 1: assign",
-        ),
-        (
-            LooksAhead,
-            "policy policy mine: prefill, layer 1: assign",
-        ),
-        (
-            LooksAheadOnce,
-            "policy policy mine: step 1, layer 1: assign",
-        ),
-        (
-            NeedsRoom,
-            "policy policy mine: place",
-        ),
-        (
-            SeesTheFutureUnsaid,
-            "policy policy mine: prefill, layer 1: background",
-        ),
+        (FetchesTooMuch, "policy policy mine: after prefill, layer 1"),
+        (GivesUpWhatIsInUse, "policy policy mine: beside prefill, layer 1"),
+        (KeepsBeside, "policy policy mine: beside prefill, layer 1"),
+        (LooksAheadBeside, "policy policy mine: step 1, layer 3: background at its gate"),
+        (MovesTwice, "policy policy mine: after prefill, layer 1"),
+        (HoldsTooMuch, "policy policy mine: place"),
+        (CountsRuns, "policy policy mine: prefill, layer 1: assign"),
+        (IsRandom, "policy policy mine: prefill, layer 1: assign"),
+        (LooksAhead, "policy policy mine: prefill, layer 1: assign"),
+        (LooksAheadOnce, "policy policy mine: step 1, layer 1: assign"),
+        (NeedsRoom, "policy policy mine: place"),
+        (SeesTheFutureUnsaid, "policy policy mine: prefill, layer 1: background"),
         (Exits, "policy policy mine: prefill, layer 1: assign"),
     ],
 )

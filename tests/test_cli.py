@@ -244,13 +244,7 @@ def test_show_model_names_the_kinds_of_attention_with_their_layers():
             "kv_tokens": 0,
             "state_bytes": 2097152 + 49152,
         },
-        {
-            "kind": "gated gqa",
-            "layers": 12,
-            "kv_bytes_per_token": 2048,
-            "kv_tokens": None,
-            "state_bytes": 0,
-        },
+        {"kind": "gated gqa", "layers": 12, "kv_bytes_per_token": 2048, "kv_tokens": None, "state_bytes": 0},
     ]
     assert "attention 61 layers of mla, each caches 1152 B" in " ".join(
         said("show", "model", "deepseek-r1").split()
@@ -361,36 +355,18 @@ def test_names_are_printed_and_drawn_as_they_are(folder, compiled, name):
         (["org", "DDR5_16Gb_x9"], "unknown-name show org ? DDR5_16Gb_x8"),
         (["timing", "DDR5_4800"], "unknown-name show timing ? DDR5_4800C"),
         (["schema", "model"], "unknown-name show schema"),
-        (
-            ["org", "DDR5_16Gb_x8", "--set", "dimm.ranks=2"],
-            "conflict --set",
-        ),
-        (
-            ["hw", "trimoe", "--set", "dimm.rank=2"],
-            "unknown-key --set dimm.rank ? dimm.ranks",
-        ),
+        (["org", "DDR5_16Gb_x8", "--set", "dimm.ranks=2"], "conflict --set"),
+        (["hw", "trimoe", "--set", "dimm.rank=2"], "unknown-key --set dimm.rank ? dimm.ranks"),
         (["hw", "trimoe", "--json", "none/a.json"], "unwritable --json"),
         (["processor", "npu"], "unknown-name show processor"),
         (["processor", "gpu", "--tokens", "1;2"], "type --tokens"),
         (["processor", "gpu", "--tokens", "0"], "range --tokens"),
-        (
-            ["processor", "gpu", "--plot", "a.png"],
-            "conflict --plot",
-        ),
+        (["processor", "gpu", "--plot", "a.png"], "conflict --plot"),
         (["processor", "cpu", "--hw", "cxl"], "missing cxl.yaml host.cpu_tflops"),
-        (
-            ["processor", "gpu", "--set", "gpu.expert_times=none.csv"],
-            "unreadable --set gpu.expert_times",
-        ),
+        (["processor", "gpu", "--set", "gpu.expert_times=none.csv"], "unreadable --set gpu.expert_times"),
         (["hw", "trimoe", "--tokens", "4"], "conflict --tokens"),
-        (
-            ["layout", "striped", "--tokens", "4"],
-            "conflict --tokens",
-        ),
-        (
-            ["hw", "trimoe", "--model", "x"],
-            "conflict --model",
-        ),
+        (["layout", "striped", "--tokens", "4"], "conflict --tokens"),
+        (["hw", "trimoe", "--model", "x"], "conflict --model"),
     ],
 )
 def test_show_refuses(folder, arguments, words):
@@ -443,17 +419,11 @@ BAD_VALUES: Sequence[tuple[list[str], str]] = [
     (["--set", "dram.timing=DDR5_4800"], "unknown-name --set dram.timing ? DDR5_4800C"),
     (["--set", "ndp.gemv.multipliers=4"], "conflict --set ndp.gemv.multipliers"),
     (["--shape", "1048576,1"], "too-large trimoe_gemv.yaml ndp.gemv.buffer_kib"),
-    (
-        ["--shape", "1048576,1048576", "--set", "dimm.ranks=1"],
-        "too-large",
-    ),
+    (["--shape", "1048576,1048576", "--set", "dimm.ranks=1"], "too-large"),
     (["--lane", "0"], "conflict --lane"),
     (["--lane", "8", "--commands", "c.csv"], "range --lane"),
     (["--lane", "-1", "--commands", "c.csv"], "range --lane"),
-    (
-        ["--lane", "4", "--commands", "c.csv", "--set", "dimm.ranks=2"],
-        "range --lane",
-    ),
+    (["--lane", "4", "--commands", "c.csv", "--set", "dimm.ranks=2"], "range --lane"),
     (["--lane", "x", "--commands", "c.csv"], "type --lane"),
 ]
 OUTPUTS = ["--json", "--commands", "--plot", "--report", "--timeline"]
@@ -505,12 +475,7 @@ def test_gemv_refuses_a_picture_format_before_it_simulates(folder, name):
         ("--hw", "empty.yaml", b"", "form empty.yaml"),
         ("--hw", "binary.yaml", bytes(range(256)), "form binary.yaml:2"),
         ("--hw", "typo.yaml", b"name: x\ndimm:\n\tranks: 2\n", "form typo.yaml:3"),
-        (
-            "--hw",
-            "unknown.yaml",
-            b"nmae: x\n",
-            "unknown-key unknown.yaml:1 nmae ? name",
-        ),
+        ("--hw", "unknown.yaml", b"nmae: x\n", "unknown-key unknown.yaml:1 nmae ? name"),
         ("--model", "empty.json", b"", "form empty.json:1"),
         ("--model", "broken.json", b'{"hidden_size": ', "form broken.json:1"),
         ("--model", "binary.json", bytes(range(256)), "form binary.json"),

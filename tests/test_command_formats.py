@@ -15,13 +15,7 @@ import ndpsim.traces.commands
 import ndpsim.traces.registry
 from mistakes import mistake_of, refused
 from ndpsim.spec import Device, command_names, resolve, standards
-from ndpsim.traces import (
-    CommandTrace,
-    check_command_form,
-    command_forms,
-    read_commands,
-    write_commands,
-)
+from ndpsim.traces import CommandTrace, check_command_form, command_forms, read_commands, write_commands
 
 COMMANDS = standards()["DDR5"].by_number
 

@@ -203,10 +203,7 @@ def test_byte_order_mark_and_aliases_are_fine(write: Write) -> None:
 
 def test_alias_shares_no_state_with_its_anchor(write: Write) -> None:
     inline = "{clock_mhz: 1, buffer_kib: 1, concurrent_experts: 1}"
-    path = write(
-        ("nCL: 40", "nCL: &x 40\n    nRP: *x"),
-        ("relayout: trimoe_relayout", f"relayout: {inline}"),
-    )
+    path = write(("nCL: 40", "nCL: &x 40\n    nRP: *x"), ("relayout: trimoe_relayout", f"relayout: {inline}"))
     overrides = load_hardware(path, ["dram.nRP=30"]).system.dram.overrides
     assert (overrides["nCL"], overrides["nRP"]) == (40, 30)
 
@@ -295,28 +292,19 @@ def test_unit_path_in_set_starts_at_the_current_folder(
         ("dimm.rnks=2", "unknown-key --set dimm.rnks ? dimm.ranks"),
         ("ranks=2", "unknown-key --set ranks ? dimm.ranks or host.memory.ranks"),
         ("dram.nCLL=2", "unknown-key --set dram.nCLL ? dram.nCL"),
-        (
-            "dram.overrides.ncl=2",
-            "unknown-key --set dram.overrides.ncl ? dram.overrides.nCL",
-        ),
+        ("dram.overrides.ncl=2", "unknown-key --set dram.overrides.ncl ? dram.overrides.nCL"),
         ("dimm.ranks.x=2", "unknown-key --set dimm.ranks.x ? dimm.ranks"),
         ("dimm.ranks=17", "range --set dimm.ranks"),
         ("host.cpu_cores=0", "range --set host.cpu_cores"),
         ("host.cpu_threads=all", "type --set host.cpu_threads"),
         ("dimm.ranks=two", "type --set dimm.ranks"),
-        (
-            "dimm.ranks=!!int 2",
-            "unsupported --set dimm.ranks",
-        ),
+        ("dimm.ranks=!!int 2", "unsupported --set dimm.ranks"),
         ("dimm=3", "type --set dimm"),
         ("gpu={tflops: 1}", "missing --set gpu.memory_gb"),
         ("dram.rate=3200", "unknown-key --set dram.rate ? dram.part"),
         ("dram.nCL=0", "range --set dram.nCL"),
         ("dram.org=DDR5_16Gb_x9", "unknown-name --set dram.org ? DDR5_16Gb_x8"),
-        (
-            "ndp.gemv=trimoe_gmv",
-            "unknown-name --set ndp.gemv ? trimoe_gemv",
-        ),
+        ("ndp.gemv=trimoe_gmv", "unknown-name --set ndp.gemv ? trimoe_gemv"),
         ("zzzzzz=1", "unknown-key --set zzzzzz"),
     ],
 )
@@ -343,11 +331,7 @@ def test_set_that_is_no_yaml(write: Write) -> None:
         ("dimm:", "dim:", "unknown-key hw.yaml:10 dim ? dimm"),
         ("  count: 2", "  cuont: 2", "unknown-key hw.yaml:11 dimm.cuont ? count"),
         ("    nCL: 40", "    nCLX: 40", "unknown-name hw.yaml:9 dram.overrides.nCLX ? nCL"),
-        (
-            "    nCL: 40",
-            "    nCL: 40.0",
-            "type hw.yaml:9 dram.overrides.nCL",
-        ),
+        ("    nCL: 40", "    nCL: 40.0", "type hw.yaml:9 dram.overrides.nCL"),
         ("    nCL: 40", "    rate: 40", "conflict hw.yaml:9 dram.overrides.rate"),
         ("  count: 2", "  count: '2'", "type hw.yaml:11 dimm.count"),
         ("  count: 2", "  count: true", "type hw.yaml:11 dimm.count"),
@@ -373,86 +357,30 @@ def test_set_that_is_no_yaml(write: Write) -> None:
         ("  activation: trimoe_activation\n", "", "missing hw.yaml:33 ndp.activation"),
         ("  gemv: unit.yaml\n", "", "missing hw.yaml:33 ndp"),
         ("  gemv: unit.yaml\n", "  systolic: cxl_systolic\n", "conflict hw.yaml:33 cxl"),
-        (
-            "  activation: tr",
-            "  systolic: cxl_systolic\n  activation: tr",
-            "conflict hw.yaml:33 ndp",
-        ),
+        ("  activation: tr", "  systolic: cxl_systolic\n  activation: tr", "conflict hw.yaml:33 ndp"),
         ("  relayout: trimoe_relayout", "  relayout: 3", "type hw.yaml:36 ndp.relayout"),
-        (
-            "trimoe_relayout",
-            "trimoe_layout",
-            "unknown-name hw.yaml:36 ndp.relayout ? trimoe_relayout",
-        ),
+        ("trimoe_relayout", "trimoe_layout", "unknown-name hw.yaml:36 ndp.relayout ? trimoe_relayout"),
         ("trimoe_relayout", "no.yaml", "unreadable hw.yaml:36 ndp.relayout"),
-        (
-            "standard: DDR5",
-            "standard: DDR6",
-            "unknown-name hw.yaml:5 dram.standard ? GDDR6",
-        ),
-        (
-            "DDR5_16Gb_x8",
-            "DDR5_16Gb_x2",
-            "unknown-name hw.yaml:6 dram.org ? DDR5_16Gb_x8",
-        ),
-        (
-            "DDR5_4800AN",
-            "DDR5_4801AN",
-            "unknown-name hw.yaml:7 dram.timing ? DDR5_4800AN",
-        ),
-        (
-            "  timing:",
-            "  refresh: all-bnk\n  timing:",
-            "unknown-name hw.yaml:7 dram.refresh ? all-bank",
-        ),
-        (
-            "  timing:",
-            "  read_buffer: 1025\n  timing:",
-            "range hw.yaml:7 dram.read_buffer",
-        ),
-        (
-            'source: "Table 1"',
-            'source: "T", assumption: "a"',
-            "form hw.yaml:12 dimm.ranks",
-        ),
+        ("standard: DDR5", "standard: DDR6", "unknown-name hw.yaml:5 dram.standard ? GDDR6"),
+        ("DDR5_16Gb_x8", "DDR5_16Gb_x2", "unknown-name hw.yaml:6 dram.org ? DDR5_16Gb_x8"),
+        ("DDR5_4800AN", "DDR5_4801AN", "unknown-name hw.yaml:7 dram.timing ? DDR5_4800AN"),
+        ("  timing:", "  refresh: all-bnk\n  timing:", "unknown-name hw.yaml:7 dram.refresh ? all-bank"),
+        ("  timing:", "  read_buffer: 1025\n  timing:", "range hw.yaml:7 dram.read_buffer"),
+        ('source: "Table 1"', 'source: "T", assumption: "a"', "form hw.yaml:12 dimm.ranks"),
         (', source: "Table 1"', "", "form hw.yaml:12 dimm.ranks"),
         ("value: 4, ", "", "form hw.yaml:12 dimm.ranks"),
-        (
-            "value: 4, ",
-            "valeu: 4, ",
-            "form hw.yaml:12 dimm.ranks ? value",
-        ),
-        (
-            "value: 4, ",
-            "value: [4], ",
-            "type hw.yaml:12 dimm.ranks",
-        ),
-        (
-            "value: 4, ",
-            "value: {a: 4}, ",
-            "form hw.yaml:12 dimm.ranks",
-        ),
-        (
-            "value: 4, ",
-            "value: [[4]], ",
-            "form hw.yaml:12 dimm.ranks",
-        ),
+        ("value: 4, ", "valeu: 4, ", "form hw.yaml:12 dimm.ranks ? value"),
+        ("value: 4, ", "value: [4], ", "type hw.yaml:12 dimm.ranks"),
+        ("value: 4, ", "value: {a: 4}, ", "form hw.yaml:12 dimm.ranks"),
+        ("value: 4, ", "value: [[4]], ", "form hw.yaml:12 dimm.ranks"),
         ('source: "Table 1"', "source: 1", "form hw.yaml:12 dimm.ranks"),
         ('source: "Table 1"', "source: ' '", "form hw.yaml:12 dimm.ranks"),
         ("  count: 2", "  count: 2\n  count: 3", "twice hw.yaml:12 dimm.count"),
         ("host:", "dimm: {}\nhost:", "twice hw.yaml:14 dimm"),
-        (
-            "  count: 2",
-            "  count: !!python/name:os.system 2",
-            "unsupported hw.yaml:11 dimm.count",
-        ),
+        ("  count: 2", "  count: !!python/name:os.system 2", "unsupported hw.yaml:11 dimm.count"),
         ("  count: 2", "  count: !mine 2", "unsupported hw.yaml:11 dimm.count"),
         ("dimm:\n", "dimm: !!map\n", "unsupported hw.yaml:10 dimm"),
-        (
-            "  count: 2",
-            "\tcount: 2",
-            "form hw.yaml:11",
-        ),
+        ("  count: 2", "\tcount: 2", "form hw.yaml:11"),
         ("  count: 2", "  count: [2", "form hw.yaml:12"),
         ("  count: 2", "  count: *no", "form hw.yaml:11 dimm.count"),
         ("  count: 2", "  count: &a [*a]", "form hw.yaml:11 dimm.count"),
@@ -584,27 +512,15 @@ def test_mapping_can_be_set(plain_file: Callable[[str], str]) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        (
-            "column:2",
-            "colum:2",
-            "invalid plain.yaml:8 dram.mapping.order ? column",
-        ),
-        (
-            "column:2",
-            "column:0",
-            "invalid plain.yaml:8 dram.mapping.order",
-        ),
+        ("column:2", "colum:2", "invalid plain.yaml:8 dram.mapping.order ? column"),
+        ("column:2", "column:0", "invalid plain.yaml:8 dram.mapping.order"),
         ("column:2", "column", "invalid plain.yaml:8 dram.mapping.order"),
         (" column,", "", "invalid plain.yaml:8 dram.mapping.order"),
         (", row]", "]", "invalid plain.yaml:8 dram.mapping.order"),
         ("channel", '"channel:1"', "invalid plain.yaml:8 dram.mapping.order"),
         ("channel", "3", "type plain.yaml:8 dram.mapping.order.1"),
         ("xor:", "xr:", "unknown-key plain.yaml:9 dram.mapping.xr ? xor"),
-        (
-            "bankgroup: [",
-            "bnkgroup: [",
-            "invalid plain.yaml:9 dram.mapping.xor ? bankgroup",
-        ),
+        ("bankgroup: [", "bnkgroup: [", "invalid plain.yaml:9 dram.mapping.xor ? bankgroup"),
         ("row:5", "row", "invalid plain.yaml:9 dram.mapping.xor"),
         ("row:0-1", "row:1-0", "invalid plain.yaml:9 dram.mapping.xor"),
         ("row:5", "bank:0", "invalid plain.yaml:9 dram.mapping.xor"),

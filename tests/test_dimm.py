@@ -492,11 +492,7 @@ def test_rows_lost_and_turns_of_a_lane_follow_from_who_issued_what(work):
                 (buses[bus], chosen, shared.HOST),
             )
             for clock, number, group, bank in zip(
-                trace.clock[mask],
-                trace.command[mask],
-                trace.bankgroup[mask],
-                trace.bank[mask],
-                strict=True,
+                trace.clock[mask], trace.command[mask], trace.bankgroup[mask], trace.bank[mask], strict=True
             )
         ]
         lost, turns, opened, before = [0, 0], 0, {}, None

@@ -46,8 +46,7 @@ AMOUNT = st.one_of(st.just(0.0), st.floats(0.01, 3))
 SYSTEMS = st.integers(1, 6).flatmap(
     lambda resources: st.lists(
         st.tuples(
-            st.lists(AMOUNT, min_size=resources, max_size=resources),
-            st.one_of(st.just(1.0), st.floats(0, 1)),
+            st.lists(AMOUNT, min_size=resources, max_size=resources), st.one_of(st.just(1.0), st.floats(0, 1))
         ),
         min_size=1,
         max_size=7,

@@ -19,13 +19,7 @@ EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.yaml"))
 
 def smaller(command: str, folder: Path) -> dict[str, Any]:
     """What makes a point of an example small enough for a test: a smaller model, fewer sequences and steps."""
-    small_model = {
-        "model": write_config(folder),
-        "batch": 2,
-        "steps": 1,
-        "prompt": None,
-        "routing": None,
-    }
+    small_model = {"model": write_config(folder), "batch": 2, "steps": 1, "prompt": None, "routing": None}
     return {
         "gemv": {"shape": "256,256", "model": None},
         "relayout": {"shape": "256,256", "experts": 1},

@@ -197,10 +197,7 @@ def test_a_file_that_grows_too_large_leaves_the_old_one(tmp_path):
 
 
 def test_an_error_of_another_file_names_that_file(tmp_path):
-    with (
-        refused("unwritable"),
-        replacing(tmp_path / "out"),
-    ):
+    with refused("unwritable"), replacing(tmp_path / "out"):
         open("/none/font")  # noqa: SIM115
 
 

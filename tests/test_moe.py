@@ -765,10 +765,7 @@ def test_layer_patterns(pattern: dict[str, Any], dense: tuple[int, ...], write: 
         ({"moe_layer_freq": 0}, "range config.json:9 moe_layer_freq"),
         ({"moe_layer_freq": "2"}, "range config.json:9 moe_layer_freq"),
         ({"moe_layer_freq": [1, 1]}, "conflict config.json:9 moe_layer_freq"),
-        (
-            {"moe_layer_freq": [1, 1, 2, 1, 1, 1]},
-            "form config.json:9 moe_layer_freq",
-        ),
+        ({"moe_layer_freq": [1, 1, 2, 1, 1, 1]}, "form config.json:9 moe_layer_freq"),
         ({"moe_layer_freq": [True] * 6}, "form config.json:9 moe_layer_freq"),
         ({"moe_layer_freq": []}, "conflict config.json:9 moe_layer_freq"),
         ({"mlp_only_layers": 3}, "type config.json:9 mlp_only_layers"),

@@ -22,18 +22,7 @@ from ndpsim.policies import Assignment, Migration, Placement, Policy, policies
 from ndpsim.policies.predictor import StatedPredictor
 from ndpsim.processors.devices import expert_format, weight_bytes
 from ndpsim.routing import Routing
-from small_moe import (
-    EXPERT_BYTES,
-    MODEL,
-    OFF,
-    alone_on,
-    mean_ns,
-    moe,
-    of_kind,
-    plain,
-    recorded,
-    trace_of,
-)
+from small_moe import EXPERT_BYTES, MODEL, OFF, alone_on, mean_ns, moe, of_kind, plain, recorded, trace_of
 
 ONE: dict[str, Any] = dict(batch=1, steps=1, layers=[1])
 

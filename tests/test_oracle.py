@@ -102,9 +102,7 @@ def test_no_policy_of_the_call_is_faster(hw, options):
     assert sum(run.best_known_ns is not None for run in others) > 3
 
 
-def test_a_run_of_the_call_that_nothing_else_finds_is_not_lost(
-    monkeypatch,
-):
+def test_a_run_of_the_call_that_nothing_else_finds_is_not_lost(monkeypatch):
     monkeypatch.setattr(oracle, "policies", lambda: {"monde": policies()["monde"]})
     rehearsal, policy = rehearsing(batch=16)
     sweeps = Sweeps(policy.machine, policy.estimates, rehearsal)

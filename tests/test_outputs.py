@@ -128,11 +128,7 @@ def test_whoever_opens_a_file_it_is_an_input(folder):
 
 
 def test_a_file_that_becomes_an_input_meanwhile_is_not_replaced(folder):
-    with (
-        inputs_protected(),
-        refused("unwritable"),
-        replacing("new") as file,
-    ):
+    with inputs_protected(), refused("unwritable"), replacing("new") as file:
         file.write(b"new")
         os.link("t", "new")
         Path("t").read_bytes()

@@ -241,11 +241,7 @@ def test_tables_that_a_part_names_lie_beside_it():
 @pytest.mark.parametrize(
     ("more", "sets", "words"),
     [
-        (
-            "gpu: {part: rtx-4909}\n",
-            [],
-            "unknown-name mine.yaml:4 gpu.part ? rtx-4090",
-        ),
+        ("gpu: {part: rtx-4909}\n", [], "unknown-name mine.yaml:4 gpu.part ? rtx-4090"),
         ("host: {part: rtx-4090}\n", [], "unknown-name mine.yaml:4 host.part"),
         ("", ["dram.part=ddr5-4801"], "unknown-name --set dram.part ? ddr5-4800"),
         ("", ["pcie.part=pcie-4-x61"], "unknown-name --set pcie.part ? pcie-4-x16"),

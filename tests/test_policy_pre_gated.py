@@ -101,10 +101,7 @@ def test_a_cache_holds_what_was_loaded_on_demand_but_not_in_place_of_what_comes_
     policy.assign(view)
     after = dict(moment="end", next_layer=1, copied=[0, 1])
     assert asked(policy, view, resident, next_loads=loads(4, 5), **after) == []
-    assert asked(policy, view, resident, next_loads=loads(4), **after) == [
-        ("evict", 1, 5),
-        ("keep", 0, 0),
-    ]
+    assert asked(policy, view, resident, next_loads=loads(4), **after) == [("evict", 1, 5), ("keep", 0, 0)]
 
 
 @pytest.mark.parametrize("cache", ["none", "lfu", "lru"])

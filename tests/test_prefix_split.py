@@ -131,11 +131,7 @@ def test_tables_by_layer_are_read_from_csv_and_npz_alike(tmp_path):
         ("a.csv", b"expert,bits,loss\n0,1,1\n0,1,1\n", "twice a.csv:3"),
         ("a.csv", b"expert,bits,loss\n0,1,1\n", "missing a.csv"),
         ("a.csv", b"expert,bits,loss\n", "missing a.csv"),
-        (
-            "a.csv",
-            b"layer,expert,bits,loss\n0,0,1,1\n",
-            "missing a.csv",
-        ),
+        ("a.csv", b"layer,expert,bits,loss\n0,0,1,1\n", "missing a.csv"),
         ("a.csv", b"\xff\xfe", "form a.csv"),
         ("a.npz", b"no archive", "unreadable a.npz"),
     ],

@@ -551,11 +551,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         {name: [*but([]), [1.5], ["1"], [[1]], [1 << 63]] for name in ("clock", "command", "rank", "row")},
     ),
     "CommandTrace.of": (ndpsim.CommandTrace.of, {}, {"columns": [*but(), [[1, 2]], np.zeros((7, 2))]}),
-    "CommandTrace.take": (
-        TRACE.take,
-        {},
-        {"places": [*but([], True, PAIR, -1), [2], "x", [0.5]]},
-    ),
+    "CommandTrace.take": (TRACE.take, {}, {"places": [*but([], True, PAIR, -1), [2], "x", [0.5]]}),
     "Requests.of": (
         ndpsim.Requests.of,
         {"address": [0, 64], "write": [0, 1]},

@@ -50,19 +50,10 @@ def test_ids_are_narrow_and_cannot_be_changed():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (
-            dict(ids=changed(IDS, (0, 1, 2, 0), 4)),
-            "range ids[step 0, layer 3, token 2]",
-        ),
-        (
-            dict(ids=changed(IDS, (0, 0, 1, 0), -1)),
-            "range ids[step 0, layer 1, token 1]",
-        ),
+        (dict(ids=changed(IDS, (0, 1, 2, 0), 4)), "range ids[step 0, layer 3, token 2]"),
+        (dict(ids=changed(IDS, (0, 0, 1, 0), -1)), "range ids[step 0, layer 1, token 1]"),
         (dict(ids=changed(IDS, (0, 1, 0, 1), 2)), "twice ids[step 0, layer 3, token 0]"),
-        (
-            dict(prefill_ids=changed(PREFILL, (1, 3, 0), 1)),
-            "twice prefill_ids[layer 3, token 3]",
-        ),
+        (dict(prefill_ids=changed(PREFILL, (1, 3, 0), 1)), "twice prefill_ids[layer 3, token 3]"),
         (dict(ids=IDS[0]), "type ids"),
         (dict(ids=IDS / 1), "type ids"),
         (dict(layers=(1, 2, 3)), "conflict ids"),
@@ -73,10 +64,7 @@ def test_ids_are_narrow_and_cannot_be_changed():
         (dict(prompt_lengths=(2, 3)), "conflict prompt_lengths"),
         (dict(prompt_lengths=(4, 0)), "range prompt_lengths"),
         (dict(prefill_ids=None), "conflict prefill_scores or prompt_lengths"),
-        (
-            dict(scores=np.ones((1, 2, 3))),
-            "type scores",
-        ),
+        (dict(scores=np.ones((1, 2, 3))), "type scores"),
         (
             dict(scores=changed(np.ones(IDS.shape), (0, 1, 2, 1), np.nan)),
             "range scores[step 0, layer 3, token 2]",
@@ -106,11 +94,7 @@ def test_a_trace_is_cut_to_what_a_run_needs():
         ("deepseek-v2", {}, "conflict routing"),
         ("deepseek-v2-lite", {"batch": 9}, "range batch"),
         ("deepseek-v2-lite", {"steps": 3}, "range steps"),
-        (
-            "deepseek-moe-16b",
-            {},
-            "conflict routing",
-        ),
+        ("deepseek-moe-16b", {}, "conflict routing"),
     ],
 )
 def test_another_models_trace_is_refused(model, asked, words):
@@ -186,14 +170,8 @@ def stored(path: Path, **changes: object) -> Path:
         (dict(format=None), "form trace.npz"),
         (dict(ids=None), "form trace.npz"),
         (dict(score=np.ones(3)), "unknown-name trace.npz ? scores"),
-        (
-            dict(ids=changed(IDS, (0, 0, 0, 0), 7)),
-            "range trace.npz ids[step 0, layer 1, token 0]",
-        ),
-        (
-            dict(scores=np.full(IDS.shape, np.inf)),
-            "range trace.npz scores[step 0, layer 1, token 0]",
-        ),
+        (dict(ids=changed(IDS, (0, 0, 0, 0), 7)), "range trace.npz ids[step 0, layer 1, token 0]"),
+        (dict(scores=np.full(IDS.shape, np.inf)), "range trace.npz scores[step 0, layer 1, token 0]"),
         (dict(layers=np.array([1, 2, 3])), "conflict trace.npz ids"),
         (dict(layers=np.ones((2, 2))), "type trace.npz layers"),
         (dict(experts=np.array([4])), "type trace.npz experts"),
@@ -253,10 +231,7 @@ def test_find_routing_takes_what_a_run_is_given(tmp_path):
     assert ndpsim.find_routing(part, model).layers == (3, 5)
     assert ndpsim.find_routing(None, model, 4, 2).source["generated"] == "popularity:mixtral-8x7b"
     for asked, words in (
-        (
-            dict(routing="skew"),
-            "unknown-name routing ? skewed",
-        ),
+        (dict(routing="skew"), "unknown-name routing ? skewed"),
         (dict(routing=trace, prompt=4), "missing prompt"),
         (dict(routing=trace, batch=5), "range batch"),
     ):

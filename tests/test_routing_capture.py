@@ -123,11 +123,7 @@ def test_a_model_without_experts_is_refused():
 
 def test_padded_prompts_are_refused():
     model = tiny("mixtral")
-    with (
-        ndpsim.capture_routing(model),
-        torch.no_grad(),
-        refused("attention_mask: prompts are padded"),
-    ):
+    with ndpsim.capture_routing(model), torch.no_grad(), refused("attention_mask: prompts are padded"):
         model(torch.ones((1, 4), dtype=torch.long), attention_mask=torch.tensor([[0, 1, 1, 1]]))
 
 

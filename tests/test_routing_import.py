@@ -119,8 +119,7 @@ def test_vllm_mistakes(tmp_path):
     np.savez(other, something=np.ones(3))
     check_refused(other, "form other.npz format")
     check_refused(
-        written(tmp_path / "r.json", '{"routed_experts": "???"}'),
-        "form r.json choices[0].routed_experts",
+        written(tmp_path / "r.json", '{"routed_experts": "???"}'), "form r.json choices[0].routed_experts"
     )
 
 
@@ -187,15 +186,9 @@ def test_megatron_ranks_have_sequences_of_their_own(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            lambda text: text.replace('"layer": 2', '"layer": -2', 1),
-            "type t.jsonl:2 layer",
-        ),
+        (lambda text: text.replace('"layer": 2', '"layer": -2', 1), "type t.jsonl:2 layer"),
         (lambda text: text.replace('"step": 0, ', "", 1), "type t.jsonl:1 step"),
-        (
-            lambda text: text.replace('"num_tokens": 4', '"num_tokens": 5', 1),
-            "conflict t.jsonl:1 num_tokens",
-        ),
+        (lambda text: text.replace('"num_tokens": 4', '"num_tokens": 5', 1), "conflict t.jsonl:1 num_tokens"),
         (lambda text: text.replace('"topk": 2', '"topk": 3', 1), "conflict t.jsonl:1 topk"),
         (lambda text: text.replace('"layer": 2', '"layer": 1', 1), "twice t.jsonl:2"),
         (
@@ -203,14 +196,8 @@ def test_megatron_ranks_have_sequences_of_their_own(tmp_path):
             "form t.jsonl:1 top_indices",
         ),
         (lambda text: text + "{\n", "form t.jsonl:7"),
-        (
-            lambda text: "\n".join(text.splitlines()[:-1]),
-            "conflict t.jsonl",
-        ),
-        (
-            lambda text: text.replace('"step": 1', '"step": 7', 1),
-            "conflict t.jsonl",
-        ),
+        (lambda text: "\n".join(text.splitlines()[:-1]), "conflict t.jsonl"),
+        (lambda text: text.replace('"step": 1', '"step": 7', 1), "conflict t.jsonl"),
     ],
 )
 def test_megatron_mistakes(change, words, tmp_path):
@@ -328,19 +315,10 @@ def test_a_prompt_of_one_token_is_a_prompt(tmp_path):
     ("content", "words"),
     [
         (dict(logical_count=Tensor(np.ones((1, 2, 3), np.int32))), "form recorder.pt"),
-        (
-            dict(records=[dict(global_physical_count=1)]),
-            "form recorder.pt records[0].topk_ids_of_layer",
-        ),
-        (
-            dict(records=[recorded(chosen(2, 3, 2), 3)]),
-            "range recorder.pt records[0].forward_mode",
-        ),
+        (dict(records=[dict(global_physical_count=1)]), "form recorder.pt records[0].topk_ids_of_layer"),
+        (dict(records=[recorded(chosen(2, 3, 2), 3)]), "range recorder.pt records[0].forward_mode"),
         (dict(records=[]), "form recorder.pt"),
-        (
-            dict(records=[recorded(chosen(2, 3, 2), 2), recorded(chosen(2, 4, 2), 2)]),
-            "conflict recorder.pt",
-        ),
+        (dict(records=[recorded(chosen(2, 3, 2), 2), recorded(chosen(2, 4, 2), 2)]), "conflict recorder.pt"),
         (
             dict(
                 records=[recorded(chosen(2, 3, 2), 2)],
@@ -481,10 +459,7 @@ def test_dynande_takes_the_highest_scores(tmp_path):
     [
         ("0,0,0.2,nan,0.3\n", "type a.csv:2 expert_1"),
         ("0,0,0.2,x,0.3\n", "form a.csv:2"),
-        (
-            "0,0,0.2,0.3,0\n0,1,0.2,0.3,0.1\n",
-            "missing a.csv:3",
-        ),
+        ("0,0,0.2,0.3,0\n0,1,0.2,0.3,0.1\n", "missing a.csv:3"),
         ("0,0,0.2,0.3,0\n0,1,0.2,0.3\n", "form a.csv:3"),
         ("-1,0,0.2,0.3,0\n", "form a.csv:2"),
     ],
@@ -571,10 +546,7 @@ def test_what_is_asked_and_cannot_be_is_refused(tmp_path):
     check_refused(path, "conflict experts or experts_per_token", experts=8, model=LITE)
     check_refused([], "missing files")
     check_refused(tmp_path / "none.csv", "unreadable none.csv")
-    check_refused(
-        written(tmp_path / "x", "hello\n"),
-        "form x format",
-    )
+    check_refused(written(tmp_path / "x", "hello\n"), "form x format")
     check_refused(
         written(tmp_path / "x.csv", "layer_id,expert_ids\n3,9 1\n"),
         "range x.csv ids[step 0, layer 3, token 0]",

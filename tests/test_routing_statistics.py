@@ -62,10 +62,7 @@ def test_classes_have_at_least_one_hot_expert_and_all_together_all():
 
 
 def test_reuse_by_hand():
-    ids = [
-        [[0, 1], [1, 2], [1, 2], [4, 5]],
-        [[0, 1], [2, 3], [4, 5], [5, 4]],
-    ]
+    ids = [[[0, 1], [1, 2], [1, 2], [4, 5]], [[0, 1], [2, 3], [4, 5], [5, 4]]]
     found = describe_routing(trace_of(ids, 6))
     assert found.token_reuse.reuse.value == pytest.approx((1 + 2 + 0 + 0 + 0 + 2) / 12)
     assert found.step_reuse.reuse.value == pytest.approx((2 + 1 + 0 + 2) / 8)

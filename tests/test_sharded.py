@@ -170,12 +170,7 @@ def test_the_bits_are_in_the_result():
     written = ExpertFormat.of(dict(gate=4, up=4, down=8), group_size=64)
     config = simulate_expert(model=SMALL, bits=written).config
     assert config["bits"] == {"gate": 4, "up": 4, "down": 8}
-    assert config["formats"]["down"] == {
-        "bits": 8,
-        "group_size": 64,
-        "scale_bits": 16,
-        "zero_point_bits": 8,
-    }
+    assert config["formats"]["down"] == {"bits": 8, "group_size": 64, "scale_bits": 16, "zero_point_bits": 8}
     assert simulate_expert(model=SMALL).config["bits"] == 16
 
 

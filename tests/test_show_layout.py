@@ -57,16 +57,10 @@ def test_the_picture_is_drawn(tmp_path, hw, name):
     ("arguments", "words"),
     [
         (("layout", "stripd"), "unknown-name show layout ? striped"),
-        (
-            ("layout", "sharded:9", "--hw", "edge"),
-            "range show layout",
-        ),
+        (("layout", "sharded:9", "--hw", "edge"), "range show layout"),
         (("layout", "localized", "--plot", "x.foo"), "unknown-name --plot"),
         (("layout", "localized", "--model", "qwen"), "unknown-name --model ? qwen3-30b-a3b"),
-        (
-            ("hw", "trimoe", "--bits", "4"),
-            "conflict --bits",
-        ),
+        (("hw", "trimoe", "--bits", "4"), "conflict --bits"),
         (("model", "mixtral-8x7b", "--plot", "x.png"), "conflict --plot"),
         (("layou", "localized"), "unknown-name WHAT ? layout"),
     ],

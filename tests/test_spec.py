@@ -455,10 +455,7 @@ def test_a_bad_override_is_refused_by_name(override, words):
     ("arguments", "words"),
     [
         (("DDR6", "DDR5_16Gb_x8", "DDR5_4800AN"), "unknown-name standard ? GDDR6"),
-        (
-            ("DDR5", "DDR5_16GB_x8", "DDR5_4800AN"),
-            "unknown-name org ? DDR5_16Gb_x8",
-        ),
+        (("DDR5", "DDR5_16GB_x8", "DDR5_4800AN"), "unknown-name org ? DDR5_16Gb_x8"),
         (("DDR5", "DDR4_8Gb_x8", "DDR5_4800AN"), "unknown-name org ? DDR5_8Gb_x8"),
         (("DDR5", "DDR5_16Gb_x8", "DDR5_4800A"), "unknown-name timing ? DDR5_4800AN"),
         (("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 0), "range ranks"),

@@ -66,11 +66,7 @@ SHOWN = [
         "R 0,0,1,3,9674,61\nW 1,2,3,0,65535,127\n",
         [((0, 0, 1, 3, 9674, 61), 0, None), ((1, 2, 3, 0, 65535, 127), 1, None)],
     ),
-    (
-        "ramulator1",
-        "0x12345680 R\n0x4cbd56c0 W\n",
-        [(0x12345680, 0, None), (0x4CBD56C0, 1, None)],
-    ),
+    ("ramulator1", "0x12345680 R\n0x4cbd56c0 W\n", [(0x12345680, 0, None), (0x4CBD56C0, 1, None)]),
     (
         "dramsim3",
         "0x2000D5C0 READ  30\n0x1FF96FC0 WRITE   160\n0x2000D600 READ  165\n",

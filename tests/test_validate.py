@@ -327,10 +327,7 @@ def test_an_assumption_moves_the_runs_that_it_names(counted_runs, entries):
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [
-        ({**GEMV, "tokens": 0}, "tokens"),
-        ({**GEMV, "layout": "nowhere"}, "unknown layout 'nowhere'"),
-    ],
+    [({**GEMV, "tokens": 0}, "tokens"), ({**GEMV, "layout": "nowhere"}, "unknown layout 'nowhere'")],
 )
 def test_a_run_that_can_never_be_is_a_line_or_a_claim_that_is_not_run(given, words, entries):
     claim = MADE.model_copy(
