@@ -122,6 +122,8 @@ def test_engines_that_the_machine_has_not_are_refused():
     assert refusal(checked_assignment, layer_view(), everywhere, no_buffer) == words
     arriving = replace(layer_view(), arriving=frozen(np.ones(EXPERTS), np.bool_))
     checked_assignment("mine", arriving, everywhere, no_buffer)
+    words, no_cpu = "policy policy mine: step 3, layer 2 0", replace(MACHINE, has_cpu=False)
+    assert refusal(checked_assignment, layer_view(), Assignment(cpu=[0, 2, 3, 6, 7]), no_cpu) == words
 
 
 def test_checking_a_layer_of_160_experts_takes_less_than_a_fifth_of_a_millisecond():
@@ -169,6 +171,7 @@ def test_a_legal_placement_comes_back_as_a_copy_that_cannot_be_written():
         (placed(dimm=((0, 5), 3), shards=((0, 5), 2)), "policy policy mine: place 1 5 2 3 4"),
         (placed(resident=((0, slice(0, 4)), True)), "policy policy mine: place 4 3 1000"),
         (Placement.striped(2, 7), "policy policy mine: place 2 7 2 8"),
+        (replace(Placement.striped(2, 8), replicas=(0,)), "policy policy mine: place 0 1 16 16"),
         (
             Placement(np.full((2, 8), 65536), np.ones((2, 8), int), np.zeros((2, 8), np.bool_)),
             "policy policy mine: place 1 0 32767 4",

@@ -62,6 +62,7 @@ def test_ids_are_narrow_and_cannot_be_changed():
         (dict(experts=1), "range ids"),
         (dict(experts=1 << 16), "range experts"),
         (dict(prompt_lengths=(2, 3)), "conflict prompt_lengths"),
+        (dict(prompt_lengths=(2, 1)), "conflict prompt_lengths"),
         (dict(prompt_lengths=(4, 0)), "range prompt_lengths"),
         (dict(prefill_ids=None), "conflict prefill_scores or prompt_lengths"),
         (dict(scores=np.ones((1, 2, 3))), "type scores"),
