@@ -57,23 +57,20 @@ _ALLOWED = {
 _CONFIGURATION = """\
 # Every key of a hardware file
 
-`--hw FILE.yaml` takes a file with these keys; `--set KEY=VALUE` changes one of them, and
-`sets=["KEY=VALUE"]` in Python. [hardware.md](hardware.md) says how to write a file. `ndpsim show hw NAME`
-prints all values of one, each with its source; `ndpsim show schema hw` prints the JSON schema that editors
-use.
+`--hw FILE.yaml` takes a file with these keys. `--set KEY=VALUE` changes one, as does `sets=["KEY=VALUE"]` in
+Python. [hardware.md](hardware.md) explains how to write a file. `ndpsim show hw NAME` prints all values of a
+file with their sources; `ndpsim show schema hw` prints the JSON schema for editors.
 
-A key without a default must be given where its section is there, by the file or by the part that the section
-names. A default comes with its reason. `null` stands for "not known": what needs the value says so, and an
-energy is left out of the total by name.
+If a section is present, its keys without a default are required: the file gives them, or the part that the
+section names. Each default has its reason. `null` means "not known": a command that needs the value says so,
+and the total energy names what it leaves out.
 
-Clocks that a file overrides belong to its own `dram.timing`: where `--set` chooses another, they are dropped
-for its preset's, and one line says which. Clocks that `--set` gives stay.
+Clocks in `dram.overrides` of a file belong to the file's `dram.timing`. If `--set` chooses another timing,
+they are dropped, and one line lists them. Clocks that `--set` gives stay.
 
 Short forms: `--set dram.nCL=38` is `--set dram.overrides.nCL=38`. `--set ndp.gemv=NAME` takes a unit from
-another file of `rtl_params/`.
-
-`--set gpu.part=NAME` puts another part in the place of the file's. What it gives, the file no longer says,
-and one line says what that was. Other `--set` are over parts.
+another file of `rtl_params/`. `--set gpu.part=NAME` takes another part
+([hardware.md](hardware.md#parts)).
 """
 
 _ENVIRONMENT = """\
@@ -85,10 +82,10 @@ _ENVIRONMENT = """\
 
 | variable | meaning |
 |---|---|
-| `NDPSIM_CACHE_DIR` | folder of compiled kernels and results, in place of the user's cache folder |
-| `NDPSIM_MEMORY_GIB` | GiB that one call may take, in place of 4 GiB or half of a smaller machine's memory |
-| `NDPSIM_PUBLIC_NUMBA=1` | only what is public in Numba compiles kernels ([running.md](running.md)) |
-| `NUMBA_DISABLE_JIT=1` | everything runs in Python, slowly, for a debugger |
+| `NDPSIM_CACHE_DIR` | folder of compiled kernels and results, instead of the user's cache folder |
+| `NDPSIM_MEMORY_GIB` | GiB that one call may use, instead of 4 GiB or half of a smaller machine's memory |
+| `NDPSIM_PUBLIC_NUMBA=1` | compile kernels with Numba's public interface only ([running.md](running.md)) |
+| `NUMBA_DISABLE_JIT=1` | run everything in Python: slow, for debuggers |
 | `NO_COLOR`, `COLUMNS` | as in other programs: no colours; the width of the terminal |
 """
 
@@ -179,15 +176,16 @@ _OF_POLICIES = "Policies of your own"
 _PYTHON = """\
 # From Python
 
-All that the command line does are calls of `ndpsim`. A mistake in what was given is an `InputError`, whose
-`key` names the argument. Numbers of NumPy, `Path`s and what `load_hardware` and `load_model` return go
-wherever they make sense. Results compare by value, `to_dict(flat=True)` makes one row of a DataFrame, and
-traces have `to_arrays()` and `to_pandas()`. `help(ndpsim)` lists the calls.
+Every command calls functions of `ndpsim`. A mistake in an argument is an `InputError`, and its `key`
+names the argument. Arguments may be NumPy numbers, `Path`s, and results of `load_hardware` and
+`load_model`. Results compare by value. `to_dict(flat=True)` makes one row of a DataFrame; traces have
+`to_arrays()` and `to_pandas()`. `help(ndpsim)` lists the calls.
 
-With `cache=True`, or `cache=ndpsim.ResultCache(folder)`, what was simulated before is found in memory (in
-about 0.1 ms) or on disk (within 1 ms). Found is what has the same resolved hardware, weights, options,
-contents of traces and version of ndpsim; `wall_s` is then the time of the call that found it. How much is
-held is said by `ndpsim.ResultCache(folder, memory_entries=4096, disk_bytes=1 << 28)`.
+With `cache=True`, or `cache=ndpsim.ResultCache(folder)`, a call finds the result of an equal call in
+memory (in about 0.1 ms) or on disk (within 1 ms). Calls are equal if they have the same resolved
+hardware, weights, options, contents of traces and version of ndpsim. `wall_s` is then the time of the
+call that found the result. `ndpsim.ResultCache(folder, memory_entries=4096, disk_bytes=1 << 28)` sets
+the size.
 
 ```python
 import ndpsim
@@ -405,7 +403,7 @@ def _reflowed(text: str) -> str:
 _COMMANDS = """\
 # Every command and its options
 
-`ndpsim COMMAND --help` says the same. A sweep varies or fixes an option of its command without the dashes.
+`ndpsim COMMAND --help` prints the same. Sweeps use the names of options without the dashes.
 """
 
 

@@ -88,11 +88,11 @@ class DramNames(Section):
 class Dram(DramNames):
     """The DRAM behind every lane or channel, by the names of `ndpsim.spec`, and its controller."""
 
-    overrides: dict[str, Clocks] = key("clocks by JEDEC name, over the preset", {})
-    rules: Literal[RULES] = key("whose rules hold; reference: those of Ramulator 2.1", "standard")  # type: ignore[valid-type]
+    overrides: dict[str, Clocks] = key("clocks by JEDEC name, which replace those of the preset", {})
+    rules: Literal[RULES] = key("rules: the standard's, or reference: those of Ramulator 2.1", "standard")  # type: ignore[valid-type]
     mapper: Literal[(*MAPPERS, "custom")] = key("address mapping; custom: as mapping says", "RoBaRaCoCh")  # type: ignore[valid-type]
     mapping: AddressMapping | None = key("the address mapping of mapper: custom", None)
-    scheduler: Literal[SCHEDULERS] = key("which request's command comes next", "FRFCFS")  # type: ignore[valid-type]
+    scheduler: Literal[SCHEDULERS] = key("scheduling policy of the controller", "FRFCFS")  # type: ignore[valid-type]
     row_policy: Literal[ROW_POLICIES] = key(  # type: ignore[valid-type]
         "rows stay open, or are closed after row_cap column accesses", "open"
     )
@@ -100,9 +100,9 @@ class Dram(DramNames):
         "column accesses after which closed-cap closes a row", 4, ge=1, le=1_000_000, unit="accesses"
     )
     refresh: Literal[REFRESH_POLICIES] = key("refresh mode", "all-bank")  # type: ignore[valid-type]
-    read_buffer: Slots = key("reads a controller chooses among", 32)
-    write_buffer: Slots = key("writes a controller chooses among", 32)
+    read_buffer: Slots = key("slots of the read queue", 32)
+    write_buffer: Slots = key("slots of the write queue", 32)
     wck: Literal[WCK] = key(  # type: ignore[valid-type]
-        "data clock of LPDDR5: started by a command where it has stopped, or never stopping", "need-sync"
+        "data clock of LPDDR5: a command starts it when it has stopped, or it always runs", "need-sync"
     )
     power: Power | None = None

@@ -98,9 +98,7 @@ Count = Annotated[int, Field(ge=1, le=65_536)]
 LinkLatency = Annotated[float, Field(ge=0, le=1e6), AfterValidator(_thousandths), unit("ns")]
 PacketBytes = Annotated[int, Field(ge=1, le=1 << 20, description="payload of a packet, at most"), unit("B")]
 Side = Annotated[int, Field(ge=1, le=256)]
-HeaderBytes = Annotated[
-    int, Field(ge=0, le=4096, description="what a packet carries beside its payload"), unit("B")
-]
+HeaderBytes = Annotated[int, Field(ge=0, le=4096, description="header of a packet"), unit("B")]
 MegaTransfers = Annotated[int, Field(ge=1, le=100_000), unit("MT/s")]
 Slots = Annotated[int, Field(ge=1, le=1024), unit("requests")]
 Banks = Annotated[int, Field(ge=1, le=1024), unit("banks")]
@@ -122,7 +120,7 @@ PartName = Annotated[
     Name | None,
     Field(
         exclude=True,
-        description="part whose data sheet gives what this file does not: a bundled name, or a .yaml file",
+        description="part that gives values which this file lacks: a bundled name, or a .yaml file",
     ),
 ]
 # Tables of measured times, on the GPU and on the CPU.
@@ -138,7 +136,7 @@ ExpertTimes = Annotated[
 Milliwatts = Annotated[float, Field(ge=0, le=1e6), unit("mW")]
 Area = Annotated[Positive, unit("mm2")]
 # Keys that several units have.
-StaticMw = Annotated[Milliwatts | None, Field(description="power of the unit, whatever it does")]
+StaticMw = Annotated[Milliwatts | None, Field(description="static power of the unit")]
 AreaMm2 = Annotated[Area | None, Field(description="area of the unit")]
 BufferKib = Annotated[Kib, Field(description="buffer for activations and partial sums")]
 ActivationBytes = Annotated[int, Field(ge=1, le=8, description="one activation"), unit("B")]

@@ -68,7 +68,7 @@ GPU_FAMILIES = (
 
 CopyOverhead = Annotated[
     Microseconds,
-    Field(description="what a copy takes besides its packets: driver, engine, signal of its end"),
+    Field(description="additional time of a copy: driver, engine, signal of its end"),
 ]
 
 
@@ -116,30 +116,30 @@ class Host(Section):
         "address mapping of the traffic beside an expert; dram: as dram.mapper says", "RoBaCoRaCoBgCh"
     )
     cpu_tflops: Tflops | None = key(
-        "peak of a CPU's matrix units; none: what cpu_cores, cpu_clock_ghz and cpu_isa make", None
+        "peak of a CPU's matrix units; none: from cpu_cores, cpu_clock_ghz and cpu_isa", None
     )
     cpu_compute_efficiency: Share | None = key(
         "share of cpu_tflops that an expert of many tokens reaches", None
     )
     cpu_added_tokens: int = key(
-        "an expert takes as long as if it had so many tokens more", 0, ge=0, le=65_536, unit="tokens"
+        "tokens added to those of an expert when its time is computed", 0, ge=0, le=65_536, unit="tokens"
     )
-    cpu_read_gbps: Gbps | None = key("what the CPU reads of an expert's weights in a ns at most", None)
+    cpu_read_gbps: Gbps | None = key("highest rate at which the CPU reads an expert's weights", None)
     cpu_read_share: Share | None = key(
         "share of the channels' peak that the reading of weights by the CPU reaches", None
     )
     cpu_expert_overhead_us: Microseconds = key(
-        "what an expert on the CPU takes besides: handing its parts to the threads", 0.0
+        "additional time of an expert on the CPU: handing its parts to the threads", 0.0
     )
     cpu_layer_overhead_us: Microseconds = key(
-        "what a layer with experts on the CPU takes besides: waking threads, waiting for the GPU", 0.0
+        "additional time of a layer with experts on the CPU: waking threads, waiting for the GPU", 0.0
     )
     cpu_sockets: int = key("CPUs that compute experts", 1, ge=1, le=64)
     cpu_cores: int | None = key(
         "cores of a CPU; fewer threads than cores make that share of the peak", None, ge=1, le=65_536
     )
     cpu_clock_ghz: Annotated[Positive, unit("GHz")] | None = key(
-        "clock of all cores under load, as the data sheet has it: the base clock where it says no other", None
+        "clock of all cores under load by the data sheet; the base clock if it gives no other", None
     )
     cpu_isa: Literal["avx2", "avx512", "avx512-vnni", "avx512-bf16", "amx"] | None = key(
         "widest instructions that kernels use on the CPU", None
@@ -153,11 +153,9 @@ class Host(Section):
         "highest rate of the memory with two DIMMs on a channel", None
     )
     cpu_fabric_gbps: Gbps | None = key(
-        "what the fabric between cores and memory controllers carries of reads", None
+        "limit of the fabric between cores and memory controllers for reads", None
     )
-    cpu_sockets_most: Literal[1, 2, 4, 8] | None = key(
-        "sockets that the CPU can share a system with, its own counted", None
-    )
+    cpu_sockets_most: Literal[1, 2, 4, 8] | None = key("most sockets of a system with this CPU", None)
     cpu_threads: int | None = key("threads that compute experts on the CPU", None, ge=1, le=65_536)
     cpu_expert_times: ExpertTimes = None
     measured_power: Annotated[
@@ -180,7 +178,7 @@ class Gpu(Section):
         "share of memory_tbps that the reading of weights and caches reaches", None
     )
     family: Literal[GPU_FAMILIES] | None = key(  # type: ignore[valid-type]
-        "architecture, whose fitted values stand for keys that are not given", None
+        "architecture; its fitted values are used for keys that are not given", None
     )
     fused_efficiency: Share | None = key(
         "share of tflops that one call for all experts reaches; none: compute_efficiency", None
@@ -189,29 +187,27 @@ class Gpu(Section):
         "compute c and memory m together take (c^p + m^p)^(1/p); none: the longer of both", None
     )
     tile_tokens: int = key(
-        "tokens of an expert are multiplied in whole tiles of so many", 1, ge=1, le=1024, unit="tokens"
+        "tokens of a tile; an expert's tokens are multiplied in whole tiles", 1, ge=1, le=1024, unit="tokens"
     )
     expert_calls: Literal["single", "fused"] = key(
         "single: each expert is launched by itself; fused: one call for those of a layer", "single"
     )
     expert_overhead_us: Microseconds = key(
-        "what an expert that is launched by itself takes besides: launches, gathering and scattering", 0.0
+        "additional time of an expert that is launched by itself: launches, gathering and scattering", 0.0
     )
-    call_overhead_us: Microseconds = key("what a fused call takes besides its experts", 0.0)
-    slice_us: Microseconds = key("what each expert, or slice of one, of a fused call takes besides", 0.0)
+    call_overhead_us: Microseconds = key("additional time of a fused call", 0.0)
+    slice_us: Microseconds = key("additional time of each expert, or slice of one, in a fused call", 0.0)
     kernel_overhead_us: Microseconds = key(
-        "what every kernel of dense parts and attention takes besides", 0.0
+        "additional time of every kernel of dense parts and attention", 0.0
     )
     attention_overhead_us: Microseconds | None = key(
-        "what queries with keys and values take besides; none: kernel_overhead_us", None
+        "additional time of queries with keys and values; none: kernel_overhead_us", None
     )
     expert_times: ExpertTimes = None
     reserved_gb: Annotated[float, Field(ge=0, le=1e6), unit("GB")] = key(
-        "memory left to driver, libraries and fragmentation", 0.0
+        "memory reserved for driver, libraries and fragmentation", 0.0
     )
-    expert_buffers: int = key(
-        "experts arriving over PCIe that the memory has room for", 2, ge=0, le=65_536, unit="experts"
-    )
+    expert_buffers: int = key("room for experts that arrive over PCIe", 2, ge=0, le=65_536, unit="experts")
 
 
 class Link(Section):
@@ -261,7 +257,7 @@ class Cxl(Section):
 class Activation(Section):
     """The unit for non-linear functions beside the multipliers."""
 
-    units: Count = key("values worked on side by side")
+    units: Count = key("values computed in parallel")
     cycles_per_value: Cycles = key("cycles from one value to the next in a unit")
     latency_cycles: Latency = key("cycles from a value to its result")
     clock_mhz: ClockMhz = key("clock of the unit")

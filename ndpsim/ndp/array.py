@@ -28,8 +28,8 @@ from typing import NamedTuple
 class Array(NamedTuple):
     """The shape of an array; see the top of this module.
 
-    `weight_stationary`: else output-stationary. `registers`: stationary values an element has room for, 1
-    or 2. `load_rows`: rows that take weights from outside at once, if weight-stationary.
+    `weight_stationary`: else output-stationary. `registers`: stationary values an element has room for, 1 or
+    2. `load_rows`: rows that load weights at the same time, if weight-stationary.
     """
 
     rows: int

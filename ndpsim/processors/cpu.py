@@ -42,10 +42,10 @@ ANY = "any"
 class Cpu(Processor):
     """The host's CPU, which reads weights over the memory channels while it computes.
 
-    `added_tokens`: an expert takes as long as if it had so many tokens more, which is what few tokens lose
-    in tiles of matrix units that are not full. `read_gbps`: what the CPU reads at most; None: as fast as
-    the channels carry. `expert_overhead_ns` comes on top of every expert, `layer_overhead_ns` once of a layer
-    with experts on the CPU.
+    `added_tokens`: tokens added to those of an expert when its time is computed; they represent the loss of
+    few tokens in partly filled tiles of matrix units. `read_gbps`: what the CPU reads at most; None: as fast
+    as the channels carry. `expert_overhead_ns` comes on top of every expert, `layer_overhead_ns` once of a
+    layer with experts on the CPU.
     """
 
     name = "cpu"

@@ -20,16 +20,16 @@ class Systolic(Multiplier):
     columns: Side = key("columns of processing elements in an array")
     clock_mhz: ClockMhz = key("clock of the arrays")
     dataflow: Literal["output-stationary", "weight-stationary"] = key(
-        "what stays in a processing element while the rest moves: its sum, or its weight"
+        "what stays in a processing element: its sum, or its weight"
     )
     low_bit_throughput: Literal["fixed", "inverse-bits"] = key(
         "products of an element a cycle: one, or native_bits over the bits of a weight"
     )
     native_bits: Bits = key("bits of a weight that takes an element a cycle")
     stationary_registers: int = key(
-        "sums or weights an element has room for; with 2 a tile fills while another drains", ge=1, le=2
+        "sums or weights that an element holds; with 2 a tile fills while another drains", ge=1, le=2
     )
-    load_rows: Side = key("rows that take weights from outside at once, if weight-stationary")
+    load_rows: Side = key("rows that load weights at the same time, if weight-stationary")
 
     @property
     def peak_gflops(self) -> float:
