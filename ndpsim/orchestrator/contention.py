@@ -11,14 +11,14 @@ computes for longer than it reads still waits; one at half that speed leaves it 
 all that the host reads on the channel, C. If h of it is on that DIMM the expert runs at
 1 - h (1 - rate(tokens, C)): striped reads are on each of two DIMMs for half of the time.
 
-**Streams.** A read that lies striped goes over the DIMMs of a channel in one stream, and a sharded one
-is a stream on each DIMM, in turns so fine that each DIMM loses nearly as much as by a read that it has
-to itself. So entries are also by the number of streams that go on at once, for 1 and 2, and beside
-parts of sharded experts for as many as a channel has DIMMs, and twice as many. Where they fill the
-channel, each has requests in the queue of its DIMM all the time, however little it reads: beside a read
-of 31 GB/s, one of 2 GB/s on the other DIMM takes 0.31 of the speed of an expert with one token there,
-and alone 0.05 (`trimoe`, deepseek-v2 over 8 DIMMs). So streams on a full channel count alike, but for
-those that have no request in the queue most of the time; elsewhere they count by what they read.
+**Streams.** A striped read goes over the DIMMs of a channel in one stream, and a sharded one is a stream on
+each DIMM, in turns so fine that each DIMM loses nearly as much as by a read that it has to itself. So entries
+are also by the number of streams that go on at once, for 1 and 2, and beside parts of sharded experts for as
+many as a channel has DIMMs, and twice as many. Where they fill the channel, each has requests in the queue of
+its DIMM all the time, however little it reads: beside a read of 31 GB/s, one of 2 GB/s on the other DIMM
+takes 0.31 of the speed of an expert with one token there, and alone 0.05 (`trimoe`, deepseek-v2 over 8
+DIMMs). So streams on a full channel count alike, but for those that have no request in the queue most of the
+time; elsewhere they count by what they read.
 
 **A part of a sharded expert** is short and loses more than a whole one, so parts are measured by
 themselves.

@@ -294,7 +294,7 @@ class Costs:
         return expected, float(max(off, default=0.0))
 
     def host_read(self, shards: int | None = None) -> HostReadCost:
-        """The host reads an expert that lies on so many DIMMs, or striped over all: None.
+        """The host reads an expert sharded over this number of DIMMs; None: striped over all.
 
         From memory of its own: striped there. Behind a CXL link: the device reads it, for a copy over the
         link.

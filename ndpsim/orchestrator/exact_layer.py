@@ -48,7 +48,7 @@ class _Queued(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """What of a host read lies on a channel; `dimm`: of the channel's, `STRIPED`: on all."""
+    """The part of a host read on a channel; `dimm`: its DIMM there, `STRIPED`: on all."""
 
     number: int
     columns: int

@@ -188,7 +188,7 @@ class Transfers:
         share its time.
 
         Returns:
-            DIMMs of a channel that one stream goes over: all of them if it lies striped; 0: it reads none.
+            DIMMs of a channel that one stream goes over: all of them if it is striped; 0: it reads none.
         """
         dimm, shards = location
         cost = self._costs.host_read(location.read_shards)

@@ -65,7 +65,7 @@ class DenseTime(Reported):
     """The GPU's time for the dense parts: everything except routed experts.
 
     `attention_ns`, `router_ns`, `shared_ns`, `dense_layer_ns`: of one layer that has it, 0 where none has;
-    `head_ns`: the head of the vocabulary, once a step. `kv`: where the cache lies. `kv_read_bytes` and
+    `head_ns`: the head of the vocabulary, once a step. `kv`: location of the cache. `kv_read_bytes` and
     `kv_write_bytes`: what a layer reads of it and adds to it; `host_read_bytes` and `host_write_bytes`: how
     much of that goes over the host's channels and PCIe, which `attention_ns` has no time for. Where layers
     have different attention, these and `attention_ns` are means over the model's layers, bytes rounded;

@@ -168,7 +168,7 @@ class Processors:
             sequences: sequences of the step.
             context: tokens that the last new token of each attends to, itself among them.
             new_tokens: of each sequence: 1 in decode, `context` in a prefill at once.
-            kv: where the KV cache lies, "gpu" or "host".
+            kv: location of the KV cache, "gpu" or "host".
             kv_bits: bits of a value in the cache.
             bits: bits of a dense weight, or of each part by its name in `gpu_memory`.
 
@@ -192,7 +192,7 @@ class Processors:
     ) -> GpuMemory:
         """The contents of the GPU's memory in such a step, and how many experts fit beside them.
 
-        `kv`: where the cache lies, "gpu" or "host"; "auto": in the GPU's memory where it fits. The other
+        `kv`: location of the cache, "gpu" or "host"; "auto": in the GPU's memory if it fits. The other
         arguments are those of `dense_time`.
 
         Raises:

@@ -23,10 +23,10 @@ class GpuMemory(Reported):
     """The contents of the GPU's memory.
 
     `memory_bytes`: capacity. `parts`: bytes by name: "reserved", the dense weights ("attention", "router",
-    "shared_experts", "dense_layers", "embedding", "head"), "kv_cache" (0 where it lies with the host),
-    "kv_staging" (one layer's cache on its way, the largest, where it lies with the host), "workspace" and
+    "shared_experts", "dense_layers", "embedding", "head"), "kv_cache" (0 if it is in the host's memory),
+    "kv_staging" (one layer's cache on its way, the largest, if it is in the host's memory), "workspace" and
     "expert_buffers". `experts_bytes`: what is left for resident experts; `expert_bytes`: of one; `experts`:
-    as many fit. `kv`: where the cache lies, "gpu" or "host"; `host_kv_bytes`: what it takes there.
+    as many fit. `kv`: location of the cache, "gpu" or "host"; `host_kv_bytes`: its size in the host's memory.
     """
 
     memory_bytes: int

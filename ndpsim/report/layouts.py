@@ -10,7 +10,7 @@ from ndpsim.units import format_bytes
 
 
 def layout_title(placed: PlacedExpert) -> str:
-    """What lies where, in a line."""
+    """The locations in a line."""
     layout, of = placed.layout, placed.described
     name = of["model"] or f"{of['hidden']} x {of['intermediate']}"
     bits = {str(of_matrix): None for of_matrix in layout.weights.format.matrices}

@@ -42,7 +42,7 @@ class LanesAlone:
 
     Args:
         machine: what each DIMM is.
-        expert: where the first of the queue lies. Each lies behind the one before, from the next row of the
+        expert: location of the first of the queue. Each is behind the one before, from the next row of the
             banks on.
         recording: keep the command trace of every lane.
         start_clock: the DRAM clock at which it begins, by which refreshes fall due; clocks of the run count

@@ -92,7 +92,7 @@ def private_buses(access: Access) -> CommandBuses:
 
 
 class Transfer(NamedTuple):
-    """An expert, where it lies and where it goes."""
+    """An expert with its source and its target."""
 
     source: Layout
     target: Layout

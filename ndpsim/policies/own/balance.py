@@ -30,14 +30,14 @@ _SAMPLED = 128  # layers of the offline trace, by which placements are judged, a
 
 
 class BalanceParameters(PolicyParameters):
-    """What can be set of balance."""
+    """Parameters of balance."""
 
     gpu_order: GpuOrder = "arrived"
     """of the experts that the GPU computes (docs/balance.md, section 4). listed: residents first; arrived:
     those that were copied first, as soon as they are there"""
 
     shards: int = Field(0, ge=0)
-    """DIMMs over which every expert lies (section 1); 0: the number with the least estimated time"""
+    """DIMMs over which every expert is sharded (section 1); 0: the number with the least estimated time"""
 
     splits: int = Field(3, ge=0, le=64)
     """experts of a layer that are split, at most (section 3)"""
@@ -74,7 +74,7 @@ class Balance(Policy[BalanceParameters]):
         self.sees_the_future = self.parameters.foresight
         layers, experts = self.machine.shape
         self.predictor = LoadPredictor(layers, experts, self.parameters.alpha)
-        #: DIMMs over which an expert lies, and residents by layer.
+        #: DIMMs over which an expert is sharded, and residents by layer.
         self.shards, self.quota = 1, [0] * layers
         #: Prefetches for the layer that comes, in their order; whether each layer copied experts last time.
         self.prefetched: list[int] = []

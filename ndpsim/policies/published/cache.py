@@ -25,7 +25,7 @@ Replacement = Literal["lru", "fifo", "random", "counter"]
 
 
 class CacheParameters(PolicyParameters):
-    """What can be set of the policy."""
+    """Parameters of the policy."""
 
     ways: int = Field(4, ge=1, le=1024)
     """M, experts of a layer that the cache has room for; N = floor(S / M) layers, the first ones, have an

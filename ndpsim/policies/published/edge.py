@@ -27,12 +27,12 @@ _ROUNDING = 1e-12  # of a fraction
 
 
 class EdgeParameters(PolicyParameters):
-    """What can be set of the edge paper's framework."""
+    """Parameters of the edge paper's framework."""
 
     tp: bool = True
-    """tensor parallelism (Section III-B): every expert lies over all NDP units; without: expert e on DIMM e
-    mod N (the expert parallelism of MoNDE that the paper compares with), T_n of the equations then being an
-    N-th of an expert's time on one"""
+    """tensor parallelism (Section III-B): every expert is sharded over all NDP units; without: expert e on
+    DIMM e mod N (the expert parallelism of MoNDE that the paper compares with), T_n of the equations then
+    being an N-th of an expert's time on one"""
 
     balance: bool = True
     """load balance (Section III-C): T_w E_g + T_g E_g' + (S - 1) T_a N = (N + 1) T_a + T_n E_n, equation 2,
@@ -109,7 +109,7 @@ class Edge(Offloading[EdgeParameters]):
         return np.argsort(-loads, axis=1, kind="stable")[:, : self.prefetched]
 
     def _ndp_ns(self) -> Floats:
-        """An expert by tokens, where it lies."""
+        """An expert by tokens, at its location."""
         return self.estimates.sharded_ns(self.machine.dimms) if self.parameters.tp else self.estimates.ndp_ns
 
     # ---- engines (Section III-C, and step 3 of III-D)

@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 
 class KtransformersParameters(PolicyParameters):
-    """What can be set of Enhanced KTransformers."""
+    """Parameters of Enhanced KTransformers."""
 
     hot: Literal["balanced", "cheaper"] = "balanced"
     """which missing experts the GPU loads on demand. balanced (the default, the stronger): of those with most

@@ -21,7 +21,7 @@ _ENUMERATED = 16  # experts of which all sets are compared
 
 
 class FiddlerParameters(PolicyParameters):
-    """What can be set of Fiddler."""
+    """Parameters of Fiddler."""
 
     experts: Literal["cheaper", "cpu"] = "cheaper"
     """missing experts. cheaper (the default, the paper's and the code's rule): on the CPU, or copied to the

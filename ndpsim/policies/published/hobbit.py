@@ -37,7 +37,7 @@ def _weight(default: float, of: str) -> Any:
 
 
 class HobbitParameters(PolicyParameters):
-    """What can be set of HOBBIT."""
+    """Parameters of HOBBIT."""
 
     t1: float = Field(0.6, ge=0, le=1)
     """a token's choices are sorted by their scores; up to so much of the scores ranked above it, an expert is

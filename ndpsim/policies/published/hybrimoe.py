@@ -28,7 +28,7 @@ _PRELOADED_LAYERS = 2  # a prefill loads the experts of layer + 2 ([code])
 
 
 class HybriMoeParameters(PolicyParameters):
-    """What can be set of HybriMoE."""
+    """Parameters of HybriMoE."""
 
     schedule: Literal["both-ends", "threshold"] = "both-ends"
     """both-ends: GPU and CPU take experts from the two ends of the sorted list ([code], the default, and the

@@ -26,7 +26,7 @@ _HOT_IN_CODE = 2
 
 
 class KlotskiParameters(PolicyParameters):
-    """What can be set of Klotski."""
+    """Parameters of Klotski."""
 
     variant: Literal["paper", "code"] = "paper"
     """code: 2 hot experts a layer, those with most credit from each expert's 2 most frequent successors,

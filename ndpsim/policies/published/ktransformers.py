@@ -24,7 +24,7 @@ _SEED_IN_CODE = 42
 
 
 class KTransformersParameters(PolicyParameters):
-    """What can be set of KTransformers."""
+    """Parameters of KTransformers."""
 
     strategy: Literal["frequency", "uniform", "front-loading", "random"] = "frequency"
     """which experts are on the GPU. frequency: those with most tokens in an offline trace, over all layers

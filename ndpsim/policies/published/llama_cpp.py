@@ -17,7 +17,7 @@ from ndpsim.policies.views import LayerView, OfflineView, Placement
 
 
 class LlamaCppParameters(PolicyParameters):
-    """What can be set of llama.cpp."""
+    """Parameters of llama.cpp."""
 
     n_cpu_moe: int | None = Field(None, ge=0)
     """the experts of the model's first so many layers are in the host's memory (--n-cpu-moe, [code]

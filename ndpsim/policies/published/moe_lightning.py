@@ -23,7 +23,7 @@ from ndpsim.policies.views import BackgroundView, Flags, Floats, LayerView, Offl
 
 
 class MoeLightningParameters(PolicyParameters):
-    """What can be set of MoE-Lightning."""
+    """Parameters of MoE-Lightning."""
 
     variant: Literal["stream", "placement"] = "stream"
     """stream: a fixed part of each layer's weights is in the GPU's memory, all others are streamed through

@@ -29,7 +29,7 @@ _DYNANDE_SHARE = 0.05882
 
 
 class MondeParameters(PolicyParameters):
-    """What can be set of MoNDE."""
+    """Parameters of MoNDE."""
 
     variant: Literal["batched", "bandwidth", "dynande"] = "batched"
     """how many of the experts with most tokens the GPU loads. batched: as many as minimise the longer of
@@ -51,7 +51,7 @@ class MondeParameters(PolicyParameters):
     the cxl paper need 0.04 to 0.06)"""
 
     placement: Literal["balanced", "cyclic"] = "balanced"
-    """which DIMM an expert lies on. balanced: by NDP time in the offline trace; cyclic: expert e on DIMM e
+    """the DIMM of an expert. balanced: by NDP time in the offline trace; cyclic: expert e on DIMM e
     mod N (expert parallelism, single batch)"""
 
     residents: Literal["hot", "none"] = "hot"

@@ -18,7 +18,7 @@ from ndpsim.policies.views import BackgroundView, Ints, LayerView
 
 
 class OnDemandParameters(PolicyParameters):
-    """What can be set of MoE-OnDemand."""
+    """Parameters of MoE-OnDemand."""
 
     cache: Literal["none", "lru"] = "none"
     """what the GPU's memory holds. none (the default, as the released evaluation has it): nothing, every

@@ -21,7 +21,7 @@ from ndpsim.policies.views import BackgroundView, Ints, LayerView
 
 
 class PregatedParameters(PolicyParameters):
-    """What can be set of Pre-gated MoE."""
+    """Parameters of Pre-gated MoE."""
 
     cache: Literal["none", "lfu", "lru"] = "none"
     """what stays in the GPU's memory after its layer. none (the default: off in the released evaluation

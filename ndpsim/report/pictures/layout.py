@@ -24,7 +24,7 @@ _LABELS = 16  # of DIMMs, as many as can be read side by side in a column
 def layout_figure(
     placed: PlacedExpert, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
 ) -> Figure:
-    """How much of which matrix lies on every lane, and looks into some rows of one of them.
+    """The bytes of each matrix on every lane, and some rows of one lane.
 
     Args:
         placed: of `place_expert`.

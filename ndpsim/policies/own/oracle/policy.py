@@ -29,7 +29,7 @@ _FORESIGHT = "foresight"
 
 
 class OracleParameters(PolicyParameters):
-    """What can be set of the oracle."""
+    """Parameters of the oracle."""
 
     evaluations: int = Field(
         150,

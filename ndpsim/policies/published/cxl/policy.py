@@ -36,7 +36,7 @@ _GPU_EXPERTS = {"mixtral-8x7b": 4, "mixtral-8x22b": 2}
 
 
 class CxlParameters(PolicyParameters):
-    """What can be set of the policy."""
+    """Parameters of the policy."""
 
     bits: float = Field(3.0, ge=1, le=16)
     """average bits of a weight on the NDP, from 1 to 4; 16: no quantisation. 3 and 2 are 'Ours-3bit' and
@@ -192,7 +192,7 @@ class Cxl(Offloading[CxlParameters]):
         )
 
     def _units(self, view: LayerView, experts: NDArray[np.int64], share: Floats | float = 1.0) -> Floats:
-        """Time of each expert on the DIMM where it lies: [DIMM, expert]."""
+        """Time of each expert on its DIMM: [DIMM, expert]."""
         units = np.zeros((self.machine.dimms, len(experts)))
         times = self.estimates.ndp_ns[view.loads[experts]] * share
         units[view.placement.dimm[experts], np.arange(len(experts))] = times

@@ -50,7 +50,7 @@ class ExpertCosts:
     takes an n-th of it from the step.
 
     Attributes:
-        striped, localized: it lies so, and is not with the GPU.
+        striped, localized: it has this location, and is not in the GPU.
         resident: it is with the GPU.
         ndp: its time on its DIMM if it is localized and NDP is its best engine there, else 0.
         cold: flags: it is better localized, for NDP is then its best engine.
@@ -70,7 +70,7 @@ class ExpertCosts:
         return hot & (gain > 0)
 
     def gain(self, dimm: NDArray[np.int16]) -> Floats:
-        """What each expert gains by being with the GPU, as it lies."""
+        """What each expert gains by being in the GPU, from its location."""
         return np.where(dimm == STRIPED, self.striped, self.localized) - self.resident
 
 
@@ -108,7 +108,7 @@ class CostModel:
     def costs(
         self, loads: NDArray[np.integer], placement: LayerPlacement, arriving: Flags | None = None
     ) -> EngineCosts:
-        """What each expert costs where it lies.
+        """The cost of each expert at its location.
 
         Args:
             loads: tokens by expert.
