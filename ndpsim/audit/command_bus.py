@@ -31,7 +31,7 @@ class CommandBuses(NamedTuple):
     subchannels: int = 1  # of a DIMM
 
     def lanes_of_buses(self, lanes: int) -> Iterator[range]:
-        """The lanes of each sub-channel of each DIMM, of so many lanes."""
+        """The lanes of each sub-channel of each DIMM, of this many lanes."""
         of_dimm = self.ranks * self.subchannels
         for first in range(0, lanes, of_dimm):
             for subchannel in range(first, first + self.subchannels):

@@ -16,7 +16,7 @@ _LOCALIZED = re.compile(r"localized ([0-9]{1,6})")
 
 
 def close(one: float, other: float) -> bool:
-    """Whether two times are the same but for rounding."""
+    """Whether two times are the same except for rounding."""
     return abs(one - other) <= _SLACK_NS + _RELATIVE * max(abs(one), abs(other))
 
 
@@ -26,7 +26,7 @@ def is_later(one: float, other: float) -> bool:
 
 
 def fits(size: float, gbps: float, time_ns: float) -> bool:
-    """Whether so many bytes can be carried in a time."""
+    """Whether this many bytes can be carried in a time."""
     return size <= gbps * (time_ns + _SLACK_NS) * (1 + 1e-6) + 1
 
 
@@ -94,7 +94,7 @@ class Machine:
         return self.expert_bytes + sum(self.replicas.values())
 
     def bytes_of(self, bits: int) -> int | None:
-        """Bytes of an expert in so many bits; None: there is no such replica."""
+        """Bytes of an expert in this many bits; None: there is no such replica."""
         return self.expert_bytes if bits == self.bits else self.replicas.get(str(bits))
 
     def channels_of(self, location: str) -> dict[int, float]:

@@ -45,7 +45,7 @@ def roots() -> list[Path]:
 
 
 def size_on_disk(size: int) -> int:
-    """What a file of so many bytes takes, at least."""
+    """What a file of this many bytes takes, at least."""
     return -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
 
 
@@ -106,7 +106,7 @@ def _folders(root: Path) -> list[Path]:
 
 
 def remove_longest_unused(root: Path, kind: str, most_bytes: int) -> None:
-    """Leave entries of a kind that take at most so many bytes, of all versions together."""
+    """Leave entries of a kind that take at most this many bytes, of all versions together."""
     files: list[tuple[Path, os.stat_result]] = []
     for folder in _folders(root):
         with contextlib.suppress(OSError):

@@ -89,7 +89,7 @@ def missing_of(hw: str, sets: Sequence[str], command: str) -> list[Missing]:
     """All that a hardware file lacks for a command of `ndpsim.config.needs`.
 
     Raises:
-        InputError: as `load_hardware`, but for what is missing.
+        InputError: as `load_hardware`, except for what is missing.
     """
     draft = _drafted(_find(_asked(hw)), [setting(text) for text in several(sets, "sets", as_text)])[0]
     missing = missing_values(draft, command)

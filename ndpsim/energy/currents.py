@@ -57,7 +57,7 @@ class Currents:
         refresh_ns, same_bank_refresh_ns, bank_refresh_ns: from refresh to refresh in the loops of IDD5B,
             IDD5C and IDD5PB: tRFC, tRFCsb, tRFCpb.
         driver_ohm, termination_ohm: of a data pin, and of the far end of its line, to VDDQ (or to ground).
-        IDDQ3N, IDDQ4R: on VDDQ, in the loops of IDD3N and IDD4R, in place of the two resistances.
+        IDDQ3N, IDDQ4R: on VDDQ, in the loops of IDD3N and IDD4R, instead of the two resistances.
         standby_banks, burst_banks: banks that are open in the loop of IDD3N, in those of IDD4R and IDD4W;
             None: all.
     """

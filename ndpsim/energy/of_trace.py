@@ -182,7 +182,7 @@ def from_trace(
 
     Args:
         currents: of the device's chips, by default as `find_currents` finds them.
-        lanes: the rank column holds so many lanes, each a channel of its own; all count up to `end`.
+        lanes: the rank column holds this many lanes, each a channel of its own; all count up to `end`.
 
     Returns:
         None when the currents are not known.

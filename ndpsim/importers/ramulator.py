@@ -171,7 +171,7 @@ class Bits:
 
     @classmethod
     def count(cls, standard: Standard, organisation: Organisation, channels: int, ranks: int) -> Bits:
-        """The bits of channels with so many ranks of these devices."""
+        """The bits of channels with this many ranks of these devices."""
         sizes = {
             "channel": channels,
             "rank": organisation.ranks or ranks,

@@ -45,7 +45,7 @@ def sharded(
     """An expert over `count` DIMMs, `first_dimm` and the next ones; see `Layout`.
 
     Raises:
-        InputError: there are not so many DIMMs, or they do not all get weights.
+        InputError: there are not this many DIMMs, or they do not all get weights.
     """
     if not 1 <= count <= geometry.dimms - first_dimm:
         problem = f"sharded:{count} from DIMM {first_dimm} on is not possible with {geometry.dimms} DIMMs"

@@ -1,8 +1,9 @@
 """Where each bit lies in the tiles that systolic arrays read: the addresses behind `layout.tiles`.
 
-At a step every row of a tile gives what enters its column of the array: a word of so many bits, or one weight
-with, before the first of a group, the group's scale and zero point. A tile holds its steps in order, and of
-each step what its rows give, row by row. Rows that end sooner, being of fewer bits, give nothing any more.
+At a step every row of a tile gives what enters its column of the array: a word of this many bits, or one
+weight with, before the first of a group, the group's scale and zero point. A tile holds its steps in order,
+and of each step what its rows give, row by row. Rows that end sooner, being of fewer bits, give nothing any
+more.
 """
 
 from __future__ import annotations

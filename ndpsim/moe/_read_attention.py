@@ -20,7 +20,7 @@ _OTHER_KINDS = re.compile(r"linear_attn|attn_type_list|^index_|mamba|^ssm_")
 _STATE_TYPE = "mamba_ssm_dtype"
 _STATE_BITS = {"float32": 32, "bfloat16": 16, "float16": 16}
 
-# Rules of a window for some layers, which the older configuration classes have in place of `layer_types`.
+# Rules of a window for some layers, which the older configuration classes have instead of `layer_types`.
 _WINDOW_RULES = ("sliding_window_pattern", "max_window_layers")
 
 _FULL, _SLIDING, _CHUNKED, _LINEAR = (

@@ -1,4 +1,4 @@
-"""Linear attention by the gated delta rule, with a state of constant size in place of keys and values.
+"""Linear attention by the gated delta rule, with a state of constant size instead of keys and values.
 
 The rule of Yang et al., "Gated Delta Networks" (arXiv 2412.06464), with the projections and the short
 convolution of Qwen3NextGatedDeltaNet in Transformers.

@@ -6,8 +6,9 @@ a policy may choose:
 
 - An expert on NDP units takes what is simulated on one unit. Of larger numbers of tokens not all are
   simulated; a smaller one stands for others, or the peak of the unit: more tokens never take less. Over
-  several units it takes no less of them together, and a share takes no less than that part, but for `_LEAST`.
-- The host reads an expert as fast, by channel, as a striped or a localized one, but for `_LEAST`.
+  several units it takes no less of them together, and a share takes no less than that part, except for
+  `_LEAST`.
+- The host reads an expert as fast, by channel, as a striped or a localized one, except for `_LEAST`.
 - What NDP units lose to host reads is the least by byte over all rates of the host, all experts and the
   tables of the run's layouts; nothing without contention, or where the host has memory of its own.
 - Windows are the run's own, rounded up to whole ns, so that runs with the same windows have one bound.
@@ -91,7 +92,7 @@ class Bounds:
         Args:
             loads: tokens by expert.
             shared_ns: of the shared experts on the GPU.
-            replicas: bits of copies that may be read in place of the experts.
+            replicas: bits of copies that may be read instead of the experts.
         """
         bits = self._all_bits(replicas)
         key = np.sort(loads).tobytes(), shared_ns, bits
@@ -232,7 +233,7 @@ class RunBound:
 
     Args:
         slowdown: of the run.
-        replicas: bits of copies that may be read in place of the experts.
+        replicas: bits of copies that may be read instead of the experts.
 
     Attributes:
         kind: "linear-programme", or "layers": the sum of those of layers by themselves, without scipy.

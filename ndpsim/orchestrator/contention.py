@@ -1,9 +1,9 @@
 """How much NDP units, host reads and relayouts slow each other down, from cycle-level sessions.
 
-**Host reads among themselves** share a channel equally, but for those that ask for less (max-min
-fairness), whatever their layouts, and what they reach together is what one reaches alone: with two to
-four localized, striped, paced and unpaced reads of deepseek-v2's experts on `trimoe`, 33.8 to 33.9 GB/s
-in all and each within 1% of that rule.
+**Host reads among themselves** share a channel equally, except for those that ask for less (max-min
+fairness), whatever their layouts, and what they reach together is what one reaches alone: with two to four
+localized, striped, paced and unpaced reads of deepseek-v2's experts on `trimoe`, 33.8 to 33.9 GB/s in all and
+each within 1% of that rule.
 
 **An expert beside host reads.** What counts is how fast the channel reads *while* it reads the expert's
 DIMM: a read that has the channel to itself takes a whole rank while it is there, and an expert that
@@ -17,8 +17,8 @@ are also by the number of streams that go on at once, for 1 and 2, and beside pa
 many as a channel has DIMMs, and twice as many. Where they fill the channel, each has requests in the queue of
 its DIMM all the time, however little it reads: beside a read of 31 GB/s, one of 2 GB/s on the other DIMM
 takes 0.31 of the speed of an expert with one token there, and alone 0.05 (`trimoe`, deepseek-v2 over 8
-DIMMs). So streams on a full channel count alike, but for those that have no request in the queue most of the
-time; elsewhere they count by what they read.
+DIMMs). So streams on a full channel count alike, except for those that have no request in the queue most of
+the time; elsewhere they count by what they read.
 
 **A part of a sharded expert** is short and loses more than a whole one, so parts are measured by
 themselves.
@@ -74,7 +74,7 @@ class ContentionTable:
         tokens: int64[n], ascending.
         host_gbps: float64[m], ascending from 0: what the host reads on the channel, all of it on this DIMM.
         streams: float64[s], reads that go on at once, ascending from 1.
-        ndp_rate: float64[s, n, m], of an expert with so many tokens beside so many of them.
+        ndp_rate: float64[s, n, m], of an expert with this many tokens beside this many of them.
         host_rate: float64[s, n], of host reads that take all they get, where the DIMM's unit computes so
             many, apart from the time that `vector_ns` takes.
         relayout_gbps: float64[k], ascending from 0: what a relayout reads, or writes, on the DIMM.
@@ -85,7 +85,7 @@ class ContentionTable:
         relayout_rate_crowded: float64[2, n, m], and what is left of the relayout's rate.
         most_relayout_gbps: float64[2, n], that a relayout reads, and writes, on the DIMM of such an expert.
         vector_tokens: float64[v], ascending.
-        vector_ns: float64[2, v], that activations and results of so many tokens take from host reads of the
+        vector_ns: float64[2, v], that activations and results of this many tokens take from host reads of the
             channel: from all together, and from one with a pace of its own.
     """
 
@@ -114,7 +114,7 @@ class ContentionTable:
         return max(float(bus_ns), 0.0), max(float(pause_ns), 0.0)
 
     def ndp_rate_of(self, most_tokens: int, host_gbps: float, streams: float) -> Floats:
-        """`ndp_rate` beside so many reads with a rate together, by tokens: float64[most_tokens + 1]."""
+        """`ndp_rate` beside this many reads with a rate together, by tokens: float64[most_tokens + 1]."""
         place = float(np.interp(streams, self.streams, np.arange(len(self.streams))))
         low, high = self.ndp_rate[math.floor(place)], self.ndp_rate[math.ceil(place)]
         rates = [np.interp(host_gbps, self.host_gbps, row) for row in low + place % 1 * (high - low)]
@@ -140,7 +140,7 @@ def contention_table(
 ) -> ContentionTable:
     """The table of one model's experts on one hardware; arguments as in `simulate_contention`.
 
-    shards: of parts of experts that lie over so many DIMMs; beside relayouts such a table has no entries.
+    shards: of parts of experts that lie over this many DIMMs; beside relayouts such a table has no entries.
 
     Raises:
         InputError: the hardware has no host channel, or no NDP units.

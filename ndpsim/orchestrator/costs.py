@@ -159,7 +159,7 @@ class Costs:
     def start_clock(self) -> int:
         """The DRAM clock half-way between two refreshes.
 
-        A run from there meets as many of them as runs do on average, but for half of one.
+        A run from there meets as many of them as runs do on average, except for half of one.
         """
         return 1 + self._refreshes.period // 2
 
@@ -194,7 +194,7 @@ class Costs:
         return parts
 
     def for_bits(self, bits: int | None) -> Costs:
-        """The costs of replicas in so many bits; None: of the experts themselves."""
+        """The costs of replicas in this many bits; None: of the experts themselves."""
         if bits is None:
             return self
         found = self._for_bits.get(bits)
@@ -345,7 +345,7 @@ class Costs:
     def contention(self, shards: int = 1) -> ContentionTable:
         """How NDP units, the host and relayouts slow each other down on a DIMM.
 
-        shards: of experts that lie over so many DIMMs.
+        shards: of experts that lie over this many DIMMs.
         """
         found = self._contention.get(shards)
         if found is None:

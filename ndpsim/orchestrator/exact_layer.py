@@ -74,7 +74,7 @@ class _Reading(NamedTuple):
 
 
 class _Move(NamedTuple):
-    """An expert's move between layouts, of so many columns; DIMMs as the session of a channel counts them."""
+    """An expert's move between layouts, of `columns`; DIMMs as the session of a channel counts them."""
 
     source: str
     target: str

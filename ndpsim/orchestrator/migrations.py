@@ -140,14 +140,14 @@ class Migrations:
         )
 
     def _bytes_of(self, bits: int | None) -> int:
-        """Of an expert's weights, or of its replica of so many bits."""
+        """Of an expert's weights, or of its replica of this many bits."""
         machine = self._machine
         if bits is None:
             return machine.expert_bytes
         return weight_bytes(machine.model.expert, expert_format(bits))
 
     def add_jobs(self, jobs: JobList, awaited_row: int = -1, awaited: Sequence[int] = ()) -> dict[int, int]:
-        """Add what is under way, or waits, to the jobs of a phase, but for copies that nothing waits for.
+        """Add what is under way, or waits, to the jobs of a phase, except for copies that nothing waits for.
 
         Returns:
             The job of each expert of layer `awaited_row`, among those `awaited`, that is on its way to the
@@ -172,7 +172,7 @@ class Migrations:
         return found
 
     def add_copies(self, jobs: JobList, count: int) -> None:
-        """Add so many more of the copies that nothing waits for, each behind the one before it."""
+        """Add this many more of the copies that nothing waits for, each behind the one before it."""
         for one in self._queue[:count]:
             self._last = self._add(jobs, one, () if self._last < 0 else (self._last,))
         self._queue = self._queue[count:]

@@ -81,7 +81,7 @@ class Places:
         return LayerPlacement(*parts)
 
     def start_to_gpu(self, row: int, expert: int, bits: int | None) -> None:
-        """A copy is decided, of a replica of so many bits or in full: it takes room from now on."""
+        """A copy is decided, of a replica of this many bits or in full: it takes room from now on."""
         if bits is not None:
             self.gpu_bits[row, expert] = bits
         self._moving[row, expert] = self._arriving[row, expert] = True

@@ -135,7 +135,7 @@ class Relayouts:
         return first, second
 
     def _turned_wires(self, wire_ns: Mapping[str, float], by: int) -> dict[str, float]:
-        """The same on wires that lie so many DIMMs further around the ring."""
+        """The same on wires that lie this many DIMMs further around the ring."""
         network = self.network
         names = {(hop.source, hop.target): network.wire_names[hop.wire] for hop in network.hops}
         dimms = network.dimms

@@ -70,7 +70,7 @@ class _Sessions:
         add: Callable[[Session, float], object] = lambda session, end_ns: None,
         window_ns: tuple[float, float] = _WINDOW_NS,
     ) -> _Reached:
-        """What is reached in the window by experts of so many tokens, 0: none, and by what `add` adds."""
+        """What is reached in the window by experts of this many tokens, 0: none, and by what `add` adds."""
         session, (begin_ns, end_ns) = Session(self.hardware, None, self.arbitration), window_ns
         read_bytes = 0.0
         if tokens:

@@ -88,7 +88,7 @@ class Totals:
             self._ndp[loads[expert], shards[expert], share, assigned.bits.get(expert)] += 1
 
     def add_cache_read(self, experts: float) -> None:
-        """Add what the host reads of the KV cache, as so many striped experts."""
+        """Add what the host reads of the KV cache, as this many striped experts."""
         self._reads[None] += experts
 
     def _add(self, engine: str, tokens: int, share: float, bits: float) -> None:

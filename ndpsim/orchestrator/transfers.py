@@ -1,6 +1,6 @@
 """What transfers use of PCIe, of the links between DIMMs and of the host's channels, by kind of transfer.
 
-A host with memory of its own reads experts from there: "host memory" then stands in place of its channels.
+A host with memory of its own reads experts from there: "host memory" then stands instead of its channels.
 
 A memory device behind a CXL link has one wire each way to the GPU, which is what "pcie-down" and "pcie-up"
 then are: copies of experts, activations, results and the KV cache share it, and no channel of a host lies
@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 #: Shared resources, to the GPU and to the host; wires of the links and the host's channels follow.
 PCIE_DOWN, PCIE_UP = 0, 1
 
-#: So many of the shared resources, the first ones, know priorities.
+#: This many of the shared resources, the first ones, know priorities.
 PRIORITISED = 2
 
 

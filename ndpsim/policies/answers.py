@@ -140,7 +140,7 @@ def checked_assignment(
 ) -> CheckedAssignment:
     """An assignment as plain lists, if it is legal: every expert with tokens once, on engines that can.
 
-    Shares of an expert add up to 1 but for rounding, and are given as they are.
+    Shares of an expert add up to 1 except for rounding, and are given as they are.
 
     Args:
         policy: its name, for messages.

@@ -91,7 +91,7 @@ class Rehearsal(Protocol):
     def run_policy(self, chosen: ChosenPolicy, hindsight: bool = False) -> Rehearsed | None:
         """A policy's run; None: it cannot be run on the machine.
 
-        hindsight: `place` is shown the trace of the run in place of the offline trace.
+        hindsight: `place` is shown the trace of the run instead of the offline trace.
         """
         ...
 

@@ -117,7 +117,7 @@ class OwnMachine:
         return f"{cpu}, {self.dimms}x {self.memory}, {self.gpu} on {self.link}"
 
     def hardware(self, needed_bytes: float) -> Hardware:
-        """The description, with DIMMs of as many ranks as hold so many bytes.
+        """The description, with DIMMs of as many ranks as hold this many bytes.
 
         Raises:
             InputError: a part is unknown or of another kind, there are too many sockets, the DIMMs do not fit

@@ -36,7 +36,7 @@ def expert_format(bits: int | ExpertFormat) -> ExpertFormat:
     """The format of an expert whose weights all have `bits` bits, or the one given.
 
     Raises:
-        InputError: weights cannot have so many bits.
+        InputError: weights cannot have this many bits.
     """
     return bits if isinstance(bits, ExpertFormat) else _same_bits(whole_number(bits, "bits", 1, 16))
 
@@ -97,7 +97,7 @@ class Processor:
 
         Raises:
             InputError: `tokens` is not a whole number from 1, weights have no such bits, there is no such
-                share, or the table was not measured for so many tokens.
+                share, or the table was not measured for this many tokens.
         """
         whole = instance(expert, "expert", Expert)
         tokens, share = whole_number(tokens, "tokens", 1, MAX_TOKENS), number(share, "share", 0, 1)
@@ -128,7 +128,7 @@ class Processor:
         )  # fmt: skip
 
     def compute_ns(self, flops: float, efficiency: float | None = None) -> float:
-        """The time of so many operations, at the efficiency of matrix products unless another is given."""
+        """The time of this many operations, at the efficiency of matrix products unless another is given."""
         return flops / ((efficiency or self.compute_efficiency) * self.peak_tflops * 1e3)
 
     def together_ns(self, compute_ns: float, memory_ns: float) -> float:

@@ -58,7 +58,7 @@ class Gpu(Processor):
         return self.call_overhead_ns if self.fused else 0.0
 
     def read_ns(self, size: float) -> float:
-        """The time of reading or writing so many bytes of the GPU's memory."""
+        """The time of reading or writing this many bytes of the GPU's memory."""
         return size / (self.memory_efficiency * self.memory_gbps)
 
     def together_ns(self, compute_ns: float, memory_ns: float) -> float:

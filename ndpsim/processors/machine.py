@@ -142,7 +142,7 @@ class Processors:
         """Measured power in W of "cpu" and "gpu" while the model runs; None where no source gives it.
 
         Raises:
-            InputError: a table is wrong, or has nothing of so many threads as the CPU computes with.
+            InputError: a table is wrong, or has nothing for the number of threads of the CPU.
         """
         host, expert = self.hardware.system.host, load_model(model).expert
         for table in self._read("host.measured_power", host.measured_power, read_power, host.cpu_threads):
@@ -253,7 +253,7 @@ class Processors:
         read: Callable[[str, Path, int | None], T],
         threads: int | None,
     ) -> tuple[T, ...]:
-        """The tables that a key names, of so many threads."""
+        """The tables that a key names, of this many threads."""
         try:
             return tuple(read(name, self._folder(key), threads) for name in names or ())
         except InputError as error:

@@ -96,7 +96,7 @@ class Step:
         return self.sequences * (self.context - attention.first_key(self.context - self.new_tokens))
 
     def cached(self, attention: Attention, tokens: int) -> int:
-        """Bytes that a layer caches of so many tokens."""
+        """Bytes that a layer caches of this many tokens."""
         return -(-tokens * attention.cached_values * self.kv_bits // 8)
 
     def kept_bytes(self, attention: LayerAttention) -> int:
@@ -112,7 +112,7 @@ class Step:
         return self._bytes(attention.written_bits(self.context, self.new_tokens, self.kv_bits))
 
     def _bytes(self, bits: int) -> int:
-        """Bytes of all sequences, of which each has so many bits."""
+        """Bytes of all sequences, of which each has this many bits."""
         return -(-self.sequences * bits // 8)
 
 

@@ -20,7 +20,7 @@ _WORDS: dict[str, tuple[str, ...]] = {"what": (), "source": ()}
 
 @dataclass(frozen=True)
 class PowerTable:
-    """Power in W, on average while models with such an expert run with so many threads on the CPU."""
+    """Power in W, on average while models with such an expert run with this many threads on the CPU."""
 
     file: str
     what: str
@@ -38,7 +38,7 @@ def read_power(name: str, folder: Path, threads: int | None = None) -> PowerTabl
         threads: of the CPU; None: the most that were measured.
 
     Raises:
-        InputError: there is none, a line of it is wrong, or nothing was measured with so many threads.
+        InputError: there is none, a line of it is wrong, or nothing was measured with this many threads.
     """
     sheet = read_sheet(name, folder, _FOLDER, [_HEADER], _WORDS, _NUMBERS, {})
     found: dict[int, tuple[float, float]] = {}

@@ -1,16 +1,16 @@
 """Measured times of an expert by tokens, read from a CSV file that says where they come from.
 
-The file begins with lines ``# key: value``: `what` and `source` in words; `hidden`, `intermediate` and
-`bits` of the expert; `weight_read`, "included" or "excluded": whether the times have the reading of the
-weights in them; `experts_per_time`: each time is of so many experts one after the other (left out: 1); and
-`outside`, "refuse" (where it is left out), "extend" or "roofline". Then come ``tokens,time_ns`` and the
-measured counts, rising; or ``threads,tokens,time_ns``, the threads of a CPU rising, and the counts of each.
+The file begins with lines ``# key: value``: `what` and `source` in words; `hidden`, `intermediate` and `bits`
+of the expert; `weight_read`, "included" or "excluded": whether the times have the reading of the weights in
+them; `experts_per_time`: each time is of this many experts one after the other (left out: 1); and `outside`,
+"refuse" (where it is left out), "extend" or "roofline". Then come ``tokens,time_ns`` and the measured counts,
+rising; or ``threads,tokens,time_ns``, the threads of a CPU rising, and the counts of each.
 
-Between two counts, times lie on the line between theirs. Beyond them a table is refused, unless it says
-how it goes on. For fewer tokens than the least count, the least count's time stands then. For more than the
-last, with ``outside: extend`` the line through the last two goes on; with ``outside: roofline`` the time is
-the larger of the last count's and what the roofline says that so many tokens take to compute: weights are
-read once, and the last count's time has that in it.
+Between two counts, times lie on the line between theirs. Beyond them a table is refused, unless it says how
+it goes on. For fewer tokens than the least count, the least count's time stands then. For more than the last,
+with ``outside: extend`` the line through the last two goes on; with ``outside: roofline`` the time is the
+larger of the last count's and what the roofline says that this many tokens take to compute: weights are read
+once, and the last count's time has that in it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ExpertTable:
         return plain and (expert, form.bits()) == (self.expert, self.bits)
 
     def goes_on_by_roofline(self, tokens: int) -> bool:
-        """Whether so many tokens were not measured, and are the roofline's where that is longer."""
+        """Whether this many tokens were not measured, and are the roofline's where that is longer."""
         return self.outside == "roofline" and tokens > self.tokens[-1]
 
     def time_ns(self, tokens: int) -> float:
@@ -97,7 +97,7 @@ def read_table(name: str, folder: Path, threads: int | None = None) -> ExpertTab
         threads: of the CPU, if the table has times by threads; None: the most of them.
 
     Raises:
-        InputError: there is none, a line of it is wrong, or it has no times of so many threads.
+        InputError: there is none, a line of it is wrong, or it has no times of this many threads.
     """
     sheet = read_sheet(name, folder, _FOLDER, _HEADERS, _WORDS, _NUMBERS, _DEFAULTS)
     said, by_threads = sheet.said, _by_threads(sheet)

@@ -144,7 +144,7 @@ def chosen_plot(
         kind, x, y, by, log: see `SweepPlot`; `by` may be a text with commas, `log` may be "none".
 
     Raises:
-        InputError: no such kind, key or metric; or nobody could tell so many series apart.
+        InputError: no such kind, key or metric; or nobody could tell this many series apart.
     """
     given = {"kind": kind, "x": x, "y": y, "by": by, "log": log}
     asked = {**swept.plot, **{name: value for name, value in given.items() if value is not None}}
@@ -315,7 +315,7 @@ def _is_geometric(key: str, swept: Swept, points: Sequence[Row]) -> bool:
 
 
 def _spans(kind: str, metric: str, rows: Iterable[Row]) -> bool:
-    """Whether a metric has values of so many sizes that small ones would not be seen."""
+    """Whether a metric has values of this many sizes that small ones would not be seen."""
     values = [row[metric] for row in rows if is_number(row.get(metric))]
     return (
         kind != "bars" and bool(values) and min(values) > 0 and math.inf > max(values) > _LOG_Y * min(values)

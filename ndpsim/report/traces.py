@@ -9,10 +9,10 @@ from ndpsim.traces import CommandTrace, write_commands
 
 
 def all_lanes(traces: tuple[CommandTrace, ...], ranks: int = 1) -> CommandTrace:
-    """The lanes' traces as one, by clock and then lane, with the lane in place of the rank.
+    """The lanes' traces as one, by clock and then lane, with the lane instead of the rank.
 
     Each lane is a channel of one rank, so that nothing is lost and the file keeps the usual columns; of lanes
-    with so many `ranks`, these are counted through all lanes.
+    with this many `ranks`, these are counted through all lanes.
     """
     columns = np.concatenate([trace.columns() for trace in traces], axis=1)
     lane = np.repeat(np.arange(len(traces)), [len(trace) for trace in traces])

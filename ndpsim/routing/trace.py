@@ -171,8 +171,8 @@ class Routing(Shown):
 
         Args:
             model: the model to run; its experts, experts a token and layers with experts must be the trace's.
-            batch: the first so many sequences; None: all.
-            steps: the first so many decode steps; None: all.
+            batch: the first this many sequences; None: all.
+            steps: the first this many decode steps; None: all.
             layers: the model's layers, of which dense ones are passed over; None: all.
 
         Raises:

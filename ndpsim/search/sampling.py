@@ -84,7 +84,7 @@ class Sampler:
         return of.IntDistribution(0, len(places) - 1) if axis.ordered else of.CategoricalDistribution(places)
 
     def ask(self, count: int) -> list[Asked]:
-        """So many points, or fewer, none of which was asked for before; none: there are no more."""
+        """This many points, or fewer, none of which was asked for before; none: there are no more."""
         asked = []
         for _ in range(count):
             trial = self._study.ask(self._distributions)

@@ -103,7 +103,7 @@ class LanesAlone:
         return queue
 
     def begin(self, job: Job) -> None:
-        """Lanes read the next expert in the same way as the first, so many rows behind it."""
+        """Lanes read the next expert in the same way as the first, this many rows behind it."""
         for lane in self.lanes:
             lane.refresh_until(self.machine.clock_after(job.release))
             if self._begun:

@@ -196,7 +196,7 @@ def _over_refresh(
     run_from: Callable[..., ExpertResult],
     progress: Progress,
 ) -> OverRefresh:
-    """A run from so many clocks over one period of the refreshes, `first` from `start_clock`.
+    """A run from this many clocks over one period of the refreshes, `first` from `start_clock`.
 
     All runs in which no refresh falls due are the same, so one of them is simulated.
     """
@@ -235,7 +235,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _check_room(machine: Machine, expert: PlacedOnDimms, count: int) -> None:
-    """Make sure that so many experts have room behind each other.
+    """Make sure that this many experts have room behind each other.
 
     Raises:
         InputError: they have not.

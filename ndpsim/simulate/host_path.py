@@ -36,7 +36,7 @@ class Buses:
         self._bursts = 0  # of all DIMMs
 
     def write(self, start: int, values: int) -> list[int]:
-        """The host writes so many activations to every DIMM; returns when each has its last."""
+        """The host writes this many activations to every DIMM; returns when each has its last."""
         machine, expert = self.machine, self.expert
         bursts = -(-values * machine.unit.activation_bytes // machine.device.burst_bytes)
         self._bursts += bursts * len(expert.of_dimm)
@@ -46,7 +46,7 @@ class Buses:
         return arrived
 
     def read(self, known: Sequence[Ints], values: int, tokens: int) -> int:
-        """The host reads so many results of each of some tokens; returns when it has the last.
+        """The host reads this many results of each of some tokens; returns when it has the last.
 
         `known`: of each different DIMM, when each message of a token is.
         """
@@ -111,7 +111,7 @@ class Link:
 def _messages(
     link: Pipe, values: int, per_message: int, value_bytes: int, tokens: int
 ) -> tuple[Ints, int, Fraction]:
-    """Bytes of each message of so many values of each of some tokens, of all, and their ps on a link."""
+    """Bytes of each message of this many values of each of some tokens, of all, and their ps on a link."""
     left = np.arange(values, 0, -per_message)
     sizes = np.repeat(np.minimum(left, per_message) * value_bytes, tokens)
     return sizes, int(sizes.sum()), link.busy_ps(sizes)

@@ -95,7 +95,7 @@ def _check_turns(device: Device, turns: Sequence[Due], period: int) -> None:
 
 
 def ensure_streams_fit(bursts: Sequence[int], rows: int) -> None:
-    """Make sure that streams of so many bursts each, of so many rows of weights, may take their memory.
+    """Make sure that streams of this many bursts each, of this many rows of weights, may take their memory.
 
     Raises:
         InputError: they may not.
@@ -105,7 +105,7 @@ def ensure_streams_fit(bursts: Sequence[int], rows: int) -> None:
 
 
 def ensure_recordable(bursts: int) -> None:
-    """Make sure that the commands of so many reads and writes may be recorded.
+    """Make sure that the commands of this many reads and writes may be recorded.
 
     Raises:
         InputError: they may not.
@@ -146,7 +146,7 @@ def run_channel(
 def decode_commands(
     commands: state.Commands, tables: Tables, standard: Standard, shift: int = 0
 ) -> CommandTrace:
-    """A recorded trace, so many clocks later, with nodes taken apart into rank, bank group and bank."""
+    """A recorded trace, this many clocks later, with nodes taken apart into rank, bank group and bank."""
     nodes = state.number_nodes(tables)
     clock, command, node, row, column = commands.entry[: commands.length[0]].T
     flat = node - nodes.first_bank
@@ -226,7 +226,7 @@ class Bus:
         self.commands = command_room() if recording else no_commands()
 
     def run(self, until_served: int | None = None, until_taken: int = state.FAR) -> None:
-        """Run until so many requests are served, all without a number, or so many are taken."""
+        """Run until this many requests are served, all without a number, or this many are taken."""
         served = self.count if until_served is None else until_served
         self.commands = run_channel(self.channel, self.source, self.sink, self.commands, served, until_taken)
 
@@ -242,8 +242,9 @@ class Bus:
 
 
 def command_traces(buses: Sequence[Bus], standard: Standard, shift: int = 0) -> tuple[CommandTrace, ...]:
-    """The commands of each bus that recorded any, so many clocks later; one that stands for several is
-    decoded once."""
+    """The commands of each bus that recorded any, this many clocks later; one that stands for several is
+    decoded once.
+    """
     recorded = [bus for bus in buses if bus.commands.entry.size]
     decoded = {
         bus: decode_commands(bus.commands, bus.tables, standard, shift) for bus in dict.fromkeys(recorded)
@@ -292,7 +293,7 @@ class Lane(Bus):
         self.busy = 0.0  # ticks for which the multipliers had work, all of them
 
     def begin(self, first_row: int) -> None:
-        """Read what lies so many rows behind the stream; of what was read before everything has been."""
+        """Read what lies this many rows behind the stream; of what was read before everything has been."""
         first = self.stream.source.place
         place = np.empty_like(first) if self.source.place is first else self.source.place
         np.add(first, first_row << state.ROW_SHIFT, out=place)

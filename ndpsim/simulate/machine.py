@@ -75,7 +75,7 @@ class Machine:
         return functools.partial(self.activation.done, cycle_ticks=self.activation_ticks)
 
     def clocks_ns(self, clocks: int) -> float:
-        """How long so many DRAM clocks take."""
+        """How long this many DRAM clocks take."""
         return self.timebase.to_ns(clocks * self.dram_ticks)
 
     def after_start_ns(self, tick: int) -> float:

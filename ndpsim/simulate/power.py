@@ -82,7 +82,7 @@ def unit_energy(hardware: Hardware) -> energy.UnitEnergy:
 def unit_work(
     unit: MultiplierUnit, weights: ExpertWeights, tokens: int, weight_bytes: int
 ) -> tuple[float, int, int, int]:
-    """The work of so many tokens, for which so many bytes of weights were read.
+    """The work of this many tokens, for which this many bytes of weights were read.
 
     As `UnitEnergy.split` takes it: products, bytes of activations, bytes of weights, activated values.
     """

@@ -142,7 +142,7 @@ def first_dimms(
     experts: int,
     count: int,
 ) -> tuple[list[int], list[int]]:
-    """The first of so many DIMMs of each expert in two layouts: as given, or spread evenly.
+    """The first of this many DIMMs of each expert in two layouts: as given, or spread evenly.
 
     From a layout to the same one each expert goes to the next DIMM (or DIMMs).
     """

@@ -71,7 +71,7 @@ class SharedKeys(BaseModel):
     plot: _Plot = _Plot()
 
     def definition(self, over: dict[str, Any]) -> Definition:
-        """The sweep of these keys, with `over` in place of what is said of the keys in it."""
+        """The sweep of these keys, with `over` instead of what is said of the keys in it."""
         varied = self.vary | over
         groups = self.zip if isinstance(self.zip, list) else [list(varied)] if self.zip else []
         return Definition(
@@ -112,7 +112,7 @@ def read_definition(path: str | Path, varied: Mapping[str, Any] | None = None) -
 
     Args:
         path: of a YAML file; paths in it are relative to the current folder.
-        varied: keys that vary in place of those of the file: they are no longer fixed, or have other values.
+        varied: keys that vary instead of those of the file: they are no longer fixed, or have other values.
 
     Raises:
         InputError: it cannot be read, or something in it is wrong; with its line.

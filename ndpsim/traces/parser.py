@@ -98,7 +98,7 @@ def new_state() -> State:
 
 
 def room_for(lines: int, format_: RequestFormat | None) -> Rows:
-    """Room for the requests of so many lines, in whatever they may be."""
+    """Room for the requests of this many lines, in whatever they may be."""
     by_address = lines if format_ is not None and not format_.by_place else 0
     by_place = lines if format_ is not None and format_.by_place else 0
     timed = lines if format_ is not None and format_.timed else 0

@@ -245,7 +245,7 @@ class _Reader:
         self.format, self.grammar = format_, parser.grammar_of(format_)
 
     def _detect(self, line: bytes) -> None:
-        """Go on in the format that a line has, or that it has but for a mistake."""
+        """Go on in the format that a line has, or that it has except for a mistake."""
         fitting, resembling = _fitting(line), _resembling(line)
         if fitting:
             self._take(fitting[0])
@@ -356,7 +356,7 @@ def _fitting(line: bytes) -> list[RequestFormat]:
 
 
 def _resembling(line: bytes) -> list[RequestFormat]:
-    """The formats in which a line would be a request but for a mistake, the most likely first.
+    """The formats in which a line would be a request except for a mistake, the most likely first.
 
     It has an operation of the format, or something of the format that is not supported.
     """

@@ -6,7 +6,7 @@ IQ_KT quants are of the same file of ikawrakow/ik_llama.cpp at 8337e4c, and what
 ``row_meta_size`` of its ``ggml/src/ggml.c``. INT4 and INT8 are GPTQ's groups of 128 with a scale of 16 bits;
 FP8 is without its scales, one of 32 bits for 128 x 128 weights (0.02% of its bits).
 
-Repacked variants (``_R4``, ``_R8``) interleave rows and have the bits of the plain ones, but for IQ1_S and
+Repacked variants (``_R4``, ``_R8``) interleave rows and have the bits of the plain ones, except for IQ1_S and
 IQ1_M, whose R4 variants are formats of their own.
 """
 

@@ -133,7 +133,7 @@ class Balance(Policy[BalanceParameters]):
     def _estimated_ns(
         self, shards: int, resident: Flags, loads: Floats, judged: Sequence[tuple[int, Ints]]
     ) -> float:
-        """What layers take with experts over so many DIMMs, and with these residents."""
+        """What layers take with experts over this many DIMMs, and with these residents."""
         self.shards = shards
         groups = self._groups(resident, loads) // shards if self.machine.dimms else np.zeros(loads.shape, int)
         return sum(self._shared_out(of, resident[row], (), groups[row])[0] for row, of in judged)

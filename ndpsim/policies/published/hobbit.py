@@ -139,12 +139,12 @@ class Hobbit(Offloading[HobbitParameters]):
         )
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """At the gate, what is predicted is prefetched; at the end, full copies stay, in place of experts of
+        """At the gate, what is predicted is prefetched; at the end, full copies stay, instead of experts of
         least priority, and prefetched ones in few bits are given up.
 
         What was prefetched is no victim before its layer is done [note]. In the prefill, which uses all
-        experts of one layer after the other, nothing is prefetched, and copies stay in place of the same
-        layer's. No copy stays in place of an expert with as much priority (assumptions, the stronger).
+        experts of one layer after the other, nothing is prefetched, and copies stay instead of the same
+        layer's. No copy stays instead of an expert with as much priority (assumptions, the stronger).
         """
         row, following = self.row[view.layer], self.row[view.next_layer]
         if view.moment == "end":

@@ -122,7 +122,7 @@ class HybriMoe(Offloading[HybriMoeParameters]):
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
         """In a decode step, at the gate, the next layer's highest scores; at the end, what the layer has
-        copied stays, in place of the lowest scores. In a prefill, at the end, the layer after the next.
+        copied stays, instead of the lowest scores. In a prefill, at the end, the layer after the next.
         """
         row, coming = self.row[view.layer], self.row[view.next_layer]
         if view.moment == "gate":
@@ -171,7 +171,7 @@ class HybriMoe(Offloading[HybriMoeParameters]):
         self.scores[row] = 0.5 * mean + 0.5 * self.scores[row]
 
     def _ahead(self, view: BackgroundView, row: int) -> list[Migration]:
-        """The highest scores of the next layer that are missing, in place of its lowest."""
+        """The highest scores of the next layer that are missing, instead of its lowest."""
         resident, moving, scores = view.placement.resident[row], view.moving[row], self.scores[row]
         order = np.argsort(-scores, kind="stable")[: self.parameters.prefetch_size]
         wanted = [(row, one) for one in order.tolist() if not resident[one] and not moving[one]]

@@ -88,7 +88,7 @@ class MoeLightning(Offloading[MoeLightningParameters]):
         )
 
     def _on_gpu(self, row: int, tokens: int) -> Flags:
-        """Flags [expert] of what the GPU computes with so many tokens in the layer."""
+        """Flags [expert] of what the GPU computes with this many tokens in the layer."""
         if (row, tokens) not in self.searched:
             everything = np.ones(self.shares.shape[1], np.bool_)
             self.searched[row, tokens] = everything if self.streams else self._search(row, tokens)

@@ -62,7 +62,7 @@ class Sweeps:
         stage.go_on(answer)
 
     def _judged(self, stage: Stage, answers: Answers, gates: int) -> tuple[float, Mapping[str, float]]:
-        """The clock so many gates further on, and when resources were done with the layer."""
+        """The clock this many gates further on, and when resources were done with the layer."""
         other = stage.copy()
         ends_ns: list[Mapping[str, float]] = []
         for _ in range(gates):

@@ -115,7 +115,7 @@ class _Improvement:
         self._layers_left = evaluations * len(rehearsal.loads)
 
     def _reaches(self, runs: int) -> bool:
-        """Whether the budget has so many whole runs; if not, it is over."""
+        """Whether the budget has this many whole runs; if not, it is over."""
         if runs * len(self._rehearsal.loads) > self._layers_left:
             self._layers_left = 0
         return self._layers_left > 0

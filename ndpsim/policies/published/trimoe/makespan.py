@@ -134,7 +134,7 @@ class CostModel:
         )
 
     def expert_costs(self, loads: NDArray[np.floating | np.integer]) -> ExpertCosts:
-        """What each expert takes of a step with so many tokens, or so many in the mean."""
+        """What each expert takes of a step with this many tokens, or this many in the mean."""
         gpu, cpu, ndp = self._times(loads)
         share = np.minimum(loads, 1.0)
         striped = _host_ns(gpu, cpu, self.estimates.pcie_ns, self.estimates.striped_read_ns)
@@ -233,7 +233,7 @@ class Schedule:
         return -self._on[device][-1][1] if self._on[device] else None
 
     def places(self, expert: int) -> list[int]:
-        """Devices where an expert may run, but for the one where it is."""
+        """Devices where an expert may run, except for the one where it is."""
         own = (GPU, CPU, DIMM + self._dimm[expert])
         return [
             device

@@ -78,7 +78,7 @@ def prefetches(
     free: int,
     estimates: Estimates,
 ) -> list[Task]:
-    """Experts predicted as hot, the hottest first, in place of the coldest residents where none is `free`."""
+    """Experts predicted as hot, the hottest first, instead of the coldest residents where none is `free`."""
     gain = costs.gain(placement.dimm)
     wanted = np.flatnonzero(costs.hot(room) & ~placement.resident & ~moving)
     wanted = wanted[np.argsort(-gain[wanted], kind="stable")]
