@@ -47,7 +47,7 @@ def reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def open_plain_or_gzip(path: Path) -> Iterator[IO[bytes]]:
-    """The content of a file, unpacked on the way when it is gzip, whatever its name.
+    """The content of a file; gzip is unpacked, regardless of the file's name.
 
     Raises:
         InputError: the file cannot be read.

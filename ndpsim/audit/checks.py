@@ -121,7 +121,7 @@ def _name(trace: CommandTrace, place: int) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """This many of something, in words."""
+    """A number of things, in words."""
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 

@@ -32,7 +32,7 @@ from ndpsim.parameters.swept import SWEPT
 
 
 def offered(parameter: Parameter, context: click.Context, typed: str) -> list[CompletionItem]:
-    """What the shell is offered for a value of a parameter of which so much is typed."""
+    """What the shell offers for a value of a parameter, given the text typed so far."""
     if parameter.files == ("",) and not parameter.names:
         return [CompletionItem(typed, type="file")]  # the shell completes files in its own way
     try:

@@ -1,4 +1,4 @@
-"""What a command says beside its result, on standard error: what it compiles, and what it does without."""
+"""Notices of a command on standard error: what it compiles, and what it lacks."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ class Hardware(Shown):
     def to_dict(self) -> dict[str, Any]:
         """Everything a simulation can depend on, as plain data for JSON: values, timings, derived quantities.
 
-        Equal for equal hardware, whatever file or option it came from.
+        Equal for equal values, from any file or option.
         """
         device = self.lane_device()
         return {
@@ -234,7 +234,7 @@ class Hardware(Shown):
 
     @functools.cached_property
     def digest(self) -> str:
-        """A digest of `to_dict`: equal for equal hardware, whatever file or option it came from."""
+        """A digest of `to_dict`: equal for equal values, from any file or option."""
         text = json.dumps(self.to_dict(), sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
 

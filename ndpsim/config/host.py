@@ -20,7 +20,7 @@ def check_cpu(hardware: Hardware, changed: Iterable[KeyPath]) -> None:
 
     `--set host.cpu_read_gbps` may ask what another memory would do, and `--set` of the channels what fewer of
     them do; so only a file that nothing of this is `changed` in is held to the channels' peak. One notice
-    says where the DRAM is faster than the CPU takes it with this many DIMMs a channel.
+    says that the DRAM is faster than the CPU supports with this many DIMMs a channel.
 
     Raises:
         InputError: the file says otherwise.
@@ -39,7 +39,7 @@ def check_cpu(hardware: Hardware, changed: Iterable[KeyPath]) -> None:
 
 
 def _compare_rates(hardware: Hardware) -> None:
-    """Say where the DRAM's rate is above the CPU's with this many DIMMs a channel."""
+    """Warn if the DRAM's rate is above the CPU's with this many DIMMs a channel."""
     host, memory = hardware.system.host, hardware.host_memory
     dimms = -(-memory.system.dimm.count // memory.system.host.channels)
     key, most = "cpu_memory_mtps", host.cpu_memory_mtps

@@ -80,12 +80,12 @@ class Draft:
         return here
 
     def has(self, path: KeyPath) -> bool:
-        """Whether something is said of `path`, be it null."""
+        """Whether `path` has a value, which may be null."""
         above = self.at(path[:-1])
         return isinstance(above, dict) and path[-1] in above
 
     def remove(self, path: KeyPath) -> None:
-        """Take away what is said of `path`, if anything."""
+        """Remove the value of `path`, if it has one."""
         if self.has(path):
             del self.at(path[:-1])[path[-1]]
         for old in [known for known in self.origins if known[: len(path)] == path]:

@@ -159,7 +159,7 @@ def _keys_of(section: KeyPath) -> list[str]:
 
 
 def _checked(part: Part) -> Part:
-    """The part, each of whose values is one that its key can have."""
+    """The part, with every value checked against its key."""
     for path, value in _leaves(part.draft.values):
         full = (*part.section, *path)
         origin, field = part.draft.origin(full), field_at(full)
@@ -266,7 +266,7 @@ def _named(draft: Draft, section: KeyPath, folder: Path) -> Part | None:
 
 
 def _fill(draft: Draft, path: KeyPath, part: Part) -> None:
-    """Put what `part` says of `path` there, as far as nothing is said of it."""
+    """Take the value of `path` from `part` unless it has one."""
     value, origins = Draft(part.draft.values).at(path[len(part.section) :]), part.draft.origins
     if isinstance(value, dict) and (path == part.section or isinstance(draft.at(path), dict)):
         for key in value:

@@ -1,4 +1,4 @@
-"""Where weights lie: which bit of which matrix is in which DIMM, lane, bank, row and burst.
+"""Locations of weights: the DIMM, lane, bank, row and burst of every bit of a matrix.
 
 `formats` writes weights, scales and zero points as bits; `regions` puts the rows of an expert's matrices
 into the order of reading; `interleaving` spreads their bursts over lanes; `layouts` does so for slices of

@@ -1,4 +1,4 @@
-"""A layout of an expert on the DIMMs of a machine: which bit of which weight lies where, and back."""
+"""A layout of an expert on the DIMMs of a machine: from every bit of a weight to its location, and back."""
 
 from __future__ import annotations
 

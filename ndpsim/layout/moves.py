@@ -1,4 +1,4 @@
-"""From one layout of an expert to another: which bits of which burst go into which burst."""
+"""From one layout of an expert to another: the source burst and the target burst of every bit."""
 
 from __future__ import annotations
 

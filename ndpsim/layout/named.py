@@ -1,4 +1,4 @@
-"""Layouts of an expert on the DIMMs of a machine: which bit of which weight lies where, and back.
+"""Layouts of an expert on the DIMMs of a machine: from every bit of a weight to its location, and back.
 
 - `localized`: the expert on one DIMM, its bursts interleaved over the DIMM's lanes. What NDP likes.
 - `striped`: its bursts interleaved over the lanes of all DIMMs: channel by channel, then over the

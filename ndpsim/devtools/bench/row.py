@@ -12,7 +12,7 @@ from ndpsim.errors import MismatchError
 
 @dataclass(frozen=True)
 class Work:
-    """What must come out of a row, whatever computes it.
+    """The results that a row must have, from every program.
 
     Attributes:
         requests: reads and writes.

@@ -258,7 +258,7 @@ def run_rows(
 
     Args:
         rows: names in `ROWS`, in any order; none: all.
-        repeat: runs of which the best counts, 1 to 10,000.
+        repeat: runs, of which the fastest counts, 1 to 10,000.
         progress: called with the share of rows done, from 0; None: nothing is called.
 
     Raises:
