@@ -376,11 +376,6 @@ def test_show_refuses(folder, arguments, words):
 
 # gemv: what is refused
 
-BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
-    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
-)
-
 BAD_VALUES: Sequence[tuple[list[str], str]] = [
     (["--tokens", "0"], "range --tokens"),
     (["--tokens", "-3"], "range --tokens"),
@@ -464,36 +459,6 @@ def test_gemv_refuses_a_picture_format_before_it_simulates(folder, name):
     others = ["--json", "a.json", "--commands", "c.csv", "--timeline", "t.json"]
     assert refused_call("gemv", "--shape", "64,64", *others, "--plot", name) == "unknown-name --plot"
     assert list(folder.iterdir()) == []
-
-
-@pytest.mark.usefixtures("compiled", "no_simulation")
-@pytest.mark.parametrize(
-    ("option", "name", "content", "words"),
-    [
-        ("--hw", "bomb.yaml", BOMB.encode(), "form bomb.yaml:4 d"),
-        ("--hw", "deep.yaml", b"a: " + b"[" * 100_000, "too-large deep.yaml:1 a"),
-        ("--hw", "empty.yaml", b"", "form empty.yaml"),
-        ("--hw", "binary.yaml", bytes(range(256)), "form binary.yaml:2"),
-        ("--hw", "typo.yaml", b"name: x\ndimm:\n\tranks: 2\n", "form typo.yaml:3"),
-        ("--hw", "unknown.yaml", b"nmae: x\n", "unknown-key unknown.yaml:1 nmae ? name"),
-        ("--model", "empty.json", b"", "form empty.json:1"),
-        ("--model", "broken.json", b'{"hidden_size": ', "form broken.json:1"),
-        ("--model", "binary.json", bytes(range(256)), "form binary.json"),
-        ("--model", "list.json", b"[1]", "form list.json"),
-        ("--model", "deep.json", b"[" * 100_000, "form deep.json"),
-        (
-            "--model",
-            "dense.json",
-            b'{"hidden_size": 64, "intermediate_size": 64}',
-            "unsupported dense.json num_local_experts",
-        ),
-    ],
-    ids=lambda part: part if isinstance(part, str) and "." in part else "",
-)
-def test_gemv_refuses_a_bad_file_by_name(folder, option, name, content, words):
-    (folder / name).write_bytes(content)
-    assert refused_call("gemv", option, f"./{name}", "--json", "out.json") == words
-    assert [path.name for path in folder.iterdir()] == [name]
 
 
 # gemv: what it gives
