@@ -234,8 +234,8 @@ def test_batches_of_deepseek_v3_have_about_the_published_active_experts(tmp_path
     ],
     ids=["one token", "all experts", "one sequence", "a prompt token", "three sequences", "no decode"],
 )
-def test_any_trace_is_described_and_shown(trace, tmp_path, capsys):
-    from ndpsim.report.pictures.routing import draw_routing
+def test_any_trace_is_described_and_shown(trace, capsys):
+    from ndpsim.report.pictures.routing import routing_figure
     from ndpsim.report.routing import print_routing
 
     found = describe_routing(trace)
@@ -244,7 +244,7 @@ def test_any_trace_is_described_and_shown(trace, tmp_path, capsys):
     assert found == describe_routing(trace)
     print_routing(found)
     assert "share of selections" in capsys.readouterr().out
-    draw_routing(str(tmp_path / "picture.svg"), found)
+    assert routing_figure(found).axes
     assert repr(found).startswith("RoutingStatistics")
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from mistakes import refused
 from ndpsim.report.metrics import key_label, metric_label, metric_text, name_of, scale_of
+from ndpsim.report.pictures.canvas import save
 from ndpsim.report.pictures.pareto import front_of
-from ndpsim.report.pictures.sweep import draw_points, points_figure
+from ndpsim.report.pictures.sweep import points_figure
 from ndpsim.report.sweep_plot import KINDS, SweepPlot, chosen_plot
 from ndpsim.sweeps.definition import Definition, Published
 from sweep_by_hand import fail, gemv, moe, row
@@ -23,8 +24,7 @@ def figure(result, size="two-columns", **choices):
 
 
 def words(axes):
-    legend = axes.get_legend()
-    return [] if legend is None else [text.get_text() for text in legend.get_texts()]
+    return [text.get_text() for legend in axes.figure.legends for text in legend.get_texts()]
 
 
 # ---- choices ----
@@ -35,13 +35,13 @@ def test_without_being_asked_lines_go_over_the_numbers_with_the_most_values():
     plot = chosen_plot(result.definition, list(result))
     assert (plot.kind, plot.x, plot.y) == ("lines", "tokens", "time_ns")
     assert plot.by == ("bits", "dimm.ranks")
-    assert plot.title == "gemv: hw trimoe, model mixtral-8x7b"
+    assert plot.title == "One expert of mixtral-8x7b on trimoe: time over tokens"
 
 
 def test_words_have_bars_and_a_baseline_asks_for_speedups():
     result = moe()
     plot = chosen_plot(result.definition, list(result))
-    assert plot == SweepPlot("bars", "policy", "speedup", ("batch",), "", "moe")
+    assert plot == SweepPlot("bars", "policy", "speedup", ("batch",), "", plot.title)
     plain = moe(baseline={})
     assert chosen_plot(plain.definition, list(plain)).y == "tokens_per_s"
 
@@ -126,7 +126,7 @@ def test_values_that_grow_by_factors_have_a_logarithmic_axis_unless_it_is_not_wa
 def test_every_kind_is_drawn_in_every_size(kind, size, tmp_path):
     result = gemv(published=(Published("time_ns", {"tokens": 8, "bits": 4, "dimm.ranks": 2}, 1e4, 2e4, "A"),))
     plot = chosen_plot(result.definition, list(result), kind=kind)
-    draw_points(str(tmp_path / "a.svg"), list(result), result.definition, plot, size)
+    save(points_figure(list(result), result.definition, plot, size), str(tmp_path / "a.svg"), size)
     assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
 
 
@@ -134,7 +134,7 @@ def test_the_same_sweep_is_the_same_file(tmp_path):
     for name in ("a.png", "b.png"):
         result = gemv()
         plot = chosen_plot(result.definition, list(result), kind="heat")
-        draw_points(str(tmp_path / name), list(result), result.definition, plot, "column")
+        save(points_figure(list(result), result.definition, plot, "column"), str(tmp_path / name), "column")
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
@@ -308,7 +308,11 @@ def test_long_choices_are_broken_at_the_axis_and_their_settings_left_out_beside_
 def test_formulas_in_values_stay_text(tmp_path):
     definition = Definition("moe", {}, {"policy": ("$x^{", "b_$c")}, title="$\\frac{")
     rows = [row({"policy": name}, tokens_per_s=1.0) for name in definition.varied["policy"]]
-    draw_points(str(tmp_path / "a.png"), rows, definition, chosen_plot(definition, rows), "column")
+    save(
+        points_figure(rows, definition, chosen_plot(definition, rows), "column"),
+        str(tmp_path / "a.png"),
+        "column",
+    )
 
 
 # ---- words and units ----

@@ -99,9 +99,9 @@ def _sweep(given: Given, requests: Requests, memory: Memory, plot: Plot | None) 
         "config": memory.to_dict(),
     }
     if plot is not None:
-        from ndpsim.report.pictures.latencies import draw_sweep
+        from ndpsim.report.pictures.latencies import sweep_figure
 
-        draw_sweep(plot.file, points, memory, plot.size, plot.panels)
+        plot.draw(sweep_figure, points, memory)
     if "report" in given:
         from ndpsim.report.html.runs import write_load_report
 
@@ -122,9 +122,9 @@ def _run(given: Given, requests: Requests, memory: Memory, plot: Plot | None) ->
         number, form = given.get("channel", 0), given.get("commands-format", "ndpsim")
         write_commands(given["commands"], result.command_traces[number], form, number, memory.device)
     if plot is not None:
-        from ndpsim.report.pictures.latencies import draw_latencies
+        from ndpsim.report.pictures.latencies import latencies_figure
 
-        draw_latencies(plot.file, result, plot.size, plot.panels)
+        plot.draw(latencies_figure, result)
     if "report" in given:
         from ndpsim.report.html.runs import write_trace_report
 

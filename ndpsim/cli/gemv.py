@@ -121,9 +121,9 @@ def _alone(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
         )
     _write_lanes(given, result)
     if plot is not None:
-        from ndpsim.report.pictures.expert import draw_expert
+        from ndpsim.report.pictures.expert import expert_figure
 
-        draw_expert(plot.file, result, plot.size, plot.panels)
+        plot.draw(expert_figure, result)
     if "report" in given:
         from ndpsim.report.html.runs import write_expert_report
 
@@ -144,9 +144,9 @@ def _beside_host(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
         )
     _write_lanes(given, result)
     if plot is not None:
-        from ndpsim.report.pictures.contention import draw_contention
+        from ndpsim.report.pictures.contention import contention_figure
 
-        draw_contention(plot.file, result, plot.size, plot.panels)
+        plot.draw(contention_figure, result)
     if "report" in given:
         from ndpsim.report.html.runs import write_contention_report
 
@@ -176,9 +176,9 @@ def _host_read(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
 
         write_commands(given["commands"], result.command_traces[given.get("lane", 0)])
     if plot is not None:
-        from ndpsim.report.pictures.host_read import draw_host_read
+        from ndpsim.report.pictures.host_read import host_read_figure
 
-        draw_host_read(plot.file, result, plot.size, plot.panels)
+        plot.draw(host_read_figure, result)
     if "report" in given:
         from ndpsim.report.html.runs import write_host_read_report
 

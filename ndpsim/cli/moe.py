@@ -105,9 +105,9 @@ def command(given: Given) -> None:
     with _observed(given, history) as observer, progress_of("running layers") as progress:
         result = run_moe(observer=observer, progress=progress, **_RUN.arguments(given))
     if plot is not None and history is not None:
-        from ndpsim.report.pictures.moe import draw_moe
+        from ndpsim.report.pictures.moe import moe_figure
 
-        draw_moe(plot.file, result, history, plot.size, plot.panels)
+        plot.draw(moe_figure, result, history)
     if "report" in given and history is not None:
         from ndpsim.report.html.moe import write_moe_report
 

@@ -78,7 +78,7 @@ def _print(result: SearchResult, out: Path) -> None:
 def _draw(result: SearchResult, path: str, size: str) -> None:
     from ndpsim.report.pictures.canvas import save
     from ndpsim.report.pictures.search import approach_figure
-    from ndpsim.report.pictures.sweep import draw_points
+    from ndpsim.report.pictures.sweep import points_figure
     from ndpsim.report.sweep_plot import SweepPlot, chosen_plot, sweep_title
 
     problem = result.problem
@@ -91,4 +91,4 @@ def _draw(result: SearchResult, path: str, size: str) -> None:
     definition, asked = result.points.definition, {"x": objectives[0], "y": objectives[1]}
     plot = chosen_plot(definition, feasible, **{"kind": "pareto", **asked, **definition.plot})
     chosen = SweepPlot(**{**vars(plot), "more": problem.more_is_better()})
-    draw_points(path, feasible, definition, chosen, size)
+    save(points_figure(feasible, definition, chosen, size), path, size)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ndpsim.parameters import Choice, Output, Parameter, Several
 from ndpsim.report.panels import DEFAULT_SIZE, PANELS, SIZES, chosen_panels
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -17,6 +20,12 @@ class Plot:
     file: str
     size: str
     panels: tuple[str, ...]
+
+    def draw(self, figure: Callable[..., Figure], *what: Any) -> None:
+        """Write a figure of `report.pictures` of a result."""
+        from ndpsim.report.pictures.canvas import save
+
+        save(figure(*what, self.size, self.panels), self.file, self.size)
 
 
 SIZE = Parameter(

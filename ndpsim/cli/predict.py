@@ -41,7 +41,7 @@ def command(given: Given) -> None:
     with progress_of("predicting") as progress:
         result = predict(**asked, upgrades=upgrades, progress=progress)
     if plot is not None:
-        from ndpsim.report.pictures.prediction import draw_prediction
+        from ndpsim.report.pictures.prediction import prediction_figure
 
-        draw_prediction(plot.file, result, plot.size, plot.panels)
+        plot.draw(prediction_figure, result)
     answer(given, result.to_dict, lambda: print_prediction(result))

@@ -157,12 +157,12 @@ def _write(results: dict[str, RelayoutResult], given: Given, plot: Plot | None) 
     if "timeline" in given:
         relayout.write_relayout_timeline(given["timeline"], result)
     if plot is not None:
-        from ndpsim.report.pictures.relayout import draw_relayout, draw_topologies
+        from ndpsim.report.pictures.relayout import relayout_figure, topologies_figure
 
         if several:
-            draw_topologies(plot.file, results, plot.size, plot.panels)
+            plot.draw(topologies_figure, results)
         else:
-            draw_relayout(plot.file, result, plot.size, plot.panels)
+            plot.draw(relayout_figure, result)
     if several:
         plain = {name: one.to_dict() for name, one in results.items()}
         answer(given, lambda: plain, lambda: relayout.print_topologies(results))

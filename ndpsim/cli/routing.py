@@ -127,9 +127,9 @@ def describe(given: Given) -> None:
         trace = load_routing(existing_file(given["routing"]))
     statistics = describe_routing(trace)
     if plot is not None:
-        from ndpsim.report.pictures.routing import draw_routing
+        from ndpsim.report.pictures.routing import routing_figure
 
-        draw_routing(plot.file, statistics, plot.size, plot.panels)
+        plot.draw(routing_figure, statistics)
     answer(given, statistics.to_dict, lambda: print_routing(statistics))
 
 

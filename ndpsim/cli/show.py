@@ -155,9 +155,9 @@ def _show_layout(given: Given) -> None:
     with naming(layout="show layout"):
         placed = place_expert(hardware, SHOW.value(given, "model"), given["name"], weight_format(given))
     if plot is not None:
-        from ndpsim.report.pictures.layout import draw_layout
+        from ndpsim.report.pictures.layout import layout_figure
 
-        draw_layout(plot.file, placed, plot.size, plot.panels)
+        plot.draw(layout_figure, placed)
     answer(given, placed.to_dict, lambda: print_layout(placed))
 
 

@@ -225,10 +225,12 @@ def _chosen(given: Given, result: SweepResult) -> SweepPlot:
 
 def _draw(given: Given, result: SweepResult) -> None:
     if "plot" in given:
-        from ndpsim.report.pictures.sweep import draw_points
+        from ndpsim.report.pictures.canvas import save
+        from ndpsim.report.pictures.sweep import points_figure
 
         size = OUTPUTS.value(given, "size")
-        draw_points(given["plot"], result.rows, result.definition, _chosen(given, result), size)
+        figure = points_figure(result.rows, result.definition, _chosen(given, result), size)
+        save(figure, given["plot"], size)
 
 
 def _print(result: SweepResult, out: Path) -> None:

@@ -18,12 +18,12 @@ def contention_title(result: ContentionResult) -> str:
     config = result.config
     tokens = counted(sum(job.tokens for job in result.jobs), "token")
     turns = f" of {counted(config['slice_clocks'], 'DRAM clock')}" if config["slice_clocks"] else ""
-    host = "as much host traffic as it takes" if config["host_gbps"] == "saturate" else "host traffic"
+    host = "saturating host traffic" if config["host_gbps"] == "saturate" else "host traffic"
     shape = f"{config['hidden']} x {config['intermediate']}"
     of = f" of {config['model']}" if config["model"] else ""
     return (
         f"{experts_in_turn(len(result.jobs))}{of} ({shape}) on {config['hardware']['name']}, {tokens}, "
-        f"{bits_of(config)}, beside {host}, {config['pattern']}: {config['arbitration']}{turns}"
+        f"{bits_of(config)}, beside {host} ({config['pattern']}), arbitration {config['arbitration']}{turns}"
     )
 
 

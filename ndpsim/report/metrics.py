@@ -76,7 +76,7 @@ def key_label(key: str) -> str:
     words = field.description or ""
     unit = unit_of(path)
     words = words if words and len(words) <= _LONGEST_DESCRIPTION and ";" not in words else key
-    return words + (f" ({unit})" if unit else "")
+    return words + (f" ({unit})" if unit and not words.endswith(unit) else "")
 
 
 def name_of(values: Mapping[str, Any]) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ndpsim.report.printing import print_table, print_text
 from ndpsim.results.prediction import PhasePrediction, Prediction
-from ndpsim.units import format_bytes, format_time, percent
+from ndpsim.units import format_bytes, format_time, percent, significant
 
 
 def rate_words(phase: PhasePrediction) -> str:
     """``13.2 tokens/s (10.9 to 15.8)``."""
     band = phase.band
     return f"{phase.tokens_per_s:.4g} tokens/s" + (
-        "" if band is None else f" ({band.low:.3g} to {band.high:.3g})"
+        "" if band is None else f" ({significant(band.low, 3)} to {significant(band.high, 3)})"
     )
 
 

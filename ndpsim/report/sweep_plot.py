@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ndpsim.errors import InputError, unknown
-from ndpsim.parameters.swept import KINDS
-from ndpsim.report.metrics import higher_is_better, is_number, value_words
+from ndpsim.parameters.swept import KINDS, SWEPT
+from ndpsim.report.metrics import described, higher_is_better, is_number, key_label, name_of, value_words
 
 _LOGS = ("", "x", "y", "xy")
 NO_LOG = "none"  # how a user writes that no axis is logarithmic
@@ -23,6 +23,13 @@ _MOST_PANELS = 6
 _LOG_X = 8  # times as large: above this, values of equal ratios stand on a logarithmic axis
 _ALIKE = 1.6  # ratios of neighbours may differ by so much: 1, 2, 5, 10
 _LOG_Y = 50
+
+_SUBJECTS = {
+    "gemv": "One expert",
+    "moe": "Inference",
+    "relayout": "Relayout",
+    "dram": "Request trace",
+}
 
 Row = Mapping[str, Any]
 
@@ -111,11 +118,24 @@ def metrics_of(rows: Iterable[Row], varied: Collection[str]) -> list[str]:
 
 
 def sweep_title(swept: Swept) -> str:
-    """The sweep's own title, else its command and what all its points share."""
+    """The sweep's own title, else what was run of which model on which machine, and what all points share."""
     if swept.title:
         return swept.title
-    shared = ", ".join(f"{key} {value_words(value)}" for key, value in swept.fixed.items())
-    return f"{swept.command}: {shared}" if shared else swept.command
+    options: Mapping[str, Any] = SWEPT.get(swept.command, {})
+    defaults = {key: options[key].default for key in ("model", "hw") if key in options}
+    if "shape" in (*swept.fixed, *swept.varied):
+        defaults.pop("model", None)
+    shared = {key: value for key, value in (defaults | dict(swept.fixed)).items() if key not in swept.varied}
+    model, machine = shared.pop("model", None), shared.pop("hw", None)
+    of = f" of {value_words(model)}" if model else ""
+    on = f" on {value_words(machine)}" if machine else ""
+    rest = "".join(f", {name_of({key: value})}" for key, value in shared.items())
+    return f"{_SUBJECTS.get(swept.command, swept.command)}{of}{on}{rest}"
+
+
+def _title(swept: Swept, drawn: str) -> str:
+    """The sweep's own title, else that of `sweep_title` and what is drawn of it."""
+    return swept.title or f"{sweep_title(swept)}: {drawn}"
 
 
 def _named(by: Any) -> tuple[str, ...] | None:
@@ -182,7 +202,10 @@ def chosen_plot(
         of_axis += "y" if rows is not None and _spans(chosen_kind, metric, rows) else ""
     else:
         of_axis = _log(asked["log"])
-    return SweepPlot(chosen_kind, key, metric, series, of_axis, sweep_title(swept))
+    keys = [key, *series] if chosen_kind == "heat" else [key]
+    words = " and ".join(key_label(one).partition(" (")[0] for one in keys)
+    drawn = f"{described(metric).label} {'over' if chosen_kind == 'lines' else 'by'} {words}"
+    return SweepPlot(chosen_kind, key, metric, series, of_axis, _title(swept, drawn))
 
 
 def _log(text: Any) -> str:
@@ -212,7 +235,8 @@ def _pareto(
     log = _log(asked.get("log") or "")
     if asked.get("log") is None and rows is not None:
         log = ("x" if _spans("lines", x, rows) else "") + ("y" if _spans("lines", y, rows) else "")
-    return SweepPlot("pareto", x, y, by, log, sweep_title(swept))
+    drawn = f"{described(y).label} against {described(x).label}"
+    return SweepPlot("pareto", x, y, by, log, _title(swept, drawn))
 
 
 # ---- defaults ----

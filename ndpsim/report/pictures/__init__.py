@@ -1,7 +1,7 @@
 """Pictures of results, a module for each kind of result.
 
-`canvas` makes figures of panels and files of figures, `arrange` says where everything stands, `colours` what
-each colour means; `bars` shows shares of time and energy, `curves` what happens over time.
+`canvas` makes figures of panels and files of figures, `colours` says what each colour means; `bars` shows
+shares of time and energy, `curves` what happens over time.
 """
 
 from __future__ import annotations

@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 
+from ndpsim.report.metrics import metric_label, scale_of
 from ndpsim.report.pictures.canvas import Panel
 from ndpsim.report.pictures.colours import COLOURS, ENERGY, INK
 from ndpsim.units import format_energy, format_power, format_time
 
+ROW = 1.25  # lines of text for each horizontal bar
 _TIMES = {
     "data": "read",
     "refresh": "refresh",
     "rows": "rows",
-    "fifo full": "compute",
+    "FIFO full": "compute",
     "nothing to read": "idle",
 }
-_UNITS = (("J", 1e9), ("mJ", 1e6), ("µJ", 1e3), ("nJ", 1.0))
 _BAR_LINES = 1.3
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Names beside horizontal bars, the first at the top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+
+
+def draw_bar(axes: Axes, place: float, length: float, words: str, **how: Any) -> None:
+    """A horizontal bar, and what is said of it behind its end."""
+    axes.barh(place, length, **{"height": 0.8, **how})
+    axes.text(length, place, f" {words}", va="center", color=INK)
+
+
+def white_edges(axes: Axes) -> dict[str, Any]:
+    """Of bars that touch each other."""
+    return {"edgecolor": "white", "linewidth": 0.5 * float(axes.spines["left"].get_linewidth())}
 
 
 def share_panel(draw: Callable[[Axes], None]) -> list[Panel]:
@@ -33,28 +53,33 @@ def energy_panels(energy_nj: Mapping[str, float | None] | None, time_ns: float) 
     return share_panel(lambda axes: draw_energy(axes, energy_nj, time_ns))
 
 
-def _shares(axes: Axes, parts: Mapping[str, tuple[float, str]], meanings: Mapping[str, str]) -> None:
-    """One bar of 100%: parts with their sizes and what the legend says of each."""
+def draw_shares(axes: Axes, parts: Mapping[str, tuple[float, str]], meanings: Mapping[str, str]) -> None:
+    """One bar of 100%.
+
+    Args:
+        axes: to draw into.
+        parts: sizes of the parts, and what the legend says of each beside its share.
+        meanings: names of `COLOURS`, by part.
+    """
     total, left = sum(size for size, _ in parts.values()), 0.0
     for name, (size, words) in parts.items():
         share = 100 * size / total
         label = f"{name} {share:.1f}% ({words})"
-        axes.barh(0, share, left=left, color=COLOURS[meanings[name]], height=1, label=label)
+        colour = COLOURS[meanings[name]]
+        axes.barh(0, share, left=left, color=colour, height=1, label=label, **white_edges(axes))
         left += share
-    for bar in axes.patches:
-        bar.set(edgecolor="white", linewidth=0.5 * float(axes.spines["left"].get_linewidth()))
     axes.set(yticks=[], xlim=(0, 100), ylim=(-0.5, 0.5))
     axes.spines["left"].set_visible(False)
 
 
 def draw_bus_time(axes: Axes, parts_ns: Mapping[str, float], time_ns: float, bus: str) -> None:
-    """The time of a data bus, in ns by what it did: "data", "refresh", "rows", "fifo full".
+    """The time of a data bus, in ns by what it did: "data", "refresh", "rows", "FIFO full".
 
     The rest of `time_ns` is drawn as "nothing to read". `bus`: in words, of which the mean is meant.
     """
     parts = {**parts_ns, "nothing to read": max(0.0, time_ns - sum(parts_ns.values()))}
-    _shares(axes, {name: (ns, format_time(ns)) for name, ns in parts.items()}, _TIMES)
-    axes.set_xlabel(f"where the time of {bus} went (%)")
+    draw_shares(axes, {name: (ns, format_time(ns)) for name, ns in parts.items()}, _TIMES)
+    axes.set_xlabel(f"time of {bus} (%)")
 
 
 def energy_parts(energy_nj: Mapping[str, float | None]) -> dict[str, float]:
@@ -62,7 +87,8 @@ def energy_parts(energy_nj: Mapping[str, float | None]) -> dict[str, float]:
     parts = dict.fromkeys(ENERGY, 0.0)
     for name, nj in energy_nj.items():
         if name != "total":
-            parts["ndp" if name.startswith("ndp_") else name] += nj or 0.0
+            component = "NDP units" if name.startswith("ndp_") else "I/O" if name == "io" else name
+            parts[component] += nj or 0.0
     return {name: nj for name, nj in parts.items() if nj > 0}
 
 
@@ -70,39 +96,28 @@ def draw_energy(axes: Axes, energy_nj: Mapping[str, float | None], time_ns: floa
     """Energies in nJ by component as one bar, those of the NDP units together, with the power of each."""
     parts = energy_parts(energy_nj)
     total = sum(parts.values())
-    _shares(axes, {name: (nj, format_power(nj / time_ns)) for name, nj in parts.items()}, ENERGY)
+    draw_shares(axes, {name: (nj, format_power(nj / time_ns)) for name, nj in parts.items()}, ENERGY)
     unknown = [name for name, nj in energy_nj.items() if nj is None]
     without = f"; not known: {', '.join(unknown)}" if unknown else ""
     axes.set_xlabel(
-        f"where the energy went (%), {format_energy(total)}, {format_power(total / time_ns)}{without}"
+        f"energy (% of {format_energy(total)}), mean power {format_power(total / time_ns)}{without}"
     )
 
 
 def compare_energies(axes: Axes, ways: Mapping[str, tuple[Mapping[str, float | None], float]]) -> None:
     """Energies in nJ by component, and the time in ns they are over, of several ways to do the same."""
     bars = {name: energy_parts(energy_nj) for name, (energy_nj, _) in ways.items()}
-    most = max(sum(parts.values()) for parts in bars.values())
-    unit, size = next(((unit, size) for unit, size in _UNITS if most >= size), _UNITS[-1])
-    left = dict.fromkeys(bars, 0.0)
-    thin = 0.5 * float(axes.spines["left"].get_linewidth())
+    totals = [sum(parts.values()) for parts in bars.values()]
+    scale = scale_of("energy_nj", totals)
+    left = [0.0] * len(bars)
     for component, meaning in ENERGY.items():
-        widths = [parts.get(component, 0.0) / size for parts in bars.values()]
+        widths = [parts.get(component, 0.0) / scale.divisor for parts in bars.values()]
         if any(widths):
-            axes.barh(
-                range(len(bars)),
-                widths,
-                left=list(left.values()),
-                color=COLOURS[meaning],
-                edgecolor="white",
-                linewidth=thin,
-                height=0.7,
-                label=component,
-            )
-            left = {name: at + width for (name, at), width in zip(left.items(), widths, strict=True)}
-    for place, (name, (_, time_ns)) in enumerate(ways.items()):
-        nj = sum(bars[name].values())
+            how = {"color": COLOURS[meaning], "height": 0.7, "label": component, **white_edges(axes)}
+            axes.barh(range(len(bars)), widths, left=left, **how)
+            left = [at + width for at, width in zip(left, widths, strict=True)]
+    for place, (end, nj, (_, time_ns)) in enumerate(zip(left, totals, ways.values(), strict=True)):
         words = f" {format_energy(nj)}, {format_power(nj / time_ns)}"
-        axes.text(left[name], place, words, va="center", color=INK)
-    axes.set(xlabel=f"energy ({unit})", xlim=(0, most / size), ylim=(len(bars) - 0.5, -0.5))
-    axes.set_yticks(range(len(bars)), list(bars))
-    axes.tick_params(axis="y", length=0)
+        axes.text(end, place, words, va="center", color=INK)
+    axes.set(xlabel=metric_label("energy_nj", scale), xlim=(0, max(totals) / scale.divisor))
+    name_rows(axes, list(bars))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,12 +15,16 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.gridspec import GridSpec
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.transforms import Bbox
 
 from ndpsim.errors import InputError
 from ndpsim.files import replacing
-from ndpsim.report.panels import Size, chosen_size
-from ndpsim.report.pictures.arrange import Cell, arrange
+from ndpsim.report.panels import Size, chosen_panels, chosen_size
+
+CHARACTER = 0.6  # width of one, of its font size; no text is wider
 
 _UNUSABLE = {
     "pgf",
@@ -28,6 +34,8 @@ _UNUSABLE = {
 }  # these need LaTeX, are no files that anything opens, or hold times
 _DATED = {"pdf": "CreationDate", "svg": "Date"}
 _LINE = 1.25 / 72  # inches of a line of text, for each point of its font
+_TEXT = 16  # lines that ticks, labels and a legend may take before they are measured
+_LEAST = 0.5  # of their height is left to axes that become lower where room is short
 
 
 @dataclass(frozen=True)
@@ -38,15 +46,43 @@ class Panel:
         draw: draws into axes, with a label for whatever the legend explains.
         lines: how high the axes are, in lines of text.
         stretches: whether they become higher where there is room.
-        over_time: whether the horizontal axis is the time, which panels below each other share.
-        ends_axis: whether a panel below has a horizontal axis of its own all the same.
+        axis: a name of the horizontal axis; panels below each other share one of the same name.
     """
 
     draw: Callable[[Axes], None]
     lines: float
     stretches: bool = False
-    over_time: bool = False
-    ends_axis: bool = False
+    axis: str = ""
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Panels with one horizontal axis, and the legend above them."""
+
+    part: SubFigure
+    axes: Sequence[Axes]
+    height_in: float
+    stretches: bool
+
+    def legend(self) -> None:
+        """In as few lines as fit."""
+        handles, labels = (
+            list(itertools.chain.from_iterable(found))
+            for found in zip(*(axes.get_legend_handles_labels() for axes in self.axes), strict=True)
+        )
+        for lines in range(1, len(handles) + 1):
+            legend = self.part.legend(
+                handles, labels, ncols=-(-len(handles) // lines), loc="outside upper left"
+            )
+            if legend.get_window_extent().x1 <= self.part.bbox.x1:
+                return
+            if lines < len(handles):
+                legend.remove()
+
+    def taken_in(self) -> float:
+        """The height of ticks, labels and the legend beside that of the axes."""
+        axes = sum(one.bbox.height for one in self.axes)
+        return float(self.part.bbox.height - axes) / self.part.figure.dpi
 
 
 @contextmanager
@@ -71,6 +107,13 @@ def _style(size: Size) -> Iterator[None]:
         **{f"{axis}tick.major.size": 0.35 * size.font_pt for axis in "xy"},
         **{f"{axis}tick.minor.size": 0.2 * size.font_pt for axis in "xy"},
         **{f"{axis}tick.major.pad": 0.3 * size.font_pt for axis in "xy"},
+        "legend.frameon": False,
+        "legend.borderpad": 0.0,
+        "legend.borderaxespad": 0.6,
+        "legend.handlelength": 1.6,
+        "legend.handletextpad": 0.5,
+        "legend.columnspacing": 1.2,
+        "legend.labelspacing": 0.25,
         # Fonts that publishers accept, as text that can be searched; the same file from the same result.
         "pdf.fonttype": 42,
         "ps.fonttype": 42,
@@ -83,22 +126,29 @@ def _style(size: Size) -> Iterator[None]:
 
 
 def compose(
-    title: str, groups: Sequence[Mapping[str, Sequence[Panel]]], size: str, names: Sequence[str]
+    title: str,
+    groups: Sequence[Mapping[str, Sequence[Panel]]],
+    size: str,
+    panels: Sequence[str] | None = None,
+    picture: str = "",
 ) -> Figure:
     """A figure with a title over panels.
 
     Args:
-        title: lines; where one is too long it is broken between phrases.
+        title: what is shown, of what; further lines say what came of it.
         groups: panels by name. Groups follow each other, or stand side by side where the size has columns.
         size: a name of `panels.SIZES`.
-        names: of the panels that are drawn.
+        panels: names of those that are drawn; None: all.
+        picture: a name of `panels.PANELS`, which says what panels there are to choose from.
 
     Raises:
         InputError: there is no such size, or no panel.
     """
     chosen = chosen_size(size)
+    names = None if panels is None else chosen_panels(panels, picture)
     columns = [
-        [panel for name, panels in group.items() if name in names for panel in panels] for group in groups
+        [panel for name, found in group.items() if names is None or name in names for panel in found]
+        for group in groups
     ]
     columns = [column for column in columns if column]
     if not columns:
@@ -106,31 +156,93 @@ def compose(
     if chosen.columns < len(columns):
         columns = [[panel for column in columns for panel in column]]
     with _style(chosen):
-        figure = Figure(figsize=(chosen.width_in, chosen.height_in or chosen.width_in), dpi=chosen.dpi)
+        lines = max(sum(panel.lines + _TEXT for panel in column) for column in columns)
+        high, pad = lines * chosen.font_pt * _LINE, 0.5 * chosen.font_pt / 72
+        engine = ConstrainedLayoutEngine(h_pad=pad, w_pad=pad)
+        figure = Figure(figsize=(chosen.width_in, high), dpi=chosen.dpi, layout=engine)
         FigureCanvasAgg(figure)
-        arrange(
-            figure,
-            title,
-            [_cells(figure, column, chosen, len(columns)) for column in columns],
-            chosen,
-        )
+        room = int(0.98 * 72 * chosen.width_in / (CHARACTER * (chosen.font_pt + 0.5)))
+        heading = figure.suptitle(_filled(title, room), x=0.01, ha="left", parse_math=False)
+        # The first column, which has the curves, is wider.
+        parts = figure.subfigures(1, len(columns), squeeze=False, width_ratios=(11, 9)[: len(columns)])[0]
+        _lay_out(figure, [_drawn(*of, chosen) for of in zip(parts, columns, strict=True)], chosen)
+        heading.set_y(round(heading.get_position()[1], 5))
     return figure
 
 
-def _cells(figure: Figure, column: Sequence[Panel], size: Size, columns: int) -> list[Cell]:
-    cells = []
-    for number, panel in enumerate(column):
-        height = panel.lines * size.font_pt * _LINE
-        share = height / figure.get_figheight()
-        axes = figure.add_axes((0.2, 0.1, 0.75 / columns, min(share, 0.8)))
-        shares = panel.over_time and not panel.ends_axis
-        joined = shares and number + 1 < len(column) and column[number + 1].over_time
-        panel.draw(axes)
-        if joined:
-            axes.tick_params(labelbottom=False)
-            axes.set_xlabel("")
-        cells.append(Cell(axes, height, panel.stretches, joined))
-    return cells
+def _filled(text: str, characters: int) -> str:
+    """Text in lines of so many characters; a number stays beside its unit."""
+    held = re.sub(r"(?<=\d) (?=[^\W\d])", "\N{NO-BREAK SPACE}", text).splitlines()
+    lines = "\n".join(textwrap.fill(line, characters, break_on_hyphens=False) for line in held)
+    return lines.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def _drawn(part: SubFigure, column: Sequence[Panel], size: Size) -> tuple[GridSpec, list[_Block]]:
+    """Panels below each other; those that share a horizontal axis in a block, where the last one has it."""
+    runs: list[list[Panel]] = []
+    for panel in column:
+        if runs and panel.axis and panel.axis == runs[-1][-1].axis:
+            runs[-1].append(panel)
+        else:
+            runs.append([panel])
+    heights = [[panel.lines * size.font_pt * _LINE for panel in run] for run in runs]
+    text = _TEXT * size.font_pt * _LINE
+    grid = part.add_gridspec(len(runs) + 1, 1, height_ratios=[*(sum(high) + text for high in heights), 1e-3])
+    blocks = []
+    for place, (run, high) in enumerate(zip(runs, heights, strict=True)):
+        block = part.add_subfigure(grid[place])
+        where = {"left": 0.12, "right": 0.98, "bottom": 0.5 * text / (sum(high) + text), "hspace": 0}
+        where["top"] = 1 - where["bottom"]  # about as they will be, for what fits texts into them
+        found = block.subplots(len(run), 1, squeeze=False, height_ratios=high, gridspec_kw=where)
+        all_axes = list(found[:, 0])
+        for panel, axes in zip(run, all_axes, strict=True):
+            panel.draw(axes)
+            for axis in (axes.xaxis, axes.yaxis):
+                if axis.get_scale() == "log":
+                    axis.set_label_text(f"{axis.label.get_text()}, logarithmic", parse_math=False)
+            axes.set_ylabel(
+                _filled(axes.get_ylabel(), max(14, int(1.25 * panel.lines / CHARACTER))), parse_math=False
+            )
+            if axes is not all_axes[-1]:
+                axes.tick_params(labelbottom=False)
+                axes.set_xlabel("")
+        blocks.append(_Block(block, all_axes, sum(high), any(panel.stretches for panel in run)))
+    return grid, blocks
+
+
+def _lay_out(figure: Figure, columns: Sequence[tuple[GridSpec, list[_Block]]], size: Size) -> None:
+    """Give each block the height that it needs, once it is known what its text takes.
+
+    Without a height of `size`, the figure becomes as high as that takes.
+    """
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.execute(figure)
+    for block in itertools.chain.from_iterable(blocks for _, blocks in columns):
+        block.legend()
+        for axes in block.axes:
+            room = 72 * axes.bbox.width / figure.dpi / (CHARACTER * size.font_pt)
+            axes.set_xlabel(_filled(axes.get_xlabel(), int(room)), parse_math=False)
+    engine.execute(figure)
+    needed = [[block.taken_in() + block.height_in for block in blocks] for _, blocks in columns]
+    title_in = figure.get_figheight() - sum(block.part.bbox.height for block in columns[0][1]) / figure.dpi
+    figure.set_figheight(size.height_in or round(title_in + max(map(sum, needed)), 3))
+    for (grid, blocks), heights in zip(columns, needed, strict=True):
+        spare = figure.get_figheight() - title_in - sum(heights)
+        stretching = sum(block.height_in for block in blocks if block.stretches)
+        share = max(-_LEAST, spare / stretching) if stretching else 0.0
+        taller = [
+            high + share * block.height_in * block.stretches
+            for high, block in zip(heights, blocks, strict=True)
+        ]
+        grid.set_height_ratios([*taller, max(1e-3, spare - share * stretching)])
+    engine.execute(figure)
+    figure.set_layout_engine("none")
+    # The solver's last digits differ from run to run; files of equal results are equal.
+    for part in (*figure.subfigs, *(block.part for _, blocks in columns for block in blocks)):
+        part.bbox_relative.set_points(part.bbox_relative.get_points().round(5))
+    for axes in figure.axes:
+        axes.set_position(Bbox(axes.get_position().get_points().round(5)))
 
 
 def _formats() -> list[str]:

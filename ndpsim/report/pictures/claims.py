@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from ndpsim.report.panels import DEFAULT_SIZE
+from ndpsim.report.pictures.bars import name_rows
 from ndpsim.report.pictures.canvas import Panel, compose, save
 from ndpsim.report.pictures.colours import INK, SERIES, tint
 
@@ -59,15 +60,14 @@ def draw_claims(
         for place, bar in enumerate(bars):
             _draw_published(axes, place - _HEIGHT / 2, bar)
             _draw_ours(axes, place + _HEIGHT / 2, bar)
-        axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
-        axes.set(ylim=(len(bars) - 0.4, -0.6), xlabel=unit)
+        name_rows(axes, [bar.name for bar in bars])
+        axes.set_xlabel(unit)
         axes.axvline(0, color=INK, linewidth=_line_width(axes))
         if no_effect is not None:
             axes.axvline(no_effect, color=INK, linewidth=_line_width(axes), linestyle=":")
-        axes.tick_params(axis="y", length=0)
 
     panel = Panel(draw, 1.0 + 2.6 * len(bars), stretches=False)
-    save(compose(title, ({"claims": [panel]},), size, ("claims",)), path, size)
+    save(compose(title, ({"claims": [panel]},), size), path, size)
 
 
 def _line_width(axes: Axes) -> float:

@@ -32,12 +32,12 @@ COLOURS = {
     "hot": "#B2182B",
     "warm": "#F4A582",
     "cold": "#92C5DE",
-    "gpu": "#FF7799",
-    "pcie": "#AABB22",
+    "gpu": "#CC66BB",
+    "pcie": "#E67300",
     "hidden": "#99DDFF",
-    "exposed": "#CC3311",
+    "exposed": "#B01500",
     "everything": "#4477AA",
-    "experts": "#EE8866",
+    "experts": "#CC5522",
 }
 
 #: Of series that are told apart by a legend alone: Okabe and Ito's, the darker ones first.
@@ -50,8 +50,8 @@ ENERGY = {
     "write": "write",
     "refresh": "refresh",
     "background": "idle",
-    "io": "chip io",
-    "ndp": "compute",
+    "I/O": "chip io",
+    "NDP units": "compute",
     "link": "link",
     "host": "host",
 }

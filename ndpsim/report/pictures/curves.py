@@ -13,6 +13,8 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from ndpsim.report.dram import device_of, refresh_clocks
+from ndpsim.report.metrics import metric_label, scale_of
+from ndpsim.report.pictures.bars import name_rows
 from ndpsim.report.pictures.canvas import Panel
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.words import unit_of_phase
@@ -21,7 +23,7 @@ from ndpsim.simulate.samples import equal_clocks, sample_clocks
 from ndpsim.spec import Device
 from ndpsim.spec.standard import READ, READ_AP
 from ndpsim.traces import CommandTrace
-from ndpsim.units import format_time
+from ndpsim.units import Scale, format_time, percent
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -123,63 +125,73 @@ def draw_reads(axes: Axes, result: ExpertResult | HostReadResult) -> None:
     peak, mean, read = result.peak_bandwidth_gbps, result.bandwidth_gbps, COLOURS["read"]
     within_ns = float(curve.within_clocks) * result.clock_ns
     bin_ns = float(curve.edges[1]) * result.clock_ns
-    edges_us, range_us = (edges * (result.clock_ns / 1000) for edges in (curve.edges, curve.range_edges))
+    scale = scale_of("time_ns", [result.time_ns])
+    clock = result.clock_ns / scale.divisor
     if within_ns < 0.75 * bin_ns:
-        label = f"least and most of {format_time(within_ns)}"
-        light = tint(read, 0.4)
-        axes.stairs(
-            curve.high_gbps,
-            range_us,
-            baseline=curve.low_gbps,
-            fill=True,
-            color=light,
-            linewidth=0,
-            label=label,
-        )
-    axes.stairs(curve.mean_gbps, edges_us, color=read, baseline=None, label=f"mean of {format_time(bin_ns)}")
-    label = f"mean of all {mean:.1f} GB/s, {100 * result.peak_fraction:.1f}% of peak"
+        how: dict[str, Any] = {"fill": True, "color": tint(read, 0.4), "linewidth": 0}
+        label = f"range of means over {format_time(within_ns)}"
+        axes.stairs(curve.high_gbps, curve.range_edges * clock, baseline=curve.low_gbps, label=label, **how)
+    label = f"mean over {format_time(bin_ns)}"
+    axes.stairs(curve.mean_gbps, curve.edges * clock, color=read, baseline=None, label=label)
+    label = f"mean over the run {mean:.1f} GB/s, {percent(result.peak_fraction)} of peak"
     axes.axhline(mean, color=INK, linestyle=":", label=label)
     axes.axhline(peak, color=INK, linestyle="--", label=f"peak {peak:.1f} GB/s")
     axes.set(
-        xlabel="time (µs)",
-        ylabel="weights read (GB/s)",
+        xlabel=metric_label("time_ns", scale),
+        ylabel=f"weights read: {metric_label('bandwidth_gbps', Scale('GB/s'))}",
         ylim=(0, peak * 1.08),
-        xlim=(0, result.time_ns / 1000),
+        xlim=(0, result.time_ns / scale.divisor),
     )
 
 
+def means_of(
+    ends_ns: Sequence[float], gbps: Sequence[float], interval_ns: float
+) -> tuple[Floats, Floats, bool]:
+    """Means over equal times, or over whole refresh intervals where they are many.
+
+    Args:
+        ends_ns, gbps: of the times, of which some make an interval, or which are whole intervals.
+        interval_ns: of refreshes.
+
+    Returns:
+        Edges of the times in ns, the means, and whether they are of whole intervals.
+    """
+    edges, values = np.append(0.0, ends_ns), np.array(gbps)
+    parts = round(interval_ns / ends_ns[0])
+    if parts <= 1 or ends_ns[-1] <= _REFRESHES_SHOWN * interval_ns:
+        return edges, values, False
+    first = np.arange(0, len(values), parts)
+    moved = np.add.reduceat(values * np.diff(edges), first)
+    edges = np.append(edges[first], edges[-1])
+    return edges, moved / np.diff(edges), True
+
+
 def draw_means(
-    axes: Axes, ends_ns: Sequence[float], gbps: Sequence[float], interval_ns: float, **how: Any
+    axes: Axes, ends_ns: Sequence[float], gbps: Sequence[float], interval_ns: float, scale: Scale, **how: Any
 ) -> None:
-    """A curve of means over equal times; over whole refresh intervals where they are many, on a lighter one.
+    """A curve of `means_of`, on a lighter one of all where it is of whole refresh intervals.
 
     Args:
         axes: to draw into.
-        ends_ns, gbps: of the times, of which some make an interval, or which are whole intervals.
-        interval_ns: of refreshes.
+        ends_ns, gbps, interval_ns: as there.
+        scale: of the axis of time.
         how: color, linestyle, label.
     """
-    edges = np.append(0.0, ends_ns) / 1000
-    values = np.array(gbps)
-    parts = round(interval_ns / ends_ns[0])
-    if parts > 1 and ends_ns[-1] > _REFRESHES_SHOWN * interval_ns:
+    edges, values, whole = means_of(ends_ns, gbps, interval_ns)
+    if whole:
         light = {**how, "color": tint(how["color"], 0.4), "label": None, "linestyle": "-"}
-        axes.stairs(values, edges, baseline=None, **light)
-        first = np.arange(0, len(values), parts)
-        moved = np.add.reduceat(values * np.diff(edges), first)
-        edges = np.append(edges[first], edges[-1])
-        values = moved / np.diff(edges)
-    axes.stairs(values, edges, baseline=None, zorder=2.5, **how)
+        axes.stairs(gbps, np.append(0.0, ends_ns) / scale.divisor, baseline=None, **light)
+    axes.stairs(values, edges / scale.divisor, baseline=None, zorder=2.5, **how)
 
 
 def read_panels(result: ExpertResult | HostReadResult) -> list[Panel]:
     """The panel of `draw_reads`."""
-    return [Panel(lambda axes: draw_reads(axes, result), 8, stretches=True, over_time=True)]
+    return [Panel(lambda axes: draw_reads(axes, result), 8, stretches=True, axis="time")]
 
 
 def phase_panels(phases: Sequence[Phase], time_ns: float, hardware: Mapping[str, Any]) -> list[Panel]:
     """The panel of `draw_phases`."""
-    return [Panel(lambda axes: draw_phases(axes, phases, time_ns, hardware), 6.5, over_time=True)]
+    return [Panel(lambda axes: draw_phases(axes, phases, time_ns, hardware), 6.5, axis="time")]
 
 
 def draw_phases(axes: Axes, phases: Sequence[Phase], time_ns: float, hardware: Mapping[str, Any]) -> None:
@@ -193,9 +205,10 @@ def draw_phases(axes: Axes, phases: Sequence[Phase], time_ns: float, hardware: M
         "result-out": COLOURS["host"],
     }
     rows = {name: row for row, name in enumerate(units)}
+    scale = scale_of("time_ns", [time_ns])
     for phase in phases:
-        start, length = phase.start_ns / 1000, max(phase.end_ns - phase.start_ns, time_ns / 150) / 1000
-        axes.barh(rows[phase.name], length, left=start, color=colours[phase.name], height=0.7)
-    axes.set_yticks(range(len(units)), [f"{name} ({unit})" for name, unit in units.items()])
-    axes.tick_params(axis="y", length=0)
-    axes.set(xlabel="time (µs)", ylim=(len(units) - 0.4, -0.6), xlim=(0, time_ns / 1000))
+        start, length = phase.start_ns, max(phase.end_ns - phase.start_ns, time_ns / 150)
+        place, colour = rows[phase.name], colours[phase.name]
+        axes.barh(place, length / scale.divisor, left=start / scale.divisor, color=colour, height=0.7)
+    name_rows(axes, [f"{name} ({unit})" for name, unit in units.items()])
+    axes.set(xlabel=metric_label("time_ns", scale), xlim=(0, time_ns / scale.divisor))

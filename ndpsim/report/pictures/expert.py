@@ -8,14 +8,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ndpsim.report.dram import device_of
-from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
+from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import draw_bus_time, energy_panels, share_panel
-from ndpsim.report.pictures.canvas import compose, save
+from ndpsim.report.pictures.canvas import compose
 from ndpsim.report.pictures.curves import phase_panels, read_panels
 from ndpsim.report.text import expert_title
 from ndpsim.report.words import lane_name, to_host_name
 from ndpsim.simulate import ExpertResult
-from ndpsim.units import format_time
+from ndpsim.units import format_time, percent
 
 
 def _where(axes: Axes, result: ExpertResult) -> None:
@@ -26,16 +26,9 @@ def _where(axes: Axes, result: ExpertResult) -> None:
         "data": reads * device_of(hardware).burst_clocks * result.clock_ns,
         "refresh": result.idle_ns["refresh"],
         "rows": result.idle_ns["rows"],
-        "fifo full": result.idle_ns["fifo"],
+        "FIFO full": result.idle_ns["fifo"],
     }
     draw_bus_time(axes, parts, result.time_ns, f"a {lane_name(hardware)}'s data bus")
-
-
-def _title(result: ExpertResult) -> str:
-    names = {"io": to_host_name(result.config["hardware"])}
-    busy = ", ".join(f"{names.get(name, name)} {100 * share:.1f}%" for name, share in result.busy.items())
-    bound = names.get(result.bound, result.bound)
-    return f"{expert_title(result)}\n{format_time(result.time_ns)}, bound by {bound}; busy: {busy}"
 
 
 def expert_figure(
@@ -50,7 +43,10 @@ def expert_figure(
     Raises:
         InputError: there is no such size or panel.
     """
-    chosen = chosen_panels(panels, "expert")
+    names = {"io": to_host_name(result.config["hardware"])}
+    busy = ", ".join(f"{names.get(name, name)} {percent(share)}" for name, share in result.busy.items())
+    bound = names.get(result.bound, result.bound)
+    title = f"{expert_title(result)}\n{format_time(result.time_ns)}, bound by {bound}; busy: {busy}"
     over_time = {
         "bandwidth": read_panels(result),
         "phases": phase_panels(result.phases, result.time_ns, result.config["hardware"]),
@@ -59,15 +55,4 @@ def expert_figure(
         "bus": share_panel(lambda axes: _where(axes, result)),
         "energy": energy_panels(result.energy_nj, result.time_ns),
     }
-    return compose(_title(result), (over_time, went), size, chosen)
-
-
-def draw_expert(
-    path: str, result: ExpertResult, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
-) -> None:
-    """`expert_figure` in a file.
-
-    Raises:
-        InputError: there is no such size or panel, or the file name ends in no picture format.
-    """
-    save(expert_figure(result, size, panels), path, size)
+    return compose(title, (over_time, went), size, panels, "expert")

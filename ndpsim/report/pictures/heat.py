@@ -146,8 +146,7 @@ def heat_panels(points: Points) -> list[Panel]:
             lambda axes: _heat(axes, points, panel, norm, lines, number == 0),
             lines,
             stretches=True,
-            over_time=True,
-            ends_axis=number == len(points.panels) - 1,
+            axis="x",
         )
 
     maps = [panel_of(number, panel) for number, panel in enumerate(points.panels)]

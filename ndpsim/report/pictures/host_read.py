@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from ndpsim.report.dram import device_of
-from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
+from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import draw_bus_time, energy_panels, share_panel
-from ndpsim.report.pictures.canvas import compose, save
+from ndpsim.report.pictures.canvas import compose
 from ndpsim.report.pictures.curves import read_panels
 from ndpsim.report.text import host_read_title
+from ndpsim.report.words import counted
 from ndpsim.simulate import HostReadResult
 from ndpsim.units import format_time
 
@@ -28,25 +29,12 @@ def host_read_figure(
     Raises:
         InputError: there is no such size or panel.
     """
-    chosen = chosen_panels(panels, "host-read")
-    channels = "1 channel" if result.channels == 1 else f"{result.channels} channels"
-    buses = "1 bus" if result.buses == 1 else f"{result.buses} buses"
-    title = f"{host_read_title(result)}\n{format_time(result.time_ns)} over {channels}, {buses}"
+    over = f"{counted(result.channels, 'channel')}, {counted(result.buses, 'bus')}"
+    title = f"{host_read_title(result)}\n{format_time(result.time_ns)} over {over}"
     burst_ns = device_of(result.config["hardware"]).burst_clocks * result.clock_ns
     parts = {"data": result.weight_bursts / result.buses * burst_ns, **result.idle_ns}
     went = {
         "bus": share_panel(lambda axes: draw_bus_time(axes, parts, result.time_ns, "a bus")),
         "energy": energy_panels(result.energy_nj, result.time_ns),
     }
-    return compose(title, ({"bandwidth": read_panels(result)}, went), size, chosen)
-
-
-def draw_host_read(
-    path: str, result: HostReadResult, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
-) -> None:
-    """`host_read_figure` in a file.
-
-    Raises:
-        InputError: there is no such size or panel, or the file name ends in no picture format.
-    """
-    save(host_read_figure(result, size, panels), path, size)
+    return compose(title, ({"bandwidth": read_panels(result)}, went), size, panels, "host-read")

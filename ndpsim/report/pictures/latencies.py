@@ -9,14 +9,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ndpsim.errors import InputError
-from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
+from ndpsim.report.metrics import metric_label
+from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import energy_panels
-from ndpsim.report.pictures.canvas import Panel, compose, save
+from ndpsim.report.pictures.canvas import Panel, compose
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
+from ndpsim.report.pictures.points import logarithmic
+from ndpsim.report.text import trace_run_title
+from ndpsim.report.words import counted
 from ndpsim.simulate import LoadPoint, Memory, TraceResult
-from ndpsim.units import format_time
+from ndpsim.units import Scale, format_time, percent
 
 _MARKED = {"50": "o", "95": "s", "99": "^", "99.9": "D"}
+_LATENCY = f"{metric_label('read_latency_ns', Scale('ns'))}, arrival to last beat"
 _WIDE = 30  # times the median: where some are longer, latencies are drawn on a logarithmic axis
 
 
@@ -36,15 +41,15 @@ def _tail(axes: Axes, result: TraceResult) -> None:
     lowest = 50 / result.reads  # half a read: what the last step leads to
     ends = np.append(100.0, np.maximum(longer[:-1], lowest))
     axes.step(np.append(ns, ns[-1]), np.append(ends, lowest), where="pre", color=COLOURS["read"])
-    for percent, marker in _MARKED.items():
-        at = percentile_ns(result, float(percent))
+    for name, marker in _MARKED.items():
+        at = percentile_ns(result, float(name))
         axes.plot(
             at,
-            max(lowest, 100 - float(percent)),
+            max(lowest, 100 - float(name)),
             marker=marker,
             color=INK,
             linestyle="none",
-            label=f"p{percent} {format_time(at)}",
+            label=f"p{name} {format_time(at)}",
         )
     assert result.read_latency_ns is not None
     axes.axvline(
@@ -54,13 +59,13 @@ def _tail(axes: Axes, result: TraceResult) -> None:
         label=f"mean {format_time(result.read_latency_ns['mean'])}",
     )
     if ns[-1] > _WIDE * percentile_ns(result, 50):
-        axes.set_xscale("log")
+        logarithmic(axes, "x")
     else:
         axes.set_xlim(0, 1.02 * ns[-1])
     axes.set_yscale("log")
     axes.set_yticks(shown := [10.0**power for power in range(2, -7, -1) if 10.0**power >= lowest])
     axes.set_yticklabels([f"{share:g}" for share in shown])
-    axes.set(xlabel="read latency, arrival to last beat (ns)", ylabel="reads that take longer (%)")
+    axes.set(xlabel=_LATENCY, ylabel="reads that take longer (%)")
     axes.set_ylim(lowest, 130)
     axes.minorticks_off()
 
@@ -73,7 +78,7 @@ def _histogram(axes: Axes, result: TraceResult) -> None:
     axes.stairs(shares, edges, fill=True, color=tint(COLOURS["read"], 0.4), linewidth=0)
     axes.stairs(shares, edges, color=COLOURS["read"])
     step = format_time(bars[0]["to_ns"] - bars[0]["from_ns"])
-    axes.set(xlabel="read latency, arrival to last beat (ns)", ylabel=f"reads (%)\nof each {step}")
+    axes.set(xlabel=_LATENCY, ylabel=f"reads (%)\nof each {step}")
     axes.set(xlim=(0, 1.02 * edges[-1]), ylim=(0, None))
 
 
@@ -89,30 +94,16 @@ def latencies_figure(
     Raises:
         InputError: the trace has no reads, or there is no such size or panel.
     """
-    chosen = chosen_panels(panels, "latencies")
     if result.read_latency_ns is None:
         raise InputError("the trace has no reads whose latency could be drawn", "missing", key="--plot")
-    config = result.config
-    carried = f"{result.bandwidth_gbps:.2f} GB/s, {100 * result.peak_fraction:.1f}% of peak"
-    title = f"{config['timing']} {config['org']}, {result.reads} reads, {result.writes} writes, {carried}"
+    carried = f"{result.bandwidth_gbps:.2f} GB/s, {percent(result.peak_fraction)} of peak"
+    title = f"Read latencies: {trace_run_title(result)}\n{counted(result.reads, 'read')}, {carried}"
     tail = {"tail": [Panel(lambda axes: _tail(axes, result), 10, stretches=True)]}
     sums = {
         "histogram": [Panel(lambda axes: _histogram(axes, result), 6, stretches=True)],
         "energy": energy_panels(result.energy_nj, result.time_ns),
     }
-    return compose(title, (tail, sums), size, chosen)
-
-
-def draw_latencies(
-    path: str, result: TraceResult, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
-) -> None:
-    """`latencies_figure` in a file.
-
-    Raises:
-        InputError: the trace has no reads, there is no such size or panel, or the file name ends in no
-            picture format.
-    """
-    save(latencies_figure(result, size, panels), path, size)
+    return compose(title, (tail, sums), size, panels, "latencies")
 
 
 def sweep_figure(
@@ -130,7 +121,6 @@ def sweep_figure(
     Raises:
         InputError: the trace has no reads, or there is no such size or panel.
     """
-    chosen = chosen_panels(panels, "sweep")
     read = [
         (p.bandwidth_gbps, p.mean_ns, p.p99_ns)
         for p in points
@@ -146,24 +136,9 @@ def sweep_figure(
         axes.plot(carried, mean_ns, "o-", color=colour, label="mean")
         axes.plot(carried, p99_ns, "s--", color=colour, markerfacecolor="white", label="99th percentile")
         axes.axvline(peak, color=INK, linestyle="--", label=f"peak {peak:.1f} GB/s")
-        axes.set(xlabel="bandwidth carried (GB/s)", ylabel="read latency (ns)")
+        axes.set(xlabel=metric_label("bandwidth_gbps", Scale("GB/s")))
+        axes.set(ylabel=metric_label("read_latency_ns", Scale("ns")))
         axes.set(xlim=(0, 1.02 * peak), ylim=(0, None))
 
-    title = f"{memory.device.timing} {memory.device.org}, latency against throughput"
-    return compose(title, ({"latency": [Panel(draw, 13, stretches=True)]},), size, chosen)
-
-
-def draw_sweep(
-    path: str,
-    points: Sequence[LoadPoint],
-    memory: Memory,
-    size: str = DEFAULT_SIZE,
-    panels: Sequence[str] | None = None,
-) -> None:
-    """`sweep_figure` in a file.
-
-    Raises:
-        InputError: the trace has no reads, there is no such size or panel, or the file name ends in no
-            picture format.
-    """
-    save(sweep_figure(points, memory, size, panels), path, size)
+    title = f"Read latency over bandwidth: {memory.device.timing} {memory.device.org}, by offered load"
+    return compose(title, ({"latency": [Panel(draw, 13, stretches=True)]},), size, panels, "sweep")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ndpsim.layout import MATRICES, Layout
 from ndpsim.report.layouts import layout_title
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
-from ndpsim.report.pictures.canvas import Panel, check_format, compose, save
+from ndpsim.report.pictures.canvas import Panel, compose
 from ndpsim.report.pictures.colours import COLOURS
 from ndpsim.simulate import PlacedExpert
 
@@ -33,8 +33,7 @@ def layout_figure(
     Raises:
         InputError: there is no such size or panel.
     """
-    chosen = chosen_panels(panels, "layout")
-    layout = placed.layout
+    chosen, layout = chosen_panels(panels, "layout"), placed.layout
     dimm, lane, matrix = _first_lane(layout)
     rank, subchannel = divmod(lane, layout.geometry.subchannels)
     down_row = _first_row(layout, matrix, MATRICES.index("down"))
@@ -51,24 +50,12 @@ def layout_figure(
 
     groups = (
         {"lanes": [Panel(lambda axes: _lanes(axes, layout), 7, stretches=True)]},
-        {"first": rows(0, f"{where}: its first rows", chosen[0] == "first" or size == "slide")},
+        {"first": rows(0, f"first rows of {where}", chosen[0] == "first" or size == "slide")},
     )
     if down_row >= _ROWS:
-        words = f"{where}: where down begins"
+        words = f"where down begins in {where}"
         groups[1]["down"] = rows(down_row - 1, words, "first" not in chosen and chosen[0] != "lanes")
-    return compose(layout_title(placed), groups, size, chosen)
-
-
-def draw_layout(
-    path: str, placed: PlacedExpert, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
-) -> None:
-    """`layout_figure` in a file.
-
-    Raises:
-        InputError: there is no such size or panel, or the file name ends in no picture format.
-    """
-    check_format(path)
-    save(layout_figure(placed, size, panels), path, size)
+    return compose(f"Where weights lie: {layout_title(placed)}", groups, size, panels, "layout")
 
 
 def _name_colours(axes: Axes, names: Sequence[str]) -> None:
@@ -152,4 +139,4 @@ def _rows(axes: Axes, layout: Layout, matrix: NDArray[np.int64], first: int, wor
     names = [f"row {row} bank {bank}" for row in rows for bank in range(device.banks_per_group)]
     axes.set_yticks((np.arange(banks) + 0.5) * groups, names)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(f"{words}; burst in the row; {groups} lines a bank, its bank groups")
+    axes.set_xlabel(f"burst of the row, {words}; a line for each of {groups} bank groups")

@@ -5,26 +5,34 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
-from ndpsim.orchestrator.record import LayerRecord
+from ndpsim.orchestrator.record import JobRecord, LayerRecord, MovingRecord
+from ndpsim.report.metrics import metric_label, scale_of
 from ndpsim.report.moe import moe_title, run_names
 from ndpsim.report.moe_history import History, RunHistory
-from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels, chosen_size
-from ndpsim.report.pictures.canvas import Panel, compose, save
+from ndpsim.report.panels import DEFAULT_SIZE, chosen_size
+from ndpsim.report.pictures.bars import ROW, name_rows, white_edges
+from ndpsim.report.pictures.canvas import Panel, compose
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
+from ndpsim.report.pictures.points import logarithmic
 from ndpsim.report.routing import trace_title
 from ndpsim.results import MoeResult, PolicyRun
-from ndpsim.units import TIMES, format_time
+from ndpsim.units import TIMES, Scale, format_time, times
 
-_ROW = 1.25  # lines for each horizontal bar
 _LIGHT = 0.4
 _DIMM_LABELS = 4
 _EDGED = 0.004  # of the axes: narrower bars have no edge, which would hide them
-_COMPARABLE = 4  # jobs of policies that differ by more in time have a time axis each
+_COMPARABLE = 4  # policies that differ by more in time: layers share a logarithmic scale, jobs have one each
+_BEHIND = (
+    2.2  # times as wide as other lines: the time of a layer, which is that of whatever is busy all of it
+)
 
 #: Of a group of resources: its colour, its line, and what it is called.
 _GROUPS = {
@@ -46,96 +54,88 @@ _ROWS = {
     "cpu": "CPU",
     "links": "DIMM links",
 }
+#: What the legend says of jobs, whose colours are those of their resources.
+_KINDS = {
+    "routed experts": INK,
+    "lighter: other work": tint(INK, _LIGHT),
+    "migrations": COLOURS["exposed"],
+}
 _COLOUR_OF = {"gpu": "gpu", "pcie-down": "pcie", "pcie-up": "pcie", "cpu": "host", "ndp": "compute"}
-
-
-def _names_at(axes: Axes, names: Sequence[str]) -> None:
-    axes.set_yticks(range(len(names)), names)
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(names) - 0.5, -0.5)
 
 
 def _speedups(axes: Axes, runs: Mapping[str, PolicyRun]) -> None:
     """How much faster each policy is than the first: all of it, and the experts alone."""
     for place, run in enumerate(runs.values()):
         label = place == 0
-        everything = "everything" if label else None
-        axes.barh(place, run.speedup, color=COLOURS["everything"], height=0.7, label=everything)
+        axes.barh(
+            place,
+            run.speedup,
+            color=COLOURS["everything"],
+            height=0.7,
+            label="everything" if label else None,
+        )
         ends = (place - 0.42, place + 0.42)
         both = (run.speedup_moe, run.speedup_moe)
         axes.plot(both, ends, color=COLOURS["experts"], label="experts alone" if label else None)
-        words = f" {run.speedup:.2f}{TIMES}, experts {run.speedup_moe:.2f}{TIMES}"
+        words = f" {times(run.speedup)}, experts {times(run.speedup_moe)}"
         axes.text(max(run.speedup, run.speedup_moe), place, words, va="center", color=INK)
-    _names_at(axes, list(runs))
+    name_rows(axes, list(runs))
     most = max(max(run.speedup, run.speedup_moe) for run in runs.values())
-    axes.set(xlim=(0, 1.005 * most or 1), xlabel=f"speed-up over {next(iter(runs))}")
+    axes.set(xlim=(0, 1.005 * most or 1), xlabel=metric_label("speedup", Scale(TIMES), next(iter(runs))))
 
 
-def _unit(most_ns: float) -> tuple[str, float]:
-    """What times up to `most_ns` are drawn in, and how many ns that is."""
-    return ("ms", 1e6) if most_ns >= 2e6 else ("µs", 1e3)
+def _means(run: RunHistory) -> dict[str, NDArray[np.float64]]:
+    """Means over steps, in ns: how long each layer's experts take, and how long resources are busy."""
+    found = {"layer": run.layer_ns, **{group: run.busy_ns[group] for group in _GROUPS}}
+    return {name: ns / np.maximum(run.times, 1) for name, ns in found.items()}
 
 
-def _layers(axes: Axes, run: RunHistory, name: str, first: bool) -> None:
-    """How long each layer's experts take, and how long resources were busy with them: means over steps."""
-    times = np.maximum(run.times, 1)
-    unit, ns = _unit(float((run.layer_ns / times).max()))
-    ticks = range(len(run.layers))
-    together = "experts of the layer" if first else None
-    axes.step(ticks, run.layer_ns / times / ns, color=INK, where="mid", label=together)
-    for group, (meaning, line, label) in _GROUPS.items():
-        busy = run.busy_ns[group] / times / ns
-        shown = f"{label} busy" if first else None
-        axes.step(ticks, busy, color=COLOURS[meaning], linestyle=line, where="mid", label=shown)
+def _layers(axes: Axes, run: RunHistory, name: str, first: bool, limits_ns: tuple[float, float]) -> None:
+    """`_means`, on the same scale for each policy: a logarithmic one, where the least is not 0."""
+    ticks, means, scale = range(len(run.layers)), _means(run), scale_of("time_ns", limits_ns)
+    wide = _BEHIND * float(rcParams["lines.linewidth"])
+    lines = {"layer": (INK, "-", "experts of the layer", wide)} | {
+        group: (COLOURS[meaning], line, f"{label} busy", wide / _BEHIND)
+        for group, (meaning, line, label) in _GROUPS.items()
+    }
+    for group, (colour, line, label, width) in lines.items():
+        how: Any = {"color": colour, "linestyle": line, "linewidth": width, "where": "mid"}
+        axes.step(ticks, means[group] / scale.divisor, label=label if first else None, **how)
     few = range(0, len(run.layers), max(1, -(-len(run.layers) // 12)))
     axes.set_xticks(list(few), [str(run.layers[place]) for place in few])
-    axes.set(xlim=(-0.5, len(run.layers) - 0.5), ylim=(0, None))
+    axes.set(xlim=(-0.5, len(run.layers) - 0.5), ylim=[ns / scale.divisor for ns in limits_ns])
+    if limits_ns[0]:
+        logarithmic(axes, "y")
     mean = "mean of steps" if run.phase == "decode" else "prefill"
-    axes.set(
-        xlabel=f"layer of the model, {mean}",
-        ylabel=f"{_in_lines(name)}\n({unit})" if name else f"time ({unit})",
-    )
+    label = metric_label("time_ns", scale)
+    axes.set(xlabel=f"layer of the model, {mean}", ylabel=f"{_in_lines(name)}\n{label}" if name else label)
 
 
 def _engines(axes: Axes, runs: Mapping[str, PolicyRun]) -> None:
     """Which engine computed how many pairs of a token and an expert."""
     left = np.zeros(len(runs))
-    thin = 0.5 * float(axes.spines["left"].get_linewidth())
     for engine, (label, colour) in _ENGINES.items():
         width = np.array([100 * run.pairs_by_engine.get(engine, 0) / run.pairs for run in runs.values()])
-        axes.barh(
-            range(len(runs)),
-            width,
-            left=left,
-            color=colour,
-            height=0.7,
-            label=label,
-            edgecolor="white",
-            linewidth=thin,
-        )
+        how = {"color": colour, "height": 0.7, "label": label, **white_edges(axes)}
+        axes.barh(range(len(runs)), width, left=left, **how)
         left += width
-    _names_at(axes, list(runs))
-    axes.set(xlim=(0, 100), xlabel="pairs of a token and an expert (%)")
+    name_rows(axes, list(runs))
+    axes.set(xlim=(0, 100), xlabel=metric_label("pairs_by_engine", Scale("%")))
 
 
 def _migrations(axes: Axes, sums: Mapping[str, Mapping[str, float]]) -> None:
     """How long migrations ran in windows, where they cost nothing, and beside experts."""
-    most = max(of["hidden_ns"] + of["exposed_ns"] for of in sums.values()) / 1e6
-    for place, of in enumerate(sums.values()):
-        hidden, exposed = of["hidden_ns"] / 1e6, of["exposed_ns"] / 1e6
-        label = place == 0
-        axes.barh(place, hidden, color=COLOURS["hidden"], height=0.7, label="hidden" if label else None)
-        axes.barh(
-            place,
-            exposed,
-            left=hidden,
-            color=COLOURS["exposed"],
-            height=0.7,
-            label="exposed" if label else None,
-        )
-        axes.text(hidden + exposed, place, f" {of['count']:,.0f}{TIMES}", va="center", color=INK)
-    _names_at(axes, list(sums))
-    axes.set(xlim=(0, most or 1), xlabel="time of all migrations together (ms)")
+    totals = [of["hidden_ns"] + of["exposed_ns"] for of in sums.values()]
+    scale = scale_of("time_ns", totals)
+    left = np.zeros(len(sums))
+    for part in ("hidden", "exposed"):
+        width = np.array([of[f"{part}_ns"] / scale.divisor for of in sums.values()])
+        axes.barh(range(len(sums)), width, left=left, color=COLOURS[part], height=0.7, label=part)
+        left += width
+    for place, (end, ns, of) in enumerate(zip(left, totals, sums.values(), strict=True)):
+        axes.text(end, place, f" {of['count']:,.0f} in {format_time(ns)}", va="center", color=INK)
+    name_rows(axes, list(sums))
+    axes.set(xlim=(0, max(left) or 1), xlabel=f"{metric_label('time_ns', scale)}, all migrations")
 
 
 # ---- the jobs of a layer ----
@@ -159,44 +159,36 @@ def _labels(places: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     return engines | {f"DIMM {name[4:]}": places[name][0] for name in shown}
 
 
-def _jobs(axes: Axes, layer: LayerRecord, name: str, until_ns: float) -> None:
+def _jobs(axes: Axes, layer: LayerRecord, name: str, until_ns: float, first: bool) -> None:
     """What each resource did when; what is no expert is lighter."""
     places = _places(layer)
-    unit, ns = _unit(until_ns)
-    axes.set_xlim(0, until_ns / ns)
+    scale = scale_of("time_ns", [until_ns])
+    axes.set_xlim(0, until_ns / scale.divisor)
+
+    def bar(of: JobRecord | MovingRecord, colour: str | tuple[float, float, float]) -> None:
+        """As far as it is within the layer."""
+        at, high = places[of.resource]
+        times_ns = np.clip((of.start_ns, of.end_ns), layer.start_ns, layer.end_ns) - layer.start_ns
+        start, end = times_ns / scale.divisor
+        edged = end - start > _EDGED * axes.get_xlim()[1]
+        thin = 0.4 * float(axes.spines["left"].get_linewidth()) if edged else 0.0
+        axes.barh(at, end - start, left=start, height=high, color=colour, edgecolor="white", linewidth=thin)
+
     for job in layer.jobs:
-        at, high = places[job.resource]
         colour = COLOURS[_COLOUR_OF[job.resource.partition(" ")[0]]]
-        light = job.kind not in ("expert", "copy")
-        times = job.start_ns, job.end_ns
-        _bar(axes, at, high, layer, times, ns, tint(colour, _LIGHT) if light else colour)
-    if layer.moving:
-        axes.plot([], [], color=COLOURS["exposed"], label="migrations")
+        bar(job, colour if job.kind in ("expert", "copy") else tint(colour, _LIGHT))
     for move in layer.moving:
-        at, high = places[move.resource]
-        _bar(axes, at, high, layer, (move.start_ns, move.end_ns), ns, COLOURS["exposed"])
+        bar(move, COLOURS["exposed"])
+    if first:
+        for label, meant in _KINDS.items():
+            axes.bar(np.nan, 0, color=meant, label=label)
     bottom = max(at + high / 2 for at, high in places.values())
     labels = _labels(places)
     axes.set_yticks(list(labels.values()), list(labels))
     axes.tick_params(axis="y", length=0)
-    axes.set(ylim=(bottom + 0.1, -0.6), xlim=(0, until_ns / ns), ylabel=_in_lines(name))
-    axes.set_xlabel(f"time since the gate ({unit}); lighter: shared experts, activations, results")
-
-
-def _bar(
-    axes: Axes,
-    at: float,
-    high: float,
-    layer: LayerRecord,
-    times: tuple[float, float],
-    unit_ns: float,
-    colour: str | tuple[float, float, float],
-) -> None:
-    """From one time to another, as far as that is within the layer."""
-    start, end = (np.clip(ns - layer.start_ns, 0, layer.end_ns - layer.start_ns) / unit_ns for ns in times)
-    edged = end - start > _EDGED * axes.get_xlim()[1]
-    thin = 0.4 * float(axes.spines["left"].get_linewidth()) if edged else 0.0
-    axes.barh(at, end - start, left=start, height=high, color=colour, edgecolor="white", linewidth=thin)
+    axes.set(ylim=(bottom + 0.1, -0.6), xlim=(0, until_ns / scale.divisor), ylabel=_in_lines(name))
+    where = f"step {layer.step}" if layer.phase == "decode" else "prefill"
+    axes.set_xlabel(f"{metric_label('time_ns', scale)}, since the gate of layer {layer.layer}, {where}")
 
 
 def _in_lines(name: str) -> str:
@@ -204,29 +196,37 @@ def _in_lines(name: str) -> str:
     return re.sub(r"(?<=[-:,])", "\n", name)
 
 
-def _job_panels(shown: Mapping[str, LayerRecord]) -> list[Panel]:
+def _job_panels(shown: Mapping[str, LayerRecord], several: bool) -> list[Panel]:
     times_ns = {name: layer.end_ns - layer.start_ns for name, layer in shown.items()}
     most_ns = max(times_ns.values(), default=0.0)
     comparable = all(most_ns <= _COMPARABLE * ns for ns in times_ns.values())
 
-    def of(name: str, layer: LayerRecord) -> Panel:
+    def of(place: int, name: str, layer: LayerRecord) -> Panel:
         rows = len(_labels(_places(layer))) + 2
         until_ns = most_ns if comparable else times_ns[name]
+        said = name if several else ""
         return Panel(
-            lambda axes: _jobs(axes, layer, name, until_ns), 1.1 * rows, stretches=True, over_time=comparable
+            lambda axes: _jobs(axes, layer, said, until_ns, place == 0),
+            1.1 * rows,
+            stretches=True,
+            axis="time since the gate" if comparable else "",
         )
 
-    return [of(name, layer) for name, layer in shown.items()]
+    return [of(place, name, layer) for place, (name, layer) in enumerate(shown.items())]
 
 
 def _layer_panels(runs: Mapping[str, RunHistory], several: bool) -> list[Panel]:
+    longest_ns = [max(float(max(ns)) for ns in _means(run).values()) for run in runs.values()]
+    most, least = max(longest_ns), min(longest_ns)
+    limits_ns = (0.0, 1.05 * most or 1.0) if most <= _COMPARABLE * least else (0.1 * least, 1.5 * most)
+
     def of(place: int, name: str, run: RunHistory) -> Panel:
+        said = name if several else ""
         return Panel(
-            lambda axes: _layers(axes, run, name if several else "", place == 0),
+            lambda axes: _layers(axes, run, said, place == 0, limits_ns),
             5,
             stretches=True,
-            over_time=True,
-            ends_axis=place == len(runs) - 1,
+            axis="layer",
         )
 
     return [of(place, name, run) for place, (name, run) in enumerate(runs.items())]
@@ -247,7 +247,6 @@ def moe_figure(
     Raises:
         InputError: there is no such size or panel, or the run has nothing to show in them.
     """
-    chosen = chosen_panels(panels, "moe")
     names = run_names(result.runs)
     runs = dict(zip(names, result.runs, strict=True))
     most = len(names) if chosen_size(size).height_in is None else 1
@@ -260,39 +259,17 @@ def moe_figure(
         for kind, of in run.migrations.items()
         if of["hidden_ns"] + of["exposed_ns"] > 0
     }
-    speedups = [Panel(lambda axes: _speedups(axes, runs), _ROW * len(runs))] if several else []
+    speedups = [Panel(lambda axes: _speedups(axes, runs), ROW * len(runs))] if several else []
     by_layer = {
         "speedup": speedups,
         "layers": _layer_panels(histories, several),
-        "engines": [Panel(lambda axes: _engines(axes, runs), _ROW * len(runs))],
+        "engines": [Panel(lambda axes: _engines(axes, runs), ROW * len(runs))],
     }
     moved = {
-        "migrations": [Panel(lambda axes: _migrations(axes, sums), _ROW * len(sums))] if sums else [],
-        "jobs": _job_panels(shown),
+        "migrations": [Panel(lambda axes: _migrations(axes, sums), ROW * len(sums))] if sums else [],
+        "jobs": _job_panels(shown, several),
     }
-    title = f"{moe_title(result)}\n{trace_title(result.routing['trace'])}{_title_of_jobs(shown, chosen)}"
-    return compose(title, (by_layer, moved), size, chosen)
-
-
-def _title_of_jobs(shown: Mapping[str, LayerRecord], chosen: Sequence[str]) -> str:
-    if not shown or "jobs" not in chosen:
-        return ""
-    layer = next(iter(shown.values()))
-    where = f"step {layer.step}" if layer.phase == "decode" else "prefill"
-    times = ", ".join(f"{name} {format_time(of.end_ns - of.start_ns)}" for name, of in shown.items())
-    return f"\njobs: of layer {layer.layer}, {where}; {times}"
-
-
-def draw_moe(
-    path: str,
-    result: MoeResult,
-    history: History,
-    size: str = DEFAULT_SIZE,
-    panels: Sequence[str] | None = None,
-) -> None:
-    """`moe_figure` in a file.
-
-    Raises:
-        InputError: as `moe_figure`, or the file name ends in no picture format.
-    """
-    save(moe_figure(result, history, size, panels), path, size)
+    policies = f"policies {', '.join(names)}" if several else f"policy {names[0]}"
+    routed = trace_title(result.routing["trace"])
+    title = f"Inference with {moe_title(result)}, {policies}\nrouting: {routed}"
+    return compose(title, (by_layer, moved), size, panels, "moe")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
@@ -28,8 +29,10 @@ _LINES = 20
 _LABELLED = 14  # points; of more, those of the front alone
 _MOST_LABELS = 24
 _KEYS_NAMED = 2  # in a label; of more, values alone, and the legend says of which keys
-_NEARER = 0.8  # a name is so much nearer to its point than to any other, or it is left out
+_NEARER = 0.8  # a name is so much nearer to its point than to any other, or a line leads to it
 _AROUND = ((1, 1), (1, -1), (-1, 1), (-1, -1), (1, 0), (-1, 0), (0, 1.2), (0, -1.2), (1, 2.2), (1, -2.2))
+_FURTHER = (1.0, 2.5, 4.0, 6.0)  # times as far a name may be whose point has no room near it
+_PALE = 0.45
 
 
 def front_of(
@@ -66,22 +69,22 @@ def _pareto(axes: Axes, points: Points, across: Scale) -> None:
     for place, series in enumerate(points.series):
         colour, marker = SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)]
         rows = list(points.of(series))
-        for some, face in (
-            ([row for row in rows if id(row) not in chosen], tint(colour, 0.45)),
-            ([row for row in rows if id(row) in chosen], colour),
-        ):
-            if some:
-                where = list(zip(*map(at, some), strict=True))
-                axes.plot(*where, marker, color=face, linestyle="none", zorder=3)
+        for on_front, face in ((False, tint(colour, _PALE)), (True, colour)):
+            where = [at(row) for row in rows if (id(row) in chosen) == on_front]
+            axes.plot([x for x, _ in where], [y for _, y in where], marker, color=face, zorder=3)
         if series:
-            axes.plot([], [], marker, color=colour, linestyle="none", label=name_of(series))
+            axes.plot([], [], marker, color=colour, label=name_of(series))
+    colour, marker = (INK, "o") if any(points.series) else (SERIES[0], MARKERS[0])
+    axes.plot([], [], marker, color=colour, label="on the front")
+    if len(front) < len(points.rows):
+        axes.plot([], [], marker, color=tint(colour, _PALE), label="pale: not on the front")
     _published(axes, points, across)
     axes.set_xlabel(metric_label(plot.x, across, points.baseline))
     axes.set_ylabel(points.label)
     axes.margins(x=0.1, y=0.1)
     for which in "xy":
         (logarithmic if which in plot.log else plain_ticks)(axes, which)
-    _write(axes, points, points.rows if len(points.rows) <= _LABELLED else front, across)
+    _write(axes, points, front, across)
 
 
 def _published(axes: Axes, points: Points, across: Scale) -> None:
@@ -107,8 +110,8 @@ def _published(axes: Axes, points: Points, across: Scale) -> None:
                 named.add(source)
 
 
-def _write(axes: Axes, points: Points, rows: Sequence[Row], across: Scale) -> None:
-    """What points are, each beside its own where nothing else stands."""
+def _write(axes: Axes, points: Points, front: Sequence[Row], across: Scale) -> None:
+    """What points are: those of the front always, others, where they are few, if they have room."""
     keys = [
         key for key in panel_keys(points.swept, points.rows, points.plot.by) if key in points.swept.varied
     ]
@@ -119,44 +122,81 @@ def _write(axes: Axes, points: Points, rows: Sequence[Row], across: Scale) -> No
     if not named:
         words = " / ".join(key.rpartition(".")[2].replace("_", " ") for key in keys)
         axes.plot([], [], " ", label=f"at points: {words}")
-    font = float(axes.yaxis.get_major_ticks()[0].label1.get_fontsize())
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    renderer, dots = figure.canvas.get_renderer(), figure.dpi / 72  # type: ignore[attr-defined]
     places = {
         id(row): (row[points.plot.x] / across.divisor, points.scaled(row[points.plot.y]))
         for row in points.rows
     }
-    pixels = axes.transData.transform(list(places.values()))
-    half = 0.45 * font * dots
-    taken = [Bbox.from_extents(x - half, y - half, x + half, y + half) for x, y in pixels]
-    room = axes.get_window_extent()
-    for row in [*rows[:1], *rows[:0:-1]][:_MOST_LABELS]:  # the ends of a front first
-        text = _words({key: row[key] for key in keys}, named)
-        note = axes.annotate(
+    labels = _Labels(axes, list(places.values()))
+    for row in [*front[:1], *front[:0:-1]][:_MOST_LABELS]:  # the ends of a front first
+        labels.add(_words({key: row[key] for key in keys}, named), places[id(row)], _FURTHER)
+    if len(points.rows) <= _LABELLED:
+        chosen = {id(row) for row in front}
+        for row in points.rows:
+            if id(row) not in chosen:
+                labels.add(_words({key: row[key] for key in keys}, named), places[id(row)], _FURTHER[:1])
+
+
+class _Labels:
+    """Names beside points, each where nothing else stands."""
+
+    def __init__(self, axes: Axes, points: Sequence[tuple[float, float]]) -> None:
+        self._axes = axes
+        self._font = float(axes.yaxis.get_major_ticks()[0].label1.get_fontsize())
+        figure = axes.get_figure(root=True)
+        assert figure is not None
+        self._renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+        self._half = 0.45 * self._font * figure.dpi / 72
+        self._pixels = axes.transData.transform(points)
+        self._taken = [self._around(at) for at in self._pixels]
+
+    def _around(self, at: NDArray[np.float64]) -> Bbox:
+        return Bbox.from_extents(*(at - self._half), *(at + self._half))
+
+    def add(self, text: str, point: tuple[float, float], further: Sequence[float]) -> None:
+        """A name for a point; no name where it has no room.
+
+        Args:
+            text: the name.
+            point: where the point is, in data.
+            further: how far from the point the name may be; a line leads to one that is not at 1.
+        """
+        note = self._axes.annotate(
             text,
-            places[id(row)],
+            point,
             xytext=(0, 0),
             textcoords="offset points",
-            fontsize=font,
+            fontsize=self._font,
             parse_math=False,
+            arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3},
         )
-        for dx, dy in _AROUND:
-            note.set(
-                position=(0.7 * font * dx, 0.7 * font * dy),
-                horizontalalignment=("right", "center", "left")[int(dx) + 1],
-                verticalalignment="center" if dy == 0 else "bottom" if dy > 0 else "top",
-            )
-            box = note.get_window_extent(renderer)
-            within = room.x0 <= box.x0 and box.x1 <= room.x1 and room.y0 <= box.y0 and box.y1 <= room.y1
-            own = axes.transData.transform(places[id(row)])
-            nearest = min((_distance(box, at) for at in pixels if not np.allclose(at, own)), default=math.inf)
-            clear = not any(box.overlaps(other) for other in taken)
-            if within and clear and _distance(box, own) < _NEARER * nearest:
-                taken.append(box)
-                break
-        else:
-            note.remove()
+        line = note.arrow_patch
+        assert line is not None
+        own = self._axes.transData.transform(point)
+        for times in further:
+            for dx, dy in _AROUND:
+                note.set(
+                    position=(0.7 * self._font * dx * times, 0.7 * self._font * dy * times),
+                    horizontalalignment=("right", "center", "left")[int(dx) + 1],
+                    verticalalignment="center" if dy == 0 else "bottom" if dy > 0 else "top",
+                )
+                note.update_positions(self._renderer)
+                box = Text.get_window_extent(note, self._renderer)
+                if self._is_free(box) and (times > 1 or self._is_nearest(box, own)):
+                    line.set_visible(times > 1)
+                    self._taken.append(box)
+                    return
+        note.remove()
+
+    def _is_free(self, box: Bbox) -> bool:
+        room = self._axes.get_window_extent()
+        within = room.x0 <= box.x0 and box.x1 <= room.x1 and room.y0 <= box.y0 and box.y1 <= room.y1
+        return within and not any(box.overlaps(other) for other in self._taken)
+
+    def _is_nearest(self, box: Bbox, own: NDArray[np.float64]) -> bool:
+        """Whether a name is nearer to its own point than to all that stand apart from it."""
+        others = [at for at in self._pixels if np.abs(at - own).max() > self._half]
+        nearest = min((_distance(box, at) for at in others), default=math.inf)
+        return _distance(box, own) < _NEARER * nearest
 
 
 def _distance(box: Bbox, at: NDArray[np.float64]) -> float:

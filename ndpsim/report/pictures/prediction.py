@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
-from ndpsim.report.pictures.canvas import Panel, compose, save
+from ndpsim.report.metrics import metric_label
+from ndpsim.report.panels import DEFAULT_SIZE
+from ndpsim.report.pictures.bars import draw_bar, draw_shares, name_rows
+from ndpsim.report.pictures.canvas import Panel, compose
 from ndpsim.report.pictures.colours import COLOURS, INK
 from ndpsim.report.prediction import rate_words
 from ndpsim.results.prediction import PhasePrediction, Prediction
-from ndpsim.units import format_time
+from ndpsim.units import TIMES, Scale, format_time, times
 
 _COLOURS = {
     "attention and dense parts": "gpu",
@@ -31,18 +33,11 @@ _BAR_LINES = 2.0
 
 
 def _draw_parts(axes: Axes, phase: PhasePrediction, name: str, what: str) -> None:
-    left = 0.0
-    for part, ns in phase.parts_ns.items():
-        share = 100 * ns / phase.time_ns
-        if share < 100 * _LEAST:
-            continue
-        colour = COLOURS[_COLOURS.get(part, "everything")]
-        label = f"{part} {share:.1f}% ({format_time(ns)})"
-        axes.barh(0, share, left=left, color=colour, height=1, label=label, edgecolor="white")
-        left += share
-    axes.set(yticks=[], xlim=(0, 100), ylim=(-0.5, 0.5))
-    axes.spines["left"].set_visible(False)
-    axes.set_xlabel(f"{name}: {rate_words(phase)}; where the time of a {what} goes (%)")
+    parts = {
+        part: (ns, format_time(ns)) for part, ns in phase.parts_ns.items() if ns >= _LEAST * phase.time_ns
+    }
+    draw_shares(axes, parts, {part: _COLOURS.get(part, "everything") for part in parts})
+    axes.set_xlabel(f"{name}, {rate_words(phase)}: {metric_label('time_ns', Scale('%'))} of a {what}")
 
 
 def _draw_upgrades(axes: Axes, result: Prediction) -> None:
@@ -50,16 +45,12 @@ def _draw_upgrades(axes: Axes, result: Prediction) -> None:
     for place, one in enumerate(shown):
         pairs = (("prefill", one.prefill_gain, -0.2), ("decode", one.decode_gain, 0.2))
         for phase, gain, offset in pairs:
-            label = phase if place == 0 else None
-            axes.barh(place + offset, gain, height=0.36, color=COLOURS[phase], label=label)
-            axes.text(gain, place + offset, f" {gain:.2f}x", va="center", color=INK)
+            how = {"color": COLOURS[phase], "label": phase if place == 0 else None, "height": 0.36}
+            draw_bar(axes, place + offset, gain, times(gain), **how)
     axes.axvline(1, color=INK, linewidth=0.6)
-    axes.set_yticks(range(len(shown)), [f"{one.name}:\n{one.change.split(',')[0]}" for one in shown])
-    axes.tick_params(axis="y", length=0)
+    name_rows(axes, [f"{one.name}:\n{one.change.split(',')[0]}" for one in shown])
     most = max((max(one.prefill_gain, one.decode_gain) for one in shown), default=1.0)
-    axes.set(
-        xlabel="tokens/s over the machine as it is", xlim=(0, 1.15 * most), ylim=(len(shown) - 0.5, -0.5)
-    )
+    axes.set(xlabel=metric_label("speedup", Scale(TIMES), "the machine as it is"), xlim=(0, most))
 
 
 def prediction_figure(
@@ -73,7 +64,6 @@ def prediction_figure(
     Raises:
         InputError: there is no such size or panel.
     """
-    chosen = chosen_panels(panels, "predict")
     groups = {
         "prefill": [Panel(lambda axes: _draw_parts(axes, result.prefill, "prefill", "prompt"), _BAR_LINES)],
         "decode": [Panel(lambda axes: _draw_parts(axes, result.decode, "decode", "token"), _BAR_LINES)],
@@ -82,15 +72,4 @@ def prediction_figure(
     possible = sum(not one.problem for one in result.upgrades)
     if possible:
         groups["upgrades"] = [Panel(lambda axes: _draw_upgrades(axes, result), 3.2 * possible)]
-    return compose(result.title, (groups,), size, chosen)
-
-
-def draw_prediction(
-    path: str, result: Prediction, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
-) -> None:
-    """`prediction_figure` in a file.
-
-    Raises:
-        InputError: there is no such size or panel, or the file name ends in no picture format.
-    """
-    save(prediction_figure(result, size, panels), path, size)
+    return compose(f"Prediction for {result.title}", (groups,), size, panels, "predict")

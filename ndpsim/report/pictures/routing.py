@@ -8,8 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
-from ndpsim.report.pictures.canvas import Panel, compose, save
+from ndpsim.report.panels import DEFAULT_SIZE
+from ndpsim.report.pictures.bars import name_rows
+from ndpsim.report.pictures.canvas import Panel, compose
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.routing import routing_title
 from ndpsim.routing import RoutingStatistics
@@ -30,7 +31,7 @@ def _ranks(axes: Axes, statistics: RoutingStatistics) -> None:
             axes.plot(
                 *zip(*points, strict=True), style, color=COLOURS[name], markerfacecolor="white", label=name
             )
-    axes.plot((0, 100), (0, 100), color=INK, linestyle=":", label="all alike")
+    axes.plot((0, 100), (0, 100), color=INK, linestyle=":", label="if all were equally popular")
     axes.set(xlim=(0, 101), ylim=(0, 104))
     axes.set(xlabel="most popular experts (%)", ylabel="selections (%)")
 
@@ -78,15 +79,12 @@ def _reuse(axes: Axes, statistics: RoutingStatistics) -> None:
         assert reuse is not None
         error = 100 * (reuse.reuse.error or 0.0)
         axes.barh(place, 100 * reuse.reuse.value, xerr=error, color=COLOURS[phase], ecolor=INK, height=0.6)
-        label = None if labelled else "if independent"
+        label = None if labelled else "if tokens were independent"
         at = 100 * reuse.independent.value
         axes.plot((at, at), (place - 0.4, place + 0.4), color=INK, linestyle=":", label=label)
         labelled = True
-    axes.set_yticks(range(len(names)), names)
-    axes.tick_params(axis="y", length=0)
-    axes.set(
-        xlim=(0, None), ylim=(len(names) - 0.5, -0.5), xlabel="experts that the token before had, too (%)"
-    )
+    name_rows(axes, names)
+    axes.set(xlim=(0, None), xlabel="experts that the token before had, too (%)")
 
 
 def routing_figure(
@@ -101,7 +99,6 @@ def routing_figure(
     Raises:
         InputError: there is no such size or panel, or the trace has nothing to show in them.
     """
-    chosen = chosen_panels(panels, "routing")
     phase = statistics.decode or statistics.prefill
     assert phase is not None
     reuses = [statistics.token_reuse, statistics.step_reuse, statistics.prefill_reuse]
@@ -112,15 +109,4 @@ def routing_figure(
     bars = {"layers": [Panel(lambda axes: _layers(axes, phase), 6, stretches=True)]}
     if count:
         bars["reuse"] = [Panel(lambda axes: _reuse(axes, statistics), 1.6 * count)]
-    return compose(routing_title(statistics), (curves, bars), size, chosen)
-
-
-def draw_routing(
-    path: str, statistics: RoutingStatistics, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
-) -> None:
-    """`routing_figure` in a file.
-
-    Raises:
-        InputError: there is no such size or panel, or the file name ends in no picture format.
-    """
-    save(routing_figure(statistics, size, panels), path, size)
+    return compose(f"Routing: {routing_title(statistics)}", (curves, bars), size, panels, "routing")

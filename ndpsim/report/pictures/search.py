@@ -56,4 +56,4 @@ def approach_figure(
         for which in "xy":
             plain_ticks(axes, which)
 
-    return compose(title, ({"approach": [Panel(draw, _LINES, stretches=True)]},), size, ("approach",))
+    return compose(title, ({"approach": [Panel(draw, _LINES, stretches=True)]},), size)

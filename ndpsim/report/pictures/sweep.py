@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from ndpsim.errors import InputError
 from ndpsim.report.metrics import is_number, key_label, name_of, value_words
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_size
-from ndpsim.report.pictures.canvas import Panel, compose, save
+from ndpsim.report.pictures.canvas import Panel, compose
 from ndpsim.report.pictures.colours import INK, SERIES
 from ndpsim.report.pictures.heat import heat_panels
 from ndpsim.report.pictures.pareto import pareto_panels
@@ -198,7 +198,7 @@ def _stacked(points: Points, draw: Callable[[Axes, Points, Mapping[str, Any], bo
             if len(points.panels) > 1:
                 axes.set_ylim(min(axes.get_ylim()[0], low), max(axes.get_ylim()[1], high))
 
-        return Panel(drawn, lines, stretches=True, over_time=True)
+        return Panel(drawn, lines, stretches=True, axis="x")
 
     return [panel_of(number, panel) for number, panel in enumerate(points.panels)]
 
@@ -239,15 +239,4 @@ def points_figure(rows: Sequence[Row], swept: Swept, plot: SweepPlot, size: str 
             f"no point has {plot.y}" + (f" and {plot.x}" if plot.kind == "pareto" else ""), "missing", key="y"
         )
     title = "\n".join([plot.title, *points.notes])
-    return compose(title, ({"points": _PANELS[plot.kind](points)},), size, ("points",))
-
-
-def draw_points(
-    path: str, rows: Sequence[Row], swept: Swept, plot: SweepPlot, size: str = DEFAULT_SIZE
-) -> None:
-    """`points_figure` in a file.
-
-    Raises:
-        InputError: as `points_figure`, or the file name ends in no picture format.
-    """
-    save(points_figure(rows, swept, plot, size), path, size)
+    return compose(title, ({"points": _PANELS[plot.kind](points)},), size)
