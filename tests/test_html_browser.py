@@ -282,3 +282,8 @@ def test_what_is_folded_is_printed_and_buttons_are_not(page):
     assert set(page.execute_script(seen, "details table")) == {True}
     assert set(page.execute_script(seen, ".zoom")) == {False}
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_a_table_that_goes_on_has_a_shadow_at_its_edge(page):
+    background = "return getComputedStyle(document.querySelector('.scroll')).backgroundAttachment"
+    assert set(page.execute_script(background).split(", ")) == {"local", "scroll"}

@@ -13,7 +13,7 @@ from ndpsim.report.metrics import key_label, metric_label, metric_text, name_of,
 from ndpsim.report.pictures.canvas import save
 from ndpsim.report.pictures.pareto import front_of
 from ndpsim.report.pictures.sweep import points_figure
-from ndpsim.report.sweep_plot import KINDS, SweepPlot, chosen_plot
+from ndpsim.report.sweep_plot import KINDS, SweepPlot, chosen_plot, sweep_title
 from ndpsim.sweeps.definition import Definition, Published
 from sweep_by_hand import fail, gemv, moe, row
 
@@ -229,6 +229,30 @@ def test_a_name_is_nearest_to_its_own_point():
             for n, (x, y) in pixels.items()
         }
         assert text.get_text() == f"seed {min(distances, key=distances.get)}"
+
+
+def test_every_point_of_a_front_has_a_name_even_where_others_lie_on_it():
+    """Points that lie on a point of the front do not take its name away."""
+    rows = [row({"seed": n}, **{"time_ns": 1.0, "energy_nj.total": 5.0}) for n in (1, 2, 3, 4)]
+    rows += [row({"seed": 5}, **{"time_ns": 3.0, "energy_nj.total": 9.0})]
+    definition = Definition("gemv", {}, {"seed": (1, 2, 3, 4, 5)})
+    plot = chosen_plot(definition, rows, kind="pareto", log="none")
+    (axes,) = points_figure(rows, definition, plot).axes
+    assert "seed 1" in [text.get_text() for text in axes.texts]
+
+
+def test_points_on_the_front_and_others_are_both_in_the_legend():
+    (axes,) = figure(gemv(), kind="pareto").axes
+    assert {"on the front", "pale: not on the front"} <= set(words(axes))
+
+
+def test_a_unit_is_said_once():
+    assert key_label("ndp.gemv.fifo_bursts") == "weight FIFO of each lane, in DRAM bursts"
+
+
+def test_a_title_says_what_was_run_of_which_model_on_which_machine():
+    definition = Definition("gemv", {"tokens": 4}, {"dimm.ranks": (1, 2)})
+    assert sweep_title(definition) == "One expert of qwen3-235b-a22b on trimoe, tokens 4"
 
 
 def test_published_values_are_hollow_with_their_interval_and_their_source():

@@ -13,7 +13,14 @@ body { margin: 0 auto; max-width: 72rem; padding: 1.5rem; background: var(--pape
 h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .3rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.1rem; margin: 2rem 0 .6rem; border-bottom: 1px solid var(--line); padding-bottom: .2rem; }
 .subtitle, .note { color: var(--soft); margin: .2rem 0; overflow-wrap: anywhere; }
-.scroll { overflow: auto; max-height: 40rem; }
+/* A shadow at an edge says that the table goes on there; what moves with the table hides it at its ends. */
+.scroll { overflow: auto; max-height: 40rem; background:
+  linear-gradient(to right, var(--paper) 40%, transparent) 0 0 / 3rem 100% no-repeat local,
+  linear-gradient(to left, var(--paper) 40%, transparent) 100% 0 / 3rem 100% no-repeat local,
+  linear-gradient(to top, var(--paper) 40%, transparent) 0 100% / 100% 3rem no-repeat local,
+  linear-gradient(to right, var(--soft), transparent) 0 0 / 1rem 100% no-repeat scroll,
+  linear-gradient(to left, var(--soft), transparent) 100% 0 / 1rem 100% no-repeat scroll,
+  linear-gradient(to top, var(--soft), transparent) 0 100% / 100% .7rem no-repeat scroll; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .7rem .25rem 0; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--line); }
@@ -40,7 +47,7 @@ summary { cursor: pointer; color: var(--link); }
   :root { --ink: #000000; --soft: #444444; --paper: #ffffff; --line: #bbbbbb; --tint: #ffffff; }
   body { max-width: none; padding: 0; font-size: 10pt; }
   .zoom { display: none; }
-  .scroll { overflow: visible; max-height: none; }
+  .scroll { overflow: visible; max-height: none; background: none; }
   /* What is folded is printed, too. */
   details::details-content { content-visibility: visible; height: auto; }
   thead th { position: static; }
