@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import Field, dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from ndpsim.units import in_unit, unit_ending
@@ -26,37 +26,50 @@ class Quantity:
         label: in the words of the field, without the unit.
         unit: a key of `UNITS`; "" where the end of the field's name says it, or there is none.
         beside: fields that explain this one; texts show them in its row.
-        peak: the field with the most that it can be; texts show the share of it.
+        whole: the field of which texts show it as a share: a peak, a sum.
+        share: the field with this share; "": there is none.
+        parts: of a mapping, what its keys are called where their names do not say it.
     """
 
     label: str
     unit: str = ""
     beside: tuple[str, ...] = ()
-    peak: str = ""
+    whole: str = ""
+    share: str = ""
+    parts: Mapping[str, str] = field(default_factory=dict)
 
 
-_QUANTITIES: dict[str, Quantity] = {}  # of all results that are imported, by the name of the field
-
-
-def quantity(label: str, unit: str = "", beside: tuple[str, ...] = (), peak: str = "") -> dict[str, Quantity]:
+def quantity(label: str, unit: str = "", **more: Any) -> dict[str, Quantity]:
     """The `metadata` of a field of a result: its `Quantity`."""
-    return {"quantity": Quantity(label, unit, beside, peak)}
+    return {"quantity": Quantity(label, unit, **more)}
 
 
-def quantity_of(name: str) -> Quantity:
+def quantities(result: type) -> dict[str, Quantity]:
+    """The fields of a result that have a description, in order."""
+    return {f.name: f.metadata["quantity"] for f in fields(result) if "quantity" in f.metadata}
+
+
+def quantity_of(name: str, results: Iterable[type] = ()) -> Quantity:
     """The quantity of a field, or of a part of one: ``time_ns``, ``energy_nj.total``, ``layer_ns.p99``.
 
-    The last part whose name ends in a unit has it, else the field. A field that no result describes is called
-    by its name without the unit.
+    The last part whose name ends in a unit has it, else the field.
+
+    Args:
+        name: of the field; parts of its value follow with dots.
+        results: that may have the field; the first that describes it counts. A field that none of them
+            describes is called by its name without the unit.
     """
     first, *rest = name.split(".")
     unit, end = unit_ending(first)
-    known = _QUANTITIES.get(first)
-    if known is None:
-        known = Quantity(_words(first, unit, end), unit)
+    described = (quantities(result).get(first) for result in results)
+    known = next(filter(None, described), None) or Quantity(_words(first, unit, end), unit)
     unit = next((of for of, _ in map(unit_ending, reversed(rest)) if of), known.unit or unit)
-    parts = [_words(part, *unit_ending(part)) for part in rest if part not in ("total", "by_name")]
-    return Quantity(", ".join((known.label, *parts)), unit, known.beside)
+    parts = [
+        known.parts.get(part) or _words(part, *unit_ending(part))
+        for part in rest
+        if part not in ("total", "by_name")
+    ]
+    return replace(known, label=", ".join((known.label, *parts)), unit=unit)
 
 
 def _words(name: str, unit: str, end: str) -> str:
@@ -64,21 +77,21 @@ def _words(name: str, unit: str, end: str) -> str:
     return name.removesuffix(drop).replace("_", " ")
 
 
-def with_unit(name: str, value: Any) -> str:
-    """A value of a result as text, in the unit of its field, dotted or not: `time_ns`, `energy_nj.total`."""
+def with_unit(name: str, value: Any, *results: type) -> str:
+    """A value as text, in the unit of its field; name and results as `quantity_of` takes them."""
     if isinstance(value, Mapping):
         words = (
-            (key, with_unit(f"{name}.{key}", of_key), isinstance(of_key, Mapping))
+            (key, with_unit(f"{name}.{key}", of_key, *results), isinstance(of_key, Mapping))
             for key, of_key in sorted(value.items(), key=lambda item: item[0] != "total")
         )
         return ", ".join(f"{key} ({shown})" if nested else f"{key} {shown}" for key, shown, nested in words)
     if isinstance(value, tuple | list):
         few = len(value) <= 8 and all(isinstance(one, int | float | str) for one in value)
-        return ", ".join(with_unit(name, one) for one in value) if few else f"{len(value)} of them"
+        return ", ".join(with_unit(name, one, *results) for one in value) if few else f"{len(value)} of them"
     if isinstance(value, Reported):
         return f"a {type(value).__name__}"
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return in_unit(value, quantity_of(name).unit)
+        return in_unit(value, quantity_of(name, results).unit)
     return "not known" if value is None else str(value)
 
 
@@ -172,16 +185,6 @@ class Reported(Shown):
     mappings, and so have no hash.
     """
 
-    def __init_subclass__(cls) -> None:
-        for name, value in vars(cls).items():
-            if isinstance(value, Field) and "quantity" in value.metadata:
-                described = value.metadata["quantity"]
-                # Of several results with such a field, whichever is imported first: the shortest label.
-                known = _QUANTITIES.get(name, described)
-                _QUANTITIES[name] = min(
-                    known, described, key=lambda of: (not of.unit, len(of.label), of.label)
-                )
-
     def to_dict(self, flat: bool = False) -> dict[str, Any]:
         """Plain data for JSON; command traces are left out.
 
@@ -218,6 +221,6 @@ class Reported(Shown):
 
     def _rows(self) -> list[tuple[str, str]]:
         names = [f.name for f in self._fields() if f.repr]
-        rows = [(name, with_unit(name, getattr(self, name))) for name in names[:_LINES]]
+        rows = [(name, with_unit(name, getattr(self, name), type(self))) for name in names[:_LINES]]
         more = len(self._fields()) - len(rows)
         return rows + ([("...", f"{more} more fields")] if more else [])

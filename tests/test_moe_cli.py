@@ -71,22 +71,22 @@ def test_every_option_reaches_the_run(given):
 
 
 def test_policies_stand_side_by_side(given, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "160")
     status, out, _ = call("moe", "--policy", "trimoe", "--policy", "monde")
     assert status == 0
-    assert max(map(len, out.splitlines())) <= 100
+    assert max(map(len, out.splitlines())) <= 160
     rows = [re.split(r"\s{2,}", line.strip()) for line in out.splitlines()[2:]]
     cells = {name: values for name, *values in rows}
     assert cells["speed-up"] == ["1.000\N{MULTIPLICATION SIGN}", "0.8000\N{MULTIPLICATION SIGN}"]
-    assert cells["step, mean"] == ["160.0 µs", "200.0 µs"]
-    assert cells["step: experts"] == ["120.0 µs", "150.0 µs"]
-    assert cells["lower bound (% of experts' time)"] == ["51.7%", "41.3%"]
-    assert cells["utilization: NDP units"] == ["15.0%", "15.0%"]
-    assert cells["token-expert pairs: NDP"] == ["25.0%", "25.0%"]
-    assert cells["prefetch: exposed"] == ["50.0%", "60.0%"]
-    assert cells["bottleneck"] == ["ndp 0 75.0%", "ndp 0 75.0%"]
+    assert cells["decode time per step"] == ["160.0 µs", "200.0 µs"]
+    assert cells["experts' time in decode per step"] == ["120.0 µs", "150.0 µs"]
+    assert cells["lower bound on experts' time (% of experts' time)"] == ["51.7%", "41.3%"]
+    assert cells["utilization, NDP units"] == ["15.0%", "15.0%"]
+    assert cells["pairs, NDP (% of token-expert pairs)"] == ["25.0%", "25.0%"]
+    assert cells["migrations, prefetch, exposed (% of their time)"] == ["50.0%", "60.0%"]
+    assert cells["bottleneck (share of the critical path)"] == ["ndp 0 75.0%", "ndp 0 75.0%"]
     assert "energy without gpu (not known)" in out
-    assert "prediction accuracy 78.0%: hot experts that were foretold" in out
+    assert "prediction, accuracy 78.0%: hot experts that were foretold" in out
 
 
 def test_what_was_counted_as_a_prediction_is_said_of_each_share():
@@ -94,8 +94,8 @@ def test_what_was_counted_as_a_prediction_is_said_of_each_share():
 
     counted = {"accuracy": "classes", "decision_accuracy": "moves of benefit", "experts": 7}
     assert _prediction_notes({"accuracy": 0.5, "decision_accuracy": 0.25, "counted": counted}) == [
-        "prediction accuracy 50.0%: classes",
-        "decision accuracy 25.0%: moves of benefit",
+        "prediction, accuracy 50.0%: classes",
+        "prediction, decision accuracy 25.0%: moves of benefit",
     ]
     assert _prediction_notes({"accuracy": 0.5, "decision_accuracy": None, "counted": counted})[1:] == []
 

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from mistakes import refused
-from ndpsim.report.metrics import key_label, metric_label, metric_text, name_of, scale_of
+from ndpsim.report.metrics import described, key_label, metric_label, metric_text, name_of, scale_of
 from ndpsim.report.pictures.canvas import save
 from ndpsim.report.pictures.pareto import front_of
 from ndpsim.report.pictures.sweep import points_figure
 from ndpsim.report.sweep_plot import KINDS, SweepPlot, chosen_plot, sweep_title
+from ndpsim.reported import quantities
+from ndpsim.results import ContentionResult, ExpertResult, HostReadResult, PolicyRun
 from ndpsim.sweeps.definition import Definition, Published
 from sweep_by_hand import fail, gemv, moe, row
 
@@ -189,9 +191,9 @@ def test_the_front_has_what_no_other_point_beats():
         {"time_ns": x, "energy_nj.total": y, "tokens_per_s": z}
         for x, y, z in [(1, 9, 1), (2, 5, 4), (2, 6, 3), (3, 5, 9), (4, 1, 2), (5, 3, 8), (1, 9, 1)]
     ]
-    less = front_of(rows, "time_ns", "energy_nj.total")
+    less = front_of(rows, "time_ns", "energy_nj.total", lambda _: False)
     assert [(r["time_ns"], r["energy_nj.total"]) for r in less] == [(1, 9), (2, 5), (4, 1)]
-    more = front_of(rows, "tokens_per_s", "energy_nj.total")
+    more = front_of(rows, "tokens_per_s", "energy_nj.total", "tokens_per_s".__eq__)
     assert [(r["tokens_per_s"], r["energy_nj.total"]) for r in more] == [(2, 1), (8, 3), (9, 5)]
 
 
@@ -343,26 +345,34 @@ def test_formulas_in_values_stay_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("metric", "value", "label", "said"),
+    ("metric", "result", "value", "label", "said"),
     [
-        ("time_ns", 13_270.0, "time (µs)", "13.27 µs"),
-        ("layer_ns.p99", 2e6, "time of a layer's experts, p99 (ms)", "2.000 ms"),
-        ("energy_nj.total", 4.2e6, "energy (mJ)", "4.200 mJ"),
-        ("energy_nj.read", 12.0, "energy, read (nJ)", "12.00 nJ"),
-        ("bandwidth_gbps", 34.04, "bandwidth (GB/s)", "34.04 GB/s"),
-        ("peak_fraction", 0.887, "share of the peak bandwidth (%)", "88.7%"),
-        ("busy.memory", 0.5, "busy, memory (%)", "50.0%"),
-        ("utilization.gpu", 0.25, "utilization, gpu (%)", "25.0%"),
-        ("tokens_per_s", 1234.5, "throughput (tokens/s)", "1234 tokens/s"),
-        ("ndp_area_mm2", 1.5, "ndp area (mm²)", "1.500 mm²"),
-        ("weight_bytes", 3 << 20, "weights (MiB)", "3.00 MiB"),
-        ("speedup", 2.5, "speed-up (\N{MULTIPLICATION SIGN})", "2.500\N{MULTIPLICATION SIGN}"),
-        ("commands.ACT", 12345, "DRAM commands, ACT", "12,345"),
+        ("time_ns", ExpertResult, 13_270.0, "time (µs)", "13.27 µs"),
+        ("layer_ns.p99", PolicyRun, 2e6, "experts' time of a layer, p99 (ms)", "2.000 ms"),
+        ("energy_nj.total", ExpertResult, 4.2e6, "energy (mJ)", "4.200 mJ"),
+        ("energy_nj.read", ExpertResult, 12.0, "energy, read (nJ)", "12.00 nJ"),
+        ("bandwidth_gbps", ExpertResult, 34.04, "bandwidth (GB/s)", "34.04 GB/s"),
+        ("peak_fraction", ExpertResult, 0.887, "share of the peak bandwidth (%)", "88.7%"),
+        ("busy.memory", ExpertResult, 0.5, "busy, memory (%)", "50.0%"),
+        ("utilization.gpu", PolicyRun, 0.25, "utilization, GPU (%)", "25.0%"),
+        ("tokens_per_s", PolicyRun, 1234.5, "throughput (tokens/s)", "1234 tokens/s"),
+        ("ndp_area_mm2", ExpertResult, 1.5, "ndp area (mm²)", "1.500 mm²"),
+        ("weight_bytes", ExpertResult, 3 << 20, "weights (MiB)", "3.00 MiB"),
+        ("speedup", ExpertResult, 2.5, "speed-up (\N{MULTIPLICATION SIGN})", "2.500\N{MULTIPLICATION SIGN}"),
+        ("commands.ACT", ExpertResult, 12345, "DRAM commands, ACT", "12,345"),
     ],
 )
-def test_metrics_have_words_and_units(metric, value, label, said):
-    assert metric_label(metric, scale_of(metric, [value])) == label
-    assert metric_text(metric, value) == said
+def test_metrics_have_words_and_units(metric, result, value, label, said):
+    of = (result,)
+    assert metric_label(metric, of, scale_of(metric, of, [value])) == label
+    assert metric_text(metric, of, value) == said
+
+
+def test_a_metric_is_described_by_the_result_that_has_it():
+    assert described("idle_ns", (ExpertResult,)).label == quantities(ExpertResult)["idle_ns"].label
+    assert described("idle_ns", (HostReadResult,)).label == quantities(HostReadResult)["idle_ns"].label
+    assert described("idle_ns", (ExpertResult,)).label != described("idle_ns", (HostReadResult,)).label
+    assert described("host_gbps", (ExpertResult, ContentionResult)).whole == "bus_peak_gbps"
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,13 @@ def _draw(result: SearchResult, path: str, size: str) -> None:
     objectives = list(problem.objectives)
     if len(objectives) == 1:
         title = sweep_title(problem.definition)
-        save(approach_figure(title, objectives[0], feasible, result.approach, size), path, size)
+        save(
+            approach_figure(
+                title, objectives[0], problem.definition.results, feasible, result.approach, size
+            ),
+            path,
+            size,
+        )
         return
     definition, asked = result.points.definition, {"x": objectives[0], "y": objectives[1]}
     plot = chosen_plot(definition, feasible, **{"kind": "pareto", **asked, **definition.plot})

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Any
 
-from ndpsim import results
 from ndpsim.config.keys import field_at, unit_of
 from ndpsim.reported import Quantity, quantity_of, with_unit
-from ndpsim.units import Scale, scale_for
+from ndpsim.units import TIMES, Scale, scale_for
 
+_SPEEDUP = Quantity("speed-up", TIMES)
 _OF_SECTION = ("count", "channels", "ports")  # which say of what only with their section
 _LONGEST_DESCRIPTION = 40
 _KEYS = {
@@ -31,39 +30,34 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def described(metric: str) -> Quantity:
-    """What a metric is, as the result says that has it."""
-    _import_results()
-    return quantity_of(metric)
+# In all functions below `results` are the classes of results that may have the metric.
 
 
-@cache
-def _import_results() -> None:
-    for name in dir(results):
-        getattr(results, name)
+def described(metric: str, results: Iterable[type]) -> Quantity:
+    """What a metric is, as the result says that has it; a sweep has a speed-up of its own."""
+    return _SPEEDUP if metric == "speedup" else quantity_of(metric, results)
 
 
-def metric_text(metric: str, value: Any) -> str:
+def metric_text(metric: str, results: Iterable[type], value: Any) -> str:
     """A value of a metric with its unit; empty where there is none."""
-    _import_results()
-    return "" if value is None else with_unit(metric, value)
+    return "" if value is None else with_unit(metric, value, *results)
 
 
-def scale_of(metric: str, values: Iterable[Any] = ()) -> Scale:
+def scale_of(metric: str, results: Iterable[type] = (), values: Iterable[Any] = ()) -> Scale:
     """The largest unit of which the largest of some values is 1 or more."""
     largest = max((abs(value) for value in values if is_number(value)), default=0.0)
-    return scale_for(described(metric).unit, largest)
+    return scale_for(described(metric, results).unit, largest)
 
 
-def metric_label(metric: str, scale: Scale, baseline: str = "") -> str:
+def metric_label(metric: str, results: Iterable[type], scale: Scale, baseline: str = "") -> str:
     """For an axis: ``time (µs)``; of a speed-up, over what."""
     over = f" over {baseline}" if baseline and metric == "speedup" else ""
-    return f"{described(metric).label}{over}" + (f" ({scale.unit})" if scale.unit else "")
+    return f"{described(metric, results).label}{over}" + (f" ({scale.unit})" if scale.unit else "")
 
 
-def higher_is_better(metric: str) -> bool:
+def higher_is_better(metric: str, results: Iterable[type]) -> bool:
     """Whether more of it is wanted: of rates, shares of a peak and speed-ups; of all else, less."""
-    unit = described(metric).unit
+    unit = described(metric, results).unit
     return unit in ("GB/s", "GFLOPS", "tokens/s", "1/s", "%") or "speedup" in metric
 
 

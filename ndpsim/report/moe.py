@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
+from ndpsim.report.metrics import value_words
 from ndpsim.report.printing import print_table, print_text
 from ndpsim.report.routing import trace_title
 from ndpsim.report.text import bits_of
 from ndpsim.report.words import counted
+from ndpsim.reported import quantity_of, with_unit
 from ndpsim.results import CheckedEnd, LayerCheck, MoeResult, PolicyRun
-from ndpsim.units import format_bytes, format_energy, format_time, percent, times
+from ndpsim.results.moe import ENGINES, RESOURCES
+from ndpsim.units import format_bytes, format_energy, format_time, percent
 
 _NONE = "-"
 _BESIDE = 5  # runs that have columns; more have a line each, with some of the rows
-_BEST = "best known time (% of time)"
 _IN_SHORT = (
-    "prefill",
-    "step, mean",
-    "step: experts",
-    "tokens/s",
-    "speed-up",
-    "lower bound (% of experts' time)",
-    _BEST,
-    *(f"token-expert pairs: {engine}" for engine in ("GPU, in its memory", "GPU, copied", "CPU", "NDP")),
-    "bits of weights",
+    "prefill_ns",
+    "decode_ns",
+    "decode_moe_ns",
+    "tokens_per_s",
+    "speedup",
+    "bound_ns",
+    "best_known_ns",
+    *(f"pairs_by_engine.{engine}" for engine in ENGINES),
+    "weight_bits",
     "bottleneck",
 )
 _BOUNDS = {
@@ -32,19 +35,6 @@ _BOUNDS = {
     "layers": "bound: each layer by itself; all together need scipy: pip install 'ndpsim[milp]'",
 }
 _ENDS = 8  # beyond the limit of a check, that are told
-_ENGINES = {"gpu_hit": "GPU, in its memory", "gpu_miss": "GPU, copied", "cpu": "CPU", "ndp": "NDP"}
-
-#: Groups of resources in words, by how the names of those in it begin.
-BUSY = {
-    "gpu": "GPU",
-    "cpu": "CPU",
-    "ndp": "NDP units",
-    "pcie-down": "PCIe to the GPU",
-    "pcie-up": "PCIe from the GPU",
-    "channel": "host channels",
-    "host": "memory of the host",
-    "memory": "memory of the device",
-}
 
 
 def moe_title(result: MoeResult) -> str:
@@ -60,13 +50,9 @@ def run_names(runs: Sequence[PolicyRun]) -> list[str]:
     for run in runs:
         alike = [other.parameters for other in runs if other.policy == run.policy]
         differing = [key for key, value in run.parameters.items() if any(o.get(key) != value for o in alike)]
-        settings = ",".join(f"{key}={_value(run.parameters[key])}" for key in differing)
+        settings = ",".join(f"{key}={value_words(run.parameters[key])}" for key in differing)
         names.append(f"{run.policy}:{settings}" if settings else run.policy)
     return names
-
-
-def _value(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool | None) else str(value)
 
 
 def print_moe(result: MoeResult) -> None:
@@ -74,17 +60,17 @@ def print_moe(result: MoeResult) -> None:
     print_text(moe_title(result), bold=True)
     print_text(trace_title(result.routing["trace"]), indent="  ")
     names = run_names(result.runs)
-    simulated = ("simulated in", *(format_time(1e9 * run.wall_s) for run in result.runs))
-    compiled = ("kernels compiled in", *(format_time(1e9 * run.compile_s) for run in result.runs))
-    table = [*moe_table(result), simulated]
+    rows = [*_rows(result), _row("wall_s")]
     if any(run.compile_s for run in result.runs):
-        table.append(compiled)
+        rows.append(_row("compile_s"))
     if len(names) > _BESIDE:
-        short = [row for row in table if row[0] in _IN_SHORT]
-        columns = ("", *(row[0] for row in short))
-        print_table("", columns, zip(names, *(row[1:] for row in short), strict=True), left=1)
+        short = [row for row in rows if row.name in _IN_SHORT]
+        cells = [
+            (name, *(row.say(run) for row in short)) for name, run in zip(names, result.runs, strict=True)
+        ]
+        print_table("", ("", *(row.label for row in short)), cells, left=1)
     else:
-        print_table("", ("", *names), table, left=1)
+        print_table("", ("", *names), _cells(rows, result.runs), left=1)
     for name, reason in result.not_run.items():
         print_text(f"not run: {name}: {reason}", indent="  ")
     for note in moe_notes(result):
@@ -92,8 +78,8 @@ def print_moe(result: MoeResult) -> None:
 
 
 def moe_table(result: MoeResult) -> list[tuple[str, ...]]:
-    """What there is to say, and its figure of each policy."""
-    return [(what, *map(say, result.runs)) for what, say in _rows(result.runs, _steps(result))]
+    """What each quantity is called, and its figure under each policy."""
+    return _cells(_rows(result), result.runs)
 
 
 def moe_notes(result: MoeResult) -> list[str]:
@@ -106,67 +92,71 @@ def moe_notes(result: MoeResult) -> list[str]:
     return [note if of == names else f"{', '.join(of)}: {note}" for note, of in notes.items()]
 
 
-def _steps(result: MoeResult) -> int:
-    return int(result.routing["trace"]["steps"])
+class _Row(NamedTuple):
+    """A quantity of a run: its name in the result, its label, and how its figure is written."""
+
+    name: str
+    label: str
+    say: Callable[[PolicyRun], str]
 
 
-_Row = tuple[str, Callable[[PolicyRun], str]]  # what it is, and what is said of a run
+def _cells(rows: Sequence[_Row], runs: Sequence[PolicyRun]) -> list[tuple[str, ...]]:
+    return [(row.label, *map(row.say, runs)) for row in rows]
 
 
-def _rows(runs: Sequence[PolicyRun], steps: int) -> list[_Row]:
+def _label(name: str) -> str:
+    return quantity_of(name, (PolicyRun,)).label
+
+
+def _value(run: PolicyRun, name: str) -> Any:
+    """What a run has under a dotted name; None: nothing."""
+    first, _, part = name.partition(".")
+    value = getattr(run, first)
+    return (value or {}).get(part) if part else value
+
+
+def _row(name: str) -> _Row:
+    """A quantity in its unit, or as a share of the field that its description names."""
+    whole = quantity_of(name, (PolicyRun,)).whole
+    if whole:
+        label = f"{_label(name)} (% of {_label(whole)})"
+        return _Row(name, label, lambda run: _part(_value(run, name), getattr(run, whole)))
+    return _Row(name, _label(name), lambda run: _or_none(_value(run, name), partial(with_unit, name)))
+
+
+def _rows(result: MoeResult) -> list[_Row]:
+    runs, steps = result.runs, int(result.routing["trace"]["steps"])
     kinds = dict.fromkeys(kind for run in runs for kind in run.migrations)
+    prefill = ("prefill_ns", "prefill_moe_ns") if any(run.prefill_ns for run in runs) else ()
+    known = ("best_known_ns",) if any(run.best_known_ns is not None for run in runs) else ()
     return [
-        *_times(any(run.prefill_ns for run in runs), steps),
-        ("tokens/s", lambda run: f"{run.tokens_per_s:,.1f}"),
-        ("speed-up", lambda run: times(run.speedup)),
-        ("speed-up of experts", lambda run: times(run.speedup_moe)),
-        ("lower bound (% of experts' time)", lambda run: _part(run.bound_ns, run.moe_ns)),
-        *_best_known(runs),
-        ("policy's estimate (% of experts' time)", lambda run: _part(run.estimated_ns, run.moe_ns)),
-        *(_busy_row(group) for group in BUSY if any(_busy(run, group) is not None for run in runs)),
-        *(_pairs_row(engine) for engine in _ENGINES),
-        ("bits of weights", _bits),
-        ("GPU cache: hit rate", lambda run: _or_none(run.cache.get("hit_rate"), percent)),
+        *map(_row, prefill),
+        *(_step_row(name, steps) for name in ("decode_ns", "decode_moe_ns") if steps),
+        *map(_row, ("layer_ns.mean", "layer_ns.p99", "tokens_per_s", "speedup", "speedup_moe", "bound_ns")),
+        *map(_row, (*known, "estimated_ns")),
+        *(_busy_row(group) for group in RESOURCES if any(_busy(run, group) is not None for run in runs)),
+        *(_row(f"pairs_by_engine.{engine}") for engine in ENGINES),
+        _Row("weight_bits", _label("weight_bits"), _bits),
+        _row("cache.hit_rate"),
         *(row for kind in kinds for row in _migration_rows(kind, runs)),
-        ("prediction accuracy", lambda run: _or_none((run.prediction or {}).get("accuracy"), percent)),
-        ("bottleneck", _bottleneck),
-        ("energy", _energy),
+        _row("prediction.accuracy"),
+        _Row("bottleneck", f"bottleneck ({_label('bottleneck')})", _bottleneck),
+        _Row("energy_nj", _label("energy_nj"), _energy),
     ]
 
 
-def _best_known(runs: Sequence[PolicyRun]) -> list[_Row]:
-    """The best time that is known, beside the time of all."""
-    if all(run.best_known_ns is None for run in runs):
-        return []
-    return [(_BEST, lambda run: _part(run.best_known_ns, run.time_ns))]
-
-
-def _times(prefill: bool, steps: int) -> list[_Row]:
-    rows: list[_Row] = []
-    if prefill:
-        rows.append(("prefill", lambda run: format_time(run.prefill_ns)))
-        rows.append(("prefill: experts", lambda run: format_time(run.prefill_moe_ns)))
-    if steps:
-        rows.append(("step, mean", lambda run: format_time(run.decode_ns / steps)))
-        rows.append(("step: experts", lambda run: format_time(run.decode_moe_ns / steps)))
-    rows.append(("layer's experts, mean", lambda run: format_time(run.layer_ns["mean"])))
-    rows.append(("layer's experts, p99", lambda run: format_time(run.layer_ns["p99"])))
-    return rows
+def _step_row(name: str, steps: int) -> _Row:
+    return _Row(name, f"{_label(name)} per step", lambda run: with_unit(name, getattr(run, name) / steps))
 
 
 def _busy_row(group: str) -> _Row:
-    return f"utilization: {BUSY[group]}", lambda run: _or_none(_busy(run, group), percent)
-
-
-def _pairs_row(engine: str) -> _Row:
-    label = f"token-expert pairs: {_ENGINES[engine]}"
-    return label, lambda run: _part(run.pairs_by_engine.get(engine, 0.0), run.pairs)
+    name = f"utilization.{group}"
+    return _Row(name, _label(name), lambda run: _or_none(_busy(run, group), percent))
 
 
 def _bits(run: PolicyRun) -> str:
     """Of the weights that pairs were computed with: of all engines, or where they differ of each."""
-    words = {"gpu_hit": "GPU", "gpu_miss": "copied", "cpu": "CPU", "ndp": "NDP"}
-    bits = {words[name]: f"{mean:.3g}" for name, mean in run.weight_bits.items() if mean is not None}
+    bits = {ENGINES[name]: f"{mean:.3g}" for name, mean in run.weight_bits.items() if mean is not None}
     if len(set(bits.values())) == 1:
         return next(iter(bits.values()))
     return ", ".join(f"{engine} {mean}" for engine, mean in bits.items()) or _NONE
@@ -174,10 +164,12 @@ def _bits(run: PolicyRun) -> str:
 
 def _migration_rows(kind: str, runs: Sequence[PolicyRun]) -> Iterator[_Row]:
     """How many, how much, and how much of their time was beside experts; evictions take none."""
+    name = f"migrations.{kind}"
+    yield _Row(name, _label(name), lambda run: _moved(_value(run, name)))
     of_kind = [run.migrations.get(kind) for run in runs]
-    yield kind, lambda run: _moved(run.migrations.get(kind))
     if any(sums and sums["hidden_ns"] + sums["exposed_ns"] for sums in of_kind):
-        yield f"{kind}: exposed", lambda run: _exposed(run.migrations.get(kind))
+        exposed = f"{_label(name)}, exposed (% of their time)"
+        yield _Row(f"{name}.exposed_ns", exposed, lambda run: _exposed(_value(run, name)))
 
 
 def _or_none(value: float | None, say: Callable[[float], str]) -> str:
@@ -203,8 +195,7 @@ def _moved(sums: Mapping[str, float] | None) -> str:
 
 def _exposed(sums: Mapping[str, float] | None) -> str:
     """How much of their time migrations ran beside experts."""
-    together = sums["hidden_ns"] + sums["exposed_ns"] if sums else 0.0
-    return _part(sums["exposed_ns"], together) if sums else _NONE
+    return _part(sums["exposed_ns"], sums["hidden_ns"] + sums["exposed_ns"]) if sums else _NONE
 
 
 def _energy(run: PolicyRun) -> str:
@@ -271,6 +262,5 @@ def _prediction_notes(prediction: Mapping[str, Any]) -> list[str]:
     for key, what in words.items():
         share = prediction.get(key)
         if isinstance(share, float):
-            name = "prediction accuracy" if key == "accuracy" else key.replace("_", " ")
-            notes.append(f"{name} {percent(share)}: {what}")
+            notes.append(f"{_label(f'prediction.{key}')} {percent(share)}: {what}")
     return notes

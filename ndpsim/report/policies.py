@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from ndpsim.policies.choose import ENGINES, PolicyParameter, policies
 from ndpsim.policies.interface import Policy
+from ndpsim.report.metrics import value_words
 from ndpsim.report.printing import print_table, print_text
 
 
@@ -25,13 +25,8 @@ def print_policy(policy: type[Policy], parameters: Iterable[PolicyParameter]) ->
     print_text(f"{policy.name}: {policy.title}{f' ({policy.paper})' if policy.paper else ''}", bold=True)
     needs = ", ".join(ENGINES[engine] for engine in policy.needs)
     print_text(f"computes on {', '.join(policy.engines)}; needs {needs or 'no more than a GPU'}", indent="  ")
-    rows = [(one.name, _written(one.default), one.type, one.description) for one in parameters]
+    rows = [(one.name, value_words(one.default), one.type, one.description) for one in parameters]
     if rows:
         print_table("", ("parameter", "default", "is", "meaning"), rows, left=4)
     else:
         print_text("it has no parameters")
-
-
-def _written(value: Any) -> str:
-    """As it is typed: ``true``, ``none``, ``0.3``."""
-    return str(value).lower() if isinstance(value, bool | None) else str(value)

@@ -55,6 +55,8 @@ class Swept(Protocol):
     @property
     def command(self) -> str: ...
     @property
+    def results(self) -> tuple[type, ...]: ...
+    @property
     def fixed(self) -> Mapping[str, Any]: ...
     @property
     def varied(self) -> Mapping[str, tuple[Any, ...]]: ...
@@ -82,7 +84,7 @@ class SweepPlot:
             pareto, those whose values have colours of their own.
         log: the axes that are logarithmic: "", "x", "y" or "xy"; of heat, "y" is the scale of colours.
         title: over the picture.
-        more: of pareto, metrics of which more is wanted; None: those of which that is usual.
+        more: of pareto, metrics of which more is wanted.
     """
 
     kind: str
@@ -91,11 +93,11 @@ class SweepPlot:
     by: tuple[str, ...]
     log: str
     title: str
-    more: tuple[str, ...] | None = None
+    more: tuple[str, ...] = ()
 
     def wants_more(self, metric: str) -> bool:
         """Whether more of a metric is better."""
-        return higher_is_better(metric) if self.more is None else metric in self.more
+        return metric in self.more
 
 
 def ordered_values(key: str, swept: Swept, rows: Iterable[Row]) -> list[Any]:
@@ -235,8 +237,10 @@ def _pareto(
     log = _log(asked.get("log") or "")
     if asked.get("log") is None and rows is not None:
         log = ("x" if _spans("lines", x, rows) else "") + ("y" if _spans("lines", y, rows) else "")
-    drawn = f"{described(y).label} against {described(x).label}"
-    return SweepPlot("pareto", x, y, by, log, _title(swept, drawn))
+    of = swept.results
+    more = tuple(metric for metric in (x, y) if higher_is_better(metric, of))
+    drawn = f"{described(y, of).label} against {described(x, of).label}"
+    return SweepPlot("pareto", x, y, by, log, _title(swept, drawn), more)
 
 
 # ---- defaults ----

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -10,7 +11,7 @@ from typing import Any, TypeAlias
 from ndpsim.report.dram import clock_words
 from ndpsim.report.printing import is_terminal, print_grid, print_table, print_text
 from ndpsim.report.words import counted
-from ndpsim.reported import Quantity, quantity_of, with_unit
+from ndpsim.reported import quantities, quantity_of, with_unit
 from ndpsim.simulate import (
     ContentionResult,
     ExpertResult,
@@ -19,7 +20,7 @@ from ndpsim.simulate import (
     RelayoutResult,
     TraceResult,
 )
-from ndpsim.units import format_energy, format_power, format_time, in_unit, significant
+from ndpsim.units import format_energy, format_power, format_time, in_unit, percent, significant
 
 Timed: TypeAlias = ContentionResult | ExpertResult | HostReadResult | RelayoutResult | TraceResult
 
@@ -69,8 +70,8 @@ def facts_of(result: Timed, moved_bytes: float, busy_ns: float | None = None) ->
         moved_bytes: that the energy was spent on.
         busy_ns: over which it was spent; None: the time of the result.
     """
-    described = {f.name: f.metadata["quantity"] for f in fields(result) if "quantity" in f.metadata}
-    inner = {name for of in described.values() for name in (*of.beside, of.peak)}
+    described = quantities(type(result))
+    inner = {name for of in described.values() for name in (*of.beside, of.whole, of.share)}
     rows: list[tuple[str, str, str]] = []
     for name, of in described.items():
         value = getattr(result, name)
@@ -78,56 +79,59 @@ def facts_of(result: Timed, moved_bytes: float, busy_ns: float | None = None) ->
             over_ns = getattr(result, "time_ns", 0.0) if busy_ns is None else busy_ns
             rows += energy_facts(value, getattr(result, "energy_note", ""), over_ns, round(moved_bytes))
         elif name not in inner:
-            figure, detail = ("-", "") if value is None else _figure(name, value)
-            beside = _explained(result, described, name)
+            figure, detail = ("-", "") if value is None else _figure(result, name)
+            beside = _explained(result, name)
             if value is not None or any(beside):
                 rows.append((of.label, figure, "; ".join(filter(None, (detail, *beside)))))
     return rows
 
 
-def _explained(result: Timed, described: Mapping[str, Quantity], name: str) -> list[str]:
+def _explained(result: Timed, name: str) -> list[str]:
     """What explains a quantity of a result: its share of a peak, its clocks, and the fields beside it."""
-    of, value = described[name], getattr(result, name)
+    of = quantity_of(name, (type(result),))
     if of.beside == _CLOCKS and not isinstance(result, ContentionResult):
         return [clock_words(result.cycles, result.clock_ns, result.config)]
-    of_peak: list[str] = []
-    if of.peak and value is not None:
-        most = getattr(result, of.peak)
-        share = value / most if most else 0.0
-        of_peak.append(f"{with_unit('peak_fraction', share)} of {with_unit(of.peak, most)}")
-    # The share of a peak stands with the peak already.
-    others = [one for one in of.beside if not (of.peak and one.endswith("peak_fraction"))]
-    return [*of_peak, *(_beside(described[one].label, one, getattr(result, one)) for one in others)]
+    of_whole: list[str] = []
+    if of.whole and getattr(result, name) is not None:
+        whole = getattr(result, of.whole)
+        share = getattr(result, of.share) if of.share else getattr(result, name) / (whole or math.inf)
+        of_whole.append(f"{percent(share)} of {with_unit(of.whole, whole)}")
+    return [*of_whole, *(_beside(result, one) for one in of.beside)]
 
 
-def _beside(label: str, name: str, value: Any) -> str:
+def _beside(result: Timed, name: str) -> str:
+    value, label = getattr(result, name), quantity_of(name, (type(result),)).label
     if value is None:
         return ""
-    figure, detail = _figure(name, value)
+    figure, detail = _figure(result, name)
     return f"{label}: {detail}" if detail and not isinstance(value, int) else f"{label} {figure}"
 
 
-def _figure(name: str, value: Any) -> tuple[str, str]:
-    """A value, or what it comes to; and its parts."""
+def _figure(result: Timed, name: str) -> tuple[str, str]:
+    """A value of a result, or what it comes to; and its parts."""
+    value, of = getattr(result, name), type(result)
     if isinstance(value, tuple):
         sizes = ", ".join(f"{count:,} of {counted(size, 'token')}" for size, count in Counter(value).items())
         return f"{len(value):,}", sizes
     if is_dataclass(value):
-        parts = [(f.name, getattr(value, f.name)) for f in fields(value)]
+        kind = type(value)
+        parts = {f.name: getattr(value, f.name) for f in fields(value)}
         said = [
-            f"{quantity_of(key).label} {with_unit(key, of)}" for key, of in parts if isinstance(of, float)
+            f"{quantity_of(key, (kind,)).label} {with_unit(key, part, kind)}"
+            for key, part in parts.items()
+            if isinstance(part, float)
         ]
         return "", ", ".join(said)
     if not isinstance(value, Mapping):
         exact = isinstance(value, int) and name.endswith("bytes")
-        return with_unit(name, value), f"{value:,} B" if exact and value >= 1024 else ""
+        return with_unit(name, value, of), f"{value:,} B" if exact and value >= 1024 else ""
     if len(value) > _PARTS_SHOWN:
-        few = with_unit(name, min(value.values())), with_unit(name, max(value.values()))
-        return "", f"{few[0]} to {few[1]}, {len(value)} of them"
+        least, most = (with_unit(name, end(value.values()), of) for end in (min, max))
+        return "", f"{least} to {most}, {len(value)} of them"
     numbers = [part for part in value.values() if isinstance(part, int | float)]
     adds_up = name.endswith("_ns") or all(isinstance(part, int) for part in value.values())
     whole = value.get("mean", sum(numbers) if adds_up and numbers else None)
-    return "" if whole is None else with_unit(name, whole), with_unit(name, value)
+    return "" if whole is None else with_unit(name, whole, of), with_unit(name, value, of)
 
 
 def energy_facts(

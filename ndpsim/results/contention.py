@@ -63,7 +63,7 @@ class ContentionResult(Reported):
     ndp_slowdown: float = field(metadata=quantity("NDP slowdown", beside=("ndp_time_ns", "ndp_alone_ns")))
     ndp_gbps: float = field(
         metadata=quantity(
-            "NDP bandwidth", beside=("ndp_peak_fraction", "ndp_alone_gbps"), peak="lanes_peak_gbps"
+            "NDP bandwidth", beside=("ndp_alone_gbps",), whole="lanes_peak_gbps", share="ndp_peak_fraction"
         )
     )
     ndp_alone_gbps: float = field(metadata=quantity("NDP bandwidth alone"))
@@ -78,7 +78,9 @@ class ContentionResult(Reported):
     host_gbps: float = field(
         metadata=quantity(
             "host bandwidth",
-            beside=("host_peak_fraction", "bus_peak_gbps", "host_offered_gbps", "host_alone_gbps"),
+            beside=("host_offered_gbps", "host_alone_gbps"),
+            whole="bus_peak_gbps",
+            share="host_peak_fraction",
         )
     )
     host_alone_gbps: float = field(metadata=quantity("host bandwidth alone"))

@@ -114,11 +114,11 @@ class ExpertResult(Reported):
     weight_bursts: int = field(repr=False, metadata=quantity("DRAM bursts"))
     weight_reads: int | float = field(metadata=quantity("reads of each weight"))
     bandwidth_gbps: float = field(
-        metadata=quantity("bandwidth", beside=("peak_fraction",), peak="peak_bandwidth_gbps")
+        metadata=quantity("bandwidth", whole="peak_bandwidth_gbps", share="peak_fraction")
     )
     peak_bandwidth_gbps: float = field(metadata=quantity("peak bandwidth"))
     peak_fraction: float = field(metadata=quantity("share of the peak bandwidth"))
-    gflops: float = field(metadata=quantity("compute throughput", peak="peak_gflops"))
+    gflops: float = field(metadata=quantity("compute throughput", whole="peak_gflops"))
     peak_gflops: float = field(metadata=quantity("peak compute throughput"))
     bound: str = field(metadata=quantity("bottleneck", beside=("busy",)))
     busy: Mapping[str, float] = field(metadata=quantity("busy", "%"))

@@ -41,7 +41,9 @@ class HostReadResult(Reported):
     weight_bytes: int = field(metadata=quantity("weights", beside=("weight_bursts",)))
     weight_bursts: int = field(repr=False, metadata=quantity("DRAM bursts"))
     bandwidth_gbps: float = field(
-        metadata=quantity("bandwidth", beside=("peak_fraction", "channels"), peak="peak_bandwidth_gbps")
+        metadata=quantity(
+            "bandwidth", beside=("channels",), whole="peak_bandwidth_gbps", share="peak_fraction"
+        )
     )
     peak_bandwidth_gbps: float = field(metadata=quantity("peak bandwidth"))
     peak_fraction: float = field(metadata=quantity("share of the peak bandwidth"))

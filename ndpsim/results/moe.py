@@ -6,9 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ndpsim.reported import Reported, quantity
-from ndpsim.units import format_time
+from ndpsim.reported import Reported, quantity, with_unit
 
+#: What computes a pair of a token and an expert.
+ENGINES = {"gpu_hit": "GPU without a copy", "gpu_miss": "GPU after a copy", "cpu": "CPU", "ndp": "NDP"}
+
+#: Groups of resources, by how the names of those in it begin.
+RESOURCES = {
+    "gpu": "GPU",
+    "cpu": "CPU",
+    "ndp": "NDP units",
+    "pcie-down": "PCIe to the GPU",
+    "pcie-up": "PCIe from the GPU",
+    "channel": "host channels",
+    "host": "memory of the host",
+    "memory": "memory of the device",
+}
+
+_IN_SHORT = ("time_ns", "tokens_per_s", "speedup", "moe_ns", "speedup_moe")  # in a line of a repr
 _OF_LAYER = 0.02  # the limit of a layer's own error, where that of ends is no smaller
 
 
@@ -122,36 +137,42 @@ class PolicyRun(Reported):
 
     policy: str
     parameters: Mapping[str, Any]
-    time_ns: float
+    time_ns: float = field(metadata=quantity("time"))
     prefill_ns: float = field(metadata=quantity("prefill time"))
     decode_ns: float = field(metadata=quantity("decode time"))
-    moe_ns: float = field(metadata=quantity("time of experts"))
-    prefill_moe_ns: float = field(repr=False, metadata=quantity("prefill time of experts"))
-    decode_moe_ns: float = field(repr=False, metadata=quantity("decode time of experts"))
-    shared_ns: float = field(metadata=quantity("time of shared experts"))
-    layer_ns: Mapping[str, float] = field(metadata=quantity("time of a layer's experts"))
+    moe_ns: float = field(metadata=quantity("experts' time"))
+    prefill_moe_ns: float = field(repr=False, metadata=quantity("experts' time in prefill"))
+    decode_moe_ns: float = field(repr=False, metadata=quantity("experts' time in decode"))
+    shared_ns: float = field(metadata=quantity("shared experts' time"))
+    layer_ns: Mapping[str, float] = field(metadata=quantity("experts' time of a layer"))
     tokens_per_s: float = field(metadata=quantity("throughput"))
     speedup: float = field(metadata=quantity("speed-up"))
     speedup_moe: float = field(metadata=quantity("speed-up of experts"))
     bound: str
-    bound_ns: float = field(metadata=quantity("lower bound on the time of experts"))
+    bound_ns: float = field(metadata=quantity("lower bound on experts' time", whole="moe_ns"))
     pairs: int = field(metadata=quantity("token-expert pairs"))
-    experts: Mapping[str, float]
-    pairs_by_engine: Mapping[str, float] = field(metadata=quantity("token-expert pairs"))
-    weight_bits: Mapping[str, float | None] = field(repr=False)
-    utilization: Mapping[str, float] = field(repr=False, metadata=quantity("utilization", "%"))
-    migrations: Mapping[str, Mapping[str, float]]
+    experts: Mapping[str, float] = field(metadata=quantity("experts", parts=ENGINES))
+    pairs_by_engine: Mapping[str, float] = field(metadata=quantity("pairs", whole="pairs", parts=ENGINES))
+    weight_bits: Mapping[str, float | None] = field(
+        repr=False, metadata=quantity("bits of weights", parts=ENGINES)
+    )
+    utilization: Mapping[str, float] = field(
+        repr=False, metadata=quantity("utilization", "%", parts=RESOURCES)
+    )
+    migrations: Mapping[str, Mapping[str, float]] = field(metadata=quantity("migrations"))
     cache: Mapping[str, float | None] = field(metadata=quantity("GPU cache"))
     prediction: Mapping[str, Any] | None = field(metadata=quantity("prediction", "%"))
-    estimated_ns: float | None = field(metadata=quantity("the policy's estimate of the time of experts"))
+    estimated_ns: float | None = field(
+        metadata=quantity("policy's estimate of experts' time", whole="moe_ns")
+    )
     policy_wall_s: float = field(repr=False)
     bottleneck: Mapping[str, float] = field(metadata=quantity("share of the critical path", "%"))
     energy_nj: Mapping[str, float | None] = field(metadata=quantity("energy"))
     energy_note: str = field(repr=False)
-    wall_s: float
+    wall_s: float = field(metadata=quantity("simulated in"))
     check: LayerCheck | None = field(default=None, repr=False)
-    best_known_ns: float | None = field(default=None, metadata=quantity("best known time"))
-    compile_s: float = field(default=0.0, repr=False)
+    best_known_ns: float | None = field(default=None, metadata=quantity("best known time", whole="time_ns"))
+    compile_s: float = field(default=0.0, repr=False, metadata=quantity("kernels compiled in"))
 
     def _title(self) -> str:
         return f"PolicyRun of {self.policy}"
@@ -177,8 +198,9 @@ class MoeResult(Reported):
         return [
             (
                 run.policy,
-                f"{format_time(run.time_ns)}, {run.tokens_per_s:.4g} tokens/s, {run.speedup:.3f}x; "
-                f"experts {format_time(run.moe_ns)}, {run.speedup_moe:.3f}x",
+                "{}, {}, {}; experts {}, {}".format(
+                    *(with_unit(name, getattr(run, name)) for name in _IN_SHORT)
+                ),
             )
             for run in self.runs
         ]

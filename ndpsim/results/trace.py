@@ -49,7 +49,7 @@ class TraceResult(Reported):
     time_ns: float = field(metadata=quantity("time", beside=("cycles", "clock_ns")))
     clock_ns: float = field(metadata=quantity("clock period"))
     bandwidth_gbps: float = field(
-        metadata=quantity("bandwidth", beside=("peak_fraction",), peak="peak_bandwidth_gbps")
+        metadata=quantity("bandwidth", whole="peak_bandwidth_gbps", share="peak_fraction")
     )
     peak_bandwidth_gbps: float = field(metadata=quantity("peak bandwidth"))
     peak_fraction: float = field(metadata=quantity("share of the peak bandwidth"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ndpsim.errors import InputError
+from ndpsim.sweeps.commands import swept_commands
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,11 @@ class Definition:
     published: tuple[Published, ...] = ()
     title: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def results(self) -> tuple[type, ...]:
+        """The classes of the command's results, whose fields say what its metrics are."""
+        return swept_commands()[self.command].results
 
     def points(self) -> list[dict[str, Any]]:
         """The values of the varied keys at each point; the last key, or group of keys, changes fastest.

@@ -17,7 +17,7 @@ from ndpsim.report.pictures.moe import moe_figure
 from ndpsim.report.routing import trace_title
 from ndpsim.report.words import counted
 from ndpsim.reported import flattened
-from ndpsim.results import MoeResult
+from ndpsim.results import MoeResult, PolicyRun
 from ndpsim.units import Scale
 
 #: Of each policy, in a table that sorts.
@@ -41,8 +41,8 @@ def _compared(result: MoeResult, names: Sequence[str]) -> str:
     for metric in _COMPARED:
         values = [of_run.get(metric) for of_run in plain]
         if any(value is not None for value in values):
-            unit, of_metric = figures(metric, values)
-            columns.append(metric_label(metric, Scale(unit)))
+            unit, of_metric = figures(metric, values, (PolicyRun,))
+            columns.append(metric_label(metric, (PolicyRun,), Scale(unit)))
             cells.append(of_metric)
     return table(columns, list(zip(*cells, strict=True)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ndpsim.config import Hardware
@@ -35,9 +35,9 @@ def measured_cell(text: str) -> Cell:
     return Cell(text, float(found[1].replace(",", "")) * _FACTORS[found[2]])
 
 
-def figures(name: str, values: Sequence[Any]) -> tuple[str, list[Cell]]:
+def figures(name: str, values: Sequence[Any], results: Iterable[type] = ()) -> tuple[str, list[Cell]]:
     """The unit that suits all values of a metric, and each in it to four digits; text stays as it is."""
-    scale = scale_of(name, values)
+    scale = scale_of(name, results, values)
     cells = []
     for value in values:
         if not is_number(value):

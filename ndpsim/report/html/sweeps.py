@@ -81,14 +81,13 @@ def _facts(swept: Swept, rows: Sequence[Row], plot: SweepPlot | None) -> list[tu
         measured = [row for row in rows if is_number(row.get(metric))]
         if measured:
             best, worst = max, min
-            if not higher_is_better(metric):
+            if not higher_is_better(metric, swept.results):
                 best, worst = worst, best
             for words, choose in (("best", best), ("worst", worst)):
                 row = choose(measured, key=lambda row: row[metric])
                 at = name_of({key: row[key] for key in swept.varied})
-                facts.append(
-                    (f"{words} {described(metric).label}", f"{metric_text(metric, row[metric])} at {at}")
-                )
+                value = metric_text(metric, swept.results, row[metric])
+                facts.append((f"{words} {described(metric, swept.results).label}", f"{value} at {at}"))
     return facts
 
 
@@ -101,8 +100,8 @@ def _points_table(swept: Swept, rows: Sequence[Row], metrics: Sequence[str]) -> 
         columns.append("status")
         cells.append([Cell(str(row["status"])) for row in rows])
     for metric in metrics:
-        unit, of_metric = figures(metric, [row.get(metric) for row in rows])
-        columns.append(metric_label(metric, Scale(unit)))
+        unit, of_metric = figures(metric, [row.get(metric) for row in rows], swept.results)
+        columns.append(metric_label(metric, swept.results, Scale(unit)))
         cells.append(of_metric)
     return table(columns, list(zip(*cells, strict=True)), _REST, count)
 
@@ -122,7 +121,7 @@ def _published_table(swept: Swept, rows: Sequence[Row]) -> str:
             if is_number(row.get(value.metric))
             and all(value_words(row.get(key)) == of_key for key, of_key in where.items())
         ]
-        scale = scale_of(value.metric, [value.high, *ours])
+        scale = scale_of(value.metric, swept.results, [value.high, *ours])
         low, high = value.low / scale.divisor, value.high / scale.divisor
         said = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
         middle = (value.low + value.high) / 2
@@ -130,7 +129,7 @@ def _published_table(swept: Swept, rows: Sequence[Row]) -> str:
         found.append(
             (
                 name_of(value.where) or "all points",
-                metric_label(value.metric, scale),
+                metric_label(value.metric, swept.results, scale),
                 Cell(said, middle),
                 Cell(f"{one / scale.divisor:.4g}", one) if one is not None else counted(len(ours), "point"),
                 Cell(f"{one / middle:.3f}", one / middle) if one is not None and middle else "",
@@ -200,7 +199,7 @@ def _pictures(swept: Swept, rows: Sequence[Row], plot: SweepPlot | None, reason:
         picture(
             name,
             lambda one=one: points_figure(rows, swept, one, DEFAULT_SIZE),  # type: ignore[misc]
-            f"{one.title}: {described(one.y).label} over {one.x}",
+            f"{one.title}: {described(one.y, swept.results).label} over {one.x}",
         )
         for name, one in plots.items()
     ]

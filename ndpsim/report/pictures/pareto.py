@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from ndpsim.report.metrics import (
     described,
-    higher_is_better,
     metric_label,
     name_of,
     scale_of,
@@ -22,7 +21,7 @@ from ndpsim.report.metrics import (
 from ndpsim.report.pictures.canvas import Panel
 from ndpsim.report.pictures.colours import INK, SERIES, tint
 from ndpsim.report.pictures.points import MARKERS, Points, logarithmic, plain_ticks
-from ndpsim.report.sweep_plot import Row, SweepPlot, panel_keys
+from ndpsim.report.sweep_plot import Row, panel_keys
 from ndpsim.units import Scale
 
 _LINES = 20
@@ -35,9 +34,7 @@ _FURTHER = (1.0, 2.5, 4.0, 6.0)  # times as far a name may be whose point has no
 _PALE = 0.45
 
 
-def front_of(
-    rows: Sequence[Row], x: str, y: str, wants_more: Callable[[str], bool] = higher_is_better
-) -> list[Row]:
+def front_of(rows: Sequence[Row], x: str, y: str, wants_more: Callable[[str], bool]) -> list[Row]:
     """The rows that no other beats in one metric without being worse in the other, by `x`.
 
     Of equal rows the first stands for all.
@@ -51,8 +48,9 @@ def front_of(
     return sorted(front, key=lambda row: float(row[x]))
 
 
-def _wanted(metric: str, plot: SweepPlot) -> str:
-    return f"{'more' if plot.wants_more(metric) else 'less'} {described(metric).label}"
+def _wanted(metric: str, points: Points) -> str:
+    more = points.plot.wants_more(metric)
+    return f"{'more' if more else 'less'} {described(metric, points.swept.results).label}"
 
 
 def _pareto(axes: Axes, points: Points, across: Scale) -> None:
@@ -64,7 +62,7 @@ def _pareto(axes: Axes, points: Points, across: Scale) -> None:
     front = front_of(points.rows, plot.x, plot.y, plot.wants_more)
     chosen = {id(row) for row in front}
     step = "steps-pre" if plot.wants_more(plot.x) else "steps-post"
-    label = f"Pareto front: {_wanted(plot.x, plot)}, {_wanted(plot.y, plot)}"
+    label = f"Pareto front: {_wanted(plot.x, points)}, {_wanted(plot.y, points)}"
     axes.plot(*zip(*map(at, front), strict=True), color=INK, linestyle="--", drawstyle=step, label=label)
     for place, series in enumerate(points.series):
         colour, marker = SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)]
@@ -79,7 +77,7 @@ def _pareto(axes: Axes, points: Points, across: Scale) -> None:
     if len(front) < len(points.rows):
         axes.plot([], [], marker, color=tint(colour, _PALE), label="pale: not on the front")
     _published(axes, points, across)
-    axes.set_xlabel(metric_label(plot.x, across, points.baseline))
+    axes.set_xlabel(metric_label(plot.x, points.swept.results, across, points.baseline))
     axes.set_ylabel(points.label)
     axes.margins(x=0.1, y=0.1)
     for which in "xy":
@@ -211,5 +209,5 @@ def _words(values: Mapping[str, object], named: bool) -> str:
 
 def pareto_panels(points: Points) -> list[Panel]:
     """The panel of two metrics."""
-    across = scale_of(points.plot.x, [row[points.plot.x] for row in points.rows])
+    across = scale_of(points.plot.x, points.swept.results, [row[points.plot.x] for row in points.rows])
     return [Panel(lambda axes: _pareto(axes, points, across), _LINES, stretches=True)]

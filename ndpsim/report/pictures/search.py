@@ -18,13 +18,19 @@ _LINES = 16
 
 
 def approach_figure(
-    title: str, metric: str, feasible: Sequence[Row], approach: Sequence[Row], size: str = DEFAULT_SIZE
+    title: str,
+    metric: str,
+    results: Sequence[type],
+    feasible: Sequence[Row],
+    approach: Sequence[Row],
+    size: str = DEFAULT_SIZE,
 ) -> Figure:
     """Every feasible run, and the best so far, of one objective.
 
     Args:
         title: over the picture.
         metric: the objective.
+        results: that may have it.
         feasible: rows with their number, `run`.
         approach: those of them that were better than all before.
         size: see `panels.SIZES`.
@@ -33,7 +39,7 @@ def approach_figure(
         InputError: there is no such size.
     """
     chosen_size(size)
-    scale = scale_of(metric, [row[metric] for row in feasible])
+    scale = scale_of(metric, results, [row[metric] for row in feasible])
 
     def draw(axes: Axes) -> None:
         runs = [row["run"] for row in feasible]
@@ -52,7 +58,7 @@ def approach_figure(
             drawstyle="steps-post",
             label="best so far",
         )
-        axes.set(xlabel="run", ylabel=metric_label(metric, scale))
+        axes.set(xlabel="run", ylabel=metric_label(metric, results, scale))
         for which in "xy":
             plain_ticks(axes, which)
 
