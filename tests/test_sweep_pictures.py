@@ -364,8 +364,8 @@ def test_formulas_in_values_stay_text(tmp_path):
 )
 def test_metrics_have_words_and_units(metric, result, value, label, said):
     of = (result,)
-    assert metric_label(metric, of, scale_of(metric, of, [value])) == label
-    assert metric_text(metric, of, value) == said
+    assert metric_label(metric, scale_of(metric, [value], of), results=of) == label
+    assert metric_text(metric, value, of) == said
 
 
 def test_a_metric_is_described_by_the_result_that_has_it():

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ndpsim.cli.command import Given, taking
-from ndpsim.cli.options import COMMANDS, EXACT_CHECK, JSON, REPORT, answer, progress_of
-from ndpsim.cli.picture_options import Plot, picture, plot_of
+from ndpsim.cli.options import COMMANDS, EXACT_CHECK, JSON, REPORT, progress_of
+from ndpsim.cli.picture_options import hand_out, picture, plot_of
 from ndpsim.errors import InputError
 from ndpsim.parameters import Output, Parameter, Whole, refuse, table
 from ndpsim.parameters.gemv import ALONE, GEMV, HOST, check_gemv
@@ -15,6 +16,8 @@ from ndpsim.parameters.hardware import SET
 if TYPE_CHECKING:
     from ndpsim.config import Hardware
     from ndpsim.simulate import ContentionResult, ExpertResult
+
+_Outcome: TypeAlias = tuple[Any, Callable[[Any], None]]  # a result, and what prints it
 
 _OUTPUTS = table(
     {
@@ -69,15 +72,18 @@ def command(given: Given) -> None:
         refuse(given, "needs --engine ndp: the host only reads", "timeline")
     if beside:
         refuse(given, "is not supported with --host-traffic", "exact-check")
-    plot = plot_of(given, "host-read" if host_reads else "contention" if beside else "expert")
+    name = "host-read" if host_reads else "contention" if beside else "expert"
+    plot = plot_of(given, name)
 
     from ndpsim.config import load_hardware
     from ndpsim.sweeps.parameters import expert_of, weight_format
 
-    hardware = load_hardware(GEMV.value(given, "hw"), given.get("set", ()))
+    needed_by = None if host_reads else "gemv"
+    hardware = load_hardware(GEMV.value(given, "hw"), given.get("set", ()), needed_by)
     call = {"hw": hardware, "model": expert_of(given), "bits": weight_format(given)}
     run = _host_read if host_reads else _beside_host if beside else _alone
-    run(given, call, plot)
+    result, say = run(given, call)
+    hand_out(given, plot, name.replace("-", "_"), result, say, hardware)
 
 
 def _check_lane(given: Given, lanes: int, what: str) -> None:
@@ -103,7 +109,12 @@ def _write_lanes(given: Given, result: ExpertResult | ContentionResult) -> None:
         timeline.write_timeline(given["timeline"], result)
 
 
-def _alone(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
+def _records(given: Given) -> bool:
+    """Whether commands are wanted, by a file or by what is drawn of them."""
+    return not given.keys().isdisjoint(("commands", "plot", "report"))
+
+
+def _alone(given: Given, call: dict[str, Any]) -> _Outcome:
     """The expert on DIMMs that do nothing else."""
     from ndpsim.layout import parse_layout
     from ndpsim.report.text import print_expert
@@ -111,76 +122,41 @@ def _alone(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
 
     _check_lane_of(given, max(1, parse_layout(given.get("layout", "localized"))[1]), call["hw"])
     options = GEMV.arguments(given, "tokens", "release-ns", "layout", *ALONE)
+    options |= {"record_commands": _records(given), "exact_check": "exact-check" in given}
     with progress_of("simulating") as progress:
-        result = simulate_expert(
-            **call,
-            **options,
-            record_commands=not given.keys().isdisjoint(("commands", "plot", "report")),
-            exact_check="exact-check" in given,
-            progress=progress,
-        )
+        result = simulate_expert(**call, **options, progress=progress)
     _write_lanes(given, result)
-    if plot is not None:
-        from ndpsim.report.pictures.expert import expert_figure
-
-        plot.draw(expert_figure, result)
-    if "report" in given:
-        from ndpsim.report.html.runs import write_expert_report
-
-        write_expert_report(given["report"], result, call["hw"])
-    answer(given, result.to_dict, lambda: print_expert(result))
+    return result, print_expert
 
 
-def _beside_host(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
+def _beside_host(given: Given, call: dict[str, Any]) -> _Outcome:
     """`--host-traffic`."""
     from ndpsim.report.contention import print_contention
     from ndpsim.simulate import simulate_contention
 
     _check_lane_of(given, 1, call["hw"])
     options = GEMV.arguments(given, "tokens", "release-ns", "layout", *HOST)
+    options["record_commands"] = "commands" in given
     with progress_of("simulating") as progress:
-        result = simulate_contention(
-            **call, **options, record_commands="commands" in given, progress=progress
-        )
+        result = simulate_contention(**call, **options, progress=progress)
     _write_lanes(given, result)
-    if plot is not None:
-        from ndpsim.report.pictures.contention import contention_figure
-
-        plot.draw(contention_figure, result)
-    if "report" in given:
-        from ndpsim.report.html.runs import write_contention_report
-
-        write_contention_report(given["report"], result, call["hw"])
-    answer(given, result.to_dict, lambda: print_contention(result))
+    return result, print_contention
 
 
-def _host_read(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
+def _host_read(given: Given, call: dict[str, Any]) -> _Outcome:
     """`--engine host-read`."""
     from ndpsim.report.text import print_host_read
     from ndpsim.simulate import place_expert, simulate_host_read
     from ndpsim.simulate.host import host_buses
+    from ndpsim.traces import write_commands
 
     call["layout"] = given.get("layout", "striped")
     if "lane" in given:
         buses = len(host_buses(place_expert(**call).layout))
         _check_lane(given, buses, "a bus that takes part")
+    call |= {"record_commands": _records(given), "exact_check": "exact-check" in given}
     with progress_of("reading") as progress:
-        result = simulate_host_read(
-            **call,
-            record_commands=not given.keys().isdisjoint(("commands", "plot", "report")),
-            exact_check="exact-check" in given,
-            progress=progress,
-        )
+        result = simulate_host_read(**call, progress=progress)
     if "commands" in given:
-        from ndpsim.traces import write_commands
-
         write_commands(given["commands"], result.command_traces[given.get("lane", 0)])
-    if plot is not None:
-        from ndpsim.report.pictures.host_read import host_read_figure
-
-        plot.draw(host_read_figure, result)
-    if "report" in given:
-        from ndpsim.report.html.runs import write_host_read_report
-
-        write_host_read_report(given["report"], result, call["hw"])
-    answer(given, result.to_dict, lambda: print_host_read(result))
+    return result, print_host_read

@@ -6,8 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from ndpsim.cli.command import Given, taking
-from ndpsim.cli.options import COMMANDS, JSON, REPORT, answer, progress_of
-from ndpsim.cli.picture_options import Plot, picture, plot_of
+from ndpsim.cli.options import COMMANDS, JSON, REPORT, progress_of
+from ndpsim.cli.picture_options import hand_out, picture, plot_of
 from ndpsim.errors import InputError, one_of
 from ndpsim.parameters import Output, Parameter, refuse, table
 from ndpsim.parameters.hardware import SET
@@ -64,7 +64,9 @@ def command(given: Given) -> None:
     if topology == _ALL:
         refuse(given, "needs a topology of its own, not all", "commands", "timeline")
 
+    from ndpsim.config import load_hardware
     from ndpsim.link import TOPOLOGIES
+    from ndpsim.report import relayout
     from ndpsim.simulate import simulate_relayout
     from ndpsim.sweeps.parameters import expert_of, weight_format
 
@@ -94,10 +96,16 @@ def command(given: Given) -> None:
                 progress=progress,
             )
             results[result.topology] = _with_host(result, next(iter(results.values()), result))
-    if "report" in given:
-        own = None if topology == _ALL else topology
-        _write_report(given["report"], results, hw, (*sets, *_of_topology(hw, sets, own, False)))
-    _write(results, given, plot)
+    result = next(iter(results.values()))
+    _write_files(given, result)
+    if topology == _ALL:
+        plain = {name: one.to_dict() for name, one in results.items()}
+        hardware = load_hardware(hw, sets)
+        say = relayout.print_topologies
+        hand_out(given, plot, "topologies", results, say, hardware, module="relayout", plain=lambda: plain)
+    else:
+        hardware = load_hardware(hw, (*sets, *_of_topology(hw, sets, topology, False)))
+        hand_out(given, plot, "relayout", result, relayout.print_relayout, hardware)
 
 
 def _check_at_once(hw: str, sets: tuple[str, ...], experts: int) -> None:
@@ -121,32 +129,21 @@ def _of_topology(hw: str, sets: tuple[str, ...], name: str | None, with_ports: b
     """Settings for a topology; `with_ports`, as many ports as it needs, and no group beyond the DIMMs."""
     if name is None:
         return ()
+    if not with_ports:
+        return (f"link.topology={name}",)
     from ndpsim.config import load_hardware
     from ndpsim.link import ports_needed
 
-    system = load_hardware(hw, sets).system
-    if system.link is None or not with_ports:
-        return (f"link.topology={name}",)
+    system = load_hardware(hw, sets, "relayout").system
+    assert system.link is not None
     group = min(system.link.group_dimms, system.dimm.count)
     needed = ports_needed(name, system.dimm.count, group)
     ports = max(needed, system.link.ports)
     return f"link.topology={name}", f"link.ports={ports}", f"link.group_dimms={group}"
 
 
-def _write_report(to: str, results: dict[str, RelayoutResult], hw: str, sets: tuple[str, ...]) -> None:
-    from ndpsim.config import load_hardware
-    from ndpsim.report.html.runs import write_relayout_report, write_topologies_report
-
-    if len(results) > 1:
-        write_topologies_report(to, results, load_hardware(hw, sets))
-    else:
-        write_relayout_report(to, next(iter(results.values())), load_hardware(hw, sets))
-
-
-def _write(results: dict[str, RelayoutResult], given: Given, plot: Plot | None) -> None:
-    from ndpsim.report import relayout
-
-    result, several = next(iter(results.values())), len(results) > 1
+def _write_files(given: Given, result: RelayoutResult) -> None:
+    """Commands and timeline."""
     if "commands" in given:
         from ndpsim.report import traces
         from ndpsim.traces import write_commands
@@ -155,16 +152,6 @@ def _write(results: dict[str, RelayoutResult], given: Given, plot: Plot | None) 
             raise InputError("nothing moved, so there are no commands", "conflict", key="commands")
         write_commands(given["commands"], traces.all_lanes(result.command_traces[0]))
     if "timeline" in given:
-        relayout.write_relayout_timeline(given["timeline"], result)
-    if plot is not None:
-        from ndpsim.report.pictures.relayout import relayout_figure, topologies_figure
+        from ndpsim.report.relayout import write_relayout_timeline
 
-        if several:
-            plot.draw(topologies_figure, results)
-        else:
-            plot.draw(relayout_figure, result)
-    if several:
-        plain = {name: one.to_dict() for name, one in results.items()}
-        answer(given, lambda: plain, lambda: relayout.print_topologies(results))
-    else:
-        answer(given, result.to_dict, lambda: relayout.print_relayout(result))
+        write_relayout_timeline(given["timeline"], result)

@@ -33,29 +33,29 @@ def is_number(value: Any) -> bool:
 # In all functions below `results` are the classes of results that may have the metric.
 
 
-def described(metric: str, results: Iterable[type]) -> Quantity:
+def described(metric: str, results: Iterable[type] = ()) -> Quantity:
     """What a metric is, as the result says that has it; a sweep has a speed-up of its own."""
     return _SPEEDUP if metric == "speedup" else quantity_of(metric, results)
 
 
-def metric_text(metric: str, results: Iterable[type], value: Any) -> str:
+def metric_text(metric: str, value: Any, results: Iterable[type] = ()) -> str:
     """A value of a metric with its unit; empty where there is none."""
     return "" if value is None else with_unit(metric, value, *results)
 
 
-def scale_of(metric: str, results: Iterable[type] = (), values: Iterable[Any] = ()) -> Scale:
+def scale_of(metric: str, values: Iterable[Any] = (), results: Iterable[type] = ()) -> Scale:
     """The largest unit of which the largest of some values is 1 or more."""
     largest = max((abs(value) for value in values if is_number(value)), default=0.0)
     return scale_for(described(metric, results).unit, largest)
 
 
-def metric_label(metric: str, results: Iterable[type], scale: Scale, baseline: str = "") -> str:
+def metric_label(metric: str, scale: Scale, baseline: str = "", results: Iterable[type] = ()) -> str:
     """For an axis: ``time (µs)``; of a speed-up, over what."""
     over = f" over {baseline}" if baseline and metric == "speedup" else ""
     return f"{described(metric, results).label}{over}" + (f" ({scale.unit})" if scale.unit else "")
 
 
-def higher_is_better(metric: str, results: Iterable[type]) -> bool:
+def higher_is_better(metric: str, results: Iterable[type] = ()) -> bool:
     """Whether more of it is wanted: of rates, shares of a peak and speed-ups; of all else, less."""
     unit = described(metric, results).unit
     return unit in ("GB/s", "GFLOPS", "tokens/s", "1/s", "%") or "speedup" in metric

@@ -206,7 +206,7 @@ def chosen_plot(
         of_axis = _log(asked["log"])
     keys = [key, *series] if chosen_kind == "heat" else [key]
     words = " and ".join(key_label(one).partition(" (")[0] for one in keys)
-    drawn = f"{described(metric).label} {'over' if chosen_kind == 'lines' else 'by'} {words}"
+    drawn = f"{described(metric, swept.results).label} {'over' if chosen_kind == 'lines' else 'by'} {words}"
     return SweepPlot(chosen_kind, key, metric, series, of_axis, _title(swept, drawn))
 
 

@@ -125,7 +125,7 @@ class SearchResult:
             [
                 str(row["run"]),
                 *(value_words(row[key]) for key in keys),
-                *(metric_text(name, self.problem.definition.results, row[name]) for name in metrics),
+                *(metric_text(name, row[name], self.problem.definition.results) for name in metrics),
                 ", ".join(key.rpartition(".")[2] for key in difference),
             ]
             for row, difference in zip(rows, self.differences(), strict=False)

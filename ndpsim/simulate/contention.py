@@ -137,7 +137,7 @@ def simulate_contention(
     of_jobs, layout = token_counts(tokens), text(layout, "layout")
     released = release_times(release_ns, len(of_jobs))
     record_commands, progress = flag(record_commands, "record_commands"), progress_function(progress)
-    hardware = load_hardware(hw, sets)
+    hardware = load_hardware(hw, sets, "gemv")
     host = HostTraffic.of(host_gbps, read_share, pattern, hardware.dimm_host_gbps)
     ensure_on_channel(hardware)
     if parse_layout(layout)[1] > 1:

@@ -131,7 +131,7 @@ def simulate_expert(
     record_commands, exact_check = flag(record_commands, "record_commands"), flag(exact_check, "exact_check")
     start_clock = GEMV["start-clock"].checked(start_clock)
     progress = progress_function(progress)
-    hardware = load_hardware(hw, sets)
+    hardware = load_hardware(hw, sets, "gemv")
     if refresh_phases is not None:
         count = GEMV["refresh-phases"].checked(refresh_phases)
         run_from = functools.partial(

@@ -146,7 +146,7 @@ def simulate_relayout(
         problem = "is for experts that are spread evenly; DIMMs are given"
         raise InputError(problem, "conflict", key="other_dimms")
     progress = progress_function(progress)
-    hardware = load_hardware(hw, sets)
+    hardware = load_hardware(hw, sets, "relayout")
     weights, model_name = named_weights(model, bits)
     geometry = geometry_of(hardware)
     first, second = first_dimms(source, target, source_dimms, target_dimms, experts, geometry.dimms)

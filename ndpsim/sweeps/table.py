@@ -233,7 +233,7 @@ class SweepResult:
         cells = [
             [
                 *(str(_cell(row[name])) for name in plain),
-                *(metric_text(name, self.definition.results, row[name]) for name in metrics),
+                *(metric_text(name, row[name], self.definition.results) for name in metrics),
             ]
             for row in self.rows[:most]
         ]

@@ -42,7 +42,7 @@ def _compared(result: MoeResult, names: Sequence[str]) -> str:
         values = [of_run.get(metric) for of_run in plain]
         if any(value is not None for value in values):
             unit, of_metric = figures(metric, values, (PolicyRun,))
-            columns.append(metric_label(metric, (PolicyRun,), Scale(unit)))
+            columns.append(metric_label(metric, Scale(unit), results=(PolicyRun,)))
             cells.append(of_metric)
     return table(columns, list(zip(*cells, strict=True)))
 

@@ -37,7 +37,7 @@ def measured_cell(text: str) -> Cell:
 
 def figures(name: str, values: Sequence[Any], results: Iterable[type] = ()) -> tuple[str, list[Cell]]:
     """The unit that suits all values of a metric, and each in it to four digits; text stays as it is."""
-    scale = scale_of(name, results, values)
+    scale = scale_of(name, values, results)
     cells = []
     for value in values:
         if not is_number(value):

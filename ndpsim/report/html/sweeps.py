@@ -86,7 +86,7 @@ def _facts(swept: Swept, rows: Sequence[Row], plot: SweepPlot | None) -> list[tu
             for words, choose in (("best", best), ("worst", worst)):
                 row = choose(measured, key=lambda row: row[metric])
                 at = name_of({key: row[key] for key in swept.varied})
-                value = metric_text(metric, swept.results, row[metric])
+                value = metric_text(metric, row[metric], swept.results)
                 facts.append((f"{words} {described(metric, swept.results).label}", f"{value} at {at}"))
     return facts
 
@@ -101,7 +101,7 @@ def _points_table(swept: Swept, rows: Sequence[Row], metrics: Sequence[str]) -> 
         cells.append([Cell(str(row["status"])) for row in rows])
     for metric in metrics:
         unit, of_metric = figures(metric, [row.get(metric) for row in rows], swept.results)
-        columns.append(metric_label(metric, swept.results, Scale(unit)))
+        columns.append(metric_label(metric, Scale(unit), results=swept.results))
         cells.append(of_metric)
     return table(columns, list(zip(*cells, strict=True)), _REST, count)
 
@@ -121,7 +121,7 @@ def _published_table(swept: Swept, rows: Sequence[Row]) -> str:
             if is_number(row.get(value.metric))
             and all(value_words(row.get(key)) == of_key for key, of_key in where.items())
         ]
-        scale = scale_of(value.metric, swept.results, [value.high, *ours])
+        scale = scale_of(value.metric, [value.high, *ours], swept.results)
         low, high = value.low / scale.divisor, value.high / scale.divisor
         said = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
         middle = (value.low + value.high) / 2
@@ -129,7 +129,7 @@ def _published_table(swept: Swept, rows: Sequence[Row]) -> str:
         found.append(
             (
                 name_of(value.where) or "all points",
-                metric_label(value.metric, swept.results, scale),
+                metric_label(value.metric, scale, results=swept.results),
                 Cell(said, middle),
                 Cell(f"{one / scale.divisor:.4g}", one) if one is not None else counted(len(ours), "point"),
                 Cell(f"{one / middle:.3f}", one / middle) if one is not None and middle else "",

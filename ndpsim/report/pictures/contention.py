@@ -15,7 +15,7 @@ from ndpsim.report.pictures.bars import draw_bar, energy_panels, name_rows
 from ndpsim.report.pictures.canvas import Panel, compose
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.curves import draw_means, phase_panels
-from ndpsim.simulate import ContentionResult
+from ndpsim.simulate import ContentionResult, ExpertResult
 from ndpsim.units import Scale, format_time, times
 
 _SIGHT = 5  # limits further above all curves than so many times stand in the legend only
@@ -40,7 +40,7 @@ def _over_time(axes: Axes, result: ContentionResult) -> None:
     in_sight = [peak for *_, peak in limits if peak < _SIGHT * most]
     axes.set(
         xlabel=metric_label("time_ns", scale),
-        ylabel=metric_label("bandwidth_gbps", Scale("GB/s")),
+        ylabel=metric_label("bandwidth_gbps", Scale("GB/s"), results=(ExpertResult,)),
         xlim=(0, result.ndp_time_ns / scale.divisor),
         ylim=(0, 1.08 * max(most, *in_sight, 0.0)),
     )

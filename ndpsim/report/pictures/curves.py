@@ -138,7 +138,7 @@ def draw_reads(axes: Axes, result: ExpertResult | HostReadResult) -> None:
     axes.axhline(peak, color=INK, linestyle="--", label=f"peak {peak:.1f} GB/s")
     axes.set(
         xlabel=metric_label("time_ns", scale),
-        ylabel=f"weights read: {metric_label('bandwidth_gbps', Scale('GB/s'))}",
+        ylabel=f"weights read: {metric_label('bandwidth_gbps', Scale('GB/s'), results=(ExpertResult,))}",
         ylim=(0, peak * 1.08),
         xlim=(0, result.time_ns / scale.divisor),
     )

@@ -21,7 +21,7 @@ from ndpsim.simulate import LoadPoint, Memory, TraceResult
 from ndpsim.units import Scale, format_time, percent
 
 _MARKED = {"50": "o", "95": "s", "99": "^", "99.9": "D"}
-_LATENCY = f"{metric_label('read_latency_ns', Scale('ns'))}, arrival to last beat"
+_LATENCY = f"{metric_label('read_latency_ns', Scale('ns'), results=(TraceResult,))}, arrival to last beat"
 _WIDE = 30  # times the median: where some are longer, latencies are drawn on a logarithmic axis
 
 
@@ -136,8 +136,8 @@ def sweep_figure(
         axes.plot(carried, mean_ns, "o-", color=colour, label="mean")
         axes.plot(carried, p99_ns, "s--", color=colour, markerfacecolor="white", label="99th percentile")
         axes.axvline(peak, color=INK, linestyle="--", label=f"peak {peak:.1f} GB/s")
-        axes.set(xlabel=metric_label("bandwidth_gbps", Scale("GB/s")))
-        axes.set(ylabel=metric_label("read_latency_ns", Scale("ns")))
+        axes.set(xlabel=metric_label("bandwidth_gbps", Scale("GB/s"), results=(TraceResult,)))
+        axes.set(ylabel=metric_label("read_latency_ns", Scale("ns"), results=(TraceResult,)))
         axes.set(xlim=(0, 1.02 * peak), ylim=(0, None))
 
     title = f"Read latency over bandwidth: {memory.device.timing} {memory.device.org}, by offered load"

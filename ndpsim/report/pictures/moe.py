@@ -120,7 +120,7 @@ def _engines(axes: Axes, runs: Mapping[str, PolicyRun]) -> None:
         axes.barh(range(len(runs)), width, left=left, **how)
         left += width
     name_rows(axes, list(runs))
-    axes.set(xlim=(0, 100), xlabel=metric_label("pairs_by_engine", Scale("%")))
+    axes.set(xlim=(0, 100), xlabel=metric_label("pairs_by_engine", Scale("%"), results=(PolicyRun,)))
 
 
 def _migrations(axes: Axes, sums: Mapping[str, Mapping[str, float]]) -> None:

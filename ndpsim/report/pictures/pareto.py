@@ -77,7 +77,7 @@ def _pareto(axes: Axes, points: Points, across: Scale) -> None:
     if len(front) < len(points.rows):
         axes.plot([], [], marker, color=tint(colour, _PALE), label="pale: not on the front")
     _published(axes, points, across)
-    axes.set_xlabel(metric_label(plot.x, points.swept.results, across, points.baseline))
+    axes.set_xlabel(metric_label(plot.x, across, points.baseline, points.swept.results))
     axes.set_ylabel(points.label)
     axes.margins(x=0.1, y=0.1)
     for which in "xy":
@@ -209,5 +209,5 @@ def _words(values: Mapping[str, object], named: bool) -> str:
 
 def pareto_panels(points: Points) -> list[Panel]:
     """The panel of two metrics."""
-    across = scale_of(points.plot.x, points.swept.results, [row[points.plot.x] for row in points.rows])
+    across = scale_of(points.plot.x, [row[points.plot.x] for row in points.rows], points.swept.results)
     return [Panel(lambda axes: _pareto(axes, points, across), _LINES, stretches=True)]

@@ -127,13 +127,13 @@ class Points:
         """Of the metric that is drawn."""
         published = [p.high for p in self.swept.published if p.metric == self.plot.y]
         return scale_of(
-            self.plot.y, self.swept.results, [*(row[self.plot.y] for row in self.rows), *published]
+            self.plot.y, [*(row[self.plot.y] for row in self.rows), *published], self.swept.results
         )
 
     @property
     def label(self) -> str:
         """Of the metric."""
-        return metric_label(self.plot.y, self.swept.results, self.scale, self.baseline)
+        return metric_label(self.plot.y, self.scale, self.baseline, self.swept.results)
 
     @property
     def baseline(self) -> str:

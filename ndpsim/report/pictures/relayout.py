@@ -62,7 +62,7 @@ def _links(axes: Axes, result: RelayoutResult) -> None:
     names, busy = list(result.link_busy), [100 * share for share in result.link_busy.values()]
     axes.bar(range(len(busy)), busy, color=COLOURS["link"], edgecolor=INK, linewidth=0.3)
     axes.set(
-        ylabel=metric_label("link_busy", Scale("%")),
+        ylabel=metric_label("link_busy", Scale("%"), results=(RelayoutResult,)),
         ylim=(0, 100),
         xlim=(-0.7, max(len(names), 1) - 0.3),
         xlabel=f"wire of the {result.topology} (from DIMM > to DIMM)",
@@ -79,7 +79,9 @@ def _dram(axes: Axes, result: RelayoutResult) -> None:
     for place, (kind, share) in enumerate(result.dram_busy.items()):
         draw_bar(axes, place, 100 * share, percent(share), color=COLOURS[_DATA[kind]])
     name_rows(axes, [_SAYS[kind] for kind in result.dram_busy])
-    axes.set(xlim=(0, 100), xlabel=f"busy: {metric_label('dram_busy', Scale('%'))}")
+    axes.set(
+        xlim=(0, 100), xlabel=f"busy: {metric_label('dram_busy', Scale('%'), results=(RelayoutResult,))}"
+    )
 
 
 _Ways = Mapping[str, tuple[Mapping[str, float | None] | None, float]]
@@ -164,7 +166,10 @@ def _busy(axes: Axes, results: Mapping[str, RelayoutResult]) -> None:
     height = 0.4
     shares = {
         "busiest wire": ("link", [max(one.link_busy.values(), default=0.0) for one in results.values()]),
-        described("dram_busy").label: ("read or write", [one.dram_busy["both"] for one in results.values()]),
+        described("dram_busy", (RelayoutResult,)).label: (
+            "read or write",
+            [one.dram_busy["both"] for one in results.values()],
+        ),
     }
     for offset, (label, (meaning, busy)) in zip((-0.5, 0.5), shares.items(), strict=True):
         places = [place + offset * height for place in range(len(busy))]

@@ -39,7 +39,7 @@ def approach_figure(
         InputError: there is no such size.
     """
     chosen_size(size)
-    scale = scale_of(metric, results, [row[metric] for row in feasible])
+    scale = scale_of(metric, [row[metric] for row in feasible], results)
 
     def draw(axes: Axes) -> None:
         runs = [row["run"] for row in feasible]
@@ -58,7 +58,7 @@ def approach_figure(
             drawstyle="steps-post",
             label="best so far",
         )
-        axes.set(xlabel="run", ylabel=metric_label(metric, results, scale))
+        axes.set(xlabel="run", ylabel=metric_label(metric, scale, results=results))
         for which in "xy":
             plain_ticks(axes, which)
 
