@@ -438,6 +438,45 @@ def test_a_change_replaces_its_number_and_its_assumption_and_nothing_else():
     assert find_currents(device, {}) == known
 
 
+def test_currents_are_scaled_on_request_and_err_on_the_high_side():
+    device = resolve("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA")
+    known, scaled = find_currents(device), find_currents(device, {"scaled_from_mtps": 2400})
+    base = currents_of("DDR4_8Gb_x8", 2400)
+    for name in ("IDD2N", "IDD3N", "IDD4R", "IDD4W"):
+        assert math.isclose(getattr(scaled, name), getattr(base, name) * 3200 / 2400)
+        assert 1.06 < getattr(scaled, name) / getattr(known, name) < 1.23
+    for name in ("IDD0", "IDD5B"):
+        assert math.isclose(getattr(scaled, name) - scaled.IDD2N, getattr(base, name) - base.IDD2N)
+    assert (scaled.IPP0, scaled.activate_ns) == (base.IPP0, base.activate_ns)
+    assert "scaled from 2400 MT/s" in explain(device, scaled)
+    changed = find_currents(device, {"scaled_from_mtps": 2400, "IDD4R": 170.0})
+    assert (changed.IDD4R, changed.IDD4W) == (170.0, scaled.IDD4W)
+
+
+def test_ddr5_5600_and_6400_have_energy_from_4800_when_asked():
+    for timing, rate in (("DDR5_5600AN", 5600), ("DDR5_6400AN", 6400)):
+        device = resolve("DDR5", "DDR5_16Gb_x8", timing)
+        assert find_currents(device) is None
+        assert "4800 MT/s: dram.power.scaled_from_mtps" in explain(device, None)
+        at_4800 = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
+        scaled = channel_energy(device, find_currents(device, {"scaled_from_mtps": 4800}))
+        there = channel_energy(at_4800, find_currents(at_4800))
+        # Bursts are shorter by as much as they draw more; so is a clock.
+        assert math.isclose(scaled.read, there.read, rel_tol=0.03)
+        assert math.isclose(scaled.refresh, there.refresh)
+        assert math.isclose(scaled.activate, there.activate, rel_tol=0.02)
+        assert scaled.io / there.io == pytest.approx(4800 / rate)
+
+
+@pytest.mark.parametrize(
+    ("org", "timing", "rate"), [("DDR5_16Gb_x8", "DDR5_5600AN", 5000), ("DDR5_8Gb_x8", "DDR5_5600AN", 4800)]
+)
+def test_only_a_known_data_sheet_is_scaled(org, timing, rate):
+    with pytest.raises(InputError) as caught:
+        find_currents(resolve("DDR5", org, timing), {"scaled_from_mtps": rate})
+    assert (caught.value.code, caught.value.key) == ("unknown-name", "dram.power.scaled_from_mtps")
+
+
 def test_resistances_are_rzq_over_a_whole_number():
     chip = currents_of("DDR5_16Gb_x8", 4800)
     assert math.isclose(240 / chip.driver_ohm, 7)

@@ -32,6 +32,7 @@ _REASONS = {
     "dram.write_buffer": _RAMULATOR,
     "dram.wck": "assumption: the data clock stops when nothing is read or written, which saves power",
     "dram.power.": "as in the data sheet that is known of the DRAM, if there is one",
+    "dram.power.scaled_from_mtps": "not scaled: only a data sheet of the DRAM's own data rate counts",
     "dimm.count": _ONE,
     "dimm.ranks": _ONE,
     "dimm.subchannels": f"{_ONE}; a DDR5 DIMM has two",

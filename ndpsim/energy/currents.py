@@ -105,6 +105,8 @@ class Currents:
 
 _WORDS = ("part", "source", "assumptions", "further")
 _OF_PINS = ("driver_ohm", "termination_ohm")
+#: The key of `find_currents` for a data rate in MT/s whose data sheet is scaled to the device's rate.
+SCALED = "scaled_from_mtps"
 _NUMBERS = {entry.name: entry.default is MISSING for entry in fields(Currents) if entry.name not in _WORDS}
 
 
@@ -122,11 +124,15 @@ def currents_of(org: str, rate: int) -> Currents | None:
 def find_currents(device: Device, changes: Mapping[str, float] | None = None) -> Currents | None:
     """The currents of a device's chips, with `changes` by attribute; None where none are known.
 
+    `SCALED` among the changes takes those of another data rate, see `_scaled`.
+
     Raises:
         InputError: there is no such attribute, or nothing is known of the device and `changes` leave
-            something open.
+            something open, or of the data rate to scale from.
     """
-    found = currents_of(device.org, device.timings["rate"])
+    changes = dict(changes or {})
+    rate = changes.pop(SCALED, None)
+    found = currents_of(device.org, device.timings["rate"]) if rate is None else _scaled(device, int(rate))
     if not changes:
         return found
     for name in changes:
@@ -149,6 +155,31 @@ def find_currents(device: Device, changes: Mapping[str, float] | None = None) ->
     return Currents(part=device.org, source="as given", **_as_fields(changes))
 
 
+def _rates(org: str) -> list[int]:
+    """The data rates of an organisation preset that a data sheet is known of, and that can be scaled."""
+    return sorted(rate for (of, rate), currents in _known().items() if of == org and not currents.further)
+
+
+def _scaled(device: Device, rate: int) -> Currents:
+    """The currents of the same chip at another data rate, for the rate of the device.
+
+    Standby and bursts draw in proportion to the clock, as Micron's TN-41-01 takes data sheets to other
+    clocks; an activation and a refresh cost what they cost at that rate, on top of standby.
+    """
+    rates = _rates(device.org)
+    if rate not in rates:
+        known = f"known: {', '.join(map(str, rates))}" if rates else "there are none"
+        problem = f"{rate} MT/s is no data rate of {device.org} whose data sheet can be scaled ({known})"
+        raise InputError(problem, "unknown-name", key=f"dram.power.{SCALED}")
+    chip, factor = _known()[device.org, rate], device.timings["rate"] / rate
+    drawn = {name: factor * getattr(chip, name) for name in ("IDD2N", "IDD3N", "IDD4R", "IDD4W")}
+    for loop in ("IDD0", "IDD5B", "IDD5C", "IDD5PB"):
+        if (current := getattr(chip, loop)) is not None:
+            drawn[loop] = current + drawn["IDD2N"] - chip.IDD2N
+    why = f"scaled from {rate} MT/s: standby and bursts with the clock (Micron TN-41-01), the rest as there"
+    return replace(chip, assumptions={"IDD": why, **chip.assumptions}, **_as_fields(drawn))
+
+
 def _as_fields(changes: Mapping[str, float]) -> dict[str, Any]:
     return dict(changes)
 
@@ -160,7 +191,9 @@ def _name(device: Device) -> str:
 def explain(device: Device, currents: Currents | None) -> str:
     """What the energy of a device rests on, or why there is none, in one line."""
     if currents is None:
-        return f"no data sheet's currents are known of {_name(device)}; give them as dram.power"
+        rates = " or ".join(map(str, _rates(device.org)))
+        scale = f", or scale those of {rates} MT/s: dram.power.{SCALED}" if rates else ""
+        return f"no data sheet's currents are known of {_name(device)}; give them as dram.power{scale}"
     assumed = "".join(f"; assumption ({name}): {why}" for name, why in currents.assumptions.items())
     return f"{currents.part}: {currents.source}{assumed}"
 
