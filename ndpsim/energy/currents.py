@@ -173,9 +173,13 @@ def _scaled(device: Device, rate: int) -> Currents:
         raise InputError(problem, "unknown-name", key=f"dram.power.{SCALED}")
     chip, factor = _known()[device.org, rate], device.timings["rate"] / rate
     drawn = {name: factor * getattr(chip, name) for name in ("IDD2N", "IDD3N", "IDD4R", "IDD4W")}
-    for loop in ("IDD0", "IDD5B", "IDD5C", "IDD5PB"):
+    more = drawn["IDD2N"] - chip.IDD2N
+    for loop in ("IDD5B", "IDD5C", "IDD5PB"):
         if (current := getattr(chip, loop)) is not None:
-            drawn[loop] = current + drawn["IDD2N"] - chip.IDD2N
+            drawn[loop] = current + more
+    more_of_bank = (drawn["IDD3N"] - chip.IDD3N - more) / (chip.standby_banks or device.banks_per_rank)
+    open_share = chip.activate_ns / (chip.activate_ns + chip.precharge_ns)
+    drawn["IDD0"] = chip.IDD0 + more + more_of_bank * open_share
     why = f"scaled from {rate} MT/s: standby and bursts with the clock (Micron TN-41-01), the rest as there"
     return replace(chip, assumptions={"IDD": why, **chip.assumptions}, **_as_fields(drawn))
 
