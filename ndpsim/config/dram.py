@@ -75,7 +75,9 @@ class Power(Section):
     IDDQ4R: Milliamps | None = key("on VDDQ, in the loop of IDD4R", None)
     standby_banks: Banks | None = key("banks open in the loop of IDD3N", None)
     burst_banks: Banks | None = key("banks open in the loops of IDD4R and IDD4W", None)
-    scaled_from_mtps: MegaTransfers | None = key("data rate whose data sheet is scaled to the DRAM's own", None)
+    scaled_from_mtps: MegaTransfers | None = key(
+        "data rate whose data sheet is scaled to the DRAM's own", None
+    )
 
 
 class DramNames(Section):
