@@ -70,7 +70,7 @@ def test_files_are_written(tmp_path):
         ),
         (["--experts", "0"], "range --experts"),
         (["--topology", "all", "--timeline", "x.json"], "conflict --timeline"),
-        (["--hw", "edge", "--set", "dimm.count=4"], "missing edge.yaml link"),
+        (["--hw", "edge", "--set", "dimm.count=4"], "missing edge.yaml link.lanes"),
         (["--set", "link.ports=0"], "range --set link.ports"),
     ],
 )
