@@ -179,7 +179,7 @@ def outputs(words: list[str]) -> set[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    from ndpsim.sweeps import run as sweeps
+    from ndpsim.sweeps import execute as sweeps
 
     monkeypatch.setattr(sweeps, "run_locally", run_here)  # test_sweep_processes.py has the processes
     monkeypatch.chdir(tmp_path)

@@ -18,7 +18,7 @@ from ndpsim.report.metrics import is_number
 from ndpsim.search.formula import parse_formula
 from ndpsim.search.run import optimize, problem_of
 from ndpsim.search.sampling import on_log_scale
-from ndpsim.sweeps import run as run_module
+from ndpsim.sweeps import execute as execute_module
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.executors.attempt import attempt
 from ndpsim.sweeps.executors.local import run_locally
@@ -37,7 +37,7 @@ AXES = {"n": "1..6", "parts": [1, 2, 3, 5]}
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The command is known, points are run in this process, and the current folder is empty."""
     monkeypatch.setitem(swept_commands(), "fake", Fake())
-    monkeypatch.setattr(run_module, "run_locally", run_here)
+    monkeypatch.setattr(execute_module, "run_locally", run_here)
     monkeypatch.chdir(tmp_path)
 
 
@@ -155,7 +155,7 @@ def test_an_interrupted_search_goes_on_and_runs_no_point_twice(tmp_path, monkeyp
     folder.mkdir()
     given = {"vary": {"n": "1..300"}, "objectives": TRADE, "fixed": {"folder": str(folder)}}
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "run_locally", cut_off(13))
+        patch.setattr(execute_module, "run_locally", cut_off(13))
         with pytest.raises(KeyboardInterrupt):
             optimize("fake", **given, budget=40, out="here")
     assert len(list(Path("here/points").iterdir())) == 13
@@ -186,7 +186,7 @@ def late_first(command: Any, tasks: Iterator[Any], jobs: int) -> Iterator[Any]:
 def test_points_follow_from_seed_and_batch_and_not_from_the_order_in_which_they_finish(monkeypatch):
     given = {"vary": {"n": "1..1000", "parts": [1, 2, 3]}, "objectives": TRADE, "budget": 32}
     one = optimize("fake", **given)
-    monkeypatch.setattr(run_module, "run_locally", late_first)
+    monkeypatch.setattr(execute_module, "run_locally", late_first)
     assert optimize("fake", **given) == one
     assert values(optimize("fake", **given, seed=2).points, "n") != values(one.points, "n")
 
@@ -194,7 +194,7 @@ def test_points_follow_from_seed_and_batch_and_not_from_the_order_in_which_they_
 def test_points_follow_from_seed_and_batch_and_not_from_the_number_of_processes(monkeypatch):
     given = {"vary": {"n": "1..1000", "how": ["ok", "refused"]}, "objectives": TRADE, "budget": 20}
     here = optimize("fake", **given)
-    monkeypatch.setattr(run_module, "run_locally", run_locally)
+    monkeypatch.setattr(execute_module, "run_locally", run_locally)
     for jobs in (1, 3):
         assert optimize("fake", **given, jobs=jobs) == here
 

@@ -21,7 +21,7 @@ from ndpsim.cli import sweep_progress
 from ndpsim.cli.main import cli
 from ndpsim.cli.notices import announce_kernels
 from ndpsim.parameters.swept import SWEPT
-from ndpsim.sweeps import run as run_module
+from ndpsim.sweeps import execute as execute_module
 from ndpsim.sweeps.commands import swept_commands
 from swept_fake import Fake, run_here
 
@@ -35,7 +35,7 @@ class Terminal(io.StringIO):
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The command is known, points are run in this process, and the current folder is empty."""
     monkeypatch.setitem(swept_commands(), "fake", Fake())
-    monkeypatch.setattr(run_module, "run_locally", run_here)
+    monkeypatch.setattr(execute_module, "run_locally", run_here)
     monkeypatch.chdir(tmp_path)
 
 
@@ -141,7 +141,7 @@ def slowly(command: Any, tasks: Iterator[Any], jobs: int) -> Iterator[Any]:
 
 def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(monkeypatch):
     monkeypatch.setattr(sweep_progress, "_LINES_S", 0.03)
-    monkeypatch.setattr(run_module, "run_locally", slowly)
+    monkeypatch.setattr(execute_module, "run_locally", slowly)
     lines = call("fake", "--vary", "n=1..8", "--vary", "how=refused,ok").err.splitlines()[:-4]
     assert 2 <= len(lines) <= 16
     for line in lines:
@@ -151,7 +151,7 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(monkeypatch)
 
 
 def test_progress_is_a_bar_on_a_terminal(monkeypatch):
-    monkeypatch.setattr(run_module, "run_locally", slowly)
+    monkeypatch.setattr(execute_module, "run_locally", slowly)
     monkeypatch.setenv("TERM", "xterm")
     err = Terminal()
     call("fake", "--vary", "n=1..8", "--out", "there", err=err)

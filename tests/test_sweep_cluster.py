@@ -16,7 +16,7 @@ import pytest
 
 from mistakes import refused
 from ndpsim.search.run import optimize
-from ndpsim.sweeps import run as run_module
+from ndpsim.sweeps import execute as execute_module
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.executors import cluster as cluster_module
 from ndpsim.sweeps.run import sweep
@@ -77,7 +77,7 @@ def test_a_cluster_that_loses_a_worker_makes_the_same_tables(scheduler_file, tmp
     on_cluster = sweep("fake", vary, fixed=fixed, out=tmp_path / "cluster", cluster=scheduler_file)
     assert (folder / "killed").exists()
     assert runs(folder) >= 25  # what a lost worker had finished may be run again
-    monkeypatch.setattr(run_module, "run_locally", run_here)
+    monkeypatch.setattr(execute_module, "run_locally", run_here)
     here = sweep("fake", vary, fixed=fixed, out=tmp_path / "here")
     assert here == on_cluster
     for table in ("table.csv", "table.parquet"):
@@ -88,7 +88,7 @@ def test_a_cluster_that_loses_a_worker_makes_the_same_tables(scheduler_file, tmp
 def test_a_search_on_a_cluster_is_the_one_of_this_process(scheduler_file, monkeypatch):
     given = {"vary": {"n": "1..500"}, "objectives": {"time_ns": "minimize", "energy_nj.total": "minimize"}}
     there = optimize("fake", **given, budget=24, cluster=scheduler_file)
-    monkeypatch.setattr(run_module, "run_locally", run_here)
+    monkeypatch.setattr(execute_module, "run_locally", run_here)
     assert there == optimize("fake", **given, budget=24)
 
 

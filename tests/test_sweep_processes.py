@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ndpsim.sweeps import run as run_module
+from ndpsim.sweeps import execute as execute_module
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.executors import local
 from ndpsim.sweeps.run import sweep
@@ -77,7 +77,7 @@ def test_tables_are_the_same_however_many_processes_there_are(tmp_path, monkeypa
     vary = {"n": "1..12", "how": ["ok", "refused"]}
     for jobs in (1, 3):
         sweep("fake", vary, out=tmp_path / str(jobs), jobs=jobs)
-    monkeypatch.setattr(run_module, "run_locally", run_here)
+    monkeypatch.setattr(execute_module, "run_locally", run_here)
     sweep("fake", vary, out=tmp_path / "here")
     assert tables(tmp_path / "1") == tables(tmp_path / "3") == tables(tmp_path / "here")
 
@@ -138,7 +138,7 @@ def test_a_sweep_that_is_killed_goes_on_where_it_was(tmp_path, folder, name, sta
     assert "4 computed, 4 found" in out
     assert runs(folder) == 10
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_module, "run_locally", run_here)
+        patch.setattr(execute_module, "run_locally", run_here)
         vary = {"how": ["ok", "waits"], "n": "1..4"}
         sweep("fake", vary, fixed={"folder": str(folder)}, out=tmp_path / "undisturbed")
     assert tables(points.parent) == tables(tmp_path / "undisturbed")

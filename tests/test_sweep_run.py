@@ -19,12 +19,12 @@ import pyarrow.parquet
 import pytest
 
 from mistakes import refused
+from ndpsim.sweeps import execute as execute_module
 from ndpsim.sweeps import points as points_module
-from ndpsim.sweeps import run as run_module
 from ndpsim.sweeps import store as store_module
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.executors.attempt import attempt, failure
-from ndpsim.sweeps.points import Progress
+from ndpsim.sweeps.points import Progress, Running
 from ndpsim.sweeps.run import defined, run_sweep, sweep
 from ndpsim.sweeps.table import SweepResult, parquet_of
 from swept_fake import Fake, run_here, runs
@@ -34,7 +34,7 @@ from swept_fake import Fake, run_here, runs
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command is known, and points are run in this process."""
     monkeypatch.setitem(swept_commands(), "fake", Fake())
-    monkeypatch.setattr(run_module, "run_locally", run_here)
+    monkeypatch.setattr(execute_module, "run_locally", run_here)
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_the_table_is_the_rows_in_the_order_of_points(tmp_path):
 def test_the_order_in_which_points_finish_changes_nothing(tmp_path, monkeypatch):
     sweep("fake", {"n": "1..6"}, out=tmp_path / "a")
 
-    monkeypatch.setattr(run_module, "run_locally", backwards)
+    monkeypatch.setattr(execute_module, "run_locally", backwards)
     sweep("fake", {"n": "1..6"}, out=tmp_path / "b")
     assert files(tmp_path / "a") == files(tmp_path / "b")
 
@@ -154,7 +154,7 @@ def test_tables_hold_what_is_finished_while_the_rest_is_run(tmp_path, monkeypatc
             seen.append([row["n"] for row in cells(tmp_path)] if (tmp_path / "table.csv").exists() else [])
             yield task, attempt(command, task.given, task.key)
 
-    monkeypatch.setattr(run_module, "run_locally", watched)
+    monkeypatch.setattr(execute_module, "run_locally", watched)
     sweep("fake", {"n": [1, 2, 3]}, out=tmp_path)
     assert seen == [[], ["3"], ["2", "3"]]
 
@@ -169,7 +169,7 @@ def test_a_speed_up_is_over_the_point_that_is_otherwise_the_same():
     assert "speedup" not in sweep("fake", {"n": [1, 2]}).columns
     of_sum = replace(defined("fake", {"parts": [4, 8]}, baseline={"parts": 8}), speedup_of="sum")
     assert [row["speedup"] for row in sweep(replace(of_sum, speedup_of=None))] == [1.0, 1.0]
-    assert [row["speedup"] for row in run_sweep(of_sum)] == [2.0, 1.0]
+    assert [row["speedup"] for row in run_sweep(of_sum, Running())] == [2.0, 1.0]
 
 
 # What is found, and what is run again
@@ -198,7 +198,7 @@ def test_what_was_finished_before_an_interruption_is_not_run_again(tmp_path, fol
             yield answer
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "run_locally", interrupted)
+        patch.setattr(execute_module, "run_locally", interrupted)
         with pytest.raises(KeyboardInterrupt):
             sweep("fake", vary, fixed=fixed, out=tmp_path / "out")
     result = sweep("fake", vary, fixed=fixed, out=tmp_path / "out")
@@ -240,7 +240,7 @@ def test_a_file_that_changes_while_its_point_is_run_makes_no_result(tmp_path, fo
             yield task, attempt(command, task.given, task.key)
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "run_locally", changed)
+        patch.setattr(execute_module, "run_locally", changed)
         result = sweep("fake", {"n": [1]}, fixed=fixed, out=tmp_path / "out")
     assert result[0]["reason"] == "a file that is named is not as it was when the sweep began"
     assert list((tmp_path / "out" / "points").iterdir()) == []
@@ -278,12 +278,12 @@ def test_a_result_is_not_lost_to_a_failure_of_another_sweep(tmp_path, monkeypatc
     def beaten(command: Any, tasks: Iterator[Any], jobs: int) -> Iterator[Any]:
         for task in tasks:
             with monkeypatch.context() as patch:
-                patch.setattr(run_module, "run_locally", run_here)
+                patch.setattr(execute_module, "run_locally", run_here)
                 sweep("fake", {"n": [1]}, out=tmp_path)
             yield task, failure("out of memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "run_locally", beaten)
+        patch.setattr(execute_module, "run_locally", beaten)
         assert sweep("fake", {"n": [1]}, out=tmp_path).failed == 0
     assert sweep("fake", {"n": [1]}, out=tmp_path).found == 1
 
@@ -301,7 +301,7 @@ def test_a_damaged_point_is_run_again_with_the_same_table(tmp_path, caplog):
 
 @pytest.mark.parametrize("executor", [run_here, backwards])
 def test_points_that_are_the_same_are_run_once(tmp_path, folder, monkeypatch, executor):
-    monkeypatch.setattr(run_module, "run_locally", executor)
+    monkeypatch.setattr(execute_module, "run_locally", executor)
     vary = {"called": ["a", "b"], "n": [1, 2], "how": ["ok", "refused"]}
     result = sweep("fake", vary, fixed={"folder": str(folder)}, out=tmp_path / "out")
     assert (len(result), runs(folder)) == (8, 4)
@@ -319,8 +319,8 @@ def test_without_a_folder_nothing_is_stored(tmp_path, monkeypatch):
 def test_progress_counts_every_point_once(tmp_path):
     states: list[Progress] = []
     vary = {"n": [1, 2], "how": ["ok", "refused", "unresolved"]}
-    run_sweep(defined("fake", {"n": [1], "how": ["ok"]}), tmp_path)
-    run_sweep(defined("fake", vary), tmp_path, watch=states.append)
+    run_sweep(defined("fake", {"n": [1], "how": ["ok"]}), Running(tmp_path))
+    run_sweep(defined("fake", vary), Running(tmp_path, watch=states.append))
     assert states[0] == Progress(6, 0, 0, 0)
     assert states[-1] == Progress(6, 6, 1, 4)
     assert [state.done for state in states] == sorted(state.done for state in states)
@@ -387,7 +387,7 @@ def many() -> SweepResult:
     """More points than polars looks at to tell types, the last ones unlike the first."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(swept_commands(), "fake", Fake())
-        patch.setattr(run_module, "run_locally", run_here)
+        patch.setattr(execute_module, "run_locally", run_here)
         return sweep("fake", {"how": ["refused", "ok", "broken"], "n": range(1, 151)})
 
 

@@ -20,48 +20,23 @@ from typing import Any
 import ndpsim
 from ndpsim.policies import policies
 
-#: Of each machine: models that fit it, each with measured counts of experts, of it or its like; batches.
-MACHINES: Mapping[str, tuple[Mapping[str, str], tuple[int, ...]]] = {
-    "trimoe": (
-        {
-            "deepseek-v2": "ranks:deepseek-v3",
-            "qwen3-235b-a22b": "ranks:qwen3-235b-a22b",
-            "glm-4.5-air": "ranks:glm-4.5-air",
-        },
-        (16, 128, 512),
-    ),
-    "edge": (
-        {
-            "qwen3-30b-a3b": "ranks:qwen3-235b-a22b",
-            "mixtral-8x7b": "popularity:mixtral-8x7b",
-            "qwen3-next-80b-a3b": "ranks:qwen3-next-80b-a3b",
-        },
-        (1, 8, 64),
-    ),
-    "cxl": (
-        {
-            "mixtral-8x7b": "popularity:mixtral-8x7b",
-            "qwen3-235b-a22b": "ranks:qwen3-235b-a22b",
-            "glm-4.5-air": "ranks:glm-4.5-air",
-        },
-        (1, 8, 64),
-    ),
-    "cache-7960x-4090": (
-        {
-            "mixtral-8x7b": "popularity:mixtral-8x7b",
-            "qwen3-30b-a3b": "ranks:qwen3-235b-a22b",
-            "qwen3-next-80b-a3b": "ranks:qwen3-next-80b-a3b",
-        },
-        (1, 8, 64),
-    ),
-    "dali-7532-3090": (
-        {
-            "mixtral-8x7b": "popularity:mixtral-8x7b",
-            "qwen3-30b-a3b": "ranks:qwen3-235b-a22b",
-            "deepseek-v2-lite": "ranks:deepseek-v3",
-        },
-        (1, 8, 64),
-    ),
+#: Of each model, measured counts of experts, of it or its like.
+MEASURED = {
+    "deepseek-v2": "ranks:deepseek-v3",
+    "deepseek-v2-lite": "ranks:deepseek-v3",
+    "glm-4.5-air": "ranks:glm-4.5-air",
+    "mixtral-8x7b": "popularity:mixtral-8x7b",
+    "qwen3-235b-a22b": "ranks:qwen3-235b-a22b",
+    "qwen3-30b-a3b": "ranks:qwen3-235b-a22b",
+    "qwen3-next-80b-a3b": "ranks:qwen3-next-80b-a3b",
+}
+#: Of each machine: models that fit it, and batches.
+MACHINES: Mapping[str, tuple[tuple[str, ...], tuple[int, ...]]] = {
+    "trimoe": (("deepseek-v2", "qwen3-235b-a22b", "glm-4.5-air"), (16, 128, 512)),
+    "edge": (("qwen3-30b-a3b", "mixtral-8x7b", "qwen3-next-80b-a3b"), (1, 8, 64)),
+    "cxl": (("mixtral-8x7b", "qwen3-235b-a22b", "glm-4.5-air"), (1, 8, 64)),
+    "cache-7960x-4090": (("mixtral-8x7b", "qwen3-30b-a3b", "qwen3-next-80b-a3b"), (1, 8, 64)),
+    "dali-7532-3090": (("mixtral-8x7b", "qwen3-30b-a3b", "deepseek-v2-lite"), (1, 8, 64)),
 }
 SKEWED = "skewed"
 STEPS = 4
@@ -164,11 +139,11 @@ def wanted_points(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         }
         for machine, (models, batches) in MACHINES.items()
         if machine in (arguments.machine or MACHINES)
-        for model, measured in models.items()
+        for model in models
         if model in (arguments.model or models)
         for batch in batches
         if batch in (arguments.batch or batches)
-        for routing in (measured, SKEWED)
+        for routing in (MEASURED[model], SKEWED)
         for name in arguments.policy or policies()
         if name != KNOWN or (batch == batches[1] and routing == SKEWED)
     ]

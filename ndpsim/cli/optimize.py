@@ -48,7 +48,7 @@ def command(given: Given) -> None:
             fixed=pairs(given, "set", "dimm.ranks=2"),
             **OPTIMIZE.arguments(given, "runs", "sampler", "seed", "batch"),
         )
-        result = run_with_progress(partial(run_search, problem, out), problem.definition, given)
+        result = run_with_progress(partial(run_search, problem), out, problem.definition, given)
     answer(given, result.to_dict, lambda: _print(result, out))
     if not result.front:
         click.echo(f"ndpsim: no point is feasible; see {out / 'runs.csv'}", err=True)

@@ -25,6 +25,7 @@ from ndpsim.parameters.swept import PLACE, PLOT, SWEEP, SWEPT
 if TYPE_CHECKING:
     from ndpsim.report.sweep_plot import SweepPlot
     from ndpsim.sweeps.definition import Definition
+    from ndpsim.sweeps.points import Running
     from ndpsim.sweeps.table import SweepResult
 
 _R = TypeVar("_R")
@@ -90,12 +91,14 @@ class _Sweeps(CommandGroup):
         return list(_COMMANDS.items())
 
 
-def run_with_progress(run: Callable[..., _R], definition: Definition, given: Given) -> _R:
+def run_with_progress(run: Callable[[Running], _R], out: Path, definition: Definition, given: Given) -> _R:
     """Run where the options say, with progress."""
+    from ndpsim.sweeps.points import Running
+
     if "cluster" not in given:
         announce_kernels(definition.command, definition.fixed)
     with showing() as watch:
-        return run(**SWEEP.arguments(given, *PLACE), force="force" in given, watch=watch)
+        return run(Running(out, **SWEEP.arguments(given, *PLACE), force="force" in given, watch=watch))
 
 
 def _fixed(parameter: Parameter) -> Parameter:
@@ -182,7 +185,7 @@ def _sweep(name: str, fixed: dict[str, Any], given: Given) -> None:
             pairs(given, "baseline", "policy=klotski"),
         )
         draws = _check_plot(given, definition)
-        result = run_with_progress(partial(run_sweep, definition, out), definition, given)
+        result = run_with_progress(partial(run_sweep, definition), out, definition, given)
     answer(given, result.to_dict, lambda: _print(result, out))
     if result.failed:
         _say_failures(result, out)

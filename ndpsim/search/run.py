@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ndpsim.arguments import flag, path_of, progress_function, shown
+from ndpsim.arguments import path_of, shown
 from ndpsim.errors import InputError, did_you_mean, unknown
 from ndpsim.parameters.swept import OPTIMIZE
 from ndpsim.report.metrics import is_number
@@ -17,13 +17,12 @@ from ndpsim.search.formula import parse_formula
 from ndpsim.search.problem import Problem, check_problem, limit_of, range_of
 from ndpsim.search.result import SearchResult, described
 from ndpsim.search.sampling import Asked, Sampler
-from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.commands import swept_commands
+from ndpsim.sweeps.execute import execute
 from ndpsim.sweeps.executors import Tasks
 from ndpsim.sweeps.file import placed, read_file
-from ndpsim.sweeps.points import Point, Progress, Run
-from ndpsim.sweeps.run import command_of, defined, execute, mapping_of, workers_of
-from ndpsim.sweeps.store import Store
+from ndpsim.sweeps.points import Point, Run, Running
+from ndpsim.sweeps.run import command_of, defined, mapping_of
 from ndpsim.sweeps.table import OWN_COLUMNS, SweepResult
 
 
@@ -97,16 +96,8 @@ def optimize(
         seed=seed,
         batch=batch,
     )
-    show = progress_function(progress)
-    return run_search(
-        problem,
-        None if out is None else path_of(out, "out"),
-        jobs=jobs,
-        cluster=cluster,
-        retry_failed=retry_failed,
-        force=force,
-        watch=lambda state: show(state.done / state.points),
-    )
+    running = Running.asked(out, progress, jobs=jobs, cluster=cluster, retry_failed=retry_failed, force=force)
+    return run_search(problem, running)
 
 
 def problem_of(
@@ -176,28 +167,15 @@ def _problem(
     return check_problem(problem, command)
 
 
-def run_search(
-    problem: Problem,
-    out: Path | None = None,
-    *,
-    jobs: int | None = None,
-    cluster: str | None = None,
-    retry_failed: bool = False,
-    force: bool = False,
-    watch: Callable[[Progress], None] = lambda state: None,
-) -> SearchResult:
-    """As `optimize`, of a problem that `problem_of` has made; `watch` is called after every point.
+def run_search(problem: Problem, running: Running) -> SearchResult:
+    """As `optimize`, of a problem that `problem_of` has made.
 
     Raises:
-        InputError: Optuna is not installed, an objective is of no metric, `out` cannot be written, or there
-            is no such cluster.
+        InputError: Optuna is not installed, an objective is of no metric, the folder cannot be written, or
+            there is no such cluster.
     """
-    workers = workers_of(jobs, cluster)
-    retry_failed = flag(retry_failed, "retry_failed")
-    sampler = Sampler(problem)
-    command, store = command_of(problem.definition), None if out is None else Store(out)
-    run = _SearchRun(problem, command, sampler, store, retry_failed, watch)
-    execute(run, workers, "optimize.json", described(problem), flag(force, "force"))
+    run = _SearchRun(problem, running)
+    execute(run, "optimize.json", described(problem))
     result = SearchResult(problem, run.result(), run.best())
     run.write_file("front.csv", result.csv())
     return result
@@ -208,17 +186,9 @@ class _SearchRun(Run):
 
     table = "runs"
 
-    def __init__(
-        self,
-        problem: Problem,
-        command: SweptCommand,
-        sampler: Sampler,
-        store: Store | None,
-        retry_failed: bool,
-        watch: Callable[[Progress], None],
-    ) -> None:
-        super().__init__(problem.definition, command, [], store, retry_failed, watch)
-        self._problem, self._sampler = problem, sampler
+    def __init__(self, problem: Problem, running: Running) -> None:
+        self._problem, self._sampler = problem, Sampler(problem)
+        super().__init__(problem.definition, command_of(problem.definition), [], running)
         self._asked: list[Asked] = []
         self._had: set[str] = set()  # metrics that a point has had
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -11,8 +12,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from ndpsim.arguments import flag, path_of, progress_function, text
+from ndpsim.errors import InputError
+from ndpsim.parameters.swept import JOBS
 from ndpsim.results.cache import version
 from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.definition import Definition
@@ -35,6 +39,49 @@ class Progress:
     failed: int
 
 
+def _unwatched(state: Progress) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Running:
+    """How the points of a run are run: arguments of `sweep`, and what is called after every point.
+
+    Raises:
+        InputError: one of them makes no sense.
+    """
+
+    out: Path | None = None
+    jobs: int | None = None
+    cluster: str | None = None
+    retry_failed: bool = False
+    force: bool = False
+    watch: Callable[[Progress], None] = _unwatched
+
+    def __post_init__(self) -> None:
+        for name in ("retry_failed", "force"):
+            flag(getattr(self, name), name)
+        if self.jobs is not None:
+            JOBS.checked(self.jobs)
+        if self.jobs is not None and self.cluster is not None:
+            raise InputError(
+                "the cluster says how many points run at once; leave it out", "conflict", key="jobs"
+            )
+        if self.cluster is not None and not text(self.cluster, "cluster").strip():
+            raise InputError(
+                "is empty: give the address of a scheduler, or its file", "missing", key="cluster"
+            )
+
+    @classmethod
+    def asked(
+        cls, out: str | os.PathLike[str] | None, progress: Callable[[float], None] | None, **others: Any
+    ) -> Self:
+        """By the arguments of `sweep`; `progress` is called with the share that is done."""
+        show = progress_function(progress)
+        folder = None if out is None else path_of(out, "out")
+        return cls(folder, **others, watch=lambda state: show(state.done / state.points))
+
+
 @dataclass
 class Point:
     """A point in a run: its values, its file's name, configuration and record once they are known."""
@@ -52,12 +99,10 @@ class Run:
         definition: what is swept.
         command: its command.
         points: the values of the varied keys at each point.
-        store: where finished points are; None: nowhere.
-        retry_failed: points that failed in the store are run again.
-        watch: called after every point.
+        running: how they are run.
 
     Attributes:
-        command: as given.
+        command, running: as given.
         table: what its tables are called, without their endings.
     """
 
@@ -68,23 +113,16 @@ class Run:
         definition: Definition,
         command: SweptCommand,
         points: list[dict[str, Any]],
-        store: Store | None,
-        retry_failed: bool,
-        watch: Callable[[Progress], None],
+        running: Running,
     ) -> None:
-        self._definition, self.command, self._store = definition, command, store
-        self._retry_failed, self._watch = retry_failed, watch
+        self._definition, self.command, self.running = definition, command, running
+        self._store = None if running.out is None else Store(running.out)
         self._points = [Point(values) for values in points]
         self._same: dict[str, list[Point]] = {}  # points by name: equal ones are run once
         self._stored_before: set[str] = set()
         self._done = self._found = self._failed = 0
         self._version = _version()
         self._next_table = time.monotonic() + _FIRST_TABLE_S
-
-    @property
-    def folder(self) -> Path | None:
-        """Where its files are; None: nowhere."""
-        return None if self._store is None else self._store.folder
 
     @property
     def planned(self) -> int:
@@ -122,7 +160,7 @@ class Run:
     def _stored(self, name: str) -> dict[str, Any] | None:
         record = None if self._store is None else self._store.find(name)
         failed = record is not None and record["status"] != "ok"
-        return None if failed and self._retry_failed else record
+        return None if failed and self.running.retry_failed else record
 
     def take(self, answers: Answers) -> None:
         """Take what comes of the tasks."""
@@ -180,7 +218,7 @@ class Run:
         self._show()
 
     def _show(self) -> None:
-        self._watch(Progress(self.planned, self._done, self._found, self._failed))
+        self.running.watch(Progress(self.planned, self._done, self._found, self._failed))
 
     def _write_tables_now_and_then(self) -> None:
         began = time.monotonic()

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, replace
 from typing import Any
 
-from ndpsim.arguments import flag, is_flag, path_of, progress_function, several, shown, text
+from ndpsim.arguments import is_flag, path_of, several, shown, text
 from ndpsim.errors import InputError, unknown
 from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.definition import Definition
-from ndpsim.sweeps.executors.cluster import run_on_cluster
-from ndpsim.sweeps.executors.local import chosen_jobs, run_locally
+from ndpsim.sweeps.execute import execute
 from ndpsim.sweeps.file import read_definition
-from ndpsim.sweeps.points import Progress, Run
-from ndpsim.sweeps.store import Store
+from ndpsim.sweeps.points import Run, Running
 from ndpsim.sweeps.table import SweepResult
 from ndpsim.sweeps.values import checked
 
-_DESCRIBED = "sweep.json"  # what the sweep of a folder is
 _MOST_POINTS = 1_000_000
-#: What else makes a search another one.
-_SEARCHED = ("objectives", "constraints", "derived", "sampler", "seed", "batch")
 
 
 def sweep(
@@ -78,16 +70,8 @@ def sweep(
         InputError: the sweep makes no sense, or `out` cannot be written, or holds another sweep.
     """
     definition = defined(command, vary, fixed, zip, baseline)
-    show = progress_function(progress)
-    return run_sweep(
-        definition,
-        None if out is None else path_of(out, "out"),
-        jobs=jobs,
-        cluster=cluster,
-        retry_failed=retry_failed,
-        force=force,
-        watch=lambda state: show(state.done / state.points),
-    )
+    running = Running.asked(out, progress, jobs=jobs, cluster=cluster, retry_failed=retry_failed, force=force)
+    return run_sweep(definition, running)
 
 
 def defined(
@@ -175,107 +159,15 @@ def command_of(definition: Definition) -> SweptCommand:
     return commands[definition.command]
 
 
-def run_sweep(
-    definition: Definition,
-    out: Path | None = None,
-    *,
-    jobs: int | None = None,
-    cluster: str | None = None,
-    retry_failed: bool = False,
-    force: bool = False,
-    watch: Callable[[Progress], None] = lambda state: None,
-) -> SweepResult:
-    """As `sweep`, of a definition that `defined` has made; `watch` is called after every point.
+def run_sweep(definition: Definition, running: Running) -> SweepResult:
+    """As `sweep`, of a definition that `defined` has made.
 
     Raises:
-        InputError: `out` cannot be written, or holds another sweep, or there is no such cluster.
+        InputError: the folder cannot be written, or holds another sweep, or there is no such cluster.
     """
-    command = command_of(definition)
-    workers, force = workers_of(jobs, cluster), flag(force, "force")
-    retry_failed = flag(retry_failed, "retry_failed")
     points = definition.points()
     if len(points) > _MOST_POINTS:
         raise InputError(f"{len(points):,} points are more than {_MOST_POINTS:,}", "too-large", key="vary")
-    run = Run(definition, command, points, None if out is None else Store(out), retry_failed, watch)
-    execute(run, workers, _DESCRIBED, asdict(definition), force)
+    run = Run(definition, command_of(definition), points, running)
+    execute(run, "sweep.json", asdict(definition))
     return run.result()
-
-
-def _check_folder(run: Run, name: str, now: Mapping[str, Any]) -> None:
-    """Make sure that the tables in a run's folder, which are going to be replaced, are of the same run.
-
-    Values may have been added to it since.
-    """
-    folder = run.folder
-    if folder is None:
-        return
-    try:
-        problem = _difference(json.loads((folder / name).read_bytes()), json.loads(json.dumps(now)))
-    except FileNotFoundError:
-        files = (f"{run.table}.csv", f"{run.table}.parquet")
-        tables = [file for file in files if (folder / file).exists()]
-        problem = f"{tables[0]} there is of no run" if tables else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        problem = f"{name} there is of no run"
-    if problem is not None:
-        problem = f"{str(folder)[:200]}: {problem}; force replaces its tables"
-        raise InputError(problem, key="out", code="unwritable")
-
-
-def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """What a run has that an earlier one had not, except for further values and points; None: nothing."""
-    if before["command"] != now["command"]:
-        return f"a run of {before['command']} is there, not of {now['command']}"
-    if list(before["varied"]) != list(now["varied"]):
-        return f"a run over {', '.join(before['varied'])} is there"
-    for key in sorted({*before["fixed"], *now["fixed"]}):
-        values = [of.get(key) for of in (before["fixed"], now["fixed"])]
-        if values[0] != values[1]:
-            return f"a run with {key} {shown(values[0])} is there, not {shown(values[1])}"
-    for key, values in before["varied"].items():
-        is_range = isinstance(values, str)
-        gone = [value for value in ([values] if is_range else values) if value not in now["varied"][key]]
-        if gone:
-            return f"a run over {key} with {shown(gone[0])} is there, too"
-    for name in _SEARCHED:
-        if before.get(name) != now.get(name):
-            return f"a search with {name} {shown(before.get(name))} is there, not {shown(now.get(name))}"
-    return None
-
-
-@dataclass(frozen=True)
-class Workers:
-    """Where points run: in `jobs` processes of this machine, or on the cluster at an address."""
-
-    jobs: int
-    cluster: str | None
-
-
-def workers_of(jobs: int | None, cluster: str | None) -> Workers:
-    """The workers that these arguments of `sweep` mean.
-
-    Raises:
-        InputError: both are given, or one makes no sense.
-    """
-    if jobs is not None and cluster is not None:
-        raise InputError("the cluster says how many points run at once; leave it out", "conflict", key="jobs")
-    if cluster is not None and not text(cluster, "cluster").strip():
-        raise InputError("is empty: give the address of a scheduler, or its file", "missing", key="cluster")
-    return Workers(chosen_jobs(jobs), cluster)
-
-
-def execute(run: Run, workers: Workers, name: str, described: Mapping[str, Any], force: bool) -> None:
-    """Run all points; what is `described` becomes the file `name` of the run's folder first.
-
-    Raises:
-        InputError: the folder cannot be written, or holds the tables of another run and there is no
-            `force`, or there is no such cluster.
-    """
-    with closing(run):
-        if not force:
-            _check_folder(run, name, described)
-        run.write_file(name, json.dumps(described, indent=2).encode() + b"\n")
-        if workers.cluster is None:
-            run.take(run_locally(run.command, run.tasks(), workers.jobs))
-        else:
-            run.take(run_on_cluster(run.command, run.tasks(), workers.cluster))

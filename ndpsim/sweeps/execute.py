@@ -1,0 +1,78 @@
+"""Runs in their folders, by their workers: no run replaces the tables of another unless it is forced to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+from ndpsim.arguments import shown
+from ndpsim.errors import InputError
+from ndpsim.sweeps.executors.cluster import run_on_cluster
+from ndpsim.sweeps.executors.local import chosen_jobs, run_locally
+from ndpsim.sweeps.points import Run
+
+#: What else than a sweep's definition makes a search another one.
+_SEARCHED = ("objectives", "constraints", "derived", "sampler", "seed", "batch")
+
+
+def execute(run: Run, name: str, described: Mapping[str, Any]) -> None:
+    """Run all points; what is `described` becomes the file `name` of the run's folder first.
+
+    Raises:
+        InputError: the folder cannot be written, or holds the tables of another run that is not to be
+            replaced, or there is no such cluster.
+    """
+    running = run.running
+    jobs = chosen_jobs(running.jobs)
+    with closing(run):
+        if not running.force:
+            _check_folder(run, name, described)
+        run.write_file(name, json.dumps(described, indent=2).encode() + b"\n")
+        if running.cluster is None:
+            run.take(run_locally(run.command, run.tasks(), jobs))
+        else:
+            run.take(run_on_cluster(run.command, run.tasks(), running.cluster))
+
+
+def _check_folder(run: Run, name: str, now: Mapping[str, Any]) -> None:
+    """Make sure that the tables in a run's folder, which are going to be replaced, are of the same run.
+
+    Values may have been added to it since.
+    """
+    folder = run.running.out
+    if folder is None:
+        return
+    try:
+        problem = _difference(json.loads((folder / name).read_bytes()), json.loads(json.dumps(now)))
+    except FileNotFoundError:
+        files = (f"{run.table}.csv", f"{run.table}.parquet")
+        tables = [file for file in files if (folder / file).exists()]
+        problem = f"{tables[0]} there is of no run" if tables else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        problem = f"{name} there is of no run"
+    if problem is not None:
+        problem = f"{str(folder)[:200]}: {problem}; force replaces its tables"
+        raise InputError(problem, key="out", code="unwritable")
+
+
+def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """What a run has that an earlier one had not, except for further values and points; None: nothing."""
+    if before["command"] != now["command"]:
+        return f"a run of {before['command']} is there, not of {now['command']}"
+    if list(before["varied"]) != list(now["varied"]):
+        return f"a run over {', '.join(before['varied'])} is there"
+    for key in sorted({*before["fixed"], *now["fixed"]}):
+        values = [of.get(key) for of in (before["fixed"], now["fixed"])]
+        if values[0] != values[1]:
+            return f"a run with {key} {shown(values[0])} is there, not {shown(values[1])}"
+    for key, values in before["varied"].items():
+        is_range = isinstance(values, str)
+        gone = [value for value in ([values] if is_range else values) if value not in now["varied"][key]]
+        if gone:
+            return f"a run over {key} with {shown(gone[0])} is there, too"
+    for name in _SEARCHED:
+        if before.get(name) != now.get(name):
+            return f"a search with {name} {shown(before.get(name))} is there, not {shown(now.get(name))}"
+    return None
