@@ -846,6 +846,31 @@ def test_every_key_of_the_data_sheet_costs_what_its_loop_says():
     assert longer - small.energy_nj["refresh"] == pytest.approx(more)
 
 
+@of("dram.power.scaled_from_mtps")
+def test_scaled_currents_make_bursts_shorter_and_activations_cost_the_same():
+    def run(timing: str, *sets: str) -> Any:
+        names = (
+            "standard=DDR5",
+            "org=DDR5_16Gb_x8",
+            f"timing={timing}",
+            "overrides={}",
+            "refresh=all-bank",
+            "nREFI=3000",
+            *sets,
+        )
+        return run_requests(
+            mixed(), Memory.of_hardware(load_hardware("trimoe", [f"dram.{name}" for name in names]))
+        )
+
+    known, scaled = run("DDR5_4800AN"), run("DDR5_6400AN", "power.scaled_from_mtps=4800")
+    for component, commands, ratio in (("io", ("RD", "WR"), 4800 / 6400), ("activate", ("ACT",), 1)):
+        each = [
+            one.energy_nj[component] / sum(one.commands.get(name, 0) for name in commands)
+            for one in (known, scaled)
+        ]
+        assert each[1] / each[0] == pytest.approx(ratio)
+
+
 OF_LPDDR5 = ("IDD5PB", "bank_refresh_ns", "IDDQ3N", "IDDQ4R", "standby_banks", "burst_banks")
 
 

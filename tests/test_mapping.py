@@ -165,7 +165,7 @@ def test_an_order_of_ones_own():
 @pytest.mark.parametrize("name", sorted(MAPPERS))
 def test_three_ranks_are_refused(name):
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks=3)
-    with refused("invalid ranks"):
+    with refused("unsupported ranks"):
         map_addresses(np.array([0]), MAPPERS[name], device)
 
 
