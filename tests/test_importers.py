@@ -1047,4 +1047,4 @@ def test_command_says_where_it_cannot_write(write: Write, tmp_path: Path) -> Non
 def test_gemv_on_a_plain_memory_is_refused_in_one_line(write: Write, tmp_path: Path) -> None:
     path, hw = write("mine.ini", ini()), tmp_path / "hw.yaml"
     call("import", str(path), "--out", str(hw))
-    assert refused_call("gemv", "--hw", hw, "--shape", "64,64") == "missing hw.yaml ndp"
+    assert refused_call("gemv", "--hw", hw, "--shape", "64,64") == "missing hw.yaml:1 ndp.activation"

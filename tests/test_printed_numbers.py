@@ -133,8 +133,8 @@ def as_text(name: str, value: float) -> str:
 
 def has_quantities(text: str, kind: type, of: Mapping[str, Any]) -> None:
     """Each quantity that a result describes is in the text: its label, and its number or numbers."""
-    # A share of a peak stands as "88.7% of 153.60 GB/s", without labels.
-    peaks = {one.metadata["quantity"].peak for one in fields(kind) if "quantity" in one.metadata}
+    # A share of a whole stands as "88.7% of 153.60 GB/s", without labels.
+    wholes = {one.metadata["quantity"].whole for one in fields(kind) if "quantity" in one.metadata}
     for one in fields(kind):
         value = of.get(one.name)
         if "quantity" not in one.metadata or value is None or one.name in ("energy_nj", "over_refresh"):
@@ -142,7 +142,7 @@ def has_quantities(text: str, kind: type, of: Mapping[str, Any]) -> None:
         label = one.metadata["quantity"].label
         if one.name in ("cycles", "clock_ns"):  # told as clocks of a period
             continue
-        assert label in text or one.name in peaks or one.name.endswith("peak_fraction"), one.name
+        assert label in text or one.name in wholes or one.name.endswith("peak_fraction"), one.name
         if isinstance(value, int | float):
             has(text, as_text(one.name, value))
         elif isinstance(value, Mapping) and len(value) <= 12:
