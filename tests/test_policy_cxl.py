@@ -9,7 +9,7 @@ import pytest
 
 from mistakes import refused
 from ndpsim.policies import check_policy, choose_policy
-from ndpsim.policies.conformance import _machine
+from ndpsim.policies.example import MACHINE
 from ndpsim.policies.interface import Migration
 from ndpsim.policies.published.cxl.policy import Cxl, CxlParameters
 from ndpsim.policies.views import OfflineView
@@ -208,7 +208,7 @@ def test_the_prefill_runs_in_full_precision_and_loads_what_balances_the_two():
 def test_it_keeps_to_the_rules_on_one_dimm_and_on_many(given):
     for dimms in (1, 3):
         there = dataclasses.replace(
-            _machine(), dimms=dimms, channel=(0,) * dimms, has_cpu=False, has_links=False
+            MACHINE, dimms=dimms, channel=(0,) * dimms, has_cpu=False, has_links=False
         )
         found = check_policy(f"cxl:{given}", there)
         assert found.migrations.get("fetch", 0) + found.migrations.get("keep", 0) == found.migrations["evict"]

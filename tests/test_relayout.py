@@ -515,7 +515,7 @@ def test_packets_hold_a_burst_whatever_moves():
 
 
 def test_without_links_there_is_no_relayout():
-    with refused("missing edge.yaml link"):
+    with refused("missing edge.yaml link.lanes"):
         simulate_relayout("edge", EXPERT)
 
 
