@@ -8,7 +8,6 @@ token chooses (`experts_per_token` or `top_k`).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError, unknown
-from ndpsim.files import open_plain_or_gzip, reading
-from ndpsim.limits import ensure_fits, memory_limit
 from ndpsim.routing.counts_csv import is_csv, read_csv
 from ndpsim.routing.trace import MAX_EXPERTS
+from ndpsim.text_files import first_bytes, read_json
 
 BUNDLED = Path(__file__).parent / "data"
 
 _LARGEST = 1 << 53
-_JSON_FACTOR = 40  # bytes of Python's objects for each byte of JSON, about
 _KEYS = ("counts", "expert_popularity")
 
 
@@ -68,34 +65,14 @@ def bundled_counts() -> list[str]:
     return sorted(file.stem for file in BUNDLED.glob("*.json"))
 
 
-def read_json(path: Path) -> Any:
-    """The content of a JSON file, plain or gzip.
-
-    Raises:
-        InputError: it cannot be read, is no JSON, or would need too much memory.
-    """
-    most = memory_limit() // _JSON_FACTOR
-    with open_plain_or_gzip(path) as file, reading(path):
-        content = file.read(most + 1)
-    if len(content) > most:
-        ensure_fits(_JSON_FACTOR * len(content), "its content", file=path)
-    try:
-        return json.loads(content)
-    except json.JSONDecodeError as error:
-        raise InputError(f"invalid JSON: {error.msg}", "form", file=path, line=error.lineno) from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"invalid JSON: {error}", "form", file=path) from None
-
-
 def read_counts(path: Path) -> ExpertCounts:
     """Counts from a file.
 
     Raises:
         InputError: it cannot be read or does not hold counts.
     """
-    with open_plain_or_gzip(path) as file, reading(path):
-        head = file.read(1 << 16)
-    return parse_counts(read_csv(path) if is_csv(head) else read_json(path), str(path))
+    content = read_csv(path) if is_csv(first_bytes(path)) else read_json(path)
+    return parse_counts(content, str(path))
 
 
 def parse_counts(content: Any, file: str) -> ExpertCounts:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.errors import InputError
-from ndpsim.routing.recorded import numbered_lines
 from ndpsim.routing.trace import MAX_EXPERTS
+from ndpsim.text_files import numbered_lines
 
 _BY_LAYER = re.compile(r"layer(_id)?(,expert_\d+)+")
 _BY_EXPERT = re.compile(r"layer(_id)?,expert(_id)?,(count|selections|tokens)")

@@ -14,15 +14,13 @@ from numpy.typing import NDArray
 
 from ndpsim.arguments import choice, path_of, several, whole_number
 from ndpsim.errors import InputError
-from ndpsim.files import open_plain_or_gzip, reading
 from ndpsim.moe import MoeShape, load_model
 from ndpsim.plugins import plugins
 from ndpsim.routing import formats as _folder
 from ndpsim.routing.file import is_routing_file
 from ndpsim.routing.recorded import Asked, Recorded, RoutingFormat
 from ndpsim.routing.trace import MAX_EXPERTS, Routing
-
-_HEAD = 1 << 16
+from ndpsim.text_files import first_bytes, recognised
 
 
 @functools.cache
@@ -90,16 +88,10 @@ def _number(value: int | None, name: str, most: int) -> int | None:
 
 
 def _detected(path: Path) -> RoutingFormat:
-    with open_plain_or_gzip(path) as file, reading(path):
-        head = file.read(_HEAD)
+    first_bytes(path)  # a file that cannot be read is refused as such
     if is_routing_file(path):
         raise InputError("is a routing trace of ndpsim already", "conflict", file=path)
-    for one in routing_formats().values():
-        if one.recognises(path, head):
-            return one
-    known = "; ".join(f"{one.name} ({one.meaning})" for one in routing_formats().values())
-    problem = f"is of no format of routing that is recognised; say which: {known}"
-    raise InputError(problem, file=path, key="format", code="form")
+    return recognised(path, routing_formats(), "routing")
 
 
 def _first_steps(recorded: Recorded, steps: int | None) -> Recorded:

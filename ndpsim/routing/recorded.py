@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
-from ndpsim.files import open_plain_or_gzip, reading
-from ndpsim.limits import ensure_fits
 from ndpsim.moe import MoeShape
-
-_LONGEST_LINE = 1 << 28
-_LINE_FACTOR = 12  # bytes of Python's objects for each byte of a text, about
 
 
 @dataclass(frozen=True)
@@ -185,27 +180,3 @@ def _check_pass(one: Pass, layers: tuple[int, ...], file: Path) -> None:
             first = next(iter(one.rows))
             problem = f"has {len(rows)} tokens in layer {layer}, and {one.tokens} in layer {first}"
             raise InputError(f"{one.place} {problem}", "conflict", file=file)
-
-
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file, plain or gzip, that are not blank, with their numbers from 1.
-
-    Raises:
-        InputError: it cannot be read, is no UTF-8 text, or would need too much memory.
-    """
-    total = 0
-    with open_plain_or_gzip(path) as file, reading(path):
-        for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), 1):
-            total += len(line)
-            if len(line) == _LONGEST_LINE:
-                raise InputError(
-                    f"has more than {_LONGEST_LINE >> 20} MiB", "too-large", file=path, line=number
-                )
-            if number % 4096 == 1:
-                ensure_fits(_LINE_FACTOR * total, "its content", file=path, line=number)
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-            except UnicodeDecodeError:
-                raise InputError("is not UTF-8 text", "form", file=path, line=number) from None
-            if text:
-                yield number, text

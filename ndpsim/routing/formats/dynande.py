@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
-from ndpsim.routing.recorded import Asked, Passes, Recorded, RoutingFormat, assembled, numbered_lines
+from ndpsim.routing.recorded import Asked, Passes, Recorded, RoutingFormat, assembled
+from ndpsim.text_files import numbered_lines
 
 _HEADER = ["layer_id", "token_id", "expert_0"]
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ndpsim.errors import InputError
-from ndpsim.routing.recorded import Asked, Passes, Recorded, RoutingFormat, assembled, numbered_lines
+from ndpsim.routing.recorded import Asked, Passes, Recorded, RoutingFormat, assembled
+from ndpsim.text_files import numbered_lines
 
 _HEADER = "layer_id,expert_ids"
 

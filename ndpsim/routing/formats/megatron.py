@@ -9,25 +9,13 @@ own sequences; ranks of tensor parallelism repeat the same tokens, and one of th
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ndpsim.errors import InputError
-from ndpsim.routing.recorded import Asked, Pass, Recorded, RoutingFormat, assembled, numbered_lines
-
-
-def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for line, text in numbered_lines(path):
-        try:
-            record = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"invalid JSON: {error}", "form", file=path, line=line) from None
-        if not isinstance(record, dict):
-            raise InputError("is not a JSON object", "form", file=path, line=line)
-        if record.get("block") != "mtp":
-            yield line, record
+from ndpsim.routing.recorded import Asked, Pass, Recorded, RoutingFormat, assembled
+from ndpsim.text_files import json_objects
 
 
 def _whole(record: dict[str, Any], key: str, path: Path, line: int) -> int:
@@ -60,7 +48,9 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
     from_one = False
     for path in paths:
         seen: set[tuple[int, int]] = set()
-        for line, record in _records(path):
+        for line, record in json_objects(path):
+            if record.get("block") == "mtp":
+                continue
             step, layer = (_whole(record, key, path, line) for key in ("step", "layer"))
             if (step, layer) in seen:
                 raise InputError(f"step {step} has layer {layer} twice", "twice", file=path, line=line)

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
 from ndpsim.routing.arrays import member_names, read_npy, read_npz
-from ndpsim.routing.counts import read_json
 from ndpsim.routing.recorded import Asked, Recorded, RoutingFormat
+from ndpsim.text_files import read_json
 
 _DECODE, _PROMPT = "routed_experts", "prompt_routed_experts"
 _NPY = b"\x93NUMPY"

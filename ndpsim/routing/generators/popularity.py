@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from ndpsim.errors import InputError, one_of
-from ndpsim.routing.counts import BUNDLED, ExpertCounts, bundled_counts, parse_counts, read_counts, read_json
+from ndpsim.routing.counts import BUNDLED, ExpertCounts, bundled_counts, parse_counts, read_counts
 from ndpsim.routing.shares import shuffled
 from ndpsim.routing.spec import Generator, Parameter, Randoms, Shape, Shares
+from ndpsim.text_files import read_json
 
 
 def _find(name: str) -> ExpertCounts:
