@@ -1,0 +1,67 @@
+"""Requests from files, of ndpsim's own form and of others'."""
+
+from __future__ import annotations
+
+import functools
+from os import PathLike
+from pathlib import Path
+
+from ndpsim.arguments import choice, path_of, whole_number
+from ndpsim.files import replacing
+from ndpsim.plugins import plugins
+from ndpsim.text_files import recognised
+from ndpsim.workloads import formats as _folder
+from ndpsim.workloads.formats.csv import lines_of
+from ndpsim.workloads.recorded import RequestFormat
+from ndpsim.workloads.requests import Requests
+
+#: What requests are written as.
+OWN = "csv"
+
+
+@functools.cache
+def request_formats() -> dict[str, RequestFormat]:
+    """All formats of recorded requests by name."""
+    return {one.name: one for one in plugins(_folder, "FORMAT")}
+
+
+def import_requests(
+    file: str | PathLike[str], format: str | None = None, first: int | None = None
+) -> Requests:
+    """Requests that another program recorded, or ndpsim wrote.
+
+    Args:
+        file: plain, or packed with gzip.
+        format: a name of `request_formats`; None: it is detected.
+        first: requests to take, the first ones; None: all.
+
+    Raises:
+        InputError: the file cannot be read, has no known format, or has impossible content.
+    """
+    path = path_of(file, "file")
+    most = None if first is None else whole_number(first, "first", 1)
+    if format is None:
+        found = recognised(path, request_formats(), "requests")
+    else:
+        found = request_formats()[choice(format, "format", request_formats(), "format of requests")]
+    return found.read(path, most)
+
+
+def save_requests(requests: Requests, path: str | Path) -> None:
+    """Write requests as CSV; `ndpsim.workloads.formats.csv` says which columns.
+
+    Raises:
+        InputError: the file cannot be written, or an id has a comma or a line break.
+    """
+    with replacing(path) as file:
+        for line in lines_of(requests):
+            file.write(line.encode())
+
+
+def load_requests(requests: str | PathLike[str] | Requests) -> Requests:
+    """Requests that are given, or those of a file of any known format.
+
+    Raises:
+        InputError: see `import_requests`.
+    """
+    return requests if isinstance(requests, Requests) else import_requests(requests)
