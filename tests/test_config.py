@@ -696,9 +696,9 @@ def test_any_set_is_taken_or_refused_in_one_line(option: str) -> None:
 
 def test_every_key_says_what_it_may_be_when_it_is_something_else():
     from ndpsim.config.keys import allowed, field_at, leaves
-    from ndpsim.config.load import _all_keys
+    from ndpsim.config.settings import all_keys
 
-    assert [key for key in _all_keys() if not allowed(field_at(key))] == []
+    assert [key for key in all_keys() if not allowed(field_at(key))] == []
     path = ("host", "cpu_threads")
     assert path in dict(leaves(load_hardware("trimoe").system))
     with refused("type --set host.cpu_threads"):

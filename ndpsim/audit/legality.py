@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ndpsim.arguments import choice, instance, whole_number
-from ndpsim.audit.checks import CHECKS, Case, case_of, no_such_lane, violation
+from ndpsim.audit.case import Case, case_of, no_such_lane, violation
+from ndpsim.audit.checks import CHECKS
 from ndpsim.audit.command_bus import COMMAND_BUSES, CommandBuses, bus_violations
 from ndpsim.audit.refresh import refresh_debt
 from ndpsim.audit.report import Report

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.audit.checks import Case, Finding, Found, counted, too_early
+from ndpsim.audit.case import Case, Finding, Found, counted, too_early
 from ndpsim.spec.standard import ONE_BANK, WHOLE_RANK
 
 

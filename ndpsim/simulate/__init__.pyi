@@ -20,6 +20,7 @@ from ndpsim.results.session import HostRun as HostRun
 from ndpsim.results.session import RelayoutRun as RelayoutRun
 from ndpsim.results.trace import TraceResult as TraceResult
 from ndpsim.simulate.contention import simulate_contention as simulate_contention
+from ndpsim.simulate.dimm import simulate_dimm as simulate_dimm
 from ndpsim.simulate.expert import simulate_expert as simulate_expert
 from ndpsim.simulate.host import simulate_host_read as simulate_host_read
 from ndpsim.simulate.load import LOADS as LOADS
@@ -30,6 +31,5 @@ from ndpsim.simulate.placed import PlacedExpert as PlacedExpert
 from ndpsim.simulate.placed import place_expert as place_expert
 from ndpsim.simulate.relayout import simulate_relayout as simulate_relayout
 from ndpsim.simulate.session import Session as Session
-from ndpsim.simulate.session import simulate_dimm as simulate_dimm
 from ndpsim.simulate.trace import run_requests as run_requests
 from ndpsim.simulate.trace import run_trace as run_trace

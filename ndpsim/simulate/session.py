@@ -6,23 +6,21 @@ an earlier one of its DIMM. See `dimm` for how NDP units and host share ranks an
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from ndpsim.arguments import flag, number, several, shown, text, whole_number
+from ndpsim.arguments import flag, number, several, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.dimm.engines import OpenRow
-from ndpsim.dimm.relayout import START, UNSERVED, Relayout
+from ndpsim.dimm.relayout import UNSERVED
 from ndpsim.dram import state
-from ndpsim.errors import InputError, unknown
+from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, make_layout, parse_layout
-from ndpsim.link.engine_state import bits_by_stage
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.parameters.gemv import GEMV, MAX_TOKENS
 from ndpsim.results.session import DimmResult, ExpertRun, HostRun, RelayoutRun
@@ -32,12 +30,10 @@ from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
 from ndpsim.simulate.host import HostBus, host_buses
 from ndpsim.simulate.host_traffic import HostTraffic, host_round
 from ndpsim.simulate.lane import Ints, name_commands
-from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.machine import lower_machine
-from ndpsim.simulate.power import Energy, engine_energy, unit_work
-from ndpsim.simulate.program import FIRST_CLOCK, Job
 from ndpsim.simulate.relayout_plan import access_by_units, ensure_transfers_fit, first_dimms, plan_transfers
-from ndpsim.simulate.relayout_run import Wave, last_data
+from ndpsim.simulate.relayout_run import Wave
+from ndpsim.simulate.session_results import channel_energy, expert_run, host_run, relayout_run
 from ndpsim.simulate.weights import named_weights
 
 _NONE: Ints = np.zeros(0, dtype=np.int64)
@@ -302,22 +298,22 @@ class Session:
     @property
     def jobs(self) -> tuple[ExpertRun, ...]:
         """The experts, in the order in which they were added."""
-        return tuple(_expert_run(self._run, job) for job in self._run.experts)
+        return tuple(expert_run(self._run, job) for job in self._run.experts)
 
     @property
     def hosts(self) -> tuple[HostRun, ...]:
         """The streams of the host, in the order in which they were added."""
-        return tuple(_host_run(self._run, n) for n in range(len(self._run.dimms.agents.traffic.first)))
+        return tuple(host_run(self._run, n) for n in range(len(self._run.dimms.agents.traffic.first)))
 
     @property
     def relayouts(self) -> tuple[RelayoutRun, ...]:
         """What moves, in the order in which it was added."""
-        return tuple(_relayout_run(self._run, relayout) for relayout in self._run.relayouts)
+        return tuple(relayout_run(self._run, relayout) for relayout in self._run.relayouts)
 
     def result(self) -> DimmResult:
         """All that has happened until now."""
         run, machine, time_ns = self._run, self.machine, self.now_ns
-        energy_nj, energy_note = _channel_energy(run, self.hardware)
+        energy_nj, energy_note = channel_energy(run, self.hardware)
         ndp, host = (bursts * machine.device.burst_bytes / max(time_ns, 1e-9) for bursts in run.moved())
         return DimmResult(
             time_ns=time_ns,
@@ -351,129 +347,3 @@ def _checked_row(row: Any, ranks: int, device: Any) -> OpenRow:
     ends = (ranks, device.bankgroups, device.banks_per_group, device.rows)
     checked = [whole_number(value, "open_rows", 0, end - 1) for value, end in zip(values, ends, strict=True)]
     return checked[0], checked[1], checked[2], checked[3]
-
-
-def _expert_run(run: Channel, job: Job) -> ExpertRun:
-    """An expert."""
-    dimm, ns = job.expert.dimm, run.machine.after_start_ns
-    start, end = run.queues[dimm].span_of(job)
-    start_ns, end_ns = None if start is None else ns(start), None if end is None else ns(end)
-    return ExpertRun(dimm, sum(job.tokens), start_ns, end_ns)
-
-
-def _host_run(run: Channel, stream: int) -> HostRun:
-    """A stream of the host."""
-    traffic, machine = run.dimms.agents.traffic, run.machine
-    of_stream, end = traffic.tally[stream].sum(axis=0), int(traffic.tally[stream, :, shared.STREAM_END].max())
-    served, latency = int(of_stream[shared.STREAM_SERVED]), int(of_stream[shared.STREAM_LATENCY])
-    return HostRun(
-        start_ns=run.clock_ns(int(traffic.pace[stream, 1])),
-        end_ns=run.clock_ns(end) if end else None,
-        requests=served,
-        bytes=served * machine.device.burst_bytes,
-        read_latency_ns=read_latencies(run.dimms.host_latencies[:, stream], latency, machine.clocks_ns(1)),
-        is_done=served == int(traffic.offered[stream].sum()),
-    )
-
-
-def _relayout_run(run: Channel, relayout: Relayout) -> RelayoutRun:
-    """A relayout."""
-    read, written = (int(of) * run.machine.device.burst_bytes for of in relayout.served.sum(axis=1))
-    return RelayoutRun(
-        start_ns=run.clock_ns(int(relayout.value[START]) + FIRST_CLOCK),
-        end_ns=None if relayout.value[UNSERVED] else run.clock_ns(last_data(run.machine.device, relayout)),
-        read_bytes=read,
-        written_bytes=written,
-    )
-
-
-def _channel_energy(run: Channel, hardware: Hardware) -> Energy:
-    """The energy of the DIMMs with NDP units; of relayouts, that of all engines and links of the machine."""
-    machine, works = run.machine, []
-    for job in run.experts:
-        expert, ran = job.expert, run.queues[job.expert.dimm].of_phase
-        tiles = zip(job.tiles, job.tokens, strict=True)
-        done = [tokens for tile, tokens in tiles if ("result-out", tile) in ran]
-        read = len(done) * sum(region.bytes for region in expert.placed.interleaving.regions)
-        works.append(unit_work(machine.unit, expert.weights, sum(done), read))
-    products, activated, weight, values = (sum(each) for each in zip((0.0, 0, 0, 0), *works, strict=True))
-    time_ns = len(run.queues) * run.clock_ns(run.dimms.clock)
-    others = machine.unit_energy.split(products, activated, weight, values, time_ns)
-    host_bursts = run.moved()[1] + sum(lanes.host_bursts for lanes in run.lanes)
-    others["host"] = machine.dram_power.io_nj(host_bursts)
-    for name, nj in _of_relayouts(run, hardware).items():
-        before = others.get(name, 0.0)
-        others[name] = None if before is None or nj is None else before + nj
-    return run.energy(others)
-
-
-def _of_relayouts(run: Channel, hardware: Hardware) -> dict[str, float | None]:
-    """What engines and links have spent until now, by component."""
-    if not run.waves:
-        return {}
-    bits_read = sum(bits_by_stage(wave.engine).read for wave in run.waves)
-    busy = np.sum([wave.engine.packets.busy for wave in run.waves], axis=0)
-    access = run.waves[0].access
-    time_ns = run.clock_ns(run.dimms.clock)
-    return engine_energy(hardware, access.network, access.timebase, busy, bits_read, time_ns)
-
-
-def simulate_dimm(
-    hw: str | PathLike[str] | Hardware = "trimoe",
-    experts: Sequence[Mapping[str, Any]] = (),
-    host: Sequence[Mapping[str, Any]] = (),
-    host_reads: Sequence[Mapping[str, Any]] = (),
-    relayout: Mapping[str, Any] | None = None,
-    until_ns: float | None = None,
-    dimms: int | None = None,
-    arbitration: str = "host-first",
-    slice_clocks: int = 1000,
-    start_clock: int = 1,
-    open_rows: Iterable[OpenRow] = (),
-    sets: Sequence[str] = (),
-    record_commands: bool = False,
-) -> DimmResult:
-    """Simulate experts on the DIMMs of a host channel, with the host and a relayout, on one clock.
-
-    Args:
-        hw: as in `simulate_expert`.
-        experts: arguments of `Session.expert` for each, in the order of the queues: ``{"tokens": 3}``.
-        host: arguments of `Session.host` for each stream: ``{"gbps": 4, "start_ns": 1000}``.
-        host_reads: arguments of `Session.host_read` for each.
-        relayout: arguments of `Session.relayout`; None: nothing moves.
-        until_ns: as in `Session.run`.
-        dimms, arbitration, slice_clocks, start_clock, open_rows, sets, record_commands: as in `Session`.
-
-    Raises:
-        InputError: an argument makes no sense.
-    """
-    session = Session(hw, dimms, arbitration, slice_clocks, start_clock, open_rows, sets, record_commands)
-    for add, key, calls in (
-        (session.expert, "experts", experts),
-        (session.host, "host", host),
-        (session.host_read, "host_reads", host_reads),
-        (session.relayout, "relayout", () if relayout is None else (relayout,)),
-    ):
-        for arguments in several(calls, key, _mapping):
-            _call(add, key, arguments)
-    session.run(until_ns)
-    return session.result()
-
-
-def _mapping(value: Any, name: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise InputError(f"{shown(value)} is not a mapping of arguments", "type", key=name)
-    return value
-
-
-def _call(function: Callable[..., int], key: str, arguments: Mapping[str, Any]) -> None:
-    """Call with the arguments of a mapping.
-
-    Raises:
-        InputError: it has what the function does not take.
-    """
-    allowed = list(inspect.signature(function).parameters)
-    for name in arguments:
-        if name not in allowed:
-            raise unknown(str(name), allowed, "argument", key=key)
-    function(**arguments)

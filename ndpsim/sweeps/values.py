@@ -9,7 +9,7 @@ from typing import Any
 
 from ndpsim.arguments import shown
 from ndpsim.config.keys import allowed, field_at, refusal, section_of
-from ndpsim.config.load import setting
+from ndpsim.config.settings import setting
 from ndpsim.errors import InputError, did_you_mean
 from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.definition import Definition

@@ -1,0 +1,188 @@
+"""A trace against a device: its commands by number, and what a check finds in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.audit.report import Violation
+from ndpsim.spec import Device, Standard
+from ndpsim.spec.standard import ONE_BANK, WHOLE_RANK
+from ndpsim.traces import HEADER, CommandTrace
+
+COORDINATES = HEADER[2:]
+
+
+def flags(values: Iterable[int]) -> NDArray[np.int64]:
+    return np.array(list(values), dtype=np.int64)
+
+
+class Kinds(NamedTuple):
+    """The commands of a standard by number."""
+
+    names: tuple[str, ...]
+    opens: NDArray[np.int64]  # the row of a bank; 2: half, 3: the other half
+    closes: NDArray[np.int64]
+    reads: NDArray[np.int64]
+    writes: NDArray[np.int64]
+    refreshes: NDArray[np.int64]
+    scope: NDArray[np.int64]
+    cycles: NDArray[np.int64]  # clocks on its command bus
+    on_any_tick: NDArray[np.int64]
+    bus: NDArray[np.int64]
+    addressed: NDArray[np.bool_]  # [command, coordinate]
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """Those that move data."""
+        return self.reads | self.writes
+
+
+def kinds_of(standard: Standard) -> Kinds:
+    """What the checks need to know of commands."""
+    commands = standard.by_number
+    effects = {
+        name: flags(getattr(one, name) for one in commands)
+        for name in ("opens", "closes", "reads", "writes", "refreshes")
+    }
+    for first in commands:
+        if first.completed_by:
+            effects["opens"][standard.names.index(first.name)] = 2
+            effects["opens"][standard.names.index(first.completed_by)] = 3
+    scope = flags(standard.scope_of(one) for one in commands)
+    buses = list(dict.fromkeys(one.bus for one in commands))
+    to_column = effects["reads"] | effects["writes"]
+    to_row = (effects["opens"] > 0) | (to_column == 1)
+    addressed = (scope >= 0, scope == ONE_BANK, scope != WHOLE_RANK, to_row, to_column == 1)
+    return Kinds(
+        names=standard.names,
+        **effects,
+        scope=scope,
+        cycles=flags(one.cycles for one in commands),
+        on_any_tick=flags(one.on_any_tick for one in commands),
+        bus=flags(buses.index(one.bus) for one in commands),
+        addressed=np.stack(addressed, axis=1),
+    )
+
+
+class Finding(NamedTuple):
+    """A violation, short of the command's own words."""
+
+    place: int  # of the command in the trace of the case
+    rule: str
+    shortfall: int
+    detail: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """All that one check found: how many, the first of them in the order of the trace, what it let pass."""
+
+    count: int
+    first: list[Finding]
+    tolerated: int = 0
+
+
+@dataclass(frozen=True)
+class Case:
+    """A trace against a device."""
+
+    trace: CommandTrace
+    device: Device
+    limit: int
+    index: NDArray[np.int64]  # of each command in the trace as a whole, of which this may be a lane
+    lane: int | None
+    kinds: Kinds
+    usable: NDArray[np.int64]  # the commands whose bank (or rank) exists
+    part: CommandTrace  # those commands
+
+    def at(self, place: int) -> str:
+        """An earlier command in words: what, when, on which line."""
+        return f"{_name(self.trace, place)} at clock {self.trace.clock[place]} (line {self.index[place] + 2})"
+
+    def origin(self, place: int) -> int:
+        """The place in the trace of the usable command at `place`."""
+        return int(self.usable[place])
+
+    def rank_name(self, rank: int) -> str:
+        """What the user calls this rank."""
+        return f"rank {rank}" if self.lane is None else f"lane {self.lane}"
+
+
+def _name(trace: CommandTrace, place: int) -> str:
+    kind = int(trace.command[place])
+    return trace.names[kind] if 0 <= kind < len(trace.names) else f"command number {kind}"
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things, in words."""
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def too_early(shortfall: int) -> str:
+    """By how many clocks, in words."""
+    return f"{counted(shortfall, 'clock')} too early"
+
+
+def wrong_coordinates(trace: CommandTrace, device: Device, kinds: Kinds) -> NDArray[np.bool_]:
+    """By coordinate and command: whether the coordinate is out of range or should be -1."""
+    sizes = (device.ranks, device.bankgroups, device.banks_per_group, device.rows, device.bursts_per_row)
+    values = trace.columns()[2:]
+    known = (trace.command >= 0) & (trace.command < len(kinds.names))
+    addressed = kinds.addressed[np.where(known, trace.command, 0)].T
+    out_of_range = (values < 0) | (values >= np.array(sizes)[:, None])
+    return np.where(addressed, out_of_range, values != -1) & known
+
+
+def case_of(
+    trace: CommandTrace, device: Device, limit: int, index: NDArray[np.int64], lane: int | None = None
+) -> Case:
+    """`trace` against `device`, describing `limit` violations of each sort.
+
+    `index`: the place of each command in the whole trace. `lane`: what its rank 0 is called, if not that.
+    """
+    kinds = kinds_of(device.standard)
+    trace = _renumbered(trace, device.standard)
+    known = (trace.command >= 0) & (trace.command < len(kinds.names))
+    usable = np.flatnonzero(known & ~wrong_coordinates(trace, device, kinds)[:3].any(axis=0))
+    return Case(trace, device, limit, index, lane, kinds, usable, trace.take(usable))
+
+
+def _renumbered(trace: CommandTrace, standard: Standard) -> CommandTrace:
+    """The trace with commands numbered as the standard does, and those that it does not have behind them."""
+    names = tuple(dict.fromkeys((*standard.names, *trace.names)))
+    nameless = (trace.command < 0) | (trace.command >= len(trace.names))
+    command = np.where(nameless, trace.command, trace.numbered(names))
+    return replace(trace, command=command, names=names)
+
+
+def _words(case: Case, place: int) -> str:
+    words = [_name(case.trace, place)]
+    kind = int(case.trace.command[place])
+    addressed = case.kinds.addressed[kind] if 0 <= kind < len(case.kinds.names) else np.zeros(5, np.bool_)
+    if 0 <= kind < len(case.trace.names):
+        for coordinate, name in enumerate(COORDINATES):
+            value = int(getattr(case.trace, name)[place])
+            if addressed[coordinate] or value != -1:
+                words.append(case.rank_name(value) if name == "rank" else f"{name} {value}")
+    return " ".join(words)
+
+
+def violation(case: Case, finding: Finding) -> Violation:
+    """`finding` in full."""
+    index, clock = int(case.index[finding.place]), int(case.trace.clock[finding.place])
+    command = _words(case, finding.place)
+    message = f"line {index + 2}: {command} at clock {clock}: {finding.rule}: {finding.detail}"
+    return Violation(index, clock, finding.rule, command, finding.shortfall, message)
+
+
+def no_such_lane(trace: CommandTrace, index: int, lanes: int) -> Violation:
+    """The command at `index` is meant for none of the `lanes`."""
+    lane, clock, name = int(trace.rank[index]), int(trace.clock[index]), _name(trace, index)
+    wrong = f"lane {lane} is not within 0 to {lanes - 1}"
+    message = f"line {index + 2}: {name} at clock {clock}: coordinates: {wrong}"
+    return Violation(index, clock, "coordinates", name, 0, message)

@@ -1,0 +1,148 @@
+"""What several keys of a hardware file have to be together."""
+
+from __future__ import annotations
+
+from ndpsim.config.hardware import DIMM_BITS, Hardware
+from ndpsim.config.origins import Draft
+from ndpsim.config.system import MULTIPLIERS, System
+from ndpsim.spec import row_times
+from ndpsim.units import exact
+
+
+def check_system(system: System, draft: Draft) -> None:
+    """Make sure that no two keys contradict each other, before any DRAM is looked up.
+
+    Raises:
+        InputError: two do; it names the key and where its value is from.
+    """
+    for check in (_check_mapping, _check_row_cap, _check_pcie, _check_link, _check_multipliers):
+        check(system, draft)
+
+
+def check_memories(hardware: Hardware) -> None:
+    """Make sure that DIMMs, channels and clocks suit the standards of the memories.
+
+    Raises:
+        InputError: they do not, or there is no such DRAM.
+    """
+    for check in (_check_subchannels, _check_ranks, _check_timings, _check_host_memory):
+        check(hardware)
+
+
+def _check_mapping(system: System, draft: Draft) -> None:
+    mapper, mapping = system.dram.mapper, system.dram.mapping
+    if mapper == "custom" and mapping is None:
+        origin = draft.origin(("dram", "mapper"))
+        raise origin.error("custom needs a mapping; give dram.mapping", "dram.mapper", code="missing")
+    if mapper != "custom" and mapping is not None:
+        problem = f"is for mapper: custom, not {mapper} (dram.mapping=null takes it away)"
+        raise draft.origin(("dram", "mapping")).error(problem, "dram.mapping", code="conflict")
+
+
+def _check_row_cap(system: System, draft: Draft) -> None:
+    origin = draft.origins.get(("dram", "row_cap"))
+    if origin is not None and origin.kind == "set" and system.dram.row_policy == "open":
+        raise origin.error(
+            "is of row_policy: closed-cap, and rows stay open", "dram.row_cap", code="conflict"
+        )
+
+
+def _check_subchannels(hardware: Hardware) -> None:
+    """Sub-channels of a DIMM are bits of the host's addresses; a device on a CXL link has its own."""
+    count, standard = (
+        hardware.system.dimm.subchannels,
+        hardware.lane_device().standard,
+    )  # reports unknown DRAM names now
+    if hardware.system.cxl is None and count & (count - 1):
+        usual = DIMM_BITS // standard.channel_bits
+        problem = (
+            f"{count} is not a power of two, as the host's addresses need; "
+            f"a DIMM of {standard.name} has {usual} of {standard.channel_bits} bits"
+        )
+        raise hardware.origins["dimm.subchannels"].error(problem, "dimm.subchannels", code="range")
+
+
+def _check_ranks(hardware: Hardware) -> None:
+    """A channel whose ranks are given ends at one package: no DIMM or rank can be behind another's."""
+    dimm, channels, device = hardware.system.dimm, hardware.system.host.channels, hardware.lane_device()
+    if not device.organisation.ranks:
+        return
+    if dimm.ranks > 1:
+        problem = f"{dimm.ranks} is not 1: a channel of {device.standard.name} has no ranks"
+        raise hardware.origins["dimm.ranks"].error(problem, "dimm.ranks", code="range")
+    if dimm.count > channels:
+        problem = (
+            f"{dimm.count} is more than the {channels} of host.channels: a channel of {device.standard.name} "
+            "has no ranks, so each needs its own"
+        )
+        raise hardware.origins["dimm.count"].error(problem, "dimm.count", code="range")
+
+
+def _check_timings(hardware: Hardware) -> None:
+    """A row that a policy closes before it can be read is opened again and again."""
+    device, policy = hardware.lane_device(), hardware.system.dram.row_policy
+    column, precharge = row_times(device)
+    if policy != "open" and column.clocks > precharge.clocks:
+        problem = (
+            f"{column.latency}, {column.clocks} clocks from ACT to a column command, is more than "
+            f"{precharge.latency}, {precharge.clocks}, after which {policy} may close the row"
+        )
+        stated = [f"dram.overrides.{name}" for name in (column.latency, precharge.latency)]
+        key = next((key for key in stated if key in hardware.origins), "dram.timing")
+        raise hardware.origins[key].error(problem, key, code="range")
+
+
+def _check_host_memory(hardware: Hardware) -> None:
+    """Its DRAM is known, and a standard of DIMMs; its DIMMs share its channels evenly."""
+    own = hardware.system.host.memory
+    if own is None:
+        return
+    device = hardware.host_memory.lane_device()
+    if hardware.system.cxl is not None:
+        problem = "is for DIMMs that compute; behind a CXL link the GPU reads the device"
+        raise hardware.origins["host.memory.standard"].error(problem, "host.memory", code="unsupported")
+    if device.organisation.ranks or DIMM_BITS % device.standard.channel_bits:
+        problem = f"{device.standard.name} is not a standard of DIMMs"
+        raise hardware.origins["host.memory.standard"].error(
+            problem, "host.memory.standard", code="unsupported"
+        )
+    if own.dimms % own.channels:
+        problem = f"{own.dimms} is not a multiple of the {own.channels} of host.memory.channels"
+        raise hardware.origins["host.memory.dimms"].error(problem, "host.memory.dimms", code="range")
+
+
+def _check_pcie(system: System, draft: Draft) -> None:
+    if system.gpu is not None and system.pcie is not None and system.pcie.gbps > system.gpu.pcie_gbps:
+        problem = f"{system.pcie.gbps:g} is more than gpu.pcie_gbps, {system.gpu.pcie_gbps:g}"
+        raise draft.origin(("pcie", "gbps")).error(problem, "pcie.gbps", code="range")
+
+
+def _check_link(system: System, draft: Draft) -> None:
+    if system.link is None:
+        return
+    lanes_gbps = system.link.lanes * exact(system.link.lane_gbit_s) / 8
+    if exact(system.link.link_gbps) > lanes_gbps:
+        problem = (
+            f"{system.link.link_gbps:g} is more than its lanes carry, {system.link.lanes} of "
+            f"{system.link.lane_gbit_s:g} Gb/s: {float(lanes_gbps):g}"
+        )
+        raise draft.origin(("link", "link_gbps")).error(problem, "link.link_gbps", code="range")
+    if system.link.topology == "groups" and system.link.group_dimms > system.dimm.count:
+        problem = f"{system.link.group_dimms} is more than the {system.dimm.count} DIMMs there are"
+        raise draft.origin(("link", "group_dimms")).error(problem, "link.group_dimms", code="range")
+
+
+def _check_multipliers(system: System, draft: Draft) -> None:
+    if system.ndp is None:
+        return
+    there = [key for key in MULTIPLIERS if getattr(system.ndp, key) is not None]
+    if not there:
+        problem = f"has nothing that multiplies; give one of {' and '.join(MULTIPLIERS)}"
+        raise draft.origin(("ndp",)).error(problem, "ndp", code="missing")
+    if len(there) > 1:
+        problem = f"has both {there[0]} and {there[1]}; ndp.{there[0]}=null takes one away"
+        raise draft.origin(("ndp",)).error(problem, "ndp", code="conflict")
+    found = system.ndp.multiplier[1].problem(behind_cxl=system.cxl is not None)
+    if found is not None:
+        key, problem = found
+        raise draft.origin(tuple(key.split(".")) if "." in key else ("ndp",)).error(problem, key, "conflict")

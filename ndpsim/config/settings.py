@@ -1,0 +1,79 @@
+"""``key=value`` options, and the names of keys that they may have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pydantic import BaseModel
+
+from ndpsim.config.keys import field_at, section_of
+from ndpsim.config.origins import KeyPath, dotted, shown
+from ndpsim.config.system import System
+from ndpsim.errors import InputError, nearest
+from ndpsim.spec import standards
+
+#: The section of clocks that a file overrides.
+OVERRIDES = ("dram", "overrides")
+MOST_GUESSES = 4
+
+
+def timing_names() -> set[str]:
+    known = standards().values()
+    names = {name for standard in known for speed in standard.speeds.values() for name in speed}
+    return (names | {name for standard in known for name in standard.derived}) - {"rate", "tCK_ps"}
+
+
+def all_keys(model: type[BaseModel] = System, path: KeyPath = ()) -> Iterator[KeyPath]:
+    for key, field in model.model_fields.items():
+        yield (*path, key)
+        section = section_of(field)
+        if section is not None:
+            yield from all_keys(section, (*path, key))
+
+
+def setting(text: str) -> tuple[KeyPath, str]:
+    """The full key and the value of a ``key=value`` option.
+
+    Raises:
+        InputError: it is of another form, or there is no such key.
+    """
+    written, equals, value = text.partition("=")
+    written = written.strip()
+    if not equals or not written:
+        raise InputError(f"{shown(text)} is not KEY=VALUE, for instance dimm.ranks=2", "form", file="--set")
+    if not value.strip():
+        raise InputError("has no value after '='", "missing", file="--set", key=written)
+    key = tuple(written.split("."))
+    if len(key) == 2 and key[0] == "dram" and key[1] in timing_names():
+        key = (*OVERRIDES, key[1])
+    if field_at(key) is None or (key[:2] == OVERRIDES and len(key) == 3 and key[2] not in timing_names()):
+        raise InputError(_unknown_set(written), "unknown-key", file="--set", key=written)
+    return key, value.strip()
+
+
+def _unknown_set(written: str) -> str:
+    """What is wrong with a key that leads nowhere, with the nearest that leads somewhere."""
+    known = [dotted(key) for key in all_keys()]
+    known += [f"{prefix}.{name}" for name in sorted(timing_names()) for prefix in ("dram", "dram.overrides")]
+    guesses = [key for key in known if "." in written and key.endswith(f".{written}")]
+    guesses = guesses or _in_section(written, known) or _in_any_section(written.rpartition(".")[2], known)
+    guesses = guesses or [guess for guess in [nearest(written, known)] if guess]
+    if guesses:
+        return f"unknown key; did you mean {' or '.join(map(repr, guesses))}?"
+    return f"unknown key (known: {', '.join(System.model_fields)} and the keys in them)"
+
+
+def _in_section(written: str, known: Sequence[str]) -> list[str]:
+    """The key most like `written` in the section that it names, if there is such a section."""
+    section, dot, word = written.rpartition(".")
+    words = [key.removeprefix(section + dot) for key in known if dot and key.startswith(section + dot)]
+    guess = nearest(word, words)
+    return [] if guess is None else [section + dot + guess]
+
+
+def _in_any_section(word: str, known: Sequence[str]) -> list[str]:
+    """The keys whose last word is most like `word`, a few at most; those that are short for others first."""
+    guess = nearest(word, [key.rpartition(".")[2] for key in known])
+    found = [key for key in known if guess is not None and key.rpartition(".")[2] == guess]
+    short = [key for key in found if not key.startswith(f"{dotted(OVERRIDES)}.")]
+    return (short or found)[:MOST_GUESSES]

@@ -1,0 +1,16 @@
+"""Which answers of a policy are legal; what is wrong with others, by policy, step, layer and expert."""
+
+from ndpsim.policies.answers.asking import answering
+from ndpsim.policies.answers.assignment import CheckedAssignment, checked_assignment
+from ndpsim.policies.answers.migrations import MIGRATION_KINDS, checked_migrations, legal_migrations
+from ndpsim.policies.answers.placement import checked_placement
+
+__all__ = [
+    "MIGRATION_KINDS",
+    "CheckedAssignment",
+    "answering",
+    "checked_assignment",
+    "checked_migrations",
+    "checked_placement",
+    "legal_migrations",
+]

@@ -1,0 +1,132 @@
+"""Which migrations are legal, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ndpsim.arguments import shown
+from ndpsim.errors import InputError, one_of
+from ndpsim.policies.answers.asking import At, moment_of, sequence, time_from, whole
+from ndpsim.policies.interface import Migration
+from ndpsim.policies.views import STRIPED, BackgroundView, Machine
+
+#: Kinds of migrations that a policy can ask for.
+MIGRATION_KINDS = ("prefetch", "fetch", "keep", "evict", "relayout", "rebalance")
+
+
+_TO_GPU = ("prefetch", "fetch")
+
+
+def checked_migrations(
+    policy: str, view: BackgroundView, migrations: Sequence[Migration], machine: Machine
+) -> list[Migration]:
+    """Migrations with plain numbers, if all are legal one after the other.
+
+    An eviction makes room at once; what is on its way takes room from the moment that it is asked for.
+
+    Raises:
+        InputError: anything wrong in a migration, in one line that says where.
+    """
+    at = At(policy, f"{'after' if view.moment == 'end' else 'beside'} {moment_of(view)}")
+    state = _Moving(view, machine, at)
+    return [state.checked(one) for one in sequence(migrations, "background's answer", at)]
+
+
+def legal_migrations(
+    policy: str, view: BackgroundView, migrations: Sequence[Migration], machine: Machine
+) -> list[Migration]:
+    """Those of some migrations that are legal one after the other; others are left out."""
+    state = _Moving(view, machine, At(policy, "background"))
+    kept = []
+    for one in migrations:
+        try:
+            kept.append(state.checked(one))
+        except InputError:
+            continue
+    return kept
+
+
+class _Moving:
+    """What the migrations so far have changed."""
+
+    def __init__(self, view: BackgroundView, machine: Machine, at: At) -> None:
+        self.placement, self.moving = view.placement, view.moving
+        self.machine, self.at = machine, at
+        self.room, self.layer, self.copied = view.gpu_free, view.layer, view.copied
+        self.in_use = view.in_use
+        self.asked: set[tuple[int, int]] = set()
+        self.evicted: set[tuple[int, int]] = set()
+
+    def checked(self, one: Migration) -> Migration:
+        at, machine = self.at, self.machine
+        if not isinstance(one, Migration):
+            raise at.error(f"background gives {shown(one)}, not a Migration")
+        if one.kind not in MIGRATION_KINDS:
+            raise at.error(one_of(one.kind, MIGRATION_KINDS, "kind of migration"))
+        layer, expert = whole(one.layer, "a layer", at), whole(one.expert, "an expert", at)
+        if layer not in machine.layers:
+            raise at.error(f"layer {layer} of a migration is none of the run's layers with experts")
+        if not 0 <= expert < machine.model.routed_experts:
+            raise at.error(f"expert {expert} is not from 0 to {machine.model.routed_experts - 1}")
+        to = whole(one.to, "a DIMM", at)
+        what = f"{one.kind} of expert {expert} of layer {layer}"
+        place = machine.layers.index(layer), expert
+        if self.moving[place] or place in self.asked:
+            raise at.error(f"{what}: it is moving already")
+        if layer == self.layer and self.in_use[expert : expert + 1].any() and one.kind in (*_TO_GPU, "evict"):
+            raise at.error(f"{what}: the GPU computes it in this layer")
+        resident = bool(self.placement.resident[place]) and place not in self.evicted
+        if one.kind == "keep" and (layer != self.layer or not self.copied[expert : expert + 1].any()):
+            raise at.error(f"{what}: the layer that is done has not copied it to the GPU in full")
+        if one.kind in (*_TO_GPU, "keep"):
+            self._to_gpu(what, resident)
+        elif one.kind == "evict":
+            if not resident:
+                raise at.error(f"{what}: it is not in the GPU's memory")
+            self.room += 1
+            self.evicted.add(place)
+        else:
+            self._between_dimms(one.kind, what, place, to)
+        if one.kind != "evict":
+            self.asked.add(place)
+        took = time_from(one.estimated_ns, f"{what}: estimated_ns", at)
+        return Migration(one.kind, layer, expert, to, took, self._bits(one, what))
+
+    def _bits(self, one: Migration, what: str) -> int | None:
+        """Of the replica that is copied; None: the full weights."""
+        if one.bits is None or one.bits == self.machine.bits:
+            return None
+        bits = whole(one.bits, f"{what}: its bits", self.at)
+        if one.kind not in _TO_GPU or bits not in self.placement.replicas:
+            raise self.at.error(f"{what}: there is no replica of {bits} bits that it copies")
+        return bits
+
+    def _to_gpu(self, what: str, resident: bool) -> None:
+        if resident:
+            raise self.at.error(f"{what}: it is in the GPU's memory already")
+        if self.room < 1:
+            raise self.at.error(
+                f"{what}: the GPU's memory has no room for its {self.machine.expert_bytes} bytes"
+            )
+        self.room -= 1
+
+    def _between_dimms(self, kind: str, what: str, place: tuple[int, int], to: int) -> None:
+        at, dimms = self.at, self.machine.dimms
+        if not dimms:
+            raise at.error(f"{what}: the machine has no NDP units")
+        if not self.machine.has_links:
+            raise at.error(f"{what}: the machine has no links between DIMMs")
+        if not STRIPED <= to < dimms:
+            raise at.error(f"{what}: there is no DIMM {to} among {dimms}")
+        location = int(self.placement.dimm[place])
+        if self.placement.shards[place] > 1:
+            raise at.error(
+                f"{what}: it lies over {self.placement.shards[place]} DIMMs; a sharded expert does not move"
+            )
+        if location == to:
+            raise at.error(f"{what}: it lies {'striped' if to == STRIPED else f'on DIMM {to}'} already")
+        between = location != STRIPED and to != STRIPED
+        if kind == "relayout" and between:
+            raise at.error(f"{what}: from DIMM {location} to DIMM {to} is a rebalance")
+        if kind == "rebalance" and not between:
+            raise at.error(f"{what}: to or from striped is a relayout")

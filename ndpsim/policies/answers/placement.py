@@ -1,0 +1,71 @@
+"""Which placements are legal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.arguments import shown
+from ndpsim.policies.answers.asking import At, whole
+from ndpsim.policies.views import STRIPED, Machine, Placement
+
+
+def checked_placement(policy: str, placement: Placement, machine: Machine) -> Placement:
+    """A copy of a placement that cannot be written, if it is legal.
+
+    Whether what lies on a DIMM fits its bytes is not checked here.
+
+    Raises:
+        InputError: anything wrong in the placement, in one line that says where.
+    """
+    at = At(policy, "place")
+    if not isinstance(placement, Placement):
+        raise at.error(f"gives {shown(placement)}, not a Placement")
+    shape = machine.shape
+    dimm = _copied(placement.dimm, np.int16, shape, "dimm", at)
+    shards = _copied(placement.shards, np.int16, shape, "shards", at)
+    resident = _copied(placement.resident, np.bool_, shape, "resident", at)
+
+    def refuse(wrong: NDArray[np.bool_], problem: str) -> None:
+        if wrong.any():
+            row, expert = np.argwhere(wrong)[0].tolist()
+            location, over = dimm[row, expert], shards[row, expert]
+            text = problem.format(dimm=location, shards=over, dimms=machine.dimms)
+            raise at.error(f"layer {machine.layers[row]}: expert {expert} {text}")
+
+    if not machine.dimms:
+        refuse(dimm != STRIPED, "lies on DIMM {dimm}, and no DIMM has an NDP unit; give -1 (striped)")
+    refuse((dimm < STRIPED) | (dimm >= machine.dimms) & (dimm != STRIPED), "lies on DIMM {dimm} of {dimms}")
+    refuse(shards < 1, "lies over {shards} DIMMs")
+    refuse((dimm == STRIPED) & (shards != 1), "is striped, and has {shards} shards; give 1")
+    refuse(
+        dimm.astype(int) + shards > max(machine.dimms, 1), "lies on {shards} DIMMs from {dimm} of {dimms} on"
+    )
+    count = int(resident.sum())
+    if count > machine.gpu_experts:
+        room = f"room for {machine.gpu_experts} of {machine.expert_bytes} bytes"
+        raise at.error(f"{count} experts are to be in the GPU's memory, which has {room}")
+    replicas = tuple(whole(one, "the bits of a replica", at) for one in placement.replicas)
+    for one in replicas:
+        if not 1 <= one <= 16 or one == machine.bits or replicas.count(one) > 1:
+            raise at.error(
+                f"replicas of {one} bits; give different ones from 1 to 16, and not {machine.bits}, "
+                "which the experts have"
+            )
+    return Placement(dimm, shards, resident, replicas)
+
+
+def _copied(array: object, kind: type[np.generic], shape: tuple[int, int], name: str, at: At) -> NDArray[Any]:
+    integers = "iu" if kind is not np.bool_ else "b"
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in integers:
+        words = "flags" if kind is np.bool_ else "whole numbers"
+        raise at.error(f"{name} is {shown(array)}, not an array of {words}")
+    if array.shape != shape:
+        raise at.error(f"{name} has the shape {array.shape}, not {shape} (layers, experts)")
+    if kind is not np.bool_:
+        array = array.clip(-2, np.iinfo(np.int16).max)  # so that no number becomes another one
+    copy = array.astype(kind)
+    copy.setflags(write=False)
+    return copy
