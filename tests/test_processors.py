@@ -264,7 +264,7 @@ def test_other_experts_than_those_of_tables_take_what_the_roofline_says(
     found, wanted = (gpu.expert_time(expert, 2, bits) for gpu in (with_table, plain))
     assert found.time_ns == wanted.time_ns != 100
     assert wanted.source == "roofline"
-    assert found.source == f"roofline, as no table is of 8 x {expert.intermediate} with these bits"
+    assert found.source == f"roofline, as there is no table of 8 x {expert.intermediate} with these bits"
 
 
 def test_of_several_tables_the_one_of_the_expert_counts(table: Any, tmp_path: Path) -> None:

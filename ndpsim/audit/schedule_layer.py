@@ -289,8 +289,9 @@ def _host_faults(jobs: Sequence[Job]) -> Iterator[Fault]:
 def _vector_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
     """Activations and results are those of all tokens with an expert beside the GPU, each once.
 
-    How many these are the log does not say: no fewer than the busiest of these experts has, nor than there
-    would be if each chose k of them; no more than all of them together, nor than there are.
+    The log does not say how many tokens these are. They are at least as many as the busiest of these experts
+    has, and as many as if each token chose k of them; at most as many as all of them have together, and as
+    the layer has.
     """
     loads = line["loads"]
     experts = {expert for engine, parts in line["assign"].items() if engine != "gpu" for expert, _ in parts}

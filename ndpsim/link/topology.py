@@ -93,7 +93,7 @@ def _chain(dimms: int) -> Towards:
 
 
 def _ring(dimms: int) -> Towards:
-    """A chain with its ends linked: the shorter way; to the DIMM opposite, up from even DIMMs, else down."""
+    """A chain with its ends linked: the shorter way; to the opposite DIMM, even ones go up, odd ones down."""
 
     def towards(at: int, target: int) -> int:
         up = (target - at) % dimms

@@ -56,8 +56,8 @@ class ExpertTime(Reported):
     `weight_read_ns`, of which the longer counts, and `overhead_ns` on top; None where they are not known,
     as in the measured times of a table. `holds_weight_read`: `time_ns` has the reading of the weights in
     it, from the memory that the processor computes from (the GPU's own, the host's for a CPU); else they
-    are read beside it. `tflops`: reached, at two operations a weight and token; `peak_fraction`: of the
-    peak. `source`: what the time is from.
+    are read beside it. `tflops`: reached, at two operations for each weight and token; `peak_fraction`: its
+    share of the peak. `source`: where the time comes from.
     """
 
     processor: str
@@ -78,7 +78,7 @@ class ExpertTime(Reported):
 class Processor:
     """What both have: `peak_tflops` of the matrix units, and `tables` of measured times.
 
-    An expert that no table is of takes what the roofline says.
+    The time of an expert without a table is the roofline's.
     """
 
     name: ClassVar[str]
@@ -120,7 +120,7 @@ class Processor:
             else:
                 time_ns, bound, parts = measured_ns, "measured", (None, None, None)
         elif self.tables:
-            source += f", as no table is of {whole.hidden} x {whole.intermediate} with these bits"
+            source += f", as there is no table of {whole.hidden} x {whole.intermediate} with these bits"
         tflops = 2.0 * part.weights * tokens / time_ns / 1e3
         return ExpertTime(
             self.name, tokens, time_ns, bound, parts[0], parts[1], parts[2], size,

@@ -260,8 +260,8 @@ def shape_of(field: Field, ranks: int, chunks: int, stacks: int = 1) -> tuple[in
 def record_type(ranks: int, chunks: int, stacks: int = 1) -> np.dtype[Any]:
     """The type of a record of such a shape (`shape_of`): every array begins with a cache line.
 
-    Between arrays of a power of two lines stand five more: processors tell addresses apart by their low bits
-    first, and a bank must not have the same in all of them.
+    Large arrays are followed by five empty lines. Caches select a set by the low bits of an address, and a
+    bank must not fall into the same set in all arrays.
     """
     formats, offsets, offset = [], [], 0
     for field in FIELDS:
@@ -283,7 +283,7 @@ def record_type(ranks: int, chunks: int, stacks: int = 1) -> np.dtype[Any]:
 def make_records(count: int, ranks: int, chunks: int, stacks: int = 1) -> NDArray[Any]:
     """So many channels at rest, without distances or refreshes; none shares a cache line with another."""
     kind = record_type(ranks, chunks, stacks)
-    room = np.zeros(count * kind.itemsize + _LINE, dtype=np.uint8)  # pages that nobody touches cost nothing
+    room = np.zeros(count * kind.itemsize + _LINE, dtype=np.uint8)  # unwritten pages cost nothing
     first = -room.ctypes.data % _LINE
     records = room[first : first + count * kind.itemsize].view(kind)
     for name, value in _AT_REST:

@@ -4,12 +4,12 @@ Fan et al., "Context-Aware Mixture-of-Experts Inference on CXL-Enabled GPU-NDP S
 sequence's prefill says about its experts decides once which K of a layer the GPU holds in full precision,
 and in how many bits the NDP reads each of the others (PrefixSplit, section 4.2). There is no released code.
 
-The paper leaves open, and here: Norm is by the sum of a layer's counts or scores; a batch's statistics are
-the sums over its sequences; in the prefill, before bits are chosen, everything is in full precision, and of
-the experts with most tokens the GPU loads as many as balance it with the NDP. At first the GPU holds the K
-experts with most tokens in the offline trace, as a sequence before has left it; what the prefill chooses
-besides is moved once. Traces without scores: by counts alone. Runs without a prefill: the offline trace
-stands for it.
+What the paper leaves open is decided here. Norm divides by the sum of a layer's counts or scores. The
+statistics of a batch are sums over its sequences. In the prefill, before bits are chosen, all weights have
+full precision; the GPU loads the experts with most tokens, as many as balance it with the NDP. At first it
+holds the K experts with most tokens in the offline trace, as an earlier sequence would have left it. What
+the prefill chooses besides is moved once. A trace without scores is ranked by counts alone. In a run without
+a prefill the offline trace takes its place.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class CxlParameters(PolicyParameters):
     'Ours-2bit' (section 5.2; 3, the more accurate, is the default)"""
 
     budget: Literal["floor", "nearest"] = "floor"
-    """of R = E_NDP x (bits - 1) that is no whole number (section 4.2 does not say). floor: the average is not
-    exceeded; nearest: the nearest whole number. Either way only splits with n1 >= 0"""
+    """how R = E_NDP x (bits - 1) is rounded (section 4.2 does not say). floor: the average is not exceeded;
+    nearest: to the nearest whole number. Only splits with n1 >= 0 are taken"""
 
     loss: str | None = None
     """table of losses by layer, expert and bits, a CSV or NPZ file (algorithm 1, lines 1 to 8: measured on a
@@ -58,14 +58,14 @@ class CxlParameters(PolicyParameters):
     as many as fit, evenly over layers (algorithm 1: 'GPU-side expert budget')"""
 
     migration: Literal["after", "during"] = "after"
-    """when what a sequence's prefill chooses moves to the GPU. after: at its end (algorithm 1); during: of
-    each layer as soon as its prefill is done, which chooses the same, beside the other layers' prefill, and
-    copies that the prefill has made stay"""
+    """when the experts that a sequence's prefill chooses move to the GPU. after: when it ends (algorithm 1);
+    during: those of a layer as soon as its prefill is done, beside the prefill of later layers; copies that
+    the prefill has made stay. Both choose the same experts"""
 
     arriving: Literal["ndp", "wait"] = "ndp"
-    """a decode step that needs an expert which is on its way to the GPU. ndp: it is computed in full
-    precision where it still lies (section 4.1: 'on the device [that] hosts the selected experts'); wait: for
-    it, layer by layer (section 4.2: placement is 'completed before the decoding stage')"""
+    """where a decode step computes an expert that is on its way to the GPU. ndp: in full precision on the
+    NDP device that still has it (section 4.1: 'on the device [that] hosts the selected experts'); wait: on
+    the GPU, when it has arrived (section 4.2: placement is 'completed before the decoding stage')"""
 
     @field_validator("bits")
     @classmethod
@@ -76,10 +76,7 @@ class CxlParameters(PolicyParameters):
 
 
 class Cxl(Offloading[CxlParameters]):
-    """Context-aware: the prefill's important experts on the GPU, the others in 1 to 4 bits on NDP.
-
-    The experts that mattered in the prefill on the GPU, the others in few bits where they lie.
-    """
+    """Context-aware: the prefill's important experts on the GPU, the others in 1 to 4 bits on NDP."""
 
     name = "cxl"
     paper = "Fan et al., Context-Aware MoE Inference on CXL-Enabled GPU-NDP Systems"

@@ -102,13 +102,13 @@ class TriMoEParameters(PolicyParameters):
     PCIe and DIMM-Link work at the same time, and it is DIMM-Link that it calls limited"""
 
     overrun: bool = True
-    """the migration that fills the window may end behind it, if its benefit is greater than what is behind;
-    the paper executes migrations until they fill the window, and with one link a way not one relayout of
-    DeepSeek-V2 would fit"""
+    """the migration that fills the window may end after it, if its benefit is greater than the time by which
+    it does; the paper executes migrations until they fill the window, and with one link each way no relayout
+    of DeepSeek-V2 would fit"""
 
     benefit_steps: int = Field(3, ge=1)
-    """steps of predicted benefit against what of a migration is behind the window; the paper does not say:
-    after three steps equation 8 has replaced two thirds of what it knew"""
+    """steps of predicted benefit that are compared with a migration's time after the window; the paper does
+    not say: after three steps equation 8 has replaced two thirds of what it knew"""
 
 
 class TriMoE(Policy[TriMoEParameters]):
@@ -143,10 +143,9 @@ class TriMoE(Policy[TriMoEParameters]):
     def place(self, view: OfflineView) -> Placement:
         """Hot experts with the GPU, cold ones localized, the others striped, by their mean loads offline.
 
-        Room in the GPU's memory is shared evenly by layers, as every step visits each of them: all have their
-        hottest experts there before one has one more. Cold experts of a layer go, those that take longest
-        first, to the DIMM that is busy least; the DIMM that so has most experts of this layer is the one that
-        has fewest of the others.
+        Layers share the room in the GPU's memory evenly, as every step visits each of them. The cold experts
+        of a layer are dealt out to groups, the longest first, each to the group with the least time; the
+        group with most experts goes to the DIMM with fewest experts of other layers.
         """
         loads = mean_loads(view)
         self.predictor.begin(loads)
@@ -157,7 +156,7 @@ class TriMoE(Policy[TriMoEParameters]):
         for row, expert_costs in enumerate(all_costs):
             placement.resident[row] = expert_costs.hot(self.room[row])
             cold = np.flatnonzero(expert_costs.cold & ~placement.resident[row])
-            # One that hardly had a token offline takes as long as with one token, whenever it has one.
+            # Mean loads below one token count as one: an expert that is used at all has one at least.
             times = np.maximum(expert_costs.ndp[cold], self.estimates.ndp_ns[1])
             placement.dimm[row, cold] = self._spread(times, held)
         return placement
@@ -170,7 +169,7 @@ class TriMoE(Policy[TriMoEParameters]):
         each, left = divmod(self.machine.gpu_experts, layers)
         if each >= most:
             return [most] * layers
-        # What does not go round goes to the layers whose next expert gains most.
+        # The rest goes to the layers whose next expert gains most.
         gains = [np.partition(-o.gain(np.full(experts, STRIPED)), each)[each] for o in all_costs]
         more = set(np.argsort(gains, kind="stable")[:left].tolist())
         return [each + (row in more) for row in range(layers)]
@@ -286,7 +285,7 @@ class TriMoE(Policy[TriMoEParameters]):
                 dimm[task.migration.expert] = task.migration.to
         return LayerPlacement(dimm, placement.shards, resident)
 
-    # ---- was the prediction right?
+    # ---- accuracy of the prediction
 
     def _class_of(self, expert_costs: ExpertCosts, row: int) -> Ints:
         """0 of a cold expert, 1 of a warm one, 2 of a hot one."""
@@ -303,7 +302,7 @@ class TriMoE(Policy[TriMoEParameters]):
         self._decisions.add(sum(task.benefit(expert_costs) > 0 for task in tasks), len(tasks))
 
     def prediction(self) -> Mapping[str, Any] | None:
-        """Both of what the paper's "predictor accuracy" and "migration decision accuracy" of 78% may mean."""
+        """What the paper's "predictor accuracy" of 78% may mean: its share of classes, or of decisions."""
         if not self._classes.made:
             return None
         return {
