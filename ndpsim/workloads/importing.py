@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from ndpsim.plugins import plugins
 from ndpsim.text_files import recognised
 from ndpsim.workloads import formats as _folder
 from ndpsim.workloads.formats.csv import lines_of
-from ndpsim.workloads.recorded import RequestFormat
+from ndpsim.workloads.recorded import WorkloadFormat
 from ndpsim.workloads.requests import Requests
 
 #: What requests are written as.
@@ -20,7 +21,7 @@ OWN = "csv"
 
 
 @functools.cache
-def request_formats() -> dict[str, RequestFormat]:
+def request_formats() -> dict[str, WorkloadFormat]:
     """All formats of recorded requests by name."""
     return {one.name: one for one in plugins(_folder, "FORMAT")}
 
@@ -44,7 +45,8 @@ def import_requests(
         found = recognised(path, request_formats(), "requests")
     else:
         found = request_formats()[choice(format, "format", request_formats(), "format of requests")]
-    return found.read(path, most)
+    requests = found.read(path, most)
+    return replace(requests, source={"imported": found.name, **(requests.source or {})})
 
 
 def save_requests(requests: Requests, path: str | Path) -> None:

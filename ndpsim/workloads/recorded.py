@@ -20,7 +20,7 @@ _DECIMAL = re.compile(r"[0-9]{1,18}(\.[0-9]{0,40})?", re.ASCII)
 
 
 @dataclass(frozen=True)
-class RequestFormat:
+class WorkloadFormat:
     """A format of recorded requests.
 
     Attributes:

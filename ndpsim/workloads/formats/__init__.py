@@ -1,1 +1,1 @@
-"""Formats of recorded requests, one file each; see `ndpsim.workloads.recorded.RequestFormat`."""
+"""Formats of recorded requests, one file each; see `ndpsim.workloads.recorded.WorkloadFormat`."""

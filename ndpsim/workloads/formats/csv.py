@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ndpsim.errors import InputError
 from ndpsim.text_files import numbered_lines
-from ndpsim.workloads.recorded import RequestFormat, Rows, cells_of, seconds, whole
+from ndpsim.workloads.recorded import Rows, WorkloadFormat, cells_of, seconds, whole
 from ndpsim.workloads.requests import Requests
 
 _NO_CELL = re.compile(r"[,\n\r]")
@@ -71,7 +71,7 @@ def lines_of(requests: Requests) -> Iterator[str]:
         yield f"{name},{when},{lengths}{blocks}\n"
 
 
-FORMAT = RequestFormat(
+FORMAT = WorkloadFormat(
     name="csv",
     example="7,0.914,2048,128",
     meaning="CSV of ndpsim, columns id,arrival_s,input_tokens,output_tokens",
