@@ -14,9 +14,9 @@ from typing import ClassVar
 import pytest
 
 from ndpsim.report.html.moe import write_moe_report
-from ndpsim.report.html.page import section, write_page
+from ndpsim.report.html.page import write_page
+from ndpsim.report.html.parts import Cell, Section, Table
 from ndpsim.report.html.sweeps import write_sweep_report
-from ndpsim.report.html.tables import Cell, table
 from ndpsim.report.moe_history import History
 from sweep_by_hand import gemv
 
@@ -115,7 +115,7 @@ def test_a_click_on_a_head_sorts_by_value_and_another_turns_the_order(page):
 def test_numbers_are_sorted_by_value_and_what_is_empty_comes_last(browser, tmp_path):
     values = [10.25, None, -3.0, 10.5, 1e-7, 1e21, 9.0]
     cells = [(Cell("" if value is None else f"{value:.3g} units", value),) for value in values]
-    write_page(str(tmp_path / "a.html"), "Numbers", "", [section("Table", table(("number",), cells))])
+    write_page(str(tmp_path / "a.html"), "Numbers", "", [Section("Table", Table(("number",), cells))])
     browser.get((tmp_path / "a.html").as_uri())
     rising = ["-3 units", "1e-07 units", "9 units", "10.2 units", "10.5 units", "1e+21 units"]
     click_head(browser, "number")

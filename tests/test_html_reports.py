@@ -14,12 +14,11 @@ from ndpsim.cli.main import main
 from ndpsim.errors import InputError
 from ndpsim.moe import Expert
 from ndpsim.report.html.moe import write_moe_report
-from ndpsim.report.html.page import write_page
-from ndpsim.report.html.parts import measured_cell
-from ndpsim.report.html.script import SCRIPT
+from ndpsim.report.html.page import source, write_page
+from ndpsim.report.html.parts import MOST_ROWS, Cell, Folded, Picture, Section, Table
+from ndpsim.report.html.sections import measured_cell
 from ndpsim.report.html.svg import inline, picture
 from ndpsim.report.html.sweeps import write_sweep_report
-from ndpsim.report.html.tables import MOST_ROWS, Cell, facts_table, table
 from ndpsim.report.moe_history import History
 from ndpsim.results.cache import version
 from ndpsim.simulate import simulate_expert
@@ -282,13 +281,49 @@ def test_whatever_a_model_is_called_is_text(folder):
 # ---- parts ----
 
 
-def test_numbers_in_tables_have_their_value_and_rows_that_are_left_out_are_counted():
-    text = table(("a", "b"), [(Cell("1.5 ms", 1.5e6), "x")] * (MOST_ROWS + 5), "elsewhere")
+@pytest.fixture
+def written(tmp_path):
+    """The text of a page with these parts in a section."""
+
+    def written(*parts):
+        write_page(str(tmp_path / "a.html"), "title", "", [Section("Parts", *parts)])
+        return (tmp_path / "a.html").read_text()
+
+    return written
+
+
+def test_numbers_in_tables_have_their_value_and_rows_that_are_left_out_are_counted(written):
+    text = written(Table(("a", "b"), [(Cell("1.5 ms", 1.5e6), "x")] * (MOST_ROWS + 5), "elsewhere"))
     assert text.count("<tr>") == MOST_ROWS + 1
     assert '<td class=n data-value="1500000.0">1.5 ms</td><td>x</td>' in text
     assert f"{MOST_ROWS:,} of {MOST_ROWS + 5:,} rows are shown; all of them: elsewhere" in text
-    assert table(("a",), []) == facts_table([]) == ""
-    assert "..." in facts_table([("a", "x" * 10_000)])
+
+
+def test_a_long_text_is_cut_and_says_how_much_is_missing(written):
+    text = written(Table((), [("a", "x" * 10_000)]), Table(("b",), [("y" * 1000,)]))
+    assert re.findall("x{300,}[^<]*", text) == ["x" * 3000 + "... (7,000 more characters)"]
+    assert re.findall("y{300,}[^<]*", text) == ["y" * 300 + "... (700 more characters)"]
+
+
+def test_parts_with_nothing_to_show_are_left_out_with_their_titles(written):
+    nothing = Table(("a",), []), Table((), []), [], ""
+    page = Page(written(*nothing, Folded("Folded", *nothing)))
+    assert page.words["h1"] == ["title"]
+    assert {"h2", "summary", "table", "ul", "p"}.isdisjoint(page.tags)
+
+
+def test_of_many_notes_the_first_are_shown_and_the_others_counted(written):
+    page = Page(written([f"note {n}" for n in range(1_200)]))
+    assert page.words["li"] == [*(f"note {n}" for n in range(100)), "and 1,100 more"]
+
+
+def test_every_part_is_escaped(written):
+    parts = HOSTILE, [HOSTILE], Folded(HOSTILE, HOSTILE), Table((HOSTILE,), [(HOSTILE,)])
+    text = written(*parts, Table((), [(HOSTILE, HOSTILE)]), Picture("<svg></svg>", HOSTILE))
+    page = checked(text)
+    assert "img" not in page.tags
+    said = [word for words in page.words.values() for word in words if word == HOSTILE]
+    assert len(said) == 8
 
 
 @pytest.mark.parametrize(
@@ -325,7 +360,7 @@ def test_a_picture_that_is_refused_leaves_its_reason():
     def draw():
         raise InputError("<nothing> to show", key="panels")
 
-    assert picture("a", draw, "words") == "<p class=note>no picture: &lt;nothing&gt; to show</p>"
+    assert picture("a", draw, "words") == "no picture: <nothing> to show"
 
 
 def test_a_page_is_written_whole_or_not_at_all(tmp_path):
@@ -335,10 +370,10 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path):
 
 
 def test_the_script_is_small():
-    lines = [line for line in SCRIPT.splitlines() if line.strip()]
-    assert len(lines) <= 90
-    assert "http" not in SCRIPT
-    assert "eval" not in SCRIPT
+    script = source("script.js")
+    assert len([line for line in script.splitlines() if line.strip()]) <= 90
+    assert "http" not in script
+    assert "eval" not in script
 
 
 def test_the_expert_of_a_report_is_that_of_the_call(tmp_path):

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from ndpsim.config import Hardware
 from ndpsim.orchestrator.record import LayerRecord
-from ndpsim.report.html.page import folded, listed_notes, provenance, section, write_page
-from ndpsim.report.html.parts import configuration, figures, measured_cell
+from ndpsim.report.html.page import provenance, write_page
+from ndpsim.report.html.parts import Cell, Folded, Row, Section, Table
+from ndpsim.report.html.sections import columns, configuration, figures, measured_cell, plain_cell, spans
 from ndpsim.report.html.svg import picture
-from ndpsim.report.html.tables import Cell, facts_table, table
 from ndpsim.report.metrics import metric_label
 from ndpsim.report.moe import moe_notes, moe_table, moe_title, run_names
 from ndpsim.report.moe_history import History, RunHistory
@@ -34,48 +34,46 @@ _COMPARED = (
 )
 
 
-def _compared(result: MoeResult, names: Sequence[str]) -> str:
+def _compared(result: MoeResult, names: Sequence[str]) -> Table:
     """A line for each policy."""
     plain = [run.to_dict(flat=True) for run in result.runs]
-    columns, cells = ["policy"], [[Cell(name) for name in names]]
+    heads, cells = ["policy"], [[Cell(name) for name in names]]
     for metric in _COMPARED:
         values = [of_run.get(metric) for of_run in plain]
         if any(value is not None for value in values):
             unit, of_metric = figures(metric, values, (PolicyRun,))
-            columns.append(metric_label(metric, Scale(unit), results=(PolicyRun,)))
+            heads.append(metric_label(metric, Scale(unit), results=(PolicyRun,)))
             cells.append(of_metric)
-    return table(columns, list(zip(*cells, strict=True)))
+    return Table(heads, list(zip(*cells, strict=True)))
 
 
-def _jobs_table(name: str, layer: LayerRecord) -> str:
+def _jobs_table(name: str, layer: LayerRecord) -> Folded:
     """What each resource did in a layer, and when, from the gate."""
     jobs = layer.jobs
-    starts, start_cells = figures("time_ns", [job.start_ns - layer.start_ns for job in jobs])
-    ends, end_cells = figures("time_ns", [job.end_ns - layer.start_ns for job in jobs])
-    rows = [
+    names, times = columns(spans(jobs, layer.start_ns))
+    rows: list[Row] = [
         (
             job.resource,
             job.kind,
-            Cell("") if job.expert < 0 else Cell(str(job.expert), job.expert),
-            Cell(str(job.tokens), job.tokens),
+            plain_cell(None if job.expert < 0 else job.expert),
+            plain_cell(job.tokens),
             Cell(f"{job.bytes:,}", job.bytes),
-            start,
-            end,
+            *when,
         )
-        for job, start, end in zip(jobs, start_cells, end_cells, strict=True)
+        for job, when in zip(jobs, times, strict=True)
     ]
-    columns = ("resource", "does", "expert", "tokens", "bytes", f"start ({starts})", f"end ({ends})")
     where = f"step {layer.step}" if layer.phase == "decode" else "prefill"
     title = f"Timeline: {name}, {counted(len(rows), 'job')} of layer {layer.layer}, {where}"
-    return folded(title, table(columns, rows, "--timeline, --log"))
+    heads = ("resource", "does", "expert", "tokens", "bytes", *names)
+    return Folded(title, Table(heads, rows, "--timeline, --log"))
 
 
-def _layers_table(name: str, run: RunHistory) -> str:
+def _layers_table(name: str, run: RunHistory) -> Folded:
     """How long the experts of each layer took."""
     means = [float(ns / times) if times else 0.0 for ns, times in zip(run.layer_ns, run.times, strict=True)]
-    unit, cells = figures("time_ns", means)
-    rows = [(Cell(str(layer), layer), cell) for layer, cell in zip(run.layers, cells, strict=True)]
-    return folded(f"Layers: {name}", table(("layer", f"time of its experts, mean ({unit})"), rows, "--log"))
+    names, times = columns({"time of its experts, mean": ("time_ns", means)})
+    rows = [(plain_cell(layer), *time) for layer, time in zip(run.layers, times, strict=True)]
+    return Folded(f"Layers: {name}", Table(("layer", *names), rows, "--log"))
 
 
 def write_moe_report(path: str, result: MoeResult, history: History, hardware: Hardware) -> None:
@@ -97,19 +95,19 @@ def write_moe_report(path: str, result: MoeResult, history: History, hardware: H
     set_to = [(key, str(value)) for key, value in flattened(parameters).items()]
     histories = list(zip(names, history.runs, strict=True))
     sections = [
-        section(
+        Section(
             "Summary",
             _compared(result, names),
-            table(("", *names), [(what, *map(measured_cell, said)) for what, *said in moe_table(result)]),
-            listed_notes([*not_run, *moe_notes(result)]),
+            Table(("", *names), [(what, *map(measured_cell, said)) for what, *said in moe_table(result)]),
+            [*not_run, *moe_notes(result)],
         ),
-        section(
+        Section(
             "Policies and layers",
             picture("run", lambda: moe_figure(result, history), title),
             *(_jobs_table(name, run.shown) for name, run in histories if run.shown is not None),
             *(_layers_table(name, run) for name, run in histories),
         ),
-        configuration(result.config, hardware, folded("Policies", facts_table(set_to))),
+        configuration(result.config, hardware, Folded("Policies", Table((), set_to))),
         provenance({"routing": routed}),
     ]
     write_page(path, title, f"ndpsim moe\n{routed}", sections)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ndpsim.config import Hardware
 from ndpsim.report.contention import contention_facts, contention_title
-from ndpsim.report.html.page import folded, provenance, section, write_page
-from ndpsim.report.html.parts import configuration, figures, jobs_table, measured_cell, phases_table
+from ndpsim.report.html.page import provenance, write_page
+from ndpsim.report.html.parts import Cell, Folded, Part, Row, Section, Table
+from ndpsim.report.html.sections import (
+    columns,
+    configuration,
+    figures,
+    jobs_table,
+    measured_cell,
+    phases_table,
+    plain_cell,
+    spans,
+)
 from ndpsim.report.html.svg import picture
-from ndpsim.report.html.tables import Cell, facts_table, table
 from ndpsim.report.pictures.contention import contention_figure
 from ndpsim.report.pictures.expert import expert_figure
 from ndpsim.report.pictures.host_read import host_read_figure
@@ -17,6 +26,7 @@ from ndpsim.report.pictures.latencies import latencies_figure, sweep_figure
 from ndpsim.report.pictures.relayout import relayout_figure, topologies_figure
 from ndpsim.report.relayout import relayout_facts, relayout_title, topologies_table
 from ndpsim.report.text import (
+    Timed,
     expert_facts,
     expert_title,
     host_read_facts,
@@ -36,38 +46,25 @@ from ndpsim.simulate import (
 )
 
 
-def _summary(facts: Iterable[Sequence[str]]) -> str:
-    return section("Summary", facts_table(facts))
+def _write(path: str, title: str, command: str, summary: Table, measured: Section, config: Section) -> None:
+    write_page(path, title, command, [Section("Summary", summary), measured, config, provenance()])
 
 
-def _energy_table(parts: Mapping[str, float | None] | None, note: str) -> str:
+def _energy_table(result: Timed) -> Folded:
     """The energy of each component, and what it rests on."""
-    if parts is None:
-        return ""
+    parts = result.energy_nj or {}
     unit, cells = figures("energy_nj", list(parts.values()))
     rows = [
         (name, Cell("not known") if parts[name] is None else cell)
         for name, cell in zip(parts, cells, strict=True)
     ]
-    return folded(
-        "Energy by component", table(("component", f"energy ({unit})"), rows), facts_table([("", note)])
-    )
+    note = Table((), [("", result.energy_note)] if parts else ())
+    return Folded("Energy by component", Table(("component", f"energy ({unit})"), rows), note)
 
 
-def _of_gemv(
-    result: ExpertResult | ContentionResult | HostReadResult,
-    facts: Iterable[Sequence[str]],
-    hardware: Hardware,
-    *over_time: str,
-) -> list[str]:
-    """The sections of a report of `ndpsim gemv`; `over_time`: its picture and tables."""
-    energy = _energy_table(result.energy_nj, result.energy_note)
-    return [
-        _summary(facts),
-        section("Over time", *over_time, energy),
-        configuration(result.config, hardware),
-        provenance(),
-    ]
+def _on_lanes(result: ExpertResult | ContentionResult, drawn: Part) -> Section:
+    tables = jobs_table(result.jobs), phases_table(result.phases), _energy_table(result)
+    return Section("Over time", drawn, *tables)
 
 
 def write_expert_report(path: str, result: ExpertResult, hardware: Hardware) -> None:
@@ -77,10 +74,9 @@ def write_expert_report(path: str, result: ExpertResult, hardware: Hardware) -> 
         InputError: the file cannot be written.
     """
     title = expert_title(result)
-    drawn = picture("run", lambda: expert_figure(result), title)
-    tables = jobs_table(result.jobs), phases_table(result.phases)
-    sections = _of_gemv(result, expert_facts(result), hardware, drawn, *tables)
-    write_page(path, title, "ndpsim gemv", sections)
+    over_time = _on_lanes(result, picture("run", lambda: expert_figure(result), title))
+    facts, config = Table((), expert_facts(result)), configuration(result.config, hardware)
+    _write(path, title, "ndpsim gemv", facts, over_time, config)
 
 
 def write_contention_report(path: str, result: ContentionResult, hardware: Hardware) -> None:
@@ -90,10 +86,9 @@ def write_contention_report(path: str, result: ContentionResult, hardware: Hardw
         InputError: the file cannot be written.
     """
     title = contention_title(result)
-    drawn = picture("run", lambda: contention_figure(result), title)
-    tables = jobs_table(result.jobs), phases_table(result.phases)
-    sections = _of_gemv(result, contention_facts(result), hardware, drawn, *tables)
-    write_page(path, title, "ndpsim gemv, beside host traffic", sections)
+    over_time = _on_lanes(result, picture("run", lambda: contention_figure(result), title))
+    facts, config = Table((), contention_facts(result)), configuration(result.config, hardware)
+    _write(path, title, "ndpsim gemv, beside host traffic", facts, over_time, config)
 
 
 def write_host_read_report(path: str, result: HostReadResult, hardware: Hardware) -> None:
@@ -104,31 +99,29 @@ def write_host_read_report(path: str, result: HostReadResult, hardware: Hardware
     """
     title = host_read_title(result)
     drawn = picture("run", lambda: host_read_figure(result), title)
-    sections = _of_gemv(result, host_read_facts(result), hardware, drawn)
-    write_page(path, title, "ndpsim gemv, read by the host", sections)
+    facts, config = Table((), host_read_facts(result)), configuration(result.config, hardware)
+    over_time = Section("Over time", drawn, _energy_table(result))
+    _write(path, title, "ndpsim gemv, read by the host", facts, over_time, config)
 
 
-def _stretches_table(result: RelayoutResult) -> str:
+def _stretches_table(result: RelayoutResult) -> Folded:
     """When each DIMM read and wrote."""
-    found = result.stretches
-    starts = figures("time_ns", [one.start_ns for one in found])
-    ends = figures("time_ns", [one.end_ns for one in found])
-    rows = [
-        (Cell(str(one.dimm), one.dimm), one.name, start, end)
-        for one, start, end in zip(found, starts[1], ends[1], strict=True)
+    names, times = columns(spans(result.stretches))
+    rows: list[Row] = [
+        (plain_cell(one.dimm), one.name, *when) for one, when in zip(result.stretches, times, strict=True)
     ]
-    columns = ("DIMM", "does", f"start ({starts[0]})", f"end ({ends[0]})")
-    return folded(f"Timeline: {counted(len(rows), 'stretch')}", table(columns, rows, "--timeline"))
+    title = f"Timeline: {counted(len(rows), 'stretch')}"
+    return Folded(title, Table(("DIMM", "does", *names), rows, "--timeline"))
 
 
-def _links_table(results: Mapping[str, RelayoutResult]) -> str:
+def _links_table(results: Mapping[str, RelayoutResult]) -> Folded:
     rows = [
         (name, wire, Cell(f"{100 * share:.1f}", share))
         for name, result in results.items()
         for wire, share in result.link_busy.items()
     ]
-    columns = ("topology", "link", "busy (% of the time)")
-    return folded(f"Links: {counted(len(rows), 'wire')}", table(columns, rows, "--json"))
+    heads = ("topology", "link", "busy (% of the time)")
+    return Folded(f"Links: {counted(len(rows), 'wire')}", Table(heads, rows, "--json"))
 
 
 def write_relayout_report(path: str, result: RelayoutResult, hardware: Hardware) -> None:
@@ -138,19 +131,15 @@ def write_relayout_report(path: str, result: RelayoutResult, hardware: Hardware)
         InputError: the file cannot be written.
     """
     title = relayout_title(result)
-    sections = [
-        _summary(relayout_facts(result)),
-        section(
-            "Over time",
-            picture("run", lambda: relayout_figure(result), title),
-            _stretches_table(result),
-            _links_table({result.topology: result}),
-            _energy_table(result.energy_nj, result.energy_note),
-        ),
-        configuration(result.config, hardware),
-        provenance(),
-    ]
-    write_page(path, title, f"ndpsim relayout, {result.topology}", sections)
+    over_time = Section(
+        "Over time",
+        picture("run", lambda: relayout_figure(result), title),
+        _stretches_table(result),
+        _links_table({result.topology: result}),
+        _energy_table(result),
+    )
+    facts, config = Table((), relayout_facts(result)), configuration(result.config, hardware)
+    _write(path, title, f"ndpsim relayout, {result.topology}", facts, over_time, config)
 
 
 def write_topologies_report(path: str, results: Mapping[str, RelayoutResult], hardware: Hardware) -> None:
@@ -165,32 +154,20 @@ def write_topologies_report(path: str, results: Mapping[str, RelayoutResult], ha
         InputError: the file cannot be written.
     """
     first = next(iter(results.values()))
-    title, (columns, rows) = relayout_title(first), topologies_table(results)
-    cells = [tuple(map(measured_cell, row)) for row in rows]
-    sections = [
-        section("Summary", table(columns, cells)),
-        section(
-            "Over time",
-            picture("run", lambda: topologies_figure(results), title),
-            _links_table(results),
-        ),
-        configuration(first.config, hardware),
-        provenance(),
-    ]
-    write_page(path, title, f"ndpsim relayout, {', '.join(results)}", sections)
+    title, (heads, rows) = relayout_title(first), topologies_table(results)
+    summary = Table(heads, [tuple(map(measured_cell, row)) for row in rows])
+    drawn = picture("run", lambda: topologies_figure(results), title)
+    over_time = Section("Over time", drawn, _links_table(results))
+    config = configuration(first.config, hardware)
+    _write(path, title, f"ndpsim relayout, {', '.join(results)}", summary, over_time, config)
 
 
-def _channels_table(result: TraceResult) -> str:
-    if len(result.per_channel) < 2:
-        return ""
-    names = list(result.per_channel[0])
-    columns = {name: figures(name, [one[name] for one in result.per_channel]) for name in names}
-    heads = ("channel", *(f"{name} ({unit})" if unit else name for name, (unit, _) in columns.items()))
-    rows = [
-        (Cell(str(number), number), *cells)
-        for number, cells in enumerate(zip(*(cells for _, cells in columns.values()), strict=True))
-    ]
-    return folded("Channels", table(heads, rows))
+def _channels_table(result: TraceResult) -> Folded:
+    """What each of several channels did; nothing of a single one."""
+    found = result.per_channel
+    heads, rows = columns({name: (name, [one[name] for one in found]) for name in found[0]})
+    numbered: list[Row] = [(plain_cell(number), *cells) for number, cells in enumerate(rows)]
+    return Folded("Channels", Table(("channel", *heads), numbered if len(found) > 1 else ()))
 
 
 def write_trace_report(path: str, result: TraceResult, memory: Memory, hardware: Hardware | None) -> None:
@@ -206,28 +183,19 @@ def write_trace_report(path: str, result: TraceResult, memory: Memory, hardware:
         InputError: the file cannot be written.
     """
     title = trace_run_title(result)
-    sections = [
-        _summary(trace_facts(result)),
-        section(
-            "Read latencies",
-            picture("run", lambda: latencies_figure(result), title),
-            _channels_table(result),
-            _energy_table(result.energy_nj, result.energy_note),
-        ),
-        _memory_section(result.config, memory, hardware),
-        provenance(),
-    ]
-    write_page(path, title, "ndpsim dram", sections)
+    drawn = picture("run", lambda: latencies_figure(result), title)
+    latencies = Section("Read latencies", drawn, _channels_table(result), _energy_table(result))
+    config = _memory_section(result.config, memory, hardware)
+    _write(path, title, "ndpsim dram", Table((), trace_facts(result)), latencies, config)
 
 
-def _memory_section(config: Mapping[str, object], memory: Memory, hardware: Hardware | None) -> str:
+def _memory_section(config: Mapping[str, object], memory: Memory, hardware: Hardware | None) -> Section:
     device = memory.device
     timings = [
-        (name, Cell(str(value), value), device.sources[name])
-        for name, value in device.reported_timings.items()
+        (name, plain_cell(value), device.sources[name]) for name, value in device.reported_timings.items()
     ]
-    columns = ("timing", "value (DRAM clocks, unless its name says otherwise)", "source")
-    return configuration(config, hardware, folded("Timings with their sources", table(columns, timings)))
+    heads = ("timing", "value (DRAM clocks, unless its name says otherwise)", "source")
+    return configuration(config, hardware, Folded("Timings with their sources", Table(heads, timings)))
 
 
 def write_load_report(
@@ -240,18 +208,14 @@ def write_load_report(
     """
     device = memory.device
     title = f"{device.timing} {device.org}, latency against throughput"
-    columns = {
-        "offered": figures("bandwidth_gbps", [point.offered_gbps for point in points]),
-        "carried": figures("bandwidth_gbps", [point.bandwidth_gbps for point in points]),
-        "mean read latency": figures("mean_ns", [point.mean_ns for point in points]),
-        "99th percentile": figures("p99_ns", [point.p99_ns for point in points]),
-    }
-    names = [f"{name} ({unit})" for name, (unit, _) in columns.items()]
-    rows = list(zip(*(cells for _, cells in columns.values()), strict=True))
-    sections = [
-        section("Summary", table(names, rows)),
-        section("Latency against throughput", picture("run", lambda: sweep_figure(points, memory), title)),
-        _memory_section(memory.to_dict(), memory, hardware),
-        provenance(),
-    ]
-    write_page(path, title, "ndpsim dram --sweep-load", sections)
+    names, rows = columns(
+        {
+            "offered": ("bandwidth_gbps", [point.offered_gbps for point in points]),
+            "carried": ("bandwidth_gbps", [point.bandwidth_gbps for point in points]),
+            "mean read latency": ("mean_ns", [point.mean_ns for point in points]),
+            "99th percentile": ("p99_ns", [point.p99_ns for point in points]),
+        }
+    )
+    drawn = Section("Latency against throughput", picture("run", lambda: sweep_figure(points, memory), title))
+    config = _memory_section(memory.to_dict(), memory, hardware)
+    _write(path, title, "ndpsim dram --sweep-load", Table(names, rows), drawn, config)

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from ndpsim.config import load_hardware
 from ndpsim.errors import InputError
-from ndpsim.report.html.page import folded, listed_notes, provenance, section, write_page
-from ndpsim.report.html.parts import figures, plain_cell
+from ndpsim.report.html.page import provenance, write_page
+from ndpsim.report.html.parts import Cell, Folded, Section, Table, most_rows
+from ndpsim.report.html.sections import figures, plain_cell
 from ndpsim.report.html.svg import picture
-from ndpsim.report.html.tables import Cell, facts_table, most_rows, table
 from ndpsim.report.metrics import (
     described,
     higher_is_better,
@@ -91,7 +91,7 @@ def _facts(swept: Swept, rows: Sequence[Row], plot: SweepPlot | None) -> list[tu
     return facts
 
 
-def _points_table(swept: Swept, rows: Sequence[Row], metrics: Sequence[str]) -> str:
+def _points_table(swept: Swept, rows: Sequence[Row], metrics: Sequence[str]) -> Table:
     """The varied keys and some metrics of each point."""
     count, rows = len(rows), rows[: most_rows(len(swept.varied) + 1 + len(metrics))]
     columns = list(swept.varied)
@@ -103,14 +103,14 @@ def _points_table(swept: Swept, rows: Sequence[Row], metrics: Sequence[str]) -> 
         unit, of_metric = figures(metric, [row.get(metric) for row in rows], swept.results)
         columns.append(metric_label(metric, Scale(unit), results=swept.results))
         cells.append(of_metric)
-    return table(columns, list(zip(*cells, strict=True)), _REST, count)
+    return Table(columns, list(zip(*cells, strict=True)), _REST, count)
 
 
 def _key_cell(value: Any) -> Cell:
     return Cell(value_words(value), value) if is_number(value) else Cell(value_words(value))
 
 
-def _published_table(swept: Swept, rows: Sequence[Row]) -> str:
+def _published_table(swept: Swept, rows: Sequence[Row]) -> Section:
     """Each published value beside ours at the same point."""
     found = []
     for value in swept.published:
@@ -137,7 +137,7 @@ def _published_table(swept: Swept, rows: Sequence[Row]) -> str:
             )
         )
     columns = ("at", "metric", "published", "ours", "ours over published", "source")
-    return section("Published values beside ours", table(columns, found))
+    return Section("Published values beside ours", Table(columns, found))
 
 
 def _configurations(rows: Sequence[Row]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
@@ -169,7 +169,7 @@ def _origins(swept: Swept) -> dict[str, tuple[str, str]]:
         return {}
 
 
-def _configuration_section(swept: Swept, rows: Sequence[Row]) -> str:
+def _configuration_section(swept: Swept, rows: Sequence[Row]) -> Section:
     same, differing = _configurations(rows)
     origins = _origins(swept)
 
@@ -180,17 +180,17 @@ def _configuration_section(swept: Swept, rows: Sequence[Row]) -> str:
     shared = [row_of(key, value) for key, value in same.items()]
     columns = ("key", "value", "unit", "source, or what is assumed")
     differ = [(key, f"{len(values):,} values: {_listed(values)}") for key, values in differing.items()]
-    return section(
+    return Section(
         "Configuration",
-        folded(f"What all points share: {counted(len(shared), 'value')}", table(columns, shared)),
-        folded(f"What differs: {counted(len(differ), 'value')}", facts_table(differ)),
-        f"<p class=note>The whole configuration of every point is in {_REST}.</p>",
+        Folded(f"What all points share: {counted(len(shared), 'value')}", Table(columns, shared)),
+        Folded(f"What differs: {counted(len(differ), 'value')}", Table((), differ)),
+        f"The whole configuration of every point is in {_REST}.",
     )
 
 
-def _pictures(swept: Swept, rows: Sequence[Row], plot: SweepPlot | None, reason: str) -> str:
+def _pictures(swept: Swept, rows: Sequence[Row], plot: SweepPlot | None, reason: str) -> Section:
     if plot is None:
-        return section("Pictures", listed_notes([f"no picture: {reason}"]))
+        return Section("Pictures", [f"no picture: {reason}"])
     plots = {"sweep": plot}
     both = {"time_ns", "energy_nj.total"} <= set(metrics_of(rows, swept.varied))
     if plot.kind != "pareto" and both and len(rows) <= _MOST_POINTS_DRAWN:
@@ -203,7 +203,7 @@ def _pictures(swept: Swept, rows: Sequence[Row], plot: SweepPlot | None, reason:
         )
         for name, one in plots.items()
     ]
-    return section("Pictures", *drawn)
+    return Section("Pictures", *drawn)
 
 
 def write_sweep_report(path: str, result: SweptResult, plot: SweepPlot | None = None) -> None:
@@ -234,14 +234,14 @@ def write_sweep_report(path: str, result: SweptResult, plot: SweepPlot | None = 
     ]
     versions = dict.fromkeys(str(row["version"]) for row in rows if row.get("version"))
     sections = [
-        section("Summary", facts_table(_facts(swept, rows, plot))),
+        Section("Summary", Table((), _facts(swept, rows, plot))),
         _pictures(swept, rows, plot, reason),
-        section(
+        Section(
             "Points",
             _points_table(swept, rows, main),
-            folded(f"All metrics: {len(metrics):,}", _points_table(swept, rows, metrics)),
+            Folded(f"All metrics: {len(metrics):,}", _points_table(swept, rows, metrics)),
         ),
-        section("Points that failed", table(("point", "reason"), failures, _REST)),
+        Section("Points that failed", Table(("point", "reason"), failures, _REST)),
         _published_table(swept, rows),
         _configuration_section(swept, rows),
         provenance({"points of version": ", ".join(versions)} if versions else None),

@@ -1,6 +1,4 @@
-"""What a page can do where scripts run; all of it can be read where none do."""
-
-SCRIPT = """
+// What a page can do where scripts run. All of it can be read where none do.
 "use strict";
 
 // A number is sorted by its value, everything else by its text; what is empty comes last.
@@ -60,7 +58,7 @@ function zoomable(figure) {
   bar.className = "zoom";
   for (const [text, words, act] of [
     ["+", "zoom in", () => zoom(0.5, 0.5, 0.5)],
-    ["\\u2212", "zoom out", () => zoom(2, 0.5, 0.5)],
+    ["\u2212", "zoom out", () => zoom(2, 0.5, 0.5)],
     ["whole", "show all of it", () => show(whole[0], whole[1], whole[2] / view[2])],
   ]) {
     const button = document.createElement("button");
@@ -87,4 +85,3 @@ function zoomable(figure) {
 }
 
 document.querySelectorAll("figure.picture").forEach(zoomable);
-"""
