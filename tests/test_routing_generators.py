@@ -197,11 +197,11 @@ def test_one_hot_expert_is_never_less_popular_than_a_warm_one():
 
 
 def test_classes_that_are_given_and_cannot_be_are_refused():
-    with refused("range skewed:hot_share, warm_share"):
+    with refused("range routing skewed:hot_share, warm_share"):
         shares_of("skewed:hot_share=0.6,warm_share=0.3", "mixtral-8x7b")
-    with refused("range routing"):
+    with refused("range routing skewed:hot_share, warm_share"):
         shares_of("skewed:hot_share=0.6,warm_share=0.5")
-    with refused("range routing"):
+    with refused("range routing skewed:hot_experts, warm_experts"):
         shares_of("skewed:hot_experts=0.6,warm_experts=0.5")
 
 
@@ -376,15 +376,15 @@ def test_a_prompt_changes_nothing_in_decode():
         (dict(routing="skewed:hot=0.1"), "unknown-name routing ? hot_share"),
         (dict(routing="skewed:hot_share"), "form routing"),
         (dict(routing="skewed:hot_share=1,hot_share=1"), "twice routing"),
-        (dict(routing="skewed:hot_share=2"), "range hot_share"),
-        (dict(routing="skewed:drift=nan"), "range drift"),
-        (dict(routing="skewed:step_stickiness=1"), "range step_stickiness"),
+        (dict(routing="skewed:hot_share=2"), "range routing skewed:hot_share"),
+        (dict(routing="skewed:drift=nan"), "range routing skewed:drift"),
+        (dict(routing="skewed:step_stickiness=1"), "range routing skewed:step_stickiness"),
         (dict(routing="popularity"), "missing routing"),
         (dict(routing="popularity:mixtral-8x22b"), "unknown-name routing ? mixtral-8x7b"),
         (dict(routing="popularity:none/counts.json"), "unreadable counts.json"),
         (dict(routing="popularity:mixtral-8x7b:data=c5"), "unknown-name mixtral-8x7b.json data"),
         (dict(routing="ranks:glm"), "unknown-name routing ? glm-4.5-air"),
-        (dict(routing="ranks:glm-4.5-air:data=maths"), "unknown-name data ? math"),
+        (dict(routing="ranks:glm-4.5-air:data=maths"), "unknown-name routing ranks:data ? math"),
         (dict(batch=0), "range batch"),
         (dict(steps=0), "missing steps"),
         (dict(seed=-1), "range seed"),

@@ -41,11 +41,11 @@ class Parameter:
     least: float = 0.0
     most: float = 1.0
 
-    def read(self, text: str) -> float | str:
+    def read(self, text: str, key: str) -> float | str:
         """The value that `text` gives.
 
         Raises:
-            InputError: it is none.
+            InputError: it is none; `key` names the parameter in the message.
         """
         if isinstance(self.default, str):
             return text
@@ -55,7 +55,7 @@ class Parameter:
             value = float("nan")
         if not self.least <= value <= self.most:
             problem = f"'{text[:40]}' is not a number from {self.least:g} to {self.most:g} ({self.meaning})"
-            raise InputError(problem, "range", key=self.name)
+            raise InputError(problem, "range", key=key)
         return value
 
 
@@ -93,16 +93,20 @@ class Generator:
         """Its own parameters and those of all generators, by name."""
         return {one.name: one for one in (*self.parameters, *COMMON)}
 
-    def parameter(self, name: str) -> Parameter:
-        """The parameter of this name.
+    def read(self, name: str, text: str) -> float | str:
+        """The value that `text` gives to the parameter `name`.
 
         Raises:
-            InputError: there is none.
+            InputError: there is no such parameter, or no such value of it.
         """
         known = self.all_parameters()
         if name not in known:
             raise unknown(name, known, f"key of {self.name}", key="routing")
-        return known[name]
+        return known[name].read(text, self.place(name))
+
+    def place(self, *names: str) -> str:
+        """The key of a mistake in these parameters: ``routing skewed:hot_share``."""
+        return f"routing {self.name}:{', '.join(names)}"
 
 
 COMMON = (
@@ -183,7 +187,7 @@ def parse_spec(text: str | Spec) -> Spec:
         if not name:
             problem = f"'{text}' names nothing to start from; {kind}:{generator.names()[0]}, for instance"
             raise InputError(problem, "missing", key="routing")
-    given = {key: generator.parameter(key).read(value) for key, value in settings(rest, "routing").items()}
+    given = {key: generator.read(key, value) for key, value in settings(rest, "routing").items()}
     return Spec(generator, name, given)
 
 

@@ -42,7 +42,7 @@ def _shares(
     of_model = curves[name.lower()]
     data = parameters["data"] or next(iter(of_model))
     if data not in of_model:
-        raise unknown(data, of_model, f"data of {name}", key="data")
+        raise unknown(data, of_model, f"data of {name}", key=GENERATOR.place("data"))
     fractions, cumulative = of_model[data].T
     ends = np.interp(np.arange(shape.experts + 1) / shape.experts, fractions, cumulative)
     by_rank = filled(np.diff(ends), shape.experts_per_token)

@@ -37,9 +37,9 @@ def _shares(
     shape: Shape, name: str, parameters: Mapping[str, Any], given: frozenset[str], randoms: Randoms
 ) -> Shares:
     if parameters["hot_share"] + parameters["warm_share"] > 1:
-        raise InputError("hot_share and warm_share are more than 1 together", "range", key="routing")
+        raise _above_one("hot_share", "warm_share", parameters)
     if parameters["hot_experts"] + parameters["warm_experts"] > 1:
-        raise InputError("hot_experts and warm_experts are more than 1 together", "range", key="routing")
+        raise _above_one("hot_experts", "warm_experts", parameters)
     counts = class_counts(shape.experts, parameters["hot_experts"], parameters["warm_experts"])
     densities = np.array(_densities(counts, parameters))
     own = given & {one.name for one in GENERATOR.parameters}
@@ -49,9 +49,15 @@ def _shares(
             f"one expert would get {100 * densities[0]:.1f}% of the selections; "
             f"{100 * limit:.1f}% are possible with {shape.experts_per_token} different experts a token"
         )
-        raise InputError(problem, "range", key=f"skewed:{', '.join(sorted(own))}")
+        raise InputError(problem, "range", key=GENERATOR.place(*sorted(own)))
     densities = filled(densities, shape.experts_per_token)
     return np.array([densities[shuffled(shape.experts, random)] for random in randoms])
+
+
+def _above_one(first: str, second: str, parameters: Mapping[str, Any]) -> InputError:
+    """The error of two shares that add up to more than 1."""
+    problem = f"{parameters[first]:g} and {parameters[second]:g} add up to more than 1"
+    return InputError(problem, "range", key=GENERATOR.place(first, second))
 
 
 GENERATOR = Generator(
