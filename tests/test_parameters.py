@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import ndpsim
+from calls import refused_call
+from mistakes import mistake_of
 from ndpsim.cli.command import as_typed
 from ndpsim.cli.sweep import keys_as_typed
 from ndpsim.errors import InputError
@@ -92,13 +94,30 @@ def test_a_mistake_in_an_argument_is_one_in_the_option_unless_it_is_in_a_file():
 
 def test_texts_numbers_and_numpys_are_the_same_value():
     whole = Parameter("n", "A number.", Whole(1, 1000))
-    assert [whole.take(value) for value in ("8", 8, 8.0, "1e2", np.int64(8))] == [8, 8, 8, 100, 8]
+    assert [whole.take(value) for value in ("8", 8, " 8 ", np.int64(8))] == [8, 8, 8, 8]
     for wrong in ("8.5", "x", "", True, None, 0, 1001):
         with pytest.raises(InputError):
             whole.take(wrong)
     several = Parameter("n", "Numbers.", Several(Whole(1)))
     assert [several.take(value) for value in ("8", "3,1", [3, 1], 2)] == [8, [3, 1], [3, 1], 2]
     assert Parameter("f", "A flag.", Flag()).take("true") is True
+
+
+WRITTEN_AS_REAL = [
+    ("gemv", "tokens", "1e3", 1e3),
+    ("gemv", "bits", "16.0", 16.0),
+    ("relayout", "experts", "4.0", 4.0),
+]
+
+
+@pytest.mark.parametrize(("command", "name", "written", "value"), WRITTEN_AS_REAL)
+def test_a_whole_number_is_written_in_digits_everywhere(command, name, written, value):
+    python = {"gemv": simulate_expert, "relayout": ndpsim.simulate_relayout}[command]
+    assert mistake_of(python, **{name: value}).split()[1] == name
+    assert refused_call(command, f"--{name}", written).split()[1] == f"--{name}"
+    assert refused_call("sweep", command, "--vary", f"{name}={written}").split()[1:] == ["--vary", name]
+    for given in (written, value):
+        assert mistake_of(one_value, swept_commands()[command], name, given).split()[1] == name
 
 
 def test_what_needs_another_option_is_refused_without_it():

@@ -59,21 +59,22 @@ class Kind:
 TEXT = Kind()
 
 
-def _plain(value: Any) -> Any:
-    """Numbers that are written as text, or are NumPy's."""
+def _whole(value: Any) -> Any:
+    """A whole number that is written as text, or is NumPy's; all else as it is."""
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         return value.item()
-    if not isinstance(value, str):
-        return value
-    written = value.strip()
-    if _INT.fullmatch(written):
-        return int(written)
-    return float(written) if _FLOAT.fullmatch(written) else value
+    return int(value) if isinstance(value, str) and _INT.fullmatch(value.strip()) else value
+
+
+def _real(value: Any) -> Any:
+    """A number that is written as text, or is NumPy's; all else as it is."""
+    whole = _whole(value)
+    return float(whole) if isinstance(whole, str) and _FLOAT.fullmatch(whole.strip()) else whole
 
 
 @dataclass(frozen=True)
 class Whole(Kind):
-    """A whole number from `least` to `most` (None: without end)."""
+    """A whole number from `least` to `most` (None: without end), in digits: 1e3 and 8.0 are refused."""
 
     least: int = 1
     most: int | None = None
@@ -91,8 +92,7 @@ class Whole(Kind):
 
     def read(self, value: Any) -> Any:
         """See `Kind`."""
-        plain = _plain(value)
-        return int(plain) if isinstance(plain, float) and plain.is_integer() else plain
+        return _whole(value)
 
     def check(self, value: Any, key: str) -> int:
         """See `Kind`."""
@@ -114,7 +114,7 @@ class Real(Kind):
 
     def read(self, value: Any) -> Any:
         """See `Kind`."""
-        return _plain(value)
+        return _real(value)
 
     def check(self, value: Any, key: str) -> float:
         """See `Kind`."""
