@@ -333,6 +333,36 @@ def test_the_front_is_printed_written_and_drawn():
     assert plain["front"][1]["differs"] == {"n": [plain["front"][0]["n"], plain["front"][1]["n"]]}
 
 
+@pytest.mark.parametrize(
+    "other",
+    [("--seed", 2), ("--set", "parts=2"), ("--vary", "n=1..9"), ("--batch", 4)],
+)
+def test_a_folder_of_another_search_is_refused_unless_forced(other):
+    Path("study.yaml").write_text(STUDY)
+    assert call("optimize", "study.yaml", "--runs", 3).status == 0
+    before = Path("study.optimize/runs.csv").read_text()
+    assert refused_call("optimize", "study.yaml", "--runs", 3, *other) == "unwritable --out"
+    assert Path("study.optimize/runs.csv").read_text() == before
+    assert call("optimize", "study.yaml", "--runs", 3, *other, "--force").status == 0
+    assert json.loads(Path("study.optimize/optimize.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "content", "words"),
+    [
+        ("optimize", "bad.json", '{"command": "fake", "vary": 3}', "form bad.json:1 vary"),
+        ("sweep", "bad.json", '{"command": "fake", "vary": 3}', "form bad.json:1 vary"),
+        ("sweep", "bad.json", '{"command": "fake",\n"vary": {"m": [1]}}', "unknown-key bad.json:2 m"),
+        ("optimize", "bad.json", '{"command": "fake", ', "form bad.json:1"),
+        ("optimize", "bad.txt", STUDY, "unknown-name FILE.yaml"),
+        ("sweep", "bad.txt", STUDY, "unknown-name sweep"),
+    ],
+)
+def test_a_mistake_in_a_file_is_told_by_the_file_and_its_key(command, name, content, words):
+    Path(name).write_text(content)
+    assert refused_call(command, name) == words
+
+
 def test_one_objective_is_printed_and_drawn_as_it_was_approached():
     Path("study.yaml").write_text(STUDY.replace("  energy_nj.total: minimize\n", ""))
     done = call("optimize", "study.yaml", "--plot", "best.svg")

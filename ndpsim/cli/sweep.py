@@ -20,7 +20,7 @@ from ndpsim.cli.picture_options import SIZE, check_format
 from ndpsim.cli.sweep_progress import showing
 from ndpsim.errors import InputError, unknown
 from ndpsim.parameters import Output, Parameter, Table, joined, refuse, table
-from ndpsim.parameters.swept import PLACE, PLOT, SWEEP, SWEPT
+from ndpsim.parameters.swept import PLACE, PLOT, STUDIES, SWEEP, SWEPT
 
 if TYPE_CHECKING:
     from ndpsim.report.sweep_plot import SweepPlot
@@ -37,7 +37,6 @@ _COMMANDS = {
     "dram": "a request trace through a memory controller",
     "FILE.yaml": "the sweep of a file; options override the file",
 }
-_ENDINGS = (".yaml", ".yml")
 _SHOWN = 40  # points that are printed
 _REASONS = 3  # of failures
 _FIXED = "fixed_"  # begins the names of parameters that are options of the swept command
@@ -71,7 +70,7 @@ class _Sweeps(CommandGroup):
         return [name for name in _COMMANDS if name != "FILE.yaml"]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        swept = Table() if name.endswith(_ENDINGS) else _table_of(name)
+        swept = Table() if name.endswith(STUDIES) else _table_of(name)
         return None if swept is None else _of(name, swept)
 
     def resolve_command(
@@ -85,7 +84,7 @@ class _Sweeps(CommandGroup):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
-        return names_or_files(self.list_commands(ctx), _ENDINGS, incomplete)
+        return names_or_files(self.list_commands(ctx), STUDIES, incomplete)
 
     def command_rows(self) -> list[tuple[str, str]]:
         return list(_COMMANDS.items())

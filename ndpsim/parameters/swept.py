@@ -15,6 +15,7 @@ from ndpsim.parameters.table import Parameter, Table, table
 
 SWEPT: Mapping[str, Table] = {"gemv": GEMV, "moe": MOE, "relayout": RELAYOUT, "dram": DRAM}
 
+STUDIES = (".yaml", ".yml", ".json")  #: Endings of files that describe a sweep or a search.
 KINDS = ("lines", "bars", "heat", "pareto")  #: Of pictures of a sweep.
 LOGS = ("x", "y", "xy", "none")
 SAMPLERS = ("tpe", "nsga2", "random")
@@ -39,7 +40,7 @@ _PLACE = (
 PLACE = tuple(one.name for one in _PLACE)
 _SETS = replace(SET, help="A value for all points, e.g. dimm.ranks=2. Repeatable.")
 _OUT = Parameter("out", "Folder of the points' files and the tables.", Folder(), short="o")
-_FORCE = Parameter("force", "Replace the tables of another run in that folder.", Flag())
+FORCE = Parameter("force", "Replace the tables of another run in that folder.", Flag())
 
 SWEEP = table(
     {
@@ -61,7 +62,7 @@ SWEEP = table(
             ),
             *_PLACE,
         ),
-        "Results": (replace(_OUT, otherwise="NAME.sweep"), _FORCE),
+        "Results": (replace(_OUT, otherwise="NAME.sweep"), FORCE),
     }
 )
 #: What is drawn of a sweep, as `ndpsim.report.sweep_plot` takes it.
@@ -89,9 +90,10 @@ OPTIMIZE = table(
                 "study",
                 "The search.",
                 Kind(form="FILE.yaml"),
+                argument="command",
                 positional=True,
                 required=True,
-                files=(".yaml", ".yml"),
+                files=STUDIES,
             ),
             replace(_SETS, help="A value for all points, or of a variable, e.g. dimm.ranks=2. Repeatable."),
         ),
@@ -130,7 +132,7 @@ OPTIMIZE = table(
                 help="Folder of the points' files and the tables; points of a sweep there are reused.",
                 otherwise="NAME.optimize",
             ),
-            _FORCE,
+            FORCE,
         ),
     }
 )

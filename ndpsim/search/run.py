@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.arguments import path_of, shown
-from ndpsim.errors import InputError, did_you_mean, unknown
-from ndpsim.parameters.swept import OPTIMIZE
+from ndpsim.errors import InputError, did_you_mean
+from ndpsim.parameters.swept import OPTIMIZE, STUDIES
 from ndpsim.report.metrics import is_number
 from ndpsim.search.file import SECTIONS, SearchKeys
 from ndpsim.search.formula import parse_formula
@@ -22,7 +22,7 @@ from ndpsim.sweeps.execute import execute
 from ndpsim.sweeps.executors import Tasks
 from ndpsim.sweeps.file import placed, read_file
 from ndpsim.sweeps.points import Point, Run, Running
-from ndpsim.sweeps.run import command_of, defined, mapping_of
+from ndpsim.sweeps.run import command_of, defined, mapping_of, no_study
 from ndpsim.sweeps.table import OWN_COLUMNS, SweepResult
 
 
@@ -120,14 +120,14 @@ def problem_of(
         given[name] = mapping_of(given[name], name)
     name = os.fspath(path_of(command, "command"))
     vary, fixed = mapping_of(vary, "vary"), mapping_of(fixed, "fixed")
-    if name.endswith((".yaml", ".yml")) and name not in swept_commands():
+    if name.endswith(STUDIES) and name not in swept_commands():
         keys, root = read_file(name, SearchKeys)
         try:
             return _problem(keys.model_copy(update=given), vary, fixed, zipped)
         except InputError as error:
             raise placed(error, Path(name), root, SECTIONS) from None
     if name not in swept_commands():
-        raise unknown(name, [*swept_commands(), "FILE.yaml"], "command", key="command")
+        raise no_study(name)
     keys = SearchKeys.model_construct(command=name, vary={}, **{"objectives": {}, **given})
     return _problem(keys, vary, fixed, zipped)
 

@@ -53,7 +53,7 @@ def _check_folder(run: Run, name: str, now: Mapping[str, Any]) -> None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         problem = f"{name} there is of no run"
     if problem is not None:
-        problem = f"{str(folder)[:200]}: {problem}; force replaces its tables"
+        problem = f"{str(folder)[:200]}: {problem}; --force, in Python force=True, replaces its tables"
         raise InputError(problem, key="out", code="unwritable")
 
 
@@ -66,7 +66,8 @@ def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None
     for key in sorted({*before["fixed"], *now["fixed"]}):
         values = [of.get(key) for of in (before["fixed"], now["fixed"])]
         if values[0] != values[1]:
-            return f"a run with {key} {shown(values[0])} is there, not {shown(values[1])}"
+            there, here = ("its default" if value is None else shown(value) for value in values)
+            return f"in the run there {key} is {there}, not {here}"
     for key, values in before["varied"].items():
         is_range = isinstance(values, str)
         gone = [value for value in ([values] if is_range else values) if value not in now["varied"][key]]

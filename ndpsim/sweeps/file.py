@@ -28,6 +28,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from ndpsim.arguments import shown
 from ndpsim.config.nodes import Node, line_of, parse, plain_of, read_text
 from ndpsim.errors import InputError, nearest, unknown
 from ndpsim.parameters.swept import KINDS
@@ -104,7 +105,7 @@ def _problem(error: ValidationError, kind: type[BaseModel]) -> tuple[tuple[Any, 
         return path, f"unknown key{f'; did you mean {guess!r}?' if guess else ''}"
     if first["type"] == "missing":
         return path, "is missing"
-    return path, str(first["msg"][0].lower() + first["msg"][1:])
+    return path, f"{shown(first['input'])} is refused: {first['msg'][0].lower()}{first['msg'][1:]}"
 
 
 def read_definition(path: str | Path, varied: Mapping[str, Any] | None = None) -> Definition:

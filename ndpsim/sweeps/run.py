@@ -9,6 +9,7 @@ from typing import Any
 
 from ndpsim.arguments import is_flag, path_of, several, shown, text
 from ndpsim.errors import InputError, unknown
+from ndpsim.parameters.swept import STUDIES
 from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.definition import Definition
@@ -101,11 +102,10 @@ def defined(
         )
     elif (name := os.fspath(path_of(command, "command"))) in swept_commands():
         said = Definition(name, varied=vary)
-    elif name.endswith((".yaml", ".yml")):
+    elif name.endswith(STUDIES):
         said = read_definition(name, vary)
     else:
-        known = [*swept_commands(), "FILE.yaml"]
-        raise unknown(name, known, "command", key="command")
+        raise no_study(name)
     swept = command_of(said)
     varied = {key: values for key, values in said.varied.items() if key not in fixed}
     baseline = {key: value for key, value in said.baseline.items() if key not in fixed} | baseline
@@ -119,6 +119,13 @@ def defined(
         published=tuple(one for one in said.published if not fixed.keys() & one.where.keys()),
     )
     return checked(swept, said)
+
+
+def no_study(name: str) -> InputError:
+    """The error of a name that is neither that of a command nor that of a file which describes runs."""
+    return unknown(
+        name, [*swept_commands(), *(f"FILE{ending}" for ending in STUDIES)], "command or file", key="command"
+    )
 
 
 def _groups(zipped: Any, varied: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
