@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mistakes import refused
-from ndpsim.policies import check_policy, choose_policy
+from ndpsim.policies import PolicyParameters, check_policy, choose_policy, policies
 from ndpsim.policies.answers import checked_migrations
+from ndpsim.policies.offloading import Offloading
 from ndpsim.policies.published.hybrimoe import _both_ends
 from ndpsim.policies.views import (
     STRIPED,
@@ -459,3 +460,28 @@ def test_a_victim_leaves_for_what_is_worth_more_and_ends_the_replacement_otherwi
     assert [one.estimated_ns for one in found] == [0.0, 100.0]
     assert len(policy.replacing("keep", wanted, victims, 0)) == 6
     assert [one.kind for one in policy.replacing("keep", wanted, (), 2)] == ["keep", "keep"]
+
+
+def test_a_policy_that_computes_on_the_gpu_alone_needs_nothing_else():
+    class OnGpu(Offloading[PolicyParameters]):
+        """A policy."""
+
+        engines = ("gpu",)
+
+    class Beside(OnGpu):
+        """Another."""
+
+        engines = ("gpu", "ndp")
+
+    class Stated(OnGpu):
+        """A third."""
+
+        engines = ("gpu", "cpu")
+        needs = ()
+
+    assert (OnGpu.needs, Beside.needs, Stated.needs, Offloading.needs) == ((), ("ndp",), (), ("cpu",))
+    assert {name: policies()[name].needs for name in ("hobbit", "cxl", "fiddler")} == {
+        "hobbit": (),
+        "cxl": ("ndp",),
+        "fiddler": ("cpu",),
+    }

@@ -37,10 +37,18 @@ def places(flags: Flags) -> list[Place]:
 
 
 class Offloading(Policy[Parameters_co]):
-    """A policy that copies experts from the host's memory to the GPU, for one layer or to stay there."""
+    """A policy that copies experts from the host's memory to the GPU, for one layer or to stay there.
+
+    It needs all of its `engines`, unless a class says what it `needs`.
+    """
 
     engines: ClassVar[tuple[str, ...]] = ("gpu", "cpu")
     needs: ClassVar[tuple[str, ...]] = ("cpu",)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "needs" not in cls.__dict__ and isinstance(cls.__dict__.get("engines"), tuple):
+            cls.needs = tuple(engine for engine in cls.engines if engine != "gpu")
 
     @property
     def copy_ns(self) -> float:

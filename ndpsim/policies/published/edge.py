@@ -70,7 +70,6 @@ class Edge(Offloading[EdgeParameters]):
     name = "edge"
     paper = "Wu et al., A Scheduling Framework for Efficient MoE Inference on Edge GPU-NDP Systems"
     engines = ("gpu", "ndp")
-    needs = ("ndp",)
 
     def setup(self) -> None:
         """How many experts are prefetched, and what the prefill activates."""

@@ -88,7 +88,6 @@ class Hobbit(Offloading[HobbitParameters]):
     name = "hobbit"
     paper = "Tang et al., arXiv 2411.01433; Fan et al., section 5.1"
     engines = ("gpu",)
-    needs = ()
     moments = ("gate", "end")
 
     def setup(self) -> None:

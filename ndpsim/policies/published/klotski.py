@@ -52,7 +52,6 @@ class Klotski(Offloading[KlotskiParameters]):
     name = "klotski"
     paper = "Fang et al., ASPLOS 2025; TriMoE, section 5.1.2"
     engines = ("gpu",)
-    needs = ()
     moments = ("gate",)
 
     def setup(self) -> None:

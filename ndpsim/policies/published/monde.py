@@ -74,7 +74,6 @@ class Monde(Offloading[MondeParameters]):
     name = "monde"
     paper = "Kim et al., DAC 2024; TriMoE, section 5.1.2; the edge paper, section IV-A"
     engines = ("gpu", "ndp")
-    needs = ("ndp",)
 
     def setup(self) -> None:
         """Tokens so far, and what alpha is made of."""

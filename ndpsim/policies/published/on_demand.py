@@ -35,7 +35,6 @@ class OnDemand(Offloading[OnDemandParameters]):
     name = "on-demand"
     paper = "Aminabadi et al., SC 2022; the edge paper, section IV-A"
     engines = ("gpu",)
-    needs = ()
 
     def setup(self) -> None:
         """Ages of experts."""

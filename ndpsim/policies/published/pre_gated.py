@@ -40,7 +40,6 @@ class Pregated(Offloading[PregatedParameters]):
     name = "pre-gated"
     paper = "Hwang et al., ISCA 2024; Huang et al., section IV"
     engines = ("gpu",)
-    needs = ()
     sees_the_future = True
 
     def setup(self) -> None:

@@ -81,7 +81,6 @@ class Cxl(Offloading[CxlParameters]):
     name = "cxl"
     paper = "Fan et al., Context-Aware MoE Inference on CXL-Enabled GPU-NDP Systems"
     engines = ("gpu", "ndp")
-    needs = ("ndp",)
 
     def setup(self) -> None:
         """Statistics of the prefill, and what is decided by them."""
