@@ -163,8 +163,8 @@ def _rates(org: str) -> list[int]:
 def _scaled(device: Device, rate: int) -> Currents:
     """The currents of the same chip at another data rate, for the rate of the device.
 
-    Standby and bursts draw in proportion to the clock, as Micron's TN-41-01 takes data sheets to other
-    clocks; an activation and a refresh cost what they cost at that rate, on top of standby.
+    An assumption, with no source: standby and bursts draw in proportion to the clock. An activation and a
+    refresh cost as much as at that rate, on top of standby.
     """
     rates = _rates(device.org)
     if rate not in rates:
@@ -180,7 +180,7 @@ def _scaled(device: Device, rate: int) -> Currents:
     more_of_bank = (drawn["IDD3N"] - chip.IDD3N - more) / (chip.standby_banks or device.banks_per_rank)
     open_share = chip.activate_ns / (chip.activate_ns + chip.precharge_ns)
     drawn["IDD0"] = chip.IDD0 + more + more_of_bank * open_share
-    why = f"scaled from {rate} MT/s: standby and bursts with the clock (Micron TN-41-01), the rest as there"
+    why = f"scaled from {rate} MT/s by assumption: standby and bursts with the clock, the rest as there"
     return replace(chip, assumptions={"IDD": why, **chip.assumptions}, **_as_fields(drawn))
 
 
