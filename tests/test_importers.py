@@ -20,7 +20,8 @@ from calls import call, refused_call
 from mistakes import mistake_of, refused
 from ndpsim.config import Hardware, json_schema, load_hardware
 from ndpsim.errors import InputError
-from ndpsim.importers import Imported, dramsim3, import_hardware
+from ndpsim.importers import Imported, import_hardware
+from ndpsim.importers.formats import dramsim3
 from ndpsim.importers.ramulator import Bits
 from ndpsim.spec import resolve, standards
 

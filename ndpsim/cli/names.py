@@ -82,6 +82,7 @@ NAMES: dict[str, Callable[[], list[str]]] = {
     "layouts": lambda: sorted(LAYOUTS),
     "standards": _standards,
     "orgs": _orgs,
+    "configuration-formats": lambda: sorted(option_names("importers/formats", "dramsim3")),
     "request-formats": lambda: sorted(option_names("traces/request_formats", "dramsim3")),
     "policies": lambda: sorted(
         (*option_names("policies/published", "trimoe"), *option_names("policies/own", "balance"))

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import re
+import functools
 from os import PathLike
 
-from ndpsim.arguments import path_of
-from ndpsim.arguments import text as as_text
-from ndpsim.config.nodes import Node, parse, read_text
+from ndpsim.arguments import path_of, text
+from ndpsim.config.nodes import read_text
 from ndpsim.errors import InputError
-from ndpsim.importers import dramsim3, ramulator20, ramulator21
+from ndpsim.importers import formats as _folder
+from ndpsim.importers.configuration import Configuration, ConfigurationFormat
 from ndpsim.importers.sheet import Imported, Sheet
-from ndpsim.importers.tree import Tree
+from ndpsim.plugins import plugins
 
 _EXPORT = "python -m ramulator export"
-_KNOWN = "a DRAMsim3 INI file or a Ramulator 2 YAML file"
-_SECTION = re.compile(r"^[ \t]*\[[ \t]*\w+[ \t]*\][ \t]*([;#].*)?$", re.MULTILINE)
+
+
+@functools.cache
+def configuration_formats() -> dict[str, ConfigurationFormat]:
+    """All formats of configurations by name."""
+    return {one.name: one for one in plugins(_folder, "FORMAT")}
 
 
 def import_hardware(path: str | PathLike[str], name: str | None = None) -> Imported:
@@ -30,30 +34,30 @@ def import_hardware(path: str | PathLike[str], name: str | None = None) -> Impor
         name: of the hardware; by default that of the file.
 
     Raises:
-        InputError: the file cannot be read, is neither, or says something ndpsim cannot do.
+        InputError: the file cannot be read, has no known format, or says something ndpsim cannot do.
     """
     path = path_of(path, "path")
-    name = None if name is None else as_text(name, "name")
+    name = None if name is None else text(name, "name")
     if path.suffix == ".py":
         raise InputError(f"is a program; import what '{_EXPORT} {path.name}' writes", "form", file=path)
-    text = read_text(path)
-    sheet = Sheet(path)
+    file, sheet = Configuration(path, read_text(path)), Sheet(path)
     sheet.name(path.stem if name is None else name, given=name is not None)
-    if path.suffix.lower() == ".ini" or _SECTION.search(text):
-        dramsim3.read(text, sheet)
-    else:
-        _read_yaml(parse(text, str(path)), sheet)
+    _format_of(file).read(file, sheet)
     return sheet.imported()
 
 
-def _read_yaml(root: Node, sheet: Sheet) -> None:
-    keys = root.value if isinstance(root.value, dict) else {}
-    if ramulator20.ROOT in keys:
-        ramulator20.read(Tree(root, sheet.file), sheet)
-    elif ramulator21.ROOT in keys:
-        ramulator21.read(Tree(root, sheet.file), sheet)
-    elif "dram" in keys:
+def _format_of(file: Configuration) -> ConfigurationFormat:
+    """The first format, by the name of its file, that recognises a configuration.
+
+    Raises:
+        InputError: there is none.
+    """
+    for one in configuration_formats().values():
+        if one.recognises(file):
+            return one
+    keys = file.root.value
+    if isinstance(keys, dict) and "dram" in keys:
         problem = "is a hardware file already, or nearly"
-        raise InputError(problem, "form", file=sheet.file, line=keys["dram"].line)
-    else:
-        raise InputError(f"is not {_KNOWN}", "form", file=sheet.file)
+        raise InputError(problem, "form", file=file.path, line=keys["dram"].line)
+    known = "; ".join(f"{one.name} ({one.meaning})" for one in configuration_formats().values())
+    raise InputError(f"is of no format of configurations that is recognised: {known}", "form", file=file.path)

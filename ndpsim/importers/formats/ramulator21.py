@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ndpsim.errors import one_of
+from ndpsim.importers.configuration import Configuration, ConfigurationFormat
 from ndpsim.importers.presets import Clocks, check_width, match_organisation, match_speed, put_dram, rates
 from ndpsim.importers.ramulator import (
     Bits,
@@ -19,8 +20,7 @@ from ndpsim.importers.tree import Tree, plain
 from ndpsim.parameters.dram import RULES
 from ndpsim.spec import Standard, resolve
 
-#: The key by which a file is known.
-ROOT = "memory_system"
+_ROOT = "memory_system"
 
 _PARTS = Parts("scheduler", "refresh_manager", "row_policy", "controller_plugins", uncapped=4)
 
@@ -64,13 +64,9 @@ _WHY = {
 }
 
 
-def read(root: Tree, sheet: Sheet) -> None:
-    """Put what an export of Ramulator 2.1 says on the sheet.
-
-    Raises:
-        InputError: it describes what ndpsim does not have.
-    """
-    memory = memory_of(root, ROOT)
+def _read(file: Configuration, sheet: Sheet) -> None:
+    root = file.tree
+    memory = memory_of(root, _ROOT)
     controllers = memory.parts("controllers")
     if not controllers:
         raise memory.place("controllers").error("is missing or empty", code="missing")
@@ -170,3 +166,11 @@ def _put_mapper(sheet: Sheet, memory: Tree, controller: Tree, bits: Bits) -> Non
         )
     at = dict.fromkeys(("RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR"), low)
     put_mapper(sheet, controller.part("addr_mapper"), bits, at, channel_xored=False)
+
+
+FORMAT = ConfigurationFormat(
+    name="ramulator21",
+    meaning="YAML or JSON that `python -m ramulator export` of Ramulator 2.1 writes",
+    recognises=lambda file: _ROOT in file.keys,
+    read=_read,
+)

@@ -10,10 +10,12 @@ reads and writes within a rank.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from fractions import Fraction
 
 from ndpsim.errors import one_of
+from ndpsim.importers.configuration import Configuration, ConfigurationFormat
 from ndpsim.importers.ini import Ini
 from ndpsim.importers.presets import (
     Clocks,
@@ -28,6 +30,7 @@ from ndpsim.importers.sheet import Place, Sheet
 from ndpsim.spec import Standard, standards
 from ndpsim.units import exact
 
+_SECTION = re.compile(r"^[ \t]*\[[ \t]*\w+[ \t]*\][ \t]*([;#].*)?$", re.MULTILINE)
 _STANDARDS = {"DDR4": "DDR4"}  # protocol: standard; DRAMsim3 knows no DDR5
 
 # DRAMsim3's key: ours.
@@ -96,13 +99,12 @@ _DROPPED = (
 )
 
 
-def read(text: str, sheet: Sheet) -> None:
-    """Put what an INI file says on the sheet.
+def _recognises(file: Configuration) -> bool:
+    return file.path.suffix.lower() == ".ini" or _SECTION.search(file.text) is not None
 
-    Raises:
-        InputError: it cannot be read, or describes what ndpsim does not have.
-    """
-    ini = Ini(text, sheet.file, _DEFAULTS)
+
+def _read(file: Configuration, sheet: Sheet) -> None:
+    ini = Ini(file.text, sheet.file, _DEFAULTS)
     protocol = ini.word("dram_structure", "protocol")
     at = ini.place("dram_structure", "protocol")
     if protocol not in _STANDARDS:
@@ -324,3 +326,6 @@ def _take(rest: dict[tuple[str, str], Place], section: str, keys: Iterable[str])
     """Remove keys of a section from `rest`; the places of those that were there."""
     names = [(section, key.lower()) for key in keys]
     return [rest.pop(name) for name in names if name in rest]
+
+
+FORMAT = ConfigurationFormat(name="dramsim3", meaning="INI of DRAMsim3", recognises=_recognises, read=_read)

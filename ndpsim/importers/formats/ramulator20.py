@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ndpsim.errors import one_of
+from ndpsim.importers.configuration import Configuration, ConfigurationFormat
 from ndpsim.importers.presets import (
     Clocks,
     Sizes,
@@ -32,8 +33,7 @@ from ndpsim.importers.sheet import Place, Sheet
 from ndpsim.importers.tree import Tree
 from ndpsim.spec import Standard
 
-#: The key by which a file is known.
-ROOT = "MemorySystem"
+_ROOT = "MemorySystem"
 
 _PARTS = Parts("Scheduler", "RefreshManager", "RowPolicy", "plugins", uncapped=None)
 _STANDARDS = ("DDR4", "DDR5")
@@ -86,13 +86,9 @@ _OLD = (
 _OLD_RATES = {"DDR4": (1600, 1866, 2133, 2400, 2666, 2933, 3200), "DDR5": (3200,)}
 
 
-def read(root: Tree, sheet: Sheet) -> None:
-    """Put what a YAML file of Ramulator 2.0 says on the sheet.
-
-    Raises:
-        InputError: it describes what ndpsim does not have.
-    """
-    memory = memory_of(root, ROOT)
+def _read(file: Configuration, sheet: Sheet) -> None:
+    root = file.tree
+    memory = memory_of(root, _ROOT)
     dram = memory.part("DRAM")
     standard, place = known_standard(dram, _STANDARDS)
     organisation, timing = dram.part("org"), dram.part("timing")
@@ -237,3 +233,11 @@ def _turned(timing: Tree, standard: Standard, preset: str, clocks: dict[str, Clo
                 distance - known["nCWL"] - known["nBL"], place, f" = {distance}, less nCWL and nBL"
             )
     return clocks
+
+
+FORMAT = ConfigurationFormat(
+    name="ramulator20",
+    meaning="YAML of Ramulator 2.0",
+    recognises=lambda file: _ROOT in file.keys,
+    read=_read,
+)

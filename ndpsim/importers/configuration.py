@@ -1,0 +1,59 @@
+"""Configurations of other simulators, between their files and a hardware file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from ndpsim.config.nodes import Node, parse
+from ndpsim.errors import InputError
+from ndpsim.importers.sheet import Sheet
+from ndpsim.importers.tree import Tree
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A file of another simulator: its path and its text."""
+
+    path: Path
+    text: str
+
+    @cached_property
+    def root(self) -> Node:
+        """The root of the YAML or JSON in it.
+
+        Raises:
+            InputError: it is neither.
+        """
+        return parse(self.text, str(self.path))
+
+    @property
+    def keys(self) -> dict[str, Node]:
+        """The outermost keys of the YAML or JSON in it; empty if it is neither, or no mapping."""
+        with suppress(InputError):
+            return self.root.value if isinstance(self.root.value, dict) else {}
+        return {}
+
+    @property
+    def tree(self) -> Tree:
+        """The YAML or JSON in it, as a tree that remembers which keys have been read."""
+        return Tree(self.root, self.path)
+
+
+@dataclass(frozen=True)
+class ConfigurationFormat:
+    """A format of configurations.
+
+    Attributes:
+        name, meaning: in a word, and in words.
+        recognises: whether a file has this format.
+        read: puts what a file says on the sheet; raises InputError if ndpsim does not have it.
+    """
+
+    name: str
+    meaning: str
+    recognises: Callable[[Configuration], bool]
+    read: Callable[[Configuration, Sheet], None]

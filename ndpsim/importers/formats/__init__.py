@@ -1,0 +1,1 @@
+"""Formats of configurations, one file each; see `ndpsim.importers.configuration.ConfigurationFormat`."""
