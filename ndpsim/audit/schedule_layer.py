@@ -7,14 +7,23 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ndpsim.audit.schedule_rules import Fault, Machine, close, dimms_of, fits, is_later, microseconds
+from ndpsim.audit.schedule_bytes import byte_faults, rate_faults, vector_faults
+from ndpsim.audit.schedule_jobs import (
+    ENGINES,
+    PCIE,
+    SHARE,
+    Job,
+    assigned_shares,
+    computed,
+    engine_of,
+    is_resident,
+    location_of,
+    name_of,
+    share_of,
+)
+from ndpsim.audit.schedule_rules import Fault, Machine, close, dimms_of, is_later, microseconds
 
-_ENGINES = ("gpu", "cpu", "ndp")
-_SHARE = 1e-9
 _ALONE = 1e-3  # what runs alone takes is itself known to a share of itself
-_PCIE = ("pcie-down", "pcie-up")
-
-Job = Mapping[str, Any]
 
 
 def layer_findings(
@@ -37,9 +46,9 @@ def layer_findings(
     yield from _alone_faults(jobs)
     yield from _copy_faults(machine, line, jobs, arrivals)
     yield from _host_faults(jobs)
-    yield from _vector_faults(machine, line, jobs)
-    yield from _byte_faults(machine, line, jobs, replicas)
-    yield from _rate_faults(machine, line, jobs)
+    yield from vector_faults(machine, line, jobs)
+    yield from byte_faults(machine, line, jobs, replicas)
+    yield from rate_faults(machine, line, jobs)
     yield from _path_faults(line, jobs, arrivals)
 
 
@@ -64,52 +73,27 @@ def _share_faults(line: Mapping[str, Any]) -> Iterator[Fault]:
     """Every pair once: the shares of an expert add up to 1, of one without tokens to 0."""
     together: dict[int, float] = defaultdict(float)
     for engine in line["assign"]:
-        if engine not in _ENGINES:
+        if engine not in ENGINES:
             yield "assign", f"there is no engine {engine!r}"
-    for expert, share in _assigned(line):
-        if not 0 < share <= 1 + _SHARE:
+    for expert, share in assigned_shares(line):
+        if not 0 < share <= 1 + SHARE:
             yield "assign", f"expert {expert} has a share of {share}"
         together[expert] += share
     for expert, load in enumerate(line["loads"]):
         share = together.pop(expert, 0.0)
-        if abs(share - (load > 0)) > _SHARE:
+        if abs(share - (load > 0)) > SHARE:
             yield "pairs", f"expert {expert} with {load} tokens is assigned {share:g} times"
     for expert in together:
         yield "pairs", f"expert {expert}, which does not exist, is assigned"
 
 
-def _assigned(line: Mapping[str, Any]) -> Iterator[tuple[int, float]]:
-    for parts in line["assign"].values():
-        yield from parts
-
-
 def _name_faults(machine: Machine, jobs: Iterable[Job]) -> Iterator[Fault]:
     for job in jobs:
         resource = job["resource"]
-        if resource not in ("gpu", "cpu", *_PCIE) and not (
+        if resource not in ("gpu", "cpu", *PCIE) and not (
             resource.startswith("ndp ") and resource[4:].isdecimal() and int(resource[4:]) < machine.dimms
         ):
-            yield "resource", f"the machine has no {resource!r}, which runs {_name(job)}"
-
-
-def _name(job: Job) -> str:
-    expert = f" {job['expert']}" if job["expert"] >= 0 else ""
-    return f"{job['kind']}{expert} on {job['resource']}"
-
-
-def _computed(jobs: Iterable[Job]) -> Iterator[Job]:
-    return (job for job in jobs if job["kind"] == "expert")
-
-
-def _engine(job: Job) -> str:
-    return str(job["resource"]).partition(" ")[0]
-
-
-def _share(line: Mapping[str, Any], job: Job) -> float:
-    """What a job computes of its expert: of a sharded one, the same on each of its DIMMs."""
-    location = _location(line, job["expert"]) if _engine(job) == "ndp" else None
-    dimms = None if location is None else dimms_of(location)
-    return float(job["share"]) / (len(dimms) if dimms else 1)
+            yield "resource", f"the machine has no {resource!r}, which runs {name_of(job)}"
 
 
 def _assignment_faults(line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
@@ -119,13 +103,13 @@ def _assignment_faults(line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator
         for expert, share in parts:
             assigned[engine, expert] += share
     loads = line["loads"]
-    for job in _computed(jobs):
-        assigned[_engine(job), job["expert"]] -= _share(line, job)
+    for job in computed(jobs):
+        assigned[engine_of(job), job["expert"]] -= share_of(line, job)
         load = loads[job["expert"]] if 0 <= job["expert"] < len(loads) else 0
         if job["tokens"] != load:
-            yield "pairs", f"{_name(job)} computes {job['tokens']} tokens of {load}"
+            yield "pairs", f"{name_of(job)} computes {job['tokens']} tokens of {load}"
     for (engine, expert), left in assigned.items():
-        if abs(left) > _SHARE:
+        if abs(left) > SHARE:
             done = "not computed" if left > 0 else "computed and not assigned"
             yield "pairs", f"{abs(left):g} of expert {expert} on {engine} is {done}"
 
@@ -136,9 +120,9 @@ def _order_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]
     A GPU that computes first what has arrived has two such orders: experts that were copied, and residents.
     """
     started: dict[tuple[str, bool], list[tuple[float, int]]] = defaultdict(list)
-    for job in _computed(jobs):
+    for job in computed(jobs):
         resource = job["resource"]
-        apart = machine.gpu_order == "arrived" and resource == "gpu" and _is_resident(line, job["expert"])
+        apart = machine.gpu_order == "arrived" and resource == "gpu" and is_resident(line, job["expert"])
         started[resource, apart].append((job["start_ns"], job["expert"]))
     for (resource, _), of_it in started.items():
         experts = [expert for _, expert in sorted(of_it)]
@@ -148,18 +132,14 @@ def _order_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]
             yield "order of experts", f"{resource} computes {experts}, which were assigned as {due}"
 
 
-def _is_resident(line: Mapping[str, Any], expert: int) -> bool:
-    return bool(line["placement"].get(str(expert), {}).get("gpu", False))
-
-
 def _place_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
     """NDP units compute what lies on their DIMM, each shard on its own."""
     shares: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    for job in _computed(jobs):
-        if _engine(job) == "ndp":
-            shares[job["expert"]][int(job["resource"][4:])] += _share(line, job)
+    for job in computed(jobs):
+        if engine_of(job) == "ndp":
+            shares[job["expert"]][int(job["resource"][4:])] += share_of(line, job)
     for expert, by_dimm in shares.items():
-        location = _location(line, expert)
+        location = location_of(line, expert)
         dimms = None if location is None else dimms_of(location)
         if dimms is None:
             yield "engine", f"expert {expert} is computed on DIMMs, and lies {location}"
@@ -167,17 +147,12 @@ def _place_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]
         whole = sum(by_dimm.values())
         for dimm in sorted({*by_dimm, *dimms}):
             due = whole / len(dimms) if dimm in dimms else 0.0
-            if abs(by_dimm.get(dimm, 0.0) - due) > _SHARE:
+            if abs(by_dimm.get(dimm, 0.0) - due) > SHARE:
                 got = by_dimm.get(dimm, 0.0)
                 yield (
                     "engine",
                     f"expert {expert} lies {location}; DIMM {dimm} computes {got:g} of it, not {due:g}",
                 )
-
-
-def _location(line: Mapping[str, Any], expert: int) -> str | None:
-    place = line["placement"].get(str(expert))
-    return None if place is None else str(place["lies"])
 
 
 # ---- when ----
@@ -194,7 +169,7 @@ def _inside_faults(line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fau
         ):
             yield (
                 "within the layer",
-                f"{_name(job)} goes from {microseconds(job['start_ns'])} to {microseconds(job['end_ns'])}, "
+                f"{name_of(job)} goes from {microseconds(job['start_ns'])} to {microseconds(job['end_ns'])}, "
                 f"outside {microseconds(first)} to {microseconds(last)}",
             )
 
@@ -203,7 +178,7 @@ def _exclusive_faults(jobs: Iterable[Job]) -> Iterator[Fault]:
     """The GPU's compute, the CPU and each NDP unit do one thing at a time."""
     of_resource: dict[str, list[Job]] = defaultdict(list)
     for job in jobs:
-        if job["resource"] not in _PCIE:
+        if job["resource"] not in PCIE:
             of_resource[job["resource"]].append(job)
     for of_it in of_resource.values():
         of_it.sort(key=lambda job: (job["start_ns"], job["end_ns"]))
@@ -211,7 +186,7 @@ def _exclusive_faults(jobs: Iterable[Job]) -> Iterator[Fault]:
             if is_later(one["end_ns"], other["start_ns"]):
                 yield (
                     "exclusive",
-                    f"{_name(other)} begins at {microseconds(other['start_ns'])}, and {_name(one)} "
+                    f"{name_of(other)} begins at {microseconds(other['start_ns'])}, and {name_of(one)} "
                     f"ends at {microseconds(one['end_ns'])}",
                 )
 
@@ -222,7 +197,7 @@ def _alone_faults(jobs: Iterable[Job]) -> Iterator[Fault]:
         took = job["end_ns"] - job["start_ns"]
         if took < job["alone_ns"] * (1 - _ALONE) and not close(took, job["alone_ns"]):
             alone = microseconds(job["alone_ns"])
-            yield "alone", f"{_name(job)} takes {microseconds(took)}, and would take {alone} alone"
+            yield "alone", f"{name_of(job)} takes {microseconds(took)}, and would take {alone} alone"
 
 
 def _copy_faults(
@@ -232,19 +207,19 @@ def _copy_faults(
     copies = [job for job in jobs if job["kind"] == "copy"]
     copied = {job["expert"]: job for job in copies}
     held: list[tuple[float, int]] = []
-    for job in _computed(jobs):
+    for job in computed(jobs):
         if job["resource"] != "gpu":
             continue
         expert = job["expert"]
         if expert in copied:
             held += [(copied[expert]["end_ns"], 1), (job["end_ns"], -1)]
-        resident = _is_resident(line, expert)
+        resident = is_resident(line, expert)
         there = copied[expert]["end_ns"] if expert in copied else arrivals.get(expert)
         if not resident and (there is None or is_later(there, job["start_ns"])):
             when = "is never copied there" if there is None else f"arrives at {microseconds(there)}"
-            yield "copy", f"{_name(job)} begins at {microseconds(job['start_ns'])}, and the expert {when}"
-    computed = {job["expert"] for job in _computed(jobs) if job["resource"] == "gpu"}
-    for expert in sorted(copied.keys() - computed):
+            yield "copy", f"{name_of(job)} begins at {microseconds(job['start_ns'])}, and the expert {when}"
+    on_gpu = {job["expert"] for job in computed(jobs) if job["resource"] == "gpu"}
+    for expert in sorted(copied.keys() - on_gpu):
         yield "copy", f"expert {expert} is copied to the GPU, which does not compute it"
     yield from _most(held, machine.expert_buffers, "GPU memory", "experts are copied and not computed")
     under_way = [(job[end], by) for job in copies for end, by in (("start_ns", 1), ("end_ns", -1))]
@@ -263,7 +238,7 @@ def _most(changes: Iterable[tuple[float, int]], limit: int, rule: str, what: str
 
 def _host_faults(jobs: Sequence[Job]) -> Iterator[Fault]:
     """Activations reach the host before CPU and NDP compute; results leave it when all have ended."""
-    beside = [job for job in _computed(jobs) if job["resource"] != "gpu"]
+    beside = [job for job in computed(jobs) if job["resource"] != "gpu"]
     if not beside:
         return
     for kind in ("activations", "results"):
@@ -274,108 +249,13 @@ def _host_faults(jobs: Sequence[Job]) -> Iterator[Fault]:
         for job in beside:
             if is_later(sent, job["start_ns"]):
                 at = microseconds(job["start_ns"])
-                yield "activations", f"{_name(job)} begins at {at}, and they arrive at {microseconds(sent)}"
+                yield "activations", f"{name_of(job)} begins at {at}, and they arrive at {microseconds(sent)}"
     back = min((job["start_ns"] for job in jobs if job["kind"] == "results"), default=None)
     if back is not None:
         for job in beside:
             if is_later(job["end_ns"], back):
                 at = microseconds(job["end_ns"])
-                yield "activations", f"{_name(job)} ends at {at}, and results leave at {microseconds(back)}"
-
-
-# ---- bytes ----
-
-
-def _vector_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
-    """Activations and results are those of all tokens with an expert beside the GPU, each once.
-
-    The log does not say how many tokens these are. They are at least as many as the busiest of these experts
-    has, and as many as if each token chose k of them; at most as many as all of them have together, and as
-    the layer has.
-    """
-    loads = line["loads"]
-    experts = {expert for engine, parts in line["assign"].items() if engine != "gpu" for expert, _ in parts}
-    beside = [loads[expert] for expert in experts if 0 <= expert < len(loads)]
-    together = sum(beside)
-    least = max(max(beside, default=0), -(-together // machine.experts_per_token))
-    most = min(together, line["tokens"])
-    sizes = {job["kind"]: job["bytes"] for job in jobs if job["kind"] in ("activations", "results")}
-    for kind, size in sizes.items():
-        tokens, rest = divmod(size, machine.token_bytes)
-        if rest or not least <= tokens <= most:
-            between = f"{least * machine.token_bytes} to {most * machine.token_bytes}"
-            yield "bytes", f"{kind} have {size} bytes, and {least} to {most} tokens have {between}"
-    if len(set(sizes.values())) > 1:
-        yield "bytes", f"activations have {sizes['activations']} bytes, and results {sizes['results']}"
-
-
-def _byte_faults(
-    machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job], replicas: Mapping[int, int]
-) -> Iterator[Fault]:
-    """Copies and processors read an expert's bytes, or a replica's, by its share; an NDP unit no fewer."""
-    for job in jobs:
-        expert = str(job["expert"])
-        bits = line["bits"].get(expert, machine.bits)
-        if job["resource"] == "gpu" and line["placement"].get(expert, {}).get("gpu", False):
-            bits = machine.bits
-        size = machine.bytes_of(bits)
-        if job["resource"] == "gpu":
-            size = replicas.get(job["expert"], size)
-        if size is None:
-            yield "bytes", f"{_name(job)} reads {bits} bits of a weight, of which there is no replica"
-            continue
-        due = size * _share(line, job)
-        at_least = job["kind"] == "expert" and _engine(job) == "ndp"
-        exactly = job["kind"] in ("copy", "expert") and not at_least
-        if (exactly and abs(job["bytes"] - due) > 1) or (at_least and job["bytes"] < due - 1):
-            yield "bytes", f"{_name(job)} reads {job['bytes']} bytes of {due:.0f}"
-
-
-def _rate_faults(machine: Machine, line: Mapping[str, Any], jobs: Sequence[Job]) -> Iterator[Fault]:
-    """No transfer is faster than what it goes over, nor are all of a resource's together."""
-    carried: dict[str, list[tuple[float, float, float]]] = defaultdict(list)  # start, end, bytes
-    for job in jobs:
-        times = job["start_ns"], job["end_ns"]
-        limits = {}
-        if job["resource"] in _PCIE:
-            limits[job["resource"]] = machine.gbps["pcie"]
-            carried[job["resource"]].append((*times, job["bytes"]))
-        if job["kind"] == "copy" or (job["kind"] == "expert" and job["resource"] == "cpu"):
-            location = _location(line, job["expert"])
-            if location is not None:
-                limits[f"the host's channels ({location})"] = machine.read_gbps(location)
-                for channel, share in machine.channels_of(location).items():
-                    carried[f"channel {channel}"].append((*times, share * job["bytes"]))
-        elif job["kind"] == "expert" and _engine(job) == "ndp":
-            limits["the DIMM"] = machine.gbps["dimm"]
-        for what, gbps in limits.items():
-            if not fits(job["bytes"], gbps, times[1] - times[0]):
-                took = microseconds(times[1] - times[0])
-                yield (
-                    "rate",
-                    f"{_name(job)} moves {job['bytes']} bytes in {took}; {what} carries {gbps:g} GB/s",
-                )
-    for resource, transfers in carried.items():
-        gbps = machine.gbps["pcie" if resource in _PCIE else "channel"]
-        if _is_too_fast(transfers, gbps):
-            yield "rate", f"all jobs of {resource} together move more than {gbps:g} GB/s"
-
-
-def _is_too_fast(transfers: Sequence[tuple[float, float, float]], gbps: float) -> bool:
-    """Whether those from any start on, or up to any end, move more than fits between."""
-    last = max(end for _, end, _ in transfers)
-    first = min(start for start, _, _ in transfers)
-    together = 0.0
-    for start, _, size in sorted(transfers, reverse=True):
-        together += size
-        if not fits(together, gbps, last - start):
-            return True
-    together = 0.0
-    for _, end, size in sorted(transfers, key=lambda one: one[1]):
-        together += size
-        if not fits(together, gbps, end - first):
-            return True
-    return False
+                yield "activations", f"{name_of(job)} ends at {at}, and results leave at {microseconds(back)}"
 
 
 # ---- the critical path ----
@@ -398,12 +278,12 @@ def _path_faults(
     times: dict[str, float] = defaultdict(float)
     for place in path:
         job = jobs[place]
-        times[_engine(job)] += job["end_ns"] - max(job["start_ns"], line["start_ns"])
+        times[engine_of(job)] += job["end_ns"] - max(job["start_ns"], line["start_ns"])
         times["pcie-down"] += max(0.0, job["start_ns"] - at)  # until an expert arrives
         arrival = arrivals.get(job["expert"])
         if not close(job["start_ns"], at) and (arrival is None or not close(job["start_ns"], arrival)):
             began = microseconds(job["start_ns"])
-            yield "critical path", f"{_name(job)} begins at {began}, and not at {microseconds(at)}"
+            yield "critical path", f"{name_of(job)} begins at {began}, and not at {microseconds(at)}"
         at = job["end_ns"]
     if awaited:
         times["pcie-down"] += max(0.0, end - at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from os import PathLike
@@ -15,169 +15,28 @@ from numpy.typing import ArrayLike
 
 from ndpsim.arguments import Progress, flag, instance, path_of, progress_function, shown
 from ndpsim.dram import state
-from ndpsim.dram.controllers import counted
-from ndpsim.dram.engines import Controller, ScanController, make_controller
+from ndpsim.dram.engines import ScanController
 from ndpsim.dram.mapping import Coordinates, map_addresses
-from ndpsim.dram.state import repeating_period
 from ndpsim.errors import InputError
 from ndpsim.limits import ensure_fits
 from ndpsim.results.cache import Lookup, ResultCache, chosen_cache
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.results.trace import TraceResult
-from ndpsim.simulate.idle import IdleTime
-from ndpsim.simulate.lane import Bus, Ints, MakeChannel, command_traces, ensure_same, name_commands
+from ndpsim.simulate.lane import command_traces, ensure_same
 from ndpsim.simulate.latencies import latency_distribution, latency_histogram, read_latencies
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import dram_power
-from ndpsim.spec import Standard, lower
-from ndpsim.spec.standard import READ, READ_AP, WRITE, WRITE_AP
+from ndpsim.simulate.trace_channel import TraceChannel, counters, sizes_in_address
 from ndpsim.traces import BYTES_OF_A_REQUEST, Requests, read_requests
 
-_CHUNK = 1 << 18  # requests between two reports of progress
 _LATEST = 10**18  # clocks: less than `dram.state.FAR`, with all that is added to one
 _BYTES_RECORDED = 512  # memory that a request takes with its commands
-_BYTES_OF_A_REFRESH = 256  # likewise
-
-
-class _ChannelRun(Bus):
-    """One channel and its share of the requests."""
-
-    def __init__(
-        self,
-        memory: Memory,
-        requests: Requests,
-        places: Coordinates,
-        chosen: Any,
-        recording: bool,
-        make_channel: MakeChannel = make_controller,
-    ) -> None:
-        tables = lower(memory.device)
-        rank, bankgroup, bank, row, column, _ = (values[chosen] for values in places)
-        address = _address_of(places, memory) if requests.address is None else requests.address
-        cycle = None if requests.cycle is None else requests.cycle[chosen]
-        source = state.make_source(
-            tables, rank, bankgroup, bank, row, column, requests.write[chosen], address[chosen], cycle
-        )
-        source = source._replace(period=repeating_period(source.place))
-        policy = state.make_policy(memory.options, memory.device.standard.controller)
-        channel = make_channel(tables, policy)
-        super().__init__(tables, channel, source, recording)
-        self._memory = memory
-        self.accepted: dict[str, Any] | None = None
-        self._idle = IdleTime(tables, policy, channel)
-        if recording and cycle is not None and len(cycle):
-            refreshes = self._idle.refreshes_until(int(cycle[-1]))
-            ensure_fits(
-                refreshes * _BYTES_OF_A_REFRESH, f"a record of {refreshes} refreshes", file=requests.file
-            )
-        pauses = [] if recording or cycle is None else self._idle.long_pauses(source.cycle)
-        self._pauses = [*pauses, self.count]
-        if pauses:
-            self.source = source._replace(cycle=source.cycle.copy())
-
-    def run_reporting(self, report: Callable[[int], None]) -> None:
-        """Run to the end, first to the clock that takes the last request."""
-        if self.count == 0:
-            return
-        first = reported = 0
-        for end in self._pauses:
-            if self._idle.clocks > 0:
-                self.source.cycle[first:end] -= self._idle.clocks
-            if end < self.count:  # what comes behind a pause is not taken before
-                self.channel.value[state.PAUSE] = self.source.cycle[end] - self._idle.clocks
-            # A run may only be interrupted between two steps while requests are still to be taken.
-            for until in range(reported + _CHUNK, min(end, self.count - self.channel.most_queued), _CHUNK):
-                self.run(until_served=until)
-                report(_CHUNK)
-                reported += _CHUNK
-            if end < self.count:
-                self.run(until_served=end)
-                self._skip_idle_time(end)
-            first = end
-        self.run(state.FAR, until_taken=self.count)
-        self.accepted = {
-            "cycles": int(self.value[state.CLOCK]) - 1,
-            **counters([self], self._memory.device.standard),
-            **self._counted_besides(),
-        }
-        self.run()
-        report(self.count - reported)
-
-    def _counted_besides(self) -> dict[str, int]:
-        """What the controller of the standard counts besides what all do."""
-        names = counted(self._memory.device.standard.controller)
-        return {name: int(self.value[state.OWN_COUNTERS + place]) for place, name in enumerate(names)}
-
-    def _skip_idle_time(self, request: int) -> None:
-        """Jump over idle time before a request, if all before are served."""
-        value = self.channel.value
-        if value[state.SERVED] == request:
-            self._idle.skip(int(value[state.PAUSE]), self.run_until)
-        value[state.PAUSE] = state.FAR
-
-    @property
-    def value(self) -> Ints:
-        """The channel's counters, with idle time that was jumped over."""
-        value = self.channel.value.copy()
-        value[[state.CLOCK, state.COUNTED_UNTIL]] += self._idle.clocks
-        return value
-
-    @property
-    def issued(self) -> Ints:
-        """int64[command]: commands issued."""
-        return self.channel.issued + self._idle.issued
-
-    @property
-    def cycles(self) -> int:
-        """To the last beat of data that is read, or the last command."""
-        return super().cycles + self._idle.clocks
-
-    def open_clocks(self, end: int) -> int:
-        """See `dram.engines.Controller`."""
-        return self.channel.open_clocks(end - self._idle.clocks) + self._idle.open_clocks
-
-    @property
-    def bytes_moved(self) -> int:
-        """Bytes over the data bus."""
-        columns = int(self.issued[[READ, WRITE, READ_AP, WRITE_AP]].sum())
-        return columns * self._memory.device.burst_bytes
-
-
-def counters(channels: Sequence[_ChannelRun | Controller], standard: Standard) -> dict[str, Any]:
-    """The counters of a result, summed over channels."""
-    value = np.sum([channel.value for channel in channels], axis=0)
-    return {
-        "row_hits": int(value[state.ROW_HITS]),
-        "row_misses": int(value[state.ROW_MISSES]),
-        "row_conflicts": int(value[state.ROW_CONFLICTS]),
-        "reads_forwarded": int(value[state.FORWARDED]),
-        "writes_coalesced": int(value[state.COALESCED]),
-        "commands": name_commands(np.sum([channel.issued for channel in channels], axis=0), standard),
-    }
-
-
-def _sizes(memory: Memory) -> dict[str, int]:
-    """Of what there is how many of each in the next: channels, ranks, ..., columns."""
-    device = memory.device
-    return {
-        "channel": memory.channels,
-        "rank": device.ranks,
-        "bankgroup": device.bankgroups,
-        "bank": device.banks_per_group,
-        "row": device.rows,
-        "column": device.bursts_per_row,
-    }
-
-
-def _address_of(places: Coordinates, memory: Memory) -> Ints:
-    """A number of its own for every burst, for requests given by coordinates."""
-    return np.ravel_multi_index((places.channel, *places[:-1]), tuple(_sizes(memory).values()))
 
 
 def _checked_places(requests: Requests, memory: Memory) -> Coordinates:
     """The coordinates of requests that were given by coordinates."""
     assert requests.place is not None
-    for number, (name, size) in enumerate(_sizes(memory).items()):
+    for number, (name, size) in enumerate(sizes_in_address(memory).items()):
         values = requests.place[:, number]
         beyond = np.flatnonzero((values < 0) | (values >= size))
         if len(beyond):
@@ -218,8 +77,8 @@ def _exact_check(requests: Requests, memory: Memory, places: Coordinates) -> Non
     """Run every channel on both controllers, step by step on the plain one, and compare."""
     for channel in range(memory.channels):
         chosen = np.flatnonzero(places.channel == channel)
-        fast = _ChannelRun(memory, requests, places, chosen, False)
-        plain = _ChannelRun(memory, requests, places, chosen, False, ScanController)
+        fast = TraceChannel(memory, requests, places, chosen, False)
+        plain = TraceChannel(memory, requests, places, chosen, False, ScanController)
         for run in (fast, plain):
             run.run_reporting(lambda count: None)
         ensure_same(f"channel {channel}", fast, plain)
@@ -265,7 +124,7 @@ def run_requests(
     shares: list[Any] = [slice(None)]  # a view, where there is one channel
     if memory.channels > 1:
         shares = [np.flatnonzero(places.channel == channel) for channel in range(memory.channels)]
-    runs = [_ChannelRun(memory, requests, places, share, record_commands) for share in shares]
+    runs = [TraceChannel(memory, requests, places, share, record_commands) for share in shares]
     del places
     done = 0
 
@@ -292,7 +151,7 @@ def run_requests(
 
 
 def _result(
-    requests: Requests, memory: Memory, runs: list[_ChannelRun], run_s: float, whole: Stopwatch
+    requests: Requests, memory: Memory, runs: list[TraceChannel], run_s: float, whole: Stopwatch
 ) -> TraceResult:
     device, channels = memory.device, [run.channel for run in runs]
     clock_ns, cycles = float(device.clock_ps / 1000), max(run.cycles for run in runs)

@@ -21,7 +21,7 @@ from ndpsim.dram.mapping import map_addresses
 from ndpsim.errors import MismatchError
 from ndpsim.simulate import Memory
 from ndpsim.simulate.lane import name_commands, no_commands, run_channel
-from ndpsim.simulate.trace import counters
+from ndpsim.simulate.trace_channel import counters
 from ndpsim.spec import Device, Standard, Tables, lower
 from ndpsim.traces import Requests
 
