@@ -326,6 +326,13 @@ def test_a_prompt_of_one_token_is_a_prompt(tmp_path):
             ),
             "range recorder.pt records[0].topk_ids_of_layer[1]",
         ),
+        (
+            dict(
+                records=[recorded(np.array([[[0, 4]], [[1, 5]]]), 2)],
+                last_physical_to_logical_map=Tensor(np.arange(15).reshape(3, 5) % 5),
+            ),
+            "range recorder.pt records[0].topk_ids_of_layer[2]",
+        ),
     ],
 )
 def test_sglang_mistakes(content, words, tmp_path):

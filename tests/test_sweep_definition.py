@@ -27,6 +27,9 @@ GEMV, MOE, RELAYOUT, DRAM = (swept_commands()[name] for name in ("gemv", "moe", 
         ("tokens", "1,2,4", (1, 2, 4)),
         ("tokens", "1..4", (1, 2, 3, 4)),
         ("tokens", "1..3,8", (1, 2, 3, 8)),
+        ("tokens", "3..3", (3,)),
+        ("tokens", "1..8:3", (1, 4, 7)),
+        ("tokens", "log:2..5:2", (2, 5)),
         ("tokens", "log:1..64:4", (1, 4, 16, 64)),
         ("tokens", "log:1..4:9", (1, 2, 3, 4)),
         ("dimm.ranks", "1, 2", (1, 2)),
@@ -57,9 +60,14 @@ def test_numbers_a_factor_apart_begin_and_end_where_they_are_asked_to(low, more,
         ("tokens", "4..1", "range tokens"),
         ("tokens", "log:4..1:3", "form tokens"),
         ("tokens", "log:1..4", "form tokens"),
+        ("tokens", "log:1..4:1", "form tokens"),
+        ("tokens", "log:2..2:3", "form tokens"),
+        ("tokens", "log:0..2:3", "form tokens"),
+        ("tokens", "1..8:0", "range tokens"),
         ("tokens", "0", "range tokens"),
         ("tokens", "1,,2", "type tokens"),
-        ("tokens", "1..999999999", "too-large tokens"),
+        ("link.link_gbps", "1..100001", "too-large link.link_gbps"),
+        ("link.link_gbps", "log:1..2:100001", "too-large link.link_gbps"),
         ("dimm.ranks", "many", "range dimm.ranks"),
         ("dimm.rank", "1", "unknown-key dimm.rank ? dimm.ranks"),
         ("token", "1", "unknown-key token ? tokens"),
@@ -70,6 +78,10 @@ def test_a_value_that_can_never_be_is_refused_with_its_key(key, text, words):
     with refused(words) as caught:
         values_of(GEMV, key, text)
     assert caught.value.key == key
+
+
+def test_a_hundred_thousand_values_are_the_most():
+    assert len(values_of(MOE, "seed", "1..100000")) == 100_000
 
 
 def test_python_gives_lists_ranges_arrays_and_single_values():
