@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import re
 import shutil
@@ -25,7 +24,6 @@ from docs_commands import (
     commands_of,
     differs,
     named_file,
-    shell_commands,
     without,
     words_of,
 )
@@ -55,22 +53,6 @@ SMALL_CONFIG = """{
   "num_experts_per_tok": 4, "num_hidden_layers": 16, "vocab_size": 1000, "num_attention_heads": 8,
   "num_key_value_heads": 8, "hidden_act": "silu"
 }"""
-
-DRAMSIM3 = """[dram_structure]
-protocol = DDR4
-bankgroups = 4
-banks_per_group = 4
-rows = 65536
-columns = 1024
-device_width = 8
-
-[timing]
-tCK = 0.63
-CL = 22
-
-[system]
-channel_size = 16384
-"""
 
 
 def smaller(words: list[str]) -> list[str]:
@@ -118,34 +100,17 @@ def done(*words: str) -> None:
     assert status == 0, err
 
 
-def _requests() -> str:
-    return "".join(f"LD {64 * (n * 37 % 512)}\nST {64 * n}\n" for n in range(200))
-
-
-def _routed(name: str) -> None:
-    import numpy as np
-
-    np.savez(name, routed_experts=np.arange(6 * 48 * 8, dtype=np.int16).reshape(6, 48, 8) % 128)
-
-
 def _dram_commands() -> None:
-    FILES["trace.gz"]()
-    done("dram", "trace.gz", "--ranks", "4", "--set", "nCL=42", "--commands", "commands.csv")
+    words = ("--ranks", "4", "--set", "nCL=42", "--commands", "commands.csv")
+    done("dram", "examples/requests.trace", *words)
 
 
-# What pages take for granted in the reader's folder, by name.
+# What commands read that earlier commands of a page write, by name.
 FILES: dict[str, Callable[[], object]] = {
-    "path/to/config.json": lambda: (
-        Path("path/to").mkdir(parents=True),
-        Path("path/to/config.json").write_text(SMALL_CONFIG),
-    ),
-    "trace.gz": lambda: Path("trace.gz").write_bytes(gzip.compress(_requests().encode())),
     "lane.csv.gz": lambda: done("gemv", "--commands", "lane.csv.gz", "--lane", "0"),
     "commands.csv": lambda: _dram_commands(),
     "log.jsonl.gz": lambda: done("moe", "--log", "log.jsonl.gz", *SMALL_MODEL),
     "trace.npz": lambda: done("routing", "generate", "skewed", *SMALL_MODEL, "-o", "trace.npz"),
-    "DDR4_8Gb_x8_3200.ini": lambda: Path("DDR4_8Gb_x8_3200.ini").write_text(DRAMSIM3),
-    "routed_experts.npz": lambda: _routed("routed_experts.npz"),
 }
 
 
@@ -244,15 +209,18 @@ def test_what_is_not_run_is_on_a_page(start):
     assert any(command.line.startswith(start) for command in all_commands())
 
 
-def test_the_tour_names_only_files_that_are_in_the_checkout():
-    tour = (ROOT / "README.md").read_text(encoding="utf-8").partition("## A short tour")[2]
-    lines = next(block.text for block in blocks(tour) if block.language == "sh")
-    words = [words_of(line) for line in shell_commands(lines)]
-    read = [
-        word for line in words for word in line if re.search(r"/|\.\w+$", word) and word not in outputs(line)
-    ]
-    assert len([word for word in read if (ROOT / word).is_file()]) == 3
-    assert [word for word in read if not (ROOT / word).is_file()] == []
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_names_only_files_that_are_in_the_checkout_or_on_a_page_or_written_by_a_command_before(page):
+    there = set(page_files())
+    for line, _ in commands_of(page.read_text(encoding="utf-8")):
+        if reason_not_to_run(line) is None:
+            words = words_of(line)
+            there |= outputs(words)
+            named = (re.split(r"[:=]", word)[0] for word in words)
+            read = [
+                name for name in named if re.search(r"\.(trace|csv|gz|npz|npy|jsonl?|ini|ya?ml|py)$", name)
+            ]
+            assert [name for name in read if name not in there and not (ROOT / name).is_file()] == [], line
 
 
 def test_every_command_is_on_a_page():

@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -59,8 +60,10 @@ def test_the_lane_beside_the_examples_is_what_its_command_writes(tmp_path, monke
     )
 
 
-def test_the_requests_beside_the_examples_are_what_their_block_writes(tmp_path, monkeypatch):
+def test_requests_and_routing_beside_the_examples_are_what_their_block_writes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = (EXAMPLES[0].parent / "README.md").read_text(encoding="utf-8")
     exec(page.partition("```python\n")[2].partition("```")[0], {})
     assert Path("requests.trace").read_bytes() == (EXAMPLES[0].parent / "requests.trace").read_bytes()
+    written, there = (np.load(folder / "routed_experts.npz") for folder in (Path(), EXAMPLES[0].parent))
+    assert np.array_equal(written["routed_experts"], there["routed_experts"])
