@@ -12,7 +12,8 @@ from types import MappingProxyType
 import numpy as np
 
 from ndpsim.errors import InputError
-from ndpsim.orchestrator.policy_run import DoneLayer, Given, PolicyRunner
+from ndpsim.orchestrator.policy_run import PolicyRunner, RunGiven
+from ndpsim.orchestrator.step_run import DoneLayer
 from ndpsim.orchestrator.visits import itinerary
 from ndpsim.policies.choose import ChosenPolicy
 from ndpsim.policies.interface import Policy
@@ -46,7 +47,7 @@ class Rehearsals:
 
     def __init__(
         self,
-        given: Given,
+        given: RunGiven,
         policy: str,
         others: Sequence[Rehearsed],
         progress: Callable[[float], None],
@@ -102,7 +103,7 @@ class Rehearsals:
 class _Uncounted(PolicyRunner):
     """A run of which nothing is told but its time and its answers."""
 
-    def __init__(self, given: Given, policy: Policy, progress: Callable[[float], None]) -> None:
+    def __init__(self, given: RunGiven, policy: Policy, progress: Callable[[float], None]) -> None:
         super().__init__(given, policy, {}, None, None, progress)
 
     def _count(self, done: DoneLayer) -> None:
@@ -114,7 +115,7 @@ class ScriptedRun(_Uncounted):
 
     policy: Scripted
 
-    def __init__(self, given: Given, policy: Scripted, progress: Callable[[float], None]) -> None:
+    def __init__(self, given: RunGiven, policy: Scripted, progress: Callable[[float], None]) -> None:
         super().__init__(given, policy, progress)
         self._place = 0
         self.ends_ns: Mapping[str, float] = {}
@@ -169,7 +170,7 @@ class ScriptedRun(_Uncounted):
 
     def _to_gate(self) -> None:
         over = self._place == len(self._visits)
-        self._reach(self._tail if over else self._visits[self._place].windows)
+        self.reach(self._tail if over else self._visits[self._place].windows)
 
     def _count(self, done: DoneLayer) -> None:
         self._progress(0.0)

@@ -17,26 +17,23 @@ from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape, load_model
 from ndpsim.orchestrator.bounds import Bounds
-from ndpsim.orchestrator.costs import Costs
-from ndpsim.orchestrator.estimates import by_tokens, estimates_of
-from ndpsim.orchestrator.policy_run import Given, PolicyRunner
+from ndpsim.orchestrator.estimates import by_tokens
+from ndpsim.orchestrator.given import check_link, given_of
+from ndpsim.orchestrator.policy_run import PolicyRunner, RunGiven
 from ndpsim.orchestrator.record import Observer
 from ndpsim.orchestrator.rehearsals import Rehearsals, rehearsed
 from ndpsim.orchestrator.totals import ENGINES
-from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.orchestrator.weights import RunWeights, run_weights
 from ndpsim.parameters.moe import CHECKS, MOE
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
 from ndpsim.policies.interface import Policy
 from ndpsim.policies.rehearsal import Rehearsed
-from ndpsim.policies.views import Machine
 from ndpsim.processors import Processors
 from ndpsim.results.cache import ResultCache
 from ndpsim.results.moe import MoeResult, PolicyRun
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.routing import Routing, default_routing, describe_routing, find_routing, generate_routing
 from ndpsim.routing.generate import is_spec
-from ndpsim.simulate.geometry import geometry_of
 
 Floats = NDArray[np.float64]
 
@@ -110,7 +107,7 @@ def run_moe(
     context = max(MOE["context"].checked(context), prefix + prompt)
     kv, kv_bits, seed = MOE["kv"].checked(kv), MOE["kv-bits"].checked(kv_bits), MOE["seed"].checked(seed)
     checked_arbitration(arbitration)
-    _check_link(hardware, check_layer, arbitration)
+    check_link(hardware, check_layer, arbitration)
     check_limit = CHECKS["check-limit"].checked(check_limit)
     asked_layers = None if layers is None else _layers(layers, shape)
     trace = find_routing(routing, shape, batch, steps, prompt, seed, asked_layers)
@@ -150,7 +147,7 @@ def run_moe(
 
 
 def _runs(
-    given: Given,
+    given: RunGiven,
     chosen: Sequence[tuple[ChosenPolicy, bool]],
     observer: Observer | None,
     check_layer: tuple[int, int] | None,
@@ -199,25 +196,6 @@ def _beside_each_other(runs: Sequence[tuple[PolicyRun, Rehearsed]]) -> list[Poli
         )
         for run, tried in runs
     ]
-
-
-def _check_link(hardware: Hardware, check_layer: object, arbitration: str) -> None:
-    """Make sure that nothing is asked of memory on a CXL link that needs channels of a host."""
-    if hardware.system.cxl is None:
-        return
-    if hardware.system.dimm.count > 1:
-        problem = f"{hardware.system.dimm.count} are not supported: there is one memory device on a CXL link"
-        raise hardware.origins["dimm.count"].error(problem, "dimm.count", "unsupported")
-    if arbitration != "host-first":
-        problem = f"{arbitration} is for DIMMs on channels of a host, and the memory is on a CXL link"
-        raise InputError(problem, "conflict", key="arbitration")
-    if check_layer is not None:
-        problem = "not supported with memory on a CXL link: sessions are of a host's channels"
-        raise InputError(problem, "unsupported", key="check_layer")
-    if Processors(hardware).has_cpu:
-        key = "host.cpu_isa" if hardware.system.host.cpu_tflops is None else "host.cpu_tflops"
-        problem = "a CPU that computes experts needs channels to memory, and there is a CXL link"
-        raise hardware.origins[key].error(problem, key, "conflict")
 
 
 def _layers_of(trace: Routing, shape: MoeShape) -> tuple[int, ...]:
@@ -272,7 +250,7 @@ def _given(
     gpu_experts: int | None,
     arbitration: str,
     cache: bool | ResultCache,
-) -> Given:
+) -> RunGiven:
     """Costs, times and room that all policies share."""
     processors = Processors(hardware)
     # A prefill goes through attention and dense parts in pieces that need no more room than a decode step.
@@ -283,78 +261,20 @@ def _given(
         processors.dense_time, shape, trace.batch, kv=memory.kv, kv_bits=kv_bits, bits=weights.dense
     )
     decode, prefill = dense_time(context), dense_time(prefix + prompt, prompt) if prompt else None
-    costs = Costs(hardware, shape, weights.expert, arbitration, cache)
-    geometry = geometry_of(hardware)
-    own_memory = not hardware.host_reads_dimms
-    if own_memory:
-        experts = costs.host_read(None).bytes * shape.routed_experts * len(trace.layers)
-        _check_host_memory(hardware, shape, experts, memory.host_kv_bytes)
-    channels = 1 if own_memory else geometry.channels
-    channel = tuple(dimm % channels for dimm in range(geometry.dimms))
-    transfers = Transfers(hardware, costs, channel)
-    units = geometry.dimms if hardware.system.ndp is not None else 0
-    room = memory.experts * len(trace.layers) // shape.moe_layers
-    if gpu_experts is not None:
-        asked = whole_number(gpu_experts, "gpu_experts", 0, shape.routed_experts) * len(trace.layers)
-        if asked > memory.experts:
-            problem = (
-                f"{gpu_experts} of each of {len(trace.layers)} layers are {asked * memory.expert_bytes:,} B; "
-                f"the GPU's memory has {memory.experts_bytes:,} B for experts"
-            )
-            raise InputError(problem, "too-large", key="gpu_experts")
-        room = asked
-    expert_bytes = costs.host_read(None).bytes
-    buffers = processors.gpu.expert_buffers
-    machine = Machine(
-        shape,
-        trace.layers,
-        expert_bytes,
-        units,
-        channel[:units],
-        room,
-        buffers,
-        hardware.system.name,
-        processors.has_cpu,
-        hardware.system.link is not None,
-        weights.bits,
-        weights.format,
-    )
     most = max(int(loads) for loads in (trace.batch, trace.prefill_tokens))
-    estimates = estimates_of(processors, costs, transfers, machine, decode, most)
+    given = given_of(
+        processors, shape, layers, weights, memory, decode, offline,
+        trace.batch, trace.prefill_tokens, most, gpu_experts, arbitration, cache,
+    )  # fmt: skip
     bounds = Bounds(
-        costs.memory, processors, costs, transfers, machine, lambda time_ns: by_tokens(time_ns, most), cache
-    )
-    return Given(
-        hardware=hardware,
-        processors=processors,
-        costs=costs,
-        machine=machine,
-        estimates=estimates,
-        transfers=transfers,
-        trace=trace,
-        offline=offline,
-        layers=layers,
-        decode=decode,
-        prefill=prefill,
-        memory=memory,
-        dimm_kv_bytes=0 if own_memory else memory.host_kv_bytes,
-        bounds=bounds,
-    )
-
-
-def _check_host_memory(hardware: Hardware, shape: MoeShape, experts: int, kv: int) -> None:
-    """Make sure that the host's own memory has room for experts and KV cache, in bytes."""
-    room = hardware.host_memory.capacity_bytes
-    if experts + kv > room:
-        problem = (
-            f"{shape.name} is not supported: the host's memory would hold {experts:,} B of experts and "
-            f"{kv:,} B of KV cache, and has {room:,} B"
-        )
-        raise hardware.origins["host.memory.dimms"].error(problem, "host.memory", "too-large")
+        given.costs.memory, processors, given.costs, given.transfers, given.machine,
+        lambda time_ns: by_tokens(time_ns, most), cache,
+    )  # fmt: skip
+    return RunGiven(**vars(given), trace=trace, decode=decode, prefill=prefill, memory=memory, bounds=bounds)
 
 
 def _run(
-    given: Given,
+    given: RunGiven,
     chosen: ChosenPolicy,
     observer: Observer | None,
     check_layer: tuple[int, int] | None,

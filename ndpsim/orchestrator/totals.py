@@ -35,7 +35,7 @@ class Totals:
 
     def __init__(self, bits: float, expert_bytes: int) -> None:
         self._bits, self._expert_bytes = bits, expert_bytes
-        self.layer_ns: dict[str, list[float]] = {"prefill": [], "decode": []}
+        self.layer_ns: dict[str, list[float]] = {"prefill": [], "decode": [], "mixed": []}
         self.shared_ns = self.policy_s = 0.0
         self.estimated_ns: float | None = 0.0
         self.pairs: dict[str, float] = dict.fromkeys(ENGINES, 0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,8 @@ class GatedVisit:
         windows: before it; the last one is its own, others end the step before.
         shared_ns: of the shared experts.
         last: no other comes after it in the run.
+        following: the visit after it; None: it is not known, or there is none.
+        prompt_tokens: those of its tokens, the last ones, that are of prompts.
     """
 
     visit: Visit
@@ -47,6 +49,8 @@ class GatedVisit:
     windows: tuple[Window, ...]
     shared_ns: float
     last: bool
+    following: GatedVisit | None = None
+    prompt_tokens: int = 0
 
 
 def itinerary(
@@ -77,10 +81,19 @@ def itinerary(
                     (*before, window),
                     dense.shared_ns,
                     last and row == len(trace.layers) - 1,
+                    prompt_tokens=len(ids[row]) if phase == "prefill" else 0,
                 )
             )
             before = ()
-    return found, before
+    return _linked(found), before
+
+
+def _linked(visits: list[GatedVisit]) -> list[GatedVisit]:
+    """The same visits, of which each knows the one that follows it."""
+    following: GatedVisit | None = None
+    for place in reversed(range(len(visits))):
+        following = visits[place] = replace(visits[place], following=following)
+    return visits
 
 
 def _of_step(

@@ -233,7 +233,7 @@ class LayerView:
     """The layer as `assign` sees it.
 
     Attributes:
-        phase: "prefill" or "decode".
+        phase: "prefill", "decode", or "mixed": some of its tokens are of prompts, others are decoded.
         step: decode step, from 0; 0 in the prefill.
         layer: the model's number of the layer.
         loads: tokens by expert, int64 [expert].
@@ -242,6 +242,7 @@ class LayerView:
         arriving: flags [expert]: on its way to the GPU's memory.
         ids: the experts that each token chose, int16 [token, k].
         scores: the router's weights of these choices, float32 [token, k]; None: the trace has none.
+        prompt_tokens: those of its tokens, the last ones, that are of prompts.
     """
 
     phase: str
@@ -253,6 +254,7 @@ class LayerView:
     arriving: Flags
     ids: Dimms = field(default_factory=_no_ids)
     scores: Scores | None = None
+    prompt_tokens: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +272,8 @@ class BackgroundView:
         ids, scores: of the layer, as in `LayerView`.
         copied: flags [expert]: the finished layer has copied the whole expert to the GPU, where it can stay;
             after routing none.
-        next_loads: of the next layer, for a policy that `sees_the_future`; None for all others.
+        next_loads: of the next layer, for a policy that `sees_the_future`; None for all others, and where the
+            next step is not known yet.
         predicted: experts of the next layer by the policy's `stated_predictor`, those with most tokens first;
             empty without a predictor, and at the later of two moments.
         predicted_above: for each of these, the share of a token's scores that rank above it, minimum over

@@ -1,0 +1,156 @@
+"""What policies of a call have in common: costs, times and room on a machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ndpsim.arguments import whole_number
+from ndpsim.config import Hardware
+from ndpsim.errors import InputError
+from ndpsim.moe import MoeShape
+from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.estimates import estimates_of
+from ndpsim.orchestrator.transfers import Transfers
+from ndpsim.orchestrator.weights import RunWeights
+from ndpsim.policies.views import Estimates, Machine
+from ndpsim.processors import DenseTime, GpuMemory, Processors
+from ndpsim.results.cache import ResultCache
+from ndpsim.routing import Routing
+from ndpsim.simulate.geometry import geometry_of
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What policies of a call have in common.
+
+    Attributes:
+        offline: what policies may learn from.
+        layers: the model's layers that are run, dense ones among them.
+        batch: sequences that are decoded together; where that changes, the most.
+        prefill_tokens: prompt tokens of a step; where that changes, the most.
+        dimm_kv_bytes: of the KV cache on the DIMMs that compute.
+    """
+
+    hardware: Hardware
+    processors: Processors
+    costs: Costs
+    machine: Machine
+    estimates: Estimates
+    transfers: Transfers
+    offline: Routing
+    layers: tuple[int, ...]
+    batch: int
+    prefill_tokens: int
+    dimm_kv_bytes: int
+
+
+def check_link(hardware: Hardware, check_layer: object, arbitration: str) -> None:
+    """Make sure that nothing is asked of memory on a CXL link that needs channels of a host."""
+    if hardware.system.cxl is None:
+        return
+    if hardware.system.dimm.count > 1:
+        problem = f"{hardware.system.dimm.count} are not supported: there is one memory device on a CXL link"
+        raise hardware.origins["dimm.count"].error(problem, "dimm.count", "unsupported")
+    if arbitration != "host-first":
+        problem = f"{arbitration} is for DIMMs on channels of a host, and the memory is on a CXL link"
+        raise InputError(problem, "conflict", key="arbitration")
+    if check_layer is not None:
+        problem = "not supported with memory on a CXL link: sessions are of a host's channels"
+        raise InputError(problem, "unsupported", key="check_layer")
+    if Processors(hardware).has_cpu:
+        key = "host.cpu_isa" if hardware.system.host.cpu_tflops is None else "host.cpu_tflops"
+        problem = "a CPU that computes experts needs channels to memory, and there is a CXL link"
+        raise hardware.origins[key].error(problem, key, "conflict")
+
+
+def given_of(
+    processors: Processors,
+    shape: MoeShape,
+    layers: tuple[int, ...],
+    weights: RunWeights,
+    memory: GpuMemory,
+    decode: DenseTime,
+    offline: Routing,
+    batch: int,
+    prefill_tokens: int,
+    most_tokens: int,
+    gpu_experts: int | None,
+    arbitration: str,
+    cache: bool | ResultCache,
+) -> Given:
+    """Costs, times and room that all policies share.
+
+    Args:
+        layers: the model's layers that are run.
+        memory: what the GPU's memory holds.
+        decode: times of attention and dense parts that policies may expect.
+        offline: what policies may learn from; it has the layers with experts.
+        most_tokens: of a layer in a step.
+        gpu_experts: experts of a layer that the GPU's memory holds; None: what fits, over all layers.
+
+    Raises:
+        InputError: something does not fit into memory.
+    """
+    hardware, moe_layers = processors.hardware, offline.layers
+    costs = Costs(hardware, shape, weights.expert, arbitration, cache)
+    geometry = geometry_of(hardware)
+    own_memory = not hardware.host_reads_dimms
+    if own_memory:
+        experts = costs.host_read(None).bytes * shape.routed_experts * len(moe_layers)
+        _check_host_memory(hardware, shape, experts, memory.host_kv_bytes)
+    channels = 1 if own_memory else geometry.channels
+    channel = tuple(dimm % channels for dimm in range(geometry.dimms))
+    transfers = Transfers(hardware, costs, channel)
+    units = geometry.dimms if hardware.system.ndp is not None else 0
+    machine = Machine(
+        shape,
+        moe_layers,
+        costs.host_read(None).bytes,
+        units,
+        channel[:units],
+        _room(gpu_experts, shape, len(moe_layers), memory),
+        processors.gpu.expert_buffers,
+        hardware.system.name,
+        processors.has_cpu,
+        hardware.system.link is not None,
+        weights.bits,
+        weights.format,
+    )
+    return Given(
+        hardware=hardware,
+        processors=processors,
+        costs=costs,
+        machine=machine,
+        estimates=estimates_of(processors, costs, transfers, machine, decode, most_tokens),
+        transfers=transfers,
+        offline=offline,
+        layers=layers,
+        batch=batch,
+        prefill_tokens=prefill_tokens,
+        dimm_kv_bytes=0 if own_memory else memory.host_kv_bytes,
+    )
+
+
+def _room(gpu_experts: int | None, shape: MoeShape, layers: int, memory: GpuMemory) -> int:
+    """Experts of these many layers that the GPU's memory holds together."""
+    if gpu_experts is None:
+        return memory.experts * layers // shape.moe_layers
+    asked = whole_number(gpu_experts, "gpu_experts", 0, shape.routed_experts) * layers
+    if asked > memory.experts:
+        problem = (
+            f"{gpu_experts} of each of {layers} layers are {asked * memory.expert_bytes:,} B; "
+            f"the GPU's memory has {memory.experts_bytes:,} B for experts"
+        )
+        raise InputError(problem, "too-large", key="gpu_experts")
+    return asked
+
+
+def _check_host_memory(hardware: Hardware, shape: MoeShape, experts: int, kv: int) -> None:
+    """Make sure that the host's own memory has room for experts and KV cache, in bytes."""
+    room = hardware.host_memory.capacity_bytes
+    if experts + kv > room:
+        problem = (
+            f"{shape.name} is not supported: the host's memory would hold {experts:,} B of experts and "
+            f"{kv:,} B of KV cache, and has {room:,} B"
+        )
+        raise hardware.origins["host.memory.dimms"].error(problem, "host.memory", "too-large")

@@ -1,0 +1,300 @@
+"""Steps of a model under one policy: windows and layers, one after the other on one clock."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.events.loop import DONE, run_jobs
+from ndpsim.events.state import Jobs
+from ndpsim.orchestrator.given import Given
+from ndpsim.orchestrator.jobs import Beside, JobList, Label, make_work
+from ndpsim.orchestrator.layer import GPU, Gated, LayerJobs, first_ndp, server_names
+from ndpsim.orchestrator.location import Location
+from ndpsim.orchestrator.migrations import Migrations
+from ndpsim.orchestrator.outcome import critical_path, time_by_resource
+from ndpsim.orchestrator.placement import Places
+from ndpsim.orchestrator.totals import Totals
+from ndpsim.orchestrator.transfers import PRIORITISED
+from ndpsim.orchestrator.visits import GatedVisit, Window
+from ndpsim.policies.answers import (
+    CheckedAssignment,
+    answering,
+    checked_assignment,
+    checked_migrations,
+    checked_placement,
+)
+from ndpsim.policies.interface import Assignment, Migration, Policy
+from ndpsim.policies.views import BackgroundView, LayerView, OfflineView
+from ndpsim.processors import AttentionTime
+from ndpsim.routing.trace import loads_of
+
+# Copies of the queue that are jobs of a phase at first; where all of them end in it, it is run with more.
+_COPIES = 4
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+class DoneLayer(NamedTuple):
+    """A layer whose experts are done.
+
+    Attributes:
+        began_ns, window_ns: when its experts began, and the time of the window before them.
+        own: those of the jobs that are no migrations.
+    """
+
+    visit: GatedVisit
+    view: LayerView
+    answer: Assignment
+    assigned: CheckedAssignment
+    began_ns: float
+    window_ns: float
+    jobs: JobList
+    arrays: Jobs
+    own: range
+
+
+class StepRunner:
+    """Runs windows and layers as it is given them, with experts where a policy wants them.
+
+    Attributes:
+        placed: where experts lie before the first step.
+        totals, busy_ns (by resource), clock_ns: what the run came to until now.
+
+    Raises:
+        InputError: the policy's answers make no sense, or what it places does not fit.
+    """
+
+    def __init__(self, given: Given, policy: Policy) -> None:
+        self.given, self.policy = given, policy
+        machine, hardware = given.machine, given.hardware
+        self.totals = Totals(machine.mean_bits, machine.expert_bytes)
+        self.clock_ns = 0.0
+        self._experts = machine.model.routed_experts
+        with self._asked("place"):
+            sizes = given.batch, given.prefill_tokens
+            placement = policy.place(OfflineView(machine, given.estimates, given.offline, *sizes))
+        self.placed = placement = checked_placement(policy.name, placement, machine)
+        dimms = hardware.system.dimm.count
+        self._places = Places(placement, machine, dimms, hardware.dimm_bytes, given.dimm_kv_bytes)
+        at_once = hardware.relayout.concurrent_experts if machine.dimms and hardware.system.link else 1
+        self._migrations = Migrations(self._places, given.transfers, given.costs, machine, at_once)
+        beside: Mapping[tuple[int, int], Beside] = defaultdict(Beside)
+        shards = [count for count in np.unique(placement.shards).tolist() if count > 1]
+        if given.transfers.meets_units and policy.contention:
+            beside = given.transfers.beside(shards)
+        self._layer_jobs = LayerJobs(
+            machine, given.costs, given.processors, given.transfers, beside, policy.parameters.gpu_order
+        )
+        self._slowdown = given.transfers.slowdown(policy.contention, shards)
+        self._free_ns = 0.0  # time that PCIe was free for weights since the last layer with experts
+        self._servers = first_ndp + len(self._slowdown.channel)
+        self._names = (*server_names(len(self._slowdown.channel)), *given.transfers.shared_names)
+        self._busy = np.zeros(len(self._names))
+
+    @property
+    def busy_ns(self) -> dict[str, float]:
+        """For how long each resource was used, in full."""
+        return dict(zip(self._names, self._busy.tolist(), strict=True))
+
+    def run_layer(self, visit: GatedVisit) -> None:
+        """The windows before a layer, and its experts."""
+        self._layer(visit, self.reach(visit.windows))
+
+    def reach(self, windows: Sequence[Window]) -> float:
+        """Go through windows; returns the time of the last one, in ns."""
+        time_ns = 0.0
+        for window in windows:
+            time_ns = self._window(window.gpu_ns, window.attention)
+        return time_ns
+
+    def _window(self, ns: float, layers: Sequence[AttentionTime]) -> float:
+        """Attention and dense parts on the GPU, with the KV cache on its way where the host has it."""
+        transfers, jobs = self.given.transfers, JobList()
+        if ns:
+            jobs.add(Label("gpu", "attention", alone_ns=ns), ns, server=GPU)
+        read = sum(of_layer.host_read_bytes for of_layer in layers)
+        written = sum(of_layer.host_write_bytes for of_layer in layers)
+        ways: tuple[tuple[Any, int], ...] = (("down", read), ("up", written))
+        for direction, size in ways:
+            if size:
+                alone = transfers.pcie_ns(size)
+                label = Label(f"pcie-{direction}", "cache", bytes=size, alone_ns=alone)
+                jobs.add(label, alone, kind=transfers.cache(size, direction), per_ns=1 / alone)
+        self.totals.add_cache_read(read / self.given.machine.expert_bytes)
+        began = self.clock_ns
+        if len(jobs):
+            self._migrations.add_jobs(jobs)
+            self._run_jobs(jobs, in_window=True)
+        self._free_ns += self.clock_ns - began - (transfers.wire_ns(read) if read else 0.0)
+        return self.clock_ns - began
+
+    def _run_jobs(self, jobs: JobList, in_window: bool) -> Jobs:
+        began, kinds, copies = self.clock_ns, self.given.transfers.kinds(), _COPIES
+        while True:
+            self._migrations.add_copies(jobs, copies)
+            arrays, busy = jobs.arrays(), self._busy.copy()
+            work = make_work(arrays, kinds, self._slowdown, began, busy)
+            if run_jobs(arrays, kinds, self._slowdown, work, PRIORITISED, self._servers) != DONE:
+                raise RuntimeError(f"jobs wait for ever, after {began} ns")
+            if not self._migrations.left_out(arrays):
+                break
+            copies *= 4
+        self._busy = busy
+        self.clock_ns = float(work.clock_ns[0])
+        self._migrations.note(arrays, began, self.clock_ns, in_window)
+        return arrays
+
+    @contextmanager
+    def _asked(self, question: str, view: LayerView | BackgroundView | None = None) -> Iterator[None]:
+        """The policy's own time, and what goes wrong in it, in one line."""
+        began = time.perf_counter()
+        with answering(self.policy.name, question, view):
+            yield
+        self.totals.policy_s += time.perf_counter() - began
+
+    def _view(self, visit: GatedVisit) -> LayerView:
+        """What `assign` is shown of a layer."""
+        places, row = self._places, visit.row
+        loads, arriving = loads_of(visit.ids, self._experts), places.arriving[row].copy()
+        loads.flags.writeable = arriving.flags.writeable = False
+        placement, tokens = places.layer(row), len(visit.ids)
+        chosen = visit.ids, visit.scores, visit.prompt_tokens
+        return LayerView(*visit.visit, loads, tokens, placement, arriving, *chosen)
+
+    def _layer(self, visit: GatedVisit, window_ns: float) -> None:
+        """The experts of a layer, and what is asked for beside them and after them."""
+        places, view = self._places, self._view(visit)
+        answered_s = self.totals.policy_s
+        with self._asked("assign", view):
+            answer = self.policy.assign(view)
+        planning_s = self.totals.policy_s - answered_s
+        machine = self.given.machine
+        assigned = checked_assignment(self.policy.name, view, answer, machine, places.now.replicas)
+        began = self.clock_ns
+        planning_ns = planning_s * 1e9 if assigned.planning_ns is None else assigned.planning_ns
+        self._assigned(visit, assigned, planning_ns)
+        if "gate" in self.policy.moments:
+            in_use = assigned.on_gpu(len(view.loads))
+            in_use.flags.writeable = False
+            self._background(visit, view.loads, "gate", in_use=in_use)
+        jobs, migrating = self._jobs_of(visit, view, assigned, planning_ns)
+        own = range(migrating, len(jobs))  # further migrations follow them
+        arrays = self._run_jobs(jobs, in_window=False)
+        self._count(DoneLayer(visit, view, answer, assigned, began, window_ns, jobs, arrays, own))
+        self._migrations.done = []
+        if "end" in self.policy.moments:
+            copied = assigned.copied_in_full(view.placement.resident | view.arriving)
+            copied.flags.writeable = False
+            self._background(visit, view.loads, "end", copied=copied)
+
+    def _assigned(self, visit: GatedVisit, assigned: CheckedAssignment, planning_ns: float) -> None:
+        """What the policy has assigned, with the time that is charged for it."""
+
+    def _moved(self, visit: GatedVisit, moment: str, migrations: Sequence[Migration]) -> None:
+        """What the policy has asked for at a moment."""
+
+    def _count(self, done: DoneLayer) -> None:
+        """Add a layer to what is told of the run."""
+        self._add(done, critical_path(done.arrays))
+        self.totals.add_migrations(self._migrations.done)
+
+    def _add(self, done: DoneLayer, path: Sequence[int]) -> dict[str, float]:
+        """Add a layer's experts to the totals; returns the time by resource of its critical path, in ns."""
+        waited_ns = time_by_resource(path, done.arrays, done.jobs.labels, done.began_ns)
+        time_ns = self.clock_ns - done.began_ns
+        self.totals.add_layer(done.view, done.assigned, time_ns, done.visit.shared_ns, waited_ns)
+        return waited_ns
+
+    def _jobs_of(
+        self,
+        visit: GatedVisit,
+        view: LayerView,
+        assigned: CheckedAssignment,
+        planning_ns: float,
+    ) -> tuple[JobList, int]:
+        """The jobs of a layer, after those of migrations, and how many these are."""
+        jobs, loads = JobList(), view.loads.tolist()
+        awaited = [*(expert for expert, _ in assigned.gpu), *assigned.awaits]
+        coming = self._migrations.add_jobs(jobs, visit.row, awaited)
+        migrating = len(jobs)
+        dimm, shards = view.placement.dimm.tolist(), view.placement.shards.tolist()
+        gated = Gated(
+            loads,
+            lambda expert: Location(dimm[expert], shards[expert]),
+            view.placement.resident,
+            {expert: bits for (row, expert), bits in self._places.gpu_bits.items() if row == visit.row},
+            coming,
+            _tokens_on(visit.ids, [*assigned.cpu, *assigned.ndp], len(loads)),
+            visit.shared_ns,
+            planning_ns,
+        )
+        self._layer_jobs.add(jobs, assigned, gated)
+        return jobs, migrating
+
+    def _background(
+        self,
+        visit: GatedVisit,
+        loads: Ints,
+        moment: str,
+        copied: Flags | None = None,
+        in_use: Flags | None = None,
+    ) -> None:
+        """Ask for migrations at a layer's gate, or when its experts are done: see `BackgroundView`."""
+        if visit.last:
+            return
+        places, none = self._places, np.zeros(len(loads), np.bool_)
+        layers = self.given.machine.layers
+        next_loads, predicted, above = self._of_next(visit, moment)
+        view = BackgroundView(
+            *visit.visit,
+            layers[(visit.row + 1) % len(layers)],
+            loads,
+            places.now,
+            places.moving,
+            places.gpu_free,
+            visit.ids,
+            visit.scores,
+            none if copied is None else copied,
+            next_loads,
+            predicted,
+            above,
+            moment,
+            none if in_use is None else in_use,
+        )
+        with self._asked("background", view):
+            answer = self.policy.background(view)
+        checked = checked_migrations(self.policy.name, view, answer, self.given.machine)
+        self._moved(visit, moment, checked)
+        self._migrations.decide(checked, self.clock_ns)
+
+    def _of_next(
+        self, visit: GatedVisit, moment: str
+    ) -> tuple[Ints | None, tuple[int, ...], tuple[float, ...]]:
+        """What the policy is shown of the next layer: its loads, and predictions."""
+        policy, following = self.policy, visit.following
+        predictor = policy.stated_predictor if moment == policy.moments[0] else None
+        if following is None or (not policy.sees_the_future and predictor is None):
+            return None, (), ()
+        loads = loads_of(following.ids, self._experts)
+        loads.flags.writeable = False
+        shown = loads if policy.sees_the_future else None
+        if predictor is None:
+            return shown, (), ()
+        predicted = predictor.predict(loads, following.visit.step, following.visit.layer)
+        return shown, predicted, predictor.above(loads, following.ids, following.scores)
+
+
+def _tokens_on(ids: NDArray[np.int16], parts: Sequence[tuple[int, float]], experts: int) -> int:
+    """Tokens with one of these experts."""
+    chosen = np.zeros(experts, dtype=np.bool_)
+    chosen[[expert for expert, _ in parts]] = True
+    return int(chosen[ids].any(axis=-1).sum())
