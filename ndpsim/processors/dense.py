@@ -11,7 +11,9 @@ and c columns with n tokens makes 2 r c n operations and moves r c weights, n c 
 Activations have 16 bits.
 
 A step has `sequences` sequences of `new_tokens` tokens each, the last of which attends to `context` tokens,
-itself among them: decode has one new token, a prefill as many as the context. What the attention of a layer
+itself among them: decode has one new token, a prefill as many as the context. In a step of a serving engine
+(`MixedStep`) sequences differ in both; its attention is one operation, except where kernels for one new token
+and for more are others. What the attention of a layer
 computes stands in `ndpsim.processors.attention`; layers whose attention differs have a time each.
 
 Not modelled: biases, the gate of a shared expert, the embedding of a token (a copy of its row), the sinks of
@@ -31,10 +33,10 @@ from ndpsim.processors.attention import attention_operations
 from ndpsim.processors.gpu import Gpu
 from ndpsim.processors.operations import (
     ACTIVATION_BYTES,
+    AnyStep,
     DenseBits,
     Operation,
     OperationTime,
-    Step,
     bits_of_part,
     norms,
     product,
@@ -115,7 +117,7 @@ def vocabulary_of(model: MoeShape) -> int:
     return model.vocabulary
 
 
-def operations(model: MoeShape, step: Step, bits: DenseBits = 16) -> tuple[Operation, ...]:
+def operations(model: MoeShape, step: AnyStep, bits: DenseBits = 16) -> tuple[Operation, ...]:
     """What the GPU does in one layer of each kind and, part "head", once a step; weights have `bits` bits.
 
     Raises:
@@ -141,7 +143,7 @@ def operations(model: MoeShape, step: Step, bits: DenseBits = 16) -> tuple[Opera
     return tuple(done)
 
 
-def timed(gpu: Gpu, model: MoeShape, step: Step, kv: str, bits: DenseBits) -> DenseTime:
+def timed(gpu: Gpu, model: MoeShape, step: AnyStep, kv: str, bits: DenseBits) -> DenseTime:
     """How long `gpu` takes for `operations`, with the cache in its memory or in the host's (`kv`).
 
     Raises:

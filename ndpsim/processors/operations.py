@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -87,6 +88,20 @@ class Step:
         """New tokens of all sequences."""
         return self.sequences * self.new_tokens
 
+    @property
+    def by_kernel(self) -> tuple[Step]:
+        """Itself: all sequences have as many new tokens."""
+        return (self,)
+
+    def chunks(self, length: int) -> int:
+        """Chunks of this many tokens, the last one of a sequence filled up, of all sequences."""
+        return self.sequences * -(-self.new_tokens // length)
+
+    @property
+    def state_moves(self) -> int:
+        """How often the state of a sequence is read or written: it is read if the sequence has one."""
+        return self.sequences * (2 if self.context > self.new_tokens else 1)
+
     def pairs(self, attention: Attention) -> int:
         """Pairs of query and key of all sequences."""
         return self.sequences * attention.pairs(self.context, self.new_tokens)
@@ -114,6 +129,75 @@ class Step:
     def _bytes(self, bits: int) -> int:
         """Bytes of all sequences, of which each has this many bits."""
         return -(-self.sequences * bits // 8)
+
+
+@dataclass(frozen=True)
+class MixedStep:
+    """What a step computes on whose sequences differ, as `Step` has it.
+
+    `lengths`: new tokens of each sequence, and tokens that the last of them attends to, itself among them.
+    """
+
+    lengths: tuple[tuple[int, int], ...]
+    kv_bits: int = 16
+
+    @property
+    def sequences(self) -> int:
+        """How many there are."""
+        return len(self.lengths)
+
+    @functools.cached_property
+    def tokens(self) -> int:
+        """New tokens of all sequences."""
+        return sum(new for new, _ in self.lengths)
+
+    @property
+    def new_tokens(self) -> int:
+        """Most new tokens of a sequence."""
+        return max(new for new, _ in self.lengths)
+
+    @property
+    def by_kernel(self) -> tuple[MixedStep, ...]:
+        """Sequences with one new token, and those with more: some kernels are for either."""
+        one = tuple(of for of in self.lengths if of[0] == 1)
+        if len(one) in (0, len(self.lengths)):
+            return (self,)
+        more = tuple(of for of in self.lengths if of[0] > 1)
+        return MixedStep(one, self.kv_bits), MixedStep(more, self.kv_bits)
+
+    def chunks(self, length: int) -> int:
+        """Chunks of this many tokens, the last one of a sequence filled up, of all sequences."""
+        return sum(-(-new // length) for new, _ in self.lengths)
+
+    @property
+    def state_moves(self) -> int:
+        """How often the state of a sequence is read or written: it is read if the sequence has one."""
+        return sum(2 if context > new else 1 for new, context in self.lengths)
+
+    def pairs(self, attention: Attention) -> int:
+        """Pairs of query and key of all sequences."""
+        return sum(attention.pairs(context, new) for new, context in self.lengths)
+
+    def attended(self, attention: Attention) -> int:
+        """Tokens whose keys or latent vectors are read, of all sequences."""
+        return sum(context - attention.first_key(context - new) for new, context in self.lengths)
+
+    def cached(self, attention: Attention, tokens: int) -> int:
+        """Bytes that a layer caches of this many tokens."""
+        return -(-tokens * attention.cached_values * self.kv_bits // 8)
+
+    def read_bytes(self, attention: LayerAttention) -> int:
+        """Bytes that a layer reads of what is in the cache before the step."""
+        return -(-sum(attention.read_bits(context, new, self.kv_bits) for new, context in self.lengths) // 8)
+
+    def written_bytes(self, attention: LayerAttention) -> int:
+        """Bytes that a layer adds to the cache, or replaces there."""
+        bits = sum(attention.written_bits(context, new, self.kv_bits) for new, context in self.lengths)
+        return -(-bits // 8)
+
+
+#: A step of equal sequences, or of any.
+AnyStep = Step | MixedStep
 
 
 def bits_of_part(bits: DenseBits, part: str) -> int | Fraction:

@@ -24,12 +24,17 @@ _POPULARITY, _PREFILL_POPULARITY, _STEP_DRIFT, _OFFLINE_DRIFT, _DECODE, _PREFILL
 _JUDGED, _OFFLINE = 6, 7
 
 
-def _randoms(layers: tuple[int, ...], *entropy: int) -> Randoms:
+def randoms_of(layers: tuple[int, ...], *entropy: int) -> Randoms:
     """One for each layer, so that a layer is the same whatever other layers are generated."""
     return [np.random.Generator(np.random.PCG64(np.random.SeedSequence((*entropy, n)))) for n in layers]
 
 
-def _shape_of(spec: Spec, model: MoeShape | None) -> Shape:
+def shape_of(spec: Spec, model: MoeShape | None) -> Shape:
+    """What is routed: the model's experts and layers, or those of the counts that the SPEC names.
+
+    Raises:
+        InputError: neither says.
+    """
     if model is not None:
         layers = tuple(layer for layer in range(model.layers) if layer not in model.dense_layers)
         return Shape(model.routed_experts, model.experts_per_token, layers)
@@ -70,7 +75,7 @@ def generate_routing(
         InputError: the SPEC or a number is impossible, or the trace would need too much memory.
     """
     spec = parse_spec(routing)
-    shape = _shape_of(spec, None if model is None else load_model(model))
+    shape = shape_of(spec, None if model is None else load_model(model))
     batch, steps = BATCH.checked(batch), STEPS.checked(steps)
     prompt, seed = PROMPT.checked(prompt), SEED.checked(seed)
     offline = flag(offline, "offline")
@@ -84,21 +89,35 @@ def generate_routing(
     ensure_fits(needed, f"choices of {tokens} tokens in {len(shape.layers)} layers", key="batch")
 
     parameters = spec.parameters
-    popularity = spec.generator.shares(
-        shape, spec.name, parameters, frozenset(spec.given), _randoms(shape.layers, seed, _POPULARITY)
-    )
+    popularity = shares_of(spec, shape, seed)
     if offline:
-        drifting = _randoms(shape.layers, seed, _OFFLINE_DRIFT)
+        drifting = randoms_of(shape.layers, seed, _OFFLINE_DRIFT)
         popularity = _each(exchanged, popularity, parameters["drift"], drifting)
     drawn = (seed, _OFFLINE if offline else _JUDGED)
     return Routing(
         shape.experts,
         shape.layers,
         _decode(popularity, shape, batch, steps, parameters, drawn),
-        _prefill(popularity, shape, batch, prompt, parameters, drawn) if prompt else None,
+        _prefill(prefill_shares(popularity, spec, shape, seed), shape, batch, prompt, parameters, drawn)
+        if prompt
+        else None,
         (prompt,) * batch if prompt else (),
         source={"generated": str(spec), "seed": seed, "offline": offline},
     )
+
+
+def shares_of(spec: Spec, shape: Shape, seed: int) -> Shares:
+    """The popularity of experts in decode."""
+    randoms = randoms_of(shape.layers, seed, _POPULARITY)
+    return spec.generator.shares(shape, spec.name, spec.parameters, frozenset(spec.given), randoms)
+
+
+def prefill_shares(popularity: Shares, spec: Spec, shape: Shape, seed: int) -> Shares:
+    """The popularity of experts in a prefill: the same, or as like it as the SPEC asks."""
+    cosine = spec.parameters["prefill_cosine"]
+    if cosine >= 1:
+        return popularity
+    return _each(like, popularity, cosine, randoms_of(shape.layers, seed, _PREFILL_POPULARITY))
 
 
 def _each(change: Callable[..., Any], popularity: Shares, amount: float, randoms: Randoms) -> Shares:
@@ -116,7 +135,7 @@ def _decode(
 ) -> Ids:
     ids = np.empty((steps, len(shape.layers), batch, shape.experts_per_token), np.int16)
     randoms = zip(
-        _randoms(shape.layers, *drawn, _DECODE), _randoms(shape.layers, *drawn, _STEP_DRIFT), strict=True
+        randoms_of(shape.layers, *drawn, _DECODE), randoms_of(shape.layers, *drawn, _STEP_DRIFT), strict=True
     )
     for row, (random, drifting) in enumerate(randoms):
         shares = [popularity[row]]
@@ -144,10 +163,8 @@ def _prefill(
     drawn: tuple[int, int],
 ) -> Ids:
     """Prompt after prompt: a prompt is a block of its own."""
-    similar = _randoms(shape.layers, drawn[0], _PREFILL_POPULARITY)
-    popularity = _each(like, popularity, parameters["prefill_cosine"], similar)
     ids = np.empty((len(shape.layers), batch * prompt, shape.experts_per_token), np.int16)
-    for row, random in enumerate(_randoms(shape.layers, *drawn, _PREFILL)):
+    for row, random in enumerate(randoms_of(shape.layers, *drawn, _PREFILL)):
         shares = [popularity[row]] * batch
         of_layer = draw(shares, prompt, shape.experts_per_token, parameters["token_stickiness"], 0.0, random)
         ids[row] = of_layer.reshape(batch * prompt, -1)

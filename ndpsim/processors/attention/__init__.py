@@ -10,11 +10,11 @@ from fractions import Fraction
 
 from ndpsim.moe import LayerAttention, LinearAttention
 from ndpsim.processors.attention import delta_rule, keys, latent
-from ndpsim.processors.operations import Operation, Step
+from ndpsim.processors.operations import AnyStep, Operation
 
 
 def attention_operations(
-    attention: LayerAttention, hidden: int, step: Step, bits: int | Fraction
+    attention: LayerAttention, hidden: int, step: AnyStep, bits: int | Fraction
 ) -> list[Operation]:
     """The operations of a layer's attention, its norms apart; dense weights have `bits` bits."""
     if isinstance(attention, LinearAttention):

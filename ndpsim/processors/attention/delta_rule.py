@@ -21,51 +21,57 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ndpsim.moe import LinearAttention
-from ndpsim.processors.operations import ACTIVATION_BYTES, Operation, Step, product
+from ndpsim.processors.operations import ACTIVATION_BYTES, AnyStep, Operation, product
 
 _CHUNK = 64
 _CHUNK_KERNELS = 6
 
 
-def operations(attention: LinearAttention, hidden: int, step: Step, bits: int | Fraction) -> list[Operation]:
+def operations(
+    attention: LinearAttention, hidden: int, step: AnyStep, bits: int | Fraction
+) -> list[Operation]:
     """The projections, the convolution, the delta rule, and the gated norm of the result."""
     *projections, convolution, output = attention.matrices(hidden)
     tokens, results = step.tokens, attention.value_heads * attention.value_size
     # The last tokens are read before the step, if there are any, and written behind it.
-    moves = 2 if step.context > step.new_tokens else 1
-    kept = -(-step.sequences * attention.convolution_bits // 8)
+    kept = -(-step.state_moves * attention.convolution_bits // 8)
     convolved = Operation(
         "attention",
         "conv1d",
         2 * convolution.rows * convolution.columns * tokens,
         -(-convolution.rows * convolution.columns * bits // 8),
         2 * tokens * attention.channels * ACTIVATION_BYTES,
-        moves * kept,
+        kept,
     )
-    # Queries, keys, values and results; the numbers a and b of each head.
-    vectors = tokens * (attention.channels + results + 2 * attention.value_heads) * ACTIVATION_BYTES
-    state = moves * -(-step.sequences * attention.state_values * attention.state_bits // 8)
-    rule = _recurrent if step.new_tokens == 1 else _chunked
-    flops, between, kernels = rule(attention, step)
     return [
         *(product("attention", matrix.name, [matrix], tokens, bits) for matrix in projections),
         convolved,
-        Operation("attention", "delta_rule", flops, 0, vectors + between, state, kernels, attends=True),
+        *(_rule(attention, part) for part in step.by_kernel),
         # The result and the gate are read, and the product of its norm is written.
         Operation("attention", "norm_and_gate", 0, 0, 3 * tokens * results * ACTIVATION_BYTES),
         product("attention", "out_proj", [output], tokens, bits),
     ]
 
 
-def _recurrent(attention: LinearAttention, step: Step) -> tuple[int, int, int]:
+def _rule(attention: LinearAttention, step: AnyStep) -> Operation:
+    """The delta rule on sequences that all have one new token, or all have more."""
+    # Queries, keys, values and results; the numbers a and b of each head.
+    results = attention.value_heads * attention.value_size
+    vectors = step.tokens * (attention.channels + results + 2 * attention.value_heads) * ACTIVATION_BYTES
+    state = -(-step.state_moves * attention.state_values * attention.state_bits // 8)
+    flops, between, kernels = (_recurrent if step.new_tokens == 1 else _chunked)(attention, step)
+    return Operation("attention", "delta_rule", flops, 0, vectors + between, state, kernels, attends=True)
+
+
+def _recurrent(attention: LinearAttention, step: AnyStep) -> tuple[int, int, int]:
     """Operations, bytes between kernels, and kernels, for one new token of each sequence."""
     return 7 * step.tokens * attention.state_values, 0, 1
 
 
-def _chunked(attention: LinearAttention, step: Step) -> tuple[int, int, int]:
+def _chunked(attention: LinearAttention, step: AnyStep) -> tuple[int, int, int]:
     """Operations, bytes between kernels, and kernels, for more than one new token of each sequence."""
     length, keys, values = _CHUNK, attention.key_size, attention.value_size
-    chunks = step.sequences * attention.value_heads * -(-step.new_tokens // length)
+    chunks = attention.value_heads * step.chunks(length)
     within = length * length * (6 * keys + 4 * values) + length * (length - 1) * (2 * length - 1) // 3
     with_state = (6 * length + 1) * keys * values
     between = length * length + length * (keys + 2 * values) + keys * values

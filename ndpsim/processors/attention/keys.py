@@ -12,10 +12,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ndpsim.moe import Attention
-from ndpsim.processors.operations import ACTIVATION_BYTES, Operation, Step, product
+from ndpsim.processors.operations import ACTIVATION_BYTES, AnyStep, Operation, product
 
 
-def operations(attention: Attention, hidden: int, step: Step, bits: int | Fraction) -> list[Operation]:
+def operations(attention: Attention, hidden: int, step: AnyStep, bits: int | Fraction) -> list[Operation]:
     """The projections, the cache's new entries, queries with keys and values, and the gate, if any."""
     *projections, output = attention.matrices(hidden)
     tokens, results = step.tokens, attention.heads * attention.value_size

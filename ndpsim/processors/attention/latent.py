@@ -5,6 +5,9 @@
   read once.
 - More new tokens: kv_b_proj makes keys and values of all of the context, which are written and read once,
   then as with keys and values.
+
+In a step with sequences of both kinds each kind has its own kernels, as in vLLM
+(vllm/model_executor/layers/attention/mla_attention.py).
 """
 
 from __future__ import annotations
@@ -12,25 +15,29 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ndpsim.moe import Attention, Matrix
-from ndpsim.processors.operations import ACTIVATION_BYTES, Operation, Step, product
+from ndpsim.processors.operations import ACTIVATION_BYTES, AnyStep, Operation, product
 
 
-def operations(attention: Attention, hidden: int, step: Step, bits: int | Fraction) -> list[Operation]:
+def operations(attention: Attention, hidden: int, step: AnyStep, bits: int | Fraction) -> list[Operation]:
     """The projections, the cache's new entries, and queries with latent vectors."""
     matrices = {matrix.name: matrix for matrix in attention.matrices(hidden)}
     output, expand = matrices.pop("o_proj"), matrices.pop("kv_b_proj")
     tokens = step.tokens
     entries, cached = tokens * attention.cached_values * ACTIVATION_BYTES, step.cached(attention, tokens)
-    attend = _with_vectors if step.new_tokens == 1 else _with_keys
+    weights = -(-expand.rows * expand.columns * bits // 8)
+    attend: list[Operation] = []
+    for part in step.by_kernel:
+        by = _with_vectors if part.new_tokens == 1 else _with_keys
+        attend += by(attention, expand, part, weights)
     return [
         *(product("attention", name, [matrix], tokens, bits) for name, matrix in matrices.items()),
         Operation("attention", "cache_entries", 0, 0, entries, cached),
-        *attend(attention, expand, step, -(-expand.rows * expand.columns * bits // 8)),
+        *attend,
         product("attention", "o_proj", [output], tokens, bits),
     ]
 
 
-def _with_vectors(attention: Attention, expand: Matrix, step: Step, weights: int) -> list[Operation]:
+def _with_vectors(attention: Attention, expand: Matrix, step: AnyStep, weights: int) -> list[Operation]:
     """Queries with cached latent vectors; `weights`: bytes of kv_b_proj."""
     heads, rank = attention.heads, attention.latent_rank
     # The queries' part of kv_b_proj before attention, the values' part behind it, head by head.
@@ -45,7 +52,7 @@ def _with_vectors(attention: Attention, expand: Matrix, step: Step, weights: int
     ]
 
 
-def _with_keys(attention: Attention, expand: Matrix, step: Step, weights: int) -> list[Operation]:
+def _with_keys(attention: Attention, expand: Matrix, step: AnyStep, weights: int) -> list[Operation]:
     """Queries with the keys and values that are made of latent vectors; `weights`: bytes of kv_b_proj."""
     all_tokens = step.attended(attention)
     flops = 2 * expand.rows * expand.columns * all_tokens

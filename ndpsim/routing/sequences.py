@@ -1,0 +1,131 @@
+"""Routing of sequences that come and go: each token's experts follow from its sequence and its place there.
+
+A token's choices depend on the seed, its sequence, its position and the layer, and on nothing else. Whatever
+batches a schedule makes, a sequence is routed alike. Choices are drawn as those of `generate_routing`: the
+same popularity for the same seed, prompt tokens with that of a prefill. A prompt token repeats the one before
+it with `token_stickiness`, a decoded one with `step_stickiness`; sequences do not repeat each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.errors import InputError
+from ndpsim.moe import MoeShape
+from ndpsim.routing.generate import prefill_shares, randoms_of, shape_of, shares_of
+from ndpsim.routing.placing import choose
+from ndpsim.routing.shares import UNIT, in_units, shuffled
+from ndpsim.routing.spec import Shares, Spec, parse_spec
+from ndpsim.routing.trace import Ids
+
+Numbers = NDArray[np.uint64]
+Ints = NDArray[np.int64]
+
+_ORDERS = 16  # lines of a layer, each with its experts in another order
+_LINES = 8  # source of random numbers, beside those of `ndpsim.routing.generate`
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+class _Lines:
+    """Experts of each layer on lines, one after the other, each as long as its chance."""
+
+    def __init__(
+        self, shares: Shares, experts_per_token: int, randoms: Sequence[np.random.Generator]
+    ) -> None:
+        layers, experts = shares.shape
+        self.order = np.empty((layers, _ORDERS, experts), np.int16)
+        self.ends = np.empty((layers, _ORDERS, experts), np.int64)
+        self.first = np.empty((layers, _ORDERS, experts_per_token), np.int64)
+        borders = UNIT * np.arange(experts_per_token)
+        for layer, random in enumerate(randoms):
+            chances = in_units(shares[layer], experts_per_token)
+            for line in range(_ORDERS):
+                order = shuffled(experts, random)
+                ends = np.cumsum(chances[order])
+                self.order[layer, line], self.ends[layer, line] = order, ends
+                self.first[layer, line] = np.searchsorted(ends, borders, side="right")
+
+    def chosen(self, cells: Numbers, experts_per_token: int) -> Ids:
+        """Experts of random cells, [layer, token]: int16 [layer, token, k]."""
+        parts = np.arange(1, experts_per_token + 1, dtype=np.uint64) * _STEP
+        uniform = (_mixed(cells[..., None] + parts) >> np.uint64(11)) * 2.0**-53
+        line = (cells % np.uint64(_ORDERS)).astype(np.int64)
+        ids = np.empty(uniform.shape, np.int16)
+        choose(uniform, line, self.first, self.ends, self.order, UNIT, ids)
+        return ids
+
+
+class SequenceRouting:
+    """Routes the tokens of sequences of one model.
+
+    Args:
+        spec: what to generate, a SPEC; see `ndpsim.routing`.
+        prompt_tokens: of each sequence.
+
+    Raises:
+        InputError: the SPEC is impossible, or its popularity drifts from step to step.
+    """
+
+    def __init__(self, spec: str | Spec, model: MoeShape, prompt_tokens: Ints, seed: int) -> None:
+        self.spec = parse_spec(spec)
+        parameters, shape = self.spec.parameters, shape_of(self.spec, model)
+        if parameters["step_drift"]:
+            problem = "is not supported where sequences come and go: their steps are not the same"
+            raise InputError(problem, "unsupported", key="routing: step_drift")
+        self._prompt_tokens, self._k = prompt_tokens, shape.experts_per_token
+        self._sticks = parameters["token_stickiness"], parameters["step_stickiness"]
+        decode = shares_of(self.spec, shape, seed)
+        prefill = prefill_shares(decode, self.spec, shape, seed)
+
+        def lines(shares: Shares) -> _Lines:
+            return _Lines(shares, self._k, randoms_of(shape.layers, seed, _LINES))
+
+        self._decode = lines(decode)
+        self._prefill = self._decode if prefill is decode else lines(prefill)
+        with np.errstate(over="ignore"):
+            self._layers = _mixed(np.array(shape.layers, np.uint64) + np.uint64(1) + _STEP * np.uint64(seed))
+
+    def ids(self, sequences: Ints, positions: Ints) -> Ids:
+        """The experts of tokens, int16 [layer, token, k].
+
+        Args:
+            sequences: of each token.
+            positions: of each token in its sequence, from 0.
+        """
+        prompts = self._prompt_tokens[sequences]
+        decoded = positions >= prompts
+        cells = self._cells(sequences, self._origins(sequences, positions, np.where(decoded, prompts, 0)))
+        if self._prefill is self._decode or decoded.all():
+            return self._decode.chosen(cells, self._k)
+        ids = np.empty((*cells.shape, self._k), np.int16)
+        for lines, of in ((self._decode, decoded), (self._prefill, ~decoded)):
+            ids[:, of] = lines.chosen(np.ascontiguousarray(cells[:, of]), self._k)
+        return ids
+
+    def _cells(self, sequences: Ints, positions: Ints) -> Numbers:
+        """A random number for each token in each layer; `positions`: [token] or [layer, token]."""
+        tokens = _mixed(_mixed(sequences.astype(np.uint64) * _STEP) + positions.astype(np.uint64))
+        return _mixed(np.atleast_2d(tokens) + self._layers[:, None])
+
+    def _origins(self, sequences: Ints, positions: Ints, first: Ints) -> Ints:
+        """The position whose choices each token repeats, its own mostly: [token] or [layer, token]."""
+        if not any(self._sticks):
+            return positions
+        chance = np.where(first > 0, self._sticks[1], self._sticks[0])
+        origins = np.tile(positions, (len(self._layers), 1))
+        repeats = np.ones(origins.shape, np.bool_)
+        while repeats.any():
+            drawn = _mixed(self._cells(sequences, origins) ^ _STEP) >> np.uint64(11)
+            repeats &= (drawn * 2.0**-53 < chance) & (origins > first)
+            origins -= repeats
+        return origins
+
+
+def _mixed(numbers: Numbers) -> Numbers:
+    """Numbers that look random, the same for the same (Steele et al., SplitMix64, OOPSLA 2014)."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))
