@@ -160,7 +160,7 @@ def _cell(text: str) -> str:
 # The sections of the page: the packages whose public names they show.
 _SECTIONS = (
     ("Experts, relayouts, traces", ("ndpsim.simulate", "ndpsim.dram")),
-    ("Whole models", ("ndpsim.orchestrator", "ndpsim.policies", "ndpsim.prediction")),
+    ("Whole models", ("ndpsim.orchestrator", "ndpsim.serving", "ndpsim.policies", "ndpsim.prediction")),
     ("Sweeps", ("ndpsim.sweeps", "ndpsim.search")),
     ("Results", ("ndpsim.results",)),
     (

@@ -65,6 +65,7 @@ _WITHOUT_KERNELS = (
     "results",
     "routing",
     "search",
+    "serving",
     "simulate",
     "sweeps",
 )

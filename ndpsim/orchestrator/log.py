@@ -51,12 +51,23 @@ def writing_log(path: str | PathLike[str]) -> Iterator[Observer]:
     Raises:
         InputError: the file cannot be written.
     """
+    with opened(path) as file:
+        yield _Writer(file)
+
+
+@contextmanager
+def opened(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
+    """A file that is there when the block ends well, else not at all; packed where its name ends in .gz.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
     with replacing(path) as file:
         if fspath(path).endswith(".gz"):
             with gzip.GzipFile("", "wb", _COMPRESSION, file, mtime=0) as packed:
-                yield _Writer(cast(IO[bytes], packed))
+                yield cast(IO[bytes], packed)
         else:
-            yield _Writer(file)
+            yield file
 
 
 class _Writer:

@@ -105,6 +105,23 @@ class StepRunner:
         """For how long each resource was used, in full."""
         return dict(zip(self._names, self._busy.tolist(), strict=True))
 
+    def run_step(self, visits: Sequence[GatedVisit], last: Sequence[Window]) -> None:
+        """The layers of a step, and the windows behind them."""
+        for visit in visits:
+            self.run_layer(visit)
+        self.reach(last)
+
+    def wait_until(self, time_ns: float) -> None:
+        """Nothing is computed until then; what is on its way moves on."""
+        if self._migrations.under_way and time_ns > self.clock_ns:
+            jobs, idle_ns = JobList(), time_ns - self.clock_ns
+            jobs.add(Label("none", "idle", alone_ns=idle_ns), idle_ns)
+            self._migrations.add_jobs(jobs)
+            self._run_jobs(jobs, in_window=True)
+            self.totals.add_migrations(self._migrations.done)
+            self._migrations.done = []
+        self.clock_ns = max(self.clock_ns, time_ns)
+
     def run_layer(self, visit: GatedVisit) -> None:
         """The windows before a layer, and its experts."""
         self._layer(visit, self.reach(visit.windows))

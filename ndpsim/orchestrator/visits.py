@@ -66,7 +66,7 @@ def itinerary(
     before: tuple[Window, ...] = ()
     for phase, step, dense in phases:
         last = (phase, step) == phases[-1][:2]
-        for gated in _of_step(trace, layers, phase, step, dense):
+        for gated in windows_of_step(trace.layers, layers, phase, dense):
             if isinstance(gated, Window):
                 before = (*before, gated)
                 continue
@@ -96,11 +96,14 @@ def _linked(visits: list[GatedVisit]) -> list[GatedVisit]:
     return visits
 
 
-def _of_step(
-    trace: Routing, layers: tuple[int, ...], phase: str, step: int, dense: DenseTime
+def windows_of_step(
+    moe_layers: tuple[int, ...], layers: tuple[int, ...], phase: str, dense: DenseTime
 ) -> Iterator[tuple[int, Window] | Window]:
-    """The row of each layer with experts, and its window; at last the window with the head."""
-    rows = {layer: row for row, layer in enumerate(trace.layers)}
+    """The row of each layer with experts, and its window; at last the window with the head.
+
+    layers: those that are run, `moe_layers` among them.
+    """
+    rows = {layer: row for row, layer in enumerate(moe_layers)}
     gpu_ns = 0.0
     attention: list[AttentionTime] = []
     for layer in layers:

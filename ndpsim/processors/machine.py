@@ -20,7 +20,7 @@ from ndpsim.processors.dense import DenseTime
 from ndpsim.processors.fitted import fitted_values
 from ndpsim.processors.gpu import Gpu
 from ndpsim.processors.memory import GpuMemory
-from ndpsim.processors.operations import DenseBits, Step
+from ndpsim.processors.operations import AnyStep, DenseBits, Step
 from ndpsim.processors.power import read_power
 from ndpsim.processors.table import ExpertTable, read_table
 from ndpsim.units import exact
@@ -176,6 +176,21 @@ class Processors:
             InputError: an argument is wrong, or the hardware or the model says too little.
         """
         step = Step(sequences, context, new_tokens, kv_bits)
+        return self.step_time(model, step, kv=kv, bits=bits)
+
+    def step_time(
+        self,
+        model: str | PathLike[str] | MoeShape,
+        step: AnyStep,
+        *,
+        kv: str = "gpu",
+        bits: DenseBits = 16,
+    ) -> DenseTime:
+        """The same of a step whose sequences may differ.
+
+        Raises:
+            InputError: as `dense_time`.
+        """
         return dense.timed(self.gpu, load_model(model), step, kv, bits)
 
     def gpu_memory(

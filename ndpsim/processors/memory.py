@@ -86,23 +86,45 @@ def gpu_memory(
     kv = choice(kv, "kv", ("auto", "gpu", "host"), "place of the cache")
     if not isinstance(dense_bits, Mapping):
         dense_bits = whole_number(dense_bits, "dense_bits", 1, 32)
-    expert = weight_bytes(model.expert, expert_format(bits))
     of_layer = [step.kept_bytes(kind) for kind in attention_of(model)]
     cache = sum(layers * size for layers, size in zip(model.layers_of_kind, of_layer, strict=True))
+    what = f"{step.sequences} sequences of {step.context} tokens"
+    return memory_with_cache(gpu, model, step, Cache(cache, max(of_layer), kv, what), bits, dense_bits)
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A KV cache: its bytes, those of the layer that has most, where it lies, and what it is of in words."""
+
+    bytes: int
+    layer_bytes: int
+    kv: str
+    what: str
+
+
+def memory_with_cache(
+    gpu: Gpu, model: MoeShape, step: Step, held: Cache, bits: int | ExpertFormat, dense_bits: DenseBits
+) -> GpuMemory:
+    """The same with a cache of any size beside what the step has in work.
+
+    Raises:
+        InputError: as `gpu_memory`.
+    """
+    kv, cache = held.kv, held.bytes
+    expert = weight_bytes(model.expert, expert_format(bits))
     others = {"reserved": gpu.reserved_bytes, **dense_weight_bytes(model, dense_bits)}
     work = {"workspace": _workspace_bytes(model, step), "expert_buffers": gpu.expert_buffers * expert}
     room = gpu.memory_bytes - sum(others.values()) - sum(work.values())
     if kv == "auto":
         kv = "gpu" if cache <= room else "host"
-    held = (
-        {"kv_cache": cache, "kv_staging": 0} if kv == "gpu" else {"kv_cache": 0, "kv_staging": max(of_layer)}
-    )
-    parts = {**others, **held, **work}
-    left = room - sum(held.values())
+    in_gpu = cache if kv == "gpu" else 0
+    staged = 0 if kv == "gpu" else held.layer_bytes
+    parts = {**others, "kv_cache": in_gpu, "kv_staging": staged, **work}
+    left = room - in_gpu - staged
     if left < 0:
         listed = ", ".join(f"{name} {size:,}" for name, size in parts.items() if size)
         problem = (
-            f"{model.name} with {step.sequences} sequences of {step.context} tokens is not supported: it "
+            f"{model.name} with {held.what} is not supported: it "
             f"needs {sum(parts.values()):,} B of {gpu.memory_bytes:,} B of GPU memory ({listed})"
         )
         raise InputError(problem, "too-large", key="gpu.memory_gb")

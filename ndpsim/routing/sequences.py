@@ -13,10 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.assignment.distinct import choose
 from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape
 from ndpsim.routing.generate import prefill_shares, randoms_of, shape_of, shares_of
-from ndpsim.routing.placing import choose
 from ndpsim.routing.shares import UNIT, in_units, shuffled
 from ndpsim.routing.spec import Shares, Spec, parse_spec
 from ndpsim.routing.trace import Ids

@@ -1,4 +1,4 @@
-"""Which expert lies at a place of a layer's line, token by token; see `ndpsim.routing.drawing`."""
+"""Distinct experts of tokens, from random numbers; `ndpsim.routing.drawing` has the method."""
 
 from __future__ import annotations
 

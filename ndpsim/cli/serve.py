@@ -1,0 +1,52 @@
+"""``ndpsim serve``: serve requests with a machine: latencies, throughput and energy under load."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+from ndpsim.cli.command import Given, taking
+from ndpsim.cli.options import JSON, answer, progress_of
+from ndpsim.parameters import Output, Parameter, joined, table
+from ndpsim.parameters.hardware import SET
+from ndpsim.parameters.serve import SERVE
+
+_RUN = joined(SERVE, table({"What is simulated": (SET,)}))
+_OUTPUTS = table(
+    {
+        "Results": (
+            JSON,
+            Parameter(
+                "log",
+                "Write each request and each step as a JSON line, for check (.gz compresses).",
+                Output(),
+                files=("",),
+            ),
+        )
+    }
+)
+
+
+@taking(
+    _RUN,
+    _OUTPUTS,
+    examples=(
+        "ndpsim serve --hw trimoe --model deepseek-v2 --requests requests.csv --policy trimoe --rate 2",
+        "ndpsim serve --requests requests.csv --slo ttft=1s,tpot=50ms --max-batch 64 --json -",
+    ),
+)
+def command(given: Given) -> None:
+    """Serve requests: they arrive, a scheduler forms steps of them, and a policy decides where experts run.
+
+    Steps mix prompts and decoded tokens; the KV cache grows with each sequence. The times of layers are those
+    of ndpsim moe. ndpsim list policies names the policies; ndpsim requests generates and imports requests.
+    """
+    from ndpsim.report.serving import print_serving
+    from ndpsim.serving.log import writing_serving_log
+    from ndpsim.serving.run import run_serving
+
+    asked = _RUN.arguments(given)
+    asked["prefix_cache"] = not asked.pop("no_prefix_cache", False)
+    logging = writing_serving_log(given["log"]) if "log" in given else nullcontext()
+    with logging as log, progress_of("serving") as progress:
+        result = run_serving(log=log, progress=progress, **asked)
+    answer(given, result.to_dict, lambda: print_serving(result))

@@ -1,0 +1,108 @@
+"""``serve``: requests served by a machine."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ndpsim.errors import InputError
+from ndpsim.parameters.generated import SEED
+from ndpsim.parameters.hardware import HW, model_of
+from ndpsim.parameters.host import ARBITRATION
+from ndpsim.parameters.kinds import Choice, Flag, Kind, Own, Real, Whole
+from ndpsim.parameters.moe import MOE
+from ndpsim.parameters.table import Parameter, table
+from ndpsim.plugins import option_names
+
+_SCHEDULERS = option_names("serving/schedulers", "vllm")
+_LIMIT = re.compile(r"\s*(ttft|tpot)\s*=\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(us|ms|s)\s*", re.ASCII)
+_NS = {"us": 1e3, "ms": 1e6, "s": 1e9}
+
+
+@dataclass(frozen=True)
+class ServiceLevel:
+    """Limits of a request: to its first token, and between tokens in the mean; None: there is none."""
+
+    ttft_ns: float | None = None
+    tpot_ns: float | None = None
+
+    def is_met(self, ttft_ns: float, tpot_ns: float | None) -> bool:
+        """Whether a request is within both; `tpot_ns`: None: it has one token."""
+        pairs = (ttft_ns, self.ttft_ns), (tpot_ns, self.tpot_ns)
+        return all(value is None or limit is None or value <= limit for value, limit in pairs)
+
+
+def _level(value: Any, key: str) -> ServiceLevel:
+    if isinstance(value, ServiceLevel):
+        return value
+    limits: dict[str, float] = {}
+    for part in str(value).split(","):
+        found = _LIMIT.fullmatch(part)
+        if found is None or f"{found[1]}_ns" in limits or not float(found[2]):
+            problem = f"'{str(value)[:40]}' is not of the form ttft=1s,tpot=50ms"
+            raise InputError(problem, key=key, code="form")
+        limits[f"{found[1]}_ns"] = float(found[2]) * _NS[found[3]]
+    return ServiceLevel(**limits)
+
+
+SERVE = table(
+    {
+        "What is simulated": (
+            HW,
+            model_of("deepseek-v2"),
+            Parameter(
+                "requests",
+                "Requests: a file of ndpsim requests, or of a format that it imports.",
+                Kind(form="FILE"),
+                files=("",),
+                required=True,
+            ),
+            MOE["policy"],
+            Parameter(
+                "rate",
+                "Requests a second: arrivals are moved apart or together to this mean.",
+                Real(1e-9, 1e9, form="R"),
+                otherwise="as the requests arrive",
+            ),
+            Parameter(
+                "slo",
+                "Service level of a request: its time to the first token, and between tokens in the mean.",
+                Own(_level, form="ttft=1s,tpot=50ms"),
+            ),
+        ),
+        "Engine": (
+            Parameter(
+                "scheduler",
+                f"Forms the steps: {', '.join(_SCHEDULERS)}.",
+                Choice(_SCHEDULERS, "scheduler"),
+                "vllm",
+            ),
+            Parameter("max-batch", "Sequences in the KV cache at a time.", Whole(1, 1 << 16), 128),
+            Parameter("max-tokens", "Tokens that a step computes.", Whole(1, 1 << 20), 2048),
+            MOE["kv"],
+            MOE["kv-bits"],
+            Parameter(
+                "kv-blocks",
+                "Blocks of the KV cache.",
+                Whole(1),
+                otherwise="what fits, or what the longest requests need",
+            ),
+            Parameter("block-tokens", "Tokens of a block of the KV cache.", Whole(1, 1 << 16), 16),
+            Parameter("no-prefix-cache", "Find no blocks of earlier prompts again.", Flag()),
+            MOE["gpu-experts"],
+        ),
+        "Weights": (MOE["bits"], MOE["dense-bits"], MOE["weights"]),
+        "Host traffic": (ARBITRATION,),
+        "Routing": (
+            Parameter(
+                "routing",
+                "Experts that tokens choose: a SPEC of ndpsim routing generate.",
+                Kind(form="SPEC"),
+                otherwise="the model's bundled counts, else its load curve, else skewed",
+                names="routing",
+            ),
+            SEED,
+        ),
+    }
+)

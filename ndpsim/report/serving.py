@@ -1,0 +1,94 @@
+"""Serving as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ndpsim.report.printing import print_table, print_text
+from ndpsim.report.text import bits_of
+from ndpsim.report.words import counted
+from ndpsim.reported import quantity_of, with_unit
+from ndpsim.results.moe import ENGINES, RESOURCES
+from ndpsim.results.serving import ServingResult
+from ndpsim.units import percent, significant
+
+_LATENCIES = ("ttft_ns", "tpot_ns", "itl_ns", "latency_ns")
+_PERCENTILES = ("mean", "p50", "p90", "p99")
+_NONE = "-"
+
+
+def serving_title(result: ServingResult) -> str:
+    """What ran where, in a line."""
+    config = result.config
+    file = f"{config['weights']}: " if "weights" in config else ""
+    return f"{config['model']} on {config['hardware']['name']}, {file}{bits_of(config)}, {config['policy']}"
+
+
+def print_serving(result: ServingResult) -> None:
+    """The result of `run_serving`."""
+    print_text(serving_title(result), bold=True)
+    for note in serving_notes(result):
+        print_text(note, indent="  ")
+    print_table("", ("", *_PERCENTILES), list(latency_rows(result)), left=1)
+    print_table("", ("", ""), serving_table(result), left=1)
+
+
+def latency_rows(result: ServingResult) -> Iterator[tuple[str, ...]]:
+    """What each latency is called, and its mean and percentiles."""
+    for name in _LATENCIES:
+        values: Mapping[str, float] | None = getattr(result, name)
+        cells = (with_unit(name, values[part]) if values else _NONE for part in _PERCENTILES)
+        yield _label(name), *cells
+
+
+def serving_table(result: ServingResult) -> list[tuple[str, str]]:
+    """Labels and figures of a run."""
+    names = ["tokens_per_s", "requests_per_s", "offered_per_s", "goodput_per_s", "time_ns", "steps"]
+    rows = [
+        (_label(name), with_unit(name, getattr(result, name), ServingResult))
+        for name in names
+        if getattr(result, name) is not None
+    ]
+    for what in ("running", "queue"):
+        mean, most = getattr(result, f"mean_{what}"), getattr(result, f"most_{what}")
+        rows.append((_label(f"mean_{what}"), f"{significant(mean)} in the mean, {most:,} at most"))
+    blocks = f"{result.most_kv_blocks:,} of {result.config['kv_blocks']:,}"
+    rows.append((_label("most_kv_blocks"), blocks))
+    rows.append((_label("preemptions"), f"{result.preemptions:,}"))
+    rows.append((_label("reused_tokens"), percent(result.reused_tokens / result.prompt_tokens)))
+    for group in RESOURCES:
+        found = [share for name, share in result.utilization.items() if name.partition(" ")[0] == group]
+        if found:
+            rows.append((_label(f"utilization.{group}"), percent(sum(found) / len(found))))
+    pairs = sum(result.pairs_by_engine.values())
+    rows += [
+        (_label(f"pairs_by_engine.{name}"), percent(result.pairs_by_engine[name] / pairs)) for name in ENGINES
+    ]
+    known = [nj for nj in result.energy_per_token_nj.values() if nj is not None]
+    if known:
+        rows.append((_label("energy_per_token_nj"), with_unit("energy_per_token_nj", sum(known))))
+    return [*rows, (_label("wall_s"), with_unit("wall_s", result.wall_s))]
+
+
+def serving_notes(result: ServingResult) -> list[str]:
+    """What a run has to say in sentences."""
+    config: Mapping[str, Any] = result.config
+    notes = [
+        f"{counted(result.requests, 'request')} with {result.prompt_tokens:,} prompt and "
+        f"{result.output_tokens:,} output tokens; scheduler {config['scheduler']}, at most "
+        f"{config['max_batch']:,} sequences and {config['max_tokens']:,} tokens a step"
+    ]
+    if result.growing and result.offered_per_s is not None:
+        notes.append(
+            f"the queue grows: {significant(result.offered_per_s)} requests/s arrive, and "
+            f"{significant(result.requests_per_s)} are served"
+        )
+    unknown = [name for name, nj in result.energy_nj.items() if nj is None]
+    if unknown:
+        notes.append(f"energy without {', '.join(unknown)} (not known)")
+    return notes
+
+
+def _label(name: str) -> str:
+    return quantity_of(name, (ServingResult,)).label

@@ -1,0 +1,83 @@
+"""Writes what an engine does as JSON lines, which `ndpsim check` judges: see docs/serving.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from typing import IO, Any
+
+from ndpsim.orchestrator.log import opened
+from ndpsim.serving.engine import DoneStep
+from ndpsim.serving.sequence import Sequence
+
+LOG_VERSION = 1
+
+
+@contextmanager
+def writing_serving_log(path: str | PathLike[str]) -> Iterator[ServingLog]:
+    """A log in a file, packed where its name ends in .gz; it is there when the block ends well, else not.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    with opened(path) as file:
+        yield ServingLog(file)
+
+
+class ServingLog:
+    """Is told what happens, in order, and writes a line of each."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._write = file.write
+        self._encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+        self._ids: tuple[str, ...] = ()
+
+    def begin(self, header: Mapping[str, Any], ids: tuple[str, ...]) -> None:
+        """What is run; `ids`: names of the requests."""
+        self._ids = ids
+        self._line({"serving_log": LOG_VERSION, **header})
+
+    def arrived(self, sequence: Sequence) -> None:
+        """A request."""
+        line = {
+            "request": sequence.number,
+            "id": self._ids[sequence.number],
+            "arrival_ns": sequence.arrival_ns,
+            "prompt_tokens": sequence.prompt_tokens,
+            "output_tokens": sequence.output_tokens,
+            "engine": 0,
+        }
+        self._line({**line, "hashes": list(sequence.hashes)} if len(sequence.hashes) else line)
+
+    def done(self, step: DoneStep) -> None:
+        """A step."""
+        scheduler = step.scheduler
+        changes = scheduler.kv.changes
+        scheduled = [
+            [chunk.sequence.number, computed, chunk.tokens, chunk.sequence.produced]
+            for chunk, computed in zip(step.chunks, step.computed, strict=True)
+        ]
+        self._line(
+            {
+                "step": step.number,
+                "engine": 0,
+                "start_ns": step.start_ns,
+                "end_ns": step.end_ns,
+                "scheduled": scheduled,
+                "allocated": _by_request(changes.allocated),
+                "cached": _by_request(changes.reused),
+                "preempted": [one.number for one in scheduler.preempted],
+                "finished": [one.number for one in step.finished],
+                "freed": _by_request(changes.freed),
+                "waiting": [one.number for one in scheduler.waiting],
+            }
+        )
+
+    def _line(self, content: Mapping[str, Any]) -> None:
+        self._write(f"{self._encode(content)}\n".encode())
+
+
+def _by_request(blocks: Mapping[int, list[int]]) -> dict[str, list[int]]:
+    return {str(request): numbers for request, numbers in blocks.items()}

@@ -1,0 +1,127 @@
+"""How many blocks the KV cache of an engine has, and what the GPU's memory then holds of experts.
+
+A block takes `block_tokens` tokens of every layer with keys and values, those with a window as well; the
+states of linear attention are kept for as many sequences as a step has at most. In the GPU's memory:
+
+- If all experts have room there, the KV cache gets what is left, as in vLLM.
+- If not, it gets what the longest requests need, as many of them as a step has sequences at most, so that
+  none is preempted; experts get the rest. "auto" puts it into the host's memory if they need more than there
+  is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.arguments import whole_number
+from ndpsim.errors import InputError
+from ndpsim.moe import LinearAttention, MoeShape
+from ndpsim.orchestrator.weights import RunWeights
+from ndpsim.processors import GpuMemory, Processors
+from ndpsim.processors.dense import attention_of
+from ndpsim.processors.memory import Cache, memory_with_cache
+from ndpsim.processors.operations import Step
+from ndpsim.serving.scheduler import Limits
+from ndpsim.workloads import Requests
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class KvAsked:
+    """What is asked of a KV cache: see `run_serving`; `blocks`: None: as many as there is room for."""
+
+    kv: str
+    bits: int
+    block_tokens: int
+    blocks: int | None
+
+
+@dataclass(frozen=True)
+class KvRoom:
+    """The blocks of a KV cache, and the contents of the GPU's memory with it."""
+
+    blocks: int
+    block_bytes: int
+    memory: GpuMemory
+
+
+def kv_room(
+    processors: Processors,
+    shape: MoeShape,
+    weights: RunWeights,
+    requests: Requests,
+    limits: Limits,
+    asked: KvAsked,
+    gpu_experts: int | None,
+) -> KvRoom:
+    """The room that requests have.
+
+    Raises:
+        InputError: a request, or something else, does not fit.
+    """
+    lengths = -(-(requests.prompt_tokens + requests.output_tokens) // asked.block_tokens)
+    needed = int(np.sort(lengths)[-limits.sequences :].sum())
+    of_layers = _block_bytes(shape, asked)
+    block = max(sum(of_layers), 1)
+
+    def memory(kv: str, blocks: int) -> GpuMemory:
+        each = -(-limits.tokens // limits.sequences)
+        size = blocks * block + _state_bytes(shape, limits.sequences)
+        held = Cache(size, blocks * max(of_layers), kv, f"a KV cache of {blocks:,} blocks")
+        step = Step(limits.sequences, each, each)
+        return memory_with_cache(processors.gpu, shape, step, held, weights.expert, weights.dense)
+
+    kv, blocks = asked.kv, needed if asked.blocks is None else asked.blocks
+    if kv != "host":
+        bare = memory("gpu", 0)
+        experts, all_fit = _expert_bytes(shape, bare, gpu_experts, int(lengths.max()) * block)
+        left = max(bare.experts_bytes - experts, 0) // block
+        if kv == "auto":
+            kv = "gpu" if all_fit or blocks <= left else "host"
+        if kv == "gpu" and asked.blocks is None:
+            blocks = left if all_fit else min(needed, left)
+    _check_lengths(requests, lengths, blocks, asked.block_tokens)
+    return KvRoom(blocks, block, memory(kv, blocks))
+
+
+def _block_bytes(shape: MoeShape, asked: KvAsked) -> list[int]:
+    """Bytes of a block in each layer."""
+    kinds = attention_of(shape)
+    return [
+        -(-asked.block_tokens * kinds[kind].cached_values * asked.bits // 8) for kind in shape.kind_of_layer
+    ]
+
+
+def _state_bytes(shape: MoeShape, sequences: int) -> int:
+    """Bytes of all states of linear attention."""
+    kinds = zip(attention_of(shape), shape.layers_of_kind, strict=True)
+    bits = [layers * kind.kept_bits(1, 16) for kind, layers in kinds if isinstance(kind, LinearAttention)]
+    return -(-sequences * sum(bits) // 8)
+
+
+def _expert_bytes(
+    shape: MoeShape, bare: GpuMemory, gpu_experts: int | None, least_cache: int
+) -> tuple[int, bool]:
+    """Bytes of experts that the GPU's memory must hold, and whether these are all experts."""
+    experts = shape.moe_layers * shape.routed_experts
+    if gpu_experts is None:
+        all_fit = bare.experts_bytes - experts * bare.expert_bytes >= least_cache
+        return experts * bare.expert_bytes if all_fit else 0, all_fit
+    asked = shape.moe_layers * whole_number(gpu_experts, "gpu_experts", 0, shape.routed_experts)
+    return asked * bare.expert_bytes, asked == experts
+
+
+def _check_lengths(requests: Requests, lengths: Ints, blocks: int, block_tokens: int) -> None:
+    """Make sure that each request has room when it is alone."""
+    longest = int(np.argmax(lengths))
+    if lengths[longest] > blocks:
+        tokens = int(requests.prompt_tokens[longest] + requests.output_tokens[longest])
+        problem = (
+            f"request '{requests.ids[longest]}' has {tokens:,} tokens, which are {lengths[longest]:,} blocks "
+            f"of the KV cache; it has {blocks:,} blocks of {block_tokens} tokens"
+        )
+        raise InputError(problem, "too-large", key="requests")

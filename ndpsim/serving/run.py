@@ -1,0 +1,270 @@
+"""``run_serving``: requests served by a machine, with experts where a policy wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from os import PathLike
+from typing import Any
+
+from ndpsim.arguments import progress_function
+from ndpsim.config import Hardware, load_hardware
+from ndpsim.dimm.arbitrations import checked_arbitration
+from ndpsim.errors import InputError
+from ndpsim.moe import MoeShape, load_model
+from ndpsim.orchestrator.given import Given, check_link, given_of
+from ndpsim.orchestrator.step_run import StepRunner
+from ndpsim.orchestrator.totals import ENGINES
+from ndpsim.orchestrator.weights import RunWeights, run_weights
+from ndpsim.parameters.serve import SERVE, ServiceLevel
+from ndpsim.policies.choose import ChosenPolicy, choose_policies
+from ndpsim.policies.interface import Policy
+from ndpsim.processors import Processors
+from ndpsim.results.cache import ResultCache
+from ndpsim.results.serving import ServingResult
+from ndpsim.results.stopwatch import Stopwatch
+from ndpsim.routing import default_routing, generate_routing
+from ndpsim.routing.generate import is_spec
+from ndpsim.routing.sequences import SequenceRouting
+from ndpsim.serving.engine import Arrivals, DoneStep, Engine
+from ndpsim.serving.hashes import prompt_hashes
+from ndpsim.serving.kv import KvCache
+from ndpsim.serving.log import ServingLog
+from ndpsim.serving.room import KvAsked, KvRoom, kv_room
+from ndpsim.serving.scheduler import Limits, Scheduler, scheduler_named
+from ndpsim.serving.sequence import Sequence as Served
+from ndpsim.serving.steps import MoeSteps
+from ndpsim.serving.summary import served, summary
+from ndpsim.workloads import Requests, load_requests
+
+_OFFLINE_STEPS = 16  # of the trace that policies may learn from
+
+
+def run_serving(
+    hw: str | PathLike[str] | Hardware = "trimoe",
+    model: str | PathLike[str] | MoeShape = "deepseek-v2",
+    requests: str | PathLike[str] | Requests = "requests.csv",
+    policy: str | type[Policy] | ChosenPolicy = "trimoe",
+    rate: float | None = None,
+    slo: str | ServiceLevel | None = None,
+    scheduler: str = "vllm",
+    max_batch: int = 128,
+    max_tokens: int = 2048,
+    kv: str = "auto",
+    kv_bits: int = 16,
+    kv_blocks: int | None = None,
+    block_tokens: int = 16,
+    prefix_cache: bool = True,
+    routing: str | None = None,
+    seed: int = 1,
+    sets: Sequence[str] = (),
+    bits: int | None = None,
+    dense_bits: int | None = None,
+    weights: str | None = None,
+    gpu_experts: int | None = None,
+    arbitration: str = "host-first",
+    log: ServingLog | None = None,
+    progress: Callable[[float], None] | None = None,
+    cache: bool | ResultCache = True,
+) -> ServingResult:
+    """Serve requests: a scheduler forms steps, a policy places the experts of their layers.
+
+    Args:
+        hw, model, sets: as in `simulate_expert`.
+        requests: `Requests`, or a file of them; see `ndpsim.workloads`.
+        policy: as one of `run_moe`; none that rehearses.
+        rate: requests a second: arrivals are moved apart or together to this mean; None: as they are.
+        slo: limits of a request, ``ttft=1s,tpot=50ms``; None: there are none.
+        scheduler: forms the steps: a name of `ndpsim.serving.schedulers`.
+        max_batch: sequences that have blocks of the KV cache at a time.
+        max_tokens: tokens that a step computes, at least as many as `max_batch`.
+        kv: location of the KV cache: "gpu", "host", or "auto"; see `ndpsim.serving.room`.
+        kv_bits: of a value in it.
+        kv_blocks: its blocks; None: see `ndpsim.serving.room`.
+        block_tokens: tokens of a block.
+        prefix_cache: whole blocks of a prompt that begins as another did are found again.
+        routing: a SPEC of `generate_routing`; None: `default_routing` of the model. Experts are drawn by
+            sequence, see `ndpsim.routing.sequences`.
+        seed: of the routing.
+        bits, dense_bits, weights, gpu_experts, arbitration: as in `run_moe`.
+        log: is told of each request and of each step.
+        progress: called with the share of the output tokens that there are.
+        cache: as in `run_moe`.
+
+    Raises:
+        InputError: an argument makes no sense, a request or something else does not fit into memory, or a
+            policy gives an impossible answer.
+    """
+    watch, progress = Stopwatch(), progress_function(progress)
+    hardware = load_hardware(hw, sets, "moe")
+    shape, chosen = load_model(model), _policy(policy)
+    limits = _limits(max_batch, max_tokens)
+    asked = KvAsked(
+        SERVE["kv"].checked(kv),
+        SERVE["kv-bits"].checked(kv_bits),
+        SERVE["block-tokens"].checked(block_tokens),
+        SERVE["kv-blocks"].checked(kv_blocks),
+    )
+    seed, level = SERVE["seed"].checked(seed), SERVE["slo"].checked(slo)
+    of_scheduler = scheduler_named(SERVE["scheduler"].checked(scheduler))
+    checked_arbitration(arbitration)
+    check_link(hardware, None, arbitration)
+    arriving = load_requests(requests)
+    if rate is not None:
+        arriving = arriving.at_rate(SERVE["rate"].checked(rate))
+    written, spec = run_weights(shape, bits, dense_bits, weights), _spec(routing, shape)
+    processors = Processors(hardware)
+    room = kv_room(processors, shape, written, arriving, limits, asked, gpu_experts)
+    given = _given(
+        processors,
+        shape,
+        written,
+        room,
+        arriving,
+        limits,
+        kv_bits,
+        spec,
+        seed,
+        gpu_experts,
+        arbitration,
+        cache,
+    )
+    runner = StepRunner(given, chosen.start(given.machine, given.estimates))
+    steps = MoeSteps(
+        runner,
+        SequenceRouting(spec, shape, arriving.prompt_tokens, seed),
+        lambda step: processors.step_time(shape, step, kv=room.memory.kv, bits=written.dense),
+        kv_bits,
+    )
+    former = of_scheduler(KvCache(room.blocks, asked.block_tokens, prefix_cache), limits)
+    config = {
+        "hardware": hardware.to_dict(),
+        "model": shape.name,
+        "requests": dict(arriving.source or {}),
+        "closed_loop": arriving.closed_loop,
+        "policy": chosen.name,
+        "parameters": chosen.parameters.model_dump(),
+        "scheduler": former.name,
+        "max_batch": limits.sequences,
+        "max_tokens": limits.tokens,
+        "slo": None if level is None else asdict(level),
+        "routing": spec,
+        "seed": seed,
+        **written.to_dict(),
+        "kv": room.memory.kv,
+        "kv_bits": kv_bits,
+        "kv_blocks": room.blocks,
+        "block_tokens": asked.block_tokens,
+        "prefix_cache": prefix_cache,
+        "gpu_experts": given.machine.gpu_experts,
+        "gpu_bytes": dict(room.memory.parts),
+        "arbitration": arbitration,
+    }
+    engine = _served(former, steps, arriving, config, log, progress)
+    per_request = served(arriving, engine.sequences)
+    time_ns = steps.clock_ns - per_request[0].arrival_ns
+    of_machine = {**_of_machine(runner, time_ns), **watch.times()}
+    return summary(config, arriving, per_request, engine.history, level, of_machine)
+
+
+def _policy(policy: str | type[Policy] | ChosenPolicy) -> ChosenPolicy:
+    (chosen, _), *others = choose_policies((policy,))
+    if others:
+        raise InputError("a run has one policy; sweep over several", "unsupported", key="policy")
+    if chosen.policy.rehearses:
+        problem = f"{chosen.name} tries whole runs first, and the steps of serving are not known before"
+        raise InputError(problem, "unsupported", key="policy")
+    return chosen
+
+
+def _limits(max_batch: int, max_tokens: int) -> Limits:
+    limits = Limits(SERVE["max-batch"].checked(max_batch), SERVE["max-tokens"].checked(max_tokens))
+    if limits.tokens < limits.sequences:
+        problem = f"{limits.tokens} are fewer than the {limits.sequences} sequences of max_batch"
+        raise InputError(problem, "conflict", key="max_tokens")
+    return limits
+
+
+def _spec(routing: str | None, shape: MoeShape) -> str:
+    spec = default_routing(shape) if routing is None else SERVE["routing"].checked(routing)
+    if not is_spec(spec):
+        problem = f"'{spec[:60]}' is no SPEC of ndpsim routing generate; recorded traces are not supported"
+        raise InputError(problem, "unsupported", key="routing")
+    return str(spec)
+
+
+def _given(
+    processors: Processors,
+    shape: MoeShape,
+    weights: RunWeights,
+    room: KvRoom,
+    requests: Requests,
+    limits: Limits,
+    kv_bits: int,
+    spec: str,
+    seed: int,
+    gpu_experts: int | None,
+    arbitration: str,
+    cache: bool | ResultCache,
+) -> Given:
+    """The machine as policies see it: they expect decode steps of as many sequences as there can be."""
+    sequences = min(limits.sequences, len(requests), requests.closed_loop or limits.sequences)
+    context = round(float((requests.prompt_tokens + requests.output_tokens / 2).mean())) + 1
+    decode = processors.dense_time(
+        shape, sequences, context, kv=room.memory.kv, kv_bits=kv_bits, bits=weights.dense
+    )
+    offline = generate_routing(spec, shape, sequences, _OFFLINE_STEPS, 0, seed, offline=True)
+    return given_of(
+        processors, shape, tuple(range(shape.layers)), weights, room.memory, decode, offline,
+        sequences, 0, limits.tokens, gpu_experts, arbitration, cache,
+    )  # fmt: skip
+
+
+def _served(
+    scheduler: Scheduler,
+    steps: MoeSteps,
+    requests: Requests,
+    config: Mapping[str, Any],
+    log: ServingLog | None,
+    progress: Callable[[float], None],
+) -> Engine:
+    """The engine when all requests are served."""
+    total, done = int(requests.output_tokens.sum()), 0
+    if log is not None:
+        kv = ("block_tokens", "max_batch", "max_tokens", "prefix_cache", "closed_loop")
+        names = ("policy", "model", "scheduler")
+        header = {**{name: config[name] for name in names}, "engines": 1, "blocks": config["kv_blocks"]}
+        log.begin({**header, **{name: config[name] for name in kv}}, requests.ids)
+
+    def arrived(sequence: Served) -> None:
+        if log is not None:
+            log.arrived(sequence)
+
+    def stepped(step: DoneStep) -> None:
+        nonlocal done
+        done += sum(one.sequence.is_decoding for one in step.chunks)
+        progress(min(done / total, 1.0))
+        if log is not None:
+            log.done(step)
+
+    hashes = prompt_hashes(requests, scheduler.kv.block_tokens)
+    engine = Engine(scheduler, steps, Arrivals(requests, hashes), arrived, stepped)
+    engine.run()
+    return engine
+
+
+def _of_machine(runner: StepRunner, time_ns: float) -> dict[str, Any]:
+    """What a result says of the machine."""
+    totals, given = runner.totals, runner.given
+    power_w = given.processors.power_w(given.machine.model)
+    energy_nj, energy_note = totals.energy(given.costs, power_w, time_ns)
+    waited_ns = sum(totals.waited_ns.values())
+    return {
+        "pairs_by_engine": {name: totals.pairs[name] for name in ENGINES},
+        "utilization": {name: ns / time_ns for name, ns in runner.busy_ns.items()},
+        "migrations": totals.migrations,
+        "bottleneck": {name: ns / waited_ns for name, ns in totals.waited_ns.most_common()},
+        "energy_nj": energy_nj,
+        "energy_note": energy_note,
+        "policy_wall_s": totals.policy_s,
+    }

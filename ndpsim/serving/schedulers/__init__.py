@@ -1,0 +1,1 @@
+"""Schedulers of serving engines, one file each."""

@@ -1,0 +1,99 @@
+"""A step of an engine on the machine: attention, dense parts and experts of its chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from ndpsim.orchestrator.step_run import StepRunner
+from ndpsim.orchestrator.visits import GatedVisit, Window, windows_of_step
+from ndpsim.policies.script import Visit
+from ndpsim.processors import DenseTime
+from ndpsim.processors.operations import MixedStep
+from ndpsim.routing.sequences import SequenceRouting
+from ndpsim.serving.scheduler import Chunk
+
+
+class Steps(Protocol):
+    """Runs steps one after the other.
+
+    Attributes:
+        clock_ns: the time now.
+    """
+
+    @property
+    def clock_ns(self) -> float:
+        """When the last step has ended, or was waited until."""
+
+    def wait_until(self, time_ns: float) -> None:
+        """Nothing is to be computed until then."""
+
+    def run(self, number: int, chunks: Sequence[Chunk]) -> None:
+        """Run step `number`."""
+
+
+class MoeSteps:
+    """Steps of a mixture-of-experts model under a policy.
+
+    A step with a chunk of a prompt, or of a sequence that is computed again, has the phase "mixed", any other
+    one "decode". In its layers decoded tokens come first.
+
+    Args:
+        dense_time: of attention and dense parts in a step.
+    """
+
+    def __init__(
+        self,
+        runner: StepRunner,
+        routing: SequenceRouting,
+        dense_time: Callable[[MixedStep], DenseTime],
+        kv_bits: int,
+    ) -> None:
+        self.runner, self._routing, self._dense_time, self._kv_bits = runner, routing, dense_time, kv_bits
+
+    @property
+    def clock_ns(self) -> float:
+        """When the last step has ended, or was waited until."""
+        return self.runner.clock_ns
+
+    def wait_until(self, time_ns: float) -> None:
+        """Nothing is to be computed until then; experts on their way move on."""
+        self.runner.wait_until(time_ns)
+
+    def run(self, number: int, chunks: Sequence[Chunk]) -> None:
+        """Run step `number`."""
+        decoding = [one for one in chunks if one.sequence.is_decoding]
+        others = [one for one in chunks if not one.sequence.is_decoding]
+        ordered = [*decoding, *others]
+        lengths = tuple((one.tokens, one.sequence.computed + one.tokens) for one in ordered)
+        step = MixedStep(lengths, self._kv_bits)
+        dense = self._dense_time(step)
+        visits, tail = self._visits(number, ordered, dense, step.tokens - len(decoding))
+        self.runner.run_step(visits, tail)
+
+    def _visits(
+        self, number: int, chunks: Sequence[Chunk], dense: DenseTime, prompt_tokens: int
+    ) -> tuple[list[GatedVisit], tuple[Window, ...]]:
+        """The layers with experts, the last first to know what follows, and the windows behind the last."""
+        tokens = np.array([one.tokens for one in chunks])
+        sequences = np.repeat(np.array([one.sequence.number for one in chunks]), tokens)
+        first = np.array([one.sequence.computed for one in chunks])
+        within = np.arange(len(sequences)) - np.repeat(np.cumsum(tokens) - tokens, tokens)
+        ids = self._routing.ids(sequences, np.repeat(first, tokens) + within)
+        given = self.runner.given
+        layers, phase = given.machine.layers, "mixed" if prompt_tokens else "decode"
+        *windows, tail = windows_of_step(layers, given.layers, phase, dense)
+        following: GatedVisit | None = None
+        visits: list[GatedVisit] = []
+        for gated in reversed(windows):
+            assert not isinstance(gated, Window)
+            row, window = gated
+            visit = Visit(phase, number, layers[row])
+            following = GatedVisit(
+                visit, row, ids[row], None, (window,), dense.shared_ns, False, following, prompt_tokens
+            )
+            visits.append(following)
+        assert isinstance(tail, Window)
+        return visits[::-1], (tail,)

@@ -1,0 +1,145 @@
+"""The result of serving, from what the engine has noted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Several
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.parameters.serve import ServiceLevel
+from ndpsim.results.serving import ServedRequest, ServingResult, percentiles
+from ndpsim.serving.engine import History
+from ndpsim.serving.sequence import Sequence
+from ndpsim.workloads import Requests
+
+Floats = NDArray[np.float64]
+
+_NS = 1e9
+_PARTS = 200  # of the time, that `over_time` has means of
+_GROWN = 0.25  # of all requests: a queue that is as long when the last one arrives
+
+
+def served(requests: Requests, sequences: Several[Sequence]) -> tuple[ServedRequest, ...]:
+    """What came of each request."""
+    return tuple(_served(requests.ids[one.number], one) for one in sequences)
+
+
+def _served(name: str, one: Sequence) -> ServedRequest:
+    between = one.output_tokens - 1
+    return ServedRequest(
+        id=name,
+        prompt_tokens=one.prompt_tokens,
+        output_tokens=one.output_tokens,
+        arrival_ns=one.arrival_ns,
+        admitted_ns=one.admitted_ns,
+        first_token_ns=one.first_token_ns,
+        end_ns=one.last_token_ns,
+        ttft_ns=one.first_token_ns - one.arrival_ns,
+        tpot_ns=(one.last_token_ns - one.first_token_ns) / between if between else None,
+        latency_ns=one.last_token_ns - one.arrival_ns,
+        reused_tokens=one.reused_tokens,
+        preemptions=one.preemptions,
+    )
+
+
+def summary(
+    config: Mapping[str, Any],
+    requests: Requests,
+    per_request: tuple[ServedRequest, ...],
+    history: History,
+    level: ServiceLevel | None,
+    of_machine: Mapping[str, Any],
+) -> ServingResult:
+    """All that a result has.
+
+    of_machine: its fields that tell of the machine, by name, and `energy_nj`.
+    """
+    first_ns, end_ns = per_request[0].arrival_ns, max(one.end_ns for one in per_request)
+    time_ns = end_ns - first_ns
+    tokens = sum(one.output_tokens for one in per_request)
+    within = None if level is None else sum(level.is_met(one.ttft_ns, one.tpot_ns) for one in per_request)
+    over_time, means = _over_time(per_request, history, first_ns, end_ns)
+
+    def of_requests(name: str) -> Any:
+        values = (getattr(one, name) for one in per_request)
+        return percentiles(np.array([value for value in values if value is not None]))
+
+    energy = of_machine["energy_nj"]
+    return ServingResult(
+        config=config,
+        requests=len(per_request),
+        prompt_tokens=sum(one.prompt_tokens for one in per_request),
+        output_tokens=tokens,
+        steps=len(history.start_ns),
+        time_ns=time_ns,
+        **{name: of_requests(name) for name in ("ttft_ns", "tpot_ns", "latency_ns")},
+        itl_ns=percentiles(np.frombuffer(history.between_ns) if history.between_ns else np.zeros(0)),
+        tokens_per_s=tokens / time_ns * _NS,
+        requests_per_s=len(per_request) / time_ns * _NS,
+        offered_per_s=None if requests.closed_loop is not None else requests.requests_per_s,
+        goodput_per_s=None if within is None else within / time_ns * _NS,
+        growing=requests.closed_loop is None and _grows(per_request),
+        preemptions=sum(one.preemptions for one in per_request),
+        reused_tokens=sum(one.reused_tokens for one in per_request),
+        mean_running=means["running"],
+        mean_queue=means["queue"],
+        most_running=max(history.running),
+        most_queue=max(history.queue),
+        most_kv_blocks=max(history.kv_blocks),
+        energy_per_token_nj={name: None if nj is None else nj / tokens for name, nj in energy.items()},
+        over_time=over_time,
+        per_request=per_request,
+        **of_machine,
+    )
+
+
+def _grows(per_request: Several[ServedRequest]) -> bool:
+    """Whether the queue grows as long as requests arrive."""
+    arrivals = np.array([one.arrival_ns for one in per_request])
+    admitted = np.sort([one.admitted_ns for one in per_request])
+    half, last = arrivals[len(arrivals) // 2], arrivals[-1]
+
+    def queue(time_ns: float) -> int:
+        arrived = np.searchsorted(arrivals, time_ns, side="right")
+        return int(arrived - np.searchsorted(admitted, time_ns, side="right"))
+
+    return bool(last > arrivals[0] and queue(last) > queue(half) and queue(last) >= _GROWN * len(arrivals))
+
+
+def _over_time(
+    per_request: Several[ServedRequest], history: History, first_ns: float, end_ns: float
+) -> tuple[dict[str, tuple[float, ...]], dict[str, float]]:
+    """Means of equal parts of the time, and of all of it."""
+    edges = np.linspace(first_ns, end_ns, _PARTS + 1)
+    starts, ends = np.frombuffer(history.start_ns), np.frombuffer(history.end_ns)
+
+    def of_steps(values: Any) -> Floats:
+        """The integral over each part of what steps have; between steps it is 0."""
+        area = np.concatenate([[0.0], np.cumsum(np.array(values) * (ends - starts))])
+        points = np.column_stack([starts, ends]).ravel()
+        until = np.column_stack([area[:-1], area[1:]]).ravel()
+        return np.diff(np.interp(edges, points, until))
+
+    arrivals = np.sort([one.arrival_ns for one in per_request])
+    lefts = np.sort([one.end_ns for one in per_request])
+    present = np.diff(_integral(arrivals, edges) - _integral(lefts, edges))
+    areas = {name: of_steps(getattr(history, name)) for name in ("running", "batch", "kv_blocks")}
+    areas["queue"] = np.maximum(present - areas["running"], 0.0)
+    part_ns = (end_ns - first_ns) / _PARTS
+    lines = {
+        name: tuple((areas[name] / part_ns).tolist()) for name in ("queue", "running", "batch", "kv_blocks")
+    }
+    busy, tokens = of_steps(np.ones(len(starts))), of_steps(history.tokens)
+    lines["tokens_per_step"] = tuple(np.divide(tokens, busy, out=np.zeros(_PARTS), where=busy > 0).tolist())
+    means = {name: float(areas[name].sum() / (end_ns - first_ns)) for name in ("queue", "running")}
+    return {"time_ns": tuple(((edges[:-1] + edges[1:]) / 2).tolist()), **lines}, means
+
+
+def _integral(events: Floats, edges: Floats) -> Floats:
+    """The time since each event that is over, summed, at each edge."""
+    count = np.searchsorted(events, edges)
+    area: Floats = count * edges - np.concatenate([[0.0], np.cumsum(events)])[count]
+    return area

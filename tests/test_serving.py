@@ -1,0 +1,431 @@
+"""Serving: blocks of the KV cache, schedulers step by step, laws of queues, and runs beside `run_moe`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence as Several
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ndpsim
+from mistakes import refused
+from ndpsim.errors import InputError
+from ndpsim.policies import Assignment, Placement, Policy
+from ndpsim.processors.dense import attention_of
+from ndpsim.processors.operations import MixedStep, Step
+from ndpsim.results.serving import ServingResult
+from ndpsim.routing import Routing
+from ndpsim.routing.generate import shape_of, shares_of
+from ndpsim.routing.sequences import SequenceRouting
+from ndpsim.routing.spec import parse_spec
+from ndpsim.serving.engine import Arrivals, DoneStep, Engine
+from ndpsim.serving.hashes import prompt_hashes
+from ndpsim.serving.kv import KvCache
+from ndpsim.serving.log import writing_serving_log
+from ndpsim.serving.run import run_serving
+from ndpsim.serving.scheduler import Chunk, Limits, schedulers
+from ndpsim.serving.sequence import Sequence
+from ndpsim.workloads import Requests
+from small_moe import MODEL
+
+MACHINE = "dali-7532-3090"
+
+
+class OnGpu(Policy):
+    """All experts in the GPU's memory."""
+
+    name = "on-gpu"
+
+    def place(self, view: Any) -> Placement:
+        placement = super().place(view)
+        placement.resident[:] = True
+        return placement
+
+    def assign(self, view: Any) -> Assignment:
+        return Assignment(gpu=np.flatnonzero(view.loads).tolist())
+
+
+def requests(*lengths: tuple[int, int], arrivals: Any = None, **more: Any) -> Requests:
+    """Requests of (prompt, output) tokens, all at once where no arrivals are given."""
+    prompts, outputs = np.array(lengths).T
+    at_ns = np.zeros(len(lengths)) if arrivals is None else np.asarray(arrivals, float)
+    return Requests(at_ns, prompts, outputs, **more)
+
+
+def serve(asked: Requests, **more: Any) -> ServingResult:
+    return run_serving(MACHINE, MODEL, asked, **{"policy": OnGpu, "max_batch": 8, "max_tokens": 64, **more})
+
+
+# ---- Blocks of the KV cache --------------------------------------------------------------------------------------
+
+
+def sequence(number: int, prompt: int, hashes: tuple[int, ...] = ()) -> Sequence:
+    return Sequence(number, prompt, 1, 0.0, hashes)
+
+
+def test_freed_blocks_are_taken_last_and_the_last_block_of_a_sequence_first():
+    kv = KvCache(5, 4)
+    one, other = sequence(0, 12), sequence(1, 8)
+    assert kv.allocate(one, 12)
+    assert one.blocks == [0, 1, 2]
+    kv.release(one)
+    assert kv.changes.freed == {0: [2, 1, 0]}
+    assert kv.allocate(other, 16)
+    assert other.blocks == [3, 4, 2, 1]
+
+
+def test_a_sequence_that_has_no_room_takes_no_block():
+    kv = KvCache(2, 4)
+    assert kv.allocate(sequence(0, 4), 4)
+    late = sequence(1, 8)
+    assert not kv.allocate(late, 8)
+    assert (late.blocks, kv.free) == ([], 1)
+
+
+def test_whole_blocks_of_an_equal_prompt_are_found_except_for_the_last_token():
+    kv = KvCache(8, 4)
+    first = sequence(0, 8, (7, 8))
+    assert kv.allocate(first, 8)
+    # Both blocks are there, but the last token has to be computed, and so its whole block.
+    assert kv.found(sequence(1, 8, (7, 8))) == first.blocks[:1]
+    assert kv.found(sequence(2, 9, (7, 8))) == first.blocks
+    assert kv.found(sequence(3, 9, (7, 9))) == first.blocks[:1]
+    assert kv.found(sequence(4, 9)) == []
+    assert KvCache(8, 4, finds_prefixes=False).found(sequence(1, 9, (7, 8))) == []
+
+
+def test_a_block_in_use_by_two_is_free_when_both_have_given_it_up_and_is_found_until_it_is_taken():
+    kv = KvCache(3, 4)
+    first, second = sequence(0, 4, (7,)), sequence(1, 5, (7,))
+    assert kv.allocate(first, 4)
+    found = kv.found(second)
+    assert kv.allocate(second, 1, found)
+    kv.release(first)
+    assert kv.free == 1
+    kv.release(second)
+    assert kv.free == 3
+    assert kv.found(second) == found
+    assert kv.allocate(sequence(2, 12), 12)
+    assert kv.found(second) == []
+
+
+def test_blocks_of_requests_are_cut_into_those_of_the_kv_cache():
+    asked = requests((1100, 1), (10, 1), block_tokens=512, blocks=(np.array([3, 4, 5]), np.array([6])))
+    of = prompt_hashes(asked, 16)
+    assert len(of(0)) == 1100 // 16
+    assert of(0)[:2] == (3 * 32, 3 * 32 + 1)
+    assert of(0)[32] == 4 * 32
+    assert of(1) == ()
+    with refused("conflict block_tokens"):
+        prompt_hashes(asked, 100)
+
+
+# ---- Schedulers --------------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """Steps that take 10 ns each."""
+
+    def __init__(self, seen: list[list[tuple[int, int]]] | None = None) -> None:
+        self.clock_ns, self.seen = 0.0, [] if seen is None else seen
+
+    def wait_until(self, time_ns: float) -> None:
+        self.clock_ns = max(self.clock_ns, time_ns)
+
+    def run(self, number: int, chunks: Several[Chunk]) -> None:
+        self.seen.append([(one.sequence.number, one.tokens) for one in chunks])
+        self.clock_ns += 10.0
+
+
+def engine(
+    asked: Requests, scheduler: str, limits: Limits, kv: KvCache
+) -> tuple[Engine, Clock, list[DoneStep]]:
+    clock, done = Clock(), list[DoneStep]()
+    former = schedulers()[scheduler](kv, limits)
+    return (
+        Engine(
+            former,
+            clock,
+            Arrivals(asked, prompt_hashes(asked, kv.block_tokens)),
+            lambda one: None,
+            done.append,
+        ),
+        clock,
+        done,
+    )
+
+
+def steps_of(
+    asked: Requests, scheduler: str, limits: Limits, blocks: int = 100
+) -> list[list[tuple[int, int]]]:
+    ran, clock, _ = engine(asked, scheduler, limits, KvCache(blocks, 4))
+    ran.run()
+    return clock.seen
+
+
+def test_vllm_decodes_first_and_computes_prompts_in_chunks():
+    # 8 tokens a step: request 0 in one step, request 1 in the rest of it and of the next ones.
+    assert steps_of(requests((5, 3), (10, 2), (2, 1)), "vllm", Limits(3, 8)) == [
+        [(0, 5), (1, 3)],
+        [(0, 1), (1, 7)],
+        [(0, 1), (1, 1), (2, 2)],
+    ]
+
+
+def test_vllm_takes_in_no_more_sequences_than_its_limit():
+    assert steps_of(requests((2, 2), (2, 1), (2, 1)), "vllm", Limits(1, 8)) == [
+        [(0, 2)], [(0, 1)], [(1, 2)], [(2, 2)],
+    ]  # fmt: skip
+
+
+def test_vllm_preempts_the_last_sequence_and_computes_it_again_first():
+    # 3 blocks of 4 tokens: both prompts have room, and the second block of request 0; request 1 must go.
+    asked = requests((4, 4), (4, 4), (4, 1))
+    ran, clock, _done = engine(asked, "vllm", Limits(3, 12), KvCache(3, 4, finds_prefixes=False))
+    ran.run()
+    assert clock.seen[0] == [(0, 4), (1, 4), (2, 4)]
+    # Request 2 has ended, so that both have a second block; its third token would need a third one of neither.
+    assert [one.preemptions for one in ran.sequences] == [0, 1, 0]
+    again = next(
+        step for step in clock.seen[1:] if any(number == 1 and tokens > 1 for number, tokens in step)
+    )
+    assert (1, 5) in again
+    assert sorted(one.last_token_ns for one in ran.sequences)[-1] == ran.sequences[1].last_token_ns
+
+
+def test_static_ends_a_batch_before_it_takes_in_the_next():
+    assert steps_of(requests((4, 1), (6, 3), (4, 1)), "static", Limits(2, 8)) == [
+        [(0, 4), (1, 4)],
+        [(1, 2)],
+        [(1, 1)],
+        [(1, 1)],
+        [(2, 4)],
+    ]
+
+
+def test_static_reserves_room_for_all_tokens_so_that_none_is_preempted():
+    seen = steps_of(requests((4, 5), (4, 5)), "static", Limits(2, 8), blocks=4)
+    assert seen == [[(0, 4)], *[[(0, 1)]] * 4, [(1, 4)], *[[(1, 1)]] * 4]
+
+
+def test_the_scheduler_of_the_page_on_adding_one_serves_one_sequence_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    page = (Path(__file__).parents[1] / "docs" / "adding" / "serving-scheduler.md").read_text()
+    found: dict[str, Any] = {}
+    exec(page.split("```python\n")[1].split("```")[0], found)
+    monkeypatch.setitem(schedulers(), "alone", found["SCHEDULER"])
+    assert steps_of(requests((9, 2), (2, 1)), "alone", Limits(8, 8)) == [
+        [(0, 8)],
+        [(0, 1)],
+        [(0, 1)],
+        [(1, 2)],
+    ]
+
+
+@pytest.mark.parametrize("scheduler", ["vllm", "static"])
+@pytest.mark.parametrize("blocks", [12, 40, 400])
+def test_every_token_is_computed_once_or_again_after_a_preemption(scheduler: str, blocks: int):
+    random = np.random.default_rng(3)
+    lengths = [
+        (int(a), int(b)) for a, b in zip(random.integers(1, 30, 30), random.integers(1, 15, 30), strict=True)
+    ]
+    asked = requests(*lengths, arrivals=np.cumsum(random.exponential(15, 30)))
+    ran, _clock, done = engine(asked, scheduler, Limits(6, 20), KvCache(blocks, 4, finds_prefixes=False))
+    ran.run()
+    computed = dict.fromkeys(range(30), 0)
+    for step in done:
+        assert sum(chunk.tokens for chunk in step.chunks) <= 20
+        assert len(step.chunks) <= 6
+        for chunk, before in zip(step.chunks, step.computed, strict=True):
+            number = chunk.sequence.number
+            assert before in (0, computed[number])
+            computed[number] = before + chunk.tokens
+    assert [computed[number] for number in range(30)] == [a + b - 1 for a, b in lengths]
+    assert ran._scheduler.kv.free == blocks
+    if blocks == 12 and scheduler == "vllm":
+        assert sum(one.preemptions for one in ran.sequences) > 0
+
+
+def test_in_a_closed_loop_as_many_are_there_as_asked():
+    asked = requests(*[(4, 3)] * 12, closed_loop=3)
+    ran, _clock, done = engine(asked, "vllm", Limits(8, 64), KvCache(100, 4))
+    ran.run()
+    assert {len(step.chunks) for step in done} == {3}
+    assert len(ran.sequences) == 12
+
+
+# ---- Routing and times of steps ----------------------------------------------------------------------------------
+
+
+def test_a_sequence_is_routed_alike_in_any_batch_and_each_token_to_distinct_experts():
+    routed = SequenceRouting("skewed", MODEL, np.full(4, 10), 1)
+    together = routed.ids(np.array([0, 1, 2, 3]), np.array([3, 12, 9, 10]))
+    assert np.array_equal(together[:, 2:3], routed.ids(np.array([2]), np.array([9])))
+    ordered = np.sort(together, axis=-1)
+    assert (ordered[..., 1:] != ordered[..., :-1]).all()
+
+
+@pytest.mark.parametrize("sticks", ["", ",step_stickiness=0.6,token_stickiness=0.3"])
+def test_sequences_have_the_popularity_of_the_generator(sticks: str):
+    spec = parse_spec(f"skewed:prefill_cosine=0.9{sticks}")
+    routed = SequenceRouting(spec, MODEL, np.full(200, 100), 5)
+    shares = shares_of(spec, shape_of(spec, MODEL), 5)
+    for first, same in ((100, True), (0, False)):
+        ids = routed.ids(np.repeat(np.arange(200), 100), np.tile(np.arange(first, first + 100), 200))
+        found = np.bincount(ids[1].ravel(), minlength=16) / ids[1].size
+        assert (np.abs(found - shares[1]).max() < 0.01) == same
+
+
+def test_tokens_repeat_as_often_as_the_generator_says():
+    routed = SequenceRouting("skewed:step_stickiness=0.6,token_stickiness=0.3", MODEL, np.full(200, 100), 5)
+    ids = routed.ids(np.repeat(np.arange(200), 200), np.tile(np.arange(200), 200)).reshape(3, 200, 200, 2)
+    same = (ids[:, :, 1:] == ids[:, :, :-1]).all(-1)
+    by_chance = 0.03  # two independent tokens choose alike about as often
+    assert same[:, :, :99].mean() == pytest.approx(0.3, abs=by_chance)
+    assert same[:, :, 100:].mean() == pytest.approx(0.6, abs=by_chance)
+
+
+def test_a_drifting_popularity_is_refused():
+    with refused("unsupported routing: step_drift"):
+        SequenceRouting("skewed:step_drift=0.1", MODEL, np.full(4, 10), 1)
+
+
+@pytest.mark.parametrize("model", ["deepseek-v2", "gpt-oss-120b", "qwen3-next-80b-a3b", "qwen3-30b-a3b"])
+@pytest.mark.parametrize(("new", "context"), [(1, 77), (200, 200), (30, 333)])
+def test_a_mixed_step_of_equal_sequences_takes_what_the_step_takes(model: str, new: int, context: int):
+    shape, processors = ndpsim.load_model(model), ndpsim.load_processors("trimoe")
+    mixed = processors.step_time(shape, MixedStep(((new, context),) * 5))
+    assert mixed == processors.step_time(shape, Step(5, context, new))
+
+
+def test_a_mixed_step_computes_the_pairs_of_each_sequence():
+    step = MixedStep(((1, 100), (8, 20)))
+    (attention,) = attention_of(MODEL)
+    assert step.tokens == 9
+    assert step.pairs(attention) == 100 + sum(range(13, 21))
+    assert step.attended(attention) == 120
+
+
+# ---- Runs --------------------------------------------------------------------------------------------------------
+
+
+def test_alone_a_request_takes_what_moe_says_with_one_sequence():
+    prompt, output = 20, 3
+    (one,) = serve(requests((prompt, output))).per_request
+    routed = SequenceRouting("skewed", MODEL, np.array([prompt]), 1)
+
+    def ids(first: int, count: int) -> Any:
+        return routed.ids(np.zeros(count, np.int64), np.arange(first, first + count))
+
+    def moe(**more: Any) -> Any:
+        return ndpsim.run_moe(MACHINE, MODEL, (OnGpu,), **more).runs[0]
+
+    prefill = Routing(16, (1, 2, 3), ids(prompt, 1)[None], ids(0, prompt), (prompt,))
+    assert one.ttft_ns == moe(routing=prefill, prompt=prompt, context=prompt + 1).prefill_ns
+    decode_ns = [
+        moe(routing=Routing(16, (1, 2, 3), ids(place, 1)[None]), context=place + 1).time_ns
+        for place in (prompt, prompt + 1)
+    ]
+    assert one.tpot_ns == pytest.approx(sum(decode_ns) / 2, rel=1e-12)
+
+
+def test_a_closed_loop_of_equal_lengths_has_the_throughput_of_moe_at_the_mean_context():
+    prompt, output, many = 16, 65, 8
+    result = serve(requests(*[(prompt, output)] * 32, closed_loop=many), max_batch=many, max_tokens=512)
+    tokens = result.output_tokens - result.requests  # the first ones come of prefills
+    step_ns = result.itl_ns["p50"]  # type: ignore[index]
+    moe = ndpsim.run_moe(
+        MACHINE, MODEL, (OnGpu,), batch=many, steps=16, context=prompt + output // 2 + 1
+    ).runs[0]
+    assert tokens > 0
+    assert many / step_ns * 1e9 == pytest.approx(moe.tokens_per_s, rel=0.03)
+
+
+@pytest.fixture(scope="module")
+def arriving() -> Requests:
+    random = np.random.default_rng(1)
+    return Requests(
+        np.cumsum(random.exponential(3e5, 30)), random.integers(5, 60, 30), random.integers(1, 30, 30)
+    )
+
+
+def test_littles_law_holds(arriving: Requests):
+    result = serve(arriving)
+    inside = result.mean_running + result.mean_queue
+    assert inside == pytest.approx(result.requests_per_s * result.latency_ns["mean"] / 1e9, rel=1e-6)
+
+
+def test_latencies_grow_with_the_rate(arriving: Requests):
+    results = [serve(arriving, rate=rate) for rate in (1, 300, 100000)]
+    assert all(
+        one.latency_ns["mean"] <= other.latency_ns["mean"] for one, other in itertools.pairwise(results)
+    )
+    assert [one.growing for one in results] == [False, False, True]
+    assert results[0].mean_queue == pytest.approx(0, abs=0.01)
+
+
+def test_the_same_call_has_the_same_result_and_progress_ends_at_one(arriving: Requests):
+    shares: list[float] = []
+    assert serve(arriving, progress=shares.append) == serve(arriving)
+    assert shares[-1] == 1
+    assert shares == sorted(shares)
+
+
+def test_goodput_counts_requests_within_the_service_level(arriving: Requests):
+    result = serve(arriving, slo="ttft=1ms,tpot=1s")
+    within = sum(one.ttft_ns <= 1e6 for one in result.per_request)
+    assert 0 < within < result.requests
+    assert result.goodput_per_s == pytest.approx(within / result.time_ns * 1e9)
+
+
+def test_prefixes_that_are_found_are_not_computed():
+    blocks = (np.array([1, 2]), np.array([1, 3]))
+    asked = requests((32, 2), (32, 2), arrivals=(0, 1e9), block_tokens=16, blocks=blocks)
+    shared, alone = serve(asked), serve(asked, prefix_cache=False)
+    assert [one.reused_tokens for one in shared.per_request] == [0, 16]
+    assert shared.per_request[1].ttft_ns < alone.per_request[1].ttft_ns
+    assert alone.reused_tokens == 0
+
+
+def test_the_log_has_each_request_and_each_step(tmp_path: Path, arriving: Requests):
+    with writing_serving_log(tmp_path / "log.jsonl") as log:
+        result = serve(arriving, log=log)
+    header, *lines = map(json.loads, (tmp_path / "log.jsonl").read_text().splitlines())
+    assert (header["serving_log"], header["max_batch"], header["engines"]) == (1, 8, 1)
+    assert sum("request" in line for line in lines) == 30
+    steps = [line for line in lines if "step" in line]
+    assert len(steps) == result.steps
+    assert sorted(number for step in steps for number in step["finished"]) == list(range(30))
+
+
+def test_a_log_is_not_there_when_a_run_is_interrupted(tmp_path: Path, arriving: Requests):
+    def interrupt(share: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), writing_serving_log(tmp_path / "log.jsonl") as log:
+        serve(arriving, log=log, progress=interrupt)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "key"),
+    [
+        ({"kv_blocks": 3}, "too-large", "requests"),
+        ({"max_batch": 65}, "conflict", "max_tokens"),
+        ({"policy": "oracle"}, "unsupported", "policy"),
+        ({"routing": "trace.npz"}, "unsupported", "routing"),
+        ({"scheduler": "orca"}, None, "scheduler"),
+        ({"slo": "ttft=1"}, "form", "slo"),
+        ({"rate": 0}, "range", "rate"),
+    ],
+)
+def test_mistakes_are_refused(arriving: Requests, more: dict[str, Any], code: str | None, key: str):
+    with pytest.raises(InputError) as error:
+        serve(arriving, **more)
+    assert error.value.key == key
+    assert code in (None, error.value.code)
