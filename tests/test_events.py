@@ -175,7 +175,9 @@ def jobs_of(rows: list[dict[str, float]], before: list[tuple[int, int]] = []) ->
 
 
 def work_of(jobs: Jobs, clock_ns: float = 100.0) -> Work:
-    return make_work(jobs, NO_KINDS, SLOWDOWN, clock_ns, np.zeros(SERVERS + SHARED))
+    work = make_work(len(jobs.work_ns), SERVERS, SHARED, len(SLOWDOWN.channel))
+    work.clock_ns[0] = clock_ns
+    return work
 
 
 def ran(jobs: Jobs, kinds: Kinds = NO_KINDS) -> tuple[list[float], list[float]]:
@@ -407,6 +409,20 @@ def drawn(seed: int) -> tuple[Jobs, Kinds]:
                     before.append((one, job))
         rows.append(row)
     return jobs_of(rows, before), Kinds(shared, read_ns, read_bytes, moved, over)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_the_loop_has_worked_with_before_changes_nothing(seed):
+    jobs, kinds = drawn(seed)
+    again, fresh = Jobs(*(array.copy() for array in jobs)), work_of(jobs)
+    used = make_work(2 * len(jobs.work_ns), SERVERS, SHARED, len(SLOWDOWN.channel))
+    for array in used:
+        array.fill(3)
+    used.clock_ns[0], used.busy_ns[:] = 100.0, 0.0
+    assert run_jobs(jobs, kinds, SLOWDOWN, fresh, 2, SERVERS) == DONE
+    assert run_jobs(again, kinds, SLOWDOWN, used, 2, SERVERS) == DONE
+    assert all(np.array_equal(one, other) for one, other in zip(jobs, again, strict=True))
+    assert (used.clock_ns[0], used.busy_ns.tolist()) == (fresh.clock_ns[0], fresh.busy_ns.tolist())
 
 
 @given(st.integers(0, 1 << 32))

@@ -130,7 +130,13 @@ def test_twice_the_real_costs_leave_the_answers_as_they_are(monkeypatch):
     def doubled(self: JobList, label: Any, work_ns: float, *others: Any, **more: Any) -> int:
         return add(self, label, 2 * work_ns, *others, **{**more, "per_ns": more.get("per_ns", 0.0) / 2})
 
+    add_block = JobList.add_block
+
+    def doubled_block(self: JobList, labels: Any, work_ns: Any, *others: Any, **more: Any) -> None:
+        add_block(self, labels, 2 * work_ns, *others, **more)
+
     monkeypatch.setattr(JobList, "add", doubled)
+    monkeypatch.setattr(JobList, "add_block", doubled_block)
     _, twice, _ = recorded(policy)
     assert [layer.assignment for layer in twice] == [layer.assignment for layer in once]
     assert sum(layer.end_ns - layer.start_ns for layer in twice) > 1.2 * sum(

@@ -14,7 +14,7 @@ from ndpsim.orchestrator.record import LayerRecord
 from ndpsim.orchestrator.run import run_moe
 from ndpsim.policies import Policy, check_policy
 from ndpsim.policies.choose import ChosenPolicy
-from ndpsim.policies.interface import Assignment, Part
+from ndpsim.policies.interface import Assignment, parts_of
 from ndpsim.policies.own.balance import Balance, BalanceParameters
 from ndpsim.policies.views import Estimates, Machine, OfflineView
 from ndpsim.routing import Routing
@@ -47,9 +47,8 @@ def engines(assignment: Assignment) -> dict[int, dict[str, float]]:
     """The share of each expert by engine."""
     found: dict[int, dict[str, float]] = {}
     for engine in ("gpu", "cpu", "ndp"):
-        for part in getattr(assignment, engine):
-            assert isinstance(part, Part)
-            found.setdefault(part.expert, {})[engine] = part.share
+        for expert, share in parts_of(getattr(assignment, engine)):
+            found.setdefault(expert, {})[engine] = share
     return found
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.events.state import Jobs, Kinds, Slowdown, Work
+from ndpsim.events.state import Jobs, Work
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 class Label(NamedTuple):
@@ -42,36 +43,72 @@ class Beside(NamedTuple):
     pause_ns: float = 0.0
 
 
-class _Row(NamedTuple):
-    work_ns: float
-    left_ns: float
-    per_ns: float
-    kind: int
-    server: int
-    dimm: int
-    table: int
-    between: float
-    bus_share: float
-    pause_share: float
-    background: int
-    start_ns: float
-    turn: int
+#: Columns of a job, with the value of jobs that say nothing else: `Jobs` has the meaning of each.
+_FLOATS = {
+    "work_ns": 0.0,
+    "left_ns": 0.0,
+    "per_ns": 0.0,
+    "between": 0.0,
+    "bus_share": 0.0,
+    "pause_share": 0.0,
+    "start_ns": -1.0,
+}
+_NUMBERS = {"kind": -1, "server": -1, "dimm": -1, "table": 0, "background": 0, "turn": -1}
+_PLACES = {name: place for place, name in enumerate((*_FLOATS, *_NUMBERS))}
+#: Those that a job has which is added by itself.
+_ONE_BY_ONE = [
+    _PLACES[name]
+    for name in ("work_ns", "left_ns", "per_ns", "start_ns", "kind", "server", "background", "turn")
+]
+_USUAL = np.array([*_FLOATS.values(), *_NUMBERS.values()], dtype=np.float64)[:, None]
 
 
-_ALONE = Beside()
+class Labels(Sequence[Label]):
+    """Labels of jobs that were added at once, each made when it is asked for.
+
+    make: the label of a job by its place among them.
+    """
+
+    def __init__(self, count: int, make: Callable[[int], Label]) -> None:
+        self._count, self._make = count, make
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, job: int) -> Label:  # type: ignore[override]
+        if job >= self._count:
+            raise IndexError(job)
+        return self._make(job)
+
+
+class _Block(NamedTuple):
+    """Jobs behind one another, and pairs of jobs that wait for each other.
+
+    Attributes:
+        labels: of each.
+        columns: float64 [column, job].
+        before, after: of each pair, the job that is waited for, and the one that waits.
+    """
+
+    labels: Sequence[Label]
+    columns: Floats
+    before: Ints
+    after: Ints
 
 
 class JobList:
     """Jobs in the order in which they were added, each with what it waits for."""
 
     def __init__(self) -> None:
-        self.labels: list[Label] = []
-        self._rows: list[_Row] = []
+        self._blocks: list[_Block] = []
+        self._blocked = 0  # jobs of the blocks; those below come after them
+        self._labels: list[Label] = []
+        self._rows: list[tuple[float, ...]] = []
         self._before: list[int] = []
         self._after: list[int] = []
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._blocked + len(self._rows)
 
     def add(
         self,
@@ -82,8 +119,6 @@ class JobList:
         server: int = -1,
         kind: int = -1,
         per_ns: float = 0.0,
-        dimm: int = -1,
-        beside: Beside = _ALONE,
         left_ns: float = -1.0,
         start_ns: float = -1.0,
         background: bool = False,
@@ -93,92 +128,107 @@ class JobList:
 
         turn: it then also waits until its server is free; of those that wait, the lowest turn is first.
         """
-        number = len(self._rows)
-        self.labels.append(label)
+        number = self._blocked + len(self._rows)
+        self._labels.append(label)
         left_ns = work_ns if left_ns < 0 else left_ns
-        row, between, bus_ns, pause_ns = beside
-        shares = (bus_ns / work_ns, pause_ns / work_ns) if bus_ns else (0.0, 0.0)
-        self._rows.append(
-            _Row(
-                work_ns,
-                left_ns,
-                per_ns,
-                kind,
-                server,
-                dimm,
-                row,
-                between,
-                *shares,
-                int(background),
-                start_ns,
-                turn,
-            )
-        )
+        self._rows.append((work_ns, left_ns, per_ns, start_ns, kind, server, background, turn))
         for one in after:
             self._before.append(one)
             self._after.append(number)
         return number
 
+    def add_block(
+        self,
+        labels: Sequence[Label],
+        work_ns: Floats,
+        before: Ints | Sequence[int],
+        after: Ints | Sequence[int],
+        **columns: Floats | Ints | int,
+    ) -> None:
+        """Add many jobs at once.
+
+        Args:
+            work_ns: of each job.
+            before, after: of each pair, the number of a job that is waited for, and of the one that waits.
+            columns: further ones of `Jobs`, by name.
+        """
+        self._close()
+        block = np.repeat(_USUAL, len(work_ns), axis=1)
+        block[:2] = work_ns
+        for name, values in columns.items():
+            block[_PLACES[name]] = values
+        pairs = np.asarray(before, np.int64), np.asarray(after, np.int64)
+        self._blocks.append(_Block(labels, block, *pairs))
+        self._blocked += len(work_ns)
+
+    def _close(self) -> None:
+        """Make a block of the jobs that were added one by one."""
+        if not self._rows:
+            return
+        block = np.repeat(_USUAL, len(self._rows), axis=1)
+        block[_ONE_BY_ONE] = np.array(self._rows, dtype=np.float64).T
+        pairs = np.array(self._before, np.int64), np.array(self._after, np.int64)
+        self._blocks.append(_Block(self._labels, block, *pairs))
+        self._blocked += len(self._rows)
+        self._labels, self._rows, self._before, self._after = [], [], [], []
+
+    def labels(self) -> list[Label]:
+        """Of all jobs."""
+        return [*(label for block in self._blocks for label in block.labels), *self._labels]
+
+    def label(self, job: int) -> Label:
+        """Of one."""
+        for block in self._blocks:
+            if job < len(block.labels):
+                return block.labels[job]
+            job -= len(block.labels)
+        return self._labels[job]
+
     def arrays(self) -> Jobs:
         """All of them, as the event loop takes them."""
-        count = len(self._rows)
-        columns = dict(zip(_Row._fields, zip(*self._rows, strict=True), strict=True)) if count else {}
-        before = np.array(self._before, dtype=np.int64)
-        after = np.array(self._after, dtype=np.int64)
+        self._close()
+        count = self._blocked
+        columns = np.concatenate([_USUAL[:, :0], *(block.columns for block in self._blocks)], axis=1)
+        floats = dict(zip(_FLOATS, np.ascontiguousarray(columns[: len(_FLOATS)]), strict=True))
+        whole = columns[len(_FLOATS) :].astype(np.int64, order="C")
+        numbers = dict(zip(_NUMBERS, whole, strict=True))
+        none = np.empty(0, np.int64)
+        before = np.concatenate([none, *(block.before for block in self._blocks)])
+        after = np.concatenate([none, *(block.after for block in self._blocks)])
         first = np.zeros(count + 1, dtype=np.int64)
         np.cumsum(np.bincount(before, minlength=count), out=first[1:])
-
-        def floats(name: str) -> Floats:
-            return np.array(columns.get(name, ()), dtype=np.float64)
-
-        def numbers(name: str) -> NDArray[np.int64]:
-            return np.array(columns.get(name, ()), dtype=np.int64)
-
         return Jobs(
-            floats("work_ns"),
-            floats("left_ns"),
-            floats("per_ns"),
-            numbers("kind"),
-            numbers("server"),
-            numbers("dimm"),
-            numbers("table"),
-            floats("between"),
-            floats("bus_share"),
-            floats("pause_share"),
-            numbers("background"),
-            np.bincount(after, minlength=count).astype(np.int64),
-            first,
-            after[np.argsort(before, kind="stable")],
-            floats("start_ns"),
-            np.full(count, -1.0),
-            np.full(count, -1, dtype=np.int64),
-            np.zeros(count),
-            numbers("turn"),
+            **floats,
+            **numbers,
+            waits=np.bincount(after, minlength=count).astype(np.int64),
+            first_after=first,
+            after=after[np.argsort(before, kind="stable")],
+            end_ns=np.full(count, -1.0),
+            cause=np.full(count, -1, dtype=np.int64),
+            allowed_ns=np.zeros(count),
         )
 
 
-def make_work(jobs: Jobs, kinds: Kinds, slowdown: Slowdown, clock_ns: float, busy_ns: Floats) -> Work:
-    """What the loop works with, for these jobs, from a clock on; it adds to `busy_ns`."""
-    count, shared, dimms = len(jobs.work_ns), kinds.shared_ns.shape[1], len(slowdown.channel)
+def make_work(most: int, servers: int, shared: int, dimms: int) -> Work:
+    """What the loop works with, for this many jobs at most; its clock and what it adds to are at 0."""
 
     def floats(*shape: int) -> Floats:
         return np.zeros(shape)
 
-    def numbers(size: int) -> NDArray[np.int64]:
+    def numbers(size: int) -> Ints:
         return np.zeros(size, dtype=np.int64)
 
-    servers = len(busy_ns) - shared
     return Work(
-        clock_ns=np.array([clock_ns]),
-        busy_ns=busy_ns,
-        active=numbers(count),
-        moving=numbers(count),
-        speed=floats(count),
-        limit=floats(count),
-        use=floats(count, shared),
+        clock_ns=floats(1),
+        busy_ns=floats(servers + shared),
+        active=numbers(most),
+        moving=numbers(most),
+        speed=floats(most),
+        limit=floats(most),
+        use=floats(most, shared),
         level=floats(shared),
-        demand=floats(count),
-        most=floats(count),
+        demand=floats(most),
+        most=floats(most),
         unit=numbers(dimms),
         longer=floats(dimms),
         streams=floats(shared),
@@ -194,7 +244,7 @@ def make_work(jobs: Jobs, kinds: Kinds, slowdown: Slowdown, clock_ns: float, bus
         many=floats(shared),
         moved_gbps=floats(dimms, 2),
         counts=numbers(3),
-        waiting=numbers(count),
+        waiting=numbers(most),
         holder=numbers(servers),
         freed_by=numbers(servers),
     )

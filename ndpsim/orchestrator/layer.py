@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -10,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.orchestrator.costs import Costs
-from ndpsim.orchestrator.jobs import Beside, JobList, Label
+from ndpsim.orchestrator.jobs import Beside, JobList, Label, Labels
 from ndpsim.orchestrator.location import Location
+from ndpsim.orchestrator.ndp_jobs import NdpJobs
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.interface import GpuOrder
-from ndpsim.policies.views import STRIPED, Machine
+from ndpsim.policies.views import Machine
 from ndpsim.processors import Cpu, Gpu, Processors
 from ndpsim.processors.devices import expert_format, weight_bytes
 from ndpsim.processors.operations import ACTIVATION_BYTES
@@ -36,7 +38,7 @@ class Gated(NamedTuple):
 
     Attributes:
         loads: tokens by expert.
-        location: where an expert is.
+        dimm, shards: by expert, where it is, as in `LayerPlacement`.
         resident: flags [expert]: in the GPU's memory.
         gpu_bits: of copies there, or on their way, that are replicas, by expert.
         arriving: the jobs of experts on their way there.
@@ -46,13 +48,18 @@ class Gated(NamedTuple):
     """
 
     loads: Sequence[int]
-    location: Callable[[int], Location]
+    dimm: Sequence[int]
+    shards: Sequence[int]
     resident: NDArray[np.bool_]
     gpu_bits: Mapping[int, int]
     arriving: Mapping[int, int]
     tokens_off_gpu: int
     shared_ns: float
     planning_ns: float
+
+    def location(self, expert: int) -> Location:
+        """Where an expert is."""
+        return Location(self.dimm[expert], self.shards[expert])
 
 
 class _Weights(NamedTuple):
@@ -80,8 +87,8 @@ class LayerJobs:
         gpu_order: GpuOrder,
     ) -> None:
         self._listed = gpu_order == "listed"
-        self._machine, self._costs, self._transfers, self._beside = machine, costs, transfers, beside
-        self._names = server_names(machine.dimms)
+        self._machine, self._transfers = machine, transfers
+        self._ndp = NdpJobs(costs, beside, server_names(machine.dimms)[first_ndp:], first_ndp)
         whole = machine.model.expert
 
         def timed(processor: Gpu | Cpu) -> Callable[[int, float, int | None], float]:
@@ -115,7 +122,9 @@ class LayerJobs:
         off_gpu = self._add_cpu(jobs, assigned, layer, sent)
         if assigned.sequential:
             sent = (*sent, *off_gpu)
-        off_gpu += self._add_ndp(jobs, assigned, layer, sent)
+        off_gpu += self._ndp.add(
+            jobs, assigned.ndp, layer.loads, layer.dimm, layer.shards, assigned.bits, sent
+        )
         if size:
             self._add_vectors(jobs, "down", size, off_gpu)
 
@@ -152,31 +161,72 @@ class LayerJobs:
         copies: list[int] = []
         copied: list[int] = []  # the computing of copied experts
         engines, buffers = self._transfers.pcie.copy_engines, self._machine.expert_buffers
-        for place, (expert, share) in enumerate(assigned.gpu, 1):
-            bits = layer.gpu_bits.get(expert)
-            arrival: tuple[int, ...] = ()
-            if expert in layer.arriving:
-                arrival = (layer.arriving[expert],)
-            elif not layer.resident[expert]:
-                bits = assigned.bits.get(expert)
-                before = [of[-n] for of, n in ((copies, engines), (copied, buffers)) if len(of) >= n]
-                after = last if assigned.sequential else (*begun, *before)
-                weights = self._weights(share, bits)
-                copies.append(self._add_copy(jobs, expert, share, weights, layer.location(expert), after))
-                arrival = (copies[-1],)
-            tokens, size = layer.loads[expert], self._weights(share, bits).bytes
-            ns = self._gpu_ns(tokens, share, bits)
-            if arrival:
-                ns += self._call_ns if listed else 2 * self._call_ns
-            elif not called:
-                ns, called = ns + self._call_ns, True
-            turn = -1 if listed else place if arrival else place + len(assigned.gpu)
-            label = Label("gpu", "expert", expert, share, tokens, size, ns)
-            job = jobs.add(label, ns, (*last, *arrival), server=GPU, turn=turn)
-            last = (job,) if listed else last
-            if copies and copies[-1] in arrival:
-                copied.append(job)
+        resident = [layer.resident[expert] and expert not in layer.arriving for expert, _ in assigned.gpu]
+        place = 0
+        for here, run in itertools.groupby(resident):
+            parts = assigned.gpu[place : place + len([*run])]
+            first_turn, place = place + 1, place + len(parts)
+            if here:
+                turn = -1 if listed else first_turn + len(assigned.gpu)
+                last = self._add_residents(jobs, parts, layer, last, turn, 0.0 if called else self._call_ns)
+                called = True
+                continue
+            for turn, (expert, share) in enumerate(parts, first_turn):
+                bits = layer.gpu_bits.get(expert)
+                if expert in layer.arriving:
+                    arrival = layer.arriving[expert]
+                else:
+                    bits = assigned.bits.get(expert)
+                    before = [of[-n] for of, n in ((copies, engines), (copied, buffers)) if len(of) >= n]
+                    after = last if assigned.sequential else (*begun, *before)
+                    weights = self._weights(share, bits)
+                    arrival = self._add_copy(jobs, expert, share, weights, layer.location(expert), after)
+                    copies.append(arrival)
+                tokens, size = layer.loads[expert], self._weights(share, bits).bytes
+                ns = self._gpu_ns(tokens, share, bits) + (self._call_ns if listed else 2 * self._call_ns)
+                label = Label("gpu", "expert", expert, share, tokens, size, ns)
+                turn = -1 if listed else turn
+                job = jobs.add(label, ns, (*last, arrival), server=GPU, turn=turn)
+                last = (job,) if listed else last
+                if copies and copies[-1] == arrival:
+                    copied.append(job)
         return last
+
+    def _add_residents(
+        self,
+        jobs: JobList,
+        parts: Sequence[tuple[int, float]],
+        layer: Gated,
+        after: tuple[int, ...],
+        turn: int,
+        call_ns: float,
+    ) -> tuple[int, ...]:
+        """Experts that are in the GPU's memory; what comes behind them waits for the jobs that are returned.
+
+        turn: of the first of them; -1: each waits for the one before it.
+        """
+        bits = [layer.gpu_bits.get(expert) for expert, _ in parts]
+        tokens = [layer.loads[expert] for expert, _ in parts]
+        work_ns = [
+            self._gpu_ns(of_expert, share, of_weight)
+            for of_expert, (_, share), of_weight in zip(tokens, parts, bits, strict=True)
+        ]
+        work_ns[0] += call_ns
+
+        def label(job: int) -> Label:
+            (expert, share), size = parts[job], self._weights(parts[job][1], bits[job]).bytes
+            return Label("gpu", "expert", expert, share, tokens[job], size, work_ns[job])
+
+        first, count = len(jobs), len(parts)
+        numbers = range(first, first + count)
+        labels = Labels(count, label)
+        if turn < 0:
+            pairs = [*after, *numbers[:-1]], [*[first] * len(after), *numbers[1:]]
+            jobs.add_block(labels, np.array(work_ns), *pairs, server=GPU)
+            return (numbers[-1],)
+        pairs = [*after] * count, [number for number in numbers for _ in after]
+        jobs.add_block(labels, np.array(work_ns), *pairs, server=GPU, turn=turn + np.arange(count))
+        return after
 
     def _weights_of(self, share: float, bits: int | None) -> _Weights:
         full = self._machine.expert_bytes
@@ -219,30 +269,3 @@ class LayerJobs:
             )
             last = (job,)
         return list(last) if assigned.cpu else []
-
-    def _add_ndp(
-        self, jobs: JobList, assigned: CheckedAssignment, layer: Gated, sent: tuple[int, ...]
-    ) -> list[int]:
-        """On each DIMM one after the other; a sharded expert on each of its DIMMs at its turn there."""
-        last: dict[int, tuple[int, ...]] = {}
-        for expert, share in assigned.ndp:
-            dimm, shards = layer.location(expert)
-            assert dimm != STRIPED
-            tokens = layer.loads[expert]
-            costs = self._costs.for_bits(assigned.bits.get(expert))
-            cost = costs.expert(tokens, shards, share)
-            size = cost.bytes // shards
-            for one in range(dimm, dimm + shards):
-                unit = self._names[first_ndp + one]
-                ns = costs.part_ns(tokens, shards, share) if one in last else cost.time_ns
-                label = Label(unit, "expert", expert, share, tokens, size, ns)
-                job = jobs.add(
-                    label,
-                    ns,
-                    last.get(one, sent),
-                    server=first_ndp + one,
-                    dimm=one,
-                    beside=self._beside[tokens, shards],
-                )
-                last[one] = (job,)
-        return [job for jobs_ in last.values() for job in jobs_]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -16,20 +16,24 @@ from ndpsim.policies.views import Estimates, LayerView
 def critical_path(jobs: Jobs) -> list[int]:
     """Jobs of the foreground, each of which started when the one before it ended, up to the last end."""
     end_ns = np.where(jobs.background == 0, jobs.end_ns, -1.0)
-    path = [int(np.argmax(end_ns))]
-    while (cause := int(jobs.cause[path[-1]])) >= 0:
+    path, causes = [int(np.argmax(end_ns))], jobs.cause.tolist()
+    while (cause := causes[path[-1]]) >= 0:
         path.append(cause)
     return path[::-1]
 
 
 def time_by_resource(
-    path: Sequence[int], jobs: Jobs, labels: Sequence[Label], began_ns: float
+    path: Sequence[int], jobs: Jobs, servers: Sequence[str], label: Callable[[int], Label], began_ns: float
 ) -> dict[str, float]:
-    """The time of each resource on a path, in ns; NDP units count as one."""
+    """The time of each resource on a path, in ns; NDP units count as one.
+
+    servers: names of the exclusive resources. label: of a job, for those that take none.
+    """
     times: dict[str, float] = {}
-    for job in path:
-        resource = labels[job].resource.partition(" ")[0]
-        ns = float(jobs.end_ns[job]) - max(float(jobs.start_ns[job]), began_ns)
+    on_path = np.array(path)
+    each_ns = jobs.end_ns[on_path] - np.maximum(jobs.start_ns[on_path], began_ns)
+    for job, server, ns in zip(path, jobs.server[on_path].tolist(), each_ns.tolist(), strict=True):
+        resource = (servers[server] if server >= 0 else label(job).resource).partition(" ")[0]
         times[resource] = times.get(resource, 0.0) + ns
     return times
 

@@ -107,7 +107,7 @@ class PolicyRunner(StepRunner):
         bound_ns, self._free_ns = self.bound.add(loads, visit.shared_ns, self._free_ns), 0.0
         wanted = self._wanted == (view.step, view.layer) and view.phase == "decode"
         if self._observer is not None or wanted:
-            records, places_of_path = job_records(jobs.labels, arrays, own, path)
+            records, places_of_path = job_records(jobs.labels(), arrays, own, path)
             self._show(
                 LayerRecord(
                     *visit.visit,

@@ -177,6 +177,6 @@ class ScriptedRun(_Uncounted):
         arrays = done.arrays
         ends = np.where(arrays.background == 0, arrays.end_ns - done.began_ns, 0.0).tolist()
         latest: dict[str, float] = {}
-        for label, end_ns in zip(done.jobs.labels, ends, strict=True):
+        for label, end_ns in zip(done.jobs.labels(), ends, strict=True):
             latest[label.resource] = max(latest.get(label.resource, 0.0), end_ns)
         self.ends_ns = latest

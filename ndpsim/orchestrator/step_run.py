@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.events.loop import DONE, run_jobs
-from ndpsim.events.state import Jobs
+from ndpsim.events.state import Jobs, Work
 from ndpsim.orchestrator.given import Given
 from ndpsim.orchestrator.jobs import Beside, JobList, Label, make_work
 from ndpsim.orchestrator.layer import GPU, Gated, LayerJobs, first_ndp, server_names
-from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.migrations import Migrations
 from ndpsim.orchestrator.outcome import critical_path, time_by_resource
 from ndpsim.orchestrator.placement import Places
@@ -99,6 +98,7 @@ class StepRunner:
         self._servers = first_ndp + len(self._slowdown.channel)
         self._names = (*server_names(len(self._slowdown.channel)), *given.transfers.shared_names)
         self._busy = np.zeros(len(self._names))
+        self._work = make_work(0, 0, 0, 0)
 
     @property
     def busy_ns(self) -> dict[str, float]:
@@ -158,17 +158,24 @@ class StepRunner:
         began, kinds, copies = self.clock_ns, self.given.transfers.kinds(), _COPIES
         while True:
             self._migrations.add_copies(jobs, copies)
-            arrays, busy = jobs.arrays(), self._busy.copy()
-            work = make_work(arrays, kinds, self._slowdown, began, busy)
+            arrays, work = jobs.arrays(), self._work_for(len(jobs))
+            work.clock_ns[0], work.busy_ns[:] = began, self._busy
             if run_jobs(arrays, kinds, self._slowdown, work, PRIORITISED, self._servers) != DONE:
                 raise RuntimeError(f"jobs wait for ever, after {began} ns")
             if not self._migrations.left_out(arrays):
                 break
             copies *= 4
-        self._busy = busy
+        self._busy = work.busy_ns.copy()
         self.clock_ns = float(work.clock_ns[0])
         self._migrations.note(arrays, began, self.clock_ns, in_window)
         return arrays
+
+    def _work_for(self, jobs: int) -> Work:
+        """What the loop works with, made anew where there are more jobs than ever."""
+        if jobs > len(self._work.active):
+            shared = len(self._names) - self._servers
+            self._work = make_work(2 * jobs, self._servers, shared, len(self._slowdown.channel))
+        return self._work
 
     @contextmanager
     def _asked(self, question: str, view: LayerView | BackgroundView | None = None) -> Iterator[None]:
@@ -226,7 +233,7 @@ class StepRunner:
 
     def _add(self, done: DoneLayer, path: Sequence[int]) -> dict[str, float]:
         """Add a layer's experts to the totals; returns the time by resource of its critical path, in ns."""
-        waited_ns = time_by_resource(path, done.arrays, done.jobs.labels, done.began_ns)
+        waited_ns = time_by_resource(path, done.arrays, self._names, done.jobs.label, done.began_ns)
         time_ns = self.clock_ns - done.began_ns
         self.totals.add_layer(done.view, done.assigned, time_ns, done.visit.shared_ns, waited_ns)
         return waited_ns
@@ -243,10 +250,10 @@ class StepRunner:
         awaited = [*(expert for expert, _ in assigned.gpu), *assigned.awaits]
         coming = self._migrations.add_jobs(jobs, visit.row, awaited)
         migrating = len(jobs)
-        dimm, shards = view.placement.dimm.tolist(), view.placement.shards.tolist()
         gated = Gated(
             loads,
-            lambda expert: Location(dimm[expert], shards[expert]),
+            view.placement.dimm.tolist(),
+            view.placement.shards.tolist(),
             view.placement.resident,
             {expert: bits for (row, expert), bits in self._places.gpu_bits.items() if row == visit.row},
             coming,

@@ -68,33 +68,36 @@ class Totals:
             self.estimated_ns = None
         elif self.estimated_ns is not None:
             self.estimated_ns += assigned.estimated_ns
-        loads, shards = view.loads.tolist(), view.placement.shards.tolist()
-        dimms = view.placement.dimm.tolist()
-        read = [Location(*of).read_shards for of in zip(dimms, shards, strict=True)]
-        there = view.placement.resident | view.arriving
-
-        def bits_of(expert: int) -> float:
-            return assigned.bits.get(expert, self._bits)
-
-        for expert, share in assigned.gpu:
-            self._add("gpu_hit" if there[expert] else "gpu_miss", loads[expert], share, bits_of(expert))
-            if not there[expert]:
-                self._reads[read[expert]] += share * bits_of(expert) / self._bits
-        for expert, share in assigned.cpu:
-            self._add("cpu", loads[expert], share, bits_of(expert))
-            self._reads[read[expert]] += share * bits_of(expert) / self._bits
-        for expert, share in assigned.ndp:
-            self._add("ndp", loads[expert], share, bits_of(expert))
-            self._ndp[loads[expert], shards[expert], share, assigned.bits.get(expert)] += 1
+        loads, placement, own, bits = view.loads.tolist(), view.placement, self._bits, assigned.bits
+        dimms, shards = placement.dimm.tolist(), placement.shards.tolist()
+        there = (placement.resident | view.arriving).tolist()
+        missing = [part for part in assigned.gpu if not there[part[0]]]
+        for engine, parts in (
+            ("gpu_hit", [part for part in assigned.gpu if there[part[0]]]),
+            ("gpu_miss", missing),
+            ("cpu", assigned.cpu),
+            ("ndp", assigned.ndp),
+        ):
+            self._add(engine, [(loads[expert], share, bits.get(expert, own)) for expert, share in parts])
+        for expert, share in (*missing, *assigned.cpu):
+            read = Location(dimms[expert], shards[expert]).read_shards
+            self._reads[read] += share * bits.get(expert, own) / own
+        self._ndp.update(
+            [(loads[expert], shards[expert], share, bits.get(expert)) for expert, share in assigned.ndp]
+        )
 
     def add_cache_read(self, experts: float) -> None:
         """Add what the host reads of the KV cache, as this many striped experts."""
         self._reads[None] += experts
 
-    def _add(self, engine: str, tokens: int, share: float, bits: float) -> None:
-        self.experts[engine] += share
-        self.pairs[engine] += tokens * share
-        self.bits[engine] += tokens * share * bits
+    def _add(self, engine: str, parts: Sequence[tuple[int, float, float]]) -> None:
+        """Add parts of experts: tokens, share and bits of each."""
+        experts, pairs, bits = self.experts[engine], self.pairs[engine], self.bits[engine]
+        for tokens, share, of_weight in parts:
+            experts += share
+            pairs += tokens * share
+            bits += tokens * share * of_weight
+        self.experts[engine], self.pairs[engine], self.bits[engine] = experts, pairs, bits
 
     def add_migrations(self, done: Sequence[MigrationRecord]) -> None:
         """Add migrations that have ended."""

@@ -41,6 +41,11 @@ def parts_of(listed: Sequence[int | Part]) -> list[tuple[int, float]]:
     return [(one.expert, one.share) if isinstance(one, Part) else (int(one), 1.0) for one in listed]
 
 
+def experts_and_parts(shares: Sequence[tuple[int, float]]) -> list[int | Part]:
+    """Experts with their shares as an `Assignment` lists them: whole ones by their number."""
+    return [expert if share == 1.0 else Part(expert, share) for expert, share in shares]
+
+
 @dataclass(frozen=True)
 class Assignment:
     """Which engine computes which expert, in which order.

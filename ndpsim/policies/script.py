@@ -15,6 +15,7 @@ from ndpsim.policies.interface import (
     Part,
     Policy,
     PolicyParameters,
+    experts_and_parts,
     parts_of,
 )
 from ndpsim.policies.views import (
@@ -94,7 +95,7 @@ class ScriptWriter:
 
     def assigned(self, visit: Visit, checked: CheckedAssignment, planning_ns: float) -> None:
         """An assignment, with the time that was charged for it."""
-        gpu, cpu, ndp = (tuple(Part(*part) for part in parts) for parts in checked[:3])
+        gpu, cpu, ndp = map(experts_and_parts, checked[:3])
         self._assigned[visit] = Assignment(
             gpu,
             cpu,

@@ -68,6 +68,8 @@ def sequence(value: object, what: str, at: At) -> Sequence[Any]:
 
 
 def whole(value: object, what: str, at: At) -> int:
+    if type(value) is int:
+        return value
     try:
         if not isinstance(value, bool | np.bool_):
             return operator.index(value)  # type: ignore[arg-type]

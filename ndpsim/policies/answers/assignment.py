@@ -53,7 +53,9 @@ class CheckedAssignment(NamedTuple):
 
 def _share(part: Part, expert: int, columns: int, at: At) -> float:
     share = part.share
-    if not isinstance(share, numbers.Real) or isinstance(share, bool) or not 0 < share <= 1 + _ROUNDING:
+    # Most shares are floats, of which this is known sooner.
+    real = type(share) is float or (isinstance(share, numbers.Real) and not isinstance(share, bool))
+    if not real or not 0 < share <= 1 + _ROUNDING:
         raise at.error(f"the share of expert {expert} is {shown(share)}, not a number above 0 up to 1")
     if share * columns < 1:
         raise at.error(f"a share of {share:g} of expert {expert} is less than one of its {columns} columns")
@@ -79,21 +81,21 @@ def checked_assignment(
     if not isinstance(assignment, Assignment):
         raise at.error(f"assign gives {shown(assignment)}, not an Assignment")
     loads: list[int] = view.loads.tolist()
-    sums = [0.0] * len(loads)
+    experts, sums = len(loads), [0.0] * len(loads)
     columns = machine.model.expert_intermediate
     lists: list[list[tuple[int, float]]] = []
     for name, engine in _ENGINES.items():
         listed: list[tuple[int, float]] = []
         for item in sequence(getattr(assignment, name), name, at):
             expert = item if type(item) is int else _expert_of(item, at)
-            if not 0 <= expert < len(loads):
-                raise at.error(f"expert {expert} is not from 0 to {len(loads) - 1}")
+            if not 0 <= expert < experts:
+                raise at.error(f"expert {expert} is not from 0 to {experts - 1}")
             if not loads[expert]:
                 raise at.error(f"expert {expert} has no tokens, and is assigned to {engine}")
             share = _share(item, expert, columns, at) if isinstance(item, Part) else 1.0
             sums[expert] += share
             listed.append((expert, share))
-        if len({expert for expert, _ in listed}) < len(listed):
+        if len(dict(listed)) < len(listed):
             raise at.error(f"expert {_repeated(listed)} is assigned to {engine} twice")
         lists.append(listed)
     _check_shares(sums, loads, at)
@@ -153,7 +155,7 @@ def _repeated(listed: Iterable[tuple[int, float]]) -> int:
 
 def _check_shares(sums: list[float], loads: list[int], at: At) -> None:
     for expert, (total, tokens) in enumerate(zip(sums, loads, strict=True)):
-        if not tokens or abs(total - 1) <= _ROUNDING:
+        if total == 1.0 or not tokens or abs(total - 1) <= _ROUNDING:
             continue
         if not total:
             raise at.error(f"expert {expert} has {tokens} tokens and no engine")

@@ -18,13 +18,23 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ndpsim.assignment.least_maximum import CPU, GPU, NDP, least_maximum
-from ndpsim.policies.interface import Assignment, GpuOrder, Migration, Part, Policy, PolicyParameters
+from ndpsim.policies.interface import (
+    Assignment,
+    GpuOrder,
+    Migration,
+    Policy,
+    PolicyParameters,
+    experts_and_parts,
+)
 from ndpsim.policies.offline import halves, hottest, hottest_of_each, mean_loads, spread
 from ndpsim.policies.predictor import LoadPredictor
 from ndpsim.policies.views import BackgroundView, Flags, Floats, Ints, LayerView, OfflineView, Placement
 
 # Resources; the NDP units of each group of DIMMs follow.
 _GPU, _PCIE, _CHANNELS, _CPU, _GROUPS = range(5)
+
+#: Experts, and the share of each.
+_Shares = list[tuple[int, float]]
 
 _SAMPLED = 128  # layers of the offline trace, by which placements are judged, at most
 
@@ -153,10 +163,11 @@ class Balance(Policy[BalanceParameters]):
         arriving = [expert for expert in self.prefetched if view.arriving[expert]]
         groups = np.maximum(view.placement.dimm, 0) // self.shards
         resident = view.placement.resident
-        estimated_ns, (gpu, cpu, ndp) = self._shared_out(view.loads, resident, arriving, groups)
-        self.copies[self.row[view.layer]] = any(not resident[part.expert] for part in gpu)
+        estimated_ns, shares = self._shared_out(view.loads, resident, arriving, groups)
+        self.copies[self.row[view.layer]] = not resident[[expert for expert, _ in shares[GPU]]].all()
         place = {expert: place for place, expert in enumerate(arriving)}
-        gpu.sort(key=lambda part: place.get(part.expert, len(place)))
+        shares[GPU].sort(key=lambda part: place.get(part[0], len(place)))
+        gpu, cpu, ndp = map(experts_and_parts, shares)
         charge = self.parameters.charge
         return Assignment(
             gpu, cpu, ndp, estimated_ns=estimated_ns, planning=0.0 if charge == "none" else charge
@@ -164,8 +175,8 @@ class Balance(Policy[BalanceParameters]):
 
     def _shared_out(
         self, loads: Ints, resident: Flags, arriving: Sequence[int], groups: NDArray[np.integer]
-    ) -> tuple[float, tuple[list[Part], list[Part], list[Part]]]:
-        """The largest load of a resource, and the parts of each engine, those with most tokens first."""
+    ) -> tuple[float, tuple[_Shares, _Shares, _Shares]]:
+        """The largest load of a resource, and what each engine computes, those with most tokens first."""
         here = resident.copy()
         here[list(arriving)] = True
         active = np.flatnonzero(loads)
@@ -186,14 +197,14 @@ class Balance(Policy[BalanceParameters]):
         )  # fmt: skip
         alone_ns = float((base + uses[:, GPU].sum(axis=0))[:_CPU].max())
         if there == count and alone_ns <= estimated_ns:
-            return alone_ns, ([Part(expert) for expert in order.tolist()], [], [])
-        lists: tuple[list[Part], list[Part], list[Part]] = ([], [], [])
+            return alone_ns, ([(expert, 1.0) for expert in order.tolist()], [], [])
+        lists: tuple[_Shares, _Shares, _Shares] = ([], [], [])
         for expert, first, second, number in zip(
             order.tolist(), way.tolist(), other.tolist(), moved.tolist(), strict=True
         ):
-            lists[first].append(Part(expert, 1.0 - number / parts))
+            lists[first].append((expert, 1.0 - number / parts))
             if number:
-                lists[second].append(Part(expert, number / parts))
+                lists[second].append((expert, number / parts))
         return estimated_ns, lists
 
     def _fixed(self, loads: Ints, arriving: int) -> tuple[Floats, Floats]:

@@ -7,7 +7,7 @@ activations on PCIe nor the host's sum of results, and so does this model not.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,11 +98,12 @@ class CostModel:
 
     def _times(self, loads: NDArray[np.floating | np.integer]) -> tuple[Floats, Floats, Floats]:
         """f_calc_gpu, f_calc_cpu and equation 4, which is simulated with its read, for at least a token."""
-        tokens = np.maximum(loads, 1)
-        gpu, cpu, ndp = (
-            np.interp(tokens, self._tokens, table)
-            for table in (self.estimates.gpu_ns, self.estimates.cpu_ns, self.estimates.ndp_ns)
-        )
+        tokens, estimates = np.maximum(loads, 1), self.estimates
+        tables = estimates.gpu_ns, estimates.cpu_ns, estimates.ndp_ns
+        if tokens.dtype.kind == "i":
+            gpu, cpu, ndp = (table.take(tokens, mode="clip") for table in tables)
+        else:
+            gpu, cpu, ndp = (np.interp(tokens, self._tokens, table) for table in tables)
         return gpu, cpu if self.cpu else np.full(len(cpu), np.inf), ndp
 
     def costs(
@@ -172,9 +173,12 @@ class Schedule:
     def __init__(
         self, costs: EngineCosts, placement: LayerPlacement, dimms: int, shared_ns: float = 0.0
     ) -> None:
-        self._cost: tuple[list[float], ...] = costs.gpu.tolist(), costs.cpu.tolist(), costs.ndp.tolist()
-        self._read: tuple[list[float], ...] = costs.gpu_contention.tolist(), costs.cpu_contention.tolist()
-        self._dimm: list[int] = placement.dimm.tolist()
+        self._costs = np.stack([costs.gpu, costs.cpu, costs.ndp])
+        self._reads = np.stack([costs.gpu_contention, costs.cpu_contention])
+        self._dimms = placement.dimm.astype(np.int64)
+        self._cost: list[list[float]] = self._costs.tolist()
+        self._read: list[list[float]] = self._reads.tolist()
+        self._dimm: list[int] = self._dimms.tolist()
         #: Of the GPU, the CPU and each DIMM; of a DIMM without the striped reads.
         self._busy = [shared_ns, 0.0, *[0.0] * dimms]
         #: Striped reads, which make every DIMM busy.
@@ -211,22 +215,37 @@ class Schedule:
         self.device[expert] = device
         bisect.insort(self._on[device], (self.cost(expert, device), -expert))
 
+    def put_all(self, experts: Sequence[int], devices: NDArray[np.integer]) -> None:
+        """Experts that are nowhere yet, each onto a device; as `put`, one after the other."""
+        costs = self._costs[np.minimum(devices, DIMM), experts]
+        reads = np.where(devices < DIMM, self._reads[np.minimum(devices, CPU), experts], 0.0)
+        dimm, count = self._dimms[experts], len(self._busy)
+        reading = np.where(dimm == STRIPED, count, DIMM + dimm)
+        places = np.append(np.arange(count + 1), np.stack([devices, reading], axis=1))
+        times = np.append([*self._busy, self._striped_ns], np.stack([costs, reads], axis=1))
+        *self._busy, self._striped_ns = np.bincount(places, times).tolist()
+        for expert, device, cost in zip(experts, devices.tolist(), costs.tolist(), strict=True):
+            self.device[expert] = device
+            self._on[device].append((cost, -expert))
+        for listed in self._on:
+            listed.sort()
+
     def totals(self) -> list[float]:
         """How long the GPU, the CPU (equation 5) and each DIMM (equation 6) are busy."""
-        return _totals(self._busy, self._striped_ns)
+        return [*self._busy[:DIMM], *[one + self._striped_ns for one in self._busy[DIMM:]]]
 
     @property
     def makespan_ns(self) -> float:
         """Equation 7."""
-        return max(self.totals())
+        return _makespan(self._busy, self._striped_ns)
 
     def if_moved(self, expert: int, device: int) -> tuple[float, float]:
         """The makespan after a move, and by how much longer the receiving device is busy."""
         busy = self._busy.copy()
         striped = self._striped_ns + self._add(expert, self.device[expert], -1, busy)
         striped += self._add(expert, device, 1, busy)
-        after = _totals(busy, striped)
-        return max(after), after[device] - self.totals()[device]
+        longer = _total(device, busy, striped) - _total(device, self._busy, self._striped_ns)
+        return _makespan(busy, striped), longer
 
     def most_costly(self, device: int) -> int | None:
         """The most costly expert on a device; of equals the first; None: there is none."""
@@ -246,22 +265,27 @@ class Schedule:
         return [-negative for _, negative in reversed(self._on[device])]
 
 
-def _totals(busy: Sequence[float], striped_ns: float) -> list[float]:
-    return [*busy[:DIMM], *[one + striped_ns for one in busy[DIMM:]]]
+def _total(device: int, busy: Sequence[float], striped_ns: float) -> float:
+    """How long a device is busy."""
+    return busy[device] + striped_ns if device >= DIMM else busy[device]
+
+
+def _makespan(busy: Sequence[float], striped_ns: float) -> float:
+    """How long the busiest device is busy."""
+    return max(busy[GPU], busy[CPU], max(busy[DIMM:], default=0.0) + striped_ns)
 
 
 def greedy(
-    costs: EngineCosts, placement: LayerPlacement, active: Iterable[int], dimms: int, shared_ns: float = 0.0
+    costs: EngineCosts, placement: LayerPlacement, active: Sequence[int], dimms: int, shared_ns: float = 0.0
 ) -> Schedule:
     """Each active expert on the engine with the least of equations 1 to 4.
 
     Of equals the engine that needs the least besides itself: NDP, then the CPU, then the GPU.
     """
     schedule = Schedule(costs, placement, dimms, shared_ns)
-    best = np.argmin((costs.ndp, costs.cpu, costs.gpu), axis=0).tolist()
-    dimm = placement.dimm.tolist()
-    for expert in active:
-        schedule.put(expert, (DIMM + dimm[expert], CPU, GPU)[best[expert]])
+    best = np.argmin((costs.ndp, costs.cpu, costs.gpu), axis=0)
+    devices = np.where(best == 0, DIMM + placement.dimm, np.where(best == 1, CPU, GPU))
+    schedule.put_all(active, devices[active])
     return schedule
 
 

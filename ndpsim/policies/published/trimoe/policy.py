@@ -215,8 +215,7 @@ class TriMoE(Policy[TriMoEParameters]):
         if view.loads.max() <= self.estimates.most_tokens:
             costs = self.costs.costs(view.loads, view.placement, view.arriving)
             schedule = Schedule(costs, view.placement, self.machine.dimms, self.estimates.shared_ns)
-            for expert in active:
-                schedule.put(expert, GPU)
+            schedule.put_all(active, np.full(len(active), GPU))
             estimated = schedule.makespan_ns
         return Assignment(gpu=_gpu_order(order, view), estimated_ns=estimated)
 
@@ -318,7 +317,7 @@ class TriMoE(Policy[TriMoEParameters]):
 
 def _gpu_order(experts: Sequence[int], view: LayerView) -> list[int]:
     """Experts that are there first, then those on their way, so that copies of others advance behind them."""
-    resident, arriving = view.placement.resident, view.arriving
+    resident, arriving = view.placement.resident.tolist(), view.arriving.tolist()
     return sorted(experts, key=lambda expert: 0 if resident[expert] else 1 if arriving[expert] else 2)
 
 
