@@ -25,6 +25,7 @@ import numpy as np
 import pytest
 
 from ndpsim.cli.main import main
+from ndpsim.config import load_hardware
 from ndpsim.spec.standard import Standard
 
 ROOT = Path(__file__).parents[1]
@@ -91,6 +92,7 @@ DDR3 = example("dram-standard", "ndpsim/spec/standards/ddr3.py")
 MAC_KEYS = example("ndp-unit", "ndpsim/config/multipliers/mac_array.py")
 MAC_UNIT = example("ndp-unit", "ndpsim/ndp/mac_array.py")
 MAC_YAML = example("ndp-unit", "mac.yaml")
+MEMSPEC = example("configuration-format", "memspec.json")
 SELECTIONS = example("routing-format", "selections.csv")
 
 #: Bank, row and column of reads; the columns count them.
@@ -125,6 +127,9 @@ CHANGED = {
     ),
     "semicolons.csv": SELECTIONS.replace(",", ";"),
     "broken.csv": changed(SELECTIONS, ("1,3,0,2", "1,3,0,none")),
+    # A slower clock, and a timing that is missing.
+    "slow.json": changed(MEMSPEC, ("833e-12", "1.071e-9")),
+    "broken.json": changed(MEMSPEC, ('"RAS": 39, ', "")),
     "addresses.trace": "LD 0\nLD 64\n",
     "random.trace": "".join(f"R 0,0,0,{bank},{row},{column}\n" for bank, row, column in READS),
 }
@@ -151,6 +156,8 @@ BESIDE = [
     "ndpsim gemv --hw mac.yaml --shape 256,64 --tokens 4 --json mac.json",
     "ndpsim gemv --hw narrow.yaml --shape 256,64 --tokens 4 --bits 8 --exact-check --json narrow.json",
     "ndpsim gemv --hw mac.yaml --shape 256,64 --set ndp.mac_array.macs=3",
+    "ndpsim import slow.json --out slow.yaml",
+    "ndpsim import broken.json",
     "ndpsim routing import semicolons.csv --experts 4 -o semicolons.npz",
     "ndpsim routing import broken.csv --experts 4 --format selections -o broken.npz",
     "ndpsim list",
@@ -212,7 +219,7 @@ def beside(ran: SimpleNamespace, words: str) -> tuple[int, str]:
 def test_the_pages_are_those_of_the_table():
     linked = re.findall(r"\]\(([\w./-]+\.md)\)", (ROOT / "docs/adding/README.md").read_text())
     assert sorted(link for link in linked if "/" not in link) == [page.name for page in EXAMPLES]
-    assert len(linked) == 8
+    assert len(linked) == 9
     for page in PAGES:
         for link in re.findall(r"\]\(([\w./-]+)\)", page.read_text()):
             assert (page.parent / link).exists(), link
@@ -378,6 +385,22 @@ def test_the_trace_has_the_selections_of_the_file(ran, checkout, trace):
     np.testing.assert_array_equal(ids, [[[[1, 2], [1, 0]]], [[[2, 3], [1, 2]]]])
 
 
+def test_a_configuration_of_another_simulator_has_its_clocks_and_a_missing_one_is_named(ran, checkout):
+    lines = (checkout / "memspec.json").read_text()
+    for file, timing, organisation in (
+        ("memspec", "DDR4_2400R", "DDR4_4Gb_x8"),
+        ("slow", "DDR4_1866", "DDR4_4Gb_x8"),
+    ):
+        dram = load_hardware(str(checkout / f"{file}.yaml")).system.dram
+        assert dram.org == organisation
+        assert dram.timing.startswith(timing)
+        timings = load_hardware(str(checkout / f"{file}.yaml")).lane_device().timings
+        for name, ours in (("RAS", "nRAS"), ("RFC1", "nRFC"), ("WTR_L", "nWTRL"), ("RL", "nCL")):
+            assert f'"{name}": {timings[ours]}' in lines
+    status, printed = beside(ran, "import broken.json")
+    assert (status, "broken.json:" in printed, "memtimingspec.RAS" in printed) == (2, True, True)
+
+
 def test_a_broken_line_is_named(ran):
     status, printed = beside(ran, "broken.csv")
     assert (status, printed.count("\n")) == (2, 1)
@@ -422,6 +445,7 @@ def test_the_policy_of_its_page_runs_and_so_does_one_changed_a_little(tmp_path, 
     [
         ("DDR3", "list"),
         ("selections", "list"),
+        ("dramsys", "list"),
         ("FCFS", "dram --help"),
         ("FCFS", "show schema hw"),
         ("writes-first", "gemv --help"),

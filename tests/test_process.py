@@ -68,6 +68,39 @@ def test_a_signal_ends_a_run_in_one_line_and_leaves_nothing_beside_the_target(
     assert not Path(process.said).exists()
 
 
+# What writes each kind of result; the file is complete, and not yet in its place, when it is made durable.
+BEFORE_THE_END = """
+import os, time
+from pathlib import Path
+from ndpsim.cli import signals
+signals.answer_signals()
+def halt(number):
+    print("half", flush=True)
+    time.sleep(60)
+os.fsync = halt
+"""
+RESULTS = {
+    "a picture": "from ndpsim.cli.main import main; main(['show', 'layout', 'localized', '--plot', 'out'])",
+    "JSON": "from ndpsim.cli.main import main; main(['show', 'hw', 'trimoe', '--json', 'out'])",
+    "a log": "from ndpsim.orchestrator.log import writing_log\nwith writing_log('out'): pass",
+    "a table of a sweep": "from ndpsim.sweeps.store import Store; Store(Path()).write_file('out', b'n')",
+}
+
+
+@pytest.mark.parametrize("result", RESULTS)
+def test_an_interruption_while_a_result_is_written_leaves_the_old_one(tmp_path, result):
+    target = tmp_path / "out"
+    target.write_bytes(b"old")
+    script = f"{BEFORE_THE_END}os.chdir({str(tmp_path)!r})\n{RESULTS[result]}"
+    with started("-c", script) as process:
+        assert process.said == "half"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (130, "ndpsim: interrupted\n")
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["out"]
+    assert target.read_bytes() == b"old"
+
+
 def test_what_a_killed_run_leaves_goes_with_the_next_that_writes_there(tmp_path):
     from ndpsim.files import replacing
 
