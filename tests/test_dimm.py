@@ -327,13 +327,13 @@ def told(dimm: SharedDimms) -> dict[str, Any]:
         "host counters": dimm.host_values[:, COUNTED].tolist(),
         "latencies": [np.flatnonzero(one).tolist() for one in dimm.host_latencies],
         "issued": (dimm.lane_issued.tolist(), dimm.host_issued.tolist()),
-        "tally": dimm.agents.claims.tally[:, COUNTED_OF_LANES].tolist(),
+        "totals": dimm.agents.claims.totals[:, COUNTED_OF_LANES].tolist(),
         "of the host": dimm.agents.claims.host_issued.tolist(),
         "data buses": agents.buses.value.tolist(),
         "transfers": (agents.buses.at.tolist(), agents.buses.end.tolist()),
         "rows": agents.weights.done.tolist(),
         "multipliers": agents.weights.sink[:, sink.COMPARED].tolist(),
-        "streams": (agents.traffic.taken.tolist(), agents.traffic.tally.tolist()),
+        "streams": (agents.traffic.taken.tolist(), agents.traffic.totals.tolist()),
         "open": dimm.open_clocks(dimm.clock + 10_000).tolist(),
     }
 
@@ -504,9 +504,9 @@ def test_rows_lost_and_turns_of_a_lane_follow_from_who_issued_what(work):
             elif name in ("RD", "WR"):
                 turns += before not in (None, name)
                 before = name
-        tally = dimm.agents.claims.tally[lane]
-        assert tally[shared.ROWS_LOST : shared.ROWS_LOST + 2].tolist() == lost
-        assert tally[shared.TURNAROUNDS] == turns
+        totals = dimm.agents.claims.totals[lane]
+        assert totals[shared.ROWS_LOST : shared.ROWS_LOST + 2].tolist() == lost
+        assert totals[shared.TURNAROUNDS] == turns
 
 
 @settings(deadline=None, max_examples=40)

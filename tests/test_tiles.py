@@ -56,7 +56,7 @@ def test_every_tile_lies_once_and_nothing_lies_on_another(hidden, intermediate, 
     seen = np.zeros(count, dtype=np.int64)
     for lane in range(lanes):
         place, *coordinates = tiles.coordinates(lane)
-        of_burst = tiles.tile_of_bursts(lane)
+        of_burst = tiles.tiles_for_bursts(lane)
         assert len(place) == len(of_burst) == tiles.share(lane).total
         assert len(set(place.tolist())) == len(place)
         assert len(set(zip(*(each.tolist() for each in coordinates), strict=True))) == len(place)
@@ -77,7 +77,7 @@ def test_lanes_that_are_alike_read_alike(hidden, intermediate, lanes, rows):
     for group in groups:
         places = [tiles.coordinates(lane)[0] for lane in group]
         assert all(np.array_equal(places[0], other) for other in places)
-        first, last = tiles.tile_of_bursts(group[0]), tiles.tile_of_bursts(group[-1])
+        first, last = tiles.tiles_for_bursts(group[0]), tiles.tiles_for_bursts(group[-1])
         assert (last - first == len(group) - 1).all()
 
 

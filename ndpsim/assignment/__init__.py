@@ -1,1 +1,1 @@
-"""Kernels that share out the experts of a layer."""
+"""Kernels that assign the experts of a layer to engines."""

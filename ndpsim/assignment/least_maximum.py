@@ -1,4 +1,4 @@
-"""Experts onto ways so that the fullest resource is as empty as possible.
+"""Assigns experts to engines so that the fullest resource has the least load.
 
 An expert can be computed in up to three ways: on the GPU, on the CPU, or on NDP units. Each way takes time of
 several resources. The first expert that takes a way adds a fixed cost (`opening`). The search begins with a
@@ -108,7 +108,7 @@ def fullest(loads):
 
 @outlined
 def move(uses, allowed, opening, choice, loads, counts):
-    """Move an expert off the fullest resource, if that stays, or becomes, the fullest one. Whether one was.
+    """Move an expert off the fullest resource if no other becomes as full. Returns whether one was moved.
 
     Of all moves the one that adds least work elsewhere for the work that it takes off the fullest resource;
     work counts as much as the resource that gets it is full then.
@@ -141,7 +141,7 @@ def move(uses, allowed, opening, choice, loads, counts):
 
 @outlined
 def exchange(uses, allowed, opening, choice, loads, counts):
-    """Let two experts of different ways change places, likewise. Whether two did."""
+    """Exchange the ways of two experts, by the same rule as `move`. Returns whether two were exchanged."""
     full, count = fullest(loads), len(choice)
     best, one, two = loads[full] * (1.0 - _ROUNDING), -1, -1
     for first in range(count):

@@ -70,7 +70,7 @@ def kinds_of(standard: Standard) -> Kinds:
 
 
 class Finding(NamedTuple):
-    """A violation, short of the command's own words."""
+    """A violation, without the description of its command."""
 
     place: int  # of the command in the trace of the case
     rule: str
@@ -119,12 +119,12 @@ def _name(trace: CommandTrace, place: int) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things, in words."""
+    """A number of things, in words: ``2 clocks``."""
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def too_early(shortfall: int) -> str:
-    """By how many clocks, in words."""
+    """By how many clocks a command is too early, in words."""
     return f"{counted(shortfall, 'clock')} too early"
 
 

@@ -30,7 +30,7 @@ class CommandBuses(NamedTuple):
     ranks: int = 1  # of a DIMM
     subchannels: int = 1  # of a DIMM
 
-    def lanes_of_buses(self, lanes: int) -> Iterator[range]:
+    def lanes_by_bus(self, lanes: int) -> Iterator[range]:
         """The lanes of each sub-channel of each DIMM, of this many lanes."""
         of_dimm = self.ranks * self.subchannels
         for first in range(0, lanes, of_dimm):
@@ -106,7 +106,7 @@ def bus_violations(
     if buses.kind not in _FIND:
         return 0, []
     count, violations = 0, list[Violation]()
-    for of_bus in buses.lanes_of_buses(lanes):
+    for of_bus in buses.lanes_by_bus(lanes):
         found, first = _FIND[buses.kind](trace, device, of_bus, limit)
         count += found
         violations += first

@@ -1,4 +1,4 @@
-"""Whether all that is owed a refresh gets it, neither too late nor too early."""
+"""Whether every rank or bank gets its refreshes, neither too late nor too early."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ class _Judge:
 
 
 class _Run:
-    """What is true of a run so far."""
+    """The state of a run so far."""
 
     def __init__(self, machine: Machine, places: Places) -> None:
         self.machine, self.places = machine, places

@@ -93,7 +93,7 @@ def rate_faults(machine: Machine, line: Mapping[str, Any], jobs: Sequence[Job]) 
 
 
 def _is_too_fast(transfers: Sequence[tuple[float, float, float]], gbps: float) -> bool:
-    """Whether those from any start on, or up to any end, move more than fits between."""
+    """Whether the transfers from any start on, or up to any end, move more than fits in that time."""
     last = max(end for _, end, _ in transfers)
     first = min(start for start, _, _ in transfers)
     together = 0.0

@@ -53,7 +53,7 @@ class Figures:
         if end < start or window < 0:
             yield "time", f"it goes from {microseconds(start)} to {microseconds(end)}, after {window} ns"
         before, began = self._end_ns, start - window
-        # Between steps is the head of the vocabulary.
+        # Between two steps the head of the vocabulary is computed.
         if not close(began, before) and (began < before or not first):
             yield (
                 "time",
@@ -64,7 +64,7 @@ class Figures:
         self._end_ns = end
 
     def _bound_faults(self, line: Line) -> Iterator[Fault]:
-        """No layer takes less, nor is it below the shared experts; the same loads have the same."""
+        """No layer is faster than its bound or its shared experts; equal loads have equal bounds."""
         bound, took = line["bound_ns"], line["end_ns"] - line["start_ns"]
         if bound > took and not close(bound, took):
             yield "bound", f"it takes {microseconds(took)}, less than its bound {bound} ns"

@@ -115,7 +115,7 @@ def _assignment_faults(line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator
 
 
 def _order_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
-    """Each engine takes experts in the order of the assignment; each DIMM those that lie there.
+    """Each engine takes experts in the order of the assignment; each DIMM those that it holds.
 
     A GPU that computes first what has arrived has two such orders: experts that were copied, and residents.
     """
@@ -133,7 +133,7 @@ def _order_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]
 
 
 def _place_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
-    """NDP units compute what lies on their DIMM, each shard on its own."""
+    """NDP units compute the experts on their DIMM, each shard on its own."""
     shares: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for job in computed(jobs):
         if engine_of(job) == "ndp":
@@ -142,7 +142,7 @@ def _place_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]
         location = location_of(line, expert)
         dimms = None if location is None else dimms_of(location)
         if dimms is None:
-            yield "engine", f"expert {expert} is computed on DIMMs, and lies {location}"
+            yield "engine", f"expert {expert} is computed on DIMMs, and is {location}"
             continue
         whole = sum(by_dimm.values())
         for dimm in sorted({*by_dimm, *dimms}):
@@ -151,7 +151,7 @@ def _place_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]
                 got = by_dimm.get(dimm, 0.0)
                 yield (
                     "engine",
-                    f"expert {expert} lies {location}; DIMM {dimm} computes {got:g} of it, not {due:g}",
+                    f"expert {expert} is {location}; DIMM {dimm} computes {got:g} of it, not {due:g}",
                 )
 
 
@@ -264,7 +264,7 @@ def _host_faults(jobs: Sequence[Job]) -> Iterator[Fault]:
 def _path_faults(
     line: Mapping[str, Any], jobs: Sequence[Job], arrivals: Mapping[int, float]
 ) -> Iterator[Fault]:
-    """It goes from the beginning of the layer to its end without a gap.
+    """The critical path goes from the beginning of the layer to its end without a gap.
 
     Each job begins when the one before it ends, or when its expert arrives in the GPU's memory, and the layer
     ends with the last job, or with an arrival.

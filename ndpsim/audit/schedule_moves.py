@@ -1,4 +1,4 @@
-"""Where experts lie, from the first line of a run on, and what migrations do about it."""
+"""Locations of experts, from the first line of a run on, and the migrations that change them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Migration = Mapping[str, Any]
 
 
 class Places:
-    """Where every expert of a run lies now, and which are in the GPU's memory."""
+    """The current location of every expert of a run, and the experts in the GPU's memory."""
 
     def __init__(self, first: Mapping[str, Any]) -> None:
         self._machine = Machine.of(first)
@@ -48,7 +48,7 @@ class Places:
             yield "GPU memory", f"{len(self._resident)} experts are resident, and {self._gpu_experts} fit"
         for dimm, size in enumerate(self._used):
             if size > self._dimm_bytes + 1:
-                yield "DIMM memory", f"{size:.0f} bytes lie on DIMM {dimm}, which has {self._dimm_bytes}"
+                yield "DIMM memory", f"{size:.0f} bytes are on DIMM {dimm}, which has {self._dimm_bytes}"
 
     def _occupy(self, location: str, times: int) -> None:
         dimms = dimms_of(location) or range(self._machine.dimms)
@@ -72,7 +72,7 @@ class Places:
         for name, shown in line["placement"].items():
             where = layer, int(name)
             if shown["lies"] != self._locations.get(where):
-                yield "placement", f"expert {name} lies {shown['lies']}, and was {self._locations.get(where)}"
+                yield "placement", f"expert {name} is {shown['lies']}, and was {self._locations.get(where)}"
             if shown["gpu"] != (where in self._resident):
                 words = ("is", "was not") if shown["gpu"] else ("is not", "was")
                 yield "placement", f"expert {name} {words[0]} in the GPU's memory, and {words[1]}"
@@ -81,7 +81,7 @@ class Places:
                 yield "placement", f"expert {expert} has {load} tokens and no place"
 
     def _is_beside(self, migration: Migration, line: Mapping[str, Any]) -> bool:
-        """Whether it was done at once when this layer was routed, and not when another ended."""
+        """Whether a migration was done at once when this layer was routed, and not when another one ended."""
         began, ended = line["start_ns"], self._layers[-1][1] if self._layers else -1.0
         decided = migration["decided_ns"]
         return migration["kind"] in _AT_ONCE and close(decided, began) and not close(decided, ended)
@@ -138,7 +138,7 @@ class Places:
         kind = migration["kind"]
         begins = "gpu" if kind == "evict" else self._locations.get(where)
         if migration["from"] != begins:
-            yield "migration", f"{_name(migration)} from {migration['from']}, and the expert lies {begins}"
+            yield "migration", f"{_name(migration)} from {migration['from']}, and the expert is {begins}"
         if kind == "evict" and where not in self._resident:
             yield "migration", f"{_name(migration)}: the expert is not in the GPU's memory"
         if kind == "keep" and where not in self._copied:
@@ -191,7 +191,7 @@ class Places:
         yield from self._hidden_faults(migration, line)
 
     def _route_faults(self, migration: Migration) -> Iterator[Fault]:
-        """From where to where, how many bytes, and how fast."""
+        """A migration's source and target, its bytes and its rate."""
         kind, source, target = (migration[key] for key in ("kind", "from", "to"))
         name, size = _name(migration), migration["bytes"]
         legal = {"evict": source == "gpu" and target == "none", "keep": target == "gpu"}
@@ -218,7 +218,7 @@ class Places:
                 yield "rate", f"{problem}; {what} carries {gbps:g} GB/s"
 
     def _links(self, kind: str, source: str, target: str, size: int) -> Iterator[tuple[str, float, float]]:
-        """What it goes over, with the bytes that do, and what that carries at most."""
+        """The links of a migration, with its bytes on each and the rate of each."""
         gbps = self._machine.gbps
         if kind in _TO_GPU:
             yield "PCIe", size, gbps["pcie"]

@@ -42,7 +42,7 @@ def unknown_keys(content: Mapping[str, Any], known: Collection[str], what: str) 
 
 
 def dimms_of(location: str) -> range | None:
-    """The DIMMs over which an expert lies; None: it lies striped over all.
+    """The DIMMs that hold an expert; None: it is striped over all.
 
     Raises:
         ValueError: this is no place.
@@ -81,7 +81,7 @@ class Machine:
 
     @classmethod
     def of(cls, line: Mapping[str, Any]) -> Machine:
-        """From the line."""
+        """The machine that the first line of a run describes."""
         machine = cls(**{name: line[name] for name in cls.__dataclass_fields__})
         counts = (machine.experts, machine.experts_per_token, machine.expert_bytes, machine.channels)
         if not machine.layers or min(counts) < 1:
@@ -98,7 +98,7 @@ class Machine:
         return self.expert_bytes if bits == self.bits else self.replicas.get(str(bits))
 
     def channels_of(self, location: str) -> dict[int, float]:
-        """The host's channels over which it reads an expert from where it lies, and the share of each."""
+        """The host's channels over which it reads an expert from its location, and the share of each."""
         dimms = dimms_of(location)
         if dimms is None:
             return dict.fromkeys(range(self.channels), 1 / self.channels)
@@ -109,5 +109,5 @@ class Machine:
         return shares
 
     def read_gbps(self, location: str) -> float:
-        """The fastest that the host reads an expert from where it lies."""
+        """The fastest that the host reads an expert from its location."""
         return self.gbps["channel"] / max(self.channels_of(location).values(), default=1.0)

@@ -77,7 +77,7 @@ def due_at(agents, wakeups, bus):
 
 @inlined
 def has_jobs_or_streams(agents):
-    """Whether there are weights to read, or the host asks for anything."""
+    """Whether there are weights to read, or the host has requests."""
     for dimm in range(agents.weights.steps.shape[0]):
         if agents.weights.steps[dimm] > 0:
             return True

@@ -44,5 +44,5 @@ def record_request(arbitration, records, rank, reads, clock):
 
 @overridable
 def record_data(arbitration, records, rank, reads, clock):
-    """The host's controller has issued the column command of a request to a rank; returns nothing of use."""
+    """The host's controller has issued a column command to a rank; the returned value has no meaning."""
     return False

@@ -1,5 +1,5 @@
-"""What comes to a bus and its lanes before their commands: activations and results, requests, next steps of
-programs, refreshes that fall due.
+"""Events at a bus and its lanes before commands: activations and results, requests, next steps of programs,
+and refreshes that fall due.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What both arbiters of a shared DIMM do alike: requests that fall due, masters, sinks, goals of a run."""
+"""Shared by both arbiters of a DIMM: requests that fall due, masters, sinks, and goals of a run."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ def record_taken(traffic, bus, value, clock):
 @inlined
 def record_served(traffic, stream, bus, value, served, reads, latency, end):
     """Add to a stream what was served since the controller's counters were these, and until when."""
-    tally = traffic.tally[stream, bus]
-    tally[STREAM_SERVED] += value[SERVED] - served
-    tally[STREAM_READS] += value[READS_SERVED] - reads
-    tally[STREAM_LATENCY] += value[READ_LATENCY] - latency
-    tally[STREAM_END] = max(tally[STREAM_END], end)
+    totals = traffic.totals[stream, bus]
+    totals[STREAM_SERVED] += value[SERVED] - served
+    totals[STREAM_READS] += value[READS_SERVED] - reads
+    totals[STREAM_LATENCY] += value[READ_LATENCY] - latency
+    totals[STREAM_END] = max(totals[STREAM_END], end)
 
 
 @inlined
@@ -149,9 +149,9 @@ def update_refilling(claims, lane, clock):
     if clock < claims.credit_from[lane]:
         return
     if claims.half_free[lane] <= clock or claims.credit[lane, 0] == 0:
-        claims.tally[lane, REFILLING] = 1
+        claims.totals[lane, REFILLING] = 1
     elif claims.credit[lane, 0] > claims.credit_from[lane]:
-        claims.tally[lane, REFILLING] = 0
+        claims.totals[lane, REFILLING] = 0
 
 
 @inlined
@@ -195,7 +195,7 @@ def are_streams_done(traffic):
     for stream in range(traffic.first.shape[0]):
         for bus in range(traffic.next.shape[0]):
             offered = traffic.offered[stream, bus]
-            if offered < FAR and traffic.tally[stream, bus, STREAM_SERVED] < offered:
+            if offered < FAR and traffic.totals[stream, bus, STREAM_SERVED] < offered:
                 return False
     return True
 
@@ -218,7 +218,7 @@ def slot_after(setup, claims, master, dimm, bus, buses, turn):
     rank, first = -1, FAR
     for number in range(dimm * setup.dimm_ranks, (dimm + 1) * setup.dimm_ranks):
         of_rank = slot_of(setup, claims, number, bus)
-        if turn < of_rank < first and claims.tally[number * buses + bus, FIRST] == master:
+        if turn < of_rank < first and claims.totals[number * buses + bus, FIRST] == master:
             rank, first = number, of_rank
     return rank, first
 

@@ -67,12 +67,12 @@ def update_grants(setup, claims, lanes, hosts, wakeups, bus, buses, clock):
         update_refilling(claims, lane, clock)
         lane_starves = starves(setup, lanes.shape, lanes.states[lane], wakeups, bus, rank, clock)
         usual = usual_master(setup.arbitration, records, rank, writes, clock)
-        first = first_master(usual, claims.tally[lane, REFILLING], lane_starves, host_starves)
+        first = first_master(usual, claims.totals[lane, REFILLING], lane_starves, host_starves)
         if host_waits(setup.arbitration) and oldest_arrival(lanes.shape, lanes.states[lane]) == FAR:
             first = HOST
-        regranted |= (claims.tally[lane, FIRST] != first) << rank
+        regranted |= (claims.totals[lane, FIRST] != first) << rank
         ndp_first |= (first == NDP) << rank
-        claims.tally[lane, FIRST] = first
+        claims.totals[lane, FIRST] = first
     return ndp_first, regranted
 
 
@@ -94,13 +94,13 @@ def grants_change(setup, claims, wakeups, has_host, bus, buses, clock):
 
 @inlined
 def earlier_of(clock, other, now):
-    """The earlier of two clocks, the second only where it is yet to come."""
+    """The earlier of two clocks; the second counts only if it is in the future."""
     return min(clock, other) if other > now else clock
 
 
 @inlined
 def pending_refresh(state):
-    """REFRESH_PENDING where a refresh of a controller is."""
+    """REFRESH_PENDING if a refresh of a controller is pending, else 0."""
     return REFRESH_PENDING if state.pending_size > 0 else 0
 
 
@@ -109,9 +109,9 @@ def mask_lanes(setup, claims, lanes, wakeups, bus, buses, clock):
     """Where the host is second, which way the lanes' next data goes, and which command buses are taken."""
     for rank in range(lane_ranks(setup, claims)):
         lane = rank * buses + bus
-        claims.host_second[bus, rank] = claims.tally[lane, FIRST] == NDP
+        claims.host_second[bus, rank] = claims.totals[lane, FIRST] == NDP
         claims.host_direction[bus, rank] = 0
-        if claims.tally[lane, FIRST] == NDP:
+        if claims.totals[lane, FIRST] == NDP:
             column = next_data(lanes.shape, lanes.states[lane], wakeups, bus, rank)
             claims.host_direction[bus, rank] = column[1] | pending_refresh(lanes.states[lane])
             if host_waits(setup.arbitration):
@@ -177,7 +177,7 @@ def is_host_to_wake(setup, hosts, wakeups, freed, bus, clock):
 
 
 @inlined
-def next_of_host(hosts, wakeups, bus):
+def next_host_data(hosts, wakeups, bus):
     """The host's next data, see `next_data`, and whether it waits for a refresh."""
     rank, direction = next_data(hosts.shape, hosts.states[bus], wakeups, bus, HOSTS)
     return rank, direction, pending_refresh(hosts.states[bus])
@@ -193,7 +193,7 @@ def step_lanes(setup, agents, lanes, hosts, wakeups, mask, master, bus, clock):
     has_host, is_second = agents.traffic.takes_part[bus], master == HOST
     host_rank, host_direction, pending = -1, 0, 0
     if is_second and mask != 0:  # of the host before any lane issues, as they do so at the same time
-        host_rank, host_direction, pending = next_of_host(hosts, wakeups, bus)
+        host_rank, host_direction, pending = next_host_data(hosts, wakeups, bus)
     while mask != 0:
         rank = first_slot(setup, claims, mask, bus)
         bit = 1 << rank
@@ -245,7 +245,7 @@ def issue_commands(setup, agents, lanes, hosts, wakeups, woken, bus, clock):
 
 
 @inlined
-def next_step_of_bus(setup, agents, lanes, hosts, wakeups, happened, bus, clock):
+def next_bus_step(setup, agents, lanes, hosts, wakeups, happened, bus, clock):
     """The clock of the next step that a bus needs for more than requests that are taken."""
     claims, traffic = agents.claims, agents.traffic
     buses, has_host = wakeups.due.shape[0], traffic.takes_part[bus]
@@ -281,8 +281,6 @@ def step_bus(sharing, setup, agents, lanes, hosts, wakeups, bus, clock):
         return False
     if wakeups.next_active[bus] <= clock:
         happened = issue_commands(setup, agents, lanes, hosts, wakeups, woken, bus, clock)
-        wakeups.next_active[bus] = next_step_of_bus(
-            setup, agents, lanes, hosts, wakeups, happened, bus, clock
-        )
+        wakeups.next_active[bus] = next_bus_step(setup, agents, lanes, hosts, wakeups, happened, bus, clock)
     wakeups.due[bus] = clock + 1 if wakeups.takes[bus] != 0 else wakeups.next_active[bus]
     return True

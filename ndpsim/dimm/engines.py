@@ -1,4 +1,4 @@
-"""The two arbiters of a channel's DIMMs behind one face, and which of them runs a channel."""
+"""One interface to both arbiters of a channel's DIMMs, and the choice of the one that runs it."""
 
 from __future__ import annotations
 

@@ -330,17 +330,17 @@ def want(channel, rank, wanted, offset, clock):
 
 
 @inlined
-def record_command(tally, opened_by, master, queue, command, bank):
+def record_command(totals, opened_by, master, queue, command, bank):
     """Count turnarounds of a lane's bus, and rows that one master opened and the other's request closed."""
     if reads_or_writes(command):
         direction = READ if reads(command) else WRITE
-        if tally[LAST_COLUMN] == 1 - direction:
-            tally[TURNAROUNDS] += 1
-        tally[LAST_COLUMN] = direction
+        if totals[LAST_COLUMN] == 1 - direction:
+            totals[TURNAROUNDS] += 1
+        totals[LAST_COLUMN] = direction
     if command == ACTIVATE:
         opened_by[bank] = master
     elif command == PRECHARGE and queue != PRIORITY and opened_by[bank] != master:
-        tally[ROWS_LOST + 1 - master] += 1
+        totals[ROWS_LOST + 1 - master] += 1
 
 
 # ---- A lane, and the host
@@ -359,7 +359,7 @@ def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
     )
     if queue < 0:
         return
-    record_command(claims.tally[lane], claims.opened_by[lane], NDP, queue, command, bank)
+    record_command(claims.totals[lane], claims.opened_by[lane], NDP, queue, command, bank)
     take_command_bus(setup, claims, rank, bus, command, clock)
     claims.last_rank[rank // setup.dimm_ranks, bus] = rank
     if queue == PRIORITY and credit[0] > clock:
@@ -436,7 +436,7 @@ def step_host(setup, agents, lanes, hosts, bus, clock):
         return  # a rank without NDP unit
     other = channel_at(lanes, lane, 0)
     group, bank = lane_group(setup, rank, group), lane_bank(setup, rank, bank)
-    record_command(claims.tally[lane], claims.opened_by[lane], HOST, queue, command, bank)
+    record_command(claims.totals[lane], claims.opened_by[lane], HOST, queue, command, bank)
     claims.host_issued[lane, command] += 1
     observe(setup.lane_tables, other, queue == ACTIVE, command, 1, group, bank, row, clock)
     if queue == PRIORITY:
@@ -451,15 +451,15 @@ def update_grants(setup, claims, lanes, host, has_host, bus, buses, clock):
     starving_since, records = clock - setup.starvation_clocks, claims.grant_records[bus]
     host_starves = has_host and oldest_arrival(host) < starving_since
     for lane in range(bus, lanes.channels.size.shape[0], buses):
-        tally = claims.tally[lane]
+        totals = claims.totals[lane]
         update_refilling(claims, lane, clock)
         oldest = oldest_arrival(channel_at(lanes, lane, 0))
         starves = oldest < starving_since
         usual = usual_master(setup.arbitration, records, lane // buses, host.value[WRITE_MODE] != 0, clock)
-        first = first_master(usual, tally[REFILLING], starves, host_starves)
+        first = first_master(usual, totals[REFILLING], starves, host_starves)
         if host_waits(setup.arbitration) and oldest == FAR:
             first = HOST
-        tally[FIRST] = first if has_host else NDP
+        totals[FIRST] = first if has_host else NDP
         claims.lane_direction[lane, 0] = 0
 
 
@@ -469,7 +469,7 @@ def mask_lanes(setup, claims, lanes, bus, buses, clock):
     for lane in range(bus, lanes.channels.size.shape[0], buses):
         rank, channel = lane // buses, channel_at(lanes, lane, 0)
         claims.host_direction[bus, rank] = 0
-        if claims.tally[lane, FIRST] == NDP:
+        if claims.totals[lane, FIRST] == NDP:
             offset = first_bank(setup.host_tables, 1 + rank) - first_bank(setup.lane_tables, 1)
             want(channel, 1, claims.host_wanted[bus], offset, clock)
             claims.host_direction[bus, rank] = next_column(channel)[1]
@@ -485,7 +485,7 @@ def mask_host(setup, claims, lanes, host, bus, buses, clock):
     host_rank, host_direction = next_column(host)
     for lane in range(bus, lanes.channels.size.shape[0], buses):
         rank = lane // buses
-        if claims.tally[lane, FIRST] == HOST:
+        if claims.totals[lane, FIRST] == HOST:
             offset = first_bank(setup.lane_tables, 1) - first_bank(setup.host_tables, 1 + rank)
             want(host, 1 + rank, claims.lane_wanted[lane], offset, clock)
             claims.lane_direction[lane, 0] = host_direction if host_rank == 1 + rank else 0

@@ -240,7 +240,7 @@ def looks_for_offers(relayout, policy, lane, bus, reads, writes, clock):
 
 @inlined
 def requests_left(relayout):
-    """Requests of the engine that are not served."""
+    """Requests of the engine that are not served yet."""
     if relayout is None:
         return 0
     return relayout.value[UNSERVED]

@@ -22,16 +22,16 @@ from ndpsim.spec import Tables, standard
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 
-# Who issues a command.
+# The masters that issue commands.
 NDP, HOST = range(2)
 
-# Which way data goes.
+# Directions of data.
 READ, WRITE = range(2)
 
 
 @by_reference
 class Setup(NamedTuple):
-    """What does not change while a channel runs."""
+    """Parameters that do not change while a channel runs."""
 
     sharing: Any  # `dimm.sharing.Shared`, or `Alone`
     lane_tables: Tables  # a channel of one rank
@@ -62,7 +62,7 @@ class Weights(NamedTuple):
     """The weights that the lanes read, and the FIFOs and multipliers that take them.
 
     The program of a DIMM reads weights in steps. A lane that is done with a step reads ahead into its FIFO;
-    what it reads lies in a staging buffer until it is decided when the multipliers may start on the step.
+    what it reads is in a staging buffer until it is decided when the multipliers may start on the step.
     """
 
     place: Ints  # [lane, burst], as in `dram.state.Source`: behind slots for requests of a relayout engine
@@ -92,7 +92,7 @@ class Weights(NamedTuple):
     value: Ints  # [DIMM, place]
 
 
-# Places in `Traffic.tally`.
+# Places in `Traffic.totals`.
 STREAM_SERVED, STREAM_READS, STREAM_LATENCY, STREAM_END = range(4)
 STREAM_PLACES = 4
 
@@ -124,7 +124,7 @@ class Traffic(NamedTuple):
     due: Ints  # [bus]: the clock from which there is a next one
     admitted: Ints  # [bus, 1]
     takes_part: Ints  # [bus]: 1 when the host asks for anything there
-    tally: Ints  # [stream, bus, place]
+    totals: Ints  # [stream, bus, place]
 
 
 # Places in `Buses.value`.
@@ -161,7 +161,7 @@ class Transfers(NamedTuple):
     value: Ints  # [DIMM, place]
 
 
-# Places in `Claims.tally`.
+# Places in `Claims.totals`.
 (
     LAST_COLUMN,  # the direction of the last column command, -1: none yet
     TURNAROUNDS,
@@ -169,12 +169,12 @@ class Transfers(NamedTuple):
     FIRST,  # the master that is first
     ROWS_LOST,  # [master]: rows opened for it that the other closed
 ) = range(5)
-TALLY_PLACES = ROWS_LOST + 2
+TOTAL_PLACES = ROWS_LOST + 2
 
 
 @by_reference
 class Claims(NamedTuple):
-    """What the arbiter records of the lanes, and of what the first master waits for."""
+    """Records of the arbiter: of the lanes, and of the banks that the first master waits for."""
 
     clock: Ints  # [1]: the next clock
     credit: Ints  # [lane, 1]: the clock from which a read of weights has a place in the FIFO
@@ -182,7 +182,7 @@ class Claims(NamedTuple):
     credit_from: Ints  # [lane]: the clock from which both are as they are
     no_credit: Ints  # the credit of the host, who always has room
     no_rows: Narrow
-    tally: Ints  # [lane, place]
+    totals: Ints  # [lane, place]
     host_issued: Ints  # [lane, command]: commands of the host to the lane's rank
     opened_by: Ints  # [lane, bank]: who opened the row
     lane_wanted: Ints  # [lane, node]: the last clock at which the host waited for a bank, and was first
@@ -198,7 +198,7 @@ class Claims(NamedTuple):
 
 @by_reference
 class Agents(NamedTuple):
-    """What NDP units and host want of a channel, and what the arbiter records."""
+    """The requests of NDP units and host on a channel, and the records of the arbiter."""
 
     weights: Weights
     transfers: Transfers
@@ -223,8 +223,8 @@ def make_claims(setup: Setup, lanes: int, buses: int) -> Claims:
     """Nothing recorded."""
     lane_nodes, host_nodes = number_nodes(setup.lane_tables).total, number_nodes(setup.host_tables).total
     host_ranks, dimms = setup.host_tables.ranks, lanes // buses // setup.dimm_ranks
-    tally = _zeros(lanes, TALLY_PLACES)
-    tally[:, LAST_COLUMN] = -1
+    totals = _zeros(lanes, TOTAL_PLACES)
+    totals[:, LAST_COLUMN] = -1
     return Claims(
         clock=np.ones(1, dtype=np.int64),
         credit=_zeros(lanes, 1),
@@ -232,7 +232,7 @@ def make_claims(setup: Setup, lanes: int, buses: int) -> Claims:
         credit_from=_zeros(lanes),
         no_credit=_zeros(8),
         no_rows=np.zeros(0, dtype=np.int32),
-        tally=tally,
+        totals=totals,
         host_issued=_zeros(lanes, len(setup.lane_tables.commands)),
         opened_by=_zeros(lanes, max(lane_nodes, BANKS_PER_RANK * setup.lane_tables.ranks)),
         lane_wanted=_zeros(lanes, lane_nodes),
@@ -362,7 +362,7 @@ def make_traffic(buses: int) -> Traffic:
         due=_zeros(buses),
         admitted=_zeros(buses, 1),
         takes_part=_zeros(buses),
-        tally=_zeros(0, buses, STREAM_PLACES),
+        totals=_zeros(0, buses, STREAM_PLACES),
     )
 
 
@@ -401,7 +401,7 @@ def add_stream(traffic: Traffic, stream: Stream) -> Traffic:
         "offered": stream.offered,
         "taken": np.zeros(buses, dtype=np.int64),
         "taken_at": np.zeros(buses, dtype=np.int64),
-        "tally": _zeros(buses, STREAM_PLACES),
+        "totals": _zeros(buses, STREAM_PLACES),
     }
     for name, values in added.items():
         changed[name] = np.concatenate((getattr(traffic, name), np.array([values], dtype=np.int64)))

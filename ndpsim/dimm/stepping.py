@@ -95,7 +95,7 @@ def make_wakeups(buses: int) -> Wakeups:
 
 @inlined
 def observe(shape, state, command, bank, row, of_active, clock):
-    """A controller learns of a command of the other. Returns whether it may have changed what can issue."""
+    """Update a controller for a command of the other. Returns whether other commands may now issue."""
     if command == RD or command == WR:
         observe_column(state, command, bank, of_active, clock)
         return of_active
@@ -109,22 +109,22 @@ def observe(shape, state, command, bank, row, of_active, clock):
 
 
 @inlined
-def record_command(tally, opened_by, master, origin, command, bank):
+def record_command(totals, opened_by, master, origin, command, bank):
     """Count turnarounds of a lane's bus, and rows that one master opened and the other's request closed."""
     if command == RD or command == WR:
         direction = READ if command == RD else WRITE
-        if tally[LAST_COLUMN] == 1 - direction:
-            tally[TURNAROUNDS] += 1
-        tally[LAST_COLUMN] = direction
+        if totals[LAST_COLUMN] == 1 - direction:
+            totals[TURNAROUNDS] += 1
+        totals[LAST_COLUMN] = direction
     elif command == ACT:
         opened_by[bank] = master
     elif command == PRE and origin == FROM_QUEUE and opened_by[bank] != master:
-        tally[ROWS_LOST + 1 - master] += 1
+        totals[ROWS_LOST + 1 - master] += 1
 
 
 @inlined
 def is_column(command):
-    """Whether a command of command moves data."""
+    """Whether a command moves data."""
     return command == RD or command == WR
 
 
@@ -177,7 +177,7 @@ def step_lane(setup, agents, lanes, hosts, wakeups, rank, bus, clock):
         wakeups.starvation_deadline[bus, rank] = 0
     if origin == NOWHERE:
         return state.value[WRITE_MODE] != write_mode
-    record_command(claims.tally[lane], claims.opened_by[lane], NDP, origin, command, bank)
+    record_command(claims.totals[lane], claims.opened_by[lane], NDP, origin, command, bank)
     take_command_bus(setup, claims, rank, bus, COMMAND_OF_CLASS[command], clock)
     dimm = assume_nonnegative(setup.dimm_of_rank[rank])
     claims.last_rank[dimm, bus] = rank
@@ -215,10 +215,10 @@ def other_credit_of(agents, lanes, state, bus, count):
 
 @inlined
 def lane_observes(agents, lanes, wakeups, rank, bus, origin, command, bank, row, clock):
-    """The lane of a rank learns of a command of the host."""
+    """Update the lane of a rank for a command of the host."""
     lane = assume_nonnegative(rank * wakeups.due.shape[0] + bus)
     claims, other = agents.claims, lanes.states[lane]
-    record_command(claims.tally[lane], claims.opened_by[lane], HOST, origin, command, bank)
+    record_command(claims.totals[lane], claims.opened_by[lane], HOST, origin, command, bank)
     claims.host_issued[lane, COMMAND_OF_CLASS[command]] += 1
     if observe(lanes.shape, other, command, bank, row, origin == FROM_ACTIVE, clock):
         wakeups.column[bus, rank, 0] = UNKNOWN

@@ -1,4 +1,4 @@
-"""What a controller that shares ranks waits for: how long, and in which direction its data goes."""
+"""How long a controller that shares ranks has waited, and the direction of its next data."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def only_clocks_delay(scheduler):
 
 @overridable
 def look_over(scheduler, channel, queue):
-    """What the scheduler works out of a queue before its requests are looked at, one integer."""
+    """One integer that the scheduler computes from a queue before it looks at single requests."""
     return 0
 
 
@@ -147,7 +147,7 @@ def takes(scheduler, command):
 
 @overridable
 def comes_before(scheduler, channel, queue, slot, other, overview):
-    """Whether a request comes before another one that is ready, too: the older one does."""
+    """Whether a request comes before another ready one: the older request comes first."""
     return channel.entry[queue, ARRIVED, slot] < channel.entry[queue, ARRIVED, other]
 
 
@@ -215,7 +215,7 @@ def choose_from(policy, channel, credit, queue, blocking, clock):
             first = min(first, at)
         elif may_issue(scheduler, channel, queue, slot, command, overview):
             if best >= 0:
-                first = clock  # the one passed over is ready, too
+                first = clock  # the request that was passed over is ready as well
             if best < 0 or comes_before(scheduler, channel, queue, slot, best, overview):
                 best, best_command = slot, command
     bound[queue] = first

@@ -1,4 +1,4 @@
-"""The two controllers behind one face, and which of them runs a channel."""
+"""One interface to both controllers, and the choice of the one that runs a channel."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class FastController:
 
 
 def compare_channels(one: Controller, other: Controller) -> list[str]:
-    """What two controllers that ran the same work differ in, in words; empty: nothing."""
+    """In what two controllers that ran the same work differ, in words; empty if in nothing."""
     same = {
         "its counters": np.array_equal(one.value, other.value),
         "its commands": np.array_equal(one.issued, other.issued),

@@ -96,7 +96,7 @@ def closes_at(tables, ready, command, bank, clock):
 
 @inlined
 def note_rows(tables, ready, rows, value, command, rank, bank, row, clock):
-    """What a command does to the rows it addresses."""
+    """Apply a command to the rows that it addresses."""
     if command == ACTIVATE:
         rows[bank, OPEN_ROW] = row
         value[OPEN_CLOCKS] -= clock
@@ -139,7 +139,7 @@ def count_command(channel, commands, command, node, row, column, clock):
 
 @inlined
 def note_idle(tables, value, timed, credit, clock):
-    """Say why the data bus idled before a read that issues at `clock`.
+    """Record why the data bus idled before a read that issues at `clock`.
 
     `timed`: when its bank allowed it; `credit`: when the sink did.
     """

@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 
 
 class Coordinates(NamedTuple):
-    """Where bursts lie, one array element a burst.
+    """Locations of bursts, one array element a burst.
 
     `bankgroup` counts through the stacks of a rank, `column` bursts within the row.
     """

@@ -1,4 +1,4 @@
-"""Who takes the data of a read: a finite FIFO drained by servers, or a null sink.
+"""The receiver of read data: a finite FIFO drained by servers, or a null sink.
 
 The controller may issue a read only when a slot of the FIFO is promised to it. A burst leaves the FIFO,
 and its slot is free again, when a server starts on it; servers take bursts in the order of their reads

@@ -1,4 +1,4 @@
-"""What the controller remembers, as named tuples of integers and arrays.
+"""The state of the controller, as named tuples of integers and arrays.
 
 The channel's hierarchy is numbered as *nodes*: 0 is the channel, then come its ranks, then the bank
 groups of every rank, then the banks of every group (`Nodes`). All times are DRAM clocks unless a name
@@ -92,7 +92,7 @@ LATENCIES = 1 << 16
 
 
 class Policy(NamedTuple):
-    """What the controller was asked to do; numbers only."""
+    """The settings of the controller, as numbers."""
 
     scheduler: Any  # parameters of the scheduler, a type of its own, see `schedulers`
     row_cap: int  # column accesses after which a row is closed; 0: rows stay open
@@ -229,7 +229,7 @@ def make_policy(options: ControllerOptions, controller: str = "one-command") -> 
 
 
 def pack_place(rank: AnyInts, bankgroup: AnyInts, bank: AnyInts, row: AnyInts, write: AnyInts) -> Ints:
-    """What the controller needs to know of a request, in one word."""
+    """All that the controller needs to know about a request, in one word."""
     word = np.array(row, dtype=np.int64)
     for values, bits in ((rank, 8), (bankgroup, 8), (bank, 8), (write, 1)):
         word <<= bits
@@ -272,7 +272,7 @@ def make_source(
 
 
 def refreshed(tables: Tables) -> Refreshed:
-    """What a refresh policy is told of such a channel."""
+    """The facts about a channel that a refresh policy is told."""
     commands: dict[int, tuple[int, int]] = {}
     orders: dict[int, str] = {}
     for number, fields in enumerate(tables.commands.tolist()):
@@ -284,7 +284,7 @@ def refreshed(tables: Tables) -> Refreshed:
 
 @cached_by_identity(16)
 def schedule_of(tables: Tables, policy: Policy) -> Schedule:
-    """When which refreshes fall due on such a channel."""
+    """The refresh schedule of a channel."""
     return make_schedule(refresh_policies.NAMES[policy.refresh], refreshed(tables))
 
 

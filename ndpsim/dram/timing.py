@@ -1,4 +1,4 @@
-"""When a command may go where: the hierarchy, and the distances that commands leave behind them."""
+"""The timing of commands: the hierarchy of nodes, and the distances that commands leave behind."""
 
 from __future__ import annotations
 

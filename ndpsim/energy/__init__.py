@@ -1,4 +1,4 @@
-"""Energy of DRAM, from what its chips' data sheets say of their currents, and of what is built around it.
+"""Energy of DRAM, from the currents in its chips' data sheets, and of the units around it.
 
 >>> from ndpsim.energy import channel_energy, find_currents
 >>> from ndpsim.spec import resolve

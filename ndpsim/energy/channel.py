@@ -37,7 +37,7 @@ from ndpsim.errors import InputError
 from ndpsim.spec import Device, Standard
 from ndpsim.spec.standard import ACTIVATE, ONE_BANK, READ, READ_AP, SAME_BANKS, WHOLE_RANK, WRITE, WRITE_AP
 
-#: Why `split` knows no energy.
+#: Why `split` has no energy.
 NO_SAME_BANK = "IDD5C, the current of same-bank refreshes, is not known; give it as dram.power.IDD5C"
 NO_ONE_BANK = "IDD5PB, the current of refreshes of one bank, is not known; give it as dram.power.IDD5PB"
 
@@ -97,7 +97,7 @@ class ChannelEnergy:
 
 
 def channel_energy(device: Device, chip: Currents) -> ChannelEnergy:
-    """What the commands and clocks of a channel cost; the formulas stand at the head of this module.
+    """Energy of the commands and clocks of a channel; the formulas are at the head of this module.
 
     Raises:
         InputError: a loop draws less than the standby beneath it.

@@ -1,4 +1,4 @@
-"""What a DRAM chip draws, as its data sheet says, and which data sheet stands for which device.
+"""Currents of DRAM chips from data sheets, and which data sheet stands for which device.
 
 Data sheets give limits: the most that any chip of a kind draws in a loop of commands at any temperature and
 voltage that are allowed. Measured chips draw less (Ghose et al., "What Your DRAM Power Models Are Not Telling
@@ -193,7 +193,7 @@ def _name(device: Device) -> str:
 
 
 def explain(device: Device, currents: Currents | None) -> str:
-    """What the energy of a device rests on, or why there is none, in one line."""
+    """The source of a device's energy, or why there is none, in one line."""
     if currents is None:
         rates = " or ".join(map(str, _rates(device.org)))
         scale = f", or scale those of {rates} MT/s: dram.power.{SCALED}" if rates else ""

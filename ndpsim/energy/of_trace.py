@@ -76,7 +76,7 @@ def _opening(standard: Standard) -> int:
 
 
 def _until_precharge(device: Device) -> Ints:
-    """By command, the clocks after which its bank may be precharged; -1 where it is nothing to rows."""
+    """By command, the clocks after which its bank may be precharged; -1 if it does not affect rows."""
     nominal = {
         ACTIVATE: device.clocks("nRAS"),
         READ: device.clocks("nRTP"),
@@ -125,7 +125,7 @@ def _of_device(trace: CommandTrace, device: Device) -> CommandTrace:
 
 
 def _scopes(device: Device) -> Ints:
-    """By command."""
+    """The scopes by command."""
     return np.array([device.standard.scope_of(command) for command in device.standard.by_number])
 
 

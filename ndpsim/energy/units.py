@@ -1,4 +1,4 @@
-"""Energy of what is built around the DRAM: the NDP units and the links."""
+"""Energy of the units around the DRAM: NDP units and links."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class UnitEnergy:
-    """What the units of a DIMM spend, as the files in ``rtl_params/`` say; None: not known.
+    """Energy of the units of a DIMM, from the files in ``rtl_params/``; None: not known.
 
     Attributes:
         product_pj: a product and its place in the sum, at native bits.

@@ -1,4 +1,4 @@
-"""Jobs on shared resources, event by event: rates while nothing changes, and what changes them.
+"""Jobs on shared resources, event by event: rates are constant between two events.
 
 A job has work, counted in the ns that it takes alone, and a *speed*: the share of alone that it gets, from 0
 to 1. Of a *shared resource* a job at full speed uses a share; several jobs may use one until it is saturated,

@@ -155,7 +155,7 @@ def note_streams(jobs, kinds, slowdown, work):
 
 @inlined
 def note_reading(jobs, kinds, slowdown, work):
-    """What NDP jobs leave of their channels to host reads, and how much longer than alone each DIMM takes."""
+    """The share of channels that NDP jobs leave to host reads, and the slowdown of each DIMM."""
     note_streams(jobs, kinds, slowdown, work)
     streams, bus_left, pace_left, unit = work.streams, work.bus_left, work.pace_left, work.unit
     many, longer, channel, host_speed = work.many, work.longer, slowdown.channel, slowdown.host_speed
@@ -182,7 +182,7 @@ def note_reading(jobs, kinds, slowdown, work):
 
 @inlined
 def note_uses(jobs, kinds, slowdown, work):
-    """What each transfer under way would use at full speed, with NDP units as busy as they are."""
+    """The use of resources by each transfer under way at full speed, beside the NDP units' current load."""
     note_reading(jobs, kinds, slowdown, work)
     for place in range(work.counts[1]):
         job = work.moving[place]
@@ -275,7 +275,7 @@ def find_transfer_speeds(jobs, kinds, slowdown, work, prioritised):
 
 @inlined
 def crowded(slowdown, work, table, row, between, dimm):
-    """What is left of a speed where the host, a relayout and an NDP job are on a DIMM; see `Slowdown`."""
+    """The share of a speed that remains if host, relayout and NDP job are on one DIMM; see `Slowdown`."""
     channel = slowdown.channel[dimm]
     left = of_rate(table, row, between, work.column[channel], work.part[channel])
     return 1.0 - work.host_weight[dimm] / work.channel_weight[channel] * (1.0 - left)
@@ -427,7 +427,7 @@ def next_end(jobs, work):
 
 @inlined
 def go_on(jobs, work, ns, servers):
-    """Let a time pass at the speeds that are."""
+    """Let a time pass at the current speeds."""
     work.clock_ns[0] += ns
     for place in range(work.counts[0]):
         job = work.active[place]

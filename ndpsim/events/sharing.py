@@ -1,4 +1,4 @@
-"""Who gets what of shared resources: bottleneck max fairness.
+"""Division of shared resources among jobs: bottleneck max fairness.
 
 Every job runs at its own limit, or has the largest share of a resource that is saturated: on each
 bottleneck the jobs that it holds back have equal shares of it, as reads have that a memory controller takes

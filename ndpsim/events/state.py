@@ -81,7 +81,7 @@ class Jobs(NamedTuple):
 
 @by_reference
 class Work(NamedTuple):
-    """What the loop works with, and what it counts."""
+    """Working arrays and counters of the loop."""
 
     clock_ns: Floats  # [1]
     busy_ns: Floats  # [server], then [shared]: time that it was used, in full

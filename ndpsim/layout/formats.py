@@ -30,7 +30,7 @@ _MAX_GROUP = 1 << 24
 
 
 class InRow(NamedTuple):
-    """What bits of a row belong to.
+    """The owners of bits of a row.
 
     `kind`: WEIGHT, SCALE or ZERO_POINT. `column`: of the weight, or the group of the other two, counted from
     0. `bit`: which of its bits.

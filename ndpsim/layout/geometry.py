@@ -1,4 +1,4 @@
-"""What there is to lay weights on: channels, DIMMs, ranks, sub-channels and the DRAM of a lane."""
+"""The memory that holds weights: channels, DIMMs, ranks, sub-channels and the DRAM of a lane."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Interleaving:
         return lane, np.array(self._first)[region] + turn
 
     def burst_at(self, lane: Ints, place: Ints) -> Ints:
-        """The inverse of `locate`; -1 where no burst lies."""
+        """The inverse of `locate`; -1 where there is no burst."""
         region = np.maximum(np.searchsorted(self._first, place, "right") - 1, 0)
         number = (place - np.array(self._first)[region]) * self.lanes + lane
         there = (number >= 0) & (number < np.diff(self._before)[region])

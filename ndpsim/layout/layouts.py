@@ -20,14 +20,14 @@ from ndpsim.limits import ensure_fits
 
 Ints = NDArray[np.int64]
 
-_BYTES_OF_A_BURST = 96  # memory that is taken to tell where each burst lies: measured, and rounded up
+_BYTES_OF_A_BURST = 96  # memory for the location of a burst: measured, and rounded up
 _DOWN = MATRICES.index("down")
 
 
 class Owner(NamedTuple):
-    """What bits in memory belong to, one array element each.
+    """The owners of bits in memory, one array element each.
 
-    `kind`: `WEIGHT`, `SCALE`, `ZERO_POINT`, or `PADDING` where nothing lies (then the others are -1).
+    `kind`: `WEIGHT`, `SCALE`, `ZERO_POINT`, or `PADDING` for unused bits (the others are then -1).
     `matrix`: its number in `MATRICES`. `row`, `column`: of the weight; of a scale or a zero point `column`
     is the group. `bit`: which of its bits.
     """
@@ -66,7 +66,7 @@ class Part:
 
 
 class Layout:
-    """Where an expert's weights lie. Bursts are counted in the order of the stream, part after part.
+    """The locations of an expert's weights. Bursts are numbered in the order of the stream, part after part.
 
     Args:
         name: as on the command line.
@@ -246,7 +246,7 @@ class Layout:
     # From addresses to weights.
 
     def burst_at(self, places: Places) -> Ints:
-        """The inverse of `locate`; -1 where no burst lies."""
+        """The inverse of `locate`; -1 where there is no burst."""
         burst = np.full_like(places.place, -1)
         lanes = self.geometry.lanes
         at = places.dimm * lanes + places.lane

@@ -61,11 +61,11 @@ class Region:
         return begins
 
     def bit_at(self, row: Ints, within: Ints) -> Ints:
-        """Where bits of rows lie; `within`: which bit of its row each is."""
+        """Locations of bits of rows; `within`: the bit's place in its row."""
         return self.row_at(row) + within
 
     def holds(self, bit: Ints) -> NDArray[np.bool_]:
-        """Whether anything lies at bits, which may be behind the last row."""
+        """Whether bits are used; they may be behind the last row."""
         held: NDArray[np.bool_] = bit < self.bits
         return held
 
@@ -99,7 +99,7 @@ def expert_regions(
 ) -> tuple[Region, Region]:
     """The two regions of a gated expert.
 
-    Gate and up lie row by row in turn, so that a value of the hidden layer is complete, and can be
+    Rows of gate and up alternate, so that a value of the hidden layer is complete, and can be
     activated, as soon as its two rows have been read; down follows.
     """
     written = bits if isinstance(bits, ExpertFormat) else ExpertFormat.of(bits)

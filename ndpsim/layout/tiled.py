@@ -1,4 +1,4 @@
-"""Where each bit lies in the tiles that systolic arrays read: the addresses behind `layout.tiles`.
+"""The location of each bit in the tiles that systolic arrays read: the addresses behind `layout.tiles`.
 
 At a step every row of a tile gives what enters its column of the array: a word of this many bits, or one
 weight with, before the first of a group, the group's scale and zero point. A tile holds its steps in order,
@@ -28,7 +28,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class TiledRegion(Region):
-    """A region whose rows lie in tiles, step by step, each tile beginning on a burst of its own.
+    """A region whose rows are in tiles, step by step, each tile beginning on a burst of its own.
 
     Attributes:
         tile_rows: rows of a tile; the last may have fewer.
@@ -77,7 +77,7 @@ class TiledRegion(Region):
         return np.minimum(self.rows - tile * self.tile_rows, self.tile_rows)
 
     def row_at(self, row: Ints) -> Ints:
-        """Where the first bits of rows lie."""
+        """Locations of the first bits of rows."""
         return self.bit_at(row, np.zeros_like(row))
 
     def bit_at(self, row: Ints, within: Ints) -> Ints:

@@ -1,9 +1,9 @@
 """`localized` for systolic arrays: tiles of rows interleaved over the channels of a memory device.
 
-The rows of a region in tiles of as many as the arrays of a channel work on at once; tile n lies on lane n mod
-lanes, one tile of a lane behind the other, each beginning on a burst of its own. The weights of a tile lie
-in the order in which they enter the arrays: step by step, and of each step those of all its rows. Within a
-lane bursts lie as `interleaving` has it.
+The rows of a region are divided into tiles of as many rows as the arrays of a channel work on at once. Tile n
+is on lane n mod lanes, one tile of a lane behind the other, each beginning on a burst of its own. The weights
+of a tile are in the order in which they enter the arrays: step by step, and of each step those of all its
+rows. Within a lane bursts are placed as in `interleaving`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Tiles:
         place = np.concatenate([first + np.arange(count, dtype=np.int64) for first, count in runs])
         return place, *self._interleaving.coordinates(place)
 
-    def tile_of_bursts(self, lane: int) -> Ints:
+    def tiles_for_bursts(self, lane: int) -> Ints:
         """The tile of each of a lane's bursts, in the order of reading; tiles counted over all regions."""
         before, tiles = 0, []
         for of_region in self.bursts:

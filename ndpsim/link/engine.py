@@ -1,4 +1,4 @@
-"""The relayout engine: what follows from what, event by event; it knows no controllers.
+"""The relayout engine, event by event; it is independent of controllers.
 
 A *piece* is what of a read goes into a write. A *packet* holds pieces of one flow, a flow being all that goes
 from one node to another (or stays in it). A *node* is a relayout unit with its buffer.

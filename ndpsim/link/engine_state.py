@@ -1,4 +1,4 @@
-"""What the relayout engine knows, as arrays; see `ndpsim.link.engine`."""
+"""The state of the relayout engine, as arrays; see `ndpsim.link.engine`."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Bits(NamedTuple):
 
 
 def bits_by_stage(engine: Engine) -> Bits:
-    """What an engine has moved until now."""
+    """The bits that an engine has moved until now."""
     bits = np.zeros(4, dtype=np.int64)
     add_up_bits(engine, bits)
     return Bits(*bits.tolist())

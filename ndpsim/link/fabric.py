@@ -70,7 +70,7 @@ def link_ticks(network: Network, *clocks_ps: Fraction) -> Timebase:
 
 
 class _Queue(NamedTuple):
-    """What tells a queue from others; the first three tell its input, the first its wire."""
+    """The identity of a queue; the first three fields identify its input, the first its wire."""
 
     wire: int
     before: int  # the hop that packets came over, -1: they begin here

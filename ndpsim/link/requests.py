@@ -1,4 +1,4 @@
-"""The requests of a relayout, from where its bursts lie; and what became of them, added up."""
+"""The requests of a relayout, made from the locations of its bursts; and sums over their results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Requests(NamedTuple):
 
 
 class Bursts(NamedTuple):
-    """Where bursts lie, one array element each."""
+    """Locations of bursts, one array element each."""
 
     dimm_lane: Narrow  # the DIMM and its lane, as one number
     place: Narrow  # within the lane
@@ -38,7 +38,7 @@ class Bursts(NamedTuple):
 
 @by_reference
 class DimmLanes(NamedTuple):
-    """What each lane of a DIMM, DIMM after DIMM, is to those that access it."""
+    """Node, lane and rank of each lane of each DIMM, DIMM after DIMM."""
 
     node: Narrow
     lane: Narrow  # counted over all nodes
@@ -47,7 +47,7 @@ class DimmLanes(NamedTuple):
 
 @kernel
 def fill_requests(dimm_lane, place, number, dimm_lanes, word, column_of, write, requests):
-    """Put down bursts as requests.
+    """Write bursts as requests.
 
     Args:
         dimm_lane, place: [burst], see `Bursts`.
@@ -108,7 +108,7 @@ def spans(tick, node, first, last):
 
 @kernel
 def counts_between(tick, edges, counts):
-    """Count, in `counts`, how many ticks lie between each edge and the next; all lie between some."""
+    """Count, in `counts`, how many ticks are between each edge and the next; none is outside the edges."""
     between = 0
     for burst in range(tick.shape[0]):
         while tick[burst] >= edges[between + 1] and between + 1 < counts.shape[0]:

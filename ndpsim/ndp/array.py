@@ -45,7 +45,7 @@ class Array(NamedTuple):
 
 
 class TileTiming(NamedTuple):
-    """Cycles of a tile in a long run of tiles, of which every step is there in time.
+    """Cycles of a tile in a long run of tiles in which no step is late.
 
     `cycles`: for which its steps occupy the array's edge. `gap`: from then until the next tile may begin.
     `latency`: from then to its last sum.

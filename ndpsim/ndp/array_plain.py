@@ -18,7 +18,7 @@ Matrix = Sequence[Sequence[Any]]
 
 
 class PlainRun(NamedTuple):
-    """What tiles came to.
+    """The results of a run.
 
     `product[tile][token][column]`. `entered`: the cycle in which each step entered, over all tiles, counted
     from 0. `known`: of each tile, the cycles until its last sum was out.
@@ -110,7 +110,7 @@ class _Plain(ABC):
         return self.x[tile][token][place] if token < self.tokens and place < self.inputs else 0
 
     def run(self, arrival: Sequence[int]) -> PlainRun:
-        """Until the last sum of the last tile is out."""
+        """Run until the last sum of the last tile is out."""
         while len(self.known) < len(self.x):
             self.let_tokens_in()
             count = len(self.entered)

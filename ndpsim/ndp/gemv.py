@@ -90,7 +90,7 @@ class GemvUnit(MultiplierUnit):
     ) -> Ints:
         return done + self.adder_tree_cycles * cycle_ticks
 
-    def cycles_of_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:
+    def cycles_for_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:
         servers, cycles = self.burst_work(lanes, burst_bytes, bits)
         return Fraction(cycles * bits, servers * lanes * burst_bytes * 8)
 

@@ -39,7 +39,7 @@ Ints = NDArray[np.int64]
 
 
 class _TileCosts(NamedTuple):
-    """What the tiles of a region cost their arrays: int64[tile] each."""
+    """The cycles that the arrays spend on the tiles of a region: int64[tile] each."""
 
     bursts: Ints
     parts: Ints  # of a cycle, for which each of its bursts holds them
@@ -138,7 +138,7 @@ class SystolicUnit(MultiplierUnit):
     def groups(self, interleaving: Interleaving, lanes: range, share: LaneShare) -> tuple[Ints, Ints]:
         """A group is a tile."""
         tiles = _tiles(interleaving)
-        return tiles.tile_of_bursts(lanes[0]), tiles.tile_of_bursts(lanes[-1])
+        return tiles.tiles_for_bursts(lanes[0]), tiles.tiles_for_bursts(lanes[-1])
 
     def group_counts(self, interleaving: Interleaving) -> tuple[int, ...]:
         return tuple(map(len, _tiles(interleaving).bursts))
@@ -155,7 +155,7 @@ class SystolicUnit(MultiplierUnit):
         rows: Ints = np.repeat(known, _tiles(interleaving).rows)[: interleaving.regions[region].rows]
         return rows
 
-    def cycles_of_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:
+    def cycles_for_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:
         return 1 / self.products_per_cycle(bits)
 
     def native_share(self, bits: int) -> Fraction:

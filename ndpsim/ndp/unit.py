@@ -1,4 +1,4 @@
-"""What a multiplier unit says of itself. Each is a file of this package, found by its name in hardware files.
+"""The interface of a multiplier unit. Each is a file of this package, found by its name in hardware files.
 
 A unit takes the bursts of each lane from a FIFO (`dram.sink`), in the order in which they are read. Bursts
 belong to groups; what a group is, and which rows of weights are summed when it is done, the unit alone says.
@@ -53,7 +53,7 @@ class MultiplierUnit(ABC):
         keys = {**section, "buffer_bytes": section["buffer_kib"] * 1024}
         return cls(**{field.name: keys[field.name] for field in fields(cls)})
 
-    # What it holds, and where its weights lie.
+    # Its capacity, and the locations of its weights.
 
     @property
     def tokens_at_once(self) -> int | None:
@@ -82,7 +82,7 @@ class MultiplierUnit(ABC):
         return (share + 1,) * larger + (share,) * (count - larger)
 
     def place(self, layout: str, geometry: Geometry, weights: ExpertWeights, base: int) -> Layout:
-        """Where it reads an expert from; `base`: the first free place of every lane.
+        """The locations from which it reads an expert; `base`: the first free place of every lane.
 
         Raises:
             InputError: it cannot read such a layout, or the weights do not fit.
@@ -97,7 +97,7 @@ class MultiplierUnit(ABC):
         """
         return
 
-    # What bursts ask of it.
+    # The work of bursts.
 
     def group_counts(self, interleaving: Interleaving) -> tuple[int, ...]:
         """Groups of each region. By default a group is a row of weights."""
@@ -108,7 +108,7 @@ class MultiplierUnit(ABC):
         return interleaving.rows(lanes, share)
 
     def reads_of(self, interleaving: Interleaving, lane: int, share: LaneShare) -> object:
-        """What is equal for lanes that run alike, of which `share` is read."""
+        """A key that is equal for lanes that run alike; `share` is read on each of them."""
         return share
 
     def servers(self, interleaving: Interleaving, region: int) -> int:
@@ -121,7 +121,7 @@ class MultiplierUnit(ABC):
     ) -> Sequence[Run]:
         """How long the bursts of a region on a lane hold the servers."""
 
-    # When it is done.
+    # The end of a job.
 
     @abstractmethod
     def summed(
@@ -132,7 +132,7 @@ class MultiplierUnit(ABC):
     # Its limit, its energy, and its check.
 
     @abstractmethod
-    def cycles_of_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:
+    def cycles_for_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:
         """Cycles of the whole unit for a product with a weight of `bits` bits, at its limit."""
 
     @abstractmethod

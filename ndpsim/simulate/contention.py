@@ -60,7 +60,7 @@ def _rows(run: Channel, master: int) -> dict[str, int]:
     values = run.dimms.lane_values if master == shared.NDP else run.dimms.host_values
     places = {"hits": state.ROW_HITS, "misses": state.ROW_MISSES, "conflicts": state.ROW_CONFLICTS}
     found = {name: int(values[:, place].sum()) for name, place in places.items()}
-    return {**found, "lost": int(run.dimms.agents.claims.tally[:, shared.ROWS_LOST + master].sum())}
+    return {**found, "lost": int(run.dimms.agents.claims.totals[:, shared.ROWS_LOST + master].sum())}
 
 
 def _run_concurrently(run: Channel, alone: ExpertResult) -> Samples:
@@ -242,7 +242,7 @@ def _result(
         bus_peak_gbps=bus_peak,
         clock_ns=alone.clock_ns,
         rows={"ndp": _rows(run, shared.NDP), "host": _rows(run, shared.HOST)},
-        turnarounds=int(claims.tally[:, shared.TURNAROUNDS].sum()),
+        turnarounds=int(claims.totals[:, shared.TURNAROUNDS].sum()),
         bus_turnarounds=int(bus_value[:, shared.BUS_TURNAROUNDS].sum()),
         bus_rank_switches=int(bus_value[:, shared.RANK_SWITCHES].sum()),
         commands=name_commands(run.issued(), run.machine.device.standard),

@@ -102,7 +102,7 @@ class Machine:
     def peak_gflops(self, weights: ExpertWeights) -> float:
         """What the multipliers of a DIMM do at their limit, on matrices of equal size."""
         bits, burst_bytes = [matrix.bits for matrix in weights.format.matrices], self.device.burst_bytes
-        cycles = sum(self.unit.cycles_of_product(self.lanes, burst_bytes, one) for one in bits)
+        cycles = sum(self.unit.cycles_for_product(self.lanes, burst_bytes, one) for one in bits)
         return float(2 * len(bits) * 1000 / (cycles * frequency_period_ps(self.unit_mhz)))
 
     @functools.cached_property

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ndpsim.dram import state
-from ndpsim.dram.controllers import counted
+from ndpsim.dram.controllers import own_counters
 from ndpsim.dram.engines import Controller, make_controller
 from ndpsim.dram.mapping import Coordinates
 from ndpsim.dram.state import repeating_period
@@ -92,7 +92,7 @@ class TraceChannel(Bus):
 
     def _counted_besides(self) -> dict[str, int]:
         """What the controller of the standard counts besides what all do."""
-        names = counted(self._memory.device.standard.controller)
+        names = own_counters(self._memory.device.standard.controller)
         return {name: int(self.value[state.OWN_COUNTERS + place]) for place, name in enumerate(names)}
 
     def _skip_idle_time(self, request: int) -> None:

@@ -1,4 +1,4 @@
-"""Arbitrations between host and NDP unit, each a module of its name here: whose command is first on a rank.
+"""Arbitrations between host and NDP unit, one module each: whose command is first on a rank.
 
 A module's `ARBITRATION` is a named tuple of its parameters, whole numbers with defaults, and the module has
 its own part at each point of `dimm.arbitration_points` that is to differ. Both arbiters ask at these points.

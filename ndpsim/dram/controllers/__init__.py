@@ -1,4 +1,4 @@
-"""Controllers, each a module of its name here: what they do in a step that no table can say.
+"""Controllers, one module each: the parts of a step that no table can describe.
 
 A standard's page names its controller. A module has the controller's parameters, a named tuple that `of`
 makes of the options, with `slots`, the most commands of a step; and `step`, see `dram.controller`. It may
@@ -15,8 +15,8 @@ from typing import Any
 from ndpsim.errors import unknown
 
 
-def counted(name: str) -> tuple[str, ...]:
-    """What the controller of this name counts besides what all do."""
+def own_counters(name: str) -> tuple[str, ...]:
+    """Names of what a controller counts besides what all controllers count."""
     return getattr(_module(name), "COUNTED", ())
 
 

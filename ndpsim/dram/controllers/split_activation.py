@@ -65,7 +65,7 @@ from ndpsim.spec import NO_RULE, Tables
 from ndpsim.spec.lower import COMPLETE_WITHIN, COMPLETED_BY, KEEPS_PREPARED, PREPARED_AT, PREPARED_BY, SCOPE
 from ndpsim.spec.standard import ACTIVATE, READ, READ_AP, WRITE
 
-#: What is counted: columns that were announced, and that were not; second halves because they were due, and
+#: Counters: columns that were announced, and columns that were not; second halves because they were due, and
 #: because nothing else could be issued.
 COUNTED = ("cas_issued", "cas_skipped", "act2_deadline_forced", "act2_deferred")
 _IN_QUEUE = QUEUES * RANKS  # of what is announced: from here on in a queue, before in an active list
@@ -74,7 +74,7 @@ _ANNOUNCED, _UNANNOUNCED, _FORCED, _DEFERRED = range(OWN_COUNTERS, OWN_COUNTERS 
 # The queue of the request whose activation has begun; there is one at most.
 _OPENING = 4
 
-# What is remembered. Of a request that was announced: its queue, counted from 1, and its slot.
+# State of the controller. Of the announced request: its queue, numbered from 1, and its slot.
 _DUE, _QUEUE, _SLOT, _PREPARED_UNTIL = range(4)  # the last by rank, the channel's at 0
 
 
@@ -503,19 +503,19 @@ def may_close(rules, state):
 
 @inlined
 def only_clocks_delay(scheduler):
-    """So they do where no activation has begun."""
+    """See `choosing`: true while no activation has begun."""
     return scheduler.is_opening == 0 and choosing.only_clocks_delay(scheduler.scheduler)
 
 
 @inlined
 def takes(scheduler, command):
-    """What addresses no bank whose activation has begun."""
+    """See `choosing`: a command that addresses no bank whose activation has begun."""
     return scheduler.keeps_maintenance == 0 and choosing.takes(scheduler.scheduler, command)
 
 
 @inlined
 def look_over(scheduler, channel, queue):
-    """As the scheduler does."""
+    """The scheduler's part; see `choosing`."""
     return choosing.look_over(scheduler.scheduler, channel, queue)
 
 
@@ -529,5 +529,5 @@ def may_issue(scheduler, channel, queue, slot, command, overview):
 
 @inlined
 def comes_before(scheduler, channel, queue, slot, other, overview):
-    """As the scheduler says."""
+    """The scheduler's part; see `choosing`."""
     return choosing.comes_before(scheduler.scheduler, channel, queue, slot, other, overview)

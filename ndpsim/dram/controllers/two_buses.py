@@ -27,7 +27,7 @@ from ndpsim.spec import Tables
 from ndpsim.spec.lower import BUS, CLOSES, CYCLES, IS_REFRESH, ON_ANY_TICK, SCOPE
 from ndpsim.spec.standard import ACTIVATE, ONE_BANK, PRECHARGE, READ, READ_AP, WRITE, WRITE_AP
 
-# What is remembered: the last row command of a rising edge.
+# State of the controller: the last row command of a rising edge.
 _CLOCK, _COMMAND, _RANK, _BANK = range(4)
 
 _NONE = -1
@@ -222,7 +222,7 @@ def keeps_maintenance(rules, shape, state, command):
 
 @inlined
 def only_clocks_delay(scheduler):
-    """So do edges, and buses within a tick."""
+    """See `choosing`: edges, and buses within a tick, delay requests as well."""
     return False
 
 
@@ -236,13 +236,13 @@ def goes(scheduler, command):
 
 @inlined
 def takes(scheduler, command):
-    """What goes now, and does not come too close behind a row command."""
+    """See `choosing`: a command that can go now and is not too close behind a row command."""
     return goes(scheduler, command) and scheduler.keeps_maintenance == 0
 
 
 @inlined
 def look_over(scheduler, channel, queue):
-    """As the scheduler does."""
+    """The scheduler's part; see `choosing`."""
     return choosing.look_over(scheduler.scheduler, channel, queue)
 
 
@@ -257,5 +257,5 @@ def may_issue(scheduler, channel, queue, slot, command, overview):
 
 @inlined
 def comes_before(scheduler, channel, queue, slot, other, overview):
-    """As the scheduler says."""
+    """The scheduler's part; see `choosing`."""
     return choosing.comes_before(scheduler.scheduler, channel, queue, slot, other, overview)

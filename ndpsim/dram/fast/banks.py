@@ -1,4 +1,4 @@
-"""Rows that open and close, and what that makes of the requests that wait for them."""
+"""Rows that open and close, and the effect on the requests that wait for them."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def set_active_bank(state, active_queue, place, bank):
 
 @inlined
 def lower_active_not_ready_until(state, command, bank):
-    """An active request of a bank waits for a command, too."""
+    """An active request of a bank now waits for a command as well."""
     rank, until = bank // BANKS_PER_RANK, state.active_not_ready_until
     ready = with_element(filled(FAR), command, bank_ready_at(state, command, bank))
     set_vector(until, rank, smaller(vector_at(until, rank), ready))

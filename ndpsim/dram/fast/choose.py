@@ -188,7 +188,7 @@ def delay_active(state, lists, clock):
 
 
 @inlined
-def ranks_of_lists(shape, lists):
+def ranks_with_lists(shape, lists):
     """The mask of the ranks of active lists, as `due_active_lists` gives them."""
     ranks = 0
     for rank in range(ranks_of(shape)):

@@ -34,18 +34,18 @@ def chunk_for(queues, state, queue):
 
 
 @by_type
-def chunk_of_age(queues, state, queue, arrived):
+def chunk_by_age(queues, state, queue, arrived):
     """The chunk in which a request that arrived then has its place, with a free slot."""
 
 
 @by_type
 def record_added(queues, state, queue, chunk, bank):
-    """A chunk has a request for a bank more."""
+    """A chunk has one more request for a bank."""
 
 
 @by_type
 def record_removed(queues, state, queue, chunk, bank):
-    """A chunk has a request for a bank less."""
+    """A chunk has one request less for a bank."""
 
 
 @by_type

@@ -45,7 +45,7 @@ def chunks_with(queues, state, queue, bank):
 
 
 @inlined
-def update_chunks_of_bank(state, queue, chunk, bank):
+def update_bank_chunks(state, queue, chunk, bank):
     """A chunk may have its first request for a bank, or none any more."""
     bit, found = 1 << chunk, state.of_bank[chunk, queue, bank] != 0
     state.chunks_of_bank[queue, bank] = state.chunks_of_bank[queue, bank] & ~bit | (bit if found else 0)
@@ -57,13 +57,13 @@ def move_to_chunk(state, queue, slot, chunk):
     target = state.tail[chunk, queue] & (SLOTS - 1)
     state.tail[chunk, queue] = target + 1
     bank = move_slot(state, queue, slot, chunk * SLOTS + target)
-    update_chunks_of_bank(state, queue, slot // SLOTS, bank)
-    update_chunks_of_bank(state, queue, chunk, bank)
+    update_bank_chunks(state, queue, slot // SLOTS, bank)
+    update_bank_chunks(state, queue, chunk, bank)
 
 
 @inlined
 def move_youngest(state, queue, source, after, target):
-    """Move what a chunk has, but so many of its oldest, behind the youngest of another chunk."""
+    """Move all requests of a chunk except its oldest ones behind the youngest of another chunk."""
     tail = state.tail[source, queue]
     left = rotate(state.used[source, queue], tail)
     for _ in range(after):
@@ -101,8 +101,8 @@ def take_chunk(state, queue, chunks):
 
 
 @inlined
-def number_of_age(state, queue, chunks, arrived):
-    """Of so many chunks, the number of the last whose oldest request did not arrive after another."""
+def number_by_age(state, queue, chunks, arrived):
+    """The number of the last of the chunks whose oldest request arrived no later than `arrived`."""
     for number in range(chunks - 1, 0, -1):
         chunk = state.chunk_order[queue, number]
         if state.slot_arrived[queue, oldest_slot(state, queue, chunk)] <= arrived:
@@ -115,7 +115,7 @@ def split_chunk(state, queue, chunks, arrived):
     """The younger half of the full chunk in which a request of some age has its place becomes a chunk."""
     taken = take_chunk(state, queue, chunks)
     order, place = state.chunk_order[queue], state.younger_chunks[queue]
-    number = number_of_age(state, queue, place, arrived)
+    number = number_by_age(state, queue, place, arrived)
     while place > number + 1:
         order[place] = order[place - 1]
         place -= 1
@@ -136,12 +136,12 @@ def chunk_for(queues, state, queue):
 
 
 @inlined
-def chunk_of_age(queues, state, queue, arrived):
+def chunk_by_age(queues, state, queue, arrived):
     """See `chunk_points`."""
-    number = number_of_age(state, queue, chunks_in_use(queues, state, queue), arrived)
+    number = number_by_age(state, queue, chunks_in_use(queues, state, queue), arrived)
     if state.used[chunk_at(queues, state, queue, number), queue] == -1:
         split_chunk(state, queue, queues.chunks, arrived)
-        number = number_of_age(state, queue, chunks_in_use(queues, state, queue), arrived)
+        number = number_by_age(state, queue, chunks_in_use(queues, state, queue), arrived)
     return chunk_at(queues, state, queue, number)
 
 
@@ -154,7 +154,7 @@ def record_added(queues, state, queue, chunk, bank):
 @inlined
 def record_removed(queues, state, queue, chunk, bank):
     """See `chunk_points`."""
-    update_chunks_of_bank(state, queue, chunk, bank)
+    update_bank_chunks(state, queue, chunk, bank)
     if state.used[chunk, queue] == 0 and state.younger_chunks[queue] > 0:
         number = 0
         while state.chunk_order[queue, number] != chunk:

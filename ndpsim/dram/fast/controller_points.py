@@ -34,7 +34,7 @@ def keeps_maintenance(rules, shape, state, command):
 
 @overridable
 def avoids(rules, state, bank):
-    """Whether a queued request for a bank has to."""
+    """Whether a queued request for a bank has to wait for the controller."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""What a controller learns of a command that another controller of the same banks has issued.
+"""How a controller is updated when another controller of the same banks issues a command.
 
 Distances bind within the rank: its command and data pins are those of both controllers, while the buses
 beyond it are not.

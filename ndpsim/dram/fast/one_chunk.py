@@ -49,7 +49,7 @@ def chunk_for(queues, state, queue):
 
 
 @inlined
-def chunk_of_age(queues, state, queue, arrived):
+def chunk_by_age(queues, state, queue, arrived):
     """See `chunk_points`."""
     return 0
 

@@ -128,7 +128,7 @@ def is_one_group(sink, request, table, transition):
 
 @inlined
 def serve_each(state, sink, table, first, length, repeats, clocks, delay):
-    """Of reads in any order."""
+    """Serve reads in any order."""
     request = state.value[PLACE]
     for _ in range(repeats):
         for step in range(first, first + length):

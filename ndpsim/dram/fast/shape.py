@@ -1,4 +1,4 @@
-"""What of a channel on the fast controller never changes."""
+"""The properties of a channel on the fast controller that never change."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Shape(NamedTuple):
-    """What of a channel never changes, besides its distances."""
+    """The properties of a channel that never change, except for its distances."""
 
     ranks: int
     bankgroups: int  # as `fields` numbers them

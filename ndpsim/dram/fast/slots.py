@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram.fast.chunk_points import chunk_for, chunk_of, chunk_of_age, record_added, record_removed
+from ndpsim.dram.fast.chunk_points import chunk_by_age, chunk_for, chunk_of, record_added, record_removed
 from ndpsim.dram.fast.fields import (
     ACT,
     ADDRESSES,
@@ -122,7 +122,7 @@ def oldest_slot(state, queue, chunk):
 
 @inlined
 def move_bit(masks, source, target):
-    """What the masks of a queue, [chunk], say of one slot they now say of another."""
+    """Move a slot's bit in the masks of a queue, [chunk], to another slot."""
     mask = masks[source // SLOTS]
     masks[source // SLOTS] = mask & ~(1 << (source & SLOTS - 1))
     masks[target // SLOTS] |= (mask >> (source & SLOTS - 1) & 1) << (target & SLOTS - 1)
@@ -195,7 +195,7 @@ def enqueue(queues, state, source, queue, bank, row, request, arrived):
 @outlined
 def requeue_read(queues, state, bank, row, arrived):
     """Return an active read to the place in the read queue that its age gives it."""
-    chunk = chunk_of_age(queues, state, READS, arrived)
+    chunk = chunk_by_age(queues, state, READS, arrived)
     compact(state, READS, chunk)
     size = ones(state.used[chunk, READS])
     free = (state.tail[chunk, READS] - size - 1) & (SLOTS - 1)

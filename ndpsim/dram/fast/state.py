@@ -1,4 +1,4 @@
-"""What the fast controller works on: the shape of a channel, and records of its state (`fields`)."""
+"""The data of the fast controller: the shape of a channel, and records of its state (`fields`)."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = No
 
 
 @cached_by_identity(16)
-def _class_of_command(tables: Tables) -> list[int]:
+def _command_class(tables: Tables) -> list[int]:
     """By number the class of a command that closes or refreshes banks, 0 for others."""
     numbers = command_numbers(tables)[: REFSB + 1]
     return [numbers.index(n) if n in numbers else 0 for n in range(len(tables.commands))]
@@ -209,7 +209,7 @@ def make_states(
     states = make_records(count, ranks, 1 if chunks == 1 else MOST_CHUNKS, stacks)
     due = schedule_of(tables, policy) if schedule is None else schedule
     for value in states["value"][:1]:
-        put_schedule(value, _of_places(tables, due), _class_of_command(tables))
+        put_schedule(value, _of_places(tables, due), _command_class(tables))
         states["value"][1:] = value
     for name, distances in _distances(tables).items():
         states[name] = distances

@@ -13,7 +13,7 @@ from ndpsim.dram.fast.choose import (
     delay_active,
     mode_changes,
     next_ready_of,
-    ranks_of_lists,
+    ranks_with_lists,
 )
 from ndpsim.dram.fast.controller_points import (
     instead_of_active,
@@ -76,12 +76,12 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
             issue_first_active(
                 rows, shape, state, latencies, source, sink, commands, active_list, place, clock
             )
-        blocked_ranks = ranks_of_lists(shape, blocked)
+        blocked_ranks = ranks_with_lists(shape, blocked)
         command = ACT if row < 0 else RD + (active_list & 1)
         return FROM_ACTIVE, command, bank, row, request, FAR, blocked_ranks
     # What is blocked now does not say when another request of its list will be ready.
     delay_active(state, blocked, later)
-    blocked_ranks = ranks_of_lists(shape, blocked)
+    blocked_ranks = ranks_with_lists(shape, blocked)
     if state.pending_size > 0:
         bank, command, ready_at = assume_nonnegative(state.pending_bank[0] & BANKS - 1), _NONE, FAR
         if is_bus_taken(blocking, bank // BANKS_PER_RANK):

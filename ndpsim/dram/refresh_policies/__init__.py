@@ -1,4 +1,4 @@
-"""Refresh policies, each a module of its name here: which refreshes fall due when.
+"""Refresh policies, one module each: which refreshes fall due when.
 
 A module's `turns(channel)` lists what falls due in one interval (tREFI) or more, and names a refresh by what
 it takes: one bank, one bank of every group, or a rank. Which command does that is said by the standard.
@@ -81,7 +81,7 @@ class Schedule(NamedTuple):
         return periods * len(self.turns) + sum(turn.clock <= rest for turn in self.turns)
 
     def seen_from(self, clock: int) -> Schedule:
-        """The same to who counts clocks from 1 at `clock`: what falls due before is done."""
+        """The schedule for a run whose clock 1 is at `clock`; earlier refreshes are done."""
         turns = (turn._replace(clock=(turn.clock - clock) % self.period + 1) for turn in self.turns)
         return Schedule(tuple(sorted(turns, key=lambda turn: turn.clock)), self.period)
 

@@ -1,4 +1,4 @@
-"""Row policies, each a module of its name here: when a row closes that no request asks to close.
+"""Row policies, one module each: when a row closes that no request asks to close.
 
 A module has the policy's parameters, a named tuple of integers that `of` makes, and the policy's part at
 each point at which a controller asks: `fast.row_policy_points`, `fast.step` and `fast.issue` in the fast

@@ -1,4 +1,4 @@
-"""Schedulers, each a module of its name here: which ready request of a queue issues its command first.
+"""Schedulers, one module each: which ready request of a queue issues its command first.
 
 A module has the scheduler's parameters, a named tuple of integers that `of` makes, and a part of its own for
 each point at which `choosing` asks and is not to take the oldest ready request. Schedulers run on the general

@@ -1,1 +1,1 @@
-"""One file a part: ``CURRENTS``, its currents by organisation preset and data rate in MT/s."""
+"""One file for each part: ``CURRENTS``, its currents by organisation preset and data rate in MT/s."""
