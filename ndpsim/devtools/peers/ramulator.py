@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.dram.controllers import counted
+from ndpsim.dram.controllers import own_counters
 from ndpsim.dram.state import ControllerOptions
 from ndpsim.errors import InputError
 from ndpsim.files import temporary_folder
@@ -215,7 +215,7 @@ def _timed_run(package: Any, trace: Path, memory: Memory) -> tuple[dict[str, int
     simulation.run()
     seconds = time.perf_counter() - began
     stats = simulation.stats["memory_system"]["controller"]
-    names = _COUNTERS | {name: name for name in counted(memory.device.standard.controller)}
+    names = _COUNTERS | {name: name for name in own_counters(memory.device.standard.controller)}
     counters = {name: int(stats[theirs]) for name, theirs in names.items()}
     simulation.finalize()
     return counters, seconds
