@@ -52,14 +52,17 @@ _FLOATS = {
     "bus_share": 0.0,
     "pause_share": 0.0,
     "start_ns": -1.0,
+    "end_ns": -1.0,
+    "allowed_ns": 0.0,
 }
-_NUMBERS = {"kind": -1, "server": -1, "dimm": -1, "table": 0, "background": 0, "turn": -1}
+_NUMBERS = {"kind": -1, "server": -1, "dimm": -1, "table": 0, "background": 0, "turn": -1, "cause": -1}
 _PLACES = {name: place for place, name in enumerate((*_FLOATS, *_NUMBERS))}
 #: Those that a job has which is added by itself.
 _ONE_BY_ONE = [
     _PLACES[name]
     for name in ("work_ns", "left_ns", "per_ns", "start_ns", "kind", "server", "background", "turn")
 ]
+_NONE = np.empty(0, np.int64)
 _USUAL = np.array([*_FLOATS.values(), *_NUMBERS.values()], dtype=np.float64)[:, None]
 
 
@@ -188,24 +191,18 @@ class JobList:
         """All of them, as the event loop takes them."""
         self._close()
         count = self._blocked
-        columns = np.concatenate([_USUAL[:, :0], *(block.columns for block in self._blocks)], axis=1)
-        floats = dict(zip(_FLOATS, np.ascontiguousarray(columns[: len(_FLOATS)]), strict=True))
-        whole = columns[len(_FLOATS) :].astype(np.int64, order="C")
-        numbers = dict(zip(_NUMBERS, whole, strict=True))
-        none = np.empty(0, np.int64)
-        before = np.concatenate([none, *(block.before for block in self._blocks)])
-        after = np.concatenate([none, *(block.after for block in self._blocks)])
+        columns = np.concatenate([_USUAL[:, :0], *[block.columns for block in self._blocks]], axis=1)
+        whole = columns[len(_FLOATS) :].astype(np.int64)
+        before = np.concatenate([_NONE, *[block.before for block in self._blocks]])
+        after = np.concatenate([_NONE, *[block.after for block in self._blocks]])
         first = np.zeros(count + 1, dtype=np.int64)
-        np.cumsum(np.bincount(before, minlength=count), out=first[1:])
+        np.bincount(before, minlength=count).cumsum(out=first[1:])
         return Jobs(
-            **floats,
-            **numbers,
-            waits=np.bincount(after, minlength=count).astype(np.int64),
+            **dict(zip(_FLOATS, columns, strict=False)),
+            **dict(zip(_NUMBERS, whole, strict=True)),
+            waits=np.bincount(after, minlength=count),
             first_after=first,
-            after=after[np.argsort(before, kind="stable")],
-            end_ns=np.full(count, -1.0),
-            cause=np.full(count, -1, dtype=np.int64),
-            allowed_ns=np.zeros(count),
+            after=after[before.argsort(kind="stable")],
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +14,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-class _Place(NamedTuple):
-    """Columns of the table of costs: of a job that is the first on its unit, or behind another there."""
-
-    work_ns: int
-    bus_share: int
-    pause_share: int
-
-
-_FIRST, _BEHIND = _Place(0, 1, 2), _Place(3, 4, 5)
+# Columns of the table of costs: `work_ns`, `bus_share` and `pause_share` of a job that is the first on its
+# unit, the same of one behind another there, and what both have.
+_FIRST, _BEHIND = slice(0, 3), slice(3, 6)
 _BETWEEN, _ROW, _BYTES = 6, 7, 8
 
 
@@ -71,32 +64,30 @@ class NdpJobs:
             self._find(key)
         costs = self._table[[self._rows[key] for key in keys]]
         counts = np.array([key[1] for key in keys])
-        part = np.repeat(np.arange(len(parts)), counts)
+        part = np.arange(len(parts)).repeat(counts)
         units = np.array([dimm[expert] for expert, _ in parts])[part] + _within(counts)
-        previous, last = _chains(units)
-        first = previous < 0
-        work_ns, bus_share, pause_share = (
-            np.where(first, costs[part, one], costs[part, other])
-            for one, other in zip(_FIRST, _BEHIND, strict=True)
-        )
-        sizes = costs[:, _BYTES]
+        before, behind, last = _chains(units)
+        first = np.ones(len(units), np.bool_)
+        first[behind] = False
+        costs = costs[part]
+        work_ns, bus_share, pause_share = np.where(first, costs.T[_FIRST], costs.T[_BEHIND])
 
         def label(job: int) -> Label:
             expert, share = parts[part[job]]
-            unit, size, ns = self._names[units[job]], int(sizes[part[job]]), float(work_ns[job])
+            unit, size, ns = self._names[units[job]], int(costs[job, _BYTES]), float(work_ns[job])
             return Label(unit, "expert", expert, share, loads[expert], size, ns)
 
-        base, behind = len(jobs), np.flatnonzero(~first)
-        begun = np.flatnonzero(first) + base
+        base = len(jobs)
+        begun = first.nonzero()[0] + base
         jobs.add_block(
             Labels(len(part), label),
             work_ns,
-            np.concatenate([previous[behind] + base, np.repeat(np.array(sent, np.int64), len(begun))]),
+            np.concatenate([before + base, np.array(sent, np.int64).repeat(len(begun))]),
             np.concatenate([behind + base, *[begun] * len(sent)]),
             server=self._first_server + units,
             dimm=units,
-            table=costs[part, _ROW],
-            between=costs[part, _BETWEEN],
+            table=costs[:, _ROW],
+            between=costs[:, _BETWEEN],
             bus_share=bus_share,
             pause_share=pause_share,
         )
@@ -117,14 +108,13 @@ class NdpJobs:
 
 def _within(counts: Ints) -> Ints:
     """0, 1 and so on within each group of so many: 0 1 0 1 2 of groups of 2 and 3."""
-    ends = np.cumsum(counts)
-    return np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+    ends = counts.cumsum()
+    return np.arange(ends[-1]) - (ends - counts).repeat(counts)
 
 
-def _chains(units: Ints) -> tuple[Ints, Ints]:
-    """The job before each on its unit, -1 of the first one; and the last job of each unit."""
-    order = np.argsort(units, kind="stable")
-    follows = units[order[1:]] == units[order[:-1]]
-    previous = np.full(len(units), -1)
-    previous[order[1:][follows]] = order[:-1][follows]
-    return previous, order[np.append(~follows, True)]
+def _chains(units: Ints) -> tuple[Ints, Ints, Ints]:
+    """Pairs of jobs behind one another on a unit: each first one, and each second one. Last jobs of units."""
+    order = units.argsort(kind="stable")
+    one, next_one = order[:-1], order[1:]
+    same = units[one] == units[next_one]
+    return one[same], next_one[same], np.concatenate([one[~same], order[-1:]])

@@ -319,6 +319,8 @@ class StepRunner:
 
 def _tokens_on(ids: NDArray[np.int16], parts: Sequence[tuple[int, float]], experts: int) -> int:
     """Tokens with one of these experts."""
+    if not parts:
+        return 0
     chosen = np.zeros(experts, dtype=np.bool_)
     chosen[[expert for expert, _ in parts]] = True
     return int(chosen[ids].any(axis=-1).sum())

@@ -46,9 +46,8 @@ class CheckedAssignment(NamedTuple):
         there: flags [expert]: in the GPU's memory before, or on its way.
         """
         copied = np.zeros_like(there)
-        for expert, share in self.gpu:
-            copied[expert] = share == 1.0 and expert not in self.bits and not there[expert]
-        return copied
+        copied[[expert for expert, share in self.gpu if share == 1.0 and expert not in self.bits]] = True
+        return copied & ~there
 
 
 def _share(part: Part, expert: int, columns: int, at: At) -> float:

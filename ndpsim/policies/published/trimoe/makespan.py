@@ -7,7 +7,7 @@ activations on PCIe nor the host's sum of results, and so does this model not.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -173,12 +173,9 @@ class Schedule:
     def __init__(
         self, costs: EngineCosts, placement: LayerPlacement, dimms: int, shared_ns: float = 0.0
     ) -> None:
-        self._costs = np.stack([costs.gpu, costs.cpu, costs.ndp])
-        self._reads = np.stack([costs.gpu_contention, costs.cpu_contention])
-        self._dimms = placement.dimm.astype(np.int64)
-        self._cost: list[list[float]] = self._costs.tolist()
-        self._read: list[list[float]] = self._reads.tolist()
-        self._dimm: list[int] = self._dimms.tolist()
+        self._cost: tuple[list[float], ...] = costs.gpu.tolist(), costs.cpu.tolist(), costs.ndp.tolist()
+        self._read: tuple[list[float], ...] = costs.gpu_contention.tolist(), costs.cpu_contention.tolist()
+        self._dimm: list[int] = placement.dimm.tolist()
         #: Of the GPU, the CPU and each DIMM; of a DIMM without the striped reads.
         self._busy = [shared_ns, 0.0, *[0.0] * dimms]
         #: Striped reads, which make every DIMM busy.
@@ -215,19 +212,21 @@ class Schedule:
         self.device[expert] = device
         bisect.insort(self._on[device], (self.cost(expert, device), -expert))
 
-    def put_all(self, experts: Sequence[int], devices: NDArray[np.integer]) -> None:
-        """Experts that are nowhere yet, each onto a device; as `put`, one after the other."""
-        costs = self._costs[np.minimum(devices, DIMM), experts]
-        reads = np.where(devices < DIMM, self._reads[np.minimum(devices, CPU), experts], 0.0)
-        dimm, count = self._dimms[experts], len(self._busy)
-        reading = np.where(dimm == STRIPED, count, DIMM + dimm)
-        places = np.append(np.arange(count + 1), np.stack([devices, reading], axis=1))
-        times = np.append([*self._busy, self._striped_ns], np.stack([costs, reads], axis=1))
-        *self._busy, self._striped_ns = np.bincount(places, times).tolist()
-        for expert, device, cost in zip(experts, devices.tolist(), costs.tolist(), strict=True):
+    def put_all(self, devices: Iterable[tuple[int, int]]) -> None:
+        """Experts that are nowhere yet, each onto a device."""
+        busy, on = self._busy, self._on
+        for expert, device in devices:
+            cost = self._cost[min(device, DIMM)][expert]
+            busy[device] += cost
             self.device[expert] = device
-            self._on[device].append((cost, -expert))
-        for listed in self._on:
+            on[device].append((cost, -expert))
+            if device >= DIMM or len(busy) == DIMM:
+                continue
+            if self._dimm[expert] == STRIPED:
+                self._striped_ns += self._read[device][expert]
+            else:
+                busy[DIMM + self._dimm[expert]] += self._read[device][expert]
+        for listed in on:
             listed.sort()
 
     def totals(self) -> list[float]:
@@ -276,16 +275,16 @@ def _makespan(busy: Sequence[float], striped_ns: float) -> float:
 
 
 def greedy(
-    costs: EngineCosts, placement: LayerPlacement, active: Sequence[int], dimms: int, shared_ns: float = 0.0
+    costs: EngineCosts, placement: LayerPlacement, active: Iterable[int], dimms: int, shared_ns: float = 0.0
 ) -> Schedule:
     """Each active expert on the engine with the least of equations 1 to 4.
 
     Of equals the engine that needs the least besides itself: NDP, then the CPU, then the GPU.
     """
     schedule = Schedule(costs, placement, dimms, shared_ns)
-    best = np.argmin((costs.ndp, costs.cpu, costs.gpu), axis=0)
-    devices = np.where(best == 0, DIMM + placement.dimm, np.where(best == 1, CPU, GPU))
-    schedule.put_all(active, devices[active])
+    best = np.argmin((costs.ndp, costs.cpu, costs.gpu), axis=0).tolist()
+    dimm = placement.dimm.tolist()
+    schedule.put_all((expert, (DIMM + dimm[expert], CPU, GPU)[best[expert]]) for expert in active)
     return schedule
 
 

@@ -215,7 +215,7 @@ class TriMoE(Policy[TriMoEParameters]):
         if view.loads.max() <= self.estimates.most_tokens:
             costs = self.costs.costs(view.loads, view.placement, view.arriving)
             schedule = Schedule(costs, view.placement, self.machine.dimms, self.estimates.shared_ns)
-            schedule.put_all(active, np.full(len(active), GPU))
+            schedule.put_all((expert, GPU) for expert in active)
             estimated = schedule.makespan_ns
         return Assignment(gpu=_gpu_order(order, view), estimated_ns=estimated)
 
