@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drawn_requests import drawn_places
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel
@@ -52,16 +53,8 @@ def workloads(draw: st.DrawFn) -> tuple[Device, state.ControllerOptions, dict[st
     rows, columns = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([2, 16, 64]))
     writes = draw(st.sampled_from([0.0, 0.1, 0.4, 0.9, 1.0]))
     one_bank = draw(st.booleans())
-    place = {
-        "rank": rng.integers(0, ranks, count),
-        "bankgroup": rng.integers(0, 1 if one_bank else device.bankgroups, count),
-        "bank": rng.integers(0, 1 if one_bank else device.banks_per_group, count),
-        "row": rng.integers(0, rows, count),
-        "column": rng.integers(0, columns, count),
-    }
-    address = np.zeros(count, dtype=np.int64)
-    for field in place.values():
-        address = address * 1024 + field
+    banks = (1, 1) if one_bank else (device.bankgroups, device.banks_per_group)
+    place, address = drawn_places(rng, count, (ranks, *banks, rows, columns))
     load = place | {"write": (rng.random(count) < writes).astype(np.int64), "address": address}
     gaps = rng.integers(0, draw(st.sampled_from([2, 30, 400])), count)
     load["cycle"] = np.cumsum(gaps) if draw(st.booleans()) else np.zeros(count, dtype=np.int64)

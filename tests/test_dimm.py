@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from drawn_requests import drawn_places
 from ndpsim.audit import check
 from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
@@ -95,16 +96,8 @@ def random_requests(
     rng: np.random.Generator, device: Device, count: int, ranks: int, rows: int, columns: int, few: bool
 ) -> dict[str, np.ndarray]:
     """Reads of random places: of so many rows and columns, and of few banks."""
-    place = {
-        "rank": rng.integers(0, ranks, count),
-        "bankgroup": rng.integers(0, 2 if few else device.bankgroups, count),
-        "bank": rng.integers(0, 1 if few else device.banks_per_group, count),
-        "row": rng.integers(0, rows, count),
-        "column": rng.integers(0, columns, count),
-    }
-    address = np.zeros(count, dtype=np.int64)
-    for values in place.values():
-        address = address * 1024 + values
+    banks = (2, 1) if few else (device.bankgroups, device.banks_per_group)
+    place, address = drawn_places(rng, count, (ranks, *banks, rows, columns))
     return {**place, "write": np.zeros(count, dtype=np.int64), "address": address}
 
 
@@ -323,10 +316,10 @@ def told(dimm: SharedDimms) -> dict[str, Any]:
         "clock": dimm.clock,
         "lanes": [trace.columns().T.tolist() for trace in lanes],
         "buses": [trace.columns().T.tolist() for trace in buses],
-        "lane counters": dimm.lane_values[:, COUNTED].tolist(),
-        "host counters": dimm.host_values[:, COUNTED].tolist(),
+        "lane counters": dimm.values(shared.NDP)[:, COUNTED].tolist(),
+        "host counters": dimm.values(shared.HOST)[:, COUNTED].tolist(),
         "latencies": [np.flatnonzero(one).tolist() for one in dimm.host_latencies],
-        "issued": (dimm.lane_issued.tolist(), dimm.host_issued.tolist()),
+        "issued": (dimm.issued(shared.NDP).tolist(), dimm.issued(shared.HOST).tolist()),
         "totals": dimm.agents.claims.totals[:, COUNTED_OF_LANES].tolist(),
         "of the host": dimm.agents.claims.host_issued.tolist(),
         "data buses": agents.buses.value.tolist(),
@@ -538,7 +531,7 @@ def test_a_host_alone_is_the_controller_alone(work):
         # Until the last bus is done, the others are refreshed.
         assert trace.columns()[:, : alone.shape[1]].tolist() == alone.tolist()
         assert (trace.column[alone.shape[1] :] < 0).all()
-        assert dimm.host_values[bus, COUNTED[:-1]].tolist() == channel.value[COUNTED[:-1]].tolist()
+        assert dimm.values(shared.HOST)[bus, COUNTED[:-1]].tolist() == channel.value[COUNTED[:-1]].tolist()
         assert dimm.host_latencies[bus, 0].tolist() == channel.latencies.tolist()
     assert total == first
 
@@ -600,7 +593,7 @@ def test_other_dimms_of_the_channel_are_not_slowed_by_a_lane():
     for dimm in (beside, alone):
         assert dimm.run_host(1 << 40)
     assert commands(beside)[1][0].columns().tolist() == commands(alone)[1][0].columns().tolist()
-    assert int(beside.lane_values[0, state.READS_SERVED]) > 100
+    assert int(beside.values(shared.NDP)[0, state.READS_SERVED]) > 100
 
 
 @settings(deadline=None, max_examples=60)

@@ -6,6 +6,7 @@ Run in the checkout: python validation/cpu.py
 from __future__ import annotations
 
 import csv
+import functools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -250,9 +251,10 @@ def product(row: Mapping[str, str]) -> Product:
     return Product(row["cpu"], row["code"], name, share, tokens, reached)
 
 
-def products() -> list[Product]:
+@functools.cache
+def products() -> tuple[Product, ...]:
     """What was measured of products."""
-    return [product(row) for row in rows("cpu_products.csv")]
+    return tuple(product(row) for row in rows("cpu_products.csv"))
 
 
 def by_group(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:

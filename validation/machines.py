@@ -23,13 +23,8 @@ RUNS = HERE / "machines.csv"
 PREDICTED = HERE / "machines_predicted.csv"
 MEASURED = HERE.parent / "ndpsim" / "prediction" / "measured.csv"
 PHASES = ("prefill", "decode")
-PROGRAMS = {
-    "ik_llama.cpp": "ik_llama.cpp",
-    "ik_llama.cpp-repacked": "ik_llama.cpp-repacked",
-    "llama.cpp": "llama.cpp",
-    "KTransformers": "ktransformers",
-    "Krasis": "streaming",
-}
+#: What `predict` calls a program whose measurements have another name.
+PROGRAMS = {"KTransformers": "ktransformers", "Krasis": "streaming"}
 ALL_LAYERS = 1000
 FAR = 0.35
 
@@ -128,7 +123,7 @@ def predicted(row: Row, **changed: object) -> Prediction:
         "link": row["link"],
         "model": row["model"],
         "weights": row["weights"],
-        "program": PROGRAMS[row["program"]],
+        "program": PROGRAMS.get(row["program"], row["program"]),
         "chunk": int(row["chunk"]),
         "prompt": int(row["prompt"]),
         "generated": int(row["generated"]),

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ndpsim.config.dram import Dram
 from ndpsim.config.keys import leaves, unit_of
@@ -29,6 +29,9 @@ class Row(NamedTuple):
     value: str | int | float | None
     unit: str
     origin: str
+
+
+Section = TypeVar("Section")
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,10 +98,8 @@ class Hardware(Shown):
         Raises:
             InputError: the file describes none.
         """
-        if self.system.ndp is None:
-            problem = "is missing: a hardware file without it describes a memory that does not compute"
-            raise InputError(problem, "missing", file=self.file, key="ndp")
-        return self.system.ndp
+        why = "a hardware file without it describes a memory that does not compute"
+        return self._described(self.system.ndp, "ndp", why)
 
     @property
     def relayout(self) -> Relayout:
@@ -107,10 +108,13 @@ class Hardware(Shown):
         Raises:
             InputError: the file describes none.
         """
-        if self.ndp.relayout is None:
-            problem = "is missing: the DIMMs have no unit that moves weights"
-            raise InputError(problem, "missing", file=self.file, key="ndp.relayout")
-        return self.ndp.relayout
+        why = "the DIMMs have no unit that moves weights"
+        return self._described(self.ndp.relayout, "ndp.relayout", why)
+
+    def _described(self, section: Section | None, key: str, why: str) -> Section:
+        if section is None:
+            raise InputError(f"is missing: {why}", "missing", file=self.file, key=key)
+        return section
 
     @functools.cached_property
     def host_memory(self) -> Hardware:

@@ -13,6 +13,8 @@ from ndpsim.dimm.alone import Alone
 from ndpsim.dimm.common import LATE, NOTHING, RECORD_FULL, REQUESTS_DONE, STUCK
 from ndpsim.dimm.relayout import make_relayout
 from ndpsim.dimm.state import (
+    HOST,
+    NDP,
     Agents,
     JobReads,
     Setup,
@@ -100,8 +102,8 @@ class SharedDimms:
             for bus in range(buses):
                 lane = rank * buses + bus
                 if lane < lanes:
-                    self._open_row(0, lane, (0, bankgroup, bank, row), self.clock)
-                self._open_row(1, bus, (rank, bankgroup, bank, row), self.clock)
+                    self._open_row(NDP, lane, (0, bankgroup, bank, row), self.clock)
+                self._open_row(HOST, bus, (rank, bankgroup, bank, row), self.clock)
 
     def add_job(self, dimm: int, job: JobReads) -> None:
         """The weights of a job are read after all others of its DIMM."""
@@ -145,7 +147,7 @@ class SharedDimms:
         traffic = self.agents.traffic
         traffic.offered[:] = traffic.taken
         traffic.next[:] = -1
-        traffic.admitted[:, 0] = self.host_values[:, TAKEN]
+        traffic.admitted[:, 0] = self.values(HOST)[:, TAKEN]
 
     def put_transfers(self, dimm: int, direction: int, ticks: int, ready: Sequence[int]) -> None:
         """A DIMM's transfers instead of its last, each for `ticks`, not before `ready`."""
@@ -199,10 +201,8 @@ class SharedDimms:
     def _record_refreshes(self, clock: int) -> None:
         """Refreshes that have fallen due before a clock are done, as far as the host keeps their time, or no
         controller has yet."""
-        for values, tables in (
-            (self.lane_values, self.setup.lane_tables),
-            (self.host_values, self.setup.host_tables),
-        ):
+        for side, tables in ((NDP, self.setup.lane_tables), (HOST, self.setup.host_tables)):
+            values = self.values(side)
             before = schedule_of(tables, self.setup.policy).due_before(clock + self.setup.refresh_shift)
             values[:, REFRESHES] = np.maximum(values[:, REFRESHES], before)
 
@@ -211,24 +211,12 @@ class SharedDimms:
         """The next clock."""
         return int(self.agents.claims.clock[0])
 
-    @property
-    def lane_values(self) -> Ints:
-        """int64[lane, place]: the counters of the lanes' controllers."""
+    def values(self, side: int) -> Ints:
+        """int64[lane or bus, place]: the counters of the controllers of a side, `NDP` or `HOST`."""
         raise NotImplementedError
 
-    @property
-    def host_values(self) -> Ints:
-        """int64[bus, place]: the counters of the host's controllers."""
-        raise NotImplementedError
-
-    @property
-    def lane_issued(self) -> Ints:
-        """int64[lane, command]: commands of the NDP units."""
-        raise NotImplementedError
-
-    @property
-    def host_issued(self) -> Ints:
-        """int64[bus, command]: commands of the host."""
+    def issued(self, side: int) -> Ints:
+        """int64[lane or bus, command]: commands of a side, `NDP` or `HOST`."""
         raise NotImplementedError
 
     @property
@@ -267,21 +255,11 @@ class ReadableDimms(SharedDimms):
         ]
         return int(run(self.setup, self.agents, *sides, goals, until_clock))
 
-    @property
-    def lane_values(self) -> Ints:
-        return self._lanes.value[:, :COUNTERS]
+    def values(self, side: int) -> Ints:
+        return (self._lanes, self._hosts)[side].value[:, :COUNTERS]
 
-    @property
-    def host_values(self) -> Ints:
-        return self._hosts.value[:, :COUNTERS]
-
-    @property
-    def lane_issued(self) -> Ints:
-        return self._lanes.issued
-
-    @property
-    def host_issued(self) -> Ints:
-        return self._hosts.issued
+    def issued(self, side: int) -> Ints:
+        return (self._lanes, self._hosts)[side].issued
 
     def open_clocks(self, end: int) -> Ints:
         of_lane = zip(self._lanes.rows, self._lanes.value[:, OPEN_CLOCKS], strict=True)
@@ -317,25 +295,16 @@ class FastDimms(SharedDimms):
             self._sides = [stepping.Controllers(*side) for side in zip(*each, strict=True)]
         return int(run(self.setup, self.agents, *self._sides, self._wakeups, goals, until_clock))
 
-    @property
-    def lane_values(self) -> Ints:
-        return self._states[0]["value"][:, :COUNTERS]
+    def values(self, side: int) -> Ints:
+        return self._states[side]["value"][:, :COUNTERS]
 
-    @property
-    def host_values(self) -> Ints:
-        return self._states[1]["value"][:, :COUNTERS]
-
-    @property
-    def lane_issued(self) -> Ints:
-        return fast.issued_commands(self._states[0], self.setup.lane_tables)
-
-    @property
-    def host_issued(self) -> Ints:
-        return fast.issued_commands(self._states[1], self.setup.host_tables)
+    def issued(self, side: int) -> Ints:
+        tables = (self.setup.lane_tables, self.setup.host_tables)[side]
+        return fast.issued_commands(self._states[side], tables)
 
     def open_clocks(self, end: int) -> Ints:
         still_open = np.array([fast.open_banks(state) for state in self._states[0]])
-        clocks: Ints = self.lane_values[:, OPEN_CLOCKS] + still_open * end
+        clocks: Ints = self.values(NDP)[:, OPEN_CLOCKS] + still_open * end
         return clocks
 
 

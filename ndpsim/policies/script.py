@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ndpsim.policies import views
 from ndpsim.policies.answers import CheckedAssignment, legal_migrations
 from ndpsim.policies.interface import (
     Assignment,
@@ -17,15 +18,6 @@ from ndpsim.policies.interface import (
     PolicyParameters,
     experts_and_parts,
     parts_of,
-)
-from ndpsim.policies.views import (
-    STRIPED,
-    BackgroundView,
-    Estimates,
-    LayerView,
-    Machine,
-    OfflineView,
-    Placement,
 )
 
 ENGINES = ("gpu", "cpu", "ndp")
@@ -63,7 +55,7 @@ class Script:
         contention: as in `Policy`.
     """
 
-    placement: Placement
+    placement: views.Placement
     answers: Mapping[Visit, Answer]
     parameters: PolicyParameters = field(default_factory=lambda: PolicyParameters.model_validate({}))
     contention: bool = True
@@ -81,7 +73,7 @@ class Script:
 class ScriptWriter:
     """Writes down the answers of a run while it goes on."""
 
-    def __init__(self, policy: Policy, placement: Placement) -> None:
+    def __init__(self, policy: Policy, placement: views.Placement) -> None:
         self._placement, self._contention = placement, policy.contention
         self._parameters = common_parameters(policy.parameters)
         self._assigned: dict[Visit, Assignment] = {}
@@ -150,25 +142,27 @@ class Scripted(Policy[Parameters_co]):
         common = common_parameters(script.parameters)
         self.parameters = self.parameters.model_copy(update=common.model_dump())
 
-    def place(self, view: OfflineView) -> Placement:
+    def place(self, view: views.OfflineView) -> views.Placement:
         """As written."""
         return self.script.placement
 
-    def _answer(self, view: LayerView | BackgroundView) -> Answer:
+    def _answer(self, view: views.LayerView | views.BackgroundView) -> Answer:
         return self.script.answers.get(Visit(view.phase, view.step, view.layer), Answer())
 
-    def assign(self, view: LayerView) -> Assignment:
+    def assign(self, view: views.LayerView) -> Assignment:
         """As written, as far as that is legal."""
         return legal_assignment(self._answer(view).assignment, view, self.machine, self.estimates)
 
-    def background(self, view: BackgroundView) -> Sequence[Migration]:
+    def background(self, view: views.BackgroundView) -> Sequence[Migration]:
         """As written, as far as that is legal."""
         answer = self._answer(view)
         asked = answer.gate if view.moment == "gate" else answer.end
         return legal_migrations(self.name, view, asked, self.machine)
 
 
-def whole_expert_ns(view: LayerView, machine: Machine, estimates: Estimates) -> dict[str, dict[int, float]]:
+def whole_expert_ns(
+    view: views.LayerView, machine: views.Machine, estimates: views.Estimates
+) -> dict[str, dict[int, float]]:
     """By engine and expert with tokens, what it takes there by the estimates, alone; only where it can be.
 
     On the GPU with its copy, on the CPU with its reading, whichever is longer.
@@ -179,7 +173,7 @@ def whole_expert_ns(view: LayerView, machine: Machine, estimates: Estimates) -> 
     for expert, tokens in enumerate(loads):
         if not tokens:
             continue
-        alone = location[expert] != STRIPED and shards[expert] == 1
+        alone = location[expert] != views.STRIPED and shards[expert] == 1
         read_ns = estimates.localized_read_ns if alone else estimates.striped_read_ns
         gpu_ns = float(estimates.gpu_ns[tokens])
         if there[expert]:
@@ -188,14 +182,14 @@ def whole_expert_ns(view: LayerView, machine: Machine, estimates: Estimates) -> 
             times["gpu"][expert] = max(gpu_ns, estimates.pcie_ns, read_ns)
         if machine.has_cpu:
             times["cpu"][expert] = max(float(estimates.cpu_ns[tokens]), read_ns)
-        if location[expert] != STRIPED:
+        if location[expert] != views.STRIPED:
             of_tokens = estimates.ndp_ns if shards[expert] == 1 else estimates.sharded_ns(shards[expert])
             times["ndp"][expert] = float(of_tokens[tokens])
     return times
 
 
 def legal_assignment(
-    assignment: Assignment, view: LayerView, machine: Machine, estimates: Estimates
+    assignment: Assignment, view: views.LayerView, machine: views.Machine, estimates: views.Estimates
 ) -> Assignment:
     """The assignment itself where it is legal, else the nearest to it that is; see `Scripted`."""
     times = whole_expert_ns(view, machine, estimates)

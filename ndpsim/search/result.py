@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ndpsim.report.metrics import metric_text, value_words
 from ndpsim.report.printing import aligned
 from ndpsim.report.words import counted
 from ndpsim.search.problem import Problem
-from ndpsim.sweeps.table import SweepResult, csv_of
+from ndpsim.sweeps.table import Listed, SweepResult, csv_of
 
 
-class SearchResult:
+class SearchResult(Listed):
     """What `optimize` returns: a row for each point that no other feasible point beats.
 
     A row is a mapping, as `SweepResult` has it, with the number of the `run` (from 1), `feasible`, and
@@ -29,7 +29,7 @@ class SearchResult:
 
     def __init__(self, problem: Problem, points: SweepResult, best: set[int]) -> None:
         self.problem, self.points = problem, points
-        self.front = self._distinct([row for row in points if row["run"] in best])
+        self.front = self.listed = self._distinct([row for row in points if row["run"] in best])
         self.approach = self._improvements() if len(problem.objectives) == 1 else []
 
     def _distinct(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -137,15 +137,6 @@ class SearchResult:
         rows = self.front if self.approach else self.shown
         keys = self.problem.definition.varied
         return {key: rows[0][key] for key in keys if len({value_words(row[key]) for row in rows}) == 1}
-
-    def __len__(self) -> int:
-        return len(self.front)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self.front)
-
-    def __getitem__(self, place: int) -> dict[str, Any]:
-        return self.front[place]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SearchResult):

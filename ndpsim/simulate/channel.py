@@ -203,14 +203,14 @@ class Channel:
 
     def moved_by_lane(self) -> Ints:
         """int64[master, lane]: the same of each lane."""
-        of_units = self.dimms.lane_issued[:, _DATA].sum(axis=1)
+        of_units = self.dimms.issued(shared.NDP)[:, _DATA].sum(axis=1)
         for relayout in self.relayouts:
             of_units -= relayout.served.sum(axis=0)
         return np.stack((of_units, self.dimms.agents.claims.host_issued[:, _DATA].sum(axis=1)))
 
     def issued(self) -> Ints:
         """int64[command]: commands to the ranks of the lanes."""
-        of_units, of_host = self.dimms.lane_issued, self.dimms.agents.claims.host_issued
+        of_units, of_host = self.dimms.issued(shared.NDP), self.dimms.agents.claims.host_issued
         issued: Ints = of_units.sum(axis=0) + of_host.sum(axis=0)
         return issued
 
@@ -285,7 +285,11 @@ class LanesInTurn(Channel):
         dimms, weights = self.dimms, self.dimms.agents.weights
         busy = (np.diff(weights.ends, axis=1) * (weights.service[0] / weights.servers[0])).sum(axis=1)
         counted = zip(
-            dimms.lane_values.tolist(), dimms.lane_issued, dimms.open_clocks(clock), busy, strict=True
+            dimms.values(shared.NDP).tolist(),
+            dimms.issued(shared.NDP),
+            dimms.open_clocks(clock),
+            busy,
+            strict=True,
         )
         return [
             LaneCounts(1, value, issued, int(open_clocks), 0, float(of_lane))
@@ -302,7 +306,7 @@ class LanesInTurn(Channel):
         Raises:
             MismatchError: they did not.
         """
-        if not np.array_equal(self.dimms.lane_issued, again.dimms.lane_issued):
+        if not np.array_equal(self.dimms.issued(shared.NDP), again.dimms.issued(shared.NDP)):
             raise MismatchError("lanes that take turns differ from their readable run in their commands")
 
 

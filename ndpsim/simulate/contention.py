@@ -57,7 +57,7 @@ def _host_alone(run: Channel, requests: RequestRound) -> list[Bus]:
 
 def _rows(run: Channel, master: int) -> dict[str, int]:
     """What a master's requests found, and the rows it lost to the other."""
-    values = run.dimms.lane_values if master == shared.NDP else run.dimms.host_values
+    values = run.dimms.values(master)
     places = {"hits": state.ROW_HITS, "misses": state.ROW_MISSES, "conflicts": state.ROW_CONFLICTS}
     found = {name: int(values[:, place].sum()) for name, place in places.items()}
     return {**found, "lost": int(run.dimms.agents.claims.totals[:, shared.ROWS_LOST + master].sum())}
@@ -197,11 +197,11 @@ def _result(
 ) -> ContentionResult:
     machine, dimms = run.machine, run.dimms
     device, burst_bytes = machine.device, machine.device.burst_bytes
-    claims, host_values = dimms.agents.claims, dimms.host_values
+    claims, host_values = dimms.agents.claims, dimms.values(shared.HOST)
     bus_value = dimms.agents.buses.value
     ns, queue = machine.clocks_ns, run.queues[0]
     time_ns = ns(machine.clock_after(run.end) - FIRST_CLOCK)
-    streamed = int(dimms.lane_values[:, state.DATA_END].max()) - FIRST_CLOCK
+    streamed = int(dimms.values(shared.NDP)[:, state.DATA_END].max()) - FIRST_CLOCK
     times = queue.job_times(machine.after_start_ns)
     waited_ns = queue.waiting_ns(times)
     ndp_gbps = alone.weight_bytes * alone.weight_reads / (ns(streamed) - waited_ns)

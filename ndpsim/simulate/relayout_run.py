@@ -17,7 +17,7 @@ from ndpsim.dimm.arbitrations import make_arbitration
 from ndpsim.dimm.concurrent import Shared
 from ndpsim.dimm.engines import make_dimms
 from ndpsim.dimm.relayout import LAST_SERVED, UNSERVED, Relayout
-from ndpsim.dimm.state import Setup
+from ndpsim.dimm.state import NDP, Setup
 from ndpsim.dram import state
 from ndpsim.errors import no_way_on
 from ndpsim.layout import Layout, moves
@@ -276,7 +276,7 @@ class Job(Wave):
             writes=np.bincount(self.requests.lane[reads:], minlength=len(lanes)),
             busy=engine.packets.busy,
             most_waiting=most_waiting(access.network, engine.fabric, engine.packets),
-            issued=dimms.lane_issued[lanes].sum(axis=0),
+            issued=dimms.issued(NDP)[lanes].sum(axis=0),
             open_clocks=int(dimms.open_clocks(end)[lanes].sum()),
             traces=tuple(decode_commands(of_lane, access.tables, standard) for of_lane in recorded),
         )

@@ -120,7 +120,26 @@ def _array(pyarrow: Any, values: list[Any]) -> Any:
     return pyarrow.array([None if v is None else str(v) for v in values], pyarrow.string())
 
 
-class SweepResult:
+class Listed:
+    """A result that is the list `listed` of its rows."""
+
+    listed: list[dict[str, Any]]
+
+    def __len__(self) -> int:
+        return len(self.listed)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.listed)
+
+    @overload
+    def __getitem__(self, place: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, place: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        return self.listed[place]
+
+
+class SweepResult(Listed):
     """What `sweep` returns: the rows of its table, one a point, in the order of points.
 
     A row is a mapping: the varied keys, `status` ("ok" or "failed"), `reason` (of a failure, else None), the
@@ -141,7 +160,7 @@ class SweepResult:
     def __init__(
         self, definition: Definition, rows: list[dict[str, Any]], computed: int = 0, found: int = 0
     ) -> None:
-        self.definition, self.rows = definition, rows
+        self.definition, self.rows, self.listed = definition, rows, rows
         self.computed, self.found = computed, found
 
     @property
@@ -199,19 +218,6 @@ class SweepResult:
             return _arrow(self.rows).__arrow_c_stream__
         except ImportError:
             raise AttributeError("pyarrow is not installed: pip install 'ndpsim[parquet]'") from None
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self.rows)
-
-    @overload
-    def __getitem__(self, place: int) -> dict[str, Any]: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[dict[str, Any]]: ...
-    def __getitem__(self, place: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
-        return self.rows[place]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SweepResult):

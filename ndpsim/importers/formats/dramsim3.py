@@ -15,17 +15,9 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from ndpsim.errors import one_of
+from ndpsim.importers import presets
 from ndpsim.importers.configuration import Configuration, ConfigurationFormat
 from ndpsim.importers.ini import Ini
-from ndpsim.importers.presets import (
-    Clocks,
-    Sizes,
-    check_width,
-    match_organisation,
-    match_speed,
-    put_dram,
-    rates,
-)
 from ndpsim.importers.sheet import Place, Sheet
 from ndpsim.spec import Standard, standards
 from ndpsim.units import exact
@@ -115,17 +107,17 @@ def _read(file: Configuration, sheet: Sheet) -> None:
         )
     standard = standards()[_STANDARDS[protocol]]
     sizes = _sizes(ini, sheet, standard)
-    org = match_organisation(standard, sizes)
+    org = presets.match_organisation(standard, sizes)
     sources = ", ".join(place.key.partition("] ")[2] for _, place in sizes.values())
     clocks = _clocks(ini, sheet, standard)
     rate = _rate(ini, sheet, standard)
     tck = ini.place("timing", "tCK")
-    put_dram(
+    presets.put_dram(
         sheet,
         (standard, at),
         (org, Place(sheet.file, None, f"[dram_structure] {sources}"), ""),
         (
-            match_speed(standard, org, rate, clocks),
+            presets.match_speed(standard, org, rate, clocks),
             tck,
             f" = {ini.word('timing', 'tCK')} ns; of this rate, nearest to the other timings",
         ),
@@ -142,7 +134,7 @@ def _default(ini: Ini, sheet: Sheet, section: str, key: str, unit: str = "") -> 
         sheet.note(ini.place(section, key), f"is missing; DRAMsim3 takes {taken}, and so does this file")
 
 
-def _sizes(ini: Ini, sheet: Sheet, standard: Standard) -> Sizes:
+def _sizes(ini: Ini, sheet: Sheet, standard: Standard) -> presets.Sizes:
     section = "dram_structure"
     for key in _SIZES:
         _default(ini, sheet, section, key)
@@ -150,7 +142,7 @@ def _sizes(ini: Ini, sheet: Sheet, standard: Standard) -> Sizes:
     if burst != standard.prefetch:
         problem = f"is not supported; a burst of {standard.name} has {standard.prefetch} transfers"
         raise ini.place(section, "BL").error(f"{burst} {problem}", code="unsupported")
-    check_width(standard, ini.whole("system", "bus_width"), ini.place("system", "bus_width"))
+    presets.check_width(standard, ini.whole("system", "bus_width"), ini.place("system", "bus_width"))
     sizes = {ours: (ini.whole(section, key), ini.place(section, key)) for key, ours in _SIZES.items()}
     if not ini.flag(section, "bankgroup_enable"):
         (groups, place), (banks, _) = sizes["bankgroups"], sizes["banks_per_group"]
@@ -158,7 +150,7 @@ def _sizes(ini: Ini, sheet: Sheet, standard: Standard) -> Sizes:
     return sizes
 
 
-def _clocks(ini: Ini, sheet: Sheet, standard: Standard) -> dict[str, Clocks]:
+def _clocks(ini: Ini, sheet: Sheet, standard: Standard) -> dict[str, presets.Clocks]:
     """Every timing that DRAMsim3 has, by our names."""
     al = ini.whole("timing", "AL")
     if al < 0:
@@ -174,7 +166,7 @@ def _clocks(ini: Ini, sheet: Sheet, standard: Standard) -> dict[str, Clocks]:
             said += f", {'with' if _AL[name] > 0 else 'less'} AL = {al}"
         if value < 1:
             raise place.error(f"{value} clocks are fewer than 1", code="range")
-        clocks[name] = Clocks(value, place, said)
+        clocks[name] = presets.Clocks(value, place, said)
     if al:
         sheet.note(
             ini.place("timing", "AL"), "is part of nCL, nCWL, nRTP and nRCD now, as in DRAMsim3's rules"
@@ -183,12 +175,12 @@ def _clocks(ini: Ini, sheet: Sheet, standard: Standard) -> dict[str, Clocks]:
         problem = f"is nCS, between ranks; from read to write within a rank it stays {_READ_TO_WRITE} clocks"
         sheet.note(clocks["nCS"].place, problem)
     ras, rp = clocks["nRAS"], clocks["nRP"]
-    clocks["nRC"] = Clocks(
+    clocks["nRC"] = presets.Clocks(
         ras.value + rp.value, ras.place, f" + tRP = {ras.value + rp.value}, DRAMsim3's tRC"
     )
     transfers = standard.transfers_per_clock
     burst = standard.prefetch // transfers
-    clocks["nBL"] = Clocks(burst, ini.place("dram_structure", "BL"), f" / {transfers} = {burst}")
+    clocks["nBL"] = presets.Clocks(burst, ini.place("dram_structure", "BL"), f" / {transfers} = {burst}")
     return clocks
 
 
@@ -212,9 +204,9 @@ def _rate(ini: Ini, sheet: Sheet, standard: Standard) -> int:
     _default(ini, sheet, "timing", "tCK", " ns")
     transfers = 1000 * standard.transfers_per_clock
     wanted = transfers / tck_ns
-    rate = min(rates(standard), key=lambda known: abs(known - wanted))
+    rate = min(presets.rates(standard), key=lambda known: abs(known - wanted))
     if abs(rate - wanted) > rate * _RATE_TOLERANCE:
-        known = ", ".join(map(str, rates(standard)))
+        known = ", ".join(map(str, presets.rates(standard)))
         raise place.error(
             f"{float(tck_ns):g} ns are {float(wanted):.0f} MT/s, no rate of {standard.name} (known: {known})",
             code="range",

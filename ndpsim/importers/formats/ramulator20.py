@@ -9,33 +9,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ndpsim.errors import one_of
+from ndpsim.importers import presets, ramulator
 from ndpsim.importers.configuration import Configuration, ConfigurationFormat
-from ndpsim.importers.presets import (
-    Clocks,
-    Sizes,
-    check_width,
-    match_organisation,
-    match_speed,
-    put_dram,
-    rates,
-)
-from ndpsim.importers.ramulator import (
-    Bits,
-    Parts,
-    known_standard,
-    memory_of,
-    note_unread,
-    put_channels,
-    put_controller,
-    put_mapper,
-)
 from ndpsim.importers.sheet import Place, Sheet
 from ndpsim.importers.tree import Tree
 from ndpsim.spec import Standard
 
 _ROOT = "MemorySystem"
 
-_PARTS = Parts("Scheduler", "RefreshManager", "RowPolicy", "plugins", uncapped=None)
+_PARTS = ramulator.Parts("Scheduler", "RefreshManager", "RowPolicy", "plugins", uncapped=None)
 _STANDARDS = ("DDR4", "DDR5")
 
 _SIZES = {
@@ -88,33 +70,33 @@ _OLD_RATES = {"DDR4": (1600, 1866, 2133, 2400, 2666, 2933, 3200), "DDR5": (3200,
 
 def _read(file: Configuration, sheet: Sheet) -> None:
     root = file.tree
-    memory = memory_of(root, _ROOT)
+    memory = ramulator.memory_of(root, _ROOT)
     dram = memory.part("DRAM")
-    standard, place = known_standard(dram, _STANDARDS)
+    standard, place = ramulator.known_standard(dram, _STANDARDS)
     organisation, timing = dram.part("org"), dram.part("timing")
     org, org_said = _organisation(organisation, standard)
     clocks, preset = _timing(timing, sheet, standard, org)
-    put_dram(sheet, (standard, place), (org, organisation.place("preset"), org_said), preset, clocks)
+    presets.put_dram(sheet, (standard, place), (org, organisation.place("preset"), org_said), preset, clocks)
     channels, ranks = organisation.whole("channel"), organisation.whole("rank")
-    bits = Bits.count(standard, standard.organisations[org], channels or 1, ranks or 1)
+    bits = ramulator.Bits.count(standard, standard.organisations[org], channels or 1, ranks or 1)
     top = sum(bits.of.values()) - bits.of["channel"]
     at = {"RoBaRaCoCh": 0, "ChRaBaRoCo": top, "MOP4CLXOR": 2}
-    put_mapper(sheet, memory.part("AddrMapper"), bits, at, channel_xored=True)
+    ramulator.put_mapper(sheet, memory.part("AddrMapper"), bits, at, channel_xored=True)
     controller = memory.part("Controller")
     if controller.word("impl") not in (None, "Generic"):
         sheet.note(controller.place("impl"), "left out: the controller is ndpsim's, like Generic")
-    put_controller(sheet, controller, _PARTS, standard)
-    put_channels(
+    ramulator.put_controller(sheet, controller, _PARTS, standard)
+    ramulator.put_channels(
         sheet,
         None if channels is None else (channels, organisation.place("channel")),
         None if ranks is None else (ranks, organisation.place("rank")),
     )
-    note_unread(sheet, root, _WHY)
+    ramulator.note_unread(sheet, root, _WHY)
 
 
 def _organisation(org: Tree, standard: Standard) -> tuple[str, str]:
     """The name of the organisation, and more words for its source."""
-    check_width(standard, org.whole("channel_width"), org.place("channel_width"))
+    presets.check_width(standard, org.whole("channel_width"), org.place("channel_width"))
     preset = org.word("preset")
     if preset is not None and preset not in standard.organisations:
         raise org.place("preset").error(
@@ -124,7 +106,7 @@ def _organisation(org: Tree, standard: Standard) -> tuple[str, str]:
     changed = [place for size, place in written.values() if size is not None]
     name, said = preset, f" = {preset}"
     if changed or preset is None:
-        name = match_organisation(standard, _complete(written, standard, preset))
+        name = presets.match_organisation(standard, _complete(written, standard, preset))
         said = ", with " + ", ".join(place.key.rpartition(".")[2] for place in changed)
     assert name is not None
     density = org.whole("density")
@@ -136,7 +118,9 @@ def _organisation(org: Tree, standard: Standard) -> tuple[str, str]:
     return name, said
 
 
-def _complete(written: dict[str, tuple[int | None, Place]], standard: Standard, preset: str | None) -> Sizes:
+def _complete(
+    written: dict[str, tuple[int | None, Place]], standard: Standard, preset: str | None
+) -> presets.Sizes:
     """All sizes: as written, else of the preset."""
     sizes = {}
     for ours, (size, place) in written.items():
@@ -149,7 +133,7 @@ def _complete(written: dict[str, tuple[int | None, Place]], standard: Standard, 
 
 def _timing(
     timing: Tree, sheet: Sheet, standard: Standard, org: str
-) -> tuple[dict[str, Clocks], tuple[str, Place, str]]:
+) -> tuple[dict[str, presets.Clocks], tuple[str, Place, str]]:
     """Every timing that is written or that 2.0's preset has otherwise; the preset, its place and words."""
     preset, place, rate = timing.word("preset"), timing.place("preset"), timing.whole("rate")
     if preset is not None:
@@ -160,12 +144,12 @@ def _timing(
         if rate not in (None, standard.speeds[preset]["rate"]):
             raise timing.place("rate").error(f"{rate} is not the rate of {preset}", code="conflict")
         rate = standard.speeds[preset]["rate"]
-    elif rate not in rates(standard):
+    elif rate not in presets.rates(standard):
         what = (
             "is missing, and no preset is named" if rate is None else f"{rate} is no rate of {standard.name}"
         )
         raise timing.place("rate").error(
-            f"{what} (known: {', '.join(map(str, rates(standard)))})", code="range"
+            f"{what} (known: {', '.join(map(str, presets.rates(standard)))})", code="range"
         )
     assert rate is not None
     clocks = {} if preset is None else _old_clocks(standard, org, preset, place)
@@ -173,7 +157,7 @@ def _timing(
         sheet.note(place, "is no preset of Ramulator 2.0 as published; ndpsim's of this name is taken")
     clocks |= _written_clocks(timing, sheet, standard, rate)
     if preset is None:
-        preset, place = match_speed(standard, org, rate, clocks), timing.place("rate")
+        preset, place = presets.match_speed(standard, org, rate, clocks), timing.place("rate")
         open_ = sorted(set(standard.speeds[preset]) - {"rate", "tCK_ps"} - set(clocks))
         if open_:
             sheet.note(place, f"names no preset; {preset} gives what is not written: {', '.join(open_)}")
@@ -185,17 +169,19 @@ def _timing(
     return _turned(timing, standard, preset, clocks), (preset, place, f" = {preset}")
 
 
-def _old_clocks(standard: Standard, org: str, preset: str, place: Place) -> dict[str, Clocks]:
+def _old_clocks(standard: Standard, org: str, preset: str, place: Place) -> dict[str, presets.Clocks]:
     device, rate = standard.organisations[org], standard.speeds[preset]["rate"]
     keys: dict[str, int | str] = {"dq": device.dq, "density_mb": device.density_mb, "timing": preset}
     return {
-        old.name: Clocks(old.clocks[keys[old.by]], place, f" = {preset}, which has this in Ramulator 2.0")
+        old.name: presets.Clocks(
+            old.clocks[keys[old.by]], place, f" = {preset}, which has this in Ramulator 2.0"
+        )
         for old in _OLD
         if (old.standard, old.rate) == (standard.name, rate) and keys[old.by] in old.clocks
     }
 
 
-def _written_clocks(timing: Tree, sheet: Sheet, standard: Standard, rate: int) -> dict[str, Clocks]:
+def _written_clocks(timing: Tree, sheet: Sheet, standard: Standard, rate: int) -> dict[str, presets.Clocks]:
     names = {name for speed in standard.speeds.values() for name in speed} | set(standard.derived)
     clocks = {}
     for name in sorted(names - {"rate", "tCK_ps"}):
@@ -207,29 +193,31 @@ def _written_clocks(timing: Tree, sheet: Sheet, standard: Standard, rate: int) -
     return clocks
 
 
-def _written(timing: Tree, sheet: Sheet, name: str, standard: Standard, rate: int) -> Clocks | None:
+def _written(timing: Tree, sheet: Sheet, name: str, standard: Standard, rate: int) -> presets.Clocks | None:
     """A timing in clocks (nRCD), else in nanoseconds (tRCD), as Ramulator 2.0 rounds them."""
     in_ns = f"t{name[1:]}"
     clocks, ns = timing.whole(name), timing.number(in_ns)
     if clocks is not None:
         if ns is not None:
             sheet.note(timing.place(in_ns), f"left out: {name} says it in clocks")
-        return Clocks(clocks, timing.place(name), f" = {clocks}")
+        return presets.Clocks(clocks, timing.place(name), f" = {clocks}")
     if ns is None:
         return None
     tck_ps, ps = 1_000_000 // (rate // standard.transfers_per_clock), int(ns * 1000)
     # The roundings of JESD79-4 and JESD79-5 as Ramulator 2.0 has them.
     rounded = (ps * 997 // tck_ps + 1000) if standard.name == "DDR5" else (ps * 1000 // tck_ps + 974)
-    return Clocks(rounded // 1000, timing.place(in_ns), f" = {float(ns):g} ns")
+    return presets.Clocks(rounded // 1000, timing.place(in_ns), f" = {float(ns):g} ns")
 
 
-def _turned(timing: Tree, standard: Standard, preset: str, clocks: dict[str, Clocks]) -> dict[str, Clocks]:
+def _turned(
+    timing: Tree, standard: Standard, preset: str, clocks: dict[str, presets.Clocks]
+) -> dict[str, presets.Clocks]:
     """`clocks` with the write-to-read times that DDR5 has as distances between commands."""
     for ours, theirs in _TURNAROUNDS.items():
         distance, place = timing.whole(theirs), timing.place(theirs)
         if distance is not None:
             known = dict(standard.speeds[preset]) | {name: wanted.value for name, wanted in clocks.items()}
-            clocks[ours] = Clocks(
+            clocks[ours] = presets.Clocks(
                 distance - known["nCWL"] - known["nBL"], place, f" = {distance}, less nCWL and nBL"
             )
     return clocks

@@ -3,18 +3,8 @@
 from __future__ import annotations
 
 from ndpsim.errors import one_of
+from ndpsim.importers import presets, ramulator
 from ndpsim.importers.configuration import Configuration, ConfigurationFormat
-from ndpsim.importers.presets import Clocks, check_width, match_organisation, match_speed, put_dram, rates
-from ndpsim.importers.ramulator import (
-    Bits,
-    Parts,
-    known_standard,
-    memory_of,
-    note_unread,
-    put_channels,
-    put_controller,
-    put_mapper,
-)
 from ndpsim.importers.sheet import Place, Sheet
 from ndpsim.importers.tree import Tree, plain
 from ndpsim.parameters.dram import RULES
@@ -22,7 +12,7 @@ from ndpsim.spec import Standard, resolve
 
 _ROOT = "memory_system"
 
-_PARTS = Parts("scheduler", "refresh_manager", "row_policy", "controller_plugins", uncapped=4)
+_PARTS = ramulator.Parts("scheduler", "refresh_manager", "row_policy", "controller_plugins", uncapped=4)
 
 # The order of a timing list (timing_params in python/ramulator/dram, version 2.1.0).
 _CORE = ("rate", "nBL", "nCL", "nRCD", "nRP", "nRAS", "nRC", "nWR", "nRTP", "nCWL")
@@ -66,7 +56,7 @@ _WHY = {
 
 def _read(file: Configuration, sheet: Sheet) -> None:
     root = file.tree
-    memory = memory_of(root, _ROOT)
+    memory = ramulator.memory_of(root, _ROOT)
     controllers = memory.parts("controllers")
     if not controllers:
         raise memory.place("controllers").error("is missing or empty", code="missing")
@@ -77,19 +67,22 @@ def _read(file: Configuration, sheet: Sheet) -> None:
         for key in other.names():
             other.value(key)
     dram = controller.part("dram")
-    standard, place = known_standard(dram, _TIMINGS)
+    standard, place = ramulator.known_standard(dram, _TIMINGS)
     org, ranks, org_place = _organisation(dram, standard)
     _put_dram(sheet, dram, (standard, place), (org, org_place))
     _put_mapper(
-        sheet, memory, controller, Bits.count(standard, standard.organisations[org], channels[0], ranks)
+        sheet,
+        memory,
+        controller,
+        ramulator.Bits.count(standard, standard.organisations[org], channels[0], ranks),
     )
     like = _CONTROLLERS.get(standard.name, "GenericDDR")
     if controller.word("impl") not in (None, like):
         sheet.note(controller.place("impl"), f"left out: the controller is ndpsim's, like {like}")
-    put_controller(sheet, controller, _PARTS, standard)
+    ramulator.put_controller(sheet, controller, _PARTS, standard)
     _put_wck(sheet, controller)
-    put_channels(sheet, channels, (ranks, org_place) if "rank" in _levels(standard) else None)
-    note_unread(sheet, root, _WHY)
+    ramulator.put_channels(sheet, channels, (ranks, org_place) if "rank" in _levels(standard) else None)
+    ramulator.note_unread(sheet, root, _WHY)
 
 
 def _put_wck(sheet: Sheet, controller: Tree) -> None:
@@ -110,11 +103,11 @@ def _organisation(dram: Tree, standard: Standard) -> tuple[str, int, Place]:
     dq, counts, place = org.whole("dq"), org.wholes("count"), org.place("count")
     if dq is None or len(counts) != len(levels):
         raise org.here.error(f"needs dq and a count of {len(levels)}: {', '.join(levels)}", code="conflict")
-    check_width(standard, dram.whole("channel_width"), dram.place("channel_width"))
+    presets.check_width(standard, dram.whole("channel_width"), dram.place("channel_width"))
     sizes = {name: (count, place) for name, count in zip(levels, counts, strict=True)}
     ranks, _ = sizes.pop("rank", (1, place))
     del sizes["channel"]
-    return match_organisation(standard, {**sizes, "dq": (dq, org.place("dq"))}), ranks, place
+    return presets.match_organisation(standard, {**sizes, "dq": (dq, org.place("dq"))}), ranks, place
 
 
 def _put_dram(sheet: Sheet, dram: Tree, standard: tuple[Standard, Place], org: tuple[str, Place]) -> None:
@@ -130,14 +123,14 @@ def _put_dram(sheet: Sheet, dram: Tree, standard: tuple[Standard, Place], org: t
     for name, value in written.items():
         if value % ticks != 0:
             raise place.error(f"{name} = {value} is no whole number of clocks of {ticks} ticks", code="range")
-    if rate not in rates(standard[0]):
-        known = ", ".join(map(str, rates(standard[0])))
+    if rate not in presets.rates(standard[0]):
+        known = ", ".join(map(str, presets.rates(standard[0])))
         raise place.error(f"{rate} is no rate of {standard[0].name} (known: {known})", code="range")
     clocks = {
-        name: Clocks(value // ticks, place, f": {name} = {value}" + " ticks" * (ticks > 1))
+        name: presets.Clocks(value // ticks, place, f": {name} = {value}" + " ticks" * (ticks > 1))
         for name, value in written.items()
     }
-    timing = match_speed(standard[0], org[0], rate, clocks)
+    timing = presets.match_speed(standard[0], org[0], rate, clocks)
     if standard[0].speeds[timing]["tCK_ps"] // ticks != tck_ps:
         sheet.note(place, f"left out: tCK_ps of {tck_ps}; the clock is that of {rate} MT/s")
     for name, value in _own(standard[0], org[0], timing).items():
@@ -145,7 +138,7 @@ def _put_dram(sheet: Sheet, dram: Tree, standard: tuple[Standard, Place], org: t
             sheet.note(place, f"left out: {name} of {value} is Ramulator's own; the standard has another")
             del clocks[name]
     said = f": rate = {rate}, nearest to the other timings"
-    put_dram(sheet, standard, (*org, " and dq"), (timing, place, said), clocks)
+    presets.put_dram(sheet, standard, (*org, " and dq"), (timing, place, said), clocks)
 
 
 def _own(standard: Standard, org: str, timing: str) -> dict[str, int]:
@@ -154,7 +147,7 @@ def _own(standard: Standard, org: str, timing: str) -> dict[str, int]:
     return {name: theirs[name] for name in theirs if theirs[name] != ours[name]}
 
 
-def _put_mapper(sheet: Sheet, memory: Tree, controller: Tree, bits: Bits) -> None:
+def _put_mapper(sheet: Sheet, memory: Tree, controller: Tree, bits: ramulator.Bits) -> None:
     mapper = memory.part("channel_mapper")
     impl, low = mapper.word("impl"), mapper.whole("interleave_bits") or 0
     if impl not in (None, "CacheLineInterleave") and bits.of["channel"]:
@@ -165,7 +158,7 @@ def _put_mapper(sheet: Sheet, memory: Tree, controller: Tree, bits: Bits) -> Non
             f"{low} is not from 0 to {top}, the bits of a channel's bursts", code="range"
         )
     at = dict.fromkeys(("RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR"), low)
-    put_mapper(sheet, controller.part("addr_mapper"), bits, at, channel_xored=False)
+    ramulator.put_mapper(sheet, controller.part("addr_mapper"), bits, at, channel_xored=False)
 
 
 FORMAT = ConfigurationFormat(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import itertools
 import re
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -22,7 +23,7 @@ from matplotlib.transforms import Bbox
 
 from ndpsim.errors import InputError
 from ndpsim.files import replacing
-from ndpsim.report.panels import Size, chosen_panels, chosen_size
+from ndpsim.report.panels import DEFAULT_SIZE, Size, chosen_panels, chosen_size
 
 CHARACTER = 0.6  # width of one, of its font size; no text is wider
 
@@ -36,6 +37,9 @@ _DATED = {"pdf": "CreationDate", "svg": "Date"}
 _LINE = 1.25 / 72  # inches of a line of text, for each point of its font
 _TEXT = 16  # lines that ticks, labels and a legend may take before they are measured
 _LEAST = 0.5  # of their height is left to axes that become lower where room is short
+
+
+Shown_contra = TypeVar("Shown_contra", contravariant=True)
 
 
 @dataclass(frozen=True)
@@ -168,6 +172,46 @@ def compose(
         _lay_out(figure, [_drawn(*of, chosen) for of in zip(parts, columns, strict=True)], chosen)
         heading.set_y(round(heading.get_position()[1], 5))
     return figure
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What a figure shows: its title and its groups of panels, as of `compose`."""
+
+    title: str
+    groups: Sequence[Mapping[str, Sequence[Panel]]]
+
+
+class Figured(Protocol[Shown_contra]):
+    """Draws what it is given.
+
+    Args:
+        shown: the result.
+        size, panels: see `panels.SIZES` and `panels.PANELS`.
+
+    Raises:
+        InputError: there is no such size or panel, or nothing to show in the panels.
+    """
+
+    def __call__(
+        self, shown: Shown_contra, /, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
+    ) -> Figure: ...
+
+
+def figure(picture: str) -> Callable[[Callable[[Shown_contra], Drawing]], Figured[Shown_contra]]:
+    """Makes a function that says what a figure shows into one that draws it; `picture`: see `compose`."""
+
+    def decorate(drawing_of: Callable[[Shown_contra], Drawing]) -> Figured[Shown_contra]:
+        @functools.wraps(drawing_of)
+        def draw(
+            shown: Shown_contra, /, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
+        ) -> Figure:
+            drawing = drawing_of(shown)
+            return compose(drawing.title, drawing.groups, size, panels, picture)
+
+        return draw
+
+    return decorate
 
 
 def _filled(text: str, characters: int) -> str:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from ndpsim.report.contention import contention_title
 from ndpsim.report.dram import refresh_interval_ns
 from ndpsim.report.metrics import metric_label, scale_of
-from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import draw_bar, energy_panels, name_rows
-from ndpsim.report.pictures.canvas import Panel, compose
+from ndpsim.report.pictures.canvas import Drawing, Panel, figure
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.curves import draw_means, phase_panels
 from ndpsim.simulate import ContentionResult, ExpertResult
@@ -62,17 +58,12 @@ def _times(axes: Axes, result: ContentionResult) -> None:
     axes.margins(x=0)
 
 
-def contention_figure(
-    result: ContentionResult, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
-) -> Figure:
+@figure("contention")
+def contention_figure(result: ContentionResult) -> Drawing:
     """What both sides moved over time, the expert's phases, both times, and where the energy went.
 
     Args:
         result: of `simulate_contention`.
-        size, panels: see `panels.SIZES` and `panels.PANELS`.
-
-    Raises:
-        InputError: there is no such size or panel.
     """
     host = "" if result.host_slowdown is None else f", host {times(result.host_slowdown)}"
     title = f"{contention_title(result)}\nslowdown: NDP {times(result.ndp_slowdown)}{host}"
@@ -85,4 +76,4 @@ def contention_figure(
         "time": [Panel(lambda axes: _times(axes, result), 5.2)],
         "energy": energy_panels(result.energy_nj, both_ns),
     }
-    return compose(title, (over_time, sums), size, panels, "contention")
+    return Drawing(title, (over_time, sums))

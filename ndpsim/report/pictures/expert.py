@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from ndpsim.report.dram import device_of
-from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import draw_bus_time, energy_panels, share_panel
-from ndpsim.report.pictures.canvas import compose
+from ndpsim.report.pictures.canvas import Drawing, figure
 from ndpsim.report.pictures.curves import phase_panels, read_panels
 from ndpsim.report.text import expert_title
 from ndpsim.report.words import lane_name, to_host_name
@@ -31,17 +27,12 @@ def _where(axes: Axes, result: ExpertResult) -> None:
     draw_bus_time(axes, parts, result.time_ns, f"a {lane_name(hardware)}'s data bus")
 
 
-def expert_figure(
-    result: ExpertResult, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
-) -> Figure:
+@figure("expert")
+def expert_figure(result: ExpertResult) -> Drawing:
     """Bandwidth over time, the phases under it, and where the time of the data buses and the energy went.
 
     Args:
         result: with its commands recorded.
-        size, panels: see `panels.SIZES` and `panels.PANELS`.
-
-    Raises:
-        InputError: there is no such size or panel.
     """
     names = {"io": to_host_name(result.config["hardware"])}
     busy = ", ".join(f"{names.get(name, name)} {percent(share)}" for name, share in result.busy.items())
@@ -55,4 +46,4 @@ def expert_figure(
         "bus": share_panel(lambda axes: _where(axes, result)),
         "energy": energy_panels(result.energy_nj, result.time_ns),
     }
-    return compose(title, (over_time, went), size, panels, "expert")
+    return Drawing(title, (over_time, went))

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from matplotlib.figure import Figure
-
 from ndpsim.report.dram import device_of
-from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import draw_bus_time, energy_panels, share_panel
-from ndpsim.report.pictures.canvas import compose
+from ndpsim.report.pictures.canvas import Drawing, figure
 from ndpsim.report.pictures.curves import read_panels
 from ndpsim.report.text import host_read_title
 from ndpsim.report.words import counted
@@ -17,17 +12,12 @@ from ndpsim.simulate import HostReadResult
 from ndpsim.units import format_time
 
 
-def host_read_figure(
-    result: HostReadResult, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
-) -> Figure:
+@figure("host-read")
+def host_read_figure(result: HostReadResult) -> Drawing:
     """What the buses carry over time together, and where the time of one, in the mean, and the energy went.
 
     Args:
         result: with its commands recorded.
-        size, panels: see `panels.SIZES` and `panels.PANELS`.
-
-    Raises:
-        InputError: there is no such size or panel.
     """
     over = f"{counted(result.channels, 'channel')}, {counted(result.buses, 'bus')}"
     title = f"{host_read_title(result)}\n{format_time(result.time_ns)} over {over}"
@@ -37,4 +27,4 @@ def host_read_figure(
         "bus": share_panel(lambda axes: draw_bus_time(axes, parts, result.time_ns, "a bus")),
         "energy": energy_panels(result.energy_nj, result.time_ns),
     }
-    return compose(title, ({"bandwidth": read_panels(result)}, went), size, panels, "host-read")
+    return Drawing(title, ({"bandwidth": read_panels(result)}, went))

@@ -12,7 +12,7 @@ from ndpsim.errors import InputError
 from ndpsim.report.metrics import metric_label
 from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import energy_panels
-from ndpsim.report.pictures.canvas import Panel, compose
+from ndpsim.report.pictures.canvas import Drawing, Panel, compose, figure
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.points import logarithmic
 from ndpsim.report.text import trace_run_title
@@ -82,17 +82,15 @@ def _histogram(axes: Axes, result: TraceResult) -> None:
     axes.set(xlim=(0, 1.02 * edges[-1]), ylim=(0, None))
 
 
-def latencies_figure(
-    result: TraceResult, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
-) -> Figure:
+@figure("latencies")
+def latencies_figure(result: TraceResult) -> Drawing:
     """Read latencies of a trace, as the share that take longer and by length, and where the energy went.
 
     Args:
         result: of `run_trace`.
-        size, panels: see `panels.SIZES` and `panels.PANELS`.
 
     Raises:
-        InputError: the trace has no reads, or there is no such size or panel.
+        InputError: the trace has no reads.
     """
     if result.read_latency_ns is None:
         raise InputError("the trace has no reads whose latency could be drawn", "missing", key="--plot")
@@ -103,7 +101,7 @@ def latencies_figure(
         "histogram": [Panel(lambda axes: _histogram(axes, result), 6, stretches=True)],
         "energy": energy_panels(result.energy_nj, result.time_ns),
     }
-    return compose(title, (tail, sums), size, panels, "latencies")
+    return Drawing(title, (tail, sums))
 
 
 def sweep_figure(

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from ndpsim.report.metrics import metric_label
-from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import draw_bar, draw_shares, name_rows
-from ndpsim.report.pictures.canvas import Panel, compose
+from ndpsim.report.pictures.canvas import Drawing, Panel, figure
 from ndpsim.report.pictures.colours import COLOURS, INK
 from ndpsim.report.prediction import rate_words
 from ndpsim.results.prediction import PhasePrediction, Prediction
@@ -53,17 +49,9 @@ def _draw_upgrades(axes: Axes, result: Prediction) -> None:
     axes.set(xlabel=metric_label("speedup", Scale(TIMES), "the machine as it is"), xlim=(0, most))
 
 
-def prediction_figure(
-    result: Prediction, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
-) -> Figure:
-    """Where the time goes, and what upgrades would give.
-
-    Args:
-        size, panels: see `panels.SIZES` and `panels.PANELS`.
-
-    Raises:
-        InputError: there is no such size or panel.
-    """
+@figure("predict")
+def prediction_figure(result: Prediction) -> Drawing:
+    """Where the time goes, and what upgrades would give."""
     groups = {
         "prefill": [Panel(lambda axes: _draw_parts(axes, result.prefill, "prefill", "prompt"), _BAR_LINES)],
         "decode": [Panel(lambda axes: _draw_parts(axes, result.decode, "decode", "token"), _BAR_LINES)],
@@ -72,4 +60,4 @@ def prediction_figure(
     possible = sum(not one.problem for one in result.upgrades)
     if possible:
         groups["upgrades"] = [Panel(lambda axes: _draw_upgrades(axes, result), 3.2 * possible)]
-    return compose(f"Prediction for {result.title}", (groups,), size, panels, "predict")
+    return Drawing(f"Prediction for {result.title}", (groups,))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from ndpsim.report.dram import refresh_interval_ns
 from ndpsim.report.metrics import described, metric_label, scale_of
-from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import ROW, compare_energies, draw_bar, name_rows
-from ndpsim.report.pictures.canvas import Panel, compose
+from ndpsim.report.pictures.canvas import Drawing, Panel, figure
 from ndpsim.report.pictures.colours import COLOURS, INK, SERIES
 from ndpsim.report.pictures.curves import draw_means, means_of
 from ndpsim.report.pictures.points import logarithmic, room_pt
@@ -96,19 +94,14 @@ def _host_way(host: HostMove | None) -> _Ways:
     return {} if host is None else {_HOST: (host.energy_nj, host.time_ns)}
 
 
-def relayout_figure(
-    result: RelayoutResult, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
-) -> Figure:
+@figure("relayout")
+def relayout_figure(result: RelayoutResult) -> Drawing:
     """What was read and what arrived over time, how busy links and DRAM were, and the energy.
 
     Bandwidth and energy of the same move by the host stand beside it, where that was simulated.
 
     Args:
         result: of `simulate_relayout`.
-        size, panels: see `panels.SIZES` and `panels.PANELS`.
-
-    Raises:
-        InputError: there is no such size or panel.
     """
     by_host = "" if result.host is None else f"; by the host {format_time(result.host.time_ns)}"
     bound = result.bottleneck.replace("dimm", "DIMM")
@@ -121,7 +114,7 @@ def relayout_figure(
         "dram": [Panel(lambda axes: _dram(axes, result), 3 * ROW)],
         "energy": _energies({"over links": (result.energy_nj, result.time_ns), **_host_way(result.host)}),
     }
-    return compose(title, (over_time, sums), size, panels, "relayout")
+    return Drawing(title, (over_time, sums))
 
 
 # ---- the same over several topologies ----
@@ -179,17 +172,12 @@ def _busy(axes: Axes, results: Mapping[str, RelayoutResult]) -> None:
     axes.set(xlim=(0, 100), xlabel=metric_label("busy", Scale("%")))
 
 
-def topologies_figure(
-    results: Mapping[str, RelayoutResult], size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
-) -> Figure:
+@figure("topologies")
+def topologies_figure(results: Mapping[str, RelayoutResult]) -> Drawing:
     """The same relayout over several topologies, by name, on the same axes.
 
     Args:
         results: of `simulate_relayout`; the host's move is that of the first.
-        size, panels: see `panels.SIZES` and `panels.PANELS`.
-
-    Raises:
-        InputError: there is no such size or panel.
     """
     first = next(iter(results.values()))
     times_ns = {name: result.time_ns for name, result in results.items()}
@@ -211,4 +199,4 @@ def topologies_figure(
         "busy": [Panel(lambda axes: _busy(axes, results), ROW * len(results))],
         "energy": _energies({**energies, **_host_way(first.host)}),
     }
-    return compose(title, (over_time, sums), size, panels, "topologies")
+    return Drawing(title, (over_time, sums))

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import name_rows
-from ndpsim.report.pictures.canvas import Panel, compose
+from ndpsim.report.pictures.canvas import Drawing, Panel, figure
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.routing import routing_title
 from ndpsim.routing import RoutingStatistics
@@ -87,17 +83,15 @@ def _reuse(axes: Axes, statistics: RoutingStatistics) -> None:
     axes.set(xlim=(0, None), xlabel="experts that the token before had, too (%)")
 
 
-def routing_figure(
-    statistics: RoutingStatistics, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
-) -> Figure:
+@figure("routing")
+def routing_figure(statistics: RoutingStatistics) -> Drawing:
     """Shares by rank and by layer, active experts by batch, and reuse.
 
     Args:
         statistics: of `describe_routing`.
-        size, panels: see `panels.SIZES` and `panels.PANELS`.
 
     Raises:
-        InputError: there is no such size or panel, or the trace has nothing to show in them.
+        InputError: the trace has nothing to show in them.
     """
     phase = statistics.decode or statistics.prefill
     assert phase is not None
@@ -109,4 +103,4 @@ def routing_figure(
     bars = {"layers": [Panel(lambda axes: _layers(axes, phase), 6, stretches=True)]}
     if count:
         bars["reuse"] = [Panel(lambda axes: _reuse(axes, statistics), 1.6 * count)]
-    return compose(f"Routing: {routing_title(statistics)}", (curves, bars), size, panels, "routing")
+    return Drawing(f"Routing: {routing_title(statistics)}", (curves, bars))
