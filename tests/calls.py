@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -14,6 +15,9 @@ import pytest
 from mistakes import mistake
 from ndpsim.cli import main as command_line
 from ndpsim.errors import InputError
+
+#: Files that tests are given.
+GIVEN = Path(__file__).parent / "given"
 
 
 class Done(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -59,6 +59,35 @@ def reversed_banks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         patch.setattr(refresh_policies, "NAMES", (*refresh_policies.NAMES, "reversed-banks"))
         yield "reversed-banks"
         sys.modules.pop("ndpsim.dram.refresh_policies.reversed_banks", None)
+
+
+@pytest.fixture
+def new_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Adds a module to the ``request_formats`` or ``command_forms`` of traces."""
+    from ndpsim.traces import commands, registry, requests
+
+    def add(kind: str, text: str) -> None:
+        readers, folder = {
+            "request_formats": (requests, registry._request_folder),
+            "command_forms": (commands, registry._command_folder),
+        }[kind]
+        (tmp_path / "added.py").write_text(text)
+        monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
+        found = getattr(registry, kind).__wrapped__()
+        monkeypatch.setattr(readers, kind, lambda: found)
+
+    return add
+
+
+@pytest.fixture
+def without_refresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fast run of a lane refreshes no bank, and so differs from the plain one."""
+    from ndpsim.dram.engines import FastController
+
+    def controller(tables: Any, policy: Any, schedule: Any) -> FastController:
+        return FastController(tables, policy, schedule=schedule._replace(turns=()))
+
+    monkeypatch.setattr("ndpsim.simulate.alone.fastest", controller)
 
 
 @pytest.fixture(scope="session")

@@ -138,7 +138,7 @@ EXPERTS = 6
 MODEL = replace(load_model("mixtral-8x7b"), routed_experts=EXPERTS)
 MACHINE = Machine(MODEL, (1, 2), 1000, 2, (0, 1), 4, 2)
 _TO_100 = np.arange(101.0)
-ESTIMATES = Estimates(
+ESTIMATES = estimates(
     gpu_ns=_TO_100,
     cpu_ns=4 * _TO_100,
     ndp_ns=np.where(_TO_100 > 0, 10 + 5 * _TO_100, 0.0),

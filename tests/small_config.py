@@ -1,4 +1,4 @@
-"""The config.json of a small model, for commands that take a model's file."""
+"""The config.json of a small model, for commands that take a model's file, and a DIMM of other memory."""
 
 from __future__ import annotations
 
@@ -17,6 +17,15 @@ CONFIG = {
     "vocab_size": 100,
     "hidden_act": "silu",
 }
+
+#: A DIMM of TriMoE with DDR4.
+DDR4 = (
+    "dram.standard=DDR4",
+    "dram.org=DDR4_8Gb_x8",
+    "dram.timing=DDR4_3200AA",
+    "dram.overrides={}",
+    "dimm.subchannels=1",
+)
 
 
 def write_config(folder: Path) -> str:

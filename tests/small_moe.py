@@ -14,6 +14,7 @@ from ndpsim.orchestrator.record import LayerRecord, RunRecord
 from ndpsim.orchestrator.run import run_moe
 from ndpsim.policies import Assignment, Placement, Policy, policies
 from ndpsim.policies.example import MODEL as EXAMPLE
+from ndpsim.processors import Gpu
 from ndpsim.results.cache import ResultCache
 from ndpsim.results.moe import MoeResult, PolicyRun
 from ndpsim.routing import Routing
@@ -32,6 +33,20 @@ MODEL = replace(
     shared_intermediate=256,
     attention=Attention(heads=4, kv_heads=4, head_size=64, value_size=64),
     vocabulary=1000,
+)
+# 500 operations a ns for products, 250 for attention, 50 B a ns.
+GPU = Gpu(
+    peak_tflops=1.0,
+    compute_efficiency=0.5,
+    tables=(),
+    memory_gbps=100.0,
+    memory_efficiency=0.5,
+    attention_efficiency=0.25,
+    expert_overhead_ns=40.0,
+    kernel_overhead_ns=10.0,
+    memory_bytes=100_000,
+    reserved_bytes=1_000,
+    expert_buffers=2,
 )
 EXPERT_BYTES = 3 * 512 * 256 * 2
 CACHE = ResultCache(disk_bytes=0)

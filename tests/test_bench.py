@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from calls import call, refused_call, said
+from calls import call, said
 from mistakes import refused
 from ndpsim.config import load_hardware
 from ndpsim.devtools.bench import ROWS, channels, experts, run_rows, traffic
@@ -324,19 +324,6 @@ def test_a_row_that_is_wrong_is_one_line_and_exit_status_1(monkeypatch):
     done = call("bench", "--row", "stream_r1", "--json", "-")
     assert (done.status, done.out, len(done.err.splitlines())) == (1, "", 1)
     assert "stream_r1: cycles" in done.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--row", "strem_r1"], "unknown-name --row ? stream_r1"),
-        (["--repeat", "0"], "range --repeat"),
-        (["--json", "no/such/folder.json"], "unwritable --json"),
-        (["--markdown", "-"], "unwritable --markdown"),
-    ],
-)
-def test_mistakes_are_one_line(arguments, words):
-    assert refused_call("bench", *arguments) == words
 
 
 def test_unknown_rows_are_refused_in_python_as_well():

@@ -10,7 +10,6 @@ import json
 import math
 import os
 import re
-from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,22 +65,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_unknown_command_is_refused_with_the_nearest():
     assert refused_call("gemw") == "unknown-name ? gemv"
     assert refused_call("zzz") == "unknown-name"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["gemv", "--toknes", "1"], "usage --toknes ? --tokens or --panels"),
-        (["--nothing"], "usage --nothing"),
-        (["list", "hw", "more"], "usage"),
-        (["show"], "usage what"),
-        (["show", "hw"], "usage name"),
-        (["gemv", "surplus"], "usage"),
-        (["gemv", "--tokens"], "usage --tokens"),
-    ],
-)
-def test_an_unknown_option_or_argument_is_refused_by_name(arguments, words):
-    assert refused_call(*arguments) == words
 
 
 @pytest.mark.parametrize("command", [[], ["gemv"], ["list"], ["show"]])
@@ -346,92 +329,9 @@ def test_names_are_printed_and_drawn_as_they_are(folder, compiled, name):
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["bla", "x"], "unknown-name WHAT"),
-        (["hw", "trimo"], "unknown-name show hw ? trimoe"),
-        (["model", "qwen3-235b-a22"], "unknown-name show model ? qwen3-235b-a22b"),
-        (["org", "DDR5_16Gb_x9"], "unknown-name show org ? DDR5_16Gb_x8"),
-        (["timing", "DDR5_4800"], "unknown-name show timing ? DDR5_4800C"),
-        (["schema", "model"], "unknown-name show schema"),
-        (["org", "DDR5_16Gb_x8", "--set", "dimm.ranks=2"], "conflict --set"),
-        (["hw", "trimoe", "--set", "dimm.rank=2"], "unknown-key --set dimm.rank ? dimm.ranks"),
-        (["hw", "trimoe", "--json", "none/a.json"], "unwritable --json"),
-        (["processor", "npu"], "unknown-name show processor"),
-        (["processor", "gpu", "--tokens", "1;2"], "type --tokens"),
-        (["processor", "gpu", "--tokens", "0"], "range --tokens"),
-        (["processor", "gpu", "--plot", "a.png"], "conflict --plot"),
-        (["processor", "cpu", "--hw", "cxl"], "missing cxl.yaml host.cpu_tflops"),
-        (["processor", "gpu", "--set", "gpu.expert_times=none.csv"], "unreadable --set gpu.expert_times"),
-        (["hw", "trimoe", "--tokens", "4"], "conflict --tokens"),
-        (["layout", "striped", "--tokens", "4"], "conflict --tokens"),
-        (["hw", "trimoe", "--model", "x"], "conflict --model"),
-    ],
-)
-def test_show_refuses(folder, arguments, words):
-    assert refused_call("show", *arguments) == words
-    assert list(folder.iterdir()) == []
-
-
 # gemv: what is refused
 
-BAD_VALUES: Sequence[tuple[list[str], str]] = [
-    (["--tokens", "0"], "range --tokens"),
-    (["--tokens", "-3"], "range --tokens"),
-    (["--tokens", "16385"], "range --tokens"),
-    (["--tokens", "1e9"], "range --tokens"),
-    (["--tokens", "nan"], "type --tokens"),
-    (["--tokens", "9" * 30], "range --tokens"),
-    (["--shape", "0,5"], "range --shape"),
-    (["--shape", "5,0"], "range --shape"),
-    (["--shape", "-1,5"], "range --shape"),
-    (["--shape", "a,b"], "range --shape"),
-    (["--shape", "512"], "form --shape"),
-    (["--shape", "1,2,3"], "form --shape"),
-    (["--shape", "1.5,2"], "range --shape"),
-    (["--shape", ""], "form --shape"),
-    (["--shape", "1048577,5"], "range --shape"),
-    (["--shape", "9" * 5000 + ",5"], "range --shape"),
-    (["--shape", "512,256", "--model", "mixtral-8x7b"], "conflict --shape"),
-    (["--model", "qwen3-30b-a3"], "unknown-name --model ? qwen3-30b-a3b"),
-    (["--model", "none.json"], "unreadable none.json"),
-    (["--model", "."], "unreadable"),
-    (["--model", ""], "unknown-name --model"),
-    (["--hw", "trimo"], "unknown-name --hw ? trimoe"),
-    (["--hw", "none.yaml"], "unreadable none.yaml"),
-    (["--hw", "./"], "unreadable"),
-    (["--hw", ""], "unknown-name --hw"),
-    (["--layout", "localised"], "unknown-name --layout ? localized"),
-    (["--bits", "7"], "range --bits"),
-    (["--bits", "0"], "range --bits"),
-    (["--bits", "15.5"], "range --bits"),
-    (["--set", "dimm.rank=2"], "unknown-key --set dimm.rank ? dimm.ranks"),
-    (["--set", "dram.nCLL=2"], "unknown-key --set dram.nCLL ? dram.nCL"),
-    (["--set", "dimm.ranks=0"], "range --set dimm.ranks"),
-    (["--set", "dimm.ranks=.nan"], "type --set dimm.ranks"),
-    (["--set", "dimm.ranks"], "form --set"),
-    (["--set", "dram.timing=DDR5_4800"], "unknown-name --set dram.timing ? DDR5_4800C"),
-    (["--set", "ndp.gemv.multipliers=4"], "conflict --set ndp.gemv.multipliers"),
-    (["--shape", "1048576,1"], "too-large trimoe_gemv.yaml ndp.gemv.buffer_kib"),
-    (["--shape", "1048576,1048576", "--set", "dimm.ranks=1"], "too-large"),
-    (["--lane", "0"], "conflict --lane"),
-    (["--lane", "8", "--commands", "c.csv"], "range --lane"),
-    (["--lane", "-1", "--commands", "c.csv"], "range --lane"),
-    (["--lane", "4", "--commands", "c.csv", "--set", "dimm.ranks=2"], "range --lane"),
-    (["--lane", "x", "--commands", "c.csv"], "type --lane"),
-]
 OUTPUTS = ["--json", "--commands", "--plot", "--report", "--timeline"]
-
-
-@pytest.mark.usefixtures("no_simulation")
-@pytest.mark.parametrize(
-    ("arguments", "words"), BAD_VALUES, ids=lambda part: " ".join(part)[:60] if isinstance(part, list) else ""
-)
-def test_gemv_refuses(folder, arguments, words):
-    wanted = ["--json", "out.json", "--timeline", "t.json", "--plot", "p.png", "--report", "r.html"]
-    assert refused_call("gemv", *arguments, *wanted) == words
-    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.usefixtures("compiled", "no_simulation")

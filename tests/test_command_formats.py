@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ndpsim.traces.commands
-import ndpsim.traces.registry
 from mistakes import mistake_of, refused
 from ndpsim.spec import Device, command_names, resolve, standards
 from ndpsim.traces import CommandTrace, check_command_form, command_forms, read_commands, write_commands
@@ -312,15 +311,12 @@ def test_a_command_of_no_name_is_an_error_of_the_caller(tmp_path, number):
 # Forms are files.
 
 
-def test_a_new_form_is_a_new_file(tmp_path, monkeypatch):
-    (tmp_path / "clocks.py").write_text(
+def test_a_new_form_is_a_new_file(tmp_path, new_format):
+    new_format(
+        "command_forms",
         "from ndpsim.traces.command_form import CommandForm\n"
-        "FORM = CommandForm('clocks', '5', lambda trace, setting: (f'{t}\\n' for t in trace.clock))\n"
+        "FORM = CommandForm('clocks', '5', lambda trace, setting: (f'{t}\\n' for t in trace.clock))\n",
     )
-    folder = ndpsim.traces.registry._command_folder
-    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
-    found = ndpsim.traces.registry.command_forms.__wrapped__()
-    monkeypatch.setattr(ndpsim.traces.commands, "command_forms", lambda: found)
     write_commands(tmp_path / "out", EVERY, "clocks")
     assert (tmp_path / "out").read_text().split() == [str(clock) for clock in EVERY.clock]
 
@@ -348,22 +344,21 @@ def written_of(path, device: Device, form: str, *lines: tuple) -> str:
     return path.read_text()
 
 
-def test_ramulators_levels_are_those_of_the_standard(tmp_path):
-    text = written_of(
-        tmp_path / "c", HBM3, "ramulator2", (1, "ACT", 1, 6, 2, 7, -1), (65, "RD", 1, 6, 2, 7, 3)
-    )
-    assert text.splitlines() == [
-        "clock,command,Channel,PseudoChannel,Sid,BankGroup,Bank,Row,Column,type,source",
-        "1,ACT,0,1,1,2,2,7,-1,-1,-1",
-        "65,RD,0,1,1,2,2,7,3,0,-1",
-    ]
-    text = written_of(
-        tmp_path / "c", GDDR6, "ramulator2", (1, "ACT", 0, 3, 2, 7, -1), (65, "WR", 0, 3, 2, 7, 3)
-    )
-    assert text.splitlines() == [
-        "clock,command,Channel,BankGroup,Bank,Row,Column,type,source",
-        "1,ACT,0,3,2,7,-1,-1,-1",
-        "65,WR,0,3,2,7,3,1,-1",
+@pytest.mark.parametrize(
+    ("device", "bank", "levels", "place"),
+    [
+        (HBM3, (1, 6, 2), "Channel,PseudoChannel,Sid,BankGroup,Bank", "0,1,1,2,2"),
+        (GDDR6, (0, 3, 2), "Channel,BankGroup,Bank", "0,3,2"),
+    ],
+    ids=["HBM3", "GDDR6"],
+)
+def test_ramulators_levels_are_those_of_the_standard(tmp_path, device, bank, levels, place):
+    lines = (1, "ACT", *bank, 7, -1), (65, "RD", *bank, 7, 3), (130, "WR", *bank, 7, 3)
+    assert written_of(tmp_path / "c", device, "ramulator2", *lines).splitlines() == [
+        f"clock,command,{levels},Row,Column,type,source",
+        f"1,ACT,{place},7,-1,-1,-1",
+        f"65,RD,{place},7,3,0,-1",
+        f"130,WR,{place},7,3,1,-1",
     ]
 
 

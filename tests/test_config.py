@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
+from calls import GIVEN
 from mistakes import mistake_of, refused
 from ndpsim.config import Origin, data_path, files, load_hardware
 from ndpsim.config.defaults import default_reason
@@ -23,55 +24,7 @@ from ndpsim.config.origins import ANNOTATION
 from ndpsim.config.system import System
 from ndpsim.errors import InputError
 
-GOOD = """\
-name: mine
-title: a test machine
-paper: none
-dram:
-  standard: DDR5
-  org: DDR5_16Gb_x8
-  timing: DDR5_4800AN
-  overrides:
-    nCL: 40
-dimm:
-  count: 2
-  ranks: {value: 4, source: "Table 1"}
-  subchannels: {value: 2, assumption: "two a DIMM"}
-host:
-  channels: 1
-  memory_bandwidth_gbps: 38.4
-  memory_tb: 1
-  cpu_tflops: 10
-gpu:
-  tflops: 100
-  memory_gb: 80
-  memory_tbps: 2
-  pcie_gbps: 64
-link:
-  lanes: 8
-  lane_gbit_s: 25
-  link_gbps: 25
-  topology: ring
-  ports: 2
-  hop_latency_ns: 10
-  packet_bytes: 256
-  header_bytes: 16
-ndp:
-  gemv: unit.yaml
-  activation: trimoe_activation
-  relayout: trimoe_relayout
-"""
-UNIT = """\
-multipliers: 128
-values_per_multiplier: 8
-native_bits: 16
-bit_serial_cycles: 16
-adder_tree_cycles: 10
-clock_mhz: 933.333
-buffer_kib: {value: 64, source: "data sheet"}
-activation_bytes: 2
-fifo_bursts: 8
-"""
+GOOD, UNIT = ((GIVEN / name).read_text() for name in ("hw.yaml", "unit.yaml"))
 
 Write = Callable[..., str]
 
@@ -283,35 +236,6 @@ def test_unit_path_in_set_starts_at_the_current_folder(
     assert load_hardware(path, ["ndp.gemv=unit.yaml"]).system.ndp.gemv.fifo_bursts == 9
 
 
-@pytest.mark.parametrize(
-    ("option", "expected"),
-    [
-        ("dimm.ranks", "form --set"),
-        ("=2", "form --set"),
-        ("dimm.ranks=", "missing --set dimm.ranks"),
-        ("dimm.rnks=2", "unknown-key --set dimm.rnks ? dimm.ranks"),
-        ("ranks=2", "unknown-key --set ranks ? dimm.ranks or host.memory.ranks"),
-        ("dram.nCLL=2", "unknown-key --set dram.nCLL ? dram.nCL"),
-        ("dram.overrides.ncl=2", "unknown-key --set dram.overrides.ncl ? dram.overrides.nCL"),
-        ("dimm.ranks.x=2", "unknown-key --set dimm.ranks.x ? dimm.ranks"),
-        ("dimm.ranks=17", "range --set dimm.ranks"),
-        ("host.cpu_cores=0", "range --set host.cpu_cores"),
-        ("host.cpu_threads=all", "type --set host.cpu_threads"),
-        ("dimm.ranks=two", "type --set dimm.ranks"),
-        ("dimm.ranks=!!int 2", "unsupported --set dimm.ranks"),
-        ("dimm=3", "type --set dimm"),
-        ("gpu={tflops: 1}", "missing --set gpu.memory_gb"),
-        ("dram.rate=3200", "unknown-key --set dram.rate ? dram.part"),
-        ("dram.nCL=0", "range --set dram.nCL"),
-        ("dram.org=DDR5_16Gb_x9", "unknown-name --set dram.org ? DDR5_16Gb_x8"),
-        ("ndp.gemv=trimoe_gmv", "unknown-name --set ndp.gemv ? trimoe_gemv"),
-        ("zzzzzz=1", "unknown-key --set zzzzzz"),
-    ],
-)
-def test_wrong_set(write: Write, option: str, expected: str) -> None:
-    assert mistake_of(lambda: load_hardware(write(), [option])) == expected
-
-
 def test_set_of_undecodable_bytes(write: Write) -> None:
     text = mistake_of(lambda: load_hardware(write(), ["title=\udcff"]))
     assert text == "form --set title"
@@ -323,76 +247,6 @@ def test_set_that_is_no_yaml(write: Write) -> None:
 
 
 # Bad values in a file
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ("dimm:", "dim:", "unknown-key hw.yaml:10 dim ? dimm"),
-        ("  count: 2", "  cuont: 2", "unknown-key hw.yaml:11 dimm.cuont ? count"),
-        ("    nCL: 40", "    nCLX: 40", "unknown-name hw.yaml:9 dram.overrides.nCLX ? nCL"),
-        ("    nCL: 40", "    nCL: 40.0", "type hw.yaml:9 dram.overrides.nCL"),
-        ("    nCL: 40", "    rate: 40", "conflict hw.yaml:9 dram.overrides.rate"),
-        ("  count: 2", "  count: '2'", "type hw.yaml:11 dimm.count"),
-        ("  count: 2", "  count: true", "type hw.yaml:11 dimm.count"),
-        ("  count: 2", "  count: 2.0", "type hw.yaml:11 dimm.count"),
-        ("  count: 2", "  count: null", "type hw.yaml:11 dimm.count"),
-        ("  count: 2", "  count: [2]", "type hw.yaml:11 dimm.count"),
-        ("  count: 2", "  count: {a: 2}", "type hw.yaml:11 dimm.count"),
-        ("  count: 2", "  count: 0", "range hw.yaml:11 dimm.count"),
-        ("  count: 2", "  count: -1", "range hw.yaml:11 dimm.count"),
-        ("  count: 2", "  count: " + "9" * 5000, "type hw.yaml:11 dimm.count"),
-        ("  count: 2", "  count: 1_0", "type hw.yaml:11 dimm.count"),
-        ("value: 4, s", "value: 17, s", "range hw.yaml:12 dimm.ranks"),
-        ("  tflops: 100", "  tflops: .nan", "range hw.yaml:20 gpu.tflops"),
-        ("  tflops: 100", "  tflops: -.inf", "range hw.yaml:20 gpu.tflops"),
-        ("  tflops: 100", "  tflops: 1e999", "range hw.yaml:20 gpu.tflops"),
-        ("  tflops: 100", "  tflops: 0", "range hw.yaml:20 gpu.tflops"),
-        ("  tflops: 100", "  tflops: yes", "type hw.yaml:20 gpu.tflops"),
-        ("  tflops: 100", "  tflops: true", "type hw.yaml:20 gpu.tflops"),
-        ("name: mine", "name: 3", "type hw.yaml:1 name"),
-        ("name: mine", "name: ''", "range hw.yaml:1 name"),
-        ("  tflops: 100\n", "", "missing hw.yaml:19 gpu.tflops"),
-        ("  org: DDR5_16Gb_x8\n", "", "missing hw.yaml:4 dram.org"),
-        ("  activation: trimoe_activation\n", "", "missing hw.yaml:33 ndp.activation"),
-        ("  gemv: unit.yaml\n", "", "missing hw.yaml:33 ndp"),
-        ("  gemv: unit.yaml\n", "  systolic: cxl_systolic\n", "conflict hw.yaml:33 cxl"),
-        ("  activation: tr", "  systolic: cxl_systolic\n  activation: tr", "conflict hw.yaml:33 ndp"),
-        ("  relayout: trimoe_relayout", "  relayout: 3", "type hw.yaml:36 ndp.relayout"),
-        ("trimoe_relayout", "trimoe_layout", "unknown-name hw.yaml:36 ndp.relayout ? trimoe_relayout"),
-        ("trimoe_relayout", "no.yaml", "unreadable hw.yaml:36 ndp.relayout"),
-        ("standard: DDR5", "standard: DDR6", "unknown-name hw.yaml:5 dram.standard ? GDDR6"),
-        ("DDR5_16Gb_x8", "DDR5_16Gb_x2", "unknown-name hw.yaml:6 dram.org ? DDR5_16Gb_x8"),
-        ("DDR5_4800AN", "DDR5_4801AN", "unknown-name hw.yaml:7 dram.timing ? DDR5_4800AN"),
-        ("  timing:", "  refresh: all-bnk\n  timing:", "unknown-name hw.yaml:7 dram.refresh ? all-bank"),
-        ("  timing:", "  read_buffer: 1025\n  timing:", "range hw.yaml:7 dram.read_buffer"),
-        ('source: "Table 1"', 'source: "T", assumption: "a"', "form hw.yaml:12 dimm.ranks"),
-        (', source: "Table 1"', "", "form hw.yaml:12 dimm.ranks"),
-        ("value: 4, ", "", "form hw.yaml:12 dimm.ranks"),
-        ("value: 4, ", "valeu: 4, ", "form hw.yaml:12 dimm.ranks ? value"),
-        ("value: 4, ", "value: [4], ", "type hw.yaml:12 dimm.ranks"),
-        ("value: 4, ", "value: {a: 4}, ", "form hw.yaml:12 dimm.ranks"),
-        ("value: 4, ", "value: [[4]], ", "form hw.yaml:12 dimm.ranks"),
-        ('source: "Table 1"', "source: 1", "form hw.yaml:12 dimm.ranks"),
-        ('source: "Table 1"', "source: ' '", "form hw.yaml:12 dimm.ranks"),
-        ("  count: 2", "  count: 2\n  count: 3", "twice hw.yaml:12 dimm.count"),
-        ("host:", "dimm: {}\nhost:", "twice hw.yaml:14 dimm"),
-        ("  count: 2", "  count: !!python/name:os.system 2", "unsupported hw.yaml:11 dimm.count"),
-        ("  count: 2", "  count: !mine 2", "unsupported hw.yaml:11 dimm.count"),
-        ("dimm:\n", "dimm: !!map\n", "unsupported hw.yaml:10 dimm"),
-        ("  count: 2", "\tcount: 2", "form hw.yaml:11"),
-        ("  count: 2", "  count: [2", "form hw.yaml:12"),
-        ("  count: 2", "  count: *no", "form hw.yaml:11 dimm.count"),
-        ("  count: 2", "  count: &a [*a]", "form hw.yaml:11 dimm.count"),
-        ("  count: 2", "  [count]: 2", "type hw.yaml:11 dimm"),
-        ("  count: 2", '  "a\\eb": 2', "form hw.yaml:11 dimm"),
-        ("  count: 2", "  count: 2\n--- 3", "form hw.yaml:12"),
-        ("  count: 2", "  count: 2\x07", "form hw.yaml:11"),
-    ],
-)
-def test_wrong_hardware_file(write: Write, old: str, new: str, expected: str) -> None:
-    path = write((old, new))
-    assert mistake_of(load_hardware, path) == expected
 
 
 def test_unit_file_reports_its_own_lines(write: Write) -> None:
@@ -425,21 +279,9 @@ def test_missing_unit_file_is_told_where_it_is_named(write: Write, tmp_path: Pat
 # A memory without anything around it
 
 
-PLAIN = """\
-name: plain
-dram:
-  standard: DDR4
-  org: DDR4_8Gb_x8
-  timing: DDR4_3200AA
-"""
-CUSTOM = """\
-  mapper: custom
-  mapping:
-    order: {value: ["column:2", channel, rank, bankgroup, bank, column, row], source: "data sheet"}
-    xor:
-      bankgroup: ["row:0-1", "row:5"]
-      "bank:1": {value: ["row:7"], assumption: "as measured"}
-"""
+CUSTOM = "  mapper: custom\n"
+PLAIN, _, _MAPPING = (GIVEN / "mapping.yaml").read_text().partition(CUSTOM)
+CUSTOM += _MAPPING
 
 
 @pytest.fixture
@@ -507,42 +349,6 @@ def test_mapping_can_be_set(plain_file: Callable[[str], str]) -> None:
     assert mapping.order[0] == "column"
     sets = ["dram.mapper=MOP4CLXOR", "dram.mapping=null"]
     assert load_hardware(plain_file(CUSTOM), sets).system.dram.mapping is None
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ("column:2", "colum:2", "invalid plain.yaml:8 dram.mapping.order ? column"),
-        ("column:2", "column:0", "invalid plain.yaml:8 dram.mapping.order"),
-        ("column:2", "column", "invalid plain.yaml:8 dram.mapping.order"),
-        (" column,", "", "invalid plain.yaml:8 dram.mapping.order"),
-        (", row]", "]", "invalid plain.yaml:8 dram.mapping.order"),
-        ("channel", '"channel:1"', "invalid plain.yaml:8 dram.mapping.order"),
-        ("channel", "3", "type plain.yaml:8 dram.mapping.order.1"),
-        ("xor:", "xr:", "unknown-key plain.yaml:9 dram.mapping.xr ? xor"),
-        ("bankgroup: [", "bnkgroup: [", "invalid plain.yaml:9 dram.mapping.xor ? bankgroup"),
-        ("row:5", "row", "invalid plain.yaml:9 dram.mapping.xor"),
-        ("row:0-1", "row:1-0", "invalid plain.yaml:9 dram.mapping.xor"),
-        ("row:5", "bank:0", "invalid plain.yaml:9 dram.mapping.xor"),
-        ('["row:0-1", "row:5"]', "row", "type plain.yaml:10 dram.mapping.xor.bankgroup"),
-        ("mapper: custom", "mapper: MOP4CLXOR", "conflict plain.yaml:7 dram.mapping"),
-        ("  mapper: custom\n", "", "conflict plain.yaml:6 dram.mapping"),
-        ("mapper: custom", "mapper: MOP4", "unknown-name plain.yaml:6 dram.mapper ? MOP4CLXOR"),
-        (CUSTOM, "  mapper: custom\n", "missing plain.yaml:6 dram.mapper"),
-        (CUSTOM, "  mapping: [row]\n", "type plain.yaml:6 dram.mapping"),
-        (CUSTOM, "  scheduler: FCFS\n", "unknown-name plain.yaml:6 dram.scheduler ? FRFCFS"),
-        (CUSTOM, "  row_policy: closed\n", "unknown-name plain.yaml:6 dram.row_policy ? closed-cap"),
-        (CUSTOM, "  row_cap: 0\n", "range plain.yaml:6 dram.row_cap"),
-        (CUSTOM, "  write_buffer: 0\n", "range plain.yaml:6 dram.write_buffer"),
-        (CUSTOM, "  refresh: per-row\n", "unknown-name plain.yaml:6 dram.refresh"),
-    ],
-)
-def test_wrong_controller_settings(
-    plain_file: Callable[[str], str], old: str, new: str, expected: str
-) -> None:
-    assert CUSTOM.count(old) == 1
-    path = plain_file(CUSTOM.replace(old, new))
-    assert mistake_of(load_hardware, path) == expected
 
 
 @pytest.mark.parametrize(

@@ -32,18 +32,12 @@ from ndpsim.simulate.machine import lower_machine, place_on_dimms
 from ndpsim.simulate.weights import named_weights
 from ndpsim.spec import lower
 from ndpsim.traces import Requests
+from small_config import DDR4
 
 SMALL = Expert(512, 256)
 MIDDLE = Expert(1024, 512)
 ARBITRATIONS = ("host-first", "ndp-first", "slice", "batch")
 ONE_RANK = ("dimm.ranks=1",)
-DDR4 = (
-    "dram.standard=DDR4",
-    "dram.org=DDR4_8Gb_x8",
-    "dram.timing=DDR4_3200AA",
-    "dram.overrides={}",
-    "dimm.subchannels=1",
-)
 
 
 @pytest.fixture(scope="module")
@@ -394,34 +388,6 @@ def test_the_same_call_gives_the_same_result(saturated):
     first = saturated["host-first"].to_dict()
     untimed = {"wall_s": 0, "compile_s": 0}
     assert again.to_dict() | untimed == first | untimed
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"host_gbps": -1.0}, "range host_gbps"),
-        ({"host_gbps": 38.5}, "range host_gbps"),
-        ({"host_gbps": float("nan")}, "range host_gbps"),
-        ({"host_gbps": True}, "range host_gbps"),
-        ({"host_gbps": "fast"}, "range host_gbps"),
-        ({"read_share": 1.01}, "range read_share"),
-        ({"read_share": float("nan")}, "range read_share"),
-        ({"pattern": "randm"}, "unknown-name pattern ? random"),
-        ({"pattern": 3}, "unknown-name pattern"),
-        ({"arbitration": "host"}, "unknown-name arbitration ? host-first"),
-        ({"arbitration": "batch:read=3"}, "unknown-key arbitration ? reads"),
-        ({"arbitration": "batch:reads=0"}, "range arbitration"),
-        ({"arbitration": "batch:reads"}, "form arbitration: batch"),
-        ({"arbitration": "ndp-first:clocks=3"}, "unknown-key arbitration"),
-        ({"arbitration": "slice", "slice_clocks": 0}, "range slice_clocks"),
-        ({"slice_clocks": 1.5}, "type slice_clocks"),
-        ({"tokens": 0}, "range tokens"),
-        ({"layout": "heap"}, "unknown-name layout"),
-    ],
-)
-def test_senseless_arguments_are_refused(arguments, message):
-    with refused(message):
-        simulate_contention(model=SMALL, **arguments)
 
 
 def test_a_trace_by_coordinates_is_refused(tmp_path):

@@ -17,8 +17,8 @@ from ndpsim.orchestrator.run import run_moe
 from ndpsim.processors import Cpu, load_processors
 from ndpsim.processors.cpu import FITS, PEAK_OPERATIONS
 from scripts import script
-from small_moe import CACHE, GIVEN, recorded
-from test_moe_answers import SIX, judged, mixed
+from small_moe import CACHE, GIVEN, alone_on, of_kind, recorded
+from test_moe_answers import SIX, judged
 
 VALIDATION = Path(__file__).parents[1] / "validation"
 # The channels of dali-7532-3090: eight of DDR4-3200, 8 B each.
@@ -149,18 +149,19 @@ def test_an_expert_takes_its_overhead_besides():
 
 
 def test_a_layer_with_experts_on_the_cpu_is_handed_over_once(tmp_path):
-    sets = ["host.cpu_layer_overhead_us=40"]
-    _, (layer,), _ = recorded(mixed(), **{**SIX, "sets": sets})
-    (handed,) = (job for job in layer.jobs if job.kind == "hand-over")
+    given = dict(SIX, hw="dali-7532-3090")  # whose DIMMs do not compute
+    slow = dict(given, sets=["host.cpu_layer_overhead_us=40"])
+    _, (layer,), _ = recorded(alone_on("cpu"), **slow)
+    (handed,) = of_kind(layer, "hand-over")
     assert (handed.resource, handed.end_ns - handed.start_ns) == ("cpu", pytest.approx(40_000))
-    on_cpu = [job for job in layer.jobs if job.kind == "expert" and job.resource == "cpu"]
-    assert on_cpu
+    on_cpu = of_kind(layer, "expert", "cpu")
+    assert len(on_cpu) == 6
     assert all(job.start_ns >= handed.end_ns for job in on_cpu)
-    (sent,) = (job for job in layer.jobs if job.kind == "activations")
+    (sent,) = of_kind(layer, "activations")
     assert handed.start_ns == pytest.approx(sent.end_ns)
-    assert judged(mixed(), tmp_path, **{**SIX, "sets": sets}).ok
-    _, (usual,), _ = recorded(mixed(), **SIX)
-    assert not [job for job in usual.jobs if job.kind == "hand-over"]
+    assert judged(alone_on("cpu"), tmp_path, **slow).ok
+    _, (usual,), _ = recorded(alone_on("cpu"), **given)
+    assert not of_kind(usual, "hand-over")
 
 
 # ---- What a file may say ----

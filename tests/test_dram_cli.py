@@ -115,25 +115,6 @@ def test_the_memory_of_a_hardware_file(trace):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--mapper", "MOP"], "unknown-name --mapper ? MOP4CLXOR"),
-        (["--refresh", "all"], "unknown-name --refresh ? all-bank"),
-        (["--ranks", "0"], "range --ranks"),
-        (["--read-buffer", "0"], "range --read-buffer"),
-        (["--set", "nCL"], "form --set"),
-        (["--set", "nCLX=4"], "unknown-name --set nCLX ? nCL"),
-        (["--commands-format", "x", "--commands", "c"], "unknown-name --commands-format"),
-        (["--plot", "p.xyz"], "unknown-name --plot"),
-        (["--format", "vcd"], "unknown-name --format"),
-        (["--channel", "0"], "conflict --channel"),
-    ],
-)
-def test_mistakes_are_one_line(trace, arguments, words):
-    assert refused_call("dram", trace, *arguments) == words
-
-
-@pytest.mark.parametrize(
     ("content", "words"),
     [
         (b"", "form trace"),

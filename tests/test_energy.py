@@ -504,18 +504,3 @@ def test_the_components_of_a_bar_make_all_of_it():
     draw_energy(axes, result.energy_nj, result.time_ns)
     assert sum(bar.get_width() for bar in axes.patches) == pytest.approx(100)
     plt.close(figure)
-
-
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        ("dram.power.IDD0=-1", "range"),
-        ("dram.power.VDD=0", "range"),
-        ("ndp.gemv.product_pj=-2", "range"),
-        ("ndp.gemv.area_mm2=0", "range"),
-        ("link.pj_per_bit=x", "type"),
-    ],
-)
-def test_energies_that_make_no_sense_are_refused(change, code):
-    with refused(f"{code} --set {change.partition('=')[0]}"):
-        load_hardware("trimoe", [change])

@@ -11,24 +11,17 @@ from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
 from ndpsim.dimm.engines import SharedDimms
-from ndpsim.dram.engines import FastController
 from ndpsim.errors import MismatchError
 from ndpsim.moe import Expert
 from ndpsim.simulate import MAX_TOKENS, ExpertResult, simulate_expert
 from ndpsim.simulate.lane import Bus
 from ndpsim.simulate.program import Queue
 from ndpsim.spec import standards
+from small_config import DDR4
 
 COMMANDS = standards()["DDR5"].by_number
 
 SMALL = Expert(512, 256)
-DDR4 = (
-    "dram.standard=DDR4",
-    "dram.org=DDR4_8Gb_x8",
-    "dram.timing=DDR4_3200AA",
-    "dram.overrides={}",
-    "dimm.subchannels=1",
-)
 
 
 @pytest.fixture(scope="module")
@@ -223,11 +216,8 @@ def test_the_plain_run_of_a_long_stream_agrees_with_what_was_skipped():
     assert 0.3 < result.fast_forwarded < 1
 
 
-def test_a_difference_to_the_plain_run_is_found(monkeypatch):
-    def without_refresh(tables, policy, schedule):
-        return FastController(tables, policy, schedule=schedule._replace(turns=()))
-
-    monkeypatch.setattr("ndpsim.simulate.alone.fastest", without_refresh)
+@pytest.mark.usefixtures("without_refresh")
+def test_a_difference_to_the_plain_run_is_found():
     with pytest.raises(MismatchError, match="plain run"):
         simulate_expert("trimoe", Expert(2048, 768), exact_check=True)
 

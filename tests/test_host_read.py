@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calls import call, refused_call, said
+from calls import call, said
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
 from ndpsim.dram.engines import FastController
@@ -150,24 +150,3 @@ def test_gemv_with_the_host_as_the_engine(tmp_path):
     assert "channels 8" in words
     assert "legal\n" in said("check", trace, "--hw", "trimoe", "--ranks", "8")
     assert call("check", trace, "--hw", "trimoe", "--ranks", "8", "--set", "dram.nRCD=60").status == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--engine", "host"), "unknown-name --engine ? host-read"),
-        (("--engine", "host-read", "--tokens", "2"), "conflict --tokens"),
-        (("--engine", "host-read", "--timeline", "t.json"), "conflict --timeline"),
-        (("--engine", "host-read", "--layout", "sharded:99"), "range --layout"),
-        (("--layout", "striped"), "unsupported --layout"),
-        (("--layout", "sharded:17"), "range --layout"),
-        (("--bits", "7"), "range --bits"),
-        (("--bits", "four"), "range --bits"),
-        (("--bits", "gate=4,down=4"), "missing --bits"),
-        (("--bits", "gate=4,up=8,down=8"), "conflict --bits"),
-        (("--group-size", "128"), "conflict --group-size"),
-        (("--bits", "4", "--group-size", "-1"), "range --group-size"),
-    ],
-)
-def test_what_makes_no_sense_is_one_line(arguments, words):
-    assert refused_call("gemv", *arguments) == words

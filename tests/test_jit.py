@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import numba
 import pytest
 
+import kernels_used
 import ndpsim
 from ndpsim import _jit
 from ndpsim._jit import releases
@@ -29,21 +30,14 @@ own_cache = pytest.mark.skipif(
     not releases.IS_TRIED, reason="kernels are compiled by what is public in Numba"
 )
 
-USE = """
-from ndpsim._jit import inlined, kernel
-
-@inlined
-def twice(number):
-    return 2 * number
-
-@kernel
-def thrice(number):
-    return twice(number) + number
-
+USE = (
+    Path(kernels_used.__file__).read_text()
+    + """
 if __name__ == "__main__":
     assert thrice(14) == 42
     print(sum(thrice.stats.cache_hits.values()))
 """
+)
 
 
 def run(*arguments: str, **changes: str) -> subprocess.Popen[str]:
@@ -258,17 +252,8 @@ COMMANDS = """clock,command,rank,bankgroup,bank,row,column
 1,ACT,0,0,0,5,-1
 60,RD,0,0,0,5,8
 """
-CHECK = [
-    "--standard",
-    "DDR5",
-    "--org",
-    "DDR5_16Gb_x8",
-    "--timing",
-    "DDR5_4800AN",
-    "--refresh",
-    "none",
-    "--energy",
-]
+DEVICE = ("--standard", "DDR5", "--org", "DDR5_16Gb_x8", "--timing", "DDR5_4800AN")
+CHECK = (*DEVICE, "--refresh", "none", "--energy")
 
 
 def test_a_command_says_what_it_compiles_and_what_is_to_come(tmp_path):
@@ -329,20 +314,7 @@ def test_a_file_of_settings_that_numba_refuses_is_said_in_one_line(tmp_path, tex
 
 
 TRACE = "".join(f"{'LD' if n % 3 else 'ST'} {n * 0x9E3779B1 % (1 << 34) & ~63:#x}\n" for n in range(120))
-DRAM = [
-    "--standard",
-    "DDR5",
-    "--org",
-    "DDR5_16Gb_x8",
-    "--timing",
-    "DDR5_4800AN",
-    "--ranks",
-    "2",
-    "--mapper",
-    "MOP4CLXOR",
-    "--json",
-    "-",
-]
+DRAM = (*DEVICE, "--ranks", "2", "--mapper", "MOP4CLXOR", "--json", "-")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,6 @@ from ndpsim.layout import (
     localized,
     make_layout,
     moves,
-    parse_layout,
     sharded,
     striped,
 )
@@ -426,22 +425,6 @@ def test_what_lies_before_takes_room():
     localized(geometry, one, base=places - 3)
     with refused("too-large"):
         localized(geometry, one, base=places - 2)
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("stripped", "unknown-name layout ? striped"),
-        ("sharded", "missing layout"),
-        ("sharded:x", "missing layout"),
-        ("sharded:-1", "missing layout"),
-        ("localized:2", "unknown-name layout ? localized"),
-        ("", "unknown-name layout"),
-    ],
-)
-def test_names_that_are_no_layouts(name, words):
-    with refused(words):
-        parse_layout(name)
 
 
 @pytest.mark.parametrize(

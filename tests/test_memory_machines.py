@@ -15,14 +15,7 @@ from ndpsim.dram.state import ControllerOptions
 from ndpsim.errors import InputError
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.report.traces import all_lanes
-from ndpsim.simulate import (
-    Memory,
-    run_requests,
-    simulate_contention,
-    simulate_expert,
-    simulate_host_read,
-    simulate_relayout,
-)
+from ndpsim.simulate import Memory, run_requests
 from ndpsim.traces import Requests
 from small_moe import moe
 
@@ -68,7 +61,7 @@ def test_lanes_issue_legal_commands_alike_on_both_controllers_and_read_no_more_t
     if (memory, refresh) == ("GDDR6", "per-bank"):
         pytest.skip("GDDR6 has none")
     hardware = machine(memory, f"dram.refresh={refresh}", "ndp.gemv.multipliers=4096")
-    result = simulate_expert(hardware, EXPERT, 1, record_commands=True, exact_check=True)
+    result = ndpsim.simulate_expert(hardware, EXPERT, 1, record_commands=True, exact_check=True)
     pins, gbit_s = PINS[memory]
     assert 0.6 < result.weight_bytes / result.time_ns / (4 * pins * gbit_s / 8) < 1
     device = hardware.lane_device()
@@ -87,18 +80,18 @@ def test_lanes_issue_legal_commands_alike_on_both_controllers_and_read_no_more_t
 def test_tokens_bits_and_slices_agree_on_both_controllers(memory):
     hardware = machine(memory)
     for tokens, bits, layout in ((1, 4, "localized"), (9, 16, "localized"), (3, 8, "sharded:2")):
-        simulate_expert(hardware, EXPERT, tokens, layout, bits, exact_check=True)
-    simulate_expert(hardware, EXPERT, (2, 1, 5), exact_check=True)
+        ndpsim.simulate_expert(hardware, EXPERT, tokens, layout, bits, exact_check=True)
+    ndpsim.simulate_expert(hardware, EXPERT, (2, 1, 5), exact_check=True)
 
 
 @each_memory
 def test_a_unit_with_many_tokens_is_what_binds(memory):
-    result = simulate_expert(machine(memory), EXPERT, 64)
+    result = ndpsim.simulate_expert(machine(memory), EXPERT, 64)
     assert result.busy["compute"] > 0.9 > 2 * result.busy["memory"]
 
 
 def test_both_pseudochannels_of_a_lane_read_half_of_it():
-    result = simulate_expert(machine("HBM3"), EXPERT, 1, record_commands=True)
+    result = ndpsim.simulate_expert(machine("HBM3"), EXPERT, 1, record_commands=True)
     for trace in result.command_traces:
         reads = trace.numbered(["RD"]) >= 0
         assert np.bincount(trace.rank[reads]).tolist() == [result.weight_bursts // 8] * 2
@@ -108,7 +101,7 @@ def test_both_pseudochannels_of_a_lane_read_half_of_it():
 @each_memory
 def test_the_host_reads_an_expert_over_the_same_pins(memory, layout):
     hardware, (pins, gbit_s) = machine(memory), PINS[memory]
-    result = simulate_host_read(hardware, EXPERT, layout, record_commands=True, exact_check=True)
+    result = ndpsim.simulate_host_read(hardware, EXPERT, layout, record_commands=True, exact_check=True)
     assert result.channels == (2 if layout == "striped" else 1)
     assert 0.6 < result.bandwidth_gbps / (result.channels * 4 * pins * gbit_s / 8) < 1
     for trace in result.command_traces:
@@ -142,9 +135,9 @@ def refusal(call: Any, *given: Any, **named: Any) -> str:
 @pytest.mark.parametrize("memory", OTHERS)
 def test_what_is_not_simulated_is_refused_in_a_line(memory):
     hardware = machine(memory)
-    assert refusal(simulate_contention, hardware, EXPERT) == "unsupported dram.standard"
+    assert refusal(ndpsim.simulate_contention, hardware, EXPERT) == "unsupported dram.standard"
     eight = machine(memory, "dimm.count=8", name="trimoe")
-    assert refusal(simulate_relayout, eight, EXPERT) == "unsupported --set dram.standard"
+    assert refusal(ndpsim.simulate_relayout, eight, EXPERT) == "unsupported --set dram.standard"
 
 
 @pytest.mark.parametrize("memory", ["HBM3", "GDDR6"])
@@ -155,7 +148,7 @@ def test_a_channel_without_ranks_ends_at_one_package(memory):
 
 
 def test_host_and_units_share_gddr6_command_by_command():
-    result = simulate_contention(machine("GDDR6"), EXPERT, 4, host_gbps=20, record_commands=True)
+    result = ndpsim.simulate_contention(machine("GDDR6"), EXPERT, 4, host_gbps=20, record_commands=True)
     assert result.ndp_slowdown > 1
     assert all(check(trace, machine("GDDR6").lane_device()).ok for trace in result.command_traces)
 
@@ -174,16 +167,16 @@ def test_a_hardware_file_chooses_rules_and_data_clock():
     requests = Requests(np.arange(40, dtype=np.int64) * 4096, np.zeros(40, dtype=np.int8))
     assert "CAS_RD" in run_requests(requests, Memory.of_hardware(machine("LPDDR5"))).commands
     assert "CAS_RD" not in run_requests(requests, memory).commands
-    result = simulate_expert(machine("LPDDR5", "dram.wck=always-on"), EXPERT, 1)
+    result = ndpsim.simulate_expert(machine("LPDDR5", "dram.wck=always-on"), EXPERT, 1)
     assert "CAS_RD" not in result.commands
-    assert "CAS_RD" in simulate_expert(machine("LPDDR5"), EXPERT, 1).commands
+    assert "CAS_RD" in ndpsim.simulate_expert(machine("LPDDR5"), EXPERT, 1).commands
     with refused("unknown-name --set dram.rules"):
         machine("LPDDR5", "dram.rules=jedec")
 
 
 def test_activations_come_over_the_data_buses_of_both_pseudochannels():
     # 1024 activations of 2 bytes are 64 bursts over 4 x 2 buses, each for 4 ticks, behind nCWL of 20 ticks.
-    first = simulate_expert(machine("HBM3"), EXPERT, 1).phases[0]
+    first = ndpsim.simulate_expert(machine("HBM3"), EXPERT, 1).phases[0]
     assert (first.name, first.end_ns - first.start_ns) == ("activations-in", (8 * 4 + 20) * 0.3125)
 
 

@@ -378,23 +378,6 @@ def test_no_feasible_point_is_status_1():
     assert (done.status, done.err) == (1, "ndpsim: no point is feasible; see study.optimize/runs.csv\n")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("n: 1..30", "m: 1..30", "unknown-key study.yaml:2 m"),
-        ("  time_ns: minimize", "  time_ns: less", "unknown-name study.yaml:4 time_ns"),
-        ("n: <= 10", "n: 10", "form study.yaml:6 constraints.n"),
-        ("budget: 20", "budgte: 20", "form study.yaml:7 budgte ? budget"),
-        ("budget: 20", "budget: 0", "range study.yaml:7 budget"),
-        ("command: fake", "command: fak", "unknown-name study.yaml:1 command ? fake"),
-    ],
-)
-def test_a_mistake_in_a_file_is_one_line_with_its_place(old, new, words):
-    Path("study.yaml").write_text(STUDY.replace(old, new))
-    assert refused_call("optimize", "study.yaml") == words
-    assert not Path("study.optimize").exists()
-
-
 # Examples
 
 

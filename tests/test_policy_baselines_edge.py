@@ -13,16 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mistakes import refused
-from ndpsim.policies import (
-    BackgroundView,
-    LayerView,
-    Migration,
-    OfflineView,
-    Placement,
-    Policy,
-    check_policy,
-    choose_policy,
-)
+from ndpsim.policies import Migration, Policy, check_policy, choose_policy, views
 from ndpsim.policies.answers import checked_assignment, checked_migrations, checked_placement
 from ndpsim.policies.published.fiddler import least_longer_sum
 from ndpsim.routing import Routing
@@ -31,18 +22,20 @@ from policy_machines import ESTIMATES, EXPERTS, MACHINE
 OFFLINE = ((9, 8, 3, 2, 1, 1), (2, 1, 9, 3, 8, 1))
 
 
-def started(asked: str, gpu_experts: int = 4, **changes: Any) -> tuple[Policy, Placement]:
+def started(asked: str, gpu_experts: int = 4, **changes: Any) -> tuple[Policy, views.Placement]:
     """A policy whose offline trace has the loads `OFFLINE`, and where it puts experts."""
     machine = replace(MACHINE, gpu_experts=gpu_experts, **changes)
     ids = np.array([np.repeat(np.arange(EXPERTS), layer) for layer in OFFLINE], np.int16)[None, :, :, None]
     policy = choose_policy(asked).start(machine, ESTIMATES)
-    placement = policy.place(OfflineView(machine, ESTIMATES, Routing(EXPERTS, (1, 2), ids), ids.shape[2]))
+    placement = policy.place(
+        views.OfflineView(machine, ESTIMATES, Routing(EXPERTS, (1, 2), ids), ids.shape[2])
+    )
     return policy, checked_placement(policy.name, placement, machine)
 
 
 def assigned(
     policy: Policy,
-    placement: Placement,
+    placement: views.Placement,
     loads: Sequence[int],
     row: int = 0,
     step: int = 0,
@@ -50,7 +43,7 @@ def assigned(
 ) -> Any:
     counts = np.array(loads, np.int64)
     arriving = np.zeros(EXPERTS, np.bool_)
-    view = LayerView(phase, step, (1, 2)[row], counts, sum(loads), placement.of_layer(row), arriving)
+    view = views.LayerView(phase, step, (1, 2)[row], counts, sum(loads), placement.of_layer(row), arriving)
     answer = policy.assign(view)
     checked_assignment(policy.name, view, answer, policy.machine)
     return answer
@@ -58,7 +51,7 @@ def assigned(
 
 def migrated(
     policy: Policy,
-    placement: Placement,
+    placement: views.Placement,
     loads: Sequence[int],
     layer: int = 1,
     free: int = 0,
@@ -70,7 +63,7 @@ def migrated(
     on_the_way = np.zeros((2, EXPERTS), np.bool_)
     for place in moving:
         on_the_way[place] = True
-    view = BackgroundView(
+    view = views.BackgroundView(
         phase,
         0,
         layer,

@@ -13,20 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mistakes import refused
-from ndpsim.policies import check_policy, choose_policy
+from ndpsim.policies import check_policy, choose_policy, views
 from ndpsim.policies.offloading import cache_slots
 from ndpsim.policies.published.dali.assignment import TwoEngines, beam, greedy, optimal, times_of
 from ndpsim.policies.published.dali.policy import Dali, DaliParameters
 from ndpsim.policies.published.dali.residual import load_residual
-from ndpsim.policies.views import (
-    BackgroundView,
-    Estimates,
-    LayerPlacement,
-    LayerView,
-    Machine,
-    OfflineView,
-    Placement,
-)
 from ndpsim.routing import Routing
 from policy_machines import estimates
 from policy_machines import machine as plain_machine
@@ -67,7 +58,7 @@ def test_times_are_those_of_equations_4_to_6():
     there = np.array([True, True, False, True, False, False])
     arrives = np.array([0.0, 0.0, 0.0, 25.0, 0.0, 0.0])
     slow_gpu = np.where(TOKENS == 64, 300.0, ESTIMATES.gpu_ns)
-    experts = times_of(loads, there, arrives, Estimates(**{**vars(ESTIMATES), "gpu_ns": slow_gpu}))
+    experts = times_of(loads, there, arrives, views.Estimates(**{**vars(ESTIMATES), "gpu_ns": slow_gpu}))
     # No tokens; resident: computing alone; a copy; 25 ns of a copy are left; computing longer than a copy.
     assert experts.gpu_ns.tolist() == [0, 7, 100, 25, 300, 100]
     # Computing, and reading the weights where that takes longer: 40 of one token either way.
@@ -159,30 +150,32 @@ def test_a_layer_of_128_experts_is_solved_within_its_gap():
 # ---- the policy by hand
 
 
-def machine(experts=8, layers=3, gpu_experts=6, hidden=4, family="mixtral") -> Machine:
+def machine(experts=8, layers=3, gpu_experts=6, hidden=4, family="mixtral") -> views.Machine:
     return plain_machine(experts, layers, gpu_experts, dimms=0, hidden=hidden, family=family)
 
 
-def placed(of: Machine, **parameters) -> tuple[Dali, Placement]:
+def placed(of: views.Machine, **parameters) -> tuple[Dali, views.Placement]:
     """The policy under way with its first placement; expert e has e tokens offline."""
     policy = Dali(of, ESTIMATES, DaliParameters(**parameters))
     experts, layers = of.model.routed_experts, len(of.layers)
     ids = np.repeat(np.arange(experts, dtype=np.int16), np.arange(experts))
     trace = Routing(experts, of.layers, np.tile(ids[None, None, :, None], (1, layers, 1, 1)))
-    return policy, policy.place(OfflineView(of, ESTIMATES, trace, trace.batch))
+    return policy, policy.place(views.OfflineView(of, ESTIMATES, trace, trace.batch))
 
 
-def shown(policy: Dali, placement: Placement, layer: int, loads, step=0, free=0, moving=(), **more):
+def shown(policy: Dali, placement: views.Placement, layer: int, loads, step=0, free=0, moving=(), **more):
     """What the policy is shown of a decode layer; `moment="gate"`: when it is routed, not when it is done."""
     flags = np.zeros_like(placement.resident)
     for place in moving:
         flags[place] = True
     layers = policy.machine.layers
     following = layers[(layer + 1) % len(layers)]
-    return BackgroundView("decode", step, layer, following, np.array(loads), placement, flags, free, **more)
+    return views.BackgroundView(
+        "decode", step, layer, following, np.array(loads), placement, flags, free, **more
+    )
 
 
-def apply(placement: Placement, migrations) -> list[tuple[str, int, int]]:
+def apply(placement: views.Placement, migrations) -> list[tuple[str, int, int]]:
     """Does all of them at once."""
     for one in migrations:
         placement.resident[one.layer, one.expert] = one.kind != "evict"
@@ -241,8 +234,10 @@ def test_predictions_are_as_often_right_as_table_5_says(family, accuracy):
 
 def test_a_layer_is_assigned_by_algorithm_1_and_charged_as_asked():
     policy, _ = placed(machine(gpu_experts=7), initial="hottest", charge=250.0)
-    lies = LayerPlacement(np.full(8, -1, np.int16), np.ones(8, np.int16), np.arange(8) >= 6)
-    view = LayerView("decode", 0, 1, np.array([0, 9, 1, 1, 20, 0, 5, 5]), 20, lies, np.zeros(8, np.bool_))
+    lies = views.LayerPlacement(np.full(8, -1, np.int16), np.ones(8, np.int16), np.arange(8) >= 6)
+    view = views.LayerView(
+        "decode", 0, 1, np.array([0, 9, 1, 1, 20, 0, 5, 5]), 20, lies, np.zeros(8, np.bool_)
+    )
     found = policy.assign(view)
     # GPU: 100 of each copy, 9 of experts 6 and 7. CPU: 120, 40, 40, 230, 80, 80 of 1, 2, 3, 4, 6, 7.
     # By difference: 4 (130) GPU 100; 6 (71) CPU 80; 7 (71) GPU 109; 2 (60) CPU 120; 3 (60) CPU 160; 1 (20)
@@ -253,8 +248,8 @@ def test_a_layer_is_assigned_by_algorithm_1_and_charged_as_asked():
 
 
 def test_the_gpu_takes_no_more_missing_experts_than_its_memory_has_room_for():
-    lies = LayerPlacement(np.full(8, -1, np.int16), np.ones(8, np.int16), np.zeros(8, np.bool_))
-    view = LayerView("decode", 0, 1, np.full(8, 64), 256, lies, np.zeros(8, np.bool_))
+    lies = views.LayerPlacement(np.full(8, -1, np.int16), np.ones(8, np.int16), np.zeros(8, np.bool_))
+    view = views.LayerView("decode", 0, 1, np.full(8, 64), 256, lies, np.zeros(8, np.bool_))
     counts = []
     for memory in ("held", "streamed"):  # streamed: 7 copies of 100 ns against one of 670 on the CPU
         policy, _ = placed(machine(gpu_experts=0), gpu_memory=memory)
@@ -360,8 +355,8 @@ def test_predictions_are_counted_when_their_layer_comes():
     policy, placement = placed(machine(gpu_experts=9), prefetch=2, replace=False)
     assert policy.prediction() is None
     policy.background(shown(policy, placement, 0, [1] * 8, free=2, predicted=(0, 3), moment="gate"))
-    lies = LayerPlacement(np.full(8, -1, np.int16), np.ones(8, np.int16), np.zeros(8, np.bool_))
-    policy.assign(LayerView("decode", 0, 1, np.array([5, 6, 0, 2, 0, 0, 0, 0]), 7, lies, lies.resident))
+    lies = views.LayerPlacement(np.full(8, -1, np.int16), np.ones(8, np.int16), np.zeros(8, np.bool_))
+    policy.assign(views.LayerView("decode", 0, 1, np.array([5, 6, 0, 2, 0, 0, 0, 0]), 7, lies, lies.resident))
     found = policy.prediction()
     assert found is not None
     assert found["accuracy"] == 0.5
@@ -428,7 +423,7 @@ def test_experts_expected_from_hidden_states_are_prefetched(states):
     file, _ = states
     policy = Dali(machine(gpu_experts=9), ESTIMATES, DaliParameters(residual=str(file), prefetch=2))
     assert policy.stated_predictor is None
-    placement = Placement.striped(3, 8)
+    placement = views.Placement.striped(3, 8)
     moved = policy.background(shown(policy, placement, 0, [1] * 8, step=1, free=2, moment="gate"))
     loads = policy.residual.loads(1, 0)
     assert {one.expert for one in moved} == set(np.argsort(-loads, kind="stable")[:2].tolist())

@@ -13,55 +13,42 @@ from hypothesis import strategies as st
 
 from ndpsim import run_moe
 from ndpsim.moe import load_model
-from ndpsim.policies import (
-    BackgroundView,
-    Estimates,
-    LayerPlacement,
-    LayerView,
-    Machine,
-    OfflineView,
-    Part,
-    Placement,
-    check_policy,
-)
+from ndpsim.policies import Part, check_policy, views
 from ndpsim.policies.answers import checked_assignment, checked_migrations, checked_placement
 from ndpsim.policies.published.edge import Edge, EdgeParameters, LoadBalance
 from ndpsim.routing import Routing
+from policy_machines import ESTIMATES as PLAIN
 
 EXPERTS, UNITS = 8, 2
 MODEL = replace(
     load_model("mixtral-8x7b"), routed_experts=EXPERTS, experts_per_token=4, expert_intermediate=640
 )
-MACHINE = Machine(MODEL, (1, 2), 1000, UNITS, (0, 1), 0, 2)
+MACHINE = views.Machine(MODEL, (1, 2), 1000, UNITS, (0, 1), 0, 2)
 TOKENS = np.arange(101.0)
 # An expert of t tokens takes 2 t on the GPU and 20 t on a DIMM, so 10 t on both; 30 to the GPU; a vector 1.
-ESTIMATES = Estimates(
+ESTIMATES = replace(
+    PLAIN,
     gpu_ns=2 * TOKENS,
     cpu_ns=4 * TOKENS,
     ndp_ns=20 * TOKENS,
-    ndp_error=0.0,
     pcie_ns=25.0,
     striped_read_ns=30.0,
     localized_read_ns=60.0,
-    to_striped_ns=40.0,
-    to_localized_ns=40.0,
-    rebalance_ns=40.0,
-    window_ns=50.0,
-    shared_ns=3.0,
-    token_ns=0.1,
     vector_ns=1.0,
     sharded_ns=lambda dimms: 20 * TOKENS / dimms,
 )
 
 
-def policy(gpu_experts: int = 0, estimates: Estimates = ESTIMATES, **parameters: Any) -> Edge:
+def policy(gpu_experts: int = 0, estimates: views.Estimates = ESTIMATES, **parameters: Any) -> Edge:
     return Edge(replace(MACHINE, gpu_experts=gpu_experts), estimates, EdgeParameters(**parameters))
 
 
-def placed(made: Edge, loads: Sequence[Sequence[int]] = ((1,) * 8, (1,) * 8), prefill: int = 0) -> Placement:
+def placed(
+    made: Edge, loads: Sequence[Sequence[int]] = ((1,) * 8, (1,) * 8), prefill: int = 0
+) -> views.Placement:
     """Where a policy puts experts whose offline trace has these loads."""
     ids = np.array([np.repeat(np.arange(EXPERTS), row) for row in loads], np.int16)[None, :, :, None]
-    view = OfflineView(made.machine, ESTIMATES, Routing(EXPERTS, (1, 2), ids), ids.shape[2], prefill)
+    view = views.OfflineView(made.machine, ESTIMATES, Routing(EXPERTS, (1, 2), ids), ids.shape[2], prefill)
     return checked_placement(made.name, made.place(view), made.machine)
 
 
@@ -70,8 +57,8 @@ def assigned(made: Edge, loads: Sequence[int], resident: Sequence[int] = (), **c
     placement = placed(made).of_layer(0)
     there = np.isin(np.arange(EXPERTS), resident)
     arriving = np.isin(np.arange(EXPERTS), changes.pop("arriving", ()))
-    lies = LayerPlacement(placement.dimm, placement.shards, there)
-    view = LayerView("decode", 0, 1, np.array(loads, np.int64), 1, lies, arriving)
+    lies = views.LayerPlacement(placement.dimm, placement.shards, there)
+    view = views.LayerView("decode", 0, 1, np.array(loads, np.int64), 1, lies, arriving)
     view = replace(view, **changes)
     answer = made.assign(view)
     checked_assignment(made.name, view, answer, made.machine)
@@ -220,7 +207,9 @@ def test_experts_on_their_way_are_not_waited_for_unless_all_are():
 def background(made: Edge, layer: int, loads: Sequence[int], free: int, phase: str = "prefill") -> list[Any]:
     placement = placed(made, prefill=8)
     nothing = np.zeros((2, EXPERTS), np.bool_)
-    view = BackgroundView(phase, 0, layer, 3 - layer, np.array(loads, np.int64), placement, nothing, free)
+    view = views.BackgroundView(
+        phase, 0, layer, 3 - layer, np.array(loads, np.int64), placement, nothing, free
+    )
     return checked_migrations(made.name, view, made.background(view), made.machine)
 
 
@@ -275,7 +264,7 @@ def test_it_keeps_to_the_rules_on_one_dimm():
     estimates = replace(
         ESTIMATES, gpu_ns=2 * tokens, cpu_ns=4 * tokens, ndp_ns=20 * tokens, sharded_ns=lambda _: 20 * tokens
     )
-    one = Machine(shape, (1, 2, 3, 4), 1000, 1, (0,), 9, 2, has_cpu=False, has_links=False)
+    one = views.Machine(shape, (1, 2, 3, 4), 1000, 1, (0,), 9, 2, has_cpu=False, has_links=False)
     assert check_policy("edge", one, estimates).migrations == {"prefetch": 8}
 
 

@@ -13,6 +13,7 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ndpsim.policies import views
 from ndpsim.policies.interface import Assignment, Migration
 from ndpsim.policies.predictor import LoadPredictor
 from ndpsim.policies.published.trimoe.makespan import (
@@ -27,16 +28,6 @@ from ndpsim.policies.published.trimoe.makespan import (
 )
 from ndpsim.policies.published.trimoe.policy import POLICY, TriMoE, TriMoEParameters
 from ndpsim.policies.published.trimoe.relocation import ndp_busy, prefetches, rebalances
-from ndpsim.policies.views import (
-    STRIPED,
-    BackgroundView,
-    Estimates,
-    LayerPlacement,
-    LayerView,
-    Machine,
-    OfflineView,
-    Placement,
-)
 from ndpsim.routing import Routing
 from policy_machines import TOKENS
 from policy_machines import estimates as plain_estimates
@@ -47,41 +38,46 @@ INF = float("inf")
 ESTIMATES = plain_estimates(ndp_ns=np.maximum(30.0, 20.0 * TOKENS))
 
 
-def machine(experts: int = 8, layers: int = 1, gpu_experts: int = 0, dimms: int = 4) -> Machine:
+def machine(experts: int = 8, layers: int = 1, gpu_experts: int = 0, dimms: int = 4) -> views.Machine:
     channel = tuple(dimm // 2 for dimm in range(dimms))
     return plain_machine(experts, layers, gpu_experts, dimms, channel=channel)
 
 
-def layer(dimm: Sequence[int], resident: Sequence[int] = ()) -> LayerPlacement:
+def layer(dimm: Sequence[int], resident: Sequence[int] = ()) -> views.LayerPlacement:
     """Experts on these DIMMs or striped, those of `resident` also with the GPU."""
     there = np.zeros(len(dimm), np.bool_)
     there[list(resident)] = True
-    return LayerPlacement(np.array(dimm, np.int16), np.ones(len(dimm), np.int16), there)
+    return views.LayerPlacement(np.array(dimm, np.int16), np.ones(len(dimm), np.int16), there)
 
 
-def policy(estimates: Estimates = ESTIMATES, of: Machine | None = None, **parameters: Any) -> TriMoE:
+def policy(
+    estimates: views.Estimates = ESTIMATES, of: views.Machine | None = None, **parameters: Any
+) -> TriMoE:
     return TriMoE(machine() if of is None else of, estimates, TriMoEParameters(**parameters))
 
 
 def view(
-    loads: Sequence[int], placement: LayerPlacement, phase: str = "decode", arriving: Sequence[int] = ()
-) -> LayerView:
+    loads: Sequence[int], placement: views.LayerPlacement, phase: str = "decode", arriving: Sequence[int] = ()
+) -> views.LayerView:
     flags = np.zeros(len(loads), np.bool_)
     flags[list(arriving)] = True
-    return LayerView(phase, 0, 0, np.array(loads, np.int64), max(loads), placement, flags)
+    return views.LayerView(phase, 0, 0, np.array(loads, np.int64), max(loads), placement, flags)
 
 
 def makespan(
-    assignment: Assignment, loads: Sequence[int], placement: LayerPlacement, estimates: Estimates = ESTIMATES
+    assignment: Assignment,
+    loads: Sequence[int],
+    placement: views.LayerPlacement,
+    estimates: views.Estimates = ESTIMATES,
 ) -> float:
     """Equations 1 to 7 once more, expert by expert."""
     gpu, cpu, dimms = estimates.shared_ns, 0.0, dict.fromkeys(range(4), 0.0)
 
     def read(expert: int) -> float:
         at = int(placement.dimm[expert])
-        for dimm in dimms if at == STRIPED else [at]:
-            dimms[dimm] += estimates.localized_read_ns / (len(dimms) if at == STRIPED else 1)
-        return estimates.striped_read_ns if at == STRIPED else estimates.localized_read_ns
+        for dimm in dimms if at == views.STRIPED else [at]:
+            dimms[dimm] += estimates.localized_read_ns / (len(dimms) if at == views.STRIPED else 1)
+        return estimates.striped_read_ns if at == views.STRIPED else estimates.localized_read_ns
 
     for expert in assignment.gpu:
         assert isinstance(expert, int)
@@ -100,7 +96,7 @@ def makespan(
 
 # Expert: 0 resident, 1 striped, 2 and 3 on DIMM 0, 4 on DIMM 1, 5 without tokens, 6 striped, 7 on DIMM 3.
 LOADS = [30, 8, 1, 5, 4, 0, 200, 2]
-PLACEMENT = layer([STRIPED, STRIPED, 0, 0, 1, STRIPED, STRIPED, 3], resident=[0])
+PLACEMENT = layer([views.STRIPED, views.STRIPED, 0, 0, 1, views.STRIPED, views.STRIPED, 3], resident=[0])
 
 
 def test_costs_are_those_of_equations_1_to_4() -> None:
@@ -130,7 +126,7 @@ def test_greedy_takes_the_least_of_equations_1_to_4_and_ndp_then_the_cpu_of_equa
     assert set(got.gpu) == {0, 6}
     assert set(got.cpu) == {1, 3}
     assert set(got.ndp) == {2, 4, 7}  # 4: 80 ns on the CPU, too
-    same = layer([STRIPED] * 8)
+    same = layer([views.STRIPED] * 8)
     slow_host = dataclasses.replace(ESTIMATES, striped_read_ns=100.0, pcie_ns=90.0)
     got = policy(slow_host, refine=False).assign(view([1] * 8, same))  # read by either in 100 ns
     assert len(got.cpu) == 8
@@ -178,7 +174,7 @@ def test_a_mean_load_costs_what_lies_between_and_less_than_a_token_a_share() -> 
 
 
 def test_the_contention_of_a_striped_read_is_a_parameter() -> None:
-    loads, placement = [2, 10], layer([0, STRIPED])
+    loads, placement = [2, 10], layer([0, views.STRIPED])
     part = policy(of=machine(2)).assign(view(loads, placement))
     whole = policy(of=machine(2), contention="whole").assign(view(loads, placement))
     assert (part.estimated_ns, whole.estimated_ns) == (40 + 20, 40 + 40)
@@ -210,7 +206,7 @@ def test_of_equal_makespans_refinement_takes_the_least_increase(gpu: int, cpu: i
 
 def test_refinement_takes_the_least_makespan_before_the_least_increase() -> None:
     # The GPU is busy with expert 1 for 80: expert 0 adds 10 there and 30 to the idle CPU.
-    schedule = scheduled([10, 80], [30, INF], [100, INF], [0, STRIPED], [DIMM, GPU])
+    schedule = scheduled([10, 80], [30, INF], [100, INF], [0, views.STRIPED], [DIMM, GPU])
     assert refine(schedule, 1) == 1
     assert schedule.device == {0: CPU, 1: GPU}
 
@@ -224,7 +220,7 @@ def test_refinement_tries_the_most_costly_expert_of_the_bottleneck_only() -> Non
 
 def test_refinement_never_makes_an_illegal_move() -> None:
     # Both DIMMs are idle, but one expert is striped and the other is on DIMM 1.
-    schedule = scheduled([500, 500], [60, 50], [INF, 40], [STRIPED, 1], [CPU, CPU])
+    schedule = scheduled([500, 500], [60, 50], [INF, 40], [views.STRIPED, 1], [CPU, CPU])
     assert schedule.places(0) == [GPU]
     assert schedule.places(1) == [GPU, DIMM + 1]
     assert refine(schedule, 10) == 0
@@ -246,7 +242,7 @@ def test_refinement_goes_on_until_nothing_helps_or_the_limit_is_reached() -> Non
 
 def test_refinement_counts_the_contention_that_a_move_ends() -> None:
     # Expert 0 on the CPU is read from its DIMM in 80 ns: back on that DIMM it takes 100 and reads nothing.
-    loads, placement = [5, 5, 9], layer([0, 1, STRIPED])
+    loads, placement = [5, 5, 9], layer([0, 1, views.STRIPED])
     costs = CostModel(ESTIMATES, 2).costs(np.array(loads), placement)
     schedule = greedy(costs, placement, range(3), 2)
     # CPU 80 + 80 + 44; each DIMM its read of 80 and 40 of the striped one.
@@ -263,13 +259,13 @@ def test_refinement_counts_the_contention_that_a_move_ends() -> None:
 LAYERS = st.integers(1, 7).flatmap(
     lambda experts: st.tuples(
         st.lists(st.integers(0, 40), min_size=experts, max_size=experts),
-        st.lists(st.integers(STRIPED, 3), min_size=experts, max_size=experts),
+        st.lists(st.integers(views.STRIPED, 3), min_size=experts, max_size=experts),
         st.lists(st.booleans(), min_size=experts, max_size=experts),
     )
 )
 
 
-def optimum(loads: Sequence[int], placement: LayerPlacement) -> float:
+def optimum(loads: Sequence[int], placement: views.LayerPlacement) -> float:
     """The least makespan of all assignments, by MILP over (expert, device) and the makespan."""
     active = [expert for expert, load in enumerate(loads) if load]
     costs = CostModel(ESTIMATES, 4).costs(np.array(loads), placement)
@@ -277,12 +273,12 @@ def optimum(loads: Sequence[int], placement: LayerPlacement) -> float:
     rows: list[list[float]] = [[] for _ in range(6)]
     for expert in active:
         at = int(placement.dimm[expert])
-        for device in (GPU, CPU) if at == STRIPED else (GPU, CPU, DIMM + at):
+        for device in (GPU, CPU) if at == views.STRIPED else (GPU, CPU, DIMM + at):
             busy = [0.0] * 6
             busy[device] = (costs.gpu, costs.cpu, costs.ndp)[min(device, DIMM)][expert]
             if device == CPU or (device == GPU and not placement.resident[expert]):
-                for dimm in range(4) if at == STRIPED else [at]:
-                    busy[DIMM + dimm] += 20.0 if at == STRIPED else 80.0
+                for dimm in range(4) if at == views.STRIPED else [at]:
+                    busy[DIMM + dimm] += 20.0 if at == views.STRIPED else 80.0
             choices.append((expert, device))
             for row, time in zip(rows, busy, strict=True):
                 row.append(time)
@@ -319,7 +315,7 @@ def test_no_assignment_is_better_than_the_milp_optimum_and_refinement_never_harm
     for one in (got, first):
         assert one.estimated_ns == pytest.approx(makespan(one, loads, placement))
         assert sorted([*one.gpu, *one.cpu, *one.ndp]) == np.flatnonzero(loads).tolist()
-        assert all(dimm[expert] != STRIPED for expert in one.ndp)
+        assert all(dimm[expert] != views.STRIPED for expert in one.ndp)
     if np.count_nonzero(loads) == 1:  # contention is never longer than the read that causes it
         assert first.estimated_ns == pytest.approx(best)
 
@@ -376,11 +372,11 @@ OFFLINE = np.array([[22, 20, 18, 18, 3, 3, 2, 1, 1], [20, 18, 15, 12, 10, 5, 3, 
 
 def placed(
     gpu_experts: int = 2, loads: np.ndarray[Any, Any] = OFFLINE, dimms: int = 4, **parameters: Any
-) -> tuple[TriMoE, Placement]:
+) -> tuple[TriMoE, views.Placement]:
     of = machine(loads.shape[1], len(loads), gpu_experts, dimms)
     made = policy(of=of, **parameters)
     batch = int(loads[0].sum()) // 2
-    return made, made.place(OfflineView(of, ESTIMATES, trace(loads), batch))
+    return made, made.place(views.OfflineView(of, ESTIMATES, trace(loads), batch))
 
 
 def test_hot_experts_are_resident_cold_ones_localized_and_the_others_striped() -> None:
@@ -399,7 +395,7 @@ def test_the_offline_loads_are_those_of_the_runs_batch() -> None:
     of = machine(9, 2)
     for prefill in (False, True):
         made = policy(of=of)
-        made.place(OfflineView(of, ESTIMATES, trace(OFFLINE, prefill), 88))  # of 44 tokens
+        made.place(views.OfflineView(of, ESTIMATES, trace(OFFLINE, prefill), 88))  # of 44 tokens
         assert made.predictor.loads == pytest.approx(2.0 * OFFLINE)
 
 
@@ -419,7 +415,7 @@ def test_the_gpus_memory_is_shared_evenly_by_layers(
 
 def test_an_expert_with_the_gpu_is_not_localized() -> None:
     _, placement = placed(100)
-    assert (placement.dimm[placement.resident] == STRIPED).all()
+    assert (placement.dimm[placement.resident] == views.STRIPED).all()
     assert (placement.dimm[~placement.resident] >= 0).all()
 
 
@@ -443,7 +439,7 @@ def test_dimms_get_alike_bytes_and_alike_loads() -> None:
 class Run:
     """Layers in turn, with migrations that end when the next layer begins, or `later` layers after that."""
 
-    def __init__(self, made: TriMoE, placement: Placement, later: int = 0) -> None:
+    def __init__(self, made: TriMoE, placement: views.Placement, later: int = 0) -> None:
         self.policy = made
         self.placement = placement
         self.later = later
@@ -461,10 +457,10 @@ class Run:
                 self.under_way.remove((due, migration))
         following = (row + 1) % len(self.placement.dimm)
         here = self.placement
-        frozen = Placement(here.dimm.view(), here.shards.view(), here.resident.view())
+        frozen = views.Placement(here.dimm.view(), here.shards.view(), here.resident.view())
         for array in (frozen.dimm, frozen.shards, frozen.resident):
             array.flags.writeable = False
-        seen = BackgroundView(phase, 0, row, following, np.array(loads), frozen, self.moving, self.free)
+        seen = views.BackgroundView(phase, 0, row, following, np.array(loads), frozen, self.moving, self.free)
         answer = list(self.policy.background(seen))
         for migration in answer:
             self._begin(following, migration)
@@ -487,7 +483,7 @@ class Run:
             here = self.placement.dimm[at]
             assert migration.kind == ("rebalance" if here >= 0 and migration.to >= 0 else "relayout")
             assert migration.to != here
-            assert STRIPED <= migration.to < self.policy.machine.dimms
+            assert views.STRIPED <= migration.to < self.policy.machine.dimms
         self.moving[at] = True
         self.under_way.append((self.now + 1 + self.later, migration))
 
@@ -509,7 +505,7 @@ def run(
     predicted: Sequence[float],
     resident: Sequence[int] = (),
     gpu_experts: int = 0,
-    estimates: Estimates = ESTIMATES,
+    estimates: views.Estimates = ESTIMATES,
     **parameters: Any,
 ) -> Run:
     """A run of one layer, whose predictor says `predicted` before the layer is seen."""
@@ -517,7 +513,7 @@ def run(
     made.predictor.begin(np.array([predicted]))
     made.room = [gpu_experts]
     one = layer(dimm, resident)
-    return Run(made, Placement(one.dimm[None], one.shards[None], one.resident[None]))
+    return Run(made, views.Placement(one.dimm[None], one.shards[None], one.resident[None]))
 
 
 def test_the_predictor_learns_each_layer_when_it_is_done() -> None:
@@ -532,7 +528,7 @@ def test_the_predictor_learns_each_layer_when_it_is_done() -> None:
 
 def test_a_hot_expert_is_prefetched_in_place_of_the_coldest_resident() -> None:
     loads = [22, 18, 15, 10]
-    running = run([STRIPED] * 4, loads, resident=[0, 3], gpu_experts=2)
+    running = run([views.STRIPED] * 4, loads, resident=[0, 3], gpu_experts=2)
     # Expert 1 gains 80 - 28, expert 3 only 48 - 20.
     got = running.layer(0, loads)
     assert kinds(got) == [("evict", 3), ("prefetch", 1)]
@@ -542,24 +538,24 @@ def test_a_hot_expert_is_prefetched_in_place_of_the_coldest_resident() -> None:
 
 def test_no_resident_leaves_where_there_is_room() -> None:
     loads = [22, 18, 15, 10]
-    running = run([STRIPED] * 4, loads, resident=[0], gpu_experts=2)
+    running = run([views.STRIPED] * 4, loads, resident=[0], gpu_experts=2)
     assert kinds(running.layer(0, loads)) == [("prefetch", 1)]
 
 
 def test_experts_get_the_layout_of_their_best_engine() -> None:
     # Expert 0 is warm but on a DIMM, 1 is cold but striped, 2 and 3 lie as they should.
     loads = [10, 1, 10, 1]
-    got = run([0, STRIPED, STRIPED, 0], loads).layer(0, loads)
+    got = run([0, views.STRIPED, views.STRIPED, 0], loads).layer(0, loads)
     # Expert 1 gains 40 - 30 / 4, and goes to the first DIMM that is idle. Expert 0 gains 80 - 48.
     assert [(one.kind, one.expert, one.to, one.estimated_ns) for one in got] == [
         ("relayout", 1, 1, 60),
-        ("relayout", 0, STRIPED, 50),
+        ("relayout", 0, views.STRIPED, 50),
     ]
 
 
 def test_relayouts_to_dimms_go_where_least_is_predicted() -> None:
     loads = [2, 1, 1, 1, 1, 1]
-    got = run([0, 1, 2, STRIPED, STRIPED, STRIPED], loads, overrun=False).layer(0, loads)
+    got = run([0, 1, 2, views.STRIPED, views.STRIPED, views.STRIPED], loads, overrun=False).layer(0, loads)
     # DIMM 3 is idle; then DIMMs 1 to 3 have 30 each, DIMM 0 has 40.
     assert [(one.expert, one.to) for one in got] == [(3, 3), (4, 1), (5, 2)]
 
@@ -604,7 +600,7 @@ def test_what_ends_behind_the_window_must_be_worth_it() -> None:
 @pytest.mark.parametrize("time_ns", [INF, float("nan")])
 def test_a_migration_whose_time_is_no_number_is_not_begun(time_ns: float) -> None:
     no_links = dataclasses.replace(ESTIMATES, to_striped_ns=time_ns, to_localized_ns=time_ns)
-    assert run([0, STRIPED], [10, 1], estimates=no_links).layer(0, [10, 1]) == []
+    assert run([0, views.STRIPED], [10, 1], estimates=no_links).layer(0, [10, 1]) == []
 
 
 @pytest.mark.parametrize(("budget", "count"), [("apart", 2), ("together", 1)])
@@ -612,7 +608,14 @@ def test_pcie_and_links_have_budgets_apart_or_one_together(budget: str, count: i
     loads = [50, 40, 20, 1]
     one = dataclasses.replace(ESTIMATES, window_ns=110.0, to_localized_ns=100.0)
     running = run(
-        [STRIPED] * 4, loads, [0], gpu_experts=2, estimates=one, overrun=False, budget=budget, relayout=True
+        [views.STRIPED] * 4,
+        loads,
+        [0],
+        gpu_experts=2,
+        estimates=one,
+        overrun=False,
+        budget=budget,
+        relayout=True,
     )
     assert len(running.layer(0, loads)) == count
 
@@ -636,16 +639,19 @@ def test_what_is_under_way_is_not_decided_again() -> None:
         running.later = 1
         return [kinds(running.layer(0, loads)) for _ in range(2)]
 
-    hot = again([STRIPED] * 4, [22, 18, 0, 0], 3, gpu_experts=4)
+    hot = again([views.STRIPED] * 4, [22, 18, 0, 0], 3, gpu_experts=4)
     assert hot == [[("prefetch", 0), ("prefetch", 1)], []]
     # On its way to DIMM 3, expert 1 counts there: DIMM 0 has 30 and 30 left, and no other is to go.
     assert again([0, 0, 0, 1, 2], [1, 2, 1, 1, 1]) == [[("rebalance", 1)], []]
-    assert again([0, STRIPED, STRIPED, 0], [10, 1, 10, 1]) == [[("relayout", 1), ("relayout", 0)], []]
+    assert again([0, views.STRIPED, views.STRIPED, 0], [10, 1, 10, 1]) == [
+        [("relayout", 1), ("relayout", 0)],
+        [],
+    ]
 
 
 def test_an_expert_on_its_way_is_no_candidate() -> None:
     expert_costs = CostModel(ESTIMATES, 4).expert_costs(np.array([22, 20, 1, 1, 1]))
-    here = layer([STRIPED, STRIPED, 0, 0, 0])
+    here = layer([views.STRIPED, views.STRIPED, 0, 0, 0])
     busy = ndp_busy(expert_costs, here, 4)
     assert busy.tolist() == [90, 0, 0, 0]
     for moving, prefetched, rebalanced in (([], 0, 2), ([0, 2], 1, 3)):
@@ -660,20 +666,20 @@ def test_an_expert_on_its_way_is_no_candidate() -> None:
 def test_experts_with_the_gpu_neither_move_nor_make_a_dimm_busy() -> None:
     # Experts 0 and 1 would be relayouted; expert 2 would make DIMM 0 the busiest.
     loads = [10, 1, 4, 1, 1, 1, 1]
-    dimm = [0, STRIPED, 0, 0, 1, 2, 3]
+    dimm = [0, views.STRIPED, 0, 0, 1, 2, 3]
     assert run(dimm, loads, [0, 1, 2], gpu_experts=3, skew=0.0).layer(0, loads) == []
     assert kinds(run(dimm, loads).layer(0, loads)) != []
 
 
 def test_decisions_follow_the_prediction_not_the_latest_loads() -> None:
     # 0.3 x 1 + 0.7 x 12 = 8.7 tokens: still warm.
-    assert kinds(run([0, STRIPED], [12, 12]).layer(0, [1, 12])) == [("relayout", 0)]
-    assert kinds(run([0, STRIPED], [1, 12]).layer(0, [10, 12])) == []  # 3.7: still cold
+    assert kinds(run([0, views.STRIPED], [12, 12]).layer(0, [1, 12])) == [("relayout", 0)]
+    assert kinds(run([0, views.STRIPED], [1, 12]).layer(0, [10, 12])) == []  # 3.7: still cold
 
 
 def test_nothing_moves_in_a_prefill() -> None:
     loads = [20, 1, 20, 1]
-    running = run([0, STRIPED, STRIPED, 0], loads)
+    running = run([0, views.STRIPED, views.STRIPED, 0], loads)
     assert running.layer(0, [500] * 4, "prefill") == []
     assert running.policy.predictor.loads[0].tolist() == loads
 
@@ -700,8 +706,8 @@ def test_no_run_sees_an_illegal_move_or_more_than_the_window(
     made = policy(estimates, of, budget=budget, overrun=overrun, skew=0.0)
     made.predictor.begin(random.integers(0, 60, (2, 12)).astype(float))
     made.room = [gpu_experts // 2, gpu_experts - gpu_experts // 2]
-    placement = Placement.striped(2, 12)
-    placement.dimm[:] = random.integers(STRIPED, 4, (2, 12))
+    placement = views.Placement.striped(2, 12)
+    placement.dimm[:] = random.integers(views.STRIPED, 4, (2, 12))
     placement.resident[0, : made.room[0]] = True
     running = Run(made, placement, later)
     for step in range(8):
@@ -724,7 +730,7 @@ def test_no_run_sees_an_illegal_move_or_more_than_the_window(
 
 def mixed_run(**parameters: Any) -> set[str]:
     """Kinds of migrations in a run that asks for all of them."""
-    dimm = [STRIPED, STRIPED, STRIPED, 0, 0, 0, 0, 1, 1]
+    dimm = [views.STRIPED, views.STRIPED, views.STRIPED, 0, 0, 0, 0, 1, 1]
     predicted = [60, 50, 1, 40, 2, 2, 2, 1, 1]
     estimates = dataclasses.replace(ESTIMATES, window_ns=1000.0)
     running = run(dimm, predicted, [1], gpu_experts=1, estimates=estimates, **parameters)
@@ -770,7 +776,7 @@ def test_the_gpu_computes_all_of_a_prefill_residents_first() -> None:
 
 def test_a_machine_without_ndp_uses_gpu_and_cpu() -> None:
     made, placement = placed(dimms=0)
-    assert (placement.dimm == STRIPED).all()
+    assert (placement.dimm == views.STRIPED).all()
     got = made.assign(view(OFFLINE[0].tolist(), placement.of_layer(0)))
     assert list(got.ndp) == []
     assert sorted([*got.gpu, *got.cpu]) == list(range(9))
@@ -784,7 +790,7 @@ def test_a_machine_without_ndp_uses_gpu_and_cpu() -> None:
 
 def test_prediction_counts_classes_and_decisions_separately() -> None:
     loads = [10, 1, 10, 1]
-    running = run([0, STRIPED, STRIPED, 0], loads)
+    running = run([0, views.STRIPED, views.STRIPED, 0], loads)
     assert running.policy.prediction() is None
     running.layer(0, loads)  # predicts warm, cold, warm, cold, and moves experts 0 and 1
     running.layer(0, [1, 1, 10, 1])  # expert 0 is cold: that class and that relayout were wrong
@@ -796,7 +802,7 @@ def test_prediction_counts_classes_and_decisions_separately() -> None:
 
 
 def test_a_hot_expert_that_is_only_warm_is_a_wrong_class() -> None:
-    running = run([STRIPED] * 3, [20, 15, 10], resident=[0], gpu_experts=1)
+    running = run([views.STRIPED] * 3, [20, 15, 10], resident=[0], gpu_experts=1)
     running.layer(0, [20, 15, 10])
     running.layer(0, [15, 20, 10])
     found = running.policy.prediction()
@@ -821,7 +827,7 @@ def test_each_kind_of_decision_is_judged_by_the_loads_of_the_next_visit() -> Non
         assert found is not None
         return found["decision_accuracy"]  # type: ignore[no-any-return]
 
-    hot = [STRIPED] * 4
+    hot = [views.STRIPED] * 4
     assert right(hot, [22, 18, 15, 10], [22, 18, 15, 10], resident=[0, 3], gpu_experts=2) == 1
     assert right(hot, [22, 18, 15, 10], [22, 10, 15, 18], resident=[0, 3], gpu_experts=2) == 0
     skewed = [0, 0, 1, 2, 3]

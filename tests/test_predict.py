@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from calls import call, refused_call
+from calls import GIVEN, call
 from docs_commands import without
 from mistakes import refused
 from ndpsim import load_model
@@ -20,32 +20,12 @@ from ndpsim.report.panels import PANELS
 from ndpsim.report.pictures.prediction import prediction_figure
 from ndpsim.results.prediction import Prediction
 
-CONFIG = {
-    "model_type": "mixtral",
-    "hidden_size": 1024,
-    "intermediate_size": 768,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 2,
-    "num_local_experts": 16,
-    "num_experts_per_tok": 2,
-    "vocab_size": 1000,
-    "hidden_act": "silu",
-}
+CONFIG = json.loads((GIVEN / "config.json").read_text())
 #: In q8_0, 32 weights take 34 B.
 EXPERT_BYTES = 3 * 1024 * 768 * 34 // 32
 CHOSEN = 3 * 2  # experts of a token in all layers
 #: A CPU whose cores and fabric hold up nothing, with four channels.
-CPU = """\
-name: many-cores
-title: A CPU with many cores
-cpu_family: {value: zen4, assumption: made for a test}
-cpu_cores: {value: 64, assumption: made for a test}
-cpu_clock_ghz: {value: 4, assumption: made for a test}
-cpu_isa: {value: avx512-vnni, assumption: made for a test}
-cpu_memory_channels: {value: 4, assumption: made for a test}
-cpu_sockets_most: {value: 2, assumption: made for a test}
-"""
+CPU = (GIVEN / "cpu.yaml").read_text()
 #: Half of the channels' peak, and nothing else, limits what the CPU reads of an expert.
 HALF = ("host.cpu_read_share=0.5", "host.cpu_expert_overhead_us=0")
 EXPERTS_ON_CPU = ("experts on the CPU: reading weights", "experts on the CPU: computing")
@@ -294,38 +274,6 @@ def test_what_was_measured_is_a_ratio_of_each_phase():
 # ---- Mistakes ----
 
 
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        ({"cpu": "epyc-9345"}, "unknown-name cpu ? epyc-9455"),
-        ({"cpu": "rtx-4090"}, "conflict cpu"),
-        ({"cpu": "none.yaml"}, "unreadable none.yaml"),
-        ({"gpu": "rtx-4909"}, "unknown-name gpu ? rtx-4090"),
-        ({"gpu": "ddr5-4800"}, "conflict gpu"),
-        ({"link": "pcie-4-x61"}, "unknown-name link ? pcie-4-x16"),
-        ({"memory": "ddr5-4801x2"}, "unknown-name memory ? ddr5-4800"),
-        ({"memory": "ddr5-4800"}, "form memory"),
-        ({"memory": "ddr5-4800x0"}, "form memory"),
-        ({"memory": "ddr5-4800x65"}, "form memory"),
-        ({"memory": "ddr5-4800x6"}, "conflict memory"),
-        ({"sockets": 3}, "range sockets"),
-        ({"sockets": 9}, "range sockets"),
-        ({"program": "llama.cp"}, "unknown-name program ? llama.cpp"),
-        ({"weights": "q4_k_n"}, "unknown-name weights ? q4_k_s"),
-        ({"memory_gb": 0.1}, "too-large memory_gb"),
-        ({"memory_gb": float("nan")}, "range memory_gb"),
-        ({"chunk": 0}, "range chunk"),
-        ({"n_cpu_moe": -1}, "range n_cpu_moe"),
-        ({"upgrades": "yes"}, "type upgrades"),
-        ({"sets": ("gpu.tflop=1",)}, "unknown-key --set gpu.tflop ? gpu.tflops"),
-    ],
-    ids=lambda value: str(value) if isinstance(value, dict) else "",
-)  # fmt: skip
-def test_mistakes_are_told_in_a_line(changed, words):
-    with refused(words):
-        predicted(**changed)
-
-
 def test_a_cpu_whose_channels_are_not_known_is_refused():
     Path("cpu.yaml").write_text(CPU.replace("cpu_memory_channels: {value: 4", "cpu_threads: {value: 4"))
     with refused("missing cpu"):
@@ -359,20 +307,6 @@ def test_the_text_says_where_the_time_goes_and_what_upgrades_give():
     ):
         assert words in out
     assert "What one better part would give:" in out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--gpu", "rtx-4909"), "unknown-name --gpu ? rtx-4090"),
-        (("--memory-gb", "0.1", "--n-cpu-moe", "3"), "too-large --memory-gb"),
-        (("--n-cpu-moe", "-1"), "range --n-cpu-moe"),
-        (("--plot", "p.pgn"), "unknown-name --plot"),
-        (("--plot", "p.png", "--panels", "decod"), "unknown-name --panels ? decode"),
-    ],
-)
-def test_mistakes_of_the_command_name_the_option(arguments, words):
-    assert refused_call(*without(LINE, arguments[::2]), "--no-upgrades", *arguments) == words
 
 
 def test_a_picture_is_written():

@@ -17,49 +17,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ndpsim.processors
+from calls import GIVEN
 from mistakes import mistake, refused
 from ndpsim.config import load_hardware
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Attention, Expert, LinearAttention, MixedAttention, MoeShape, load_model, model_names
-from ndpsim.policies.example import MODEL
 from ndpsim.processors import Cpu, Gpu, Operation, Step, load_processors, operations, read_table, table_names
 from ndpsim.processors.memory import dense_weight_bytes
 from scripts import script
+from small_moe import GPU
 
 VALIDATION = Path(__file__).parents[1] / "validation"
 TRIMOE = load_processors("trimoe")
 PAPER = ("deepseek-v2", "qwen3-235b-a22b", "glm-4.5-air")
 
-# 500 operations a ns for products, 250 for attention, 50 B a ns.
-GPU = Gpu(
-    peak_tflops=1.0,
-    compute_efficiency=0.5,
-    tables=(),
-    memory_gbps=100.0,
-    memory_efficiency=0.5,
-    attention_efficiency=0.25,
-    expert_overhead_ns=40.0,
-    kernel_overhead_ns=10.0,
-    memory_bytes=100_000,
-    reserved_bytes=1_000,
-    expert_buffers=2,
-)
 FULL = Attention(heads=4, kv_heads=2, head_size=3, value_size=3)
-SMALL = dataclasses.replace(
-    MODEL,
-    name="small",
-    hidden=8,
-    expert_intermediate=6,
-    layers=3,
-    moe_layers=2,
-    dense_intermediate=10,
-    routed_experts=4,
-    experts_per_token=2,
-    shared_intermediate=6,
-    attention=FULL,
-    vocabulary=50,
-)
+SMALL = load_model(GIVEN / "small.json")
 WINDOW, CHUNK = dataclasses.replace(FULL, window=4), dataclasses.replace(FULL, chunk=4)
 DELTA = LinearAttention(key_heads=2, value_heads=4, key_size=3, value_size=5, convolution=4)
 LATENT = Attention(heads=4, kv_heads=4, head_size=3, value_size=2, query_rank=5, latent_rank=7, rope_size=1)

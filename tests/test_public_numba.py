@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import kernels_used
 import ndpsim
 from ndpsim._jit import by_reference, by_type, inlined, kernel, outlined, overridable, releases
 from numba_parts import Doubling
@@ -59,22 +60,14 @@ def look():
     return seen | {"folder": numba.config.CACHE_DIR}
 
 
-@numba.njit
-def before(numbers):
+def summed(numbers):
     total = 0
     for number in numbers:
         total += number * 3 - (number >> 2)
     return total
 
 
-@numba.njit
-def after(numbers):
-    total = 0
-    for number in numbers:
-        total += number * 3 - (number >> 2)
-    return total
-
-
+before, after = numba.njit(summed), numba.njit(summed)
 numbers = np.arange(9)
 before(numbers)
 seen = look()
@@ -95,17 +88,7 @@ assert not ours, ours  # the listener, which says how long kernels took, hears o
 print("untouched")
 """
 
-USE = """
-from ndpsim._jit import inlined, kernel
-
-@inlined
-def twice(number):
-    return 2 * number
-
-@kernel
-def thrice(number):
-    return twice(number) + number
-"""
+USE = Path(kernels_used.__file__).read_text()
 
 
 @pytest.mark.parametrize("public", ["0", "1"])

@@ -176,6 +176,13 @@ _PROGRESS = but(None)
 _COUNT = [*but(), 0, 2.0, np.float64(2), np.bool_(True), "1"]
 _COUNT_OR_NONE = [one for one in _COUNT if one is not None]
 _BITS = [*but(), 7, 16.0, "16", np.array([16])]
+_RUN = {
+    "layout": but(),
+    "bits": _BITS,
+    "record_commands": _FLAG,
+    "progress": _PROGRESS,
+    "cache": _FLAG,
+}
 _CHANNEL = {
     "standard": but(),
     "org": but(),
@@ -185,6 +192,15 @@ _CHANNEL = {
     "overrides": [*but(None, {}), {"nCL": 0}, {"nCL": True}, {"nCL": "40"}, {3: 40}, {"nCLL": 40}],
 }
 
+#: How the points of a sweep or a search are run.
+_POINTS = {
+    "out": but(None, "nonsense"),
+    "jobs": [*but(None), 0, 1.0, "1"],
+    "cluster": but(None, "nonsense", LONG),
+    "retry_failed": _FLAG,
+    "force": _FLAG,
+    "progress": _PROGRESS,
+}
 _ROUTING = {
     "routing": but(),
     "model": but(None),
@@ -206,12 +222,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "release_ns": [*but(1.5), -1, 1e10, [], [0, 1], [-1.0], "5"],
             "start_clock": [*_COUNT, (1 << 48) + 1],
             "refresh_phases": [*but(None), 0, 2.0, 1025, "1"],
-            "layout": but(),
-            "bits": _BITS,
-            "record_commands": _FLAG,
+            **_RUN,
             "exact_check": _FLAG,
-            "progress": _PROGRESS,
-            "cache": _FLAG,
         },
     ),
     "load_processors": (ndpsim.load_processors, {}, {"hw": _HW["hw"], "sets": _HW["sets"]}),
@@ -222,11 +234,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             **_HW,
             "tokens": [*(one for one in _COUNT if one is not PAIR), 16385, [], [1, 0], [2.0]],
             "release_ns": [*but(1.5), -1, 1e10, [], [0, 1], [-1.0], "5"],
-            "layout": but(),
-            "bits": _BITS,
-            "record_commands": _FLAG,
-            "progress": _PROGRESS,
-            "cache": _FLAG,
+            **_RUN,
             "host_gbps": [*but(1.5), 1e9, "5"],
             "read_share": [*but(), 2, "0.5"],
             "pattern": but(),
@@ -258,12 +266,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         {"model": SMALL},
         {
             **_HW,
-            "layout": but(),
-            "bits": _BITS,
-            "record_commands": _FLAG,
+            **_RUN,
             "exact_check": _FLAG,
-            "progress": _PROGRESS,
-            "cache": _FLAG,
         },
     ),
     "simulate_relayout": (
@@ -339,12 +343,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "fixed": [*but(None, {}), {"tokens": 0}, {"dimm.ranks": "two"}],
             "zip": [*but(True, []), ["tokens"], [["token"]]],
             "baseline": [*but(None, {}), {"tokens": 2}],
-            "out": but(None, "nonsense"),
-            "jobs": [*but(None), 0, 1.0, "1"],
-            "cluster": but(None, "nonsense", LONG),
-            "retry_failed": _FLAG,
-            "force": _FLAG,
-            "progress": _PROGRESS,
+            **_POINTS,
         },
     ),
     "check_schedule": (
@@ -450,12 +449,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "sampler": but(None),
             "seed": [*but(None), -1, 1.0, "1"],
             "batch": [*but(None), 0, 1.0, "1"],
-            "out": but(None, "nonsense"),
-            "jobs": [*but(None), 0, 1.0, "1"],
-            "cluster": but(None, "nonsense", LONG),
-            "retry_failed": _FLAG,
-            "force": _FLAG,
-            "progress": _PROGRESS,
+            **_POINTS,
         },
     ),
     "sweep_load": (

@@ -56,28 +56,6 @@ def test_files_are_written(tmp_path):
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["--topology", "rinng"], "unknown-name --topology ? ring"),
-        (["--topology", "full"], "range trimoe.yaml link.ports"),
-        (["--from", "stripped"], "unknown-name --from ? striped"),
-        (["--from-dimms", "0,a"], "type --from-dimms"),
-        (["--from-dimms", "0,1"], "conflict --from-dimms"),
-        (
-            ["--from-dimms", "0", "--to", "localized", "--to-dimms", "0", "--commands", "c.csv"],
-            "conflict --commands",
-        ),
-        (["--experts", "0"], "range --experts"),
-        (["--topology", "all", "--timeline", "x.json"], "conflict --timeline"),
-        (["--hw", "edge", "--set", "dimm.count=4"], "missing edge.yaml link.lanes"),
-        (["--set", "link.ports=0"], "range --set link.ports"),
-    ],
-)
-def test_mistakes_are_one_line(arguments, line):
-    assert refused_call(*SMALL, *arguments) == line
-
-
 def test_commands_of_experts_that_take_turns_are_refused_before_they_move(tmp_path, monkeypatch):
     monkeypatch.setattr("ndpsim.simulate.simulate_relayout", lambda *_, **__: pytest.fail("simulated"))
     assert refused_call(*SMALL, "--experts", 5, "--commands", tmp_path / "c.csv") == "unsupported --commands"

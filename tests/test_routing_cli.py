@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 import ndpsim
-from calls import call, refused_call
+from calls import call
 
 SMALL = ("--model", "mixtral-8x7b", "--batch", "16", "--steps", "3")
 
@@ -101,32 +99,6 @@ def test_import_says_what_it_had_to_guess(tmp_path):
     assert all(said in out for said in (str(path), "llama-cpp", "3 of 86 experts in 1 layer, 1 step of 2"))
     assert err == "ndpsim: note: 86 experts, as the largest id says; give the model, or the number\n"
     assert ndpsim.load_routing(path).ids[0, 0].tolist() == [[52, 40, 85], [1, 2, 3]]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("generate", "skewd", "-o", "F.npz"), "unknown-name SPEC ? skewed"),
-        (("generate", "skewed", "--batch", "0", "-o", "F.npz"), "range --batch"),
-        (("generate", "skewed", "--model", "mixtral", "-o", "F.npz"), "unknown-name --model ? mixtral-8x7b"),
-        (("generate", "skewed", "-o", "none/F.npz"), "unwritable --out"),
-        (("generate", "skewed"), "usage --out"),
-        (("describe", "skew"), "unknown-name FILE|SPEC ? skewed"),
-        (("describe", "F.npz", "--batch", "3"), "conflict --batch"),
-        (("describe", "e.csv"), "form e.csv"),
-        (("describe", "skewed", "--panels", "ranks"), "conflict --panels"),
-        (("import", "e.csv", "--steps", "9", "-o", "F.npz"), "range --steps"),
-        (("import", "e.csv", "--format", "csv", "-o", "F.npz"), "unknown-name --format"),
-        (("import", "e.csv", "-o", "e.csv"), "unwritable --out"),
-        (("import", "e.csv", "--model", "mixtral-8x7b", "-o", "F.npz"), "range e.csv ids[step 0, layer 3, token 0]"),
-        (("discribe", "skewed"), "usage ? describe"),
-    ],
-)  # fmt: skip
-def test_mistakes_are_told_in_a_line_and_nothing_is_written(arguments, words, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("e.csv").write_text("layer_id,expert_ids\n3,52 40\n")
-    assert refused_call("routing", *arguments) == words
-    assert [path.name for path in tmp_path.iterdir()] == ["e.csv"]
 
 
 def test_an_old_file_stays_where_the_new_one_fails(tmp_path):

@@ -369,34 +369,6 @@ def test_a_prompt_changes_nothing_in_decode():
     assert np.array_equal(one.ids, other.ids)
 
 
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        (dict(routing="skewd"), "unknown-name routing ? skewed"),
-        (dict(routing="skewed:hot=0.1"), "unknown-name routing ? hot_share"),
-        (dict(routing="skewed:hot_share"), "form routing"),
-        (dict(routing="skewed:hot_share=1,hot_share=1"), "twice routing"),
-        (dict(routing="skewed:hot_share=2"), "range routing skewed:hot_share"),
-        (dict(routing="skewed:drift=nan"), "range routing skewed:drift"),
-        (dict(routing="skewed:step_stickiness=1"), "range routing skewed:step_stickiness"),
-        (dict(routing="popularity"), "missing routing"),
-        (dict(routing="popularity:mixtral-8x22b"), "unknown-name routing ? mixtral-8x7b"),
-        (dict(routing="popularity:none/counts.json"), "unreadable counts.json"),
-        (dict(routing="popularity:mixtral-8x7b:data=c5"), "unknown-name mixtral-8x7b.json data"),
-        (dict(routing="ranks:glm"), "unknown-name routing ? glm-4.5-air"),
-        (dict(routing="ranks:glm-4.5-air:data=maths"), "unknown-name routing ranks:data ? math"),
-        (dict(batch=0), "range batch"),
-        (dict(steps=0), "missing steps"),
-        (dict(seed=-1), "range seed"),
-        (dict(model=None), "missing model"),
-        (dict(batch=1 << 24, steps=1 << 20), "too-large batch"),
-    ],
-)
-def test_what_cannot_be_generated_is_refused_in_a_line(asked, words):
-    with refused(words):
-        generate_routing(**{"routing": "skewed", "model": "mixtral-8x7b", "batch": 2, "steps": 1, **asked})
-
-
 def test_the_default_is_what_was_measured_of_a_model_else_skewed():
     defaults = {name: default_routing(load_model(name)) for name in model_names()}
     assert defaults["mixtral-8x7b"] == "popularity:mixtral-8x7b"

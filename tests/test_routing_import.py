@@ -410,22 +410,6 @@ def test_the_largest_id_says_how_many_experts_there_are_where_nothing_else_does(
     assert trace.source["notes"] == ["86 experts, as the largest id says; give the model, or the number"]
 
 
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
-        ("3,1 2\n3;1 2\n", "form e.csv:3"),
-        ("3,1 2\n3,1 -2\n", "form e.csv:3"),
-        ("3,1 2\n3,1\n", "form e.csv:3 expert_ids"),
-        ("3,1 2\n4,1 2\n3,1 2\n", "conflict e.csv"),
-        ("3,1 2\n3,1 3\n4,1 2\n", "conflict e.csv"),
-        ("3,1 1\n", "twice e.csv ids[step 0, layer 3, token 0]"),
-        ("", "form e.csv"),
-    ],
-)
-def test_llama_cpp_mistakes(rows, words, tmp_path):
-    check_refused(written(tmp_path / "e.csv", f"layer_id,expert_ids\n{rows}"), words)
-
-
 # ---- DynaNDE ----
 
 
@@ -459,20 +443,6 @@ def test_dynande_takes_the_highest_scores(tmp_path):
     assert import_routing(path, experts_per_token=2).ids[0, 0].tolist() == [[1, 2], [0, 2]]
     one_layer = import_routing([path, path], experts_per_token=1)
     assert one_layer.ids[:, 0].tolist() == [[[1], [0]], [[1], [0]]]
-
-
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
-        ("0,0,0.2,nan,0.3\n", "type a.csv:2 expert_1"),
-        ("0,0,0.2,x,0.3\n", "form a.csv:2"),
-        ("0,0,0.2,0.3,0\n0,1,0.2,0.3,0.1\n", "missing a.csv:3"),
-        ("0,0,0.2,0.3,0\n0,1,0.2,0.3\n", "form a.csv:3"),
-        ("-1,0,0.2,0.3,0\n", "form a.csv:2"),
-    ],
-)
-def test_dynande_mistakes(rows, words, tmp_path):
-    check_refused(written(tmp_path / "a.csv", f"layer_id,token_id,expert_0,expert_1,expert_2\n{rows}"), words)
 
 
 def test_dynande_k_beyond_the_scores_is_refused(tmp_path):
@@ -599,26 +569,6 @@ def test_counts_of_csv_without_a_header_are_layers_from_0_and_a_popularity(tmp_p
     path.write_text("".join(",".join(["900"] * 7 + ["0"]) + "\n" for _ in range(32)))
     drawn = ndpsim.generate_routing(f"popularity:{path}", shape, batch=64, steps=1)
     assert set(drawn.ids.ravel().tolist()) == set(range(7))
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "code"),
-    [
-        ("layer,expert_0,expert_1\n0,3\n", 2, "form"),
-        ("layer,expert_0,expert_1\n0,3,x\n", 2, "range"),
-        ("layer,expert_0,expert_1\n0,3,-1\n", 2, "range"),
-        ("1,2\n0,2.5\n", 2, "range"),
-        ("layer,expert_0,expert_1\n0,3,1\n0,3,1\n", 3, "twice"),
-        ("layer,expert,count\n0,3,1\n0,2,1\n0,3,1\n", 4, "twice"),
-        ("layer,expert,count\n0,99999,1\n", None, "too-large"),
-        ("layer,expert,count\n0,1,2\n0,2,2\n", None, "missing"),
-    ],
-)
-def test_mistakes_in_counts_of_csv_have_their_line(tmp_path, text, line, code):
-    with pytest.raises(InputError) as caught:
-        import_routing(written(tmp_path / "c.csv", text))
-    assert (caught.value.code, caught.value.line) == (code, line)
-    assert caught.value.file == str(tmp_path / "c.csv")
 
 
 def test_a_file_of_no_format_gets_the_columns_of_each(tmp_path):

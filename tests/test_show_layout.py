@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from calls import refused_call, said
+from calls import said
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Expert
 from ndpsim.report.pictures.layout import layout_figure
@@ -49,19 +49,3 @@ def test_the_table_names_every_dimm():
 def test_the_picture_is_drawn(hw, name):
     for expert in (Expert(3, 5), Expert(1024, 512)):
         assert layout_figure(place_expert(hw, expert, name, ExpertFormat.of(4, group_size=1))).axes
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("layout", "stripd"), "unknown-name show layout ? striped"),
-        (("layout", "sharded:9", "--hw", "edge"), "range show layout"),
-        (("layout", "localized", "--plot", "x.foo"), "unknown-name --plot"),
-        (("layout", "localized", "--model", "qwen"), "unknown-name --model ? qwen3-30b-a3b"),
-        (("hw", "trimoe", "--bits", "4"), "conflict --bits"),
-        (("model", "mixtral-8x7b", "--plot", "x.png"), "conflict --plot"),
-        (("layou", "localized"), "unknown-name WHAT ? layout"),
-    ],
-)
-def test_what_makes_no_sense_is_one_line(arguments, words):
-    assert refused_call("show", *arguments) == words

@@ -16,7 +16,7 @@ import click
 import pytest
 
 import calls
-from calls import Done, refused_call
+from calls import Done
 from ndpsim.cli import sweep_progress
 from ndpsim.cli.main import cli
 from ndpsim.cli.notices import announce_kernels
@@ -102,35 +102,6 @@ def test_a_file_is_swept_with_options_in_place_of_what_it_says():
     done = call("study.yaml", "--set", "how=ok", "--vary", "n=5", "--force", "--json", "-")
     assert (done.status, [row["n"] for row in json.loads(done.out)["points"]]) == (0, [5])
     assert os.path.isdir("study.sweep")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["gemw", "--vary", "n=1"], "unknown-name sweep ? gemv"),
-        (["fake"], "missing --vary"),
-        (["fake", "--vary", "n"], "form --vary"),
-        (["fake", "--vary", "n="], "form --vary"),
-        (["fake", "--vary", "n=1", "--vary", "n=2"], "twice --vary"),
-        (["fake", "--vary", "m=1"], "unknown-key --vary m"),
-        (["fake", "--vary", "n=1,x"], "type --vary n"),
-        (["fake", "--n", "2", "--vary", "n=1,3"], "conflict --vary n"),
-        (["fake", "--n", "2", "--set", "n=1"], "twice --set"),
-        (["fake", "--set", "n=1", "--vary", "n=2"], "conflict --vary n"),
-        (["fake", "--vary", "n=1,2", "--baseline", "n=3"], "unknown-name --baseline"),
-        (["fake", "--vary", "n=1,2", "--vary", "parts=1", "--zip"], "conflict --zip"),
-        (["fake", "--vary", "n=1", "--jobs", "0"], "range --jobs"),
-        (["fake", "--vary", "n=1", "--out", "file"], "unwritable --out"),
-        (["fake", "--vary", "n=1", "--kind", "bars"], "conflict --kind"),
-        (["fake", "--vary", "n=1", "--json", "no/where"], "unwritable --json"),
-        (["none.yaml"], "unreadable none.yaml"),
-        (["bad.yaml"], "form bad.yaml:2 vray ? vary"),
-    ],
-)
-def test_a_mistake_is_one_line_before_anything_is_run(arguments, words):
-    Path("file").touch()
-    Path("bad.yaml").write_text("command: fake\nvray: {n: [1]}\nvary: {n: [1]}\n")
-    assert refused_call("sweep", *arguments) == words
 
 
 def slowly(command: Any, tasks: Iterator[Any], jobs: int) -> Iterator[Any]:

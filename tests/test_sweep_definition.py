@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calls import GIVEN
 from mistakes import refused
 from ndpsim.routing import generate_routing
 from ndpsim.sweeps.commands import swept_commands
@@ -52,32 +53,6 @@ def test_numbers_a_factor_apart_begin_and_end_where_they_are_asked_to(low, more,
     assert (values[0], values[-1], len(values)) == (low, low + more, count)
     exact = np.geomspace(low, low + more, count)
     assert np.abs(np.array(values) - exact).max() <= 0.0005001
-
-
-@pytest.mark.parametrize(
-    ("key", "text", "words"),
-    [
-        ("tokens", "4..1", "range tokens"),
-        ("tokens", "log:4..1:3", "form tokens"),
-        ("tokens", "log:1..4", "form tokens"),
-        ("tokens", "log:1..4:1", "form tokens"),
-        ("tokens", "log:2..2:3", "form tokens"),
-        ("tokens", "log:0..2:3", "form tokens"),
-        ("tokens", "1..8:0", "range tokens"),
-        ("tokens", "0", "range tokens"),
-        ("tokens", "1,,2", "type tokens"),
-        ("link.link_gbps", "1..100001", "too-large link.link_gbps"),
-        ("link.link_gbps", "log:1..2:100001", "too-large link.link_gbps"),
-        ("dimm.ranks", "many", "range dimm.ranks"),
-        ("dimm.rank", "1", "unknown-key dimm.rank ? dimm.ranks"),
-        ("token", "1", "unknown-key token ? tokens"),
-        ("arbitration", "mine", "unknown-name arbitration"),
-    ],
-)
-def test_a_value_that_can_never_be_is_refused_with_its_key(key, text, words):
-    with refused(words) as caught:
-        values_of(GEMV, key, text)
-    assert caught.value.key == key
 
 
 def test_a_hundred_thousand_values_are_the_most():
@@ -137,19 +112,7 @@ def test_keys_that_are_taken_together_may_have_a_value_again():
 
 # YAML files
 
-FILE = """\
-title: Ranks and tokens
-command: gemv
-fixed: {model: mixtral-8x7b}
-vary:
-  dimm.ranks: [1, 2]
-  tokens: 1..4
-baseline: {dimm.ranks: 1}
-plot: {kind: lines, x: tokens, y: speedup, by: dimm.ranks, log: x}
-published:
-  - {metric: speedup, where: {tokens: 1}, value: 1.9, source: "a paper, Figure 1"}
-  - {metric: speedup, where: {tokens: 2}, low: 1, high: 2, source: "a paper, in words"}
-"""
+FILE = (GIVEN / "sweep.yaml").read_text()
 
 
 def written(folder: Path, text: str) -> Path:
@@ -171,26 +134,6 @@ def test_keys_that_vary_on_the_command_line_are_those_of_the_file_no_more(tmp_pa
     read = read_definition(written(tmp_path, FILE), {"tokens": "8", "model": ["mixtral-8x7b", "deepseek-v2"]})
     assert read.varied["tokens"] == (8,)
     assert read.fixed == {}
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "line", "words"),
-    [
-        ("command: gemv", "command: gem", 2, "unknown-name sweep.yaml:2 command ? gemv"),
-        ("  tokens: 1..4", "  token: 1..4", 6, "unknown-key sweep.yaml:6 token ? tokens"),
-        ("  dimm.ranks: [1, 2]", "  dimm.ranks: [1, few]", 5, "range sweep.yaml:5 dimm.ranks"),
-        ("title: Ranks", "titel: Ranks", 1, "form sweep.yaml:1 titel ? title"),
-        ("kind: lines", "kind: pie", 8, "form sweep.yaml:8 plot.kind"),
-        ("baseline: {dimm.ranks: 1}", "baseline: {dimm.ranks: 4}", 7, "unknown-name sweep.yaml:7 baseline"),
-        ("value: 1.9, ", "", 10, "conflict sweep.yaml:10 published"),
-        ("fixed: {model: mixtral-8x7b}", "fixed: {bits: 17.5}", 3, "range sweep.yaml:3 bits"),
-    ],
-)
-def test_a_mistake_in_a_file_is_one_line_with_its_place(tmp_path, old, new, line, words):
-    assert old in FILE
-    file = written(tmp_path, FILE.replace(old, new))
-    with refused(words):
-        read_definition(file)
 
 
 # What a point comes to

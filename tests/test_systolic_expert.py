@@ -10,7 +10,6 @@ import pytest
 from mistakes import mistake_of, refused
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
-from ndpsim.dram.engines import FastController
 from ndpsim.errors import MismatchError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Expert
@@ -226,11 +225,8 @@ def test_the_plain_run_of_a_long_stream_agrees_with_what_was_skipped():
     assert 0.3 < result.fast_forwarded < 1
 
 
-def test_a_difference_to_the_plain_run_is_found(monkeypatch):
-    def without_refresh(tables, policy, schedule):
-        return FastController(tables, policy, schedule=schedule._replace(turns=()))
-
-    monkeypatch.setattr("ndpsim.simulate.alone.fastest", without_refresh)
+@pytest.mark.usefixtures("without_refresh")
+def test_a_difference_to_the_plain_run_is_found():
     with pytest.raises(MismatchError, match="plain run"):
         simulate_expert(
             "cxl", Expert(1024, 512), sets=["dimm.subchannels=2", "ndp.systolic.arrays=4"], exact_check=True

@@ -137,26 +137,6 @@ def test_an_address_beyond_the_memory_is_refused_or_wrapped(tmp_path):
     assert (wrapped.columns() == same.columns()).all()
 
 
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"mapper": "RoBaRaCoC"}, "unknown-name mapper ? RoBaRaCoCh"),
-        ({"scheduler": "FCFS"}, "unknown-name scheduler ? FRFCFS"),
-        ({"row_policy": "close"}, "unknown-name row_policy ? closed-cap"),
-        ({"refresh": "all"}, "unknown-name refresh ? all-bank"),
-        ({"read_buffer": 0}, "range read_buffer"),
-        ({"write_buffer": 1.5}, "type write_buffer"),
-        ({"channels": 4097}, "range channels"),
-        ({"channels": 3}, "unsupported channels"),
-        ({"ranks": 3}, "unsupported ranks"),
-        ({"overrides": {"nCl": 40}}, "unknown-name nCl ? nCL"),
-    ],
-)
-def test_senseless_settings_are_refused(changes, problem):
-    with refused(problem):
-        run_trace(stream(1), **changes)
-
-
 def test_results_are_plain_data():
     result = run_trace(stream(10))
     assert isinstance(result, TraceResult)

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import ndpsim.traces.registry
 import ndpsim.traces.requests
 from mistakes import mistake, refused
 from ndpsim.errors import InputError
@@ -427,16 +426,13 @@ def test_an_example_is_in_its_format_only(file, name):
             assert refusal(file, example, other).line == 1
 
 
-def test_a_new_format_is_a_new_file(tmp_path, monkeypatch, file):
-    (tmp_path / "plain.py").write_text(
+def test_a_new_format_is_a_new_file(file, new_format):
+    new_format(
+        "request_formats",
         "from ndpsim.traces.request_format import Field, RequestFormat\n"
         "FORMAT = RequestFormat('plain', 'fetch@5;0x40', 'x',\n"
-        "    (Field('operation'), Field('cycle', after=';'), Field('address', base=16)), ('fetch',), ())\n"
+        "    (Field('operation'), Field('cycle', after=';'), Field('address', base=16)), ('fetch',), ())\n",
     )
-    folder = ndpsim.traces.registry._request_folder
-    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
-    found = ndpsim.traces.registry.request_formats.__wrapped__()
-    monkeypatch.setattr(ndpsim.traces.requests, "request_formats", lambda: found)
     requests = read(file, "fetch 5;0x40\nfetch 6;41\n")
     assert (requests.format, rows(requests)) == ("plain", [(0x40, 0, 5), (0x41, 0, 6)])
     assert read(file, "LD 5").format == "ramulator2"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import ndpsim.moe.weights
-from calls import call, refused_call
+from calls import call
 from mistakes import refused
 from ndpsim.audit import check_schedule
 from ndpsim.layout import MATRICES
@@ -262,22 +262,3 @@ def test_files_are_listed_and_shown() -> None:
     shown = json.loads(call("show", "weights", "q4_k_m", "--json", "-")[1])
     assert (shown["model"], shown["classes"]["gate"]["bits"]) == ("qwen3-235b-a22b", 4.5)
     assert shown["bytes"] == sum(one["bytes"] for one in shown["classes"].values())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("show", "weights", "q4_k_x"), "unknown-name show weights ? q4_k_s"),
-        (("show", "weights", "q4_k_m", "--hw", "trimoe"), "conflict --hw"),
-        (("moe", "--weights", "q4_k_m", "--bits", "4"), "conflict --bits"),
-        (("moe", "--weights", "q4_k_m", "--dense-bits", "8"), "conflict --dense-bits"),
-        (("moe", "--weights", "q5"), "unknown-name --weights"),
-        (("gemv", "--weights", "q5"), "unknown-name --weights"),
-        (("gemv", "--weights", "q4_k_m", "--bits", "4"), "conflict --bits"),
-        (("gemv", "--weights", "q4_k_m", "--group-size", "32"), "conflict --group-size"),
-        (("gemv", "--weights", "q4_k_m", "--shape", "512,256"), "conflict --shape"),
-        (("relayout", "--weights", "q4_k_m", "--bits", "4"), "conflict --bits"),
-    ],
-)
-def test_commands_refuse_in_one_line(arguments: tuple[str, ...], words: str) -> None:
-    assert refused_call(*arguments) == words

@@ -1,0 +1,13 @@
+"""Two kernels, one inlined in the other, that tests compile elsewhere."""
+
+from ndpsim._jit import inlined, kernel
+
+
+@inlined
+def twice(number):
+    return 2 * number
+
+
+@kernel
+def thrice(number):
+    return twice(number) + number
