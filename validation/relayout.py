@@ -34,28 +34,28 @@ TEXT = """\
 # Relayout: four experts on TriMoE
 
 The TriMoE paper says that up to four experts migrate in about 0.63 ms (Section 5.5), and that relayout
-without the host is over 62x more efficient than data movement by the CPU (Section 4.1). It does not name
-the model, the layouts, the number of links of a DIMM, or the DIMMs that they connect. The tables have
-each topology with the links of `hwconfigs/trimoe.yaml` (25 GB/s each way). Nothing was tuned. If a
-topology needs more ports than the file gives, the DIMMs have them.
+without the host is over 62x more efficient than data movement by the CPU (Section 4.1). It does not name the
+model, the layouts, the number of links of a DIMM, or the DIMMs that they connect. The tables have each
+topology with the links of `hwconfigs/trimoe.yaml` (25 GB/s each way). Nothing was tuned. If a topology needs
+more ports than the file gives, the DIMMs have them.
 
 Made by `python validation/relayout.py`. One table by itself:
 
     ndpsim relayout --hw trimoe --model {model} --experts 4 --from localized --to striped --topology all
 
-*time*: from the first DRAM command to the last beat written. *at least*: the time that the busiest
-resource needs, and its name. *transit*: the most bytes in the buffers of a DIMM's router. *host*: the
-host's time for the same move, as a multiple; the host moves the data through its memory channels,
-command by command, with as many bursts in flight as its controllers' queues hold and no time on its
-cores.
+*time*: from the first DRAM command to the last beat written. *at least*: the time that the busiest resource
+needs, and its name. *transit*: the most bytes in the buffers of a DIMM's router. *host*: the host's time for
+the same move, as a multiple; the host moves the data through its memory channels, command by command, with as
+many bursts in flight as its controllers' queues hold and no time on its cores.
 
 {tables}
 ## Against the paper
 
-- 0.63 ms: {range}
+- 0.63 ms: {shortest} to {longest};
+  nearest is {nearest}.
 - 62x: the host's memory channels alone make {least:.1f}x to {most:.1f}x. To be 62x slower than the ring's
-  {ring:.3f} ms, a CPU would copy at {copy:.2f} GB/s, each byte counted once. The paper does not say how
-  the CPU copies.
+  {ring:.3f} ms, a CPU would copy at {copy:.2f} GB/s, each byte counted once. The paper does not say how the
+  CPU copies.
 """
 
 
@@ -125,7 +125,9 @@ def main() -> None:
     text = TEXT.format(
         model=MODELS[0],
         tables="\n".join(map(table, all_results)),
-        range=f"from {named(quickest)} to {named(slowest)}; nearest is {named(nearest)}.",
+        shortest=f"from {named(quickest)}",
+        longest=named(slowest),
+        nearest=named(nearest),
         least=min(ratios),
         most=max(ratios),
         ring=ring.time_ns / 1e6,
