@@ -30,7 +30,7 @@ from ndpsim.energy import (
     transfer_nj,
 )
 from ndpsim.energy.channel import counts_of
-from ndpsim.energy.of_trace import last_clock
+from ndpsim.energy.traces import last_clock
 from ndpsim.energy.units import add_up
 from ndpsim.spec import resolve, standards
 from ndpsim.traces import CommandTrace

@@ -89,7 +89,7 @@ def test_a_tenth_more_for_a_command_or_a_clock_is_seen(cost, component, monkeypa
         return replace(energy, **{cost: 1.1 * getattr(energy, cost)})
 
     assert not _red(DDR4_MIXED, component)
-    monkeypatch.setattr("ndpsim.energy.of_trace.channel_energy", dearer)
+    monkeypatch.setattr("ndpsim.energy.traces.channel_energy", dearer)
     assert _red(DDR4_MIXED, component)
 
 

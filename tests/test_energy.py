@@ -17,7 +17,7 @@ from ndpsim.config.dram import Power
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import ScanController, make_controller
 from ndpsim.energy import Currents, channel_energy, count_trace, find_currents, from_trace, split, transfer_nj
-from ndpsim.energy.of_trace import sum_open
+from ndpsim.energy.traces import sum_open
 from ndpsim.simulate import Memory, run_requests, run_trace, simulate_expert
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel
 from ndpsim.spec import Device, lower, resolve, standards

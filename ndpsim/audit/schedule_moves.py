@@ -53,7 +53,7 @@ class Places:
     def _occupy(self, location: str, times: int) -> None:
         dimms = dimms_of(location) or range(self._machine.dimms)
         for dimm in range(dimms.start, min(dimms.stop, len(self._used))):
-            self._used[dimm] += times * self._machine.lying_bytes / len(dimms)
+            self._used[dimm] += times * self._machine.stored_bytes / len(dimms)
 
     # ---- a line ----
 

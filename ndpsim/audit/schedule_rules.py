@@ -89,7 +89,7 @@ class Machine:
         return machine
 
     @property
-    def lying_bytes(self) -> int:
+    def stored_bytes(self) -> int:
         """Bytes of an expert with its replicas."""
         return self.expert_bytes + sum(self.replicas.values())
 

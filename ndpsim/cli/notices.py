@@ -19,7 +19,7 @@ COMPILE_S = {
     "ndpsim.dimm.arbiter.run": 8,
     "ndpsim.dimm.readable.run": 10,
     "ndpsim.dram.fast.controller.run": 10,
-    "ndpsim.energy.of_trace.sum_open": 1,
+    "ndpsim.energy.traces.sum_open": 1,
     "ndpsim.traces.parser.parse": 4,
 }
 _FAST = "ndpsim.dram.fast.controller.run"
@@ -38,7 +38,7 @@ def kernels_of(command: str, given: Mapping[str, Any]) -> Counter[str]:
     elif command == "check":
         kernels = Counter(["ndpsim.audit.kernels.find_early", "ndpsim.audit.kernels.find_row_faults"])
         if given.get("energy"):
-            kernels["ndpsim.energy.of_trace.sum_open"] = 1
+            kernels["ndpsim.energy.traces.sum_open"] = 1
     elif command == "relayout":
         kernels = Counter({"ndpsim.dimm.arbiter.run": 1 if given.get("no_host") else 2})
     else:

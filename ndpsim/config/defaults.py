@@ -43,7 +43,7 @@ _REASONS = {
     "host.channels": _ONE,
     "host.memory.ranks": _ONE,
     "host.mapper": (
-        "assumption: consecutive bursts lie in different bank groups and ranks, as in servers; weights lie "
+        "assumption: consecutive bursts are in different bank groups and ranks, as in servers; weights are "
         "as their layouts say"
     ),
     "host.cpu_compute_efficiency": "not given: fitted by cpu_isa (validation/cpu.md); without it, no times",

@@ -228,7 +228,7 @@ class _Builder:
             raise self.error(f"the alias '*{anchor}' has no anchor", line)
         node = self.anchors[anchor]
         if node is None:
-            raise self.error(f"the alias '*{anchor}' lies inside its own anchor", line)
+            raise self.error(f"the alias '*{anchor}' is inside its own anchor", line)
         self.grow(node.size, node.height, line)
         self.add(node, None)
 

@@ -18,7 +18,7 @@ from ndpsim.energy.channel import (
     split,
 )
 from ndpsim.energy.currents import Currents, Supply, currents_of, explain, find_currents, power_rows
-from ndpsim.energy.of_trace import count_trace, from_trace, last_clock
+from ndpsim.energy.traces import count_trace, from_trace, last_clock
 from ndpsim.energy.units import UnitEnergy, add_up, transfer_nj
 
 __all__ = [

@@ -196,7 +196,7 @@ class Bits:
         return xor
 
     def with_channel(self, order: Sequence[str], at: int) -> list[str]:
-        """`order` with the channel at bit `at`, splitting the field that lies there."""
+        """`order` with the channel at bit `at`, splitting the field at that bit."""
         done: list[str] = []
         left = dict(self.of)
         parts = [part for part in order if part.partition(":")[0] in left]

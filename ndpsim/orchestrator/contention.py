@@ -68,7 +68,7 @@ Ints = NDArray[np.int64]
 class ContentionTable:
     """Rates of experts and of host reads beside each other: 1 is what they are alone.
 
-    Between entries rates lie on a line; beyond the last, they are the last. The module says how to use them.
+    Rates are interpolated between entries, and constant beyond the last. The module says how to use them.
 
     Attributes:
         tokens: int64[n], ascending.
@@ -140,7 +140,7 @@ def contention_table(
 ) -> ContentionTable:
     """The table of one model's experts on one hardware; arguments as in `simulate_contention`.
 
-    shards: of parts of experts that lie over this many DIMMs; beside relayouts such a table has no entries.
+    shards: of parts of experts over this many DIMMs; beside relayouts such a table has no entries.
 
     Raises:
         InputError: the hardware has no host channel, or no NDP units.

@@ -345,7 +345,7 @@ class Costs:
     def contention(self, shards: int = 1) -> ContentionTable:
         """How NDP units, the host and relayouts slow each other down on a DIMM.
 
-        shards: of experts that lie over this many DIMMs.
+        shards: of experts over this many DIMMs.
         """
         found = self._contention.get(shards)
         if found is None:

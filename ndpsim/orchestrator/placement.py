@@ -1,4 +1,4 @@
-"""Where experts lie while a run goes on, and the bytes that they take."""
+"""Locations of experts during a run, and the bytes that they take."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Places:
         self.gpu_free = machine.gpu_experts - int(self._resident.sum())
         self.gpu_bits: dict[tuple[int, int], int] = {}
         sizes = [weight_bytes(machine.model.expert, expert_format(bits)) for bits in placement.replicas]
-        self._lying_bytes = machine.expert_bytes + sum(sizes)
+        self._stored_bytes = machine.expert_bytes + sum(sizes)
         self._used = np.full(dimms, kv / dimms)
         for location, count in _experts_by_location(self._dimm, self._shards).items():
             self._take(location, count)
@@ -67,7 +67,7 @@ class Places:
     def _take(self, location: Location, count: int) -> None:
         dimm, shards = location
         chosen = slice(None) if dimm == STRIPED else slice(dimm, dimm + shards)
-        self._used[chosen] += count * self._lying_bytes / (self._dimms if dimm == STRIPED else shards)
+        self._used[chosen] += count * self._stored_bytes / (self._dimms if dimm == STRIPED else shards)
 
     def location(self, row: int, expert: int) -> Location:
         """Where an expert is."""

@@ -133,7 +133,7 @@ class ScriptedRun(_Uncounted):
 
     @property
     def placement(self) -> Placement:
-        """Where all experts lie."""
+        """The location of every expert."""
         return self._places.now
 
     @property

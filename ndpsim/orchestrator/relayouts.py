@@ -95,7 +95,7 @@ class Relayouts:
         found = self._found.get((source, target))
         if found is None:
             if source == target:
-                raise InputError(f"lies at {source.name} already", "conflict", key="target")
+                raise InputError(f"is at {source.name} already", "conflict", key="target")
             found = self._found[source, target] = self._turned(source, target)
         return found
 
@@ -135,7 +135,7 @@ class Relayouts:
         return first, second
 
     def _turned_wires(self, wire_ns: Mapping[str, float], by: int) -> dict[str, float]:
-        """The same on wires that lie this many DIMMs further around the ring."""
+        """The same on wires this many DIMMs further around the ring."""
         network = self.network
         names = {(hop.source, hop.target): network.wire_names[hop.wire] for hop in network.hops}
         dimms = network.dimms

@@ -119,7 +119,7 @@ class Transfers:
     def slowdown(self, contention: bool = True, shards: Sequence[int] = ()) -> Slowdown:
         """How much NDP units and others slow each other down; not at all without `contention`.
 
-        shards: numbers of DIMMs over which sharded experts lie.
+        shards: numbers of DIMMs of sharded experts.
         """
         channel = np.array([self._first_channel + one for one in self._channel], dtype=np.int64)
         if not (self.meets_units and contention):

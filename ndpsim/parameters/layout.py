@@ -1,4 +1,4 @@
-"""Where the weights of an expert lie."""
+"""Layouts of an expert's weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies whose experts lie in the host's memory, with copies of some in the GPU's memory."""
+"""Policies whose experts are in the host's memory, with copies of some in the GPU's memory."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Stage(Protocol):
 
     @property
     def placement(self) -> Placement:
-        """Where all experts lie."""
+        """The location of every expert."""
         ...
 
     @property

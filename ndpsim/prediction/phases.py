@@ -2,7 +2,7 @@
 
 A program computes a prompt in chunks: each reads the experts of its tokens again. The chunks differ in
 their context alone, and attention takes a time that grows with it on a line. So the first and the last whole
-chunk are simulated, those between lie on the line between both, and the rest of the prompt is simulated.
+chunk are simulated, those between are interpolated, and the rest of the prompt is simulated.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Mapping
 from pathlib import Path
 
-#: Where the files lie.
+#: The folder of the files.
 FOLDER = Path(__file__).parent / "fits"
 #: The family whose values stand for keys that another has no row of.
 ANY = "any"

@@ -94,7 +94,7 @@ def gpu_memory(
 
 @dataclass(frozen=True)
 class Cache:
-    """A KV cache: its bytes, those of the layer that has most, where it lies, and what it is of in words."""
+    """A KV cache: its bytes, those of the layer that has most, its location, and its contents in words."""
 
     bytes: int
     layer_bytes: int

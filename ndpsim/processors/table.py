@@ -6,7 +6,7 @@ them; `experts_per_time`: each time is of this many experts one after the other 
 "refuse" (where it is left out), "extend" or "roofline". Then come ``tokens,time_ns`` and the measured counts,
 rising; or ``threads,tokens,time_ns``, the threads of a CPU rising, and the counts of each.
 
-Between two counts, times lie on the line between theirs. Beyond them a table is refused, unless it says how
+Between two counts, times are interpolated. Beyond them a table is refused, unless it says how
 it goes on. For fewer tokens than the least count, the least count's time stands then. For more than the last,
 with ``outside: extend`` the line through the last two goes on; with ``outside: roofline`` the time is the
 larger of the last count's and what the roofline says that this many tokens take to compute: weights are read

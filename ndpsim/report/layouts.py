@@ -1,4 +1,4 @@
-"""Where the weights of an expert lie, as text."""
+"""Locations of the weights of an expert, as text."""
 
 from __future__ import annotations
 

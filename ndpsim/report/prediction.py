@@ -67,6 +67,6 @@ def _print_band(result: Prediction) -> None:
     band = result.decode.band
     if band is not None:
         print_text(
-            f"In brackets: where 8 of 10 of {band.machines} measured machines lie around their predictions "
-            "(validation/machines.md)."
+            f"In brackets: the range of 8 of 10 of {band.machines} measured machines around their "
+            "predictions (validation/machines.md)."
         )

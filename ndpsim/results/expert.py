@@ -38,7 +38,7 @@ class JobTime:
 
 @dataclass(frozen=True)
 class OverRefresh:
-    """The same run from DRAM clocks that lie evenly over one period of the refreshes.
+    """The same run from DRAM clocks spread evenly over one period of the refreshes.
 
     Attributes:
         mean_ns, least_ns, most_ns: of the times.

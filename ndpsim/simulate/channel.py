@@ -118,7 +118,7 @@ class Channel:
     # What is on it.
 
     def add_expert(self, dimm: int, weights: ExpertWeights, tokens: int, release: int = 0) -> None:
-        """An expert joins the queue of a DIMM, and its weights lie behind those that are there.
+        """An expert joins the queue of a DIMM, and its weights are stored behind those that are there.
 
         Raises:
             InputError: they do not fit, or the unit cannot multiply them.

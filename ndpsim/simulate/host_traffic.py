@@ -160,7 +160,7 @@ class RequestRound:
 def host_round(hardware: Hardware, traffic: HostTraffic, first_place: int) -> RequestRound:
     """The requests of a traffic to a DIMM on whose lanes the places before `first_place` hold the weights.
 
-    The host's data lies in the rows above. Addresses are mapped over the sub-channels and ranks of the DIMM;
+    The host's data is in the rows above. Addresses are mapped over the sub-channels and ranks of the DIMM;
     what falls on a row of the weights, or beyond the DIMM, is folded into them.
 
     Raises:

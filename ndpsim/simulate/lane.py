@@ -293,7 +293,7 @@ class Lane(Bus):
         self.busy = 0.0  # ticks for which the multipliers had work, all of them
 
     def begin(self, first_row: int) -> None:
-        """Read what lies this many rows behind the stream; of what was read before everything has been."""
+        """Read rows this far behind the stream, after all that was to be read before."""
         first = self.stream.source.place
         place = np.empty_like(first) if self.source.place is first else self.source.place
         np.add(first, first_row << state.ROW_SHIFT, out=place)

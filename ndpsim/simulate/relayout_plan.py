@@ -201,7 +201,7 @@ def plan_transfers(
     target: tuple[str, list[int]],
     used: list[int] | None = None,
 ) -> list[Transfer]:
-    """The experts that go elsewhere, sorted by their DIMMs; the rest lies where it shall.
+    """The experts that have to move, sorted by their DIMMs; all others are at their target already.
 
     They are alike, so that the order in which they are given makes no difference.
 

@@ -252,7 +252,7 @@ class Session:
         with hardware.errors_at_origins():
             transfers = plan_transfers(geometry, weights, (source, first), (target, second), used)
             if not transfers:
-                raise InputError("everything lies there already", "invalid", key="target")
+                raise InputError("all experts are there already", "invalid", key="target")
             ensure_transfers_fit(transfers, False)
             run.add_relayout(Wave(access_by_units(hardware, geometry), transfers), clock - 1)
         run.first_free_place[:] = [used[dimm] for dimm in own[: len(run.first_free_place)]]

@@ -65,7 +65,7 @@ def split_stacks(columns: NDArray[np.int64], device: Device) -> NDArray[np.int64
 
 
 def join_stacks(columns: NDArray[np.int64], device: Device) -> NDArray[np.int64]:
-    """The inverse of `split_stacks`; what lies in no stack or group comes to lie behind the last."""
+    """The inverse of `split_stacks`; a bank in no stack or group is numbered behind the last."""
     of_stack, stack, group = device.bankgroups // device.stacks, columns[3], columns[4]
     there = (stack >= 0) & (group >= 0) & (group < of_stack)
     none = np.where((stack == -1) & (group == -1), -1, device.bankgroups)

@@ -129,7 +129,7 @@ def range_of(outcome: Outcome, changes: Sequence[Change]) -> tuple[float, float]
 
 
 def _is_inside(outcome: Outcome, changes: Sequence[Change]) -> bool | None:
-    """Whether what is published lies where ours moves; None: ours is no number."""
+    """Whether the published figure is within the range of ours; None: ours is no number."""
     reach = range_of(outcome, changes)
     if reach is None:
         return None

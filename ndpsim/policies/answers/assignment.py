@@ -138,7 +138,9 @@ def _checked_bits(
             continue
         if of_expert not in replicas:
             listed = ", ".join(map(str, (machine.bits, *replicas)))
-            raise at.error(f"expert {expert} is to be read in {of_expert} bits; it lies there in {listed}")
+            raise at.error(
+                f"expert {expert} is to be read in {of_expert} bits; its copies there have {listed}"
+            )
         bits[expert] = of_expert
     return bits
 
@@ -176,7 +178,7 @@ def _check_engines(
     location = view.placement.dimm.tolist()
     for expert, _ in ndp:
         if location[expert] == STRIPED:
-            raise at.error(f"expert {expert} is assigned to the NDP units and lies striped over all DIMMs")
+            raise at.error(f"expert {expert} is assigned to the NDP units and is striped over all DIMMs")
     if not machine.expert_buffers:
         there = view.placement.resident | view.arriving
         for expert, _ in gpu:

@@ -121,10 +121,10 @@ class _Moving:
         location = int(self.placement.dimm[place])
         if self.placement.shards[place] > 1:
             raise at.error(
-                f"{what}: it lies over {self.placement.shards[place]} DIMMs; a sharded expert does not move"
+                f"{what}: it is over {self.placement.shards[place]} DIMMs; a sharded expert does not move"
             )
         if location == to:
-            raise at.error(f"{what}: it lies {'striped' if to == STRIPED else f'on DIMM {to}'} already")
+            raise at.error(f"{what}: it is {'striped' if to == STRIPED else f'on DIMM {to}'} already")
         between = location != STRIPED and to != STRIPED
         if kind == "relayout" and between:
             raise at.error(f"{what}: from DIMM {location} to DIMM {to} is a rebalance")

@@ -15,7 +15,7 @@ from ndpsim.policies.views import STRIPED, Machine, Placement
 def checked_placement(policy: str, placement: Placement, machine: Machine) -> Placement:
     """A copy of a placement that cannot be written, if it is legal.
 
-    Whether what lies on a DIMM fits its bytes is not checked here.
+    Whether the experts on a DIMM fit its bytes is not checked here.
 
     Raises:
         InputError: anything wrong in the placement, in one line that says where.
@@ -36,12 +36,12 @@ def checked_placement(policy: str, placement: Placement, machine: Machine) -> Pl
             raise at.error(f"layer {machine.layers[row]}: expert {expert} {text}")
 
     if not machine.dimms:
-        refuse(dimm != STRIPED, "lies on DIMM {dimm}, and no DIMM has an NDP unit; give -1 (striped)")
-    refuse((dimm < STRIPED) | (dimm >= machine.dimms) & (dimm != STRIPED), "lies on DIMM {dimm} of {dimms}")
-    refuse(shards < 1, "lies over {shards} DIMMs")
+        refuse(dimm != STRIPED, "is on DIMM {dimm}, and no DIMM has an NDP unit; give -1 (striped)")
+    refuse((dimm < STRIPED) | (dimm >= machine.dimms) & (dimm != STRIPED), "is on DIMM {dimm} of {dimms}")
+    refuse(shards < 1, "is over {shards} DIMMs")
     refuse((dimm == STRIPED) & (shards != 1), "is striped, and has {shards} shards; give 1")
     refuse(
-        dimm.astype(int) + shards > max(machine.dimms, 1), "lies on {shards} DIMMs from {dimm} of {dimms} on"
+        dimm.astype(int) + shards > max(machine.dimms, 1), "is on {shards} DIMMs from {dimm} of {dimms} on"
     )
     count = int(resident.sum())
     if count > machine.gpu_experts:

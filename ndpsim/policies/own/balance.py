@@ -1,6 +1,6 @@
 """Balance: every expert on every engine at full speed, and the fullest resource as empty as possible.
 
-`docs/balance.md` has the method, equation by equation. Experts lie sharded over DIMMs that cover all channels
+`docs/balance.md` has the method, equation by equation. Experts are sharded over DIMMs that cover all channels
 of the host: the host reads such an expert as fast as a striped one, and NDP units compute it at nearly full
 efficiency. So each layer may choose among all ways of an expert, and none has to move between DIMMs.
 """
@@ -109,7 +109,7 @@ class Balance(Policy[BalanceParameters]):
         return placement
 
     def _divisors(self) -> list[int]:
-        """Numbers of DIMMs that an expert may lie over: divisors that cover all channels of the host."""
+        """Numbers of DIMMs that may share an expert: divisors that cover all channels of the host."""
         dimms = self.machine.dimms
         if self.parameters.shards or not dimms:
             return [max(1, min(self.parameters.shards, dimms))]
@@ -258,7 +258,7 @@ class Balance(Policy[BalanceParameters]):
 
     @property
     def read_ns(self) -> float:
-        """The host's reading of an expert as experts lie."""
+        """The host's reading of an expert at its location."""
         estimates = self.estimates
         return estimates.sharded_read_ns(self.shards) if self.machine.dimms else estimates.striped_read_ns
 

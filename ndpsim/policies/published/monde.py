@@ -68,7 +68,7 @@ class MondeParameters(PolicyParameters):
 class Monde(Offloading[MondeParameters]):
     """MoNDE: GPU and NDP, hot experts loaded as far as that balances the two.
 
-    The experts with most tokens on the GPU, the others on the DIMMs where they lie.
+    The experts with most tokens on the GPU, the others on their DIMMs.
     """
 
     name = "monde"
@@ -171,7 +171,7 @@ class Monde(Offloading[MondeParameters]):
         location = view.placement.dimm[missing]
         if (location == STRIPED).any():
             raise InputError(
-                "an expert lies striped, where no NDP unit can compute it", "conflict", key="policy monde"
+                "an expert is striped, where no NDP unit can compute it", "conflict", key="policy monde"
             )
         units[location, np.arange(count)] = estimates.ndp_ns[loads]
         behind = np.cumsum(units[:, ::-1], axis=1)[:, ::-1]  # the rest of the list, from each place on

@@ -31,7 +31,7 @@ Ints = NDArray[np.int64]
 _RANGES = 600  # bins of the range, where whole refresh intervals are shorter
 _REFRESHES_APART = 150  # whose ranges can be told apart in a column
 _REFRESHES_SHOWN = 25  # in parts of their intervals
-_OF_REFRESH = 3  # the range within a bin is that of times of a third of nRFC: two lie within each refresh
+_OF_REFRESH = 3  # the range within a bin is that of times of a third of nRFC: two are within each refresh
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""A picture of where the weights of an expert lie."""
+"""A picture of the locations of an expert's weights."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def layout_figure(
     if down_row >= _ROWS:
         words = f"where down begins in {where}"
         groups[1]["down"] = rows(down_row - 1, words, "first" not in chosen and chosen[0] != "lanes")
-    return compose(f"Where weights lie: {layout_title(placed)}", groups, size, panels, "layout")
+    return compose(f"Locations of weights: {layout_title(placed)}", groups, size, panels, "layout")
 
 
 def _name_colours(axes: Axes, names: Sequence[str]) -> None:

@@ -93,7 +93,7 @@ class Points:
 
     @property
     def _between(self) -> tuple[str, ...]:
-        """The keys whose published values may lie between ours: the numbers that lines go over."""
+        """The keys whose published values may be between ours: the numbers that lines go over."""
         x = self.plot.x
         return (x,) if self.plot.kind == "lines" and all(is_number(value) for value in self.values(x)) else ()
 

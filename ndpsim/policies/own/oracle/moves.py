@@ -47,7 +47,7 @@ def on_gpu(assignment: Assignment, expert: int) -> Assignment:
 class LayerMoves:
     """The moves of one layer, when its tokens are routed.
 
-    A place is an engine, or the DIMMs over which some experts lie.
+    A place is an engine, or the DIMMs of some experts.
     """
 
     def __init__(self, view: LayerView, machine: Machine, estimates: Estimates) -> None:

@@ -44,7 +44,7 @@ class EngineCosts:
 
 @dataclass(frozen=True, eq=False)
 class ExpertCosts:
-    """What each expert of a layer takes of a step, by where it would lie: arrays [expert], in ns.
+    """Times of a step that each expert of a layer takes, by its location: arrays [expert], in ns.
 
     On the engine that equations 2 to 4 choose there. DIMMs work at the same time: a time on one of n DIMMs
     takes an n-th of it from the step.
@@ -63,7 +63,7 @@ class ExpertCosts:
     cold: Flags
 
     def hot(self, room: int) -> Flags:
-        """Those `room` experts, at most, that gain most by being with the GPU, wherever they lie."""
+        """Those `room` experts, at most, that gain most by being with the GPU, at any location."""
         gain = np.minimum(self.striped, self.localized) - self.resident
         hot = np.zeros(len(gain), np.bool_)
         hot[np.argsort(-gain, kind="stable")[:room]] = True
@@ -113,7 +113,7 @@ class CostModel:
 
         Args:
             loads: tokens by expert.
-            placement: where experts lie.
+            placement: locations of experts.
             arriving: flags [expert]: on its way to the GPU. The GPU waits for what the window left of that
                 copy, and the host's read of it has been paid for.
         """
@@ -164,7 +164,7 @@ class Schedule:
 
     Args:
         costs: of the layer's experts.
-        placement: where they lie.
+        placement: their locations.
         dimms: DIMMs of the machine.
         shared_ns: the shared experts, which the GPU computes in any case ("hot experts (e.g., shared
             experts)", Section 1).
