@@ -6,6 +6,7 @@ import json
 import subprocess
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ import pytest
 from calls import call, said
 from mistakes import refused
 from ndpsim.config import load_hardware
-from ndpsim.devtools.bench import ROWS, channels, experts, run_rows, traffic
+from ndpsim.devtools.bench import ROWS, channels, experts, layers, run_rows, traffic
 from ndpsim.devtools.bench.channels import ChannelCall
 from ndpsim.devtools.bench.experts import ExpertCall, UnlikeCalls
+from ndpsim.devtools.bench.layers import PolicyLayers
 from ndpsim.devtools.bench.processes import FreshProcess
 from ndpsim.devtools.bench.row import Work, best_seconds
 from ndpsim.devtools.bench.table import COLUMNS, cells, markdown
@@ -33,7 +35,7 @@ NAMES = [
     *(f"{kind}_{memory}" for memory in ("lpddr5", "hbm3", "gddr6") for kind in ("stream", "random", "mixed")),
     *("stream_ff_r1", "stream_ff_r8"),
     *("expert_trimoe", "expert_edge", "unlike_trimoe", "unlike_edge", "unlike_cxl", "queue_trimoe"),
-    *("beside_host", "relayout_four", "import", "compile"),
+    *("beside_host", "relayout_four", "layer_trimoe", "layer_balance", "import", "compile"),
 ]
 KEYS = ["name", "requests", "seconds", "rate_mps", "ratio_plain", "ratio_ramulator"]
 ONE = simulate_expert("trimoe", Expert(64, 32))
@@ -239,6 +241,29 @@ def test_the_work_beside_the_host_is_the_pinned_one():
     row = ROWS["beside_host"]
     assert row.pinned.commands["RD"] > ROWS["expert_trimoe"].pinned.requests
     assert row.run(1).work == row.pinned
+
+
+def test_a_layer_takes_the_mean_of_all_steps_but_the_first(monkeypatch):
+    """Two layers a step: the first two end at 5 and 9 s, six others a second apart."""
+    ends = iter([5.0, 9.0, *(9.0 + n for n in range(1, 7))] * 3)
+    asked = []
+
+    def run(hw: str, model: str, policies: list[str], batch: int, steps: int, progress: Any) -> Any:
+        asked.append((hw, model, policies, batch))
+        for layer in range(2 * steps):
+            progress(layer / 8)
+        return SimpleNamespace(runs=[SimpleNamespace(pairs=8 * 256, layer_ns={"mean": 700.4})])
+
+    monkeypatch.setattr(layers, "run_moe", run)
+    monkeypatch.setattr(layers.time, "process_time", lambda: next(ends))
+    row = PolicyLayers("layer_trimoe", "a layer", "trimoe", "qwen3-30b-a3b", "balance", Work(256, 700, {}))
+    measured = row.run(2)
+    assert asked == [("trimoe", "qwen3-30b-a3b", ["balance"], 128)] * 3
+    assert (measured.seconds, measured.work) == (1.0, row.pinned)
+    assert measured.simulated_s == pytest.approx(700e-9)
+    ends = iter([float(n) for n in range(16)])
+    with pytest.raises(MismatchError, match="layer_trimoe: cycles came out as 700"):
+        replace(row, pinned=Work(256, 701, {})).run(1)
 
 
 def test_calls_on_channels_are_pinned_and_each_reads_its_hardware_anew():

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from ndpsim.arguments import choice, progress_function, several, whole_number
 from ndpsim.devtools.bench.channels import ChannelCall, beside_host, relayout_of_four
 from ndpsim.devtools.bench.experts import ExpertCall, UnlikeCalls
+from ndpsim.devtools.bench.layers import PolicyLayers
 from ndpsim.devtools.bench.processes import FreshProcess
 from ndpsim.devtools.bench.row import Benchmark, Row, Work
 from ndpsim.devtools.bench.traffic import Traffic
@@ -61,6 +62,8 @@ _RELAYOUT = Work(
     2888720,
     {"ACT": 1638956, "PREpb": 378752, "PREab": 39424, "RD": 2359296, "WR": 2359296, "REFab": 39424},
 )
+_LAYER_TRIMOE = Work(1024, 797693, {})
+_LAYER_BALANCE = Work(1024, 540100, {})
 _FIRST_CALL = Work(1, _TRIMOE.cycles, _TRIMOE.commands)
 
 # The other memories: their presets, then streams, random reads, and these with writes.
@@ -238,6 +241,22 @@ _ALL: Sequence[Benchmark] = (
         "qwen3-235b-a22b",
         relayout_of_four,
         _RELAYOUT,
+    ),
+    PolicyLayers(
+        "layer_trimoe",
+        "a layer of qwen3-30b-a3b on trimoe under trimoe, batch 128",
+        "trimoe",
+        "qwen3-30b-a3b",
+        "trimoe",
+        _LAYER_TRIMOE,
+    ),
+    PolicyLayers(
+        "layer_balance",
+        "the same under balance",
+        "trimoe",
+        "qwen3-30b-a3b",
+        "balance",
+        _LAYER_BALANCE,
     ),
     FreshProcess("import", "a new process to its first result, kernels compiled before", _FIRST_CALL),
     FreshProcess(
