@@ -38,12 +38,12 @@ class Kinds(NamedTuple):
 
     @property
     def columns(self) -> NDArray[np.int64]:
-        """Those that move data."""
+        """The commands that move data."""
         return self.reads | self.writes
 
 
 def kinds_of(standard: Standard) -> Kinds:
-    """What the checks need to know of commands."""
+    """The properties of commands that the checks need."""
     commands = standard.by_number
     effects = {
         name: flags(getattr(one, name) for one in commands)
@@ -109,7 +109,7 @@ class Case:
         return int(self.usable[place])
 
     def rank_name(self, rank: int) -> str:
-        """What the user calls this rank."""
+        """The user's name for this rank."""
         return f"rank {rank}" if self.lane is None else f"lane {self.lane}"
 
 

@@ -86,7 +86,7 @@ class ScheduleReport(Shown):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
+        """Whether the check found nothing."""
         return self.count == 0
 
     def _title(self) -> str:
@@ -269,7 +269,7 @@ class _Run:
             self._phase = "decode"
 
     def end_faults(self) -> Iterator[Fault]:
-        """What is missing when the run has ended."""
+        """Faults at the end of a run: everything that is missing."""
         if self._row:
             missing = len(self.machine.layers) - self._row
             yield (

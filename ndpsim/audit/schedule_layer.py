@@ -29,7 +29,7 @@ _ALONE = 1e-3  # what runs alone takes is itself known to a share of itself
 def layer_findings(
     machine: Machine, line: Mapping[str, Any], arrivals: Mapping[int, float], replicas: Mapping[int, int]
 ) -> Iterator[Fault]:
-    """All that is wrong with a layer's pairs and jobs.
+    """All faults of a layer's pairs and jobs.
 
     `arrivals`: when experts came into the GPU's memory that were not there when the layer was routed.
     `replicas`: bytes of what the GPU's memory has, or gets, in few bits, by expert.
@@ -97,7 +97,7 @@ def _name_faults(machine: Machine, jobs: Iterable[Job]) -> Iterator[Fault]:
 
 
 def _assignment_faults(line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
-    """What was assigned is what was done, with the tokens of the expert."""
+    """Every assigned expert was computed as assigned, with all of its tokens."""
     assigned: dict[tuple[str, int], float] = defaultdict(float)
     for engine, parts in line["assign"].items():
         for expert, share in parts:

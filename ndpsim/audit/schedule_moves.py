@@ -43,7 +43,7 @@ class Places:
         self._copied: set[tuple[int, int]] = set()  # what the last layer has copied to the GPU in full
 
     def capacity_faults(self) -> Iterator[Fault]:
-        """What does not fit, on the GPU and on each DIMM."""
+        """Faults of capacity, on the GPU and on each DIMM."""
         if len(self._resident) > self._gpu_experts:
             yield "GPU memory", f"{len(self._resident)} experts are resident, and {self._gpu_experts} fit"
         for dimm, size in enumerate(self._used):
@@ -233,7 +233,7 @@ class Places:
                     yield f"links of {location}", sent, len(dimms) * self._ports * gbps["link"]
 
     def _hidden_faults(self, migration: Migration, line: Mapping[str, Any]) -> Iterator[Fault]:
-        """What was hidden is the time in which no layer's experts were under way."""
+        """The hidden time of a migration is the time in which no layer's experts were under way."""
         start, end = migration["start_ns"], migration["end_ns"]
         beside = 0.0
         for first, last in ((line["start_ns"], line["end_ns"]), *reversed(self._layers)):

@@ -63,6 +63,6 @@ def command(given: Given) -> None:
 
 
 def _command(rows: Sequence[str], repeat: int, markdown_to: str) -> str:
-    """What to type for the same table."""
+    """The command that prints the same table."""
     options = [*(f"--row {name}" for name in rows), f"--repeat {repeat}"]
     return " ".join(["ndpsim bench", *options, f"--markdown {os.path.basename(markdown_to)}"])

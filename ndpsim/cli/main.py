@@ -125,7 +125,7 @@ def _status_of(arguments: Sequence[str] | None) -> int:
 
 
 def _without_name(error: OSError) -> str:
-    """What an error is about that names no file."""
+    """The subject of an error that names no file."""
     try:
         os.getcwd()
     except OSError:

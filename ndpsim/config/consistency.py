@@ -93,7 +93,7 @@ def _check_timings(hardware: Hardware) -> None:
 
 
 def _check_host_memory(hardware: Hardware) -> None:
-    """Its DRAM is known, and a standard of DIMMs; its DIMMs share its channels evenly."""
+    """Check that the DRAM of the host's own memory is known and of DIMMs, which share its channels evenly."""
     own = hardware.system.host.memory
     if own is None:
         return

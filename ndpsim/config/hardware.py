@@ -144,7 +144,7 @@ class Hardware(Shown):
 
     @property
     def capacity_bytes(self) -> int:
-        """Of all DIMMs together."""
+        """Capacity of all DIMMs together."""
         return self.system.dimm.count * self.dimm_bytes
 
     @property

@@ -46,7 +46,7 @@ def _model_at(key: str) -> str:
 
 
 def _require_part_or_values(model: dict[str, Any]) -> None:
-    """What a section needs, a part may give."""
+    """Let a part give what a section requires."""
     if "required" in model:
         model["anyOf"] = [{"required": ["part"]}, {"required": model.pop("required")}]
 

@@ -30,7 +30,7 @@ _XORED = {"MOP4CLXOR": ("channel", "rank", "stack", "bankgroup", "bank", "row")}
 
 @dataclass(frozen=True)
 class Parts:
-    """What the parts of a controller are called."""
+    """Names of the parts of a controller."""
 
     scheduler: str
     refresh: str

@@ -77,7 +77,7 @@ class Sheet:
         self._notes.append((place.line or 0, str(place.error(text))))
 
     def imported(self) -> Imported:
-        """What has been collected; notes in the order of the file."""
+        """The hardware file with all values that were stated; notes in the order of the file."""
         notes = tuple(note for _, note in sorted(self._notes, key=lambda note: note[0]))
         tree: dict[str, Any] = {}
         for path, (value, kind, text) in self._leaves.items():

@@ -169,7 +169,7 @@ class ExpertFormat:
 
     @property
     def matrices(self) -> tuple[WeightFormat, WeightFormat, WeightFormat]:
-        """In the order of `MATRICES`."""
+        """The formats of the matrices, in the order of `MATRICES`."""
         return self.gate, self.up, self.down
 
     def bits(self) -> int | dict[str, int]:

@@ -96,7 +96,7 @@ class Interleaving:
         return np.where(there, number + self._before[region], -1)
 
     def share(self, lane: int) -> LaneShare:
-        """What lane `lane` holds."""
+        """The bursts that lane `lane` holds."""
         return LaneShare(
             tuple((region.bursts - lane + self.lanes - 1) // self.lanes for region in self.regions)
         )

@@ -118,7 +118,7 @@ class Layout:
 
     @cached_property
     def _part_starts(self) -> tuple[Ints, Ints]:
-        """Of each part, the first of its slice and its first burst."""
+        """The first column of each part's slice, and each part's first burst."""
         return (
             np.array([part.slice.start for part in self.parts]),
             np.array([part.first_burst for part in self.parts]),
@@ -259,7 +259,7 @@ class Layout:
         return burst
 
     def at(self, address: Address) -> Owner:
-        """What bits in memory belong to: the inverse of `find` and `find_scale`, for any bit."""
+        """The owners of bits in memory: the inverse of `find` and `find_scale`, for any bit."""
         rank, of_lane = np.divmod(address.rank, self.geometry.device.ranks)
         lane = rank * self.geometry.subchannels + address.subchannel
         within = address.bankgroup, address.bank, address.row, address.column
@@ -267,7 +267,7 @@ class Layout:
         return self.owner(self.burst_at(Places(address.dimm, lane, place)), address.bit)
 
     def owner(self, burst: Ints, bit: Ints) -> Owner:
-        """What bits of bursts belong to; bursts -1 are nobody's."""
+        """The owners of bits of bursts; a burst -1 has none."""
         owner = Owner(np.full_like(burst, PADDING), *(np.full_like(burst, -1) for _ in range(4)))
         in_part = np.searchsorted(self._part_starts[1], burst, "right") - 1
         for number, part in enumerate(self.parts):

@@ -68,7 +68,7 @@ class Tiles:
         return -(-region.rows // self.rows)
 
     def share(self, lane: int) -> LaneShare:
-        """What a lane holds."""
+        """The bursts that a lane holds."""
         return LaneShare(tuple(int(of_region[lane :: self.lanes].sum()) for of_region in self.bursts))
 
     def alike(self) -> list[range]:

@@ -62,7 +62,7 @@ class LinearAttention:
 
     @property
     def most_tokens(self) -> int | None:
-        """Of how many tokens a sequence's cache holds keys and values at most: none."""
+        """The most tokens whose keys and values a sequence's cache holds: none."""
         return 0
 
     @property

@@ -106,7 +106,7 @@ class Bounds:
         return found
 
     def steps_ns(self, visits: Sequence[_Visit], slowdown: Slowdown, replicas: Sequence[int]) -> float:
-        """Of consecutive steps by one linear programme, in ns."""
+        """Bound of consecutive steps by one linear programme, in ns."""
         layers, bits = len(self._machine.layers), self._all_bits(replicas)
         lost = self._lost_ns_per_byte(slowdown)
         loads = np.stack([one.loads for one in visits]).reshape(-1, layers, len(visits[0].loads))
@@ -207,7 +207,7 @@ class Bounds:
         return max(least, float(self._ndp_peak_ns(tokens, bits)))
 
     def _lost_ns_per_byte(self, slowdown: Slowdown) -> float:
-        """As `least_lost_ns_per_byte`."""
+        """See `least_lost_ns_per_byte`."""
         if not self._costs.hardware.host_reads_dimms:
             return 0.0
         return least_lost_ns_per_byte(slowdown, self._host_gbps())
@@ -255,7 +255,7 @@ class RunBound:
         return self._alone_ns[-1]
 
     def total_ns(self) -> float:
-        """Of all of them."""
+        """Bound of all layers together, in ns."""
         if not self._bounds.has_solver:
             return sum(self._alone_ns)
         return sum(

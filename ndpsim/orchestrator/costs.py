@@ -165,7 +165,7 @@ class Costs:
 
     @cached_property
     def _refreshes(self) -> Schedule:
-        """Those of the memory with NDP units."""
+        """Refreshes of the memory with NDP units."""
         with self._units.errors_at_origins():
             return lower_machine(self._units).schedule
 

@@ -174,7 +174,7 @@ def _reader(job: JobRecord) -> str:
 
 
 def _ndp_jobs(record: LayerRecord) -> dict[int, list[JobRecord]]:
-    """By DIMM, its experts in their order."""
+    """The jobs of each DIMM, in their order."""
     found: dict[int, list[JobRecord]] = {}
     for job in sorted(record.jobs, key=lambda job: job.start_ns):
         kind, _, dimm = job.resource.partition(" ")
@@ -232,7 +232,7 @@ def _moves(costs: Costs, record: LayerRecord, channel: int) -> Iterator[_Move]:
 
 
 def _bits_of(costs: Costs, record: LayerRecord, job: JobRecord) -> int | ExpertFormat:
-    """Of the weights that a job reads."""
+    """Bits of the weights that a job reads."""
     return record.assignment.bits.get(job.expert, costs.bits)
 
 

@@ -176,11 +176,11 @@ class JobList:
         self._labels, self._rows, self._before, self._after = [], [], [], []
 
     def labels(self) -> list[Label]:
-        """Of all jobs."""
+        """Labels of all jobs."""
         return [*(label for block in self._blocks for label in block.labels), *self._labels]
 
     def label(self, job: int) -> Label:
-        """Of one."""
+        """Label of a job."""
         for block in self._blocks:
             if job < len(block.labels):
                 return block.labels[job]

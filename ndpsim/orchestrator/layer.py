@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 
 
 def server_names(dimms: int) -> tuple[str, ...]:
-    """Of the exclusive resources."""
+    """Names of the exclusive resources."""
     return ("gpu", "cpu", *(f"ndp {dimm}" for dimm in range(dimms)))
 
 

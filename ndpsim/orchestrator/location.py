@@ -36,7 +36,7 @@ class Location(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As `from_name` takes it."""
+        """Its name, in the form that `from_name` reads."""
         return self.layout if self.striped else f"{self.layout} {self.dimm}"
 
     @property

@@ -78,7 +78,7 @@ class Migrations:
 
     @property
     def under_way(self) -> int:
-        """Those decided and not done."""
+        """The number of migrations that are decided and not done."""
         return len(self._moving)
 
     def decide(self, migrations: Iterable[Migration], now_ns: float) -> None:
@@ -140,7 +140,7 @@ class Migrations:
         )
 
     def _bytes_of(self, bits: int | None) -> int:
-        """Of an expert's weights, or of its replica of this many bits."""
+        """Bytes of an expert's weights, or of its replica of this many bits."""
         machine = self._machine
         if bits is None:
             return machine.expert_bytes

@@ -101,12 +101,12 @@ class MigrationRecord:
 
     @property
     def resource(self) -> str:
-        """What it goes over."""
+        """The resource that it uses."""
         return moves_over(self.target)
 
     @property
     def exposed_ns(self) -> float:
-        """Of the time from start to end, when a layer's experts were under way."""
+        """The part of its time in which a layer's experts were under way."""
         return self.end_ns - self.start_ns - self.hidden_ns
 
 
@@ -132,7 +132,7 @@ class MovingRecord:
 
     @property
     def resource(self) -> str:
-        """What it goes over."""
+        """The resource that it uses."""
         return moves_over(self.target)
 
 

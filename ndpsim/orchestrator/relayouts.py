@@ -58,7 +58,7 @@ class RelayoutCost:
 
     @property
     def dimm_gbps(self) -> dict[int, float]:
-        """By DIMM: what it reads and writes."""
+        """GB/s that each DIMM reads and writes together."""
         both = self.dimm_read_gbps, self.dimm_written_gbps
         return {dimm: sum(one.get(dimm, 0.0) for one in both) for dimm in {**both[0], **both[1]}}
 
@@ -91,7 +91,7 @@ class Relayouts:
         self._bursts: dict[Location, Ints] = {}
 
     def cost(self, source: Location, target: Location) -> RelayoutCost:
-        """Of an expert's move."""
+        """Cost of moving an expert."""
         found = self._found.get((source, target))
         if found is None:
             if source == target:

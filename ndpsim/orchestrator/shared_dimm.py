@@ -49,7 +49,7 @@ class _Reached(NamedTuple):
     expert_ns: float
 
     def mean_ndp(self, dimms: int) -> float:
-        """Of each of the first DIMMs' units, on average."""
+        """Mean of `ndp` over the units of the first DIMMs."""
         return sum(self.ndp[:dimms]) / dimms
 
 

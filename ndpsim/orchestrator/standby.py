@@ -50,7 +50,7 @@ class Standby:
             self._static["ndp_static"] = _static_w(hardware)
 
     def over(self, time_ns: float) -> dict[str, float | None]:
-        """Of all DIMMs, over a time."""
+        """Energy of all DIMMs over a time."""
         if self._lane_w is None:
             return {"dram": None}
         dram = {name: self._dimms * self._lanes * watts * time_ns for name, watts in self._lane_w.items()}

@@ -211,7 +211,7 @@ class Transfers:
                 moved[dimm, way] = gbps * cost.time_ns
 
     def beside(self, shards: Sequence[int] = ()) -> Mapping[tuple[int, int], Beside]:
-        """Of experts by number of tokens and of DIMMs, filled as they are asked for."""
+        """Rates of experts by number of tokens and of DIMMs, filled as they are asked for."""
         return _BesideOfTokens(self._costs.contention(), (1, *shards))
 
 

@@ -36,7 +36,7 @@ class RunWeights:
 
     @property
     def expert(self) -> int | ExpertFormat:
-        """Of a routed expert, as simulations take it."""
+        """Format of a routed expert, in the form that simulations take."""
         return self.bits if self.format is None else self.format
 
     def to_dict(self) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class Parameter:
 
     @property
     def typed(self) -> str:
-        """As it stands on a command line."""
+        """Its name as typed on a command line."""
         return self.form if self.positional else f"--{self.name}"
 
     def take(self, value: Any, key: str | None = None) -> Any:

@@ -208,7 +208,7 @@ class _Rows:
         self._entries.append((rows, columns, np.broadcast_to(values, rows.shape)))
 
     def matrix(self, columns: int) -> tuple[Any, Floats]:
-        """As scipy has it, and the right sides."""
+        """The matrix in the form of scipy, and the right sides."""
         from scipy.sparse import csr_array  # noqa: PLC0415 (an extra)
 
         rows, places, values = (np.concatenate(part) for part in zip(*self._entries, strict=True))

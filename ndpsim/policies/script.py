@@ -143,18 +143,18 @@ class Scripted(Policy[Parameters_co]):
         self.parameters = self.parameters.model_copy(update=common.model_dump())
 
     def place(self, view: views.OfflineView) -> views.Placement:
-        """As written."""
+        """The placement as written."""
         return self.script.placement
 
     def _answer(self, view: views.LayerView | views.BackgroundView) -> Answer:
         return self.script.answers.get(Visit(view.phase, view.step, view.layer), Answer())
 
     def assign(self, view: views.LayerView) -> Assignment:
-        """As written, as far as that is legal."""
+        """The assignment as written, as far as that is legal."""
         return legal_assignment(self._answer(view).assignment, view, self.machine, self.estimates)
 
     def background(self, view: views.BackgroundView) -> Sequence[Migration]:
-        """As written, as far as that is legal."""
+        """The migrations as written, as far as they are legal."""
         answer = self._answer(view)
         asked = answer.gate if view.moment == "gate" else answer.end
         return legal_migrations(self.name, view, asked, self.machine)

@@ -54,7 +54,7 @@ class Gpu(Processor):
 
     @property
     def call_ns(self) -> float:
-        """What a call for experts takes besides them: 0 where each is launched by itself."""
+        """Overhead of a call for experts, in ns; 0 if each expert is launched by itself."""
         return self.call_overhead_ns if self.fused else 0.0
 
     def read_ns(self, size: float) -> float:

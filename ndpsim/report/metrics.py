@@ -34,7 +34,7 @@ def is_number(value: Any) -> bool:
 
 
 def described(metric: str, results: Iterable[type] = ()) -> Quantity:
-    """What a metric is, as the result says that has it; a sweep has a speed-up of its own."""
+    """The description of a metric, from the result that has it; sweeps describe `speedup` themselves."""
     return _SPEEDUP if metric == "speedup" else quantity_of(metric, results)
 
 

@@ -199,7 +199,7 @@ def _exposed(sums: Mapping[str, float] | None) -> str:
 
 
 def _energy(run: PolicyRun) -> str:
-    """Of all components that are known."""
+    """The energy of all components that are known."""
     known = [nj for nj in run.energy_nj.values() if nj is not None]
     return format_energy(sum(known)) if known else _NONE
 
@@ -213,7 +213,7 @@ def _bottleneck(run: PolicyRun) -> str:
 
 
 def _notes(run: PolicyRun) -> list[str]:
-    """What a run has to say in sentences."""
+    """Sentences below the table of a run."""
     notes = [_BOUNDS[run.bound]]
     notes += _prediction_notes(run.prediction or {})
     unknown = [name for name, nj in run.energy_nj.items() if nj is None]

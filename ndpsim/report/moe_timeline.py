@@ -34,7 +34,7 @@ def writing_timeline(path: str | PathLike[str]) -> Iterator[Observer]:
 
 
 def _row_of(migration: MigrationRecord) -> str:
-    """What it goes over; of what takes no time, its kind."""
+    """The row of a migration: its resource; its kind if it takes no time."""
     if migration.end_ns == migration.start_ns:
         return migration.kind
     return migration.resource

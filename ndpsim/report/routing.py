@@ -26,7 +26,7 @@ def source_words(source: Mapping[str, Any]) -> str:
 
 
 def routing_title(statistics: RoutingStatistics) -> str:
-    """Whose routing it is, and how much of it, in a line."""
+    """The source and the size of a routing trace, in a line."""
     return trace_title(statistics.trace)
 
 

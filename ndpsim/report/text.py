@@ -165,7 +165,7 @@ def experts_in_turn(count: int) -> str:
 
 
 def print_jobs(result: ExpertResult | ContentionResult) -> None:
-    """Of several experts in turn, when each ran."""
+    """Print when each of several experts in turn ran."""
     if len(result.jobs) == 1:
         return
     shown = result.jobs[:_JOBS_SHOWN] if is_terminal() else result.jobs

@@ -32,7 +32,7 @@ def to_host_name(hardware: Mapping[str, Any]) -> str:
 
 
 def lane_name(hardware: Mapping[str, Any]) -> str:
-    """What the weights of a DIMM or memory device are read over in parallel."""
+    """The parts of a DIMM or memory device that read weights in parallel."""
     return "channel" if hardware["cxl"] else "lane"
 
 

@@ -91,7 +91,7 @@ def from_text(text: bytes) -> Reported:
 
 
 def _decoded(found: dict[str, Any]) -> Any:
-    """What an object stands for."""
+    """The plain form of an object."""
     if len(found) != 1:
         return found
     ((name, parts),) = found.items()

@@ -72,7 +72,7 @@ class LayerCheck:
 
     @property
     def layer_limit(self) -> float:
-        """Of the size of the layer's own error."""
+        """Limit of the layer's own error."""
         return min(self.limit, _OF_LAYER)
 
     @property

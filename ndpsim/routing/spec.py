@@ -61,7 +61,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a model, what routing needs: `layers` are its numbers of those with experts."""
+    """The properties of a model that routing needs; `layers`: numbers of its layers with experts."""
 
     experts: int
     experts_per_token: int
@@ -90,7 +90,7 @@ class Generator:
     shape: Callable[[str], Shape | None] = lambda name: None
 
     def all_parameters(self) -> dict[str, Parameter]:
-        """Its own parameters and those of all generators, by name."""
+        """Its own parameters and the common ones, by name."""
         return {one.name: one for one in (*self.parameters, *COMMON)}
 
     def read(self, name: str, text: str) -> float | str:

@@ -162,7 +162,7 @@ def _estimate_of(by_layer: list[Floats | None]) -> Estimate | None:
 
 
 class _Layer:
-    """What is counted in a layer."""
+    """Counters of a layer."""
 
     loads: Ints | None = None  # [., expert], over all steps
     step_shares: Floats | None = None  # [., class], the mean over steps

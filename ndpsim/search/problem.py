@@ -72,7 +72,7 @@ class Limit:
     value: float
 
     def excess(self, metric: float) -> float:
-        """By how much a metric is beyond it, as a share of its size; 0 or less: it is kept."""
+        """By how much a metric violates the limit, as a share of its size; 0 or less if it does not."""
         beyond = metric - self.value if self.at_most else self.value - metric
         return beyond / (abs(self.value) or 1.0)
 

@@ -178,5 +178,5 @@ class LanesAlone:
 
 
 def _one_by_one(lanes: Iterable[Lane]) -> list[Lane]:
-    """Of each lane of a DIMM, the one that was simulated."""
+    """For each lane of a DIMM, the lane that was simulated for it."""
     return [lane for lane in lanes for _ in lane.stream.lanes]

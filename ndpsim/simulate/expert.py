@@ -229,7 +229,7 @@ def _refreshes(schedule: Schedule, clock: int, cycles: int) -> int:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """None where a value is not known."""
+    """The mean; None if a value is not known."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if len(known) == len(values) else None
 

@@ -69,7 +69,7 @@ class Lanes(Protocol):
     def now(self) -> int: ...
 
     def begin(self, job: Job) -> None:
-        """What follows is of this job."""
+        """A job begins: all further calls belong to it."""
 
     def write_activations(self, tokens: int, start: int) -> Awaited[list[int]]:
         """The host writes the activations of `tokens` tokens into the unit's buffer, from `start` on.
@@ -132,7 +132,7 @@ class Queue:
         self.goal = next(self._steps, None)
 
     def phases(self, ns: Callable[[int], float]) -> tuple[Phase, ...]:
-        """In order of start; `ns` turns ticks into ns after the first DRAM command."""
+        """Phases in order of their start; `ns` turns ticks into ns after the first DRAM command."""
         found = [
             Phase(name, tile, ns(start), ns(end)) for (name, tile), (start, end) in self.of_phase.items()
         ]
@@ -145,7 +145,7 @@ class Queue:
         return start, end
 
     def job_times(self, ns: Callable[[int], float]) -> tuple[JobTime, ...]:
-        """Of all jobs, which are done; `ns` as in `phases`."""
+        """Times of all jobs, which are done; `ns` as in `phases`."""
         spans = [self.span_of(job) for job in self.jobs]
         return tuple(
             JobTime(sum(job.tokens), ns(start or 0), ns(end or 0))

@@ -71,7 +71,7 @@ class Access:
 
     @property
     def tables(self) -> Tables:
-        """Of every lane."""
+        """The tables of every lane."""
         return lower(self.device)
 
 
@@ -253,7 +253,7 @@ class Job(Wave):
             progress(1 - left / total)
 
     def outcome(self) -> Run:
-        """What happened."""
+        """The results of the run."""
         access, engine, dimms, lanes = self.access, self.engine, self.dimms, self._buses.lane
         bits = bits_by_stage(engine)
         if not self.bits == bits.read == bits.sent + bits.local == bits.written:

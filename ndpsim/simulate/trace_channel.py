@@ -144,7 +144,7 @@ def counters(channels: Sequence[TraceChannel | Controller], standard: Standard) 
 
 
 def sizes_in_address(memory: Memory) -> dict[str, int]:
-    """Of what there is how many of each in the next: channels, ranks, ..., columns."""
+    """How many parts of each kind the next larger part has: channels, ranks, ..., columns."""
     device = memory.device
     return {
         "channel": memory.channels,

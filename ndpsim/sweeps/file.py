@@ -59,7 +59,7 @@ class _Plot(BaseModel):
 
 
 class SharedKeys(BaseModel):
-    """What files of sweeps and of searches have."""
+    """The keys that files of sweeps and of searches share."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

@@ -76,7 +76,7 @@ class Running:
     def asked(
         cls, out: str | os.PathLike[str] | None, progress: Callable[[float], None] | None, **others: Any
     ) -> Self:
-        """By the arguments of `sweep`; `progress` is called with the share that is done."""
+        """Made from the arguments of `sweep`; `progress` is called with the share that is done."""
         show = progress_function(progress)
         folder = None if out is None else path_of(out, "out")
         return cls(folder, **others, watch=lambda state: show(state.done / state.points))
@@ -130,7 +130,7 @@ class Run:
         return len(self._points)
 
     def tasks(self) -> Tasks:
-        """What has to be run."""
+        """The points that have to run."""
         return self._tasks_of(self._points)
 
     def _tasks_of(self, points: Sequence[Point]) -> Tasks:
@@ -189,7 +189,7 @@ class Run:
             self._store.close()
 
     def _record(self, point: Point, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """What the file of a point says."""
+        """The content of the file of a point."""
         return {
             "schema": SCHEMA,
             "key": point.name,

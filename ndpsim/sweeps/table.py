@@ -225,7 +225,7 @@ class SweepResult(Listed):
         return (self.definition, self.rows) == (other.definition, other.rows)
 
     def title(self) -> str:
-        """What was swept, in words."""
+        """The varied keys, in words."""
         keys = ", ".join(self.definition.varied)
         failed = f"; {self.failed} failed" if self.failed else ""
         return f"{counted(len(self.rows), 'point')} of {self.definition.command} by {keys}{failed}"

@@ -345,7 +345,7 @@ def _tried(line: bytes, format_: RequestFormat) -> parser.State:
 
 
 def _field_at(state: parser.State, format_: RequestFormat | None) -> str:
-    """What the field with the fault tells; nothing for what follows the last field."""
+    """The meaning of the field with the fault; empty behind the last field."""
     number = int(state.fault_field[0])
     return format_.fields[number].what if format_ is not None and number < len(format_.fields) else ""
 

@@ -69,7 +69,7 @@ class Tensor:
 
     @property
     def bytes(self) -> int:
-        """What it takes in the file."""
+        """Its bytes in the file."""
         return self.count * self.rows * self.block.row_size(self.columns)
 
 

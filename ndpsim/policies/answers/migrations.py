@@ -35,7 +35,7 @@ def checked_migrations(
 def legal_migrations(
     policy: str, view: BackgroundView, migrations: Sequence[Migration], machine: Machine
 ) -> list[Migration]:
-    """Those of some migrations that are legal one after the other; others are left out."""
+    """The migrations that are legal one after the other; others are left out."""
     state = _Moving(view, machine, At(policy, "background"))
     kept = []
     for one in migrations:
@@ -93,7 +93,7 @@ class _Moving:
         return Migration(one.kind, layer, expert, to, took, self._bits(one, what))
 
     def _bits(self, one: Migration, what: str) -> int | None:
-        """Of the replica that is copied; None: the full weights."""
+        """Bits of the replica that is copied; None: the full weights."""
         if one.bits is None or one.bits == self.machine.bits:
             return None
         bits = whole(one.bits, f"{what}: its bits", self.at)

@@ -298,7 +298,7 @@ class Balance(Policy[BalanceParameters]):
         return migrations
 
     def _stay(self, view: BackgroundView, row: int) -> Iterator[Migration]:
-        """Of residents and what was copied, as many of the hottest as the layer's quota has."""
+        """Keep as many of the hottest experts, of residents and copied ones, as the layer's quota allows."""
         resident = view.placement.resident[row] & ~view.moving[row]
         heat = np.where(resident | view.copied, self.predictor.loads[row], -1.0)
         kept = np.zeros(len(heat), np.bool_)

@@ -113,7 +113,7 @@ class Klotski(Offloading[KlotskiParameters]):
             self.popularity[row] += (view.loads - self.popularity[row]) / (self.seen[row] + 1)
 
     def _hot_experts(self, view: BackgroundView, row: int) -> list[int]:
-        """Those of the next layer that are believed to be hot, the hottest first."""
+        """The experts of the next layer that are believed to be hot, the hottest first."""
         if row == 0:
             return _first(self.popularity[row], self.hot)
         if not self.follows_code:

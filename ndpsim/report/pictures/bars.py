@@ -37,7 +37,7 @@ def draw_bar(axes: Axes, place: float, length: float, words: str, **how: Any) ->
 
 
 def white_edges(axes: Axes) -> dict[str, Any]:
-    """Of bars that touch each other."""
+    """Style of bars that touch each other."""
     return {"edgecolor": "white", "linewidth": 0.5 * float(axes.spines["left"].get_linewidth())}
 
 

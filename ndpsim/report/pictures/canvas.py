@@ -69,7 +69,7 @@ class _Block:
     stretches: bool
 
     def legend(self) -> None:
-        """In as few lines as fit."""
+        """Draw the legend, in as few lines as fit."""
         handles, labels = (
             list(itertools.chain.from_iterable(found))
             for found in zip(*(axes.get_legend_handles_labels() for axes in self.axes), strict=True)

@@ -152,7 +152,7 @@ def _places(layer: LayerRecord) -> dict[str, tuple[float, float]]:
 
 
 def _labels(places: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    """What is written beside rows, and where: of many DIMMs, beside a few."""
+    """The names beside rows, and their heights; with many DIMMs only some are named."""
     dimms = [name for name in places if name.startswith("ndp ")]
     shown = dimms[:: max(1, -(-len(dimms) // _DIMM_LABELS))]
     engines = {_ROWS[name]: at for name, (at, _) in places.items() if name in _ROWS}
@@ -166,7 +166,7 @@ def _jobs(axes: Axes, layer: LayerRecord, name: str, until_ns: float, first: boo
     axes.set_xlim(0, until_ns / scale.divisor)
 
     def bar(of: JobRecord | MovingRecord, colour: str | tuple[float, float, float]) -> None:
-        """As far as it is within the layer."""
+        """Draw the part of a job or migration that is within the layer."""
         at, high = places[of.resource]
         times_ns = np.clip((of.start_ns, of.end_ns), layer.start_ns, layer.end_ns) - layer.start_ns
         start, end = times_ns / scale.divisor

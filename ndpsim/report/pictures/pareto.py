@@ -198,7 +198,7 @@ class _Labels:
 
 
 def _distance(box: Bbox, at: NDArray[np.float64]) -> float:
-    """From a point to the nearest side of a box."""
+    """Distance from a point to the nearest side of a box."""
     across = max(box.x0 - at[0], 0.0, at[0] - box.x1)
     return math.hypot(across, max(box.y0 - at[1], 0.0, at[1] - box.y1))
 

@@ -58,7 +58,7 @@ class Shown:
 
     @property
     def colour(self) -> str:
-        """Of its series; black where it has none."""
+        """Colour of the series; black without a series."""
         return INK if self.series is None else SERIES[self.series % len(SERIES)]
 
 
@@ -72,7 +72,7 @@ class Points:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """Those that have what is drawn."""
+        """The rows that have values of the drawn metrics."""
         wanted = (self.plot.y, self.plot.x) if self.plot.kind == "pareto" else (self.plot.y,)
         return [row for row in self.everything if all(is_number(row.get(name)) for name in wanted)]
 
@@ -98,11 +98,11 @@ class Points:
         return (x,) if self.plot.kind == "lines" and all(is_number(value) for value in self.values(x)) else ()
 
     def values(self, key: str) -> list[Any]:
-        """Of a key, in order."""
+        """Values of a key, in order."""
         return ordered_values(key, self.swept, self.rows)
 
     def _combinations(self, keys: Sequence[str]) -> list[dict[str, Any]]:
-        """Those that occur, the first key changing slowest."""
+        """The combinations of values that occur; the first key changes slowest."""
         places = {key: {value_words(value): n for n, value in enumerate(self.values(key))} for key in keys}
         found = {
             tuple(places[key][value_words(row[key])] for key in keys): {key: row[key] for key in keys}
@@ -124,7 +124,7 @@ class Points:
 
     @cached_property
     def scale(self) -> Scale:
-        """Of the metric that is drawn."""
+        """Scale of the drawn metric."""
         published = [p.high for p in self.swept.published if p.metric == self.plot.y]
         return scale_of(
             self.plot.y, [*(row[self.plot.y] for row in self.rows), *published], self.swept.results
@@ -132,7 +132,7 @@ class Points:
 
     @property
     def label(self) -> str:
-        """Of the metric."""
+        """Label of the metric."""
         return metric_label(self.plot.y, self.scale, self.baseline, self.swept.results)
 
     @property

@@ -39,7 +39,7 @@ def attempt(command: SweptCommand, given: Mapping[str, Any], key: str) -> dict[s
 
 
 def failure(reason: str) -> dict[str, Any]:
-    """What a point is recorded with that has no result."""
+    """The record of a point without a result."""
     return {"status": "failed", "reason": reason, "metrics": {}}
 
 

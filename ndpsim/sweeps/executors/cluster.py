@@ -160,7 +160,7 @@ def _ensure_connected(client: Any, attempts: int) -> None:
 
 
 def _answer(future: Any) -> dict[str, Any]:
-    """What came of a task."""
+    """The result of a task."""
     if future.status == "error":
         error = future.exception()
         lost = type(error).__name__ == "KilledWorker"  # whose own words name a worker, another each time

@@ -53,7 +53,7 @@ class Oracle(Scripted[OracleParameters]):
 
     @classmethod
     def whole_runs(cls, parameters: Any) -> int:
-        """Those of policies, those by hindsight, those of the improvement, and its own."""
+        """The number of whole runs: of policies, by hindsight, of the improvement, and its own."""
         return sum(1 for _ in _candidates()) + _STARTS + int(parameters.evaluations) + 1
 
     def rehearse(self, rehearsal: Rehearsal) -> None:

@@ -34,7 +34,7 @@ class TwoEngines:
 
     @property
     def active(self) -> Flags:
-        """Those with tokens."""
+        """The experts with tokens."""
         return np.asarray((self.gpu_ns != 0) | (self.cpu_ns != 0))
 
     def makespan_ns(self, on_gpu: Flags) -> float:

@@ -33,7 +33,7 @@ _COUNTED = (
 
 
 class DaliParameters(PolicyParameters):
-    """What can be set."""
+    """Parameters of DALI."""
 
     assignment: Literal["greedy", "optimal", "beam"] = "greedy"
     """greedy: algorithm 1; optimal: the 0-1 programme of eqs. 3 to 9 (needs scipy); beam: beam search of size

@@ -59,7 +59,7 @@ _COUNTED = {
 
 
 class TriMoEParameters(PolicyParameters):
-    """What can be set."""
+    """Parameters of TriMoE."""
 
     refine: bool = True
     """bottleneck-aware refinement (Section 4.2)"""

@@ -39,7 +39,7 @@ class Task:
         return "pcie" if self.migration.kind == "prefetch" else "link"
 
     def benefit(self, costs: ExpertCosts) -> float:
-        """Its benefit in another step, in ns."""
+        """The benefit of a move in another step, in ns."""
         move, placement = self.migration, self.placement
         if move.kind == "prefetch":
             return _prefetch_benefit(costs.gain(placement.dimm), move.expert, self.victim)
