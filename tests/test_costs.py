@@ -34,7 +34,6 @@ def test_an_expert_takes_what_gemv_says(shards, layout):
     for name in set(result.energy_nj) - left_out:
         assert cost.added_nj[name] == result.energy_nj[name], name
     assert set(cost.added_nj) == set(result.energy_nj) - left_out | {"background"}
-    assert cost.dram_gbps == pytest.approx(3 * 2 * 96 * 40 / result.time_ns, rel=0.05)  # bursts are whole
 
 
 def test_a_share_of_an_expert_is_an_expert_with_that_share_of_its_columns():
@@ -110,7 +109,8 @@ def test_a_relayout_takes_what_the_relayout_engine_says(source, target, given):
     result = simulate_relayout("trimoe", MODEL, 1, *given, host=False)
     cost = costs().relayout(source, target)
     assert (cost.time_ns, cost.bytes) == (result.time_ns, 3 * 2 * 96 * 40)
-    assert sum(cost.dimm_gbps.values()) * cost.time_ns >= 2 * cost.bytes
+    moved_gbps = sum(cost.dimm_read_gbps.values()) + sum(cost.dimm_written_gbps.values())
+    assert moved_gbps * cost.time_ns >= 2 * cost.bytes
     assert cost.wire_ns == {name: share * cost.time_ns for name, share in result.link_busy.items()}
 
 
@@ -122,7 +122,6 @@ def test_times_on_wires_are_bytes_with_headers_at_the_speed_of_the_link():
     )
     assert cost.dimm_read_gbps == pytest.approx({0: cost.bytes / cost.time_ns})
     assert cost.dimm_written_gbps == pytest.approx({2: cost.bytes / cost.time_ns})
-    assert cost.dimm_gbps == {**cost.dimm_read_gbps, **cost.dimm_written_gbps}
 
 
 @pytest.mark.parametrize("changed", ["dram.overrides.nRFC=1500", "dram.overrides.nCL=60"])

@@ -42,7 +42,7 @@ def test_the_last_point_of_an_example_runs_when_it_is_made_small(file, tmp_path)
     command = swept_commands()[definition.command]
     given = definition.given(definition.points()[-1]) | smaller(definition.command, tmp_path)
     metrics = command.measure({key: value for key, value in given.items() if value is not None})
-    for metric in (command.time_metric, command.default_metric, definition.speedup_of):
+    for metric in (command.time_metric, definition.speedup_of):
         assert metric is None or metrics[metric] > 0
     if definition.plot["y"] != "speedup":
         assert metrics[definition.plot["y"]] > 0

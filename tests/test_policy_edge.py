@@ -68,12 +68,24 @@ def assigned(made: Edge, loads: Sequence[int], resident: Sequence[int] = (), **c
 # Equations 1 to 3
 
 
+def unhidden(terms: LoadBalance, on_gpu: float) -> float:
+    """E_g' of E_g."""
+    return (on_gpu % 1.0 if on_gpu % terms.units else 1.0) / terms.units
+
+
+def sides_ns(terms: LoadBalance, on_gpu: float) -> tuple[float, float]:
+    """Both sides of equation 2: when the GPU ends, and when the NDP units do."""
+    sent = (terms.tokens - 1) * terms.vector_ns * terms.units
+    gpu_ns = terms.transfer_ns * on_gpu + terms.gpu_ns * unhidden(terms, on_gpu) + sent
+    return gpu_ns, (terms.units + 1) * terms.vector_ns + terms.ndp_ns * (terms.experts - on_gpu)
+
+
 def test_equation_1_by_hand():
     # 30 E + 2 E' = 3 + 10 (4 - E), so 40 E + E' x 2 = 43: E = 1 + f with 40 f + f = 3.
     terms = LoadBalance(transfer_ns=30, gpu_ns=2, vector_ns=1, ndp_ns=10, units=UNITS, tokens=1, experts=4)
     assert terms.on_gpu() == pytest.approx(1 + 3 / 41)
     # At 1 the part that is not hidden is 0, at 2, a multiple of N, it is 1 / 2, between it is half the rest.
-    assert [terms.unhidden(on_gpu) for on_gpu in (0, 0.5, 1, 1.5, 2, 3)] == [0.5, 0.25, 0, 0.25, 0.5, 0]
+    assert [unhidden(terms, on_gpu) for on_gpu in (0, 0.5, 1, 1.5, 2, 3)] == [0.5, 0.25, 0, 0.25, 0.5, 0]
 
 
 def test_equation_2_by_hand():
@@ -101,7 +113,7 @@ TIMES = st.one_of(st.floats(1e-3, 1e7), st.integers(1, 30).map(float))
 def test_what_is_found_solves_the_equation(transfer, gpu, vector, ndp, units, tokens, experts):
     terms = LoadBalance(transfer, gpu, vector, ndp, units, tokens, experts)
     found = terms.on_gpu()
-    sides = terms.gpu_side_ns(found), terms.ndp_side_ns(found)
+    sides = sides_ns(terms, found)
     assert 0 <= found <= experts
     # Sums of large terms that cancel each other are rounded.
     rounding = 1e-9 * ((transfer + ndp) * experts + gpu + vector * units * tokens)
@@ -111,7 +123,8 @@ def test_what_is_found_solves_the_equation(transfer, gpu, vector, ndp, units, to
     assert found in (0, experts)
     of_later = 1 if found == 0 else -1
     for one in np.linspace(0, experts, 50).tolist():
-        assert of_later * (terms.gpu_side_ns(one) - terms.ndp_side_ns(one)) > -rounding
+        gpu_ns, ndp_ns = sides_ns(terms, one)
+        assert of_later * (gpu_ns - ndp_ns) > -rounding
 
 
 @settings(max_examples=50)
@@ -122,14 +135,16 @@ def test_of_several_solutions_it_is_the_one_that_ends_first(transfer, gpu, vecto
     assume(found < experts)
     # Beyond it the GPU's side is later, up to all experts, where it may fall once more: none is a solution.
     for one in np.linspace(found, experts, 60)[1:-1].tolist():
-        assert terms.gpu_side_ns(one) >= terms.ndp_side_ns(one) * (1 - 1e-9)
+        gpu_ns, ndp_ns = sides_ns(terms, one)
+        assert gpu_ns >= ndp_ns * (1 - 1e-9)
 
 
 def test_at_a_jump_there_are_two_solutions_and_the_larger_is_taken():
     terms = LoadBalance(transfer_ns=6, gpu_ns=60, vector_ns=0, ndp_ns=4, units=3, tokens=1, experts=3)
     # 10 E + 20 {E} = 12: 0.4 and 1 + 2 / 30.
     for solution in (0.4, 1 + 2 / 30):
-        assert terms.gpu_side_ns(solution) == pytest.approx(terms.ndp_side_ns(solution))
+        gpu_ns, ndp_ns = sides_ns(terms, solution)
+        assert gpu_ns == pytest.approx(ndp_ns)
     assert terms.on_gpu() == pytest.approx(1 + 2 / 30)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from ndpsim.cli.command import Given, taking
-from ndpsim.cli.options import COMMANDS, EXACT_CHECK, JSON, REPORT, progress_of
-from ndpsim.cli.picture_options import hand_out, picture, plot_of
+from ndpsim.cli.options import COMMANDS, EXACT_CHECK, JSON, REPORT, answer, progress_of
+from ndpsim.cli.picture_options import Plot, picture, plot_of
 from ndpsim.errors import InputError
 from ndpsim.parameters import Output, Parameter, Whole, refuse, table
 from ndpsim.parameters.gemv import ALONE, GEMV, HOST, check_gemv
@@ -16,8 +15,6 @@ from ndpsim.parameters.hardware import SET
 if TYPE_CHECKING:
     from ndpsim.config import Hardware
     from ndpsim.simulate import ContentionResult, ExpertResult
-
-_Outcome: TypeAlias = tuple[Any, Callable[[Any], None]]  # a result, and what prints it
 
 _OUTPUTS = table(
     {
@@ -82,8 +79,7 @@ def command(given: Given) -> None:
     hardware = load_hardware(GEMV.value(given, "hw"), given.get("set", ()), needed_by)
     call = {"hw": hardware, "model": expert_of(given), "bits": weight_format(given)}
     run = _host_read if host_reads else _beside_host if beside else _alone
-    result, say = run(given, call)
-    hand_out(given, plot, name.replace("-", "_"), result, say, hardware)
+    run(given, call, plot)
 
 
 def _check_lane(given: Given, lanes: int, what: str) -> None:
@@ -114,7 +110,7 @@ def _records(given: Given) -> bool:
     return not given.keys().isdisjoint(("commands", "plot", "report"))
 
 
-def _alone(given: Given, call: dict[str, Any]) -> _Outcome:
+def _alone(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
     """The expert on DIMMs that do nothing else."""
     from ndpsim.layout import parse_layout
     from ndpsim.report.text import print_expert
@@ -126,10 +122,18 @@ def _alone(given: Given, call: dict[str, Any]) -> _Outcome:
     with progress_of("simulating") as progress:
         result = simulate_expert(**call, **options, progress=progress)
     _write_lanes(given, result)
-    return result, print_expert
+    if plot is not None:
+        from ndpsim.report.pictures.expert import expert_figure
+
+        plot.draw(expert_figure, result)
+    if "report" in given:
+        from ndpsim.report.html.runs import write_expert_report
+
+        write_expert_report(given["report"], result, call["hw"])
+    answer(given, result.to_dict, lambda: print_expert(result))
 
 
-def _beside_host(given: Given, call: dict[str, Any]) -> _Outcome:
+def _beside_host(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
     """`--host-traffic`."""
     from ndpsim.report.contention import print_contention
     from ndpsim.simulate import simulate_contention
@@ -140,10 +144,18 @@ def _beside_host(given: Given, call: dict[str, Any]) -> _Outcome:
     with progress_of("simulating") as progress:
         result = simulate_contention(**call, **options, progress=progress)
     _write_lanes(given, result)
-    return result, print_contention
+    if plot is not None:
+        from ndpsim.report.pictures.contention import contention_figure
+
+        plot.draw(contention_figure, result)
+    if "report" in given:
+        from ndpsim.report.html.runs import write_contention_report
+
+        write_contention_report(given["report"], result, call["hw"])
+    answer(given, result.to_dict, lambda: print_contention(result))
 
 
-def _host_read(given: Given, call: dict[str, Any]) -> _Outcome:
+def _host_read(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
     """`--engine host-read`."""
     from ndpsim.report.text import print_host_read
     from ndpsim.simulate import place_expert, simulate_host_read
@@ -159,4 +171,12 @@ def _host_read(given: Given, call: dict[str, Any]) -> _Outcome:
         result = simulate_host_read(**call, progress=progress)
     if "commands" in given:
         write_commands(given["commands"], result.command_traces[given.get("lane", 0)])
-    return result, print_host_read
+    if plot is not None:
+        from ndpsim.report.pictures.host_read import host_read_figure
+
+        plot.draw(host_read_figure, result)
+    if "report" in given:
+        from ndpsim.report.html.runs import write_host_read_report
+
+        write_host_read_report(given["report"], result, call["hw"])
+    answer(given, result.to_dict, lambda: print_host_read(result))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVarTuple
 
-from ndpsim.cli.options import answer
 from ndpsim.parameters import Choice, Output, Parameter, Several
 from ndpsim.report.panels import DEFAULT_SIZE, PANELS, SIZES, chosen_panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Drawn = TypeVarTuple("Drawn")
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Plot:
     size: str
     panels: tuple[str, ...]
 
-    def draw(self, figure: Callable[..., Figure], *what: Any) -> None:
-        """Write a figure of `report.pictures` of a result."""
+    def draw(self, figure: Callable[[*Drawn, str, tuple[str, ...]], Figure], *what: *Drawn) -> None:
+        """Write a figure of `report.pictures` of a result, and of what else it shows."""
         from ndpsim.report.pictures.canvas import save
 
         save(figure(*what, self.size, self.panels), self.file, self.size)
@@ -70,32 +70,3 @@ def check_format(given: Mapping[str, Any]) -> None:
         from ndpsim.report.pictures import canvas  # brings matplotlib, which takes its time
 
         canvas.check_format(given["plot"])
-
-
-def hand_out(
-    given: Mapping[str, Any],
-    plot: Plot | None,
-    name: str,
-    result: Any,
-    say: Callable[[Any], None],
-    *about: Any,
-    module: str = "",
-    plain: Callable[[], Any] | None = None,
-) -> None:
-    """Draw a result, write its report, and answer.
-
-    Args:
-        name: of ``NAME_figure`` and ``write_NAME_report``. They bring matplotlib, and so are imported when
-            they are asked for.
-        say: prints the result.
-        about: what the report needs beside the result: the hardware.
-        module: of `report.pictures`, that has the figure; empty: of the same name.
-        plain: makes the answer as JSON; None: `to_dict` of the result.
-    """
-    if plot is not None:
-        pictures = import_module(f"ndpsim.report.pictures.{module or name}")
-        plot.draw(getattr(pictures, f"{name}_figure"), result)
-    if "report" in given:
-        reports = import_module("ndpsim.report.html.runs")
-        getattr(reports, f"write_{name}_report")(given["report"], result, *about)
-    answer(given, plain or result.to_dict, lambda: say(result))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ndpsim.cli.command import Given, taking
-from ndpsim.cli.options import JSON, progress_of
-from ndpsim.cli.picture_options import hand_out, picture, plot_of
+from ndpsim.cli.options import JSON, answer, progress_of
+from ndpsim.cli.picture_options import picture, plot_of
 from ndpsim.parameters import table
 from ndpsim.parameters.predict import PREDICT
 from ndpsim.prediction.programs import PROGRAMS
@@ -40,4 +40,8 @@ def command(given: Given) -> None:
     upgrades = not asked.pop("no_upgrades", False)
     with progress_of("predicting") as progress:
         result = predict(**asked, upgrades=upgrades, progress=progress)
-    hand_out(given, plot, "prediction", result, print_prediction)
+    if plot is not None:
+        from ndpsim.report.pictures.prediction import prediction_figure
+
+        plot.draw(prediction_figure, result)
+    answer(given, result.to_dict, lambda: print_prediction(result))

@@ -6,14 +6,15 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from ndpsim.cli.command import Given, taking
-from ndpsim.cli.options import COMMANDS, JSON, REPORT, progress_of
-from ndpsim.cli.picture_options import hand_out, picture, plot_of
+from ndpsim.cli.options import COMMANDS, JSON, REPORT, answer, progress_of
+from ndpsim.cli.picture_options import Plot, picture, plot_of
 from ndpsim.errors import InputError, one_of
 from ndpsim.parameters import Output, Parameter, refuse, table
 from ndpsim.parameters.hardware import SET
 from ndpsim.parameters.relayout import MOVED, RELAYOUT
 
 if TYPE_CHECKING:
+    from ndpsim.config import Hardware
     from ndpsim.simulate import RelayoutResult
 
 _ALL = "all"
@@ -66,7 +67,6 @@ def command(given: Given) -> None:
 
     from ndpsim.config import load_hardware
     from ndpsim.link import TOPOLOGIES
-    from ndpsim.report import relayout
     from ndpsim.simulate import simulate_relayout
     from ndpsim.sweeps.parameters import expert_of, weight_format
 
@@ -99,13 +99,41 @@ def command(given: Given) -> None:
     result = next(iter(results.values()))
     _write_files(given, result)
     if topology == _ALL:
-        plain = {name: one.to_dict() for name, one in results.items()}
-        hardware = load_hardware(hw, sets)
-        say = relayout.print_topologies
-        hand_out(given, plot, "topologies", results, say, hardware, module="relayout", plain=lambda: plain)
+        _compare(given, results, load_hardware(hw, sets), plot)
     else:
         hardware = load_hardware(hw, (*sets, *_of_topology(hw, sets, topology, False)))
-        hand_out(given, plot, "relayout", result, relayout.print_relayout, hardware)
+        _show(given, result, hardware, plot)
+
+
+def _show(given: Given, result: RelayoutResult, hardware: Hardware, plot: Plot | None) -> None:
+    """One relayout."""
+    from ndpsim.report.relayout import print_relayout
+
+    if plot is not None:
+        from ndpsim.report.pictures.relayout import relayout_figure
+
+        plot.draw(relayout_figure, result)
+    if "report" in given:
+        from ndpsim.report.html.runs import write_relayout_report
+
+        write_relayout_report(given["report"], result, hardware)
+    answer(given, result.to_dict, lambda: print_relayout(result))
+
+
+def _compare(given: Given, results: dict[str, RelayoutResult], hardware: Hardware, plot: Plot | None) -> None:
+    """`--topology all`."""
+    from ndpsim.report.relayout import print_topologies
+
+    if plot is not None:
+        from ndpsim.report.pictures.relayout import topologies_figure
+
+        plot.draw(topologies_figure, results)
+    if "report" in given:
+        from ndpsim.report.html.runs import write_topologies_report
+
+        write_topologies_report(given["report"], results, hardware)
+    plain = {name: one.to_dict() for name, one in results.items()}
+    answer(given, lambda: plain, lambda: print_topologies(results))
 
 
 def _check_at_once(hw: str, sets: tuple[str, ...], experts: int) -> None:

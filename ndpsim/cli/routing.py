@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ndpsim.cli.command import CommandGroup, Given, taking
-from ndpsim.cli.options import JSON, naming
-from ndpsim.cli.picture_options import hand_out, picture, plot_of
+from ndpsim.cli.options import JSON, answer, naming
+from ndpsim.cli.picture_options import picture, plot_of
 from ndpsim.parameters import refuse, table
 from ndpsim.parameters.gemv import DEFAULT_MODEL
 from ndpsim.parameters.routing import DESCRIBE, GENERATE, GENERATED, IMPORT
@@ -126,7 +126,11 @@ def describe(given: Given) -> None:
         refuse(given, "is of a SPEC; a file has what it has", *GENERATED)
         trace = load_routing(existing_file(given["routing"]))
     statistics = describe_routing(trace)
-    hand_out(given, plot, "routing", statistics, print_routing)
+    if plot is not None:
+        from ndpsim.report.pictures.routing import routing_figure
+
+        plot.draw(routing_figure, statistics)
+    answer(given, statistics.to_dict, lambda: print_routing(statistics))
 
 
 for _command in (generate, import_, describe):

@@ -9,8 +9,8 @@ import click
 
 from ndpsim.arguments import choice
 from ndpsim.cli.command import Given, taking
-from ndpsim.cli.options import JSON, naming, write_json
-from ndpsim.cli.picture_options import hand_out, picture, plot_of
+from ndpsim.cli.options import JSON, answer, naming, write_json
+from ndpsim.cli.picture_options import picture, plot_of
 from ndpsim.parameters import refuse, table
 from ndpsim.parameters.show import PROCESSORS, SHOW
 from ndpsim.parameters.weights import WEIGHTS
@@ -154,7 +154,11 @@ def _show_layout(given: Given) -> None:
     hardware = load_hardware(SHOW.value(given, "hw"), given.get("set", ()))
     with naming(layout="show layout"):
         placed = place_expert(hardware, SHOW.value(given, "model"), given["name"], weight_format(given))
-    hand_out(given, plot, "layout", placed, print_layout)
+    if plot is not None:
+        from ndpsim.report.pictures.layout import layout_figure
+
+        plot.draw(layout_figure, placed)
+    answer(given, placed.to_dict, lambda: print_layout(placed))
 
 
 def _show_processor(given: Given) -> None:

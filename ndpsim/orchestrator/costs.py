@@ -67,13 +67,11 @@ class NdpCost:
     Attributes:
         time_ns: from the first activation to the last result, on average over the phases of refresh.
         bytes: of weights.
-        dram_gbps: weights read over the time, on average, those that are read again counted again.
         added_nj: energy above standby by component, None of one that is not known (`standby`).
     """
 
     time_ns: float
     bytes: int
-    dram_gbps: float
     added_nj: Parts
 
 
@@ -240,11 +238,9 @@ class Costs:
         of_turn = in_turns(tokens)
         layout = Location(0, shards).layout
         result, mean = self._over_refresh(model, of_turn, layout)
-        read = result.weight_bytes * result.weight_reads
         return NdpCost(
             mean.mean_ns,
             result.weight_bytes // len(of_turn),
-            read / mean.mean_ns,
             self.standby.above(mean.mean_energy_nj, shards, mean.mean_ns),
         )
 

@@ -56,12 +56,6 @@ class RelayoutCost:
     dimm_written_gbps: Mapping[int, float]
     added_nj: Parts
 
-    @property
-    def dimm_gbps(self) -> dict[int, float]:
-        """GB/s that each DIMM reads and writes together."""
-        both = self.dimm_read_gbps, self.dimm_written_gbps
-        return {dimm: sum(one.get(dimm, 0.0) for one in both) for dimm in {**both[0], **both[1]}}
-
 
 class Relayouts:
     """The costs of relayouts of one model's experts.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from ndpsim.report.metrics import value_words
@@ -14,7 +13,7 @@ from ndpsim.report.words import counted
 from ndpsim.reported import quantity_of, with_unit
 from ndpsim.results import CheckedEnd, LayerCheck, MoeResult, PolicyRun
 from ndpsim.results.moe import ENGINES, RESOURCES
-from ndpsim.units import format_bytes, format_energy, format_time, percent
+from ndpsim.units import format_bytes, format_time, percent
 
 _NONE = "-"
 _BESIDE = 5  # runs that have columns; more have a line each, with some of the rows
@@ -121,7 +120,7 @@ def _row(name: str) -> _Row:
     if whole:
         label = f"{_label(name)} (% of {_label(whole)})"
         return _Row(name, label, lambda run: _part(_value(run, name), getattr(run, whole)))
-    return _Row(name, _label(name), lambda run: _or_none(_value(run, name), partial(with_unit, name)))
+    return _Row(name, _label(name), lambda run: _figure(name, _value(run, name)))
 
 
 def _rows(result: MoeResult) -> list[_Row]:
@@ -146,12 +145,12 @@ def _rows(result: MoeResult) -> list[_Row]:
 
 
 def _step_row(name: str, steps: int) -> _Row:
-    return _Row(name, f"{_label(name)} per step", lambda run: with_unit(name, getattr(run, name) / steps))
+    return _Row(name, f"{_label(name)} per step", lambda run: _figure(name, getattr(run, name) / steps))
 
 
 def _busy_row(group: str) -> _Row:
     name = f"utilization.{group}"
-    return _Row(name, _label(name), lambda run: _or_none(_busy(run, group), percent))
+    return _Row(name, _label(name), lambda run: _figure(name, _busy(run, group)))
 
 
 def _bits(run: PolicyRun) -> str:
@@ -172,8 +171,9 @@ def _migration_rows(kind: str, runs: Sequence[PolicyRun]) -> Iterator[_Row]:
         yield _Row(f"{name}.exposed_ns", exposed, lambda run: _exposed(_value(run, name)))
 
 
-def _or_none(value: float | None, say: Callable[[float], str]) -> str:
-    return _NONE if value is None else say(value)
+def _figure(name: str, value: Any) -> str:
+    """A value of a run in the unit of its field."""
+    return _NONE if value is None else with_unit(name, value, PolicyRun)
 
 
 def _part(value: float | None, whole: float) -> str:
@@ -201,7 +201,7 @@ def _exposed(sums: Mapping[str, float] | None) -> str:
 def _energy(run: PolicyRun) -> str:
     """The energy of all components that are known."""
     known = [nj for nj in run.energy_nj.values() if nj is not None]
-    return format_energy(sum(known)) if known else _NONE
+    return _figure("energy_nj", sum(known) if known else None)
 
 
 def _bottleneck(run: PolicyRun) -> str:

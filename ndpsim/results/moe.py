@@ -199,7 +199,7 @@ class MoeResult(Reported):
             (
                 run.policy,
                 "{}, {}, {}; experts {}, {}".format(
-                    *(with_unit(name, getattr(run, name)) for name in _IN_SHORT)
+                    *(with_unit(name, getattr(run, name), PolicyRun) for name in _IN_SHORT)
                 ),
             )
             for run in self.runs

@@ -38,7 +38,6 @@ class SweptCommand(ABC):
         parameters: its options by key.
         checks: of some of them, what a value must pass besides, which raises InputError.
         time_metric: the metric that a speed-up is of.
-        default_metric: the metric that people ask for first.
         results: the classes of its results, whose fields its metrics begin with.
         own_metrics: metrics besides these fields.
     """
@@ -47,7 +46,6 @@ class SweptCommand(ABC):
     parameters: ClassVar[Table]
     checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
     time_metric: ClassVar[str] = "time_ns"
-    default_metric: ClassVar[str] = "time_ns"
     results: ClassVar[tuple[type, ...]] = ()
     own_metrics: ClassVar[tuple[str, ...]] = ()
 

@@ -222,21 +222,11 @@ class LoadBalance:
     tokens: int
     experts: int
 
-    def unhidden(self, on_gpu: float) -> float:
-        """E_g' of E_g: one N-th of its fractional part; 1 / N where E_g is a multiple of N."""
-        return (on_gpu % 1.0 if on_gpu % self.units else 1.0) / self.units
-
-    def gpu_side_ns(self, on_gpu: float) -> float:
-        """The left side of equation 2, of equation 1 where there is one token."""
-        sent = (self.tokens - 1) * self.vector_ns * self.units
-        return self.transfer_ns * on_gpu + self.gpu_ns * self.unhidden(on_gpu) + sent
-
-    def ndp_side_ns(self, on_gpu: float) -> float:
-        """The right side of equations 1 and 2."""
-        return (self.units + 1) * self.vector_ns + self.ndp_ns * (self.experts - on_gpu)
-
     def on_gpu(self) -> float:
         """E_g, from 0 to all experts.
+
+        It solves T_w E_g + T_g E_g' + (S - 1) T_a N = (N + 1) T_a + T_n E_n. E_g' is one N-th of E_g's
+        fractional part; 1 / N where E_g is a multiple of N.
 
         Between whole numbers the left side grows evenly; at each that is no multiple of N it falls by
         T_g / N, so that there may be several solutions: this is the largest one, with which the layer ends

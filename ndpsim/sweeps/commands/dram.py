@@ -23,7 +23,6 @@ class Dram(SweptCommand):
 
     name = "dram"
     results = (TraceResult,)
-    default_metric = "bandwidth_gbps"
     parameters = DRAM
 
     def _memory(self, given: Mapping[str, Any]) -> Memory:

@@ -35,7 +35,6 @@ class Moe(SweptCommand):
 
     name = "moe"
     results = (PolicyRun,)
-    default_metric = "tokens_per_s"
     parameters = MOE
     checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         "weights": weight_name,
