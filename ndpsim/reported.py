@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
@@ -72,6 +72,34 @@ def quantity_of(name: str, results: Iterable[type] = ()) -> Quantity:
     return replace(known, label=", ".join((known.label, *parts)), unit=unit)
 
 
+def label_of(name: str, *results: type) -> str:
+    """What a field is called; name and results as `quantity_of` takes them."""
+    return quantity_of(name, results).label
+
+
+def said(result: Any, *names: str) -> str:
+    """Fields of a result, each after its label: ``time 1.000 ms, bandwidth 2.00 GB/s``."""
+    kind = type(result)
+    return ", ".join(
+        f"{label_of(name, kind)} {with_unit(name, getattr(result, name), kind)}" for name in names
+    )
+
+
+def table_of(results: Sequence[Any], *names: str) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Labels of fields, and for each of several results of one class a row of their values."""
+    kind = type(results[0])
+    rows = [tuple(with_unit(name, getattr(one, name), kind) for name in names) for one in results]
+    return [label_of(name, kind) for name in names], rows
+
+
+class Figure:
+    """A number that is written with more than itself, such as its error."""
+
+    def in_unit(self, unit: str) -> str:
+        """The number as text, in a unit of `UNITS`."""
+        raise NotImplementedError
+
+
 def _words(name: str, unit: str, end: str) -> str:
     drop = end if end.startswith("_") and unit not in ("", "%") else ""
     return name.removesuffix(drop).replace("_", " ")
@@ -90,6 +118,10 @@ def with_unit(name: str, value: Any, *results: type) -> str:
         return ", ".join(with_unit(name, one, *results) for one in value) if few else f"{len(value)} of them"
     if isinstance(value, Reported):
         return f"a {type(value).__name__}"
+    if isinstance(value, Figure):
+        return value.in_unit(quantity_of(name, results).unit)
+    if is_dataclass(value) and (parts := quantities(type(value))):
+        return said(value, *parts)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return in_unit(value, quantity_of(name, results).unit)
     return "not known" if value is None else str(value)

@@ -72,6 +72,7 @@ def common_ticks(*periods_ps: Fraction) -> Timebase:
 
 
 TIMES = "\N{MULTIPLICATION SIGN}"
+PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ UNITS = {
     "B": Unit(_SIZES, 2),
     "GB/s": Unit((Scale("GB/s"),), 2),
     "GFLOPS": Unit((Scale("GFLOPS"),), 1),
+    "TFLOPS": Unit((Scale("TFLOPS"),), 1),
     "mm²": Unit((Scale("mm²"),)),
     "USD": Unit((Scale("USD"),), 0),
     "tokens/s": Unit((Scale("tokens/s"),)),
@@ -126,6 +128,7 @@ _ENDINGS = {
     "bytes": "B",
     "gbps": "GB/s",
     "gflops": "GFLOPS",
+    "tflops": "TFLOPS",
     "_mm2": "mm²",
     "tokens_per_s": "tokens/s",
     "_per_s": "1/s",

@@ -13,7 +13,7 @@ from mistakes import refused
 from ndpsim.moe import load_model
 from ndpsim.routing import Routing, describe_routing, generate_routing
 from ndpsim.routing.activity import predicted
-from ndpsim.routing.estimates import estimate, groups_of, left_out
+from ndpsim.routing.estimates import Estimate, estimate, groups_of, left_out
 from ndpsim.routing.shares import class_counts
 
 SEEDS = (1, 2, 3, 4, 5)
@@ -250,3 +250,10 @@ def test_one_group_that_is_left_out_changes_no_figure_of_all():
 def test_what_is_no_trace_is_refused():
     with refused("type routing"):
         ndpsim.describe_routing("trace.npz")
+
+
+def test_a_figure_is_written_with_its_error_in_the_same_unit():
+    figure = Estimate(0.22014, 0.00058, 0.2, 0.25)
+    assert figure.in_unit("%") == "22.01% \N{PLUS-MINUS SIGN} 0.06%"
+    assert figure.in_unit("") == "0.220 \N{PLUS-MINUS SIGN} 0.001"
+    assert dataclasses.replace(figure, error=None).in_unit("%") == "22.01%"

@@ -48,7 +48,7 @@ def test_the_table_is_printed_with_units_and_says_where_the_rest_is():
     assert (done.status, done.err) == (0, "")
     assert [line.split() for line in done.out.splitlines()] == [
         ["3", "points", "of", "fake", "by", "n"],
-        ["n", "speedup", "time_ns", "energy_nj.total"],
+        ["n", "speed-up", "time", "energy"],
         ["1", "1.000\N{MULTIPLICATION SIGN}", "100.0", "ns", "1.000", "nJ"],
         ["2", "2.000\N{MULTIPLICATION SIGN}", "50.00", "ns", "4.000", "nJ"],
         ["3", "3.000\N{MULTIPLICATION SIGN}", "33.33", "ns", "9.000", "nJ"],

@@ -416,7 +416,7 @@ def test_a_result_is_shown_with_units_in_80_columns(many):
     assert all(len(line) <= 80 for line in shown)
     few = repr(sweep("fake", {"n": [1]})).splitlines()
     assert [line.split() for line in few[1:]] == [
-        ["n", "time_ns", "energy_nj.total"],
+        ["n", "time", "energy"],
         ["1", "100.0", "ns", "1.000", "nJ"],
     ]
 

@@ -88,13 +88,15 @@ def command(given: Given) -> None:
 
 def _sweep(given: Given, requests: Requests, memory: Memory, plot: Plot | None) -> None:
     """`--sweep-load`."""
+    from dataclasses import asdict
+
     from ndpsim.report.text import print_sweep
     from ndpsim.simulate import sweep_load
 
     with progress_of("sweeping") as progress:
         points = sweep_load(requests, memory, wrap="wrap" in given, progress=progress)
     outcome = {
-        "sweep": [point._asdict() for point in points],
+        "sweep": [asdict(point) for point in points],
         "peak_bandwidth_gbps": memory.channels * memory.device.peak_gbps,
         "config": memory.to_dict(),
     }

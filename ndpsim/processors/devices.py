@@ -14,14 +14,14 @@ Fewer bits are fewer bytes and as many products: weights are multiplied as 16 bi
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ndpsim.arguments import instance, number, whole_number
 from ndpsim.layout import ExpertFormat, ExpertWeights
 from ndpsim.moe import Expert
 from ndpsim.processors.table import ExpertTable
-from ndpsim.reported import Reported
+from ndpsim.reported import Reported, quantity
 
 #: Tokens of an expert that are believed.
 MAX_TOKENS = 1 << 24
@@ -61,16 +61,16 @@ class ExpertTime(Reported):
     """
 
     processor: str
-    tokens: int
-    time_ns: float
-    bound: str
-    compute_ns: float | None
-    weight_read_ns: float | None
-    overhead_ns: float | None
-    weight_bytes: int
+    tokens: int = field(metadata=quantity("tokens"))
+    time_ns: float = field(metadata=quantity("time"))
+    bound: str = field(metadata=quantity("bottleneck"))
+    compute_ns: float | None = field(metadata=quantity("computing"))
+    weight_read_ns: float | None = field(metadata=quantity("reading weights"))
+    overhead_ns: float | None = field(metadata=quantity("overhead"))
+    weight_bytes: int = field(metadata=quantity("weights"))
     holds_weight_read: bool
-    tflops: float
-    peak_fraction: float
+    tflops: float = field(metadata=quantity("compute throughput"))
+    peak_fraction: float = field(metadata=quantity("share of the peak"))
     source: str
 
 

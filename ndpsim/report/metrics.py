@@ -10,6 +10,7 @@ from ndpsim.config.keys import field_at, unit_of
 from ndpsim.reported import Quantity, quantity_of, with_unit
 from ndpsim.units import TIMES, Scale, scale_for
 
+_NO_UNIT = Scale("")
 _SPEEDUP = Quantity("speed-up", TIMES)
 _OF_SECTION = ("count", "channels", "ports")  # which say of what only with their section
 _LONGEST_DESCRIPTION = 40
@@ -49,8 +50,10 @@ def scale_of(metric: str, values: Iterable[Any] = (), results: Iterable[type] = 
     return scale_for(described(metric, results).unit, largest)
 
 
-def metric_label(metric: str, scale: Scale, baseline: str = "", results: Iterable[type] = ()) -> str:
-    """For an axis: ``time (µs)``; of a speed-up, over what."""
+def metric_label(
+    metric: str, scale: Scale = _NO_UNIT, baseline: str = "", results: Iterable[type] = ()
+) -> str:
+    """For an axis or a column: ``time (µs)``; of a speed-up, over what."""
     over = f" over {baseline}" if baseline and metric == "speedup" else ""
     return f"{described(metric, results).label}{over}" + (f" ({scale.unit})" if scale.unit else "")
 

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from ndpsim.report.printing import print_table, print_text
+from ndpsim.reported import label_of, said, table_of, with_unit
 from ndpsim.results.prediction import PhasePrediction, Prediction
-from ndpsim.units import format_bytes, format_time, percent, significant
+from ndpsim.units import percent, significant
+
+_LEAST = 0.001  # of the time, that a part has to be shown
+_OF_UPGRADES = (
+    "name",
+    "change",
+    "prefill_tokens_per_s",
+    "prefill_gain",
+    "decode_tokens_per_s",
+    "decode_gain",
+)
 
 
 def rate_words(phase: PhasePrediction) -> str:
-    """``13.2 tokens/s (10.9 to 15.8)``."""
+    """``throughput 13.20 tokens/s (10.9 to 15.8)``."""
     band = phase.band
-    return f"{phase.tokens_per_s:.4g} tokens/s" + (
+    return said(phase, "tokens_per_s") + (
         "" if band is None else f" ({significant(band.low, 3)} to {significant(band.high, 3)})"
     )
+
+
+def parts_shown(phase: PhasePrediction) -> dict[str, float]:
+    """The parts of the time of a phase that are not too short to show."""
+    return {part: ns for part, ns in phase.parts_ns.items() if ns >= _LEAST * phase.time_ns}
 
 
 def print_prediction(result: Prediction) -> None:
@@ -24,43 +40,33 @@ def print_prediction(result: Prediction) -> None:
         f"{min(work['chunk'], work['prompt']):,}, {work['generated']:,} tokens generated, "
         f"policy {work['policy']}"
     )
-    phases = (("prefill", "prompt", result.prefill), ("decode", "token", result.decode))
-    for name, what, phase in phases:
-        words = f"{name}: {rate_words(phase)}, {format_time(phase.time_ns)} a {what}, bound by {phase.bound}"
-        print_text(words, bold=True)
+    for name, what, phase in (("prefill", "prompt", result.prefill), ("decode", "token", result.decode)):
+        words = f"{rate_words(phase)}, {said(phase, 'time_ns')} of a {what}, {said(phase, 'bound')}"
+        print_text(f"{name}: {words}", bold=True)
         rows = [
-            (part, format_time(ns), percent(ns / phase.time_ns))
-            for part, ns in phase.parts_ns.items()
-            if ns >= phase.time_ns / 1000
+            (part, with_unit("parts_ns", ns, PhasePrediction), percent(ns / phase.time_ns))
+            for part, ns in parts_shown(phase).items()
         ]
-        print_table("", ("where the time goes", "time", "share"), rows, left=1)
+        time = label_of("time_ns", PhasePrediction)
+        print_table("", (label_of("parts_ns", PhasePrediction), time, f"share of the {time}"), rows, left=1)
     _print_memory(result)
-    if result.upgrades:
-        upgraded = [
-            (
-                one.name,
-                one.change,
-                f"{one.prefill_tokens_per_s:.4g} ({one.prefill_gain:.2f}x)",
-                f"{one.decode_tokens_per_s:.4g} ({one.decode_gain:.2f}x)",
-            )
-            for one in result.upgrades
-            if not one.problem
-        ]
-        columns = ("upgrade", "to", "prefill, tokens/s", "decode, tokens/s")
-        print_table("What one better part would give:", columns, upgraded, left=2)
-        for one in result.upgrades:
-            if one.problem:
-                print_text(f"{one.name}: not possible: {one.problem}")
+    possible = [one for one in result.upgrades if not one.problem]
+    if possible:
+        print_table("What one better part would give:", *table_of(possible, *_OF_UPGRADES), left=2)
+    for one in result.upgrades:
+        if one.problem:
+            print_text(f"{one.name}: not possible: {one.problem}")
     _print_band(result)
 
 
 def _print_memory(result: Prediction) -> None:
-    held = {name: size for name, size in result.gpu_bytes.items() if size}
-    listed = ", ".join(f"{name.replace('_', ' ')} {format_bytes(size)}" for name, size in held.items())
+    held = {name.replace("_", " "): size for name, size in result.gpu_bytes.items() if size}
     if held:
-        print_text(f"GPU memory: {listed}")
+        print_text(f"{label_of('gpu_bytes', Prediction)}: {with_unit('gpu_bytes', held)}")
     what = "experts" if held else "weights, KV cache and work space"
-    print_text(f"host memory: {format_bytes(result.host_bytes)} of {what}")
+    print_text(
+        f"{label_of('host_bytes', Prediction)}: {with_unit('host_bytes', result.host_bytes)} of {what}"
+    )
 
 
 def _print_band(result: Prediction) -> None:

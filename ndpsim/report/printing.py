@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import click
 from rich.cells import cell_len
 
-from ndpsim.units import TIMES
+from ndpsim.units import PLUS_MINUS, TIMES
 
 _GAP = "  "
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 _NUMBER = re.compile(r"\(?-?[0-9](?:[0-9.,]*[0-9])?")
-_ASCII = str.maketrans({"µ": "u", TIMES: "x", "²": "2"})  # where the encoding has no other
+_ASCII = str.maketrans({"µ": "u", TIMES: "x", PLUS_MINUS: "+-", "²": "2"})  # where the encoding has no other
 _COUNTED = re.compile(r"[A-Za-zµ%]\S{0,13}")
 
 

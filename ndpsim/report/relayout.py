@@ -10,9 +10,8 @@ from ndpsim.report.printing import print_table
 from ndpsim.report.text import facts_of, print_facts, simulated_in
 from ndpsim.report.trace_events import span_of
 from ndpsim.report.words import counted
-from ndpsim.reported import with_unit
+from ndpsim.reported import label_of, with_unit
 from ndpsim.simulate import RelayoutResult
-from ndpsim.units import format_bytes, format_time, percent, times
 
 
 def relayout_title(result: RelayoutResult) -> str:
@@ -36,33 +35,24 @@ def print_relayout(result: RelayoutResult) -> None:
 
 def topologies_table(results: Mapping[str, RelayoutResult]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """The names of columns, and a row for each topology."""
-    columns = (
-        "topology",
-        "bottleneck",
-        "ports",
-        "time",
-        "bandwidth",
-        "lower bound on the time",
-        "busiest wire busy",
-        "transit buffer used",
-        "speed-up over the host",
-    )
-    rows: list[tuple[str, ...]] = []
+    rows = []
     for name, result in results.items():
-        busiest = max(result.link_busy.values(), default=0.0)
-        row = (
-            name,
-            result.bottleneck,
-            str(result.config["hardware"]["link"]["ports"]),
-            format_time(result.time_ns),
-            with_unit("bandwidth_gbps", result.bandwidth_gbps),
-            format_time(max(result.bounds_ns.values())),
-            percent(busiest),
-            format_bytes(result.transit_bytes),
-            times(result.host_speedup) if result.host_speedup else "-",
+        values = {
+            "time_ns": result.time_ns,
+            "bandwidth_gbps": result.bandwidth_gbps,
+            "bounds_ns": max(result.bounds_ns.values()),
+            "link_busy": max(result.link_busy.values(), default=0.0),
+            "transit_bytes": result.transit_bytes,
+            "host_speedup": result.host_speedup,
+        }
+        ports = str(result.config["hardware"]["link"]["ports"])
+        cells = (
+            "-" if value is None else with_unit(of, value, RelayoutResult) for of, value in values.items()
         )
-        rows.append(row)
-    return columns, rows
+        rows.append((name, result.bottleneck, ports, *cells))
+    labels = {name: label_of(name, RelayoutResult) for name in ("topology", "bottleneck", "ports", *values)}
+    labels |= {name: f"{labels[name]}, largest" for name in ("bounds_ns", "link_busy")}
+    return tuple(labels.values()), rows
 
 
 def print_topologies(results: Mapping[str, RelayoutResult]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from ndpsim.report.dram import clock_words
 from ndpsim.report.printing import is_terminal, print_grid, print_table, print_text
 from ndpsim.report.words import counted
-from ndpsim.reported import quantities, quantity_of, with_unit
+from ndpsim.reported import label_of, quantities, quantity_of, said, table_of, with_unit
 from ndpsim.simulate import (
     ContentionResult,
     ExpertResult,
@@ -20,7 +20,7 @@ from ndpsim.simulate import (
     RelayoutResult,
     TraceResult,
 )
-from ndpsim.units import format_energy, format_power, format_time, in_unit, percent, significant
+from ndpsim.units import format_energy, format_power, format_time, percent, significant
 
 Timed: TypeAlias = ContentionResult | ExpertResult | HostReadResult | RelayoutResult | TraceResult
 
@@ -114,14 +114,8 @@ def _figure(result: Timed, name: str) -> tuple[str, str]:
         sizes = ", ".join(f"{count:,} of {counted(size, 'token')}" for size, count in Counter(value).items())
         return f"{len(value):,}", sizes
     if is_dataclass(value):
-        kind = type(value)
         parts = {f.name: getattr(value, f.name) for f in fields(value)}
-        said = [
-            f"{quantity_of(key, (kind,)).label} {with_unit(key, part, kind)}"
-            for key, part in parts.items()
-            if isinstance(part, float)
-        ]
-        return "", ", ".join(said)
+        return "", said(value, *(key for key, part in parts.items() if isinstance(part, float)))
     if not isinstance(value, Mapping):
         exact = isinstance(value, int) and name.endswith("bytes")
         return with_unit(name, value, of), f"{value:,} B" if exact and value >= 1024 else ""
@@ -139,7 +133,7 @@ def energy_facts(
 ) -> list[tuple[str, str, str]]:
     """The energy, as power and by bit moved, and its components; why there is none, where there is none."""
     if parts is None:
-        return [("energy", "not known", note)]
+        return [(label_of("energy_nj"), "not known", note)]
     time_ns = time_ns or 1.0  # nothing was done in no time
     total = parts["total"] or 0.0
     known = [(name, nj) for name, nj in parts.items() if nj is not None and name != "total"]
@@ -148,7 +142,7 @@ def energy_facts(
     if unknown:
         shares.append(f"without {', '.join(unknown)} (not known)")
     by_bit = f", {significant(1000 * total / (8 * moved_bytes))} pJ/bit" if moved_bytes else ""
-    facts = [("energy", format_energy(total), f"{format_power(total / time_ns)}{by_bit}")]
+    facts = [(label_of("energy_nj"), format_energy(total), f"{format_power(total / time_ns)}{by_bit}")]
     return [*facts, ("power by component", "", ", ".join(shares))] if shares else facts
 
 
@@ -274,8 +268,4 @@ def print_trace(result: TraceResult) -> None:
 
 def print_sweep(points: Sequence[LoadPoint]) -> None:
     """The result of `sweep_load`."""
-    rows = []
-    for point in points:
-        latencies = ("-" if ns is None else format_time(ns) for ns in (point.mean_ns, point.p99_ns))
-        rows.append((in_unit(point.offered_gbps, "GB/s"), in_unit(point.bandwidth_gbps, "GB/s"), *latencies))
-    print_table("", ("offered load", "bandwidth", "mean read latency", "p99 read latency"), rows, left=0)
+    print_table("", *table_of(points, *quantities(LoadPoint)), left=0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ndpsim.reported import Reported, quantity, with_unit
+from ndpsim.reported import Reported, quantity, said
 
 #: What computes a pair of a token and an expert.
 ENGINES = {"gpu_hit": "GPU without a copy", "gpu_miss": "GPU after a copy", "cpu": "CPU", "ndp": "NDP"}
@@ -23,7 +23,7 @@ RESOURCES = {
     "memory": "memory of the device",
 }
 
-_IN_SHORT = ("time_ns", "tokens_per_s", "speedup", "moe_ns", "speedup_moe")  # in a line of a repr
+_IN_SHORT = ("time_ns", "tokens_per_s", "speedup", "moe_ns")  # in a line of a repr
 _OF_LAYER = 0.02  # the limit of a layer's own error, where that of ends is no smaller
 
 
@@ -195,12 +195,4 @@ class MoeResult(Reported):
     not_run: Mapping[str, str]
 
     def _rows(self) -> list[tuple[str, str]]:
-        return [
-            (
-                run.policy,
-                "{}, {}, {}; experts {}, {}".format(
-                    *(with_unit(name, getattr(run, name), PolicyRun) for name in _IN_SHORT)
-                ),
-            )
-            for run in self.runs
-        ]
+        return [(run.policy, said(run, *_IN_SHORT)) for run in self.runs]

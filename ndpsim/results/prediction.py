@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ndpsim.reported import Reported
-from ndpsim.units import format_time
+from ndpsim.reported import Reported, quantity, said
+from ndpsim.units import TIMES
 
 
 class Band(NamedTuple):
@@ -30,10 +30,10 @@ class PhasePrediction(Reported):
         band: from the machines that predictions were held against; None: there were none.
     """
 
-    tokens_per_s: float
-    time_ns: float
-    parts_ns: Mapping[str, float]
-    bound: str
+    tokens_per_s: float = field(metadata=quantity("throughput"))
+    time_ns: float = field(metadata=quantity("time"))
+    parts_ns: Mapping[str, float] = field(metadata=quantity("where the time goes", whole="time_ns"))
+    bound: str = field(metadata=quantity("bottleneck"))
     band: Band | None
 
 
@@ -49,12 +49,12 @@ class Upgrade(Reported):
         problem: why it cannot be; empty where it can.
     """
 
-    name: str
-    change: str
-    prefill_tokens_per_s: float = 0.0
-    decode_tokens_per_s: float = 0.0
-    prefill_gain: float = 0.0
-    decode_gain: float = 0.0
+    name: str = field(metadata=quantity("upgrade"))
+    change: str = field(metadata=quantity("to"))
+    prefill_tokens_per_s: float = field(default=0.0, metadata=quantity("prefill throughput"))
+    decode_tokens_per_s: float = field(default=0.0, metadata=quantity("decode throughput"))
+    prefill_gain: float = field(default=0.0, metadata=quantity("prefill speed-up", TIMES))
+    decode_gain: float = field(default=0.0, metadata=quantity("decode speed-up", TIMES))
     problem: str = ""
 
 
@@ -75,8 +75,8 @@ class Prediction(Reported):
     title: str
     prefill: PhasePrediction
     decode: PhasePrediction
-    gpu_bytes: Mapping[str, int]
-    host_bytes: int
+    gpu_bytes: Mapping[str, int] = field(metadata=quantity("GPU memory"))
+    host_bytes: int = field(metadata=quantity("host memory"))
     upgrades: tuple[Upgrade, ...]
 
     def _title(self) -> str:
@@ -84,13 +84,10 @@ class Prediction(Reported):
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [
-            (
-                name,
-                f"{phase.tokens_per_s:.4g} tokens/s, {format_time(phase.time_ns)}, bound by {phase.bound}",
-            )
+            (name, said(phase, "tokens_per_s", "time_ns", "bound"))
             for name, phase in (("prefill", self.prefill), ("decode", self.decode))
         ]
         return rows + [
-            (f"upgrade: {one.name}", one.problem or f"decode {one.decode_gain:.2f}x, {one.change}")
+            (f"upgrade: {one.name}", one.problem or said(one, "decode_gain", "change"))
             for one in self.upgrades
         ]

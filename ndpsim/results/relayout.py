@@ -115,7 +115,7 @@ class RelayoutResult(Reported):
     wire_bytes: int = field(metadata=quantity("sent with headers"))
     bandwidth_gbps: float = field(metadata=quantity("bandwidth"))
     topology: str = field(metadata=quantity("link topology", beside=("link_busy", "wire_bytes")))
-    link_busy: Mapping[str, float] = field(metadata=quantity("busy wires", "%"))
+    link_busy: Mapping[str, float] = field(metadata=quantity("wire busy", "%"))
     dram_busy: Mapping[str, float] = field(metadata=quantity("data bus of the busiest lane", "%"))
     bounds_ns: Mapping[str, float] = field(metadata=quantity("lower bounds on the time"))
     bottleneck: str = field(metadata=quantity("bottleneck", beside=("bounds_ns",)))

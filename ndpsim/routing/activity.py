@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.reported import quantity
 from ndpsim.routing.shares import class_counts
 from ndpsim.routing.trace import Routing, loads_of
 
@@ -38,10 +39,10 @@ class Prediction:
         class_accuracy: share of experts that it puts in the right class of hot (5%), warm (25%) and cold.
     """
 
-    weight: float
-    load_overlap: float
-    hot_found: float
-    class_accuracy: float
+    weight: float = field(metadata=quantity("weight of the last step"))
+    load_overlap: float = field(metadata=quantity("selections foretold", "%"))
+    hot_found: float = field(metadata=quantity("hot experts found", "%"))
+    class_accuracy: float = field(metadata=quantity("experts in the right class", "%"))
 
 
 def active_by_batch(routing: Routing) -> tuple[ActiveExperts, ...]:

@@ -14,12 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.reported import Figure
+from ndpsim.units import PLUS_MINUS
+
 _GROUPS = 16
 _FEWEST = 4
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Figure):
     """The mean over layers of a figure.
 
     Attributes:
@@ -33,9 +36,11 @@ class Estimate:
     least: float
     most: float
 
-    def __str__(self) -> str:
-        error = "" if self.error is None else f" \N{PLUS-MINUS SIGN} {self.error:.4f}"
-        return f"{self.value:.4f}{error}"
+    def in_unit(self, unit: str) -> str:
+        """The value with its error: ``22.01% ± 0.06%``, ``0.301 ± 0.002``."""
+        factor, form = (100, "z.2f") if unit == "%" else (1, "z.3f")
+        numbers = (self.value,) if self.error is None else (self.value, self.error)
+        return f" {PLUS_MINUS} ".join(f"{factor * number:{form}}{unit}" for number in numbers)
 
 
 def _student(freedom: int) -> float:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.arguments import instance
-from ndpsim.reported import Reported
+from ndpsim.reported import Reported, quantity
 from ndpsim.routing.activity import ActiveExperts, Prediction, active_by_batch, predicted
 from ndpsim.routing.estimates import Estimate, estimate, groups_of, left_out
 from ndpsim.routing.shares import class_counts
@@ -61,12 +61,12 @@ class PhaseStatistics:
     """
 
     tokens: int
-    shares: Mapping[str, Estimate]
+    shares: Mapping[str, Estimate] = field(metadata=quantity("share of selections", "%"))
     step_shares: Mapping[str, Estimate]
     rank_curve: tuple[RankPoint, ...]
     layers: tuple[LayerShares, ...]
-    largest_over_mean: Estimate
-    unused: int
+    largest_over_mean: Estimate = field(metadata=quantity("largest load over the mean"))
+    unused: int = field(metadata=quantity("pairs of layer and expert never chosen"))
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ class Reuse:
         stickiness: the chance that a token repeats another's choices, which explains the reuse.
     """
 
-    reuse: Estimate
-    independent: Estimate
-    stickiness: Estimate
+    reuse: Estimate = field(metadata=quantity("experts that the token before had, too", "%"))
+    independent: Estimate = field(metadata=quantity("if tokens were independent", "%"))
+    stickiness: Estimate = field(metadata=quantity("stickiness"))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -104,25 +104,18 @@ class RoutingStatistics(Reported):
     trace: Mapping[str, Any]
     decode: PhaseStatistics | None
     prefill: PhaseStatistics | None
-    token_reuse: Reuse | None
-    step_reuse: Reuse | None
-    prefill_reuse: Reuse | None
-    step_drift: Estimate | None
-    prefill_cosine: Estimate | None
-    prefill_overlap: Estimate | None
-    active_experts: tuple[ActiveExperts, ...]
-    prediction: Prediction | None
-
-    _shown_fields: ClassVar[tuple[str, ...]] = (
-        "decode",
-        "prefill",
-        "token_reuse",
-        "step_reuse",
-        "step_drift",
-        "prefill_cosine",
-        "active_experts",
-        "prediction",
+    token_reuse: Reuse | None = field(metadata=quantity("reuse, token to token"))
+    step_reuse: Reuse | None = field(metadata=quantity("reuse, step to step"))
+    prefill_reuse: Reuse | None = field(metadata=quantity("reuse in prompts"))
+    step_drift: Estimate | None = field(
+        metadata=quantity("experts that exchange their popularity, step to step", "%")
     )
+    prefill_cosine: Estimate | None = field(metadata=quantity("cosine of loads in prefill and decode"))
+    prefill_overlap: Estimate | None = field(
+        metadata=quantity("decode's most popular experts that are prefill's, too", "%")
+    )
+    active_experts: tuple[ActiveExperts, ...] = field(metadata=quantity("active experts"))
+    prediction: Prediction | None = field(metadata=quantity("prediction by a moving average"))
 
 
 def describe_routing(routing: Routing) -> RoutingStatistics:

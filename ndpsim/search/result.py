@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ndpsim.report.metrics import metric_text, value_words
+from ndpsim.report.metrics import metric_label, metric_text, value_words
 from ndpsim.report.printing import aligned
 from ndpsim.report.words import counted
 from ndpsim.search.problem import Problem
@@ -114,7 +114,7 @@ class SearchResult(Listed):
         return f"{aims}{limits}: {len(self.front)} of {runs} are on the front{out}"
 
     def cells(self, most: int) -> tuple[list[str], list[list[str]]]:
-        """Names and cells, with units, of the first rows of `shown`, without columns of equal values."""
+        """Labels and cells, with units, of the first rows of `shown`, without columns of equal values."""
         rows = self.shown[:most]
         keys = [
             key for key in self.problem.definition.varied if len({value_words(row[key]) for row in rows}) > 1
@@ -130,7 +130,8 @@ class SearchResult(Listed):
             ]
             for row, difference in zip(rows, self.differences(), strict=False)
         ]
-        return ["run", *keys, *metrics, differs], cells
+        labels = (metric_label(name, results=self.problem.definition.results) for name in metrics)
+        return ["run", *keys, *labels, differs], cells
 
     def shared(self) -> dict[str, Any]:
         """The variables that have one value in all rows of `shown`; with one objective, those of the best."""

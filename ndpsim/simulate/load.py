@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ndpsim.arguments import Progress, flag, instance, number, progress_function, several
+from ndpsim.reported import quantity
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.trace import run_requests
 from ndpsim.traces import Requests
@@ -19,14 +20,15 @@ LOADS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0
 _LEAST_LOAD, _MOST_LOAD = 1e-6, 1000  # so that clocks of 2**40 requests stay within 64 bits
 
 
-class LoadPoint(NamedTuple):
+@dataclass(frozen=True)
+class LoadPoint:
     """The result at one load: bandwidths in GB/s; read latency in ns, from when a request is taken."""
 
     load: float
-    offered_gbps: float
-    bandwidth_gbps: float
-    mean_ns: float | None
-    p99_ns: float | None
+    offered_gbps: float = field(metadata=quantity("offered load"))
+    bandwidth_gbps: float = field(metadata=quantity("bandwidth"))
+    mean_ns: float | None = field(metadata=quantity("mean read latency"))
+    p99_ns: float | None = field(metadata=quantity("p99 read latency"))
 
 
 def _load(value: float, name: str) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from ndpsim.errors import InputError
-from ndpsim.report.metrics import metric_text
+from ndpsim.report.metrics import metric_label, metric_text
 from ndpsim.report.printing import aligned
 from ndpsim.report.words import counted
 from ndpsim.sweeps.command import SweptCommand
@@ -231,7 +231,7 @@ class SweepResult(Listed):
         return f"{counted(len(self.rows), 'point')} of {self.definition.command} by {keys}{failed}"
 
     def cells(self, metrics: Sequence[str], most: int) -> tuple[list[str], list[list[str]]]:
-        """Names and cells, with units, of the first rows: varied keys, then metrics.
+        """Labels and cells, with units, of the first rows: varied keys, then metrics.
 
         Where points failed, their status comes in between.
         """
@@ -243,7 +243,8 @@ class SweepResult(Listed):
             ]
             for row in self.rows[:most]
         ]
-        return [*plain, *metrics], cells
+        labels = (metric_label(name, results=self.definition.results) for name in metrics)
+        return [*plain, *labels], cells
 
     @property
     def main_metrics(self) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ from ndpsim.report.text import (
     trace_run_title,
 )
 from ndpsim.report.words import counted
+from ndpsim.reported import quantities
 from ndpsim.simulate import (
     ContentionResult,
     ExpertResult,
@@ -208,13 +209,9 @@ def write_load_report(
     """
     device = memory.device
     title = f"{device.timing} {device.org}, latency against throughput"
+    described = quantities(LoadPoint)
     names, rows = columns(
-        {
-            "offered": ("bandwidth_gbps", [point.offered_gbps for point in points]),
-            "carried": ("bandwidth_gbps", [point.bandwidth_gbps for point in points]),
-            "mean read latency": ("mean_ns", [point.mean_ns for point in points]),
-            "99th percentile": ("p99_ns", [point.p99_ns for point in points]),
-        }
+        {of.label: (name, [getattr(point, name) for point in points]) for name, of in described.items()}
     )
     drawn = Section("Latency against throughput", picture("run", lambda: sweep_figure(points, memory), title))
     config = _memory_section(memory.to_dict(), memory, hardware)

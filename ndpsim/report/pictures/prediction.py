@@ -8,9 +8,10 @@ from ndpsim.report.metrics import metric_label
 from ndpsim.report.pictures.bars import draw_bar, draw_shares, name_rows
 from ndpsim.report.pictures.canvas import Drawing, Panel, figure
 from ndpsim.report.pictures.colours import COLOURS, INK
-from ndpsim.report.prediction import rate_words
+from ndpsim.report.prediction import parts_shown, rate_words
+from ndpsim.reported import with_unit
 from ndpsim.results.prediction import PhasePrediction, Prediction
-from ndpsim.units import TIMES, Scale, format_time, times
+from ndpsim.units import TIMES, Scale, times
 
 _COLOURS = {
     "attention and dense parts": "gpu",
@@ -24,16 +25,16 @@ _COLOURS = {
     "activations over the link": "link",
     "hand-over between GPU and CPU": "idle",
 }
-_LEAST = 0.001  # of the time, that is drawn
 _BAR_LINES = 2.0
 
 
 def _draw_parts(axes: Axes, phase: PhasePrediction, name: str, what: str) -> None:
     parts = {
-        part: (ns, format_time(ns)) for part, ns in phase.parts_ns.items() if ns >= _LEAST * phase.time_ns
+        part: (ns, with_unit("parts_ns", ns, PhasePrediction)) for part, ns in parts_shown(phase).items()
     }
     draw_shares(axes, parts, {part: _COLOURS.get(part, "everything") for part in parts})
-    axes.set_xlabel(f"{name}, {rate_words(phase)}: {metric_label('time_ns', Scale('%'))} of a {what}")
+    time = metric_label("time_ns", Scale("%"), results=(PhasePrediction,))
+    axes.set_xlabel(f"{name}, {rate_words(phase)}: {time} of a {what}")
 
 
 def _draw_upgrades(axes: Axes, result: Prediction) -> None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 
+from ndpsim.report.metrics import metric_label
 from ndpsim.report.pictures.bars import name_rows
 from ndpsim.report.pictures.canvas import Drawing, Panel, figure
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.routing import routing_title
+from ndpsim.reported import label_of
 from ndpsim.routing import RoutingStatistics
-from ndpsim.routing.statistics import PhaseStatistics
+from ndpsim.routing.statistics import PhaseStatistics, Reuse
+from ndpsim.units import Scale
 
+_PERCENT = Scale("%")
+_SELECTIONS = metric_label("shares", _PERCENT, results=(PhaseStatistics,))
 _CLASSES = ("hot", "warm", "cold")
 
 
@@ -29,7 +34,7 @@ def _ranks(axes: Axes, statistics: RoutingStatistics) -> None:
             )
     axes.plot((0, 100), (0, 100), color=INK, linestyle=":", label="if all were equally popular")
     axes.set(xlim=(0, 101), ylim=(0, 104))
-    axes.set(xlabel="most popular experts (%)", ylabel="selections (%)")
+    axes.set(xlabel="most popular experts (%)", ylabel=_SELECTIONS)
 
 
 def _active(axes: Axes, statistics: RoutingStatistics) -> None:
@@ -46,7 +51,11 @@ def _active(axes: Axes, statistics: RoutingStatistics) -> None:
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.minorticks_off()
-    axes.set(ylim=(0, 104), xlabel="tokens of a step", ylabel="active experts (%)")
+    axes.set(
+        ylim=(0, 104),
+        xlabel="tokens of a step",
+        ylabel=metric_label("active_experts", _PERCENT, results=(RoutingStatistics,)),
+    )
 
 
 def _layers(axes: Axes, phase: PhaseStatistics) -> None:
@@ -58,29 +67,23 @@ def _layers(axes: Axes, phase: PhaseStatistics) -> None:
         axes.bar(layers, height, width=0.8, bottom=bottom, color=COLOURS[name], label=name)
         bottom += height
     axes.set(xlim=(layers[0] - 0.6, layers[-1] + 0.6), ylim=(0, 100))
-    axes.set(xlabel="layer of the model", ylabel="selections (%)")
+    axes.set(xlabel="layer of the model", ylabel=_SELECTIONS)
 
 
 def _reuse(axes: Axes, statistics: RoutingStatistics) -> None:
     """How much tokens have in common with those before them, and what they would by chance."""
-    rows = {
-        "token to token": (statistics.token_reuse, "decode"),
-        "step to step": (statistics.step_reuse, "decode"),
-        "in prompts": (statistics.prefill_reuse, "prefill"),
-    }
-    names = [name for name, (reuse, _) in rows.items() if reuse is not None]
-    labelled = False
-    for place, name in enumerate(names):
-        reuse, phase = rows[name]
-        assert reuse is not None
+    phases = {"token_reuse": "decode", "step_reuse": "decode", "prefill_reuse": "prefill"}
+    found = {name: reuse for name in phases if (reuse := getattr(statistics, name)) is not None}
+    for place, (name, reuse) in enumerate(found.items()):
         error = 100 * (reuse.reuse.error or 0.0)
-        axes.barh(place, 100 * reuse.reuse.value, xerr=error, color=COLOURS[phase], ecolor=INK, height=0.6)
-        label = None if labelled else "if tokens were independent"
+        axes.barh(
+            place, 100 * reuse.reuse.value, xerr=error, color=COLOURS[phases[name]], ecolor=INK, height=0.6
+        )
+        label = None if place else label_of("independent", Reuse)
         at = 100 * reuse.independent.value
         axes.plot((at, at), (place - 0.4, place + 0.4), color=INK, linestyle=":", label=label)
-        labelled = True
-    name_rows(axes, names)
-    axes.set(xlim=(0, None), xlabel="experts that the token before had, too (%)")
+    name_rows(axes, [label_of(name, RoutingStatistics) for name in found])
+    axes.set(xlim=(0, None), xlabel=metric_label("reuse", _PERCENT, results=(Reuse,)))
 
 
 @figure("routing")
