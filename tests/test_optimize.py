@@ -316,8 +316,8 @@ def test_the_front_is_printed_written_and_drawn():
     assert lines[1].split() == [
         "run",
         "n",
-        "time_ns",
-        "energy_nj.total",
+        "time",
+        "energy",
         "differs",
         "from",
         "the",
