@@ -74,7 +74,7 @@ def test_failed_points_make_the_status_1_and_their_first_reasons_are_said():
         "ndpsim: 4 of 8 points failed; see fake.sweep/table.csv",
     ]
     assert [line.split() for line in done.out.splitlines()[1:4]] == [
-        ["n", "how", "status", "time_ns", "energy_nj.total"],
+        ["n", "how", "status", "time", "energy"],
         ["1", "ok", "ok", "100.0", "ns", "1.000", "nJ"],
         ["1", "refused", "failed"],
     ]
