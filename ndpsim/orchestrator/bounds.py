@@ -16,6 +16,7 @@ a policy may choose:
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -79,12 +80,20 @@ class Bounds:
         by_tokens: Callable[[Callable[[int], float]], Floats],
         cache: bool | ResultCache,
     ) -> None:
-        self._hardware, self._processors, self._machine = hardware, processors, machine
-        self._costs, self._transfers, self._by_tokens, self._cache = costs, transfers, by_tokens, cache
+        self._processors, self._machine = processors, machine
+        self._costs, self._transfers, self._by_tokens = costs, transfers, by_tokens
         self._times: dict[tuple[int | ExpertFormat, ...], BoundTimes] = {}
         self._found: dict[tuple[bytes, float, tuple[int | ExpertFormat, ...]], float] = {}
         self._programmes: dict[tuple[object, ...], float] = {}
         self.has_solver = has_solver()
+        expert = machine.model.expert
+        # The same numbers of tokens come in every step.
+        self._gpu_ns = functools.cache(lambda n, bits: processors.gpu.expert_time(expert, n, bits).time_ns)
+        self._cpu_ns = functools.cache(lambda n, bits: processors.cpu.expert_time(expert, n, bits).time_ns)
+        self._ndp_ns = functools.cache(self._on_ndp_ns)
+        self._one_token = functools.cache(
+            lambda bits: simulate_expert(hardware, machine.model, 1, bits=bits, cache=cache)
+        )
 
     def layer_ns(self, loads: Ints, shared_ns: float, replicas: Sequence[int] = ()) -> float:
         """In ns.
@@ -143,7 +152,7 @@ class Bounds:
     def _ndp_peak_ns(self, tokens: Any, bits: int | ExpertFormat) -> Any:
         """An expert on one NDP unit: the longer of reading at the DIMM's peak and computing at the unit's."""
         model = self._machine.model
-        one = simulate_expert(self._hardware, model, 1, bits=bits, cache=self._cache)
+        one = self._one_token(bits)
         size, products = weight_bytes(model.expert, expert_format(bits)), 2.0 * model.expert.weights * tokens
         return np.maximum(size / one.peak_bandwidth_gbps, products / one.peak_gflops)
 
@@ -181,21 +190,20 @@ class Bounds:
         )
 
     def _expert_uses(self, tokens: Ints, bits: Sequence[int | ExpertFormat], lost: float) -> ExpertUses:
-        machine, processors, expert = self._machine, self._processors, self._machine.model.expert
+        machine = self._machine
 
         def least(time_ns: Callable[[int, int | ExpertFormat], float]) -> Floats:
             return np.array([min(time_ns(n, one) for one in bits) for n in tokens.tolist()])
 
-        gpu_ns = least(lambda n, one: processors.gpu.expert_time(expert, n, one).time_ns)
+        gpu_ns = least(self._gpu_ns)
         cpu_ns = ndp_ns = None
         if machine.has_cpu:
-            cpu_ns = least(lambda n, one: processors.cpu.expert_time(expert, n, one).time_ns)
-            cpu_ns = np.maximum(cpu_ns, self._read_ns(bits))
+            cpu_ns = np.maximum(least(self._cpu_ns), self._read_ns(bits))
         if machine.dimms:
             ndp_ns = _LEAST * least(self._ndp_ns)
         return ExpertUses(tokens, gpu_ns, cpu_ns, ndp_ns, np.full(len(tokens), self._smallest(bits) * lost))
 
-    def _ndp_ns(self, tokens: int, bits: int | ExpertFormat) -> float:
+    def _on_ndp_ns(self, tokens: int, bits: int | ExpertFormat) -> float:
         """At least what an expert takes on one NDP unit."""
         costs = self._costs if bits == self._machine.weights else self._costs.for_bits(int(bits))  # type: ignore[arg-type]
         if tokens > _LAST_SIMULATED:
