@@ -104,6 +104,7 @@ class LayerJobs:
             self._cpu_ns = timed(processors.cpu)
             self._cpu_layer_ns = processors.cpu.layer_overhead_ns
         self._weights = functools.cache(self._weights_of)
+        self._read = functools.cache(lambda where: (transfers.read(where), transfers.read_ns(where)))
         self._hidden_bytes = machine.model.hidden * ACTIVATION_BYTES
 
     def add(self, jobs: JobList, assigned: CheckedAssignment, layer: Gated) -> None:
@@ -259,13 +260,10 @@ class LayerJobs:
             label = Label("cpu", "hand-over", alone_ns=self._cpu_layer_ns)
             last = (jobs.add(label, self._cpu_layer_ns, sent, server=CPU),)
         for expert, share in assigned.cpu:
-            tokens, where = layer.loads[expert], layer.location(expert)
-            weights = self._weights(share, assigned.bits.get(expert))
+            tokens, weights = layer.loads[expert], self._weights(share, assigned.bits.get(expert))
+            kind, read_ns = self._read(layer.location(expert))
             ns = self._cpu_ns(tokens, share, weights.bits)
-            alone = max(ns, weights.share * self._transfers.read_ns(where))
+            alone, per_ns = max(ns, weights.share * read_ns), weights.share / ns
             label = Label("cpu", "expert", expert, share, tokens, weights.bytes, alone, weights.bytes / ns)
-            job = jobs.add(
-                label, ns, last, server=CPU, kind=self._transfers.read(where), per_ns=weights.share / ns
-            )
-            last = (job,)
+            last = (jobs.add(label, ns, last, server=CPU, kind=kind, per_ns=per_ns),)
         return list(last) if assigned.cpu else []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,10 +65,18 @@ class ExpertCosts:
 
     def hot(self, room: int) -> Flags:
         """Those `room` experts, at most, that gain most by being with the GPU, at any location."""
-        gain = np.minimum(self.striped, self.localized) - self.resident
-        hot = np.zeros(len(gain), np.bool_)
-        hot[np.argsort(-gain, kind="stable")[:room]] = True
-        return hot & (gain > 0)
+        hot = np.zeros(len(self._hottest), np.bool_)
+        hot[self._hottest[:room]] = True
+        return hot & (self._most_gain > 0)
+
+    @cached_property
+    def _most_gain(self) -> Floats:
+        return np.minimum(self.striped, self.localized) - self.resident
+
+    @cached_property
+    def _hottest(self) -> NDArray[np.intp]:
+        """All experts, those first that gain most."""
+        return (-self._most_gain).argsort(kind="stable")
 
     def gain(self, dimm: NDArray[np.int16]) -> Floats:
         """What each expert gains by being in the GPU, from its location."""
