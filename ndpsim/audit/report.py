@@ -34,8 +34,19 @@ class Violation:
     message: str
 
 
+class Outcome(Shown):
+    """What a check comes to. `count`: how much it found."""
+
+    count: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether the check found nothing."""
+        return self.count == 0
+
+
 @dataclass(frozen=True, repr=False)
-class Report(Shown):
+class Report(Outcome):
     """The outcome of a check.
 
     Attributes:
@@ -50,11 +61,6 @@ class Report(Shown):
     count: int
     violations: tuple[Violation, ...]
     tolerated_overlaps: int
-
-    @property
-    def ok(self) -> bool:
-        """Whether the trace is legal."""
-        return self.count == 0
 
     def _title(self) -> str:
         return "Report: legal" if self.ok else f"Report: {self.count} violations"

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.arguments import path_of
+from ndpsim.audit.report import Outcome
 from ndpsim.audit.schedule_figures import Figures, estimate_faults
 from ndpsim.audit.schedule_layer import layer_findings
 from ndpsim.audit.schedule_moves import Places
@@ -25,7 +26,6 @@ from ndpsim.audit.schedule_rules import Fault, Machine, unknown_keys
 from ndpsim.errors import InputError
 from ndpsim.files import open_plain_or_gzip, reading
 from ndpsim.parameters.check import CHECK
-from ndpsim.reported import Shown
 
 _SUFFIXES = (".jsonl", ".jsonl.gz")
 _VERSION = 4
@@ -68,7 +68,7 @@ class Finding:
 
 
 @dataclass(frozen=True, repr=False)
-class ScheduleReport(Shown):
+class ScheduleReport(Outcome):
     """The outcome of a check.
 
     Attributes:
@@ -83,11 +83,6 @@ class ScheduleReport(Shown):
     migrations: int
     count: int
     findings: tuple[Finding, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether the check found nothing."""
-        return self.count == 0
 
     def _title(self) -> str:
         return "ScheduleReport: consistent" if self.ok else f"ScheduleReport: {self.count} findings"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -93,14 +93,12 @@ def generate_routing(
     if offline:
         drifting = randoms_of(shape.layers, seed, _OFFLINE_DRIFT)
         popularity = _each(exchanged, popularity, parameters["drift"], drifting)
-    drawn = (seed, _OFFLINE if offline else _JUDGED)
+    asked = _Asked(shape, batch, parameters, (seed, _OFFLINE if offline else _JUDGED))
     return Routing(
         shape.experts,
         shape.layers,
-        _decode(popularity, shape, batch, steps, parameters, drawn),
-        _prefill(prefill_shares(popularity, spec, shape, seed), shape, batch, prompt, parameters, drawn)
-        if prompt
-        else None,
+        _decode(popularity, asked, steps),
+        _prefill(prefill_shares(popularity, spec, shape, seed), asked, prompt) if prompt else None,
         (prompt,) * batch if prompt else (),
         source={"generated": str(spec), "seed": seed, "offline": offline},
     )
@@ -125,48 +123,40 @@ def _each(change: Callable[..., Any], popularity: Shares, amount: float, randoms
     return np.array([change(row, amount, random) for row, random in zip(popularity, randoms, strict=True)])
 
 
-def _decode(
-    popularity: Shares,
-    shape: Shape,
-    batch: int,
-    steps: int,
-    parameters: Mapping[str, Any],
-    drawn: tuple[int, int],
-) -> Ids:
-    ids = np.empty((steps, len(shape.layers), batch, shape.experts_per_token), np.int16)
-    randoms = zip(
-        randoms_of(shape.layers, *drawn, _DECODE), randoms_of(shape.layers, *drawn, _STEP_DRIFT), strict=True
-    )
+class _Asked(NamedTuple):
+    """What is drawn, whatever the phase. `drawn`: the seed, and which of its traces it is."""
+
+    shape: Shape
+    batch: int
+    parameters: Mapping[str, Any]
+    drawn: tuple[int, int]
+
+    def randoms(self, use: int) -> Randoms:
+        """Of each layer."""
+        return randoms_of(self.shape.layers, *self.drawn, use)
+
+
+def _decode(popularity: Shares, asked: _Asked, steps: int) -> Ids:
+    shape, parameters = asked.shape, asked.parameters
+    ids = np.empty((steps, len(shape.layers), asked.batch, shape.experts_per_token), np.int16)
+    randoms = zip(asked.randoms(_DECODE), asked.randoms(_STEP_DRIFT), strict=True)
     for row, (random, drifting) in enumerate(randoms):
         shares = [popularity[row]]
         while len(shares) < steps:
             drift = parameters["step_drift"]
             shares.append(exchanged(shares[-1], drift, drifting) if drift else shares[-1])
         if steps:
-            ids[:, row] = draw(
-                shares,
-                batch,
-                shape.experts_per_token,
-                parameters["token_stickiness"],
-                parameters["step_stickiness"],
-                random,
-            )
+            sticky = parameters["token_stickiness"], parameters["step_stickiness"]
+            ids[:, row] = draw(shares, asked.batch, shape.experts_per_token, *sticky, random)
     return ids
 
 
-def _prefill(
-    popularity: Shares,
-    shape: Shape,
-    batch: int,
-    prompt: int,
-    parameters: Mapping[str, Any],
-    drawn: tuple[int, int],
-) -> Ids:
+def _prefill(popularity: Shares, asked: _Asked, prompt: int) -> Ids:
     """Prompt after prompt: a prompt is a block of its own."""
+    shape, batch, sticky = asked.shape, asked.batch, asked.parameters["token_stickiness"]
     ids = np.empty((len(shape.layers), batch * prompt, shape.experts_per_token), np.int16)
-    for row, random in enumerate(randoms_of(shape.layers, *drawn, _PREFILL)):
-        shares = [popularity[row]] * batch
-        of_layer = draw(shares, prompt, shape.experts_per_token, parameters["token_stickiness"], 0.0, random)
+    for row, random in enumerate(asked.randoms(_PREFILL)):
+        of_layer = draw([popularity[row]] * batch, prompt, shape.experts_per_token, sticky, 0.0, random)
         ids[row] = of_layer.reshape(batch * prompt, -1)
     return ids
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import itertools
 import re
@@ -202,13 +201,18 @@ def figure(picture: str) -> Callable[[Callable[[Shown_contra], Drawing]], Figure
     """Makes a function that says what a figure shows into one that draws it; `picture`: see `compose`."""
 
     def decorate(drawing_of: Callable[[Shown_contra], Drawing]) -> Figured[Shown_contra]:
-        @functools.wraps(drawing_of)
         def draw(
             shown: Shown_contra, /, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
         ) -> Figure:
             drawing = drawing_of(shown)
             return compose(drawing.title, drawing.groups, size, panels, picture)
 
+        # Not by functools.wraps: the signature is that of `draw`.
+        draw.__name__, draw.__doc__, draw.__module__ = (
+            drawing_of.__name__,
+            drawing_of.__doc__,
+            drawing_of.__module__,
+        )
         return draw
 
     return decorate
