@@ -14,6 +14,7 @@ import pytest
 import ndpsim
 from mistakes import refused
 from ndpsim.errors import InputError
+from ndpsim.parameters.serve import ServiceLevel
 from ndpsim.policies import Assignment, Placement, Policy
 from ndpsim.processors.dense import attention_of
 from ndpsim.processors.operations import MixedStep, Step
@@ -23,6 +24,7 @@ from ndpsim.routing.generate import shape_of, shares_of
 from ndpsim.routing.sequences import SequenceRouting
 from ndpsim.routing.spec import parse_spec
 from ndpsim.serving.engine import Arrivals, DoneStep, Engine
+from ndpsim.serving.find_rate import find_rate
 from ndpsim.serving.hashes import prompt_hashes
 from ndpsim.serving.kv import KvCache
 from ndpsim.serving.log import writing_serving_log
@@ -381,6 +383,30 @@ def test_goodput_counts_requests_within_the_service_level(arriving: Requests):
     within = sum(one.ttft_ns <= 1e6 for one in result.per_request)
     assert 0 < within < result.requests
     assert result.goodput_per_s == pytest.approx(within / result.time_ns * 1e9)
+
+
+def test_a_service_level_that_no_idle_machine_meets_is_refused(arriving: Requests):
+    with refused("range slo"):
+        serve(arriving, slo="tpot=1us")
+
+
+def test_the_found_rate_is_within_the_level_and_the_next_one_beyond_it(arriving: Requests):
+    idle = serve(arriving, rate=1)
+    limit = 1.5 * idle.ttft_ns["p90"]  # type: ignore[index]
+    level = ServiceLevel(ttft_ns=limit)
+    found = find_rate(
+        level, 0.9, hw=MACHINE, model=MODEL, requests=arriving, policy=OnGpu, max_batch=8, max_tokens=64
+    )
+    assert found.rate_per_s < found.beyond_per_s < 1.02 * found.rate_per_s
+    shares = {one.rate_per_s: one.within_share for one in found.tries}
+    assert shares[found.rate_per_s] >= 0.9 > shares[found.beyond_per_s]
+    within = sum(one.ttft_ns <= limit for one in found.run.per_request)
+    assert within >= 0.9 * len(arriving)
+
+
+def test_a_rate_is_found_within_a_service_level_only(arriving: Requests):
+    with refused("missing slo"):
+        find_rate(None, requests=arriving)
 
 
 def test_prefixes_that_are_found_are_not_computed():

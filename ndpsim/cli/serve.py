@@ -6,9 +6,9 @@ from contextlib import nullcontext
 
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.options import JSON, answer, progress_of
-from ndpsim.parameters import Output, Parameter, joined, table
+from ndpsim.parameters import Output, Parameter, joined, refuse, table
 from ndpsim.parameters.hardware import SET
-from ndpsim.parameters.serve import SERVE
+from ndpsim.parameters.serve import FIND, SERVE
 
 _RUN = joined(SERVE, table({"What is simulated": (SET,)}))
 _OUTPUTS = table(
@@ -27,11 +27,11 @@ _OUTPUTS = table(
 
 
 @taking(
-    _RUN,
+    joined(_RUN, FIND),
     _OUTPUTS,
     examples=(
         "ndpsim serve --hw trimoe --model deepseek-v2 --requests requests.csv --policy trimoe --rate 2",
-        "ndpsim serve --requests requests.csv --slo ttft=1s,tpot=50ms --max-batch 64 --json -",
+        "ndpsim serve --requests requests.csv --slo ttft=1s,tpot=50ms --find-rate --json -",
     ),
 )
 def command(given: Given) -> None:
@@ -40,12 +40,19 @@ def command(given: Given) -> None:
     Steps mix prompts and decoded tokens; the KV cache grows with each sequence. The times of layers are those
     of ndpsim moe. ndpsim list policies names the policies; ndpsim requests generates and imports requests.
     """
-    from ndpsim.report.serving import print_serving
+    from ndpsim.report.serving import print_found_rate, print_serving
+    from ndpsim.serving.find_rate import find_rate
     from ndpsim.serving.log import writing_serving_log
     from ndpsim.serving.run import run_serving
 
     asked = _RUN.arguments(given)
     asked["prefix_cache"] = not asked.pop("no_prefix_cache", False)
+    if "find-rate" in given:
+        refuse(given, "is of one run, and --find-rate makes several", "log", "rate")
+        with progress_of("finding the rate") as progress:
+            found = find_rate(progress=progress, **asked, **FIND.arguments(given, "attainment"))
+        answer(given, found.to_dict, lambda: print_found_rate(found))
+        return
     logging = writing_serving_log(given["log"]) if "log" in given else nullcontext()
     with logging as log, progress_of("serving") as progress:
         result = run_serving(log=log, progress=progress, **asked)

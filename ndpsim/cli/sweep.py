@@ -35,6 +35,7 @@ _COMMANDS = {
     "moe": "a model's layers under a policy",
     "relayout": "experts from one layout to another",
     "dram": "a request trace through a memory controller",
+    "serve": "requests served under a policy",
     "FILE.yaml": "the sweep of a file; options override the file",
 }
 _SHOWN = 40  # points that are printed

@@ -135,11 +135,13 @@ class StepRunner:
 
     def _window(self, ns: float, layers: Sequence[AttentionTime]) -> float:
         """Attention and dense parts on the GPU, with the KV cache on its way where the host has it."""
+        read = sum(of_layer.host_read_bytes for of_layer in layers)
+        written = sum(of_layer.host_write_bytes for of_layer in layers)
+        if not read and not written and not self._migrations.under_way:
+            return self._compute(ns)
         transfers, jobs = self.given.transfers, JobList()
         if ns:
             jobs.add(Label("gpu", "attention", alone_ns=ns), ns, server=GPU)
-        read = sum(of_layer.host_read_bytes for of_layer in layers)
-        written = sum(of_layer.host_write_bytes for of_layer in layers)
         ways: tuple[tuple[Any, int], ...] = (("down", read), ("up", written))
         for direction, size in ways:
             if size:
@@ -152,6 +154,14 @@ class StepRunner:
             self._migrations.add_jobs(jobs)
             self._run_jobs(jobs, in_window=True)
         self._free_ns += self.clock_ns - began - (transfers.wire_ns(read) if read else 0.0)
+        return self.clock_ns - began
+
+    def _compute(self, ns: float) -> float:
+        """The GPU alone for a time, which it returns: what the event loop makes of one job."""
+        began = self.clock_ns
+        self.clock_ns += ns
+        self._busy[GPU] += ns
+        self._free_ns += self.clock_ns - began
         return self.clock_ns - began
 
     def _run_jobs(self, jobs: JobList, in_window: bool) -> Jobs:

@@ -53,10 +53,11 @@ SERVE = table(
             model_of("deepseek-v2"),
             Parameter(
                 "requests",
-                "Requests: a file of ndpsim requests, or of a format that it imports.",
-                Kind(form="FILE"),
+                "Requests: a file, or a SPEC of ndpsim requests generate.",
+                Kind(form="SPEC|FILE"),
+                "poisson",
+                names="workloads",
                 files=("",),
-                required=True,
             ),
             MOE["policy"],
             Parameter(
@@ -104,5 +105,26 @@ SERVE = table(
             ),
             SEED,
         ),
+    }
+)
+
+#: Of the search for a rate.
+FIND = table(
+    {
+        "What is simulated": (
+            Parameter(
+                "find-rate",
+                "Find the highest rate within --slo, by bisection.",
+                Flag(),
+                needs="slo",
+            ),
+            Parameter(
+                "attainment",
+                "With --find-rate: share of the requests that must be within --slo.",
+                Real(0, 1, form="SHARE"),
+                0.9,
+                needs="find-rate",
+            ),
+        )
     }
 )

@@ -11,9 +11,16 @@ from ndpsim.parameters.hardware import SET
 from ndpsim.parameters.kinds import Choice, Flag, Folder, Kind, Whole
 from ndpsim.parameters.moe import MOE
 from ndpsim.parameters.relayout import RELAYOUT
+from ndpsim.parameters.serve import SERVE
 from ndpsim.parameters.table import Parameter, Table, table
 
-SWEPT: Mapping[str, Table] = {"gemv": GEMV, "moe": MOE, "relayout": RELAYOUT, "dram": DRAM}
+SWEPT: Mapping[str, Table] = {
+    "gemv": GEMV,
+    "moe": MOE,
+    "relayout": RELAYOUT,
+    "dram": DRAM,
+    "serve": SERVE,
+}
 
 STUDIES = (".yaml", ".yml", ".json")  #: Endings of files that describe a sweep or a search.
 KINDS = ("lines", "bars", "heat", "pareto")  #: Of pictures of a sweep.

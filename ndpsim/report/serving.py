@@ -10,7 +10,7 @@ from ndpsim.report.text import bits_of
 from ndpsim.report.words import counted
 from ndpsim.reported import quantity_of, with_unit
 from ndpsim.results.moe import ENGINES, RESOURCES
-from ndpsim.results.serving import ServingResult
+from ndpsim.results.serving import FoundRate, ServingResult
 from ndpsim.units import percent, significant
 
 _LATENCIES = ("ttft_ns", "tpot_ns", "itl_ns", "latency_ns")
@@ -32,6 +32,27 @@ def print_serving(result: ServingResult) -> None:
         print_text(note, indent="  ")
     print_table("", ("", *_PERCENTILES), list(latency_rows(result)), left=1)
     print_table("", ("", ""), serving_table(result), left=1)
+
+
+def print_found_rate(found: FoundRate) -> None:
+    """The result of `find_rate`."""
+    print_serving(found.run)
+    print_text(
+        f"{significant(found.rate_per_s)} requests/s: {percent(found.attainment)} of them are within the "
+        f"service level; at {significant(found.beyond_per_s)} requests/s fewer are",
+        bold=True,
+    )
+    columns = ("requests/s", "within", "time to first token, p90", "time per output token, p90")
+    rows = [
+        (
+            significant(one.rate_per_s),
+            percent(one.within_share),
+            with_unit("ttft_ns", one.ttft_ns["p90"]),
+            with_unit("tpot_ns", one.tpot_ns["p90"]) if one.tpot_ns else _NONE,
+        )
+        for one in found.tries
+    ]
+    print_table("", columns, rows)
 
 
 def latency_rows(result: ServingResult) -> Iterator[tuple[str, ...]]:

@@ -29,6 +29,7 @@ _SUBJECTS = {
     "moe": "Inference",
     "relayout": "Relayout",
     "dram": "Request trace",
+    "serve": "Serving",
 }
 
 Row = Mapping[str, Any]
@@ -272,7 +273,7 @@ def _default_x(kind: str, swept: Swept, points: Sequence[Row], by: Collection[st
 
 def _default_y(swept: Swept, metrics: Sequence[str] | None) -> str:
     wanted = ["speedup"] if swept.baseline else []
-    wanted += ["tokens_per_s"] if swept.command == "moe" else []
+    wanted += ["tokens_per_s"] if swept.command in ("moe", "serve") else []
     wanted.append("time_ns")
     if metrics is None:
         return wanted[0]

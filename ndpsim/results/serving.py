@@ -117,6 +117,40 @@ class ServingResult(Reported):
     compile_s: float = field(default=0.0, repr=False, metadata=quantity("kernels compiled in"))
 
 
+@dataclass(frozen=True)
+class TriedRate:
+    """A rate of arrivals that was tried.
+
+    Attributes:
+        rate_per_s: requests a second.
+        within_share: of the requests, within the service level.
+        ttft_ns, tpot_ns: as in `ServingResult`.
+    """
+
+    rate_per_s: float
+    within_share: float
+    ttft_ns: Mapping[str, float]
+    tpot_ns: Mapping[str, float] | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FoundRate(Reported):
+    """The highest rate of arrivals within a service level.
+
+    Attributes:
+        rate_per_s: the highest that was found to be within it; `beyond_per_s`: the lowest that was not.
+        attainment: share of the requests that must be within it.
+        tries: all rates that were tried, in order.
+        run: at `rate_per_s`.
+    """
+
+    rate_per_s: float = field(metadata=quantity("highest rate within the service level"))
+    beyond_per_s: float = field(metadata=quantity("lowest rate beyond it"))
+    attainment: float = field(metadata=quantity("requests within it", "%"))
+    tries: tuple[TriedRate, ...] = field(repr=False)
+    run: ServingResult = field(repr=False)
+
+
 def percentiles(values: Floats) -> dict[str, float] | None:
     """The mean and percentiles; None of no values."""
     if not len(values):

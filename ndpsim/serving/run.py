@@ -29,13 +29,14 @@ from ndpsim.routing.sequences import SequenceRouting
 from ndpsim.serving.engine import Arrivals, DoneStep, Engine
 from ndpsim.serving.hashes import prompt_hashes
 from ndpsim.serving.kv import KvCache
+from ndpsim.serving.level import check_level
 from ndpsim.serving.log import ServingLog
 from ndpsim.serving.room import KvAsked, KvRoom, kv_room
 from ndpsim.serving.scheduler import Limits, Scheduler, scheduler_named
 from ndpsim.serving.sequence import Sequence as Served
 from ndpsim.serving.steps import MoeSteps
 from ndpsim.serving.summary import served, summary
-from ndpsim.workloads import Requests, load_requests
+from ndpsim.workloads import Requests, RequestSpec, load_requests
 
 _OFFLINE_STEPS = 16  # of the trace that policies may learn from
 
@@ -43,7 +44,7 @@ _OFFLINE_STEPS = 16  # of the trace that policies may learn from
 def run_serving(
     hw: str | PathLike[str] | Hardware = "trimoe",
     model: str | PathLike[str] | MoeShape = "deepseek-v2",
-    requests: str | PathLike[str] | Requests = "requests.csv",
+    requests: str | PathLike[str] | RequestSpec | Requests = "poisson",
     policy: str | type[Policy] | ChosenPolicy = "trimoe",
     rate: float | None = None,
     slo: str | ServiceLevel | None = None,
@@ -71,7 +72,7 @@ def run_serving(
 
     Args:
         hw, model, sets: as in `simulate_expert`.
-        requests: `Requests`, or a file of them; see `ndpsim.workloads`.
+        requests: `Requests`, a file of them, or a SPEC of `generate_requests`.
         policy: as one of `run_moe`; none that rehearses.
         rate: requests a second: arrivals are moved apart or together to this mean; None: as they are.
         slo: limits of a request, ``ttft=1s,tpot=50ms``; None: there are none.
@@ -85,7 +86,7 @@ def run_serving(
         prefix_cache: whole blocks of a prompt that begins as another did are found again.
         routing: a SPEC of `generate_routing`; None: `default_routing` of the model. Experts are drawn by
             sequence, see `ndpsim.routing.sequences`.
-        seed: of the routing.
+        seed: of the routing, and of requests that are generated.
         bits, dense_bits, weights, gpu_experts, arbitration: as in `run_moe`.
         log: is told of each request and of each step.
         progress: called with the share of the output tokens that there are.
@@ -109,7 +110,7 @@ def run_serving(
     of_scheduler = scheduler_named(SERVE["scheduler"].checked(scheduler))
     checked_arbitration(arbitration)
     check_link(hardware, None, arbitration)
-    arriving = load_requests(requests)
+    arriving = load_requests(requests, seed)
     if rate is not None:
         arriving = arriving.at_rate(SERVE["rate"].checked(rate))
     written, spec = run_weights(shape, bits, dense_bits, weights), _spec(routing, shape)
@@ -129,13 +130,18 @@ def run_serving(
         arbitration,
         cache,
     )
-    runner = StepRunner(given, chosen.start(given.machine, given.estimates))
-    steps = MoeSteps(
-        runner,
-        SequenceRouting(spec, shape, arriving.prompt_tokens, seed),
-        lambda step: processors.step_time(shape, step, kv=room.memory.kv, bits=written.dense),
-        kv_bits,
-    )
+
+    def steps_for(asked_for: Requests) -> MoeSteps:
+        return MoeSteps(
+            StepRunner(given, chosen.start(given.machine, given.estimates)),
+            SequenceRouting(spec, shape, asked_for.prompt_tokens, seed),
+            lambda step: processors.step_time(shape, step, kv=room.memory.kv, bits=written.dense),
+            kv_bits,
+        )
+
+    if level is not None:
+        check_level(level, arriving, steps_for, KvCache(room.blocks, asked.block_tokens), limits)
+    steps = steps_for(arriving)
     former = of_scheduler(KvCache(room.blocks, asked.block_tokens, prefix_cache), limits)
     config = {
         "hardware": hardware.to_dict(),
@@ -163,7 +169,7 @@ def run_serving(
     engine = _served(former, steps, arriving, config, log, progress)
     per_request = served(arriving, engine.sequences)
     time_ns = steps.clock_ns - per_request[0].arrival_ns
-    of_machine = {**_of_machine(runner, time_ns), **watch.times()}
+    of_machine = {**_of_machine(steps.runner, time_ns), **watch.times()}
     return summary(config, arriving, per_request, engine.history, level, of_machine)
 
 

@@ -30,6 +30,12 @@ _CHOSEN = ("hw", "model", "policy")
 _NOT_MEASURED = ("policy", "speedup", "speedup_moe", "check")
 
 
+def policy_files(asked: str) -> list[str]:
+    """The file of a policy, if it is in one."""
+    file = _POLICY_FILE.match(asked)
+    return [] if file is None else [file[1]]
+
+
 class Moe(SweptCommand):
     """`run_moe` with one policy."""
 
@@ -46,7 +52,7 @@ class Moe(SweptCommand):
         hardware, model = hardware_of(given, MOE), load_model(MOE.value(given, "model"))
         asked = MOE.value(given, "policy")
         policy = choose_policy(asked)
-        routing, file = given.get("routing"), _POLICY_FILE.match(asked)
+        routing = given.get("routing")
         traces = [routing] if isinstance(routing, str) and not is_spec(routing) else []
         config = {
             "hardware": hardware.to_dict(),
@@ -61,8 +67,7 @@ class Moe(SweptCommand):
         for trace in map(load_routing, map(existing_file, traces)):
             otherwise = {"batch": trace.batch, "steps": trace.steps, "layers": list(trace.layers)}
         config |= {key: value for key, value in otherwise.items() if key not in given}
-        policy_files = [file[1]] if file is not None else []
-        contents = file_digests(*traces, *policy_files, *load_processors(hardware).files())
+        contents = file_digests(*traces, *policy_files(asked), *load_processors(hardware).files())
         named = {} if traces == [] else {"routing": None}  # a trace counts by what is in it
         return Resolved(config, digest_of([self.name, config | named, contents]))
 

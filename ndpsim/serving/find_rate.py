@@ -1,0 +1,64 @@
+"""``find_rate``: the highest rate of arrivals at which requests are served within a service level."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ndpsim.arguments import progress_function
+from ndpsim.errors import InputError
+from ndpsim.parameters.serve import FIND
+from ndpsim.results.serving import FoundRate, ServingResult, TriedRate
+from ndpsim.serving.run import run_serving
+
+_AT_ONCE = 1e9  # requests a second
+_MOST_HALVINGS = 12
+_BISECTIONS = 6  # of a factor of two in rate: within 1.1%
+
+
+def find_rate(
+    slo: Any, attainment: float = 0.9, progress: Callable[[float], None] | None = None, **asked: Any
+) -> FoundRate:
+    """Find the highest rate at which so many requests are within a service level, by bisection.
+
+    The first try has all requests at once, which gives the most that the machine serves. Rates are halved
+    from there to one that is within the level, and then bisected. The pattern of arrivals stays the same.
+
+    Args:
+        slo: as in `run_serving`.
+        attainment: share of the requests that must be within the level: 90% as in DistServe (Zhong et al.,
+            OSDI 2024).
+        progress: called with the share of the most runs that are done.
+        asked: other arguments of `run_serving`, but for `rate`.
+
+    Raises:
+        InputError: as `run_serving`; no rate is low enough, or requests have no rate.
+    """
+    progress = progress_function(progress)
+    if slo is None:
+        raise InputError("is needed: the rate is the highest within it", "missing", key="slo")
+    attainment = FIND["attainment"].checked(attainment)
+    tries: list[tuple[TriedRate, ServingResult]] = []
+
+    def tried(rate: float) -> bool:
+        result = run_serving(slo=slo, rate=rate, **asked)
+        share = (result.goodput_per_s or 0.0) / result.requests_per_s
+        tries.append((TriedRate(rate, share, result.ttft_ns, result.tpot_ns), result))
+        progress(len(tries) / (_MOST_HALVINGS + _BISECTIONS + 1))
+        return share >= attainment
+
+    tried(_AT_ONCE)
+    high = 2 * tries[0][1].requests_per_s
+    low = high / 2
+    while not tried(low):
+        high, low = low, low / 2
+        if len(tries) > _MOST_HALVINGS:
+            problem = f"{low:.3g} requests/s are too many for {100 * attainment:g}% of them to be within it"
+            raise InputError(problem, "range", key="slo")
+    for _ in range(_BISECTIONS):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if tried(middle) else (low, middle)
+    progress(1.0)
+    best = next(result for one, result in tries if one.rate_per_s == low)
+    ordered = sorted((one for one, _ in tries[1:]), key=lambda one: one.rate_per_s)
+    return FoundRate(low, high, attainment, tuple(ordered), best)

@@ -1,0 +1,50 @@
+"""Whether a machine can meet a service level at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ndpsim.errors import InputError
+from ndpsim.parameters.serve import ServiceLevel
+from ndpsim.serving.engine import Arrivals, Engine
+from ndpsim.serving.kv import KvCache
+from ndpsim.serving.scheduler import Limits, scheduler_named
+from ndpsim.serving.steps import Steps
+from ndpsim.units import format_time
+from ndpsim.workloads import Requests
+
+_MOST_OUTPUT = 4  # tokens: their contexts are about the prompt's, with which a token takes least
+
+
+def check_level(
+    level: ServiceLevel,
+    requests: Requests,
+    steps_for: Callable[[Requests], Steps],
+    kv: KvCache,
+    limits: Limits,
+) -> None:
+    """Make sure that the request with the shortest prompt, alone, is within the level.
+
+    Raises:
+        InputError: it is not.
+    """
+    shortest = int(np.argmin(requests.prompt_tokens))
+    output = np.minimum(requests.output_tokens[[shortest]], _MOST_OUTPUT)
+    alone = Requests(np.zeros(1), requests.prompt_tokens[[shortest]], output)
+    scheduler = scheduler_named("vllm")(kv, limits)
+    engine = Engine(
+        scheduler, steps_for(alone), Arrivals(alone, lambda _: ()), lambda _: None, lambda _: None
+    )
+    engine.run()
+    (one,) = engine.sequences
+    ttft_ns, between = one.first_token_ns, one.output_tokens - 1
+    tpot_ns = (one.last_token_ns - ttft_ns) / between if between else None
+    if not level.is_met(ttft_ns, tpot_ns):
+        then = f", and a token every {format_time(tpot_ns)}" if tpot_ns else ""
+        problem = (
+            f"no request can be within it: alone, the one with the shortest prompt "
+            f"('{requests.ids[shortest]}') has its first token after {format_time(ttft_ns)}{then}"
+        )
+        raise InputError(problem, "range", key="slo")

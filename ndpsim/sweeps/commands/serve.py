@@ -1,0 +1,80 @@
+"""``serve``: requests served under a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+from ndpsim.dimm.arbitrations import checked_arbitration
+from ndpsim.moe import load_model
+from ndpsim.moe.weights import weight_name
+from ndpsim.parameters.serve import SERVE
+from ndpsim.policies.choose import choose_policy
+from ndpsim.processors import load_processors
+from ndpsim.results.form import digest_of
+from ndpsim.results.serving import ServingResult
+from ndpsim.serving.run import run_serving
+from ndpsim.sweeps.command import Resolved, SweptCommand
+from ndpsim.sweeps.commands.moe import policy_files
+from ndpsim.sweeps.parameters import file_digests, hardware_of
+from ndpsim.sweeps.scalars import scalars_of
+from ndpsim.workloads.spec import is_spec
+
+_CHOSEN = ("hw", "model", "policy", "no-prefix-cache")
+_NOT_MEASURED = ("config", "per_request", "over_time")
+
+
+class Serve(SweptCommand):
+    """`run_serving`."""
+
+    name = "serve"
+    results = (ServingResult,)
+    default_metric = "tokens_per_s"
+    parameters = SERVE
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "weights": weight_name,
+        "arbitration": checked_arbitration,
+    }
+
+    def resolve(self, given: Mapping[str, Any]) -> Resolved:
+        """See `SweptCommand`."""
+        hardware, model = hardware_of(given, SERVE), load_model(SERVE.value(given, "model"))
+        asked = SERVE.value(given, "policy")
+        policy = choose_policy(asked)
+        config = {
+            "hardware": hardware.to_dict(),
+            "model": asdict(model),
+            "policy": policy.name,
+            "parameters": policy.parameters.model_dump(),
+            **{SERVE[name].argument: SERVE.value(given, name) for name in SERVE if name not in _CHOSEN},
+            "prefix_cache": not given.get("no-prefix-cache", False),
+        }
+        level = config["slo"]
+        config["slo"] = None if level is None else asdict(level)
+        if "weights" not in given:
+            del config["weights"]
+        requests = SERVE.value(given, "requests")
+        files = [*policy_files(asked), *load_processors(hardware).files()]
+        traces = [] if is_spec(requests) else [requests]
+        named = {} if not traces else {"requests": None}  # a file counts by what is in it
+        return Resolved(config, digest_of([self.name, config | named, file_digests(*traces, *files)]))
+
+    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """See `SweptCommand`."""
+        options = SERVE.arguments(given, *(name for name in SERVE if name not in _CHOSEN))
+        result = run_serving(
+            hardware_of(given, SERVE),
+            SERVE.value(given, "model"),
+            policy=SERVE.value(given, "policy"),
+            prefix_cache=not given.get("no-prefix-cache", False),
+            **options,
+        )
+        return {
+            name: value
+            for name, value in scalars_of(result).items()
+            if name.partition(".")[0] not in _NOT_MEASURED
+        }
+
+
+COMMAND = Serve()
