@@ -68,6 +68,7 @@ _WITHOUT_KERNELS = (
     "serving",
     "simulate",
     "sweeps",
+    "workloads",
 )
 
 

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.options import JSON, answer, progress_of
+from ndpsim.cli.picture_options import hand_out, picture, plot_of
 from ndpsim.parameters import Output, Parameter, joined, refuse, table
 from ndpsim.parameters.hardware import SET
 from ndpsim.parameters.serve import FIND, SERVE
@@ -15,6 +16,7 @@ _OUTPUTS = table(
     {
         "Results": (
             JSON,
+            *picture("Draw the run over time, and the spread of latencies.", "serve"),
             Parameter(
                 "log",
                 "Write each request and each step as a JSON line, for check (.gz compresses).",
@@ -45,10 +47,10 @@ def command(given: Given) -> None:
     from ndpsim.serving.log import writing_serving_log
     from ndpsim.serving.run import run_serving
 
-    asked = _RUN.arguments(given)
+    asked, plot = _RUN.arguments(given), plot_of(given, "serve")
     asked["prefix_cache"] = not asked.pop("no_prefix_cache", False)
     if "find-rate" in given:
-        refuse(given, "is of one run, and --find-rate makes several", "log", "rate")
+        refuse(given, "is of one run, and --find-rate makes several", "log", "rate", "plot")
         with progress_of("finding the rate") as progress:
             found = find_rate(progress=progress, **asked, **FIND.arguments(given, "attainment"))
         answer(given, found.to_dict, lambda: print_found_rate(found))
@@ -56,4 +58,4 @@ def command(given: Given) -> None:
     logging = writing_serving_log(given["log"]) if "log" in given else nullcontext()
     with logging as log, progress_of("serving") as progress:
         result = run_serving(log=log, progress=progress, **asked)
-    answer(given, result.to_dict, lambda: print_serving(result))
+    hand_out(given, plot, "serving", result, print_serving)

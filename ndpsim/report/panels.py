@@ -50,6 +50,7 @@ PANELS = {
     "sweep": ("latency",),
     "routing": ("ranks", "active", "layers", "reuse"),
     "moe": ("speedup", "layers", "engines", "migrations", "jobs"),
+    "serve": ("sequences", "tokens", "blocks", "latencies"),
     "layout": ("lanes", "first", "down"),
     "predict": ("prefill", "decode", "upgrades"),
 }
