@@ -36,7 +36,8 @@ from ndpsim.serving.scheduler import Limits, Scheduler, scheduler_named
 from ndpsim.serving.sequence import Sequence as Served
 from ndpsim.serving.steps import MoeSteps
 from ndpsim.serving.summary import served, summary
-from ndpsim.workloads import Requests, RequestSpec, load_requests
+from ndpsim.workloads import Requests, load_requests
+from ndpsim.workloads.spec import RequestSpec
 
 _OFFLINE_STEPS = 16  # of the trace that policies may learn from
 

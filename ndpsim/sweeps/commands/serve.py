@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.moe import load_model
 from ndpsim.moe.weights import weight_name
-from ndpsim.parameters.serve import SERVE
+from ndpsim.parameters.serve import SERVE, ServiceLevel
 from ndpsim.policies.choose import choose_policy
 from ndpsim.processors import load_processors
 from ndpsim.results.form import digest_of
@@ -51,14 +51,14 @@ class Serve(SweptCommand):
             "prefix_cache": not given.get("no-prefix-cache", False),
         }
         level = config["slo"]
-        config["slo"] = None if level is None else asdict(level)
+        config["slo"] = asdict(level) if isinstance(level, ServiceLevel) else None
         if "weights" not in given:
             del config["weights"]
-        requests = SERVE.value(given, "requests")
-        files = [*policy_files(asked), *load_processors(hardware).files()]
-        traces = [] if is_spec(requests) else [requests]
-        named = {} if not traces else {"requests": None}  # a file counts by what is in it
-        return Resolved(config, digest_of([self.name, config | named, file_digests(*traces, *files)]))
+        requests = str(SERVE.value(given, "requests"))
+        recorded = [] if is_spec(requests) else [requests]
+        named = {"requests": None} if recorded else {}  # a file counts by what is in it
+        contents = file_digests(*recorded, *policy_files(asked), *load_processors(hardware).files())
+        return Resolved(config, digest_of([self.name, config | named, contents]))
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """See `SweptCommand`."""
