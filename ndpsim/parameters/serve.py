@@ -33,7 +33,12 @@ class ServiceLevel:
         return all(value is None or limit is None or value <= limit for value, limit in pairs)
 
 
-def _level(value: Any, key: str) -> ServiceLevel:
+def service_level(value: Any, key: str = "slo") -> ServiceLevel:
+    """The limits that a text gives.
+
+    Raises:
+        InputError: it is not of the form.
+    """
     if isinstance(value, ServiceLevel):
         return value
     limits: dict[str, float] = {}
@@ -44,6 +49,12 @@ def _level(value: Any, key: str) -> ServiceLevel:
             raise InputError(problem, key=key, code="form")
         limits[f"{found[1]}_ns"] = float(found[2]) * _NS[found[3]]
     return ServiceLevel(**limits)
+
+
+def _level(value: Any, key: str) -> Any:
+    """The same text, once it is known to be of the form."""
+    service_level(value, key)
+    return value
 
 
 SERVE = table(

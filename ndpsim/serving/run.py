@@ -16,7 +16,7 @@ from ndpsim.orchestrator.given import Given, check_link, given_of
 from ndpsim.orchestrator.step_run import StepRunner
 from ndpsim.orchestrator.totals import ENGINES
 from ndpsim.orchestrator.weights import RunWeights, run_weights
-from ndpsim.parameters.serve import SERVE, ServiceLevel
+from ndpsim.parameters.serve import SERVE, ServiceLevel, service_level
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
 from ndpsim.policies.interface import Policy
 from ndpsim.processors import Processors
@@ -107,7 +107,7 @@ def run_serving(
         SERVE["block-tokens"].checked(block_tokens),
         SERVE["kv-blocks"].checked(kv_blocks),
     )
-    seed, level = SERVE["seed"].checked(seed), SERVE["slo"].checked(slo)
+    seed, level = SERVE["seed"].checked(seed), None if slo is None else service_level(slo)
     of_scheduler = scheduler_named(SERVE["scheduler"].checked(scheduler))
     checked_arbitration(arbitration)
     check_link(hardware, None, arbitration)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.moe import load_model
 from ndpsim.moe.weights import weight_name
-from ndpsim.parameters.serve import SERVE, ServiceLevel
+from ndpsim.parameters.serve import SERVE
 from ndpsim.policies.choose import choose_policy
 from ndpsim.processors import load_processors
 from ndpsim.results.form import digest_of
@@ -50,8 +50,6 @@ class Serve(SweptCommand):
             **{SERVE[name].argument: SERVE.value(given, name) for name in SERVE if name not in _CHOSEN},
             "prefix_cache": not given.get("no-prefix-cache", False),
         }
-        level = config["slo"]
-        config["slo"] = asdict(level) if isinstance(level, ServiceLevel) else None
         if "weights" not in given:
             del config["weights"]
         requests = str(SERVE.value(given, "requests"))
