@@ -47,6 +47,10 @@ RUN_ALL_THE_SAME = ("ndpsim bench --row",)
 # behind their own, of which the last counts.
 SMALL_MODEL = ("--model", "small.json", "--batch", "16", "--steps", "2")
 SMALL_EXPERT = ("--shape", "512,256")
+SMALL_SERVING = (
+    *("--model", "small.json", "--max-tokens", "128"),
+    *("--requests", "poisson:requests=3,input_tokens=8,input_sigma=0,output_tokens=3,output_sigma=0"),
+)
 
 SMALL_CONFIG = """{
   "model_type": "mixtral", "hidden_size": 256, "intermediate_size": 128, "num_local_experts": 16,
@@ -64,6 +68,8 @@ def smaller(words: list[str]) -> list[str]:
         if "--check-layer" in words:  # of so small a layer a few clocks are a large share
             small += ["--check-layer", "1,12", "--check-limit", "1"]
         words = [*without(words, small[::2]), *small]
+    elif words[0] == "serve" or words[:2] == ["sweep", "serve"]:
+        words = [*without(words, SMALL_SERVING[::2]), *SMALL_SERVING]
     elif words[0] == "validate":  # test_validate.py has the exact claims; the others take minutes
         options = [word for word in words[1:] if word not in ("trimoe", "edge", "cxl", "cache", "dali")]
         words = ["validate", "trimoe-link-bandwidth", *options]
