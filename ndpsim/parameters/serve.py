@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from ndpsim.arguments import text
 from ndpsim.errors import InputError
 from ndpsim.parameters.generated import SEED
 from ndpsim.parameters.hardware import HW, model_of
@@ -42,10 +43,10 @@ def service_level(value: Any, key: str = "slo") -> ServiceLevel:
     if isinstance(value, ServiceLevel):
         return value
     limits: dict[str, float] = {}
-    for part in str(value).split(","):
+    for part in text(value, key).split(","):
         found = _LIMIT.fullmatch(part)
         if found is None or f"{found[1]}_ns" in limits or not float(found[2]):
-            problem = f"'{str(value)[:40]}' is not of the form ttft=1s,tpot=50ms"
+            problem = f"'{value[:40]}' is not of the form ttft=1s,tpot=50ms"
             raise InputError(problem, key=key, code="form")
         limits[f"{found[1]}_ns"] = float(found[2]) * _NS[found[3]]
     return ServiceLevel(**limits)
@@ -97,7 +98,7 @@ SERVE = table(
             Parameter(
                 "kv-blocks",
                 "Blocks of the KV cache.",
-                Whole(1),
+                Whole(1, 1 << 32),
                 otherwise="what fits, or what the longest requests need",
             ),
             Parameter("block-tokens", "Tokens of a block of the KV cache.", Whole(1, 1 << 16), 16),

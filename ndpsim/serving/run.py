@@ -7,7 +7,7 @@ from dataclasses import asdict
 from os import PathLike
 from typing import Any
 
-from ndpsim.arguments import progress_function
+from ndpsim.arguments import flag, instance, progress_function, shown
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.errors import InputError
@@ -111,6 +111,9 @@ def run_serving(
     of_scheduler = scheduler_named(SERVE["scheduler"].checked(scheduler))
     checked_arbitration(arbitration)
     check_link(hardware, None, arbitration)
+    prefix_cache = flag(prefix_cache, "prefix_cache")
+    if log is not None:
+        instance(log, "log", ServingLog)
     arriving = load_requests(requests, seed)
     if rate is not None:
         arriving = arriving.at_rate(SERVE["rate"].checked(rate))
@@ -175,6 +178,8 @@ def run_serving(
 
 
 def _policy(policy: str | type[Policy] | ChosenPolicy) -> ChosenPolicy:
+    if not isinstance(policy, str | type | ChosenPolicy):
+        raise InputError(f"{shown(policy)} is no policy", "type", key="policy")
     (chosen, _), *others = choose_policies((policy,))
     if others:
         raise InputError("a run has one policy; sweep over several", "unsupported", key="policy")
