@@ -32,6 +32,7 @@ from ndpsim.errors import InputError
 from ndpsim.layout import Geometry, make_layout, parse_layout
 from ndpsim.moe import parse_shape
 from ndpsim.traces import check_command_form
+from ndpsim.workloads import Requests
 
 SMALL = ndpsim.Expert(256, 128)
 DEVICE = ndpsim.resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
@@ -319,7 +320,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
     ),
     "run_serving": (
         ndpsim.run_serving,
-        {"model": "deepseek-moe-16b", "requests": "poisson:requests=1", "policy": "monde"},
+        {
+            "model": "deepseek-moe-16b",
+            "requests": Requests(np.zeros(1), np.ones(1, int), np.ones(1, int)),
+            "policy": "monde",
+        },
         {
             **_HW,
             "requests": but(),

@@ -13,7 +13,6 @@ import pytest
 
 import ndpsim
 from mistakes import refused
-from ndpsim.audit.serving import check_serving
 from ndpsim.errors import InputError
 from ndpsim.parameters.serve import ServiceLevel
 from ndpsim.policies import Assignment, Placement, Policy
@@ -428,25 +427,6 @@ def test_the_log_has_each_request_and_each_step(tmp_path: Path, arriving: Reques
     steps = [line for line in lines if "step" in line]
     assert len(steps) == result.steps
     assert sorted(number for step in steps for number in step["finished"]) == list(range(30))
-
-
-@pytest.mark.parametrize("scheduler", ["vllm", "static"])
-@pytest.mark.parametrize(("blocks", "shared"), [(16, False), (16, True), (200, True)])
-def test_the_checker_finds_nothing_wrong_in_logs(tmp_path: Path, scheduler: str, blocks: int, shared: bool):
-    random = np.random.default_rng(3)
-    prompts, outputs = random.integers(1, 100, 40), random.integers(1, 60, 40)
-    prefixes = tuple(
-        np.array([int(random.integers(3)), *(100 + 10 * one + np.arange(9))])[: -(-tokens // 16)]
-        for one, tokens in enumerate(prompts.tolist())
-    )
-    more: dict[str, Any] = {"block_tokens": 16, "blocks": prefixes} if shared else {}
-    asked = Requests(np.cumsum(random.exponential(2e5, 40)), prompts, outputs, **more)
-    with writing_serving_log(tmp_path / "log.jsonl") as log:
-        result = serve(asked, log=log, scheduler=scheduler, kv_blocks=blocks)
-    report = check_serving(tmp_path / "log.jsonl")
-    assert report.ok, report
-    assert result.preemptions > 0 or scheduler == "static" or blocks == 200
-    assert (result.reused_tokens > 0) == shared
 
 
 def test_a_log_is_not_there_when_a_run_is_interrupted(tmp_path: Path, arriving: Requests):

@@ -65,10 +65,8 @@ SERVE = table(
             model_of("deepseek-v2"),
             Parameter(
                 "requests",
-                "Requests: a file, or a SPEC of ndpsim requests generate.",
-                Kind(form="SPEC|FILE"),
-                "poisson",
-                names="workloads",
+                "Requests that arrive.",
+                Kind(form="FILE"),
                 files=("",),
             ),
             MOE["policy"],

@@ -37,7 +37,6 @@ from ndpsim.serving.sequence import Sequence as Served
 from ndpsim.serving.steps import MoeSteps
 from ndpsim.serving.summary import served, summary
 from ndpsim.workloads import Requests, load_requests
-from ndpsim.workloads.spec import RequestSpec
 
 _OFFLINE_STEPS = 16  # of the trace that policies may learn from
 
@@ -45,7 +44,7 @@ _OFFLINE_STEPS = 16  # of the trace that policies may learn from
 def run_serving(
     hw: str | PathLike[str] | Hardware = "trimoe",
     model: str | PathLike[str] | MoeShape = "deepseek-v2",
-    requests: str | PathLike[str] | RequestSpec | Requests = "poisson",
+    requests: str | PathLike[str] | Requests | None = None,
     policy: str | type[Policy] | ChosenPolicy = "trimoe",
     rate: float | None = None,
     slo: str | ServiceLevel | None = None,
@@ -73,7 +72,7 @@ def run_serving(
 
     Args:
         hw, model, sets: as in `simulate_expert`.
-        requests: `Requests`, a file of them, or a SPEC of `generate_requests`.
+        requests: `Requests`, or a file of them.
         policy: as one of `run_moe`; none that rehearses.
         rate: requests a second: arrivals are moved apart or together to this mean; None: as they are.
         slo: limits of a request, ``ttft=1s,tpot=50ms``; None: there are none.
@@ -87,7 +86,7 @@ def run_serving(
         prefix_cache: whole blocks of a prompt that begins as another did are found again.
         routing: a SPEC of `generate_routing`; None: `default_routing` of the model. Experts are drawn by
             sequence, see `ndpsim.routing.sequences`.
-        seed: of the routing, and of requests that are generated.
+        seed: of the routing.
         bits, dense_bits, weights, gpu_experts, arbitration: as in `run_moe`.
         log: is told of each request and of each step.
         progress: called with the share of the output tokens that there are.
@@ -114,7 +113,9 @@ def run_serving(
     prefix_cache = flag(prefix_cache, "prefix_cache")
     if log is not None:
         instance(log, "log", ServingLog)
-    arriving = load_requests(requests, seed)
+    if requests is None:
+        raise InputError("are needed: a file, or Requests", "missing", key="requests")
+    arriving = load_requests(requests)
     if rate is not None:
         arriving = arriving.at_rate(SERVE["rate"].checked(rate))
     written, spec = run_weights(shape, bits, dense_bits, weights), _spec(routing, shape)

@@ -19,7 +19,6 @@ from ndpsim.sweeps.command import Resolved, SweptCommand
 from ndpsim.sweeps.commands.moe import policy_files
 from ndpsim.sweeps.parameters import file_digests, hardware_of
 from ndpsim.sweeps.scalars import scalars_of
-from ndpsim.workloads.spec import is_spec
 
 _CHOSEN = ("hw", "model", "policy", "no-prefix-cache")
 _NOT_MEASURED = ("config", "per_request", "over_time")
@@ -52,8 +51,7 @@ class Serve(SweptCommand):
         }
         if "weights" not in given:
             del config["weights"]
-        requests = str(SERVE.value(given, "requests"))
-        recorded = [] if is_spec(requests) else [requests]
+        recorded = [str(given["requests"])] if "requests" in given else []
         named = {"requests": None} if recorded else {}  # a file counts by what is in it
         contents = file_digests(*recorded, *policy_files(asked), *load_processors(hardware).files())
         return Resolved(config, digest_of([self.name, config | named, contents]))
