@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.options import JSON, answer, progress_of
-from ndpsim.cli.picture_options import hand_out, picture, plot_of
+from ndpsim.cli.picture_options import picture, plot_of
 from ndpsim.parameters import Output, Parameter, joined, refuse, table
 from ndpsim.parameters.hardware import SET
 from ndpsim.parameters.serve import FIND, SERVE
@@ -32,7 +32,7 @@ _OUTPUTS = table(
     joined(_RUN, FIND),
     _OUTPUTS,
     examples=(
-        "ndpsim serve --hw trimoe --model deepseek-v2 --requests examples/requests.csv --policy trimoe --rate 2",
+        "ndpsim serve --hw trimoe --requests examples/requests.csv --policy trimoe --rate 2",
         "ndpsim serve --requests examples/requests.csv --slo ttft=1s,tpot=50ms --find-rate --json -",
     ),
 )
@@ -58,4 +58,8 @@ def command(given: Given) -> None:
     logging = writing_serving_log(given["log"]) if "log" in given else nullcontext()
     with logging as log, progress_of("serving") as progress:
         result = run_serving(log=log, progress=progress, **asked)
-    hand_out(given, plot, "serving", result, print_serving)
+    if plot is not None:
+        from ndpsim.report.pictures.serving import serving_figure
+
+        plot.draw(serving_figure, result)
+    answer(given, result.to_dict, lambda: print_serving(result))

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from os import PathLike
 from typing import Any
 
-from ndpsim.arguments import flag, instance, progress_function, shown
+from ndpsim.arguments import flag, instance, path_of, progress_function, shown
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.errors import InputError
@@ -115,7 +115,8 @@ def run_serving(
         instance(log, "log", ServingLog)
     if requests is None:
         raise InputError("are needed: a file, or Requests", "missing", key="requests")
-    arriving = load_requests(requests)
+    given_requests = requests if isinstance(requests, Requests) else path_of(requests, "requests")
+    arriving = load_requests(given_requests)
     if rate is not None:
         arriving = arriving.at_rate(SERVE["rate"].checked(rate))
     written, spec = run_weights(shape, bits, dense_bits, weights), _spec(routing, shape)
