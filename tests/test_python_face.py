@@ -327,7 +327,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         },
         {
             **_HW,
-            "requests": but(),
+            "requests": but(LONG),
             "policy": but(),
             "rate": [*but(None, 1.5, 1, 3), 0, -1.0],
             "slo": but(None),
