@@ -168,6 +168,7 @@ _SECTIONS = (
         ("ndpsim.config", "ndpsim.moe", "ndpsim.layout", "ndpsim.processors", "ndpsim.spec"),
     ),
     ("Routing", ("ndpsim.routing",)),
+    ("Requests to a serving system", ("ndpsim.workloads",)),
     ("Traces and checks", ("ndpsim.traces", "ndpsim.audit", "ndpsim.importers")),
     ("Mistakes", ("ndpsim.errors",)),
 )

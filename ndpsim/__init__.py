@@ -9,10 +9,12 @@ What the command line does, as calls:
 
 - ``gemv``: `simulate_expert`; with host traffic `simulate_contention`; by the host `simulate_host_read`.
 - ``relayout``: `simulate_relayout`. ``dram``: `run_trace`, or `read_requests`, `Memory` and `run_requests`;
-  `sweep_load`. ``check``: `read_commands` and `check`, or `check_lanes`; `check_schedule`.
+  `sweep_load`. ``check``: `read_commands` and `check`, or `check_lanes`; `check_schedule`; `check_serving`.
 - ``show`` and ``list``: `load_hardware`, `load_model`, `place_expert`, `load_processors`, `hardware_names`,
   `model_names`, `weight_file`, `weight_names`, `resolve`. ``import``: `import_hardware`.
 - ``routing``: `generate_routing`, `import_routing`, `describe_routing`; `load_routing` and `Routing.save`.
+- ``requests``: `generate_requests`, `import_requests`, `describe_requests`; `load_requests` and
+  `save_requests`.
 - ``moe``: `run_moe`; a policy of your own is held against the rules by `check_policy`.
 - ``sweep``: `sweep`, of a command at many points. ``optimize``: `optimize`, for the best of them.
 - Results of earlier calls are found again with ``cache=True`` or ``cache=ResultCache(...)``; ``cache`` shows

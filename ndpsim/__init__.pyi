@@ -3,10 +3,12 @@ from ndpsim.audit import CommandBuses as CommandBuses
 from ndpsim.audit import Finding as Finding
 from ndpsim.audit import Report as Report
 from ndpsim.audit import ScheduleReport as ScheduleReport
+from ndpsim.audit import ServingReport as ServingReport
 from ndpsim.audit import Violation as Violation
 from ndpsim.audit import check as check
 from ndpsim.audit import check_lanes as check_lanes
 from ndpsim.audit import check_schedule as check_schedule
+from ndpsim.audit import check_serving as check_serving
 from ndpsim.config import Hardware as Hardware
 from ndpsim.config import hardware_names as hardware_names
 from ndpsim.config import load_hardware as load_hardware
@@ -80,3 +82,9 @@ from ndpsim.traces import Requests as Requests
 from ndpsim.traces import read_commands as read_commands
 from ndpsim.traces import read_requests as read_requests
 from ndpsim.traces import write_commands as write_commands
+from ndpsim.workloads import RequestStatistics as RequestStatistics
+from ndpsim.workloads import describe_requests as describe_requests
+from ndpsim.workloads import generate_requests as generate_requests
+from ndpsim.workloads import import_requests as import_requests
+from ndpsim.workloads import load_requests as load_requests
+from ndpsim.workloads import save_requests as save_requests

@@ -113,6 +113,7 @@ FILES: dict[str, Callable[[], object]] = {
     "lane.csv.gz": lambda: done("gemv", "--commands", "lane.csv.gz", "--lane", "0"),
     "commands.csv": lambda: _dram_commands(),
     "log.jsonl.gz": lambda: done("moe", "--log", "log.jsonl.gz", *SMALL_MODEL),
+    "bursts.csv": lambda: done("requests", "generate", "gamma", "-o", "bursts.csv"),
     "trace.npz": lambda: done("routing", "generate", "skewed", *SMALL_MODEL, "-o", "trace.npz"),
 }
 

@@ -385,6 +385,32 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         {"path": "log.jsonl"},
         {"path": but(LONG), "limit": [*but(), -1, 1.0, "1"]},
     ),
+    "check_serving": (
+        ndpsim.check_serving,
+        {"path": "log.jsonl"},
+        {"path": but(LONG), "limit": [*but(), -1, 1.0, "1"]},
+    ),
+    "generate_requests": (
+        ndpsim.generate_requests,
+        {},
+        {"requests": but(), "seed": [*but(), -1, 1.0]},
+    ),
+    "import_requests": (
+        ndpsim.import_requests,
+        {"file": "none.csv"},
+        {"file": but(LONG), "format": but(None), "first": [*but(None), 0]},
+    ),
+    "load_requests": (
+        ndpsim.load_requests,
+        {"requests": "poisson"},
+        {"requests": but(), "seed": [*but(), -1, 1.0]},
+    ),
+    "save_requests": (
+        ndpsim.save_requests,
+        {"requests": ndpsim.generate_requests("poisson:requests=1"), "path": "none/r.csv"},
+        {"requests": but(), "path": but(LONG, "nonsense")},
+    ),
+    "describe_requests": (ndpsim.describe_requests, {}, {"requests": but()}),
     "load_hardware": (
         ndpsim.load_hardware,
         {"hw": "trimoe"},

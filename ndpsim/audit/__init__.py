@@ -11,13 +11,16 @@ command which earlier one forbids it, so that it can judge the engine.
 >>> report.ok  # doctest: +SKIP
 True
 
-`check_schedule` judges a schedule in the same way: a log of ``ndpsim moe``.
+`check_schedule` judges a schedule in the same way, a log of ``ndpsim moe``; `check_serving` a log of ``ndpsim
+serve``.
 """
 
 from ndpsim.audit.command_bus import COMMAND_BUSES, CommandBuses
 from ndpsim.audit.legality import REFRESH_MODES, check, check_lanes
+from ndpsim.audit.log_lines import Finding
 from ndpsim.audit.report import Report, Violation
-from ndpsim.audit.schedule import Finding, ScheduleReport, check_schedule, is_schedule_log
+from ndpsim.audit.schedule import ScheduleReport, check_schedule, is_schedule_log
+from ndpsim.audit.serving import ServingReport, check_serving, is_serving_log
 
 __all__ = [
     "COMMAND_BUSES",
@@ -26,9 +29,12 @@ __all__ = [
     "Finding",
     "Report",
     "ScheduleReport",
+    "ServingReport",
     "Violation",
     "check",
     "check_lanes",
     "check_schedule",
+    "check_serving",
     "is_schedule_log",
+    "is_serving_log",
 ]

@@ -10,7 +10,6 @@ True
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from os import PathLike
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.arguments import path_of
+from ndpsim.audit.log_lines import SHOWN, Finding, Findings, log_lines, understood
 from ndpsim.audit.report import Outcome
 from ndpsim.audit.schedule_figures import Figures, estimate_faults
 from ndpsim.audit.schedule_layer import layer_findings
@@ -48,23 +48,6 @@ _JOB_KEYS = {
 _MIGRATION_KEYS = {
     "kind", "layer", "expert", "from", "to", "bytes", "decided_ns", "start_ns", "end_ns", "hidden_ns"
 }  # fmt: skip
-_SHOWN = 16  # findings in the repr of a report
-_LONGEST = 1 << 28  # bytes of a line
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A broken rule.
-
-    Attributes:
-        line: of the log, from 1.
-        rule: which one is broken, such as "pairs", "exclusive" or "placement".
-        message: all of it in one line.
-    """
-
-    line: int
-    rule: str
-    message: str
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,12 +67,18 @@ class ScheduleReport(Outcome):
     count: int
     findings: tuple[Finding, ...]
 
+    @property
+    def counted(self) -> list[tuple[str, int]]:
+        """What was checked, and how much of it."""
+        names = ("runs", "layers", "jobs", "migrations")
+        return [(name.removesuffix("s"), getattr(self, name)) for name in names]
+
     def _title(self) -> str:
         return "ScheduleReport: consistent" if self.ok else f"ScheduleReport: {self.count} findings"
 
     def _rows(self) -> list[tuple[str, str]]:
-        rows = [(name, str(getattr(self, name))) for name in ("runs", "layers", "jobs", "migrations")]
-        return rows + [(one.rule, one.message) for one in self.findings[:_SHOWN]]
+        rows = [(f"{name}s", str(number)) for name, number in self.counted]
+        return rows + [(one.rule, one.message) for one in self.findings[:SHOWN]]
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values for JSON."""
@@ -130,53 +119,21 @@ def check_schedule(path: str | PathLike[str], limit: int = 20) -> ScheduleReport
     limit = CHECK["limit"].checked(limit)
     file = Path(path_of(path, "path"))
     judge = _Judge(limit)
-    for number, content in _lines(file):
-        try:
+    for number, content in log_lines(file):
+        with understood(file, number, "ndpsim moe"):
             judge.line(number, content)
-        except InputError as error:
-            raise error.at(file, number) from None
-        except KeyError as error:
-            problem = f"has no {error}: this is no log of ndpsim moe"
-            raise InputError(problem, "form", file=file, line=number) from None
-        except (TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
-            problem = f"is no line of a log of ndpsim moe ({error})"
-            raise InputError(problem, "form", file=file, line=number) from None
     judge.end()
     if not judge.runs:
         raise InputError("is empty", "form", file=file)
     return judge.report()
 
 
-def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file, with the numbers of their lines."""
-    with open_plain_or_gzip(path) as file:
-        number = 0
-        while True:
-            number += 1
-            with reading(path):
-                line = file.readline(_LONGEST)
-            if not line:
-                return
-            try:
-                content = json.loads(line, parse_constant=_no_number)
-            except (ValueError, RecursionError) as error:
-                raise InputError(f"is no JSON: {error}", "form", file=path, line=number) from None
-            if not isinstance(content, dict):
-                raise InputError("is no JSON object", "form", file=path, line=number)
-            yield number, content
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number")
-
-
 class _Judge:
     """Reads line after line; all that it holds is of one run."""
 
     def __init__(self, limit: int) -> None:
-        self.runs = self.layers = self.jobs = self.migrations = self.count = 0
-        self._limit = limit
-        self._findings: list[Finding] = []
+        self.runs = self.layers = self.jobs = self.migrations = 0
+        self._findings = Findings(limit)
         self._run: _Run | None = None
         self._number = 0
 
@@ -188,8 +145,8 @@ class _Judge:
                 raise InputError(problem, "form", key="log")
             self._run = _Run(Machine.of(content), Places(content))
             self.runs += 1
-            self._found(number, "", unknown_keys(content, _RUN_KEYS, "the run"))
-            self._found(number, "", self._run.places.capacity_faults())
+            self._findings.add(number, "", unknown_keys(content, _RUN_KEYS, "the run"))
+            self._findings.add(number, "", self._run.places.capacity_faults())
         elif self._run is None:
             raise InputError("there is no line before it that says what is run", "form")
         else:
@@ -199,23 +156,17 @@ class _Judge:
             self.layers += 1
             self.jobs += len(content["jobs"])
             self.migrations += len(content["migrations"])
-            self._found(number, where, self._run.faults(content))
+            self._findings.add(number, where, self._run.faults(content))
         self._number = number
 
     def end(self) -> None:
         """A run has ended."""
         if self._run is not None:
-            self._found(self._number, "", self._run.end_faults())
-
-    def _found(self, number: int, where: str, faults: Iterator[Fault]) -> None:
-        for rule, problem in faults:
-            self.count += 1
-            if len(self._findings) < self._limit:
-                self._findings.append(Finding(number, rule, f"line {number}: {where}{rule}: {problem}"))
+            self._findings.add(self._number, "", self._run.end_faults())
 
     def report(self) -> ScheduleReport:
-        numbers = (self.runs, self.layers, self.jobs, self.migrations, self.count)
-        return ScheduleReport(*numbers, tuple(self._findings))
+        numbers = (self.runs, self.layers, self.jobs, self.migrations, self._findings.count)
+        return ScheduleReport(*numbers, tuple(self._findings.first))
 
 
 class _Run:

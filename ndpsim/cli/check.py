@@ -1,4 +1,4 @@
-"""``ndpsim check``: check a command trace against every rule of its DRAM standard, or a log of moe."""
+"""``ndpsim check``: check a command trace against every rule of its DRAM standard, or a log of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ndpsim.parameters import refuse, table
 from ndpsim.parameters.check import CHECK
 
 if TYPE_CHECKING:
-    from ndpsim.audit import CommandBuses, Report, ScheduleReport
+    from ndpsim.audit import CommandBuses, Report, ScheduleReport, ServingReport
     from ndpsim.config import Hardware
     from ndpsim.spec import Device
     from ndpsim.traces import CommandTrace
@@ -126,18 +126,20 @@ def command(given: Given) -> None:
     then also checks dimm.command_bus. Exit status 1 if a command is illegal. --energy counts from clock 0, or
     --start-clock, to the last command or beat of read data.
 
-    A log of ndpsim moe (.jsonl or .jsonl.gz) needs no options. It is checked against rules that hold for
-    every schedule, with no code of the simulator that wrote it. Exit status 1 if a rule is broken.
+    A log of ndpsim moe (.jsonl or .jsonl.gz) or of ndpsim serve needs no options. It is checked against rules
+    that hold for every schedule, with no code of the simulator that wrote it. Exit status 1 if a rule is
+    broken.
     """
-    from ndpsim.audit import check_schedule, is_schedule_log
+    from ndpsim.audit import check_schedule, check_serving, is_schedule_log, is_serving_log
 
     trace, limit = given["trace"], CHECK.value(given, "limit")
-    if is_schedule_log(trace):
+    served = is_serving_log(trace)
+    if served or is_schedule_log(trace):
         others = (name for name in CHECK if name not in ("trace", "limit"))
         refuse(given, "is of a command trace; a log says itself what was run", *others)
-        schedule = check_schedule(trace, limit)
-        answer(given, schedule.to_dict, lambda: _print_log(trace, schedule))
-        ok = schedule.ok
+        report = check_serving(trace, limit) if served else check_schedule(trace, limit)
+        answer(given, report.to_dict, lambda: _print_log(trace, report))
+        ok = report.ok
     else:
         ok = _check_commands(given, trace, limit)
     if not ok:
@@ -178,21 +180,13 @@ def _print_found(found: Sequence[Any], count: int) -> None:
         print_text(f"and {count - len(found):,} more, which --limit leaves out")
 
 
-def _print_log(log: str, report: ScheduleReport) -> None:
+def _print_log(log: str, report: ScheduleReport | ServingReport) -> None:
     from ndpsim.report.printing import print_text
     from ndpsim.report.words import counted
 
     _print_found(report.findings, report.count)
     verdict = "consistent" if report.ok else counted(report.count, "finding")
-    parts = ", ".join(
-        counted(number, what)
-        for what, number in (
-            ("run", report.runs),
-            ("layer", report.layers),
-            ("job", report.jobs),
-            ("migration", report.migrations),
-        )
-    )
+    parts = ", ".join(counted(number, what) for what, number in report.counted)
     print_text(f"{log}: {parts}, {verdict}", indent="  ")
 
 

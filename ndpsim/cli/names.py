@@ -89,6 +89,8 @@ NAMES: dict[str, Callable[[], list[str]]] = {
     ),
     "routing": _routing,
     "routing-formats": lambda: list(option_names("routing/formats", "counts")),
+    "workloads": lambda: list(option_names("workloads/generators", "poisson")),
+    "workload-formats": lambda: list(option_names("workloads/formats", "csv")),
     "command-forms": lambda: sorted(option_names("traces/command_formats", "drampower")),
     "timings": _timings,
     "weights": _weights,

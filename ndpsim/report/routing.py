@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ndpsim.report.printing import print_grid, print_table, print_text
-from ndpsim.report.words import counted
+from ndpsim.report.words import counted, source_words
 from ndpsim.reported import label_of, said, with_unit
 from ndpsim.routing import RoutingStatistics
 from ndpsim.routing.estimates import Estimate
@@ -15,15 +15,6 @@ from ndpsim.units import PLUS_MINUS, percent
 
 _CLASSES = (("hot", "warm", "cold"), ("top_10", "next_30", "rest_60"))
 _FRACTIONS = (("5%", "25%", "70%"), ("10%", "30%", "60%"))
-
-
-def source_words(source: Mapping[str, Any]) -> str:
-    """Where a trace comes from."""
-    if "generated" in source:
-        return f"{source['generated']}, seed {source['seed']}{', offline' if source['offline'] else ''}"
-    if "imported" in source:
-        return f"{', '.join(source['files'])} ({source['imported']})"
-    return str(source.get("captured", "routing"))
 
 
 def routing_title(statistics: RoutingStatistics) -> str:
@@ -37,7 +28,8 @@ def trace_title(trace: Mapping[str, Any]) -> str:
     experts = f"{trace['experts_per_token']} of {trace['experts']} experts in {layers}"
     decode = f"{counted(trace['steps'], 'step')} of {counted(trace['batch'], 'sequence')}"
     prompts = f", {counted(trace['prefill_tokens'], 'prompt token')}" if trace["prefill_tokens"] else ""
-    return f"{source_words(trace['source'])}: {experts}, {decode if trace['steps'] else 'no decode'}{prompts}"
+    source = source_words(trace["source"], "routing")
+    return f"{source}: {experts}, {decode if trace['steps'] else 'no decode'}{prompts}"
 
 
 def _range(estimate: Estimate) -> str:

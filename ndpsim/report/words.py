@@ -46,3 +46,12 @@ def unit_of_phase(hardware: Mapping[str, Any]) -> dict[str, str]:
         "down": multiplies,
         "result-out": to_host_name(hardware),
     }
+
+
+def source_words(source: Mapping[str, Any], otherwise: str) -> str:
+    """Where a trace comes from: what generated it, or its files; `otherwise`: what it is called."""
+    if "generated" in source:
+        return f"{source['generated']}, seed {source['seed']}{', offline' if source.get('offline') else ''}"
+    if "imported" in source:
+        return f"{', '.join(source['files'])} ({source['imported']})"
+    return str(source.get("captured", otherwise))

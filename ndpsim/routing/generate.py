@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpsim.arguments import flag, path_of, shown
-from ndpsim.errors import InputError, one_of
+from ndpsim import settings
+from ndpsim.arguments import flag
+from ndpsim.errors import InputError
 from ndpsim.limits import ensure_fits
 from ndpsim.moe import MoeShape, load_model
 from ndpsim.parameters.generated import BATCH, PROMPT, SEED, STEPS
@@ -208,12 +209,4 @@ def existing_file(routing: str | PathLike[str]) -> Path:
     Raises:
         InputError: there is none; a mistyped SPEC gets the nearest generator.
     """
-    path = path_of(routing, "routing")
-    try:
-        found = path.exists()
-    except OSError as error:  # a name too long
-        raise InputError(f"{shown(str(path))}: {error.strerror}", "unreadable", key="routing") from None
-    if not found:
-        problem = one_of(str(path).partition(":")[0], generators(), "kind of routing")
-        raise InputError(f"there is no file {path}; {problem}", "unknown-name", key="routing")
-    return path
+    return settings.existing_file(routing, "routing", generators(), "kind of routing")

@@ -16,6 +16,7 @@ from ndpsim.errors import InputError, unknown
 from ndpsim.moe import MoeShape
 from ndpsim.plugins import plugins
 from ndpsim.routing import generators as _folder
+from ndpsim.settings import Setting, place, read_settings, spec_text
 
 #: Shares of a layer's selections by expert, float64 [layer, expert]; those of a layer add up to 1.
 Shares = NDArray[np.float64]
@@ -23,40 +24,6 @@ Shares = NDArray[np.float64]
 #: A source of random numbers for each layer. Only its `random` is used: NumPy promises no more from release
 #: to release.
 Randoms = Sequence[np.random.Generator]
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A number, or a name, that a generator can be given as ``key=value``.
-
-    Attributes:
-        default: its value when it is not given; a text for parameters that are names.
-        least, most: of a number.
-        meaning: in words.
-    """
-
-    name: str
-    default: float | str
-    meaning: str
-    least: float = 0.0
-    most: float = 1.0
-
-    def read(self, text: str, key: str) -> float | str:
-        """The value that `text` gives.
-
-        Raises:
-            InputError: it is none; `key` names the parameter in the message.
-        """
-        if isinstance(self.default, str):
-            return text
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        if not self.least <= value <= self.most:
-            problem = f"'{text[:40]}' is not a number from {self.least:g} to {self.most:g} ({self.meaning})"
-            raise InputError(problem, "range", key=key)
-        return value
 
 
 @dataclass(frozen=True)
@@ -84,42 +51,31 @@ class Generator:
 
     name: str
     meaning: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[Setting, ...]
     shares: Callable[[Shape, str, Mapping[str, Any], frozenset[str], Randoms], Shares]
     names: Callable[[], list[str]] = list
     shape: Callable[[str], Shape | None] = lambda name: None
 
-    def all_parameters(self) -> dict[str, Parameter]:
+    def all_parameters(self) -> dict[str, Setting]:
         """Its own parameters and the common ones, by name."""
         return {one.name: one for one in (*self.parameters, *COMMON)}
 
-    def read(self, name: str, text: str) -> float | str:
-        """The value that `text` gives to the parameter `name`.
-
-        Raises:
-            InputError: there is no such parameter, or no such value of it.
-        """
-        known = self.all_parameters()
-        if name not in known:
-            raise unknown(name, known, f"key of {self.name}", key="routing")
-        return known[name].read(text, self.place(name))
-
     def place(self, *names: str) -> str:
         """The key of a mistake in these parameters: ``routing skewed:hot_share``."""
-        return f"routing {self.name}:{', '.join(names)}"
+        return place("routing", self.name, *names)
 
 
 COMMON = (
-    Parameter(
+    Setting(
         "token_stickiness", 0.0, "chance that a token repeats the choices of the token before it", most=0.99
     ),
-    Parameter(
+    Setting(
         "step_stickiness", 0.0, "chance that a sequence repeats the choices of the step before", most=0.99
     ),
-    Parameter("step_drift", 0.0, "share of experts that exchange their popularity from one step to the next"),
+    Setting("step_drift", 0.0, "share of experts that exchange their popularity from one step to the next"),
     # Fitted to the ablation of trimoe; the paper does not say how old its offline trace is.
-    Parameter("drift", 0.08, "share of experts with another popularity in the offline trace"),
-    Parameter("prefill_cosine", 1.0, "cosine of the popularity in prefill and in decode"),
+    Setting("drift", 0.08, "share of experts with another popularity in the offline trace"),
+    Setting("prefill_cosine", 1.0, "cosine of the popularity in prefill and in decode"),
 )
 
 
@@ -159,10 +115,7 @@ class Spec:
         return defaults | dict(self.given)
 
     def __str__(self) -> str:
-        keys = ",".join(
-            f"{key}={value if isinstance(value, str) else repr(value)}" for key, value in self.given.items()
-        )
-        return ":".join(part for part in (self.generator.name, self.name, keys) if part)
+        return spec_text(self.generator.name, self.name, given=self.given)
 
 
 def parse_spec(text: str | Spec) -> Spec:
@@ -187,8 +140,8 @@ def parse_spec(text: str | Spec) -> Spec:
         if not name:
             problem = f"'{text}' names nothing to start from; {kind}:{generator.names()[0]}, for instance"
             raise InputError(problem, "missing", key="routing")
-    given = {key: generator.read(key, value) for key, value in settings(rest, "routing").items()}
-    return Spec(generator, name, given)
+    known = generator.all_parameters().values()
+    return Spec(generator, name, read_settings(settings(rest, "routing"), known, kind, "routing"))
 
 
 def default_routing(model: MoeShape) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 from os import PathLike
-from pathlib import Path
 
-from ndpsim.arguments import choice, path_of, whole_number
+from ndpsim.arguments import choice, instance, path_of, whole_number
 from ndpsim.files import replacing
 from ndpsim.plugins import plugins
 from ndpsim.text_files import recognised
@@ -15,9 +14,6 @@ from ndpsim.workloads import formats as _folder
 from ndpsim.workloads.formats.csv import lines_of
 from ndpsim.workloads.recorded import WorkloadFormat
 from ndpsim.workloads.requests import Requests
-
-#: What requests are written as.
-OWN = "csv"
 
 
 @functools.cache
@@ -49,21 +45,13 @@ def import_requests(
     return replace(requests, source={"imported": found.name, **(requests.source or {})})
 
 
-def save_requests(requests: Requests, path: str | Path) -> None:
+def save_requests(requests: Requests, path: str | PathLike[str]) -> None:
     """Write requests as CSV; `ndpsim.workloads.formats.csv` says which columns.
 
     Raises:
         InputError: the file cannot be written, or an id has a comma or a line break.
     """
-    with replacing(path) as file:
+    requests = instance(requests, "requests", Requests)
+    with replacing(path_of(path, "path")) as file:
         for line in lines_of(requests):
             file.write(line.encode())
-
-
-def load_requests(requests: str | PathLike[str] | Requests) -> Requests:
-    """Requests that are given, or those of a file of any known format.
-
-    Raises:
-        InputError: see `import_requests`.
-    """
-    return requests if isinstance(requests, Requests) else import_requests(requests)

@@ -124,7 +124,7 @@ class Rows:
                 block_tokens,
                 None if block_tokens is None else tuple(np.array(one, np.int64) for one in self._blocks),
                 closed_loop,
-                {"file": self.file.name, **source},
+                {"files": [self.file.name], **source},
             )
         except InputError as error:
             raise error.at(self.file) from None

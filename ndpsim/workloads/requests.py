@@ -88,8 +88,23 @@ class Requests(Shown):
             if len(ids) != -(-tokens // size):
                 problem = f"has {len(ids)} blocks of {size} tokens, and the prompt {tokens} tokens"
                 raise InputError(problem, "conflict", key=f"blocks[{request}]")
+        _check_chains(blocks)
         object.__setattr__(self, "block_tokens", size)
         object.__setattr__(self, "blocks", tuple(one.astype(np.int64) for one in blocks))
+
+    def _title(self) -> str:
+        return f"Requests ({len(self)})"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rate = self.requests_per_s
+        return [
+            ("requests_per_s", "none" if rate is None else f"{rate:.6g}"),
+            ("closed_loop", str(self.closed_loop)),
+            ("prompt_tokens", str(int(self.prompt_tokens.sum()))),
+            ("output_tokens", str(int(self.output_tokens.sum()))),
+            ("block_tokens", str(self.block_tokens)),
+            ("source", str(self.source)),
+        ]
 
     def __len__(self) -> int:
         return len(self.arrival_ns)
@@ -115,6 +130,22 @@ class Requests(Shown):
         first = self.arrival_ns[0]
         source = {**(self.source or {}), "requests_per_s": rate}
         return replace(self, arrival_ns=first + (self.arrival_ns - first) * (own / rate), source=source)
+
+
+def _check_chains(blocks: tuple[NDArray[Any], ...]) -> None:
+    """Equal ids have equal tokens before them, so that an id always follows the same one.
+
+    Raises:
+        InputError: one does not.
+    """
+    before: dict[int, int] = {}
+    for request, ids in enumerate(blocks):
+        last = -1
+        for one in ids.tolist():
+            if before.setdefault(one, last) != last:
+                problem = f"has block {one} after others than before, so equal ids are not equal prefixes"
+                raise InputError(problem, "conflict", key=f"blocks[{request}]")
+            last = one
 
 
 def _whole_array(value: Any, name: str) -> NDArray[Any]:

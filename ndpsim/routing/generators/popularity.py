@@ -15,7 +15,8 @@ import numpy as np
 from ndpsim.errors import InputError, one_of
 from ndpsim.routing.counts import BUNDLED, ExpertCounts, bundled_counts, parse_counts, read_counts
 from ndpsim.routing.shares import shuffled
-from ndpsim.routing.spec import Generator, Parameter, Randoms, Shape, Shares
+from ndpsim.routing.spec import Generator, Randoms, Shape, Shares
+from ndpsim.settings import Setting
 from ndpsim.text_files import read_json
 
 
@@ -77,7 +78,7 @@ GENERATOR = Generator(
     name="popularity",
     meaning="experts as popular as counts of a measured run say",
     parameters=(
-        Parameter("data", "", "name of the data that was counted, for instance c4; the first by default"),
+        Setting("data", "", "name of the data that was counted, for instance c4; the first by default"),
     ),
     shares=_shares,
     names=bundled_counts,

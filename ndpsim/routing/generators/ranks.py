@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from ndpsim.errors import unknown
 from ndpsim.routing.counts import BUNDLED
 from ndpsim.routing.shares import filled, shuffled
-from ndpsim.routing.spec import Generator, Parameter, Randoms, Shape, Shares
+from ndpsim.routing.spec import Generator, Randoms, Shape, Shares
+from ndpsim.settings import Setting
 
 _FILE = BUNDLED / "rank_shares.csv"
 
@@ -52,7 +53,7 @@ def _shares(
 GENERATOR = Generator(
     name="ranks",
     meaning="shares of the selections by rank, as published for a model",
-    parameters=(Parameter("data", "", "name of the data, for instance math; the first by default"),),
+    parameters=(Setting("data", "", "name of the data, for instance math; the first by default"),),
     shares=_shares,
     names=lambda: sorted(_curves()),
 )

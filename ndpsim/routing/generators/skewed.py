@@ -13,7 +13,8 @@ import numpy as np
 
 from ndpsim.errors import InputError
 from ndpsim.routing.shares import class_counts, filled, shuffled
-from ndpsim.routing.spec import Generator, Parameter, Randoms, Shape, Shares
+from ndpsim.routing.spec import Generator, Randoms, Shape, Shares
+from ndpsim.settings import Setting
 
 
 def _densities(counts: tuple[int, int, int], parameters: Mapping[str, Any]) -> list[float]:
@@ -64,10 +65,10 @@ GENERATOR = Generator(
     name="skewed",
     meaning="three classes of experts, hot, warm and cold, with shares of the selections",
     parameters=(
-        Parameter("hot_experts", 0.05, "share of experts that are hot; at least one is"),
-        Parameter("warm_experts", 0.25, "share of experts that are warm; the rest is cold"),
-        Parameter("hot_share", 0.22, "share of selections that hot experts get together"),
-        Parameter("warm_share", 0.70, "share of selections that warm experts get; cold ones get the rest"),
+        Setting("hot_experts", 0.05, "share of experts that are hot; at least one is"),
+        Setting("warm_experts", 0.25, "share of experts that are warm; the rest is cold"),
+        Setting("hot_share", 0.22, "share of selections that hot experts get together"),
+        Setting("warm_share", 0.70, "share of selections that warm experts get; cold ones get the rest"),
     ),
     shares=_shares,
 )

@@ -1,0 +1,98 @@
+"""Logs that are judged: their lines, and what is found in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ndpsim.audit.schedule_rules import Fault
+from ndpsim.errors import InputError
+from ndpsim.files import open_plain_or_gzip, reading
+
+SHOWN = 16  #: Findings in the repr of a report.
+_LONGEST = 1 << 28  # bytes of a line
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A broken rule.
+
+    Attributes:
+        line: of the log, from 1.
+        rule: which one is broken, such as "pairs", "exclusive" or "placement".
+        message: all of it in one line.
+    """
+
+    line: int
+    rule: str
+    message: str
+
+
+class Findings:
+    """All broken rules: how many, and the first of them.
+
+    Args:
+        limit: findings to keep.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.count = 0
+        self.first: list[Finding] = []
+        self._limit = limit
+
+    def add(self, number: int, where: str, faults: Iterable[Fault]) -> None:
+        """Faults of a line of the log; `where` they are, in words that end in a colon and a blank."""
+        for rule, problem in faults:
+            self.count += 1
+            if len(self.first) < self._limit:
+                self.first.append(Finding(number, rule, f"line {number}: {where}{rule}: {problem}"))
+
+
+def log_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a log, plain or gzip, with the numbers of their lines.
+
+    Raises:
+        InputError: it cannot be read, or a line is no JSON object.
+    """
+    with open_plain_or_gzip(path) as file:
+        number = 0
+        while True:
+            number += 1
+            with reading(path):
+                line = file.readline(_LONGEST)
+            if not line:
+                return
+            try:
+                content = json.loads(line, parse_constant=_no_number)
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"is no JSON: {error}", "form", file=path, line=number) from None
+            if not isinstance(content, dict):
+                raise InputError("is no JSON object", "form", file=path, line=number)
+            yield number, content
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+@contextmanager
+def understood(file: Path, line: int, command: str) -> Iterator[None]:
+    """A line that is not of a log of `command` is a mistake at its place.
+
+    Raises:
+        InputError: it is not.
+    """
+    try:
+        yield
+    except InputError as error:
+        raise error.at(file, line) from None
+    except KeyError as error:
+        problem = f"has no {error}: this is no log of {command}"
+        raise InputError(problem, "form", file=file, line=line) from None
+    except (TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
+        problem = f"is no line of a log of {command} ({error})"
+        raise InputError(problem, "form", file=file, line=line) from None

@@ -1,0 +1,198 @@
+"""Judges a log of `ndpsim serve` without trusting what wrote it.
+
+It imports nothing of the serving engine or its schedulers: the form of the log, as docs/serving.md says
+it, is all that both have in common.
+
+>>> from ndpsim.audit import check_serving
+>>> check_serving("serving.jsonl.gz").ok  # doctest: +SKIP
+True
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ndpsim.arguments import path_of
+from ndpsim.audit.log_lines import SHOWN, Finding, Findings, log_lines, understood
+from ndpsim.audit.schedule_rules import Fault, close, is_later, unknown_keys
+from ndpsim.audit.serving_blocks import Served
+from ndpsim.audit.serving_engine import Engine
+from ndpsim.audit.serving_schedulers import Limits
+from ndpsim.errors import InputError
+from ndpsim.files import open_plain_or_gzip, reading
+from ndpsim.parameters.check import CHECK
+from ndpsim.reported import Shown
+
+_VERSION = 1
+_BEGIN = b'{"serving_log":'
+_LIMITS = set(Limits.__dataclass_fields__)
+_RUN_KEYS = {"serving_log", "policy", "model", *_LIMITS}
+_REQUEST_KEYS = {"request", "id", "engine", "arrival_ns", "prompt_tokens", "output_tokens", "hashes"}
+_STEP_KEYS = {
+    "step", "engine", "start_ns", "end_ns", "scheduled", "allocated", "cached", "preempted", "finished",
+    "freed", "waiting"
+}  # fmt: skip
+
+
+@dataclass(frozen=True, repr=False)
+class ServingReport(Shown):
+    """The outcome of a check.
+
+    Attributes:
+        requests, steps, tokens: that were checked; tokens as often as they were computed.
+        count: how many findings there are.
+        findings: the first of them, in the order of the log.
+    """
+
+    requests: int
+    steps: int
+    tokens: int
+    count: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return self.count == 0
+
+    @property
+    def counted(self) -> list[tuple[str, int]]:
+        """What was checked, and how much of it."""
+        return [(name.removesuffix("s"), getattr(self, name)) for name in ("requests", "steps", "tokens")]
+
+    def _title(self) -> str:
+        return "ServingReport: consistent" if self.ok else f"ServingReport: {self.count} findings"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = [(f"{name}s", str(number)) for name, number in self.counted]
+        return rows + [(one.rule, one.message) for one in self.findings[:SHOWN]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain values for JSON."""
+        return {"ok": self.ok, **asdict(self), "findings": [asdict(one) for one in self.findings]}
+
+
+def is_serving_log(path: str | PathLike[str]) -> bool:
+    """Whether a file is a log of `ndpsim serve`, by how it begins."""
+    try:
+        if not Path(path).is_file():
+            return False
+        with open_plain_or_gzip(Path(path)) as file, reading(Path(path)):
+            return file.read(len(_BEGIN)) == _BEGIN
+    except (InputError, ValueError):
+        return False
+
+
+def check_serving(path: str | PathLike[str], limit: int = 20) -> ServingReport:
+    """Check a log of `ndpsim serve` against the rules of a serving engine.
+
+    The rules: every token is computed once, and again only after a preemption. No step has more tokens or
+    requests than allowed. A block of the KV cache belongs to who got it until it is given up, and all of them
+    are given up; new ones are those that are free longest. A prefix is reused where, and only where, blocks
+    with the same tokens are there. Requests are taken in as they arrive, preempted ones first. Steps of an
+    engine follow each other. A request ends with its last token. A closed loop keeps its number of requests.
+    Of the schedulers `vllm` and `static` also what each of them has to do.
+
+    Args:
+        path: a log, plain or gzip.
+        limit: findings to describe.
+
+    Raises:
+        InputError: the file cannot be read or is no such log; `limit` is out of range.
+    """
+    limit = CHECK["limit"].checked(limit)
+    file = Path(path_of(path, "path"))
+    judge: _Judge | None = None
+    number = 0
+    for number, content in log_lines(file):
+        with understood(file, number, "ndpsim serve"):
+            if judge is None:
+                judge = _Judge(content, limit)
+            else:
+                judge.line(number, content)
+    if judge is None:
+        raise InputError("is empty", "form", file=file)
+    judge.end(number)
+    return judge.report()
+
+
+class _Judge:
+    """Reads line after line."""
+
+    def __init__(self, header: Mapping[str, Any], limit: int) -> None:
+        if header["serving_log"] != _VERSION:
+            problem = f"{header['serving_log']!r} is another form than {_VERSION}, which is read here"
+            raise InputError(problem, "form", key="serving_log")
+        limits = Limits(**{name: header[name] for name in _LIMITS})
+        if min(limits.engines, limits.block_tokens, limits.blocks, limits.max_batch, limits.max_tokens) < 1:
+            raise ValueError("an engine without blocks or places")
+        self._requests: dict[int, Served] = {}
+        self._engines = [Engine(limits, self._requests) for _ in range(limits.engines)]
+        self._closed_loop = limits.closed_loop
+        self._ends_ns: list[float] = []
+        self._latest_ns = 0.0
+        self._findings = Findings(limit)
+        self._steps = self._tokens = 0
+        self._findings.add(1, "", unknown_keys(header, _RUN_KEYS, "the run"))
+
+    def line(self, number: int, content: Mapping[str, Any]) -> None:
+        if "request" in content:
+            where = f"request {content['request']}: "
+            self._findings.add(number, where, self._request(content))
+        else:
+            where = f"step {content['step']} of engine {content['engine']}: "
+            self._findings.add(number, where, self._step(content))
+
+    def end(self, number: int) -> None:
+        """The log has ended."""
+        for at, engine in enumerate(self._engines):
+            self._findings.add(number, f"engine {at}: ", engine.end())
+
+    def report(self) -> ServingReport:
+        counts = (len(self._requests), self._steps, self._tokens, self._findings.count)
+        return ServingReport(*counts, tuple(self._findings.first))
+
+    def _request(self, line: Mapping[str, Any]) -> Iterator[Fault]:
+        yield from unknown_keys(line, _REQUEST_KEYS, "the request")
+        request = Served(
+            line["request"],
+            line["engine"],
+            line["arrival_ns"],
+            line["prompt_tokens"],
+            line["output_tokens"],
+            line.get("hashes", ()),
+        )
+        if request.number != len(self._requests):
+            yield "arrival", f"comes where request {len(self._requests)} is due"
+        if min(request.prompt_tokens, request.output_tokens) < 1:
+            yield "length", f"has {request.prompt_tokens} prompt and {request.output_tokens} output tokens"
+        if is_later(self._latest_ns, request.arrival_ns):
+            yield "arrival", f"arrives at {request.arrival_ns} ns, before the one in front of it"
+        self._latest_ns = request.arrival_ns
+        yield from self._loop_faults(request)
+        self._requests[request.number] = request
+        yield from self._engines[request.engine].arrived(request)
+
+    def _loop_faults(self, request: Served) -> Iterator[Fault]:
+        """In a closed loop a request arrives when another ends."""
+        if self._closed_loop is None or request.number < self._closed_loop:
+            return
+        place = request.number - self._closed_loop
+        if place >= len(self._ends_ns):
+            yield "closed-loop", f"{self._closed_loop} requests are there already"
+        elif not close(self._ends_ns[place], request.arrival_ns):
+            due = self._ends_ns[place]
+            yield "closed-loop", f"arrives at {request.arrival_ns} ns, and the one before it ends at {due} ns"
+
+    def _step(self, line: Mapping[str, Any]) -> Iterator[Fault]:
+        yield from unknown_keys(line, _STEP_KEYS, "the step")
+        self._steps += 1
+        self._tokens += sum(row[2] for row in line["scheduled"])
+        yield from self._engines[line["engine"]].step(line)
+        for _ in line["finished"]:
+            insort(self._ends_ns, line["end_ns"])

@@ -1,0 +1,157 @@
+"""Requests, and the blocks of an engine's KV cache, as a log of `ndpsim serve` tells of them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ndpsim.audit.schedule_rules import Fault
+
+#: What a whole block has: of a prompt the hash that the log gives, else the request and the block's place.
+Content = tuple[int, int]
+
+
+@dataclass(eq=False)
+class Served:
+    """A request as far as the log has told of it.
+
+    Attributes:
+        number, engine, arrival_ns, prompt_tokens, output_tokens, hashes: as the log says.
+        computed: tokens in the KV cache.
+        produced: output tokens.
+        blocks: it has, in order.
+        state: "waiting", "running" or "finished".
+    """
+
+    number: int
+    engine: int
+    arrival_ns: float
+    prompt_tokens: int
+    output_tokens: int
+    hashes: Sequence[int] = ()
+    computed: int = 0
+    produced: int = 0
+    blocks: list[int] = field(default_factory=list)
+    state: str = "waiting"
+
+    @property
+    def tokens(self) -> int:
+        """Of the prompt, and of the output until now."""
+        return self.prompt_tokens + self.produced
+
+    @property
+    def missing(self) -> int:
+        """Tokens that are not in the KV cache."""
+        return self.tokens - self.computed
+
+    @property
+    def whole(self) -> int:
+        """Tokens of the prompt and of all of the output."""
+        return self.prompt_tokens + self.output_tokens
+
+    def content(self, place: int) -> Content:
+        """What its whole block at this place has."""
+        return (-1, self.hashes[place]) if place < len(self.hashes) else (self.number, place)
+
+
+class Blocks:
+    """The blocks of one engine.
+
+    Args:
+        count: how many there are.
+        tokens: of a block.
+        reuse: whole blocks can be found again.
+    """
+
+    def __init__(self, count: int, tokens: int, reuse: bool) -> None:
+        self.count, self.tokens, self.reuse = count, tokens, reuse
+        self._users: dict[int, int] = {}
+        self._fresh = set(range(count))  # never used
+        self._free: OrderedDict[int, None] = OrderedDict()  # used before, the one that is free longest first
+        self._content: dict[int, Content] = {}
+        self._holders: dict[Content, int] = {}  # how many blocks have a content
+
+    @property
+    def free(self) -> int:
+        """Blocks that no request uses."""
+        return len(self._fresh) + len(self._free)
+
+    def needed(self, tokens: int) -> int:
+        """Blocks of so many tokens."""
+        return -(-tokens // self.tokens)
+
+    def own(self, request: Served) -> int:
+        """Blocks that only this request uses."""
+        return sum(self._users.get(block) == 1 for block in request.blocks)
+
+    def findable(self, request: Served) -> int:
+        """Blocks with the first tokens of a request that the cache has, but for that of the last token."""
+        most = (request.tokens - 1) // self.tokens if self.reuse else 0
+        return next((at for at in range(most) if request.content(at) not in self._holders), most)
+
+    def reused(self, request: Served, blocks: Sequence[int]) -> Iterator[Fault]:
+        """A request begins with blocks that were computed before."""
+        who = f"request {request.number}"
+        if blocks and not self.reuse:
+            yield "prefix", f"{who} reuses blocks, and there is no prefix cache"
+        if blocks and len(blocks) * self.tokens >= request.tokens:
+            yield "last-token", f"{who} reuses all of its {request.tokens} tokens; the last one is computed"
+        for place, block in enumerate(blocks):
+            if self._content.get(block) != request.content(place):
+                yield "prefix", f"{who} reuses block {block} as its block {place}, which has other tokens"
+        for block in blocks:
+            yield from self._use(request, block)
+
+    def allocated(self, request: Served, blocks: Sequence[int]) -> Iterator[Fault]:
+        """A request gets new blocks."""
+        for block in blocks:
+            who = f"request {request.number} gets block {block}"
+            if not 0 <= block < self.count:
+                yield "no-block", f"{who}, and there are 0 to {self.count - 1}"
+            elif block in self._users:
+                yield "in-use", f"{who}, which is in use"
+            elif block not in self._fresh and (self._fresh or next(iter(self._free)) != block):
+                yield "eviction", f"{who}, and another one is free longer"
+            self._forget(block)
+            yield from self._use(request, block)
+
+    def filled(self, request: Served, tokens: int) -> None:
+        """The whole blocks among the first tokens of a request can be found from now on."""
+        if not self.reuse:
+            return
+        for place in range(min(tokens // self.tokens, len(request.blocks))):
+            block, content = request.blocks[place], request.content(place)
+            if self._content.get(block) != content:
+                self._forget(block)
+                self._content[block] = content
+                self._holders[content] = self._holders.get(content, 0) + 1
+
+    def freed(self, request: Served, blocks: Sequence[int]) -> Iterator[Fault]:
+        """A request gives up blocks."""
+        who = f"request {request.number}"
+        if sorted(blocks) != sorted(request.blocks):
+            yield "leak", f"{who} has blocks {request.blocks}, and gives up {list(blocks)}"
+        elif list(blocks) != request.blocks[::-1]:
+            yield "free-order", f"{who} does not give up its last block first"
+        for block in request.blocks[::-1]:
+            self._users[block] -= 1
+            if not self._users[block]:
+                del self._users[block]
+                self._free[block] = None
+        request.blocks = []
+
+    def _use(self, request: Served, block: int) -> Iterator[Fault]:
+        if block in request.blocks:
+            yield "in-use", f"request {request.number} has block {block} already"
+        self._users[block] = self._users.get(block, 0) + 1
+        self._fresh.discard(block)
+        self._free.pop(block, None)
+        request.blocks.append(block)
+
+    def _forget(self, block: int) -> None:
+        content = self._content.pop(block, None)
+        if content is not None:
+            self._holders[content] -= 1
+            if not self._holders[content]:
+                del self._holders[content]

@@ -1,0 +1,176 @@
+"""One engine of a log of `ndpsim serve`, held step by step to the rules that hold for every scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ndpsim.audit.schedule_rules import Fault, is_later
+from ndpsim.audit.serving_blocks import Blocks, Served
+from ndpsim.audit.serving_schedulers import Before, Limits, Row, Step, rules_of
+
+
+class Engine:
+    """What is true of an engine so far."""
+
+    def __init__(self, limits: Limits, requests: Mapping[int, Served]) -> None:
+        self.limits, self._requests = limits, requests
+        self._rules = rules_of(limits.scheduler)
+        self._blocks = Blocks(limits.blocks, limits.block_tokens, limits.prefix_cache)
+        self._waiting: list[Served] = []
+        self._running: list[Served] = []
+        self._before = Before(limits, self._blocks, self._waiting, self._running)
+        self._start_ns = self._end_ns = 0.0
+        self._last_step = -1
+
+    def arrived(self, request: Served) -> Iterator[Fault]:
+        """A request comes to this engine."""
+        who = f"request {request.number}"
+        self._waiting.append(request)
+        whole = self._blocks.needed(request.whole - 1)
+        if whole > self.limits.blocks:
+            yield "too-long", f"{who} needs {whole} blocks, and there are {self.limits.blocks}"
+        if is_later(self._start_ns, request.arrival_ns):
+            yield "late", f"{who} arrives at {request.arrival_ns} ns, and a step after it did not know of it"
+
+    def step(self, line: Mapping[str, Any]) -> Iterator[Fault]:
+        """A step."""
+        step = self._read(line)
+        yield from self._time_faults(line)
+        yield from self._batch_faults(line, step)
+        yield from self._unasked(step)
+        yield from self._rules.before(self._before, step)
+        yield from self._preemptions(step)
+        yield from self._rules.after(self._before, step)
+        yield from self._blocks_taken(step)
+        for row in step.rows:
+            yield from self._row_faults(row)
+        yield from self._ends(step)
+        wanted = [one.number for one in self._waiting]
+        if line["waiting"] != wanted:
+            yield "queue", f"{line['waiting']} wait, and by arrival and preemption {wanted} should"
+
+    def end(self) -> Iterator[Fault]:
+        """The log has ended."""
+        for one in (*self._running, *self._waiting):
+            yield "unfinished", f"request {one.number} has {one.produced} of {one.output_tokens} tokens"
+
+    def _read(self, line: Mapping[str, Any]) -> Step:
+        def of(name: str) -> dict[Served, tuple[int, ...]]:
+            return {self._requests[int(one)]: tuple(blocks) for one, blocks in line[name].items()}
+
+        def those(name: str) -> tuple[Served, ...]:
+            return tuple(self._requests[one] for one in line[name])
+
+        rows = tuple(Row(self._requests[one], *rest) for one, *rest in line["scheduled"])
+        return Step(rows, those("preempted"), those("finished"), of("allocated"), of("cached"), of("freed"))
+
+    def _time_faults(self, line: Mapping[str, Any]) -> Iterator[Fault]:
+        if line["step"] <= self._last_step:
+            yield "order", f"step {line['step']} comes behind step {self._last_step}"
+        if is_later(self._end_ns, line["start_ns"]):
+            yield "overlap", f"begins at {line['start_ns']} ns, before the last one ends at {self._end_ns} ns"
+        if not line["end_ns"] > line["start_ns"]:
+            yield "time", f"ends at {line['end_ns']} ns, and begins at {line['start_ns']} ns"
+        self._start_ns, self._end_ns, self._last_step = line["start_ns"], line["end_ns"], line["step"]
+
+    def _batch_faults(self, line: Mapping[str, Any], step: Step) -> Iterator[Fault]:
+        tokens, limits = sum(row.tokens for row in step.rows), self.limits
+        if not step.rows:
+            yield "empty", "computes nothing"
+        if tokens > limits.max_tokens:
+            yield "budget", f"computes {tokens} tokens, and at most {limits.max_tokens} are allowed"
+        numbers = [row.request.number for row in step.rows]
+        for number in sorted({one for one in numbers if numbers.count(one) > 1}):
+            yield "twice", f"request {number} is in it twice"
+        for request, *_ in step.rows:
+            if request.engine != line["engine"]:
+                yield "engine", f"request {request.number} is of engine {request.engine}"
+            if is_later(request.arrival_ns, line["start_ns"]):
+                yield "early", f"request {request.number} arrives at {request.arrival_ns} ns, after it begins"
+            if request.state == "finished":
+                yield "finish", f"request {request.number} is in it, and has ended"
+
+    def _unasked(self, step: Step) -> Iterator[Fault]:
+        """Blocks come to those that are scheduled or taken in, and go from those that leave."""
+        asked = {*(row.request for row in step.rows), *self._waiting}
+        left = {*step.finished, *step.preempted}
+        for name, found, allowed in (
+            ("allocated", step.allocated, asked),
+            ("cached", step.cached, asked),
+            ("freed", step.freed, left),
+        ):
+            for request in found:
+                if request not in allowed:
+                    yield "unasked", f"{name} names request {request.number}, which has no part in it"
+
+    def _preemptions(self, step: Step) -> Iterator[Fault]:
+        for request in step.preempted:
+            if request not in self._running:
+                yield "preemption", f"request {request.number} is preempted, and is {request.state}"
+                continue
+            self._running.remove(request)
+            yield from self._blocks.freed(request, step.freed.get(request, ()))
+            request.state, request.computed = "waiting", 0
+            self._waiting.insert(0, request)
+
+    def _blocks_taken(self, step: Step) -> Iterator[Fault]:
+        """Requests are taken in, behind what the cache has of them, and get blocks, in this order."""
+        tokens = {row.request: row.tokens for row in step.rows}
+        for request in step.touched:
+            who, cached = f"request {request.number}", step.cached.get(request, ())
+            if request.state == "waiting":
+                findable = self._blocks.findable(request)
+                if findable != len(cached):
+                    yield "missed", f"{who} reuses {len(cached)} blocks, and {findable} can be found"
+                yield from self._blocks.reused(request, cached)
+                request.state, request.computed = "running", len(cached) * self.limits.block_tokens
+                if request in self._waiting:  # else it is of another engine, and a fault was found
+                    self._waiting.remove(request)
+                self._running.append(request)
+            elif cached:
+                yield "prefix", f"{who} reuses blocks, and is {request.state}"
+            yield from self._blocks.allocated(request, step.allocated.get(request, ()))
+            computed = request.computed + tokens.get(request, 0)
+            self._blocks.filled(request, self._rules.filled(request, computed))
+        if len(self._running) > self.limits.max_batch:
+            yield "batch", f"{len(self._running)} requests run, and at most {self.limits.max_batch} may"
+
+    def _row_faults(self, row: Row) -> Iterator[Fault]:
+        """What of a request is computed, and whether it has room."""
+        request, who = row.request, f"request {row.request.number}"
+        if row.before != request.computed:
+            yield (
+                "computed",
+                f"{who} has {row.before} tokens in the cache, and {request.computed} were computed",
+            )
+        if not 1 <= row.tokens <= request.missing:
+            yield "tokens", f"{who} computes {row.tokens} tokens, and lacks {request.missing}"
+        request.computed += row.tokens
+        has, least = len(request.blocks), self._blocks.needed(request.computed)
+        if not least <= has <= self._rules.most_blocks(self._before, request, request.computed):
+            yield "room", f"{who} has {has} blocks for {request.computed} tokens, which take {least}"
+        due = request.produced + (request.missing <= 0)
+        if row.produced != due:
+            yield "output", f"{who} has {row.produced} output tokens after it, and should have {due}"
+        request.produced = due
+
+    def _ends(self, step: Step) -> Iterator[Fault]:
+        due = [one for one in self._scheduled(step) if one.produced >= one.output_tokens]
+        for request in due:
+            if request not in step.finished:
+                yield "finish", f"request {request.number} has all of its tokens, and goes on"
+        for request in step.finished:
+            if request not in due:
+                tokens = f"{request.produced} of {request.output_tokens} tokens"
+                yield "finish", f"request {request.number} ends with {tokens}"
+        for request in dict.fromkeys((*due, *step.finished)):
+            yield from self._blocks.freed(request, step.freed.get(request, ()))
+            request.state = "finished"
+            for group in (self._running, self._waiting):
+                if request in group:
+                    group.remove(request)
+
+    def _scheduled(self, step: Step) -> Sequence[Served]:
+        """Requests of a step that run."""
+        return [one for one in dict.fromkeys(row.request for row in step.rows) if one.state == "running"]

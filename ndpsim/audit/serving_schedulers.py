@@ -1,0 +1,196 @@
+"""Rules of schedulers for a log of `ndpsim serve`: what vLLM's has to do in a step, and what a static batch.
+
+Source of vLLM's: its engine V1, `Scheduler.schedule` in vllm/v1/core/sched/scheduler.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ndpsim.audit.schedule_rules import Fault
+from ndpsim.audit.serving_blocks import Blocks, Served
+
+BlocksOf = Mapping[Served, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the first line of a log says; see docs/serving.md."""
+
+    scheduler: str
+    engines: int
+    block_tokens: int
+    blocks: int
+    max_batch: int
+    max_tokens: int
+    prefix_cache: bool
+    closed_loop: int | None
+
+
+class Row(NamedTuple):
+    """A request in a step.
+
+    Attributes:
+        before: its tokens in the KV cache.
+        tokens: that are computed.
+        produced: output tokens that it has when the step ends.
+    """
+
+    request: Served
+    before: int
+    tokens: int
+    produced: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step as its line says it, see docs/serving.md; mappings are in the order of what is done."""
+
+    rows: Sequence[Row]
+    preempted: Sequence[Served]
+    finished: Sequence[Served]
+    allocated: BlocksOf
+    cached: BlocksOf
+    freed: BlocksOf
+
+    @property
+    def touched(self) -> list[Served]:
+        """All requests that get blocks or are computed."""
+        return list(dict.fromkeys((*self.allocated, *self.cached, *(row.request for row in self.rows))))
+
+    @property
+    def taken(self) -> list[Served]:
+        """Those of them that waited until now."""
+        return [one for one in self.touched if one.state == "waiting"]
+
+
+@dataclass(frozen=True)
+class Before:
+    """An engine as a step finds it, see `ndpsim.audit.serving_engine.Engine`."""
+
+    limits: Limits
+    blocks: Blocks
+    waiting: Sequence[Served]
+    running: Sequence[Served]
+
+
+class Rules:
+    """Of any scheduler: what is not known of it is allowed."""
+
+    def most_blocks(self, engine: Before, request: Served, tokens: int) -> int:
+        """Blocks that a request may have which has so many tokens in the cache."""
+        return engine.blocks.needed(max(tokens, request.whole))
+
+    def filled(self, request: Served, tokens: int) -> int:
+        """Tokens of a request that others can find, when the step has computed so many of them."""
+        return tokens
+
+    def before(self, engine: Before, step: Step) -> Iterator[Fault]:
+        """Faults of preemptions, before they are done."""
+        return iter(())
+
+    def after(self, engine: Before, step: Step) -> Iterator[Fault]:
+        """Faults of what is scheduled, when preempted requests have left."""
+        return iter(())
+
+
+class Vllm(Rules):
+    """Continuous batching: running requests first, then waiting ones while there is room."""
+
+    def most_blocks(self, engine: Before, request: Served, tokens: int) -> int:
+        """See `Rules`."""
+        return engine.blocks.needed(tokens)
+
+    def before(self, engine: Before, step: Step) -> Iterator[Fault]:
+        """Preempted are the last running ones, and only as many as blocks are lacking."""
+        victims = list(step.preempted)
+        if not victims:
+            return
+        last_ones = list(engine.running[::-1][: len(victims)])
+        if victims != last_ones:
+            order = [one.number for one in last_ones]
+            yield "preemption", f"preempts {[one.number for one in victims]}; the last running are {order}"
+            return
+        blocks, last = engine.blocks, victims[-1]
+        free = blocks.free + sum(map(blocks.own, victims[:-1]))
+        given = sum(map(len, step.allocated.values()))
+        budget = engine.limits.max_tokens - sum(row.tokens for row in step.rows)
+        own = blocks.needed(last.computed + min(last.missing, budget)) - len(last.blocks)
+        if given + max(own, 0) <= free:
+            yield "preemption", f"preempts request {last.number}, and {free} blocks are free for {given}"
+
+    def after(self, engine: Before, step: Step) -> Iterator[Fault]:
+        """Who is scheduled, in which order, and with how many tokens."""
+        yield from first_come_faults(engine, step)
+        old = [row.request for row in step.rows if row.request.state == "running"]
+        if [row.request for row in step.rows[: len(old)]] != list(engine.running[: len(old)]):
+            order = [one.number for one in engine.running]
+            yield "running-first", f"has not the running requests first, in their order {order}"
+        budget = engine.limits.max_tokens
+        for request, _, tokens, _ in step.rows:
+            lacking = request.missing - len(step.cached.get(request, ())) * engine.limits.block_tokens
+            if 0 < tokens < min(lacking, budget):
+                who = f"request {request.number}"
+                yield "chunk", f"{who} computes {tokens} of {lacking} tokens, and {budget} are left"
+            budget -= tokens
+        if budget <= 0:
+            return
+        if len(old) < len(engine.running):
+            yield "idle", f"request {engine.running[len(old)].number} runs, and is not in it"
+        if step.preempted and step.taken:
+            yield "preemption", "takes a waiting request in, and preempts another"
+        elif not step.preempted:
+            yield from self._idle(engine, step, budget)
+
+    def _idle(self, engine: Before, step: Step, budget: int) -> Iterator[Fault]:
+        """A request waits though there are a place, tokens and blocks for it."""
+        taken, blocks = len(step.taken), engine.blocks
+        if taken >= len(engine.waiting) or len(engine.running) + taken >= engine.limits.max_batch:
+            return
+        request = engine.waiting[taken]
+        if step.cached or blocks.findable(request):
+            return  # which of the reused blocks were free is not told
+        given = sum(map(len, step.allocated.values()))
+        if blocks.needed(min(request.tokens, budget)) <= blocks.free - given:
+            yield "idle", f"request {request.number} waits, and there is room for it"
+
+
+class Static(Rules):
+    """A batch to its end: none is taken in while others run, and none is preempted."""
+
+    def filled(self, request: Served, tokens: int) -> int:
+        """See `Rules`: a block can be found when it is reserved, since those who find it come later."""
+        return request.whole
+
+    def before(self, engine: Before, step: Step) -> Iterator[Fault]:
+        """Nothing is preempted."""
+        if step.preempted:
+            yield "preemption", f"preempts request {step.preempted[0].number}, and a batch runs to its end"
+
+    def after(self, engine: Before, step: Step) -> Iterator[Fault]:
+        """A new batch begins when the last one has ended, and prompts come before decodes."""
+        yield from first_come_faults(engine, step)
+        if step.taken and engine.running:
+            number = step.taken[0].number
+            yield "batch-end", f"takes request {number} in, and request {engine.running[0].number} runs"
+        decodes = {row.request.produced > 0 for row in step.rows}
+        if len(decodes) > 1:
+            yield "running-first", "computes prompts and decodes together"
+
+
+def first_come_faults(engine: Before, step: Step) -> Iterator[Fault]:
+    """First come, first served: the first of those that wait are taken in, in their order."""
+    taken = step.taken
+    if taken != list(engine.waiting[: len(taken)]):
+        due = [one.number for one in engine.waiting[: len(taken)]]
+        yield "first-come", f"takes in {[one.number for one in taken]}, and {due} are the first that wait"
+
+
+_BY_NAME: dict[str, Rules] = {"vllm": Vllm(), "static": Static()}
+
+
+def rules_of(scheduler: str) -> Rules:
+    """The rules of a scheduler; of one that is not known here, those of any."""
+    return _BY_NAME.get(scheduler, Rules())

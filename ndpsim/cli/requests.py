@@ -1,0 +1,130 @@
+"""``ndpsim requests``: import, generate and describe the requests that a serving system gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ndpsim.cli.command import CommandGroup, Given, taking
+from ndpsim.cli.options import JSON, answer, naming
+from ndpsim.parameters import refuse, table
+from ndpsim.parameters.requests import DESCRIBE, GENERATE, IMPORT, RECORDED
+
+if TYPE_CHECKING:
+    from ndpsim.workloads import Requests
+
+
+@click.group(
+    cls=CommandGroup,
+    examples=(
+        "ndpsim requests describe poisson:rate=4,input_tokens=1155,input_sigma=1",
+        "ndpsim requests import AzureLLMInferenceTrace_conv.csv -o conv.csv",
+    ),
+)
+def command() -> None:
+    """Import, generate and describe the requests that a serving system gets.
+
+    Requests are CSV with the columns id,arrival_s,input_tokens,output_tokens.
+    """
+
+
+def _save(requests: Requests, out: str) -> None:
+    """Write requests, and say what they are."""
+    from ndpsim.report.requests import requests_title
+    from ndpsim.workloads import save_requests
+
+    save_requests(requests, out)
+    click.echo(f"wrote {out} from {requests_title(requests)}")
+
+
+@taking(
+    GENERATE,
+    name="generate",
+    examples=(
+        "ndpsim requests generate poisson:rate=4,requests=1000,input_tokens=1155,input_sigma=1 -o R.csv",
+        "ndpsim requests generate closed-loop:concurrency=64,lengths=conv.csv --seed 7 -o R.csv",
+    ),
+)
+def generate(given: Given) -> None:
+    """Generate requests.
+
+    SPEC is poisson, gamma or closed-loop, and then :KEY=VALUE,... poisson and gamma have rate=1, in requests
+    a second; gamma has burstiness=0.5, the shape of the distribution of times between arrivals, as in vllm
+    bench: 1 is a Poisson process, less comes in bursts. closed-loop has concurrency=32 requests in the
+    system: the next one arrives when one ends.
+
+    Every SPEC takes requests=300; input_tokens=1024 and output_tokens=128, mean tokens of prompts and
+    outputs; input_sigma=0 and output_sigma=0, the standard deviation of their logarithm, for log-normal
+    lengths; input_most and output_most, to which longer ones are cut; or lengths=FILE, requests of any known
+    format from which pairs of lengths are drawn.
+    """
+    from ndpsim.workloads import generate_requests
+
+    spec = GENERATE.value(given, "spec")
+    with naming(requests="SPEC"):
+        requests = generate_requests(spec, **GENERATE.arguments(given, "seed"))
+    _save(requests, given["out"])
+
+
+@taking(
+    IMPORT,
+    name="import",
+    examples=(
+        "ndpsim requests import conversation_trace.jsonl --first 1000 -o R.csv",
+        "ndpsim requests import BurstGPT_1.csv --format burstgpt -o R.csv",
+    ),
+)
+def import_(given: Given) -> None:
+    """Turn a recording of another program into requests.
+
+    Known are azure-2023 and azure-2024 (CSV), burstgpt (CSV, with sessions or without), llmservingsim (JSON
+    lines), mooncake (JSON lines, with the hashes of prompts' blocks), vllm-bench (JSON of vllm bench serve
+    --save-detailed) and csv, ndpsim's own. Files may be packed with gzip. A request that failed is left out.
+    The first one arrives at 0, except in ndpsim's own files.
+    """
+    from ndpsim.workloads import import_requests
+
+    requests = import_requests(**IMPORT.arguments(given, "file", "format", "first"))
+    failed = (requests.source or {}).get("failed")
+    if failed:
+        click.echo(f"ndpsim: note: {failed} requests failed, and are left out", err=True)
+    _save(requests, given["out"])
+
+
+@taking(
+    DESCRIBE,
+    table({"Results": (JSON,)}),
+    name="describe",
+    examples=(
+        "ndpsim requests describe AzureLLMInferenceTrace_code.csv",
+        "ndpsim requests describe gamma:rate=8,burstiness=0.25 --json -",
+    ),
+)
+def describe(given: Given) -> None:
+    """Print the rate, the burstiness and the lengths of requests of a file, or of generated ones.
+
+    Of prompts with hashes of their blocks it prints how many came before: what an endless prefix cache saves.
+    """
+    from ndpsim.report.requests import print_requests
+    from ndpsim.workloads import describe_requests, import_requests, load_requests
+    from ndpsim.workloads.spec import is_spec
+
+    requests = given["requests"]
+    if is_spec(requests):
+        refuse(given, "is of a file; a SPEC says what is generated", *RECORDED)
+    else:
+        refuse(given, "is of a SPEC; a file has what it has", "seed")
+    with naming(requests="FILE|SPEC"):
+        recorded = DESCRIBE.arguments(given, *RECORDED)
+        found = (
+            import_requests(requests, **recorded)
+            if recorded
+            else load_requests(requests, **DESCRIBE.arguments(given, "seed"))
+        )
+    statistics = describe_requests(found)
+    answer(given, statistics.to_dict, lambda: print_requests(statistics))
+
+
+for _command in (generate, import_, describe):
+    command.add_command(_command)

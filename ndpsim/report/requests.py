@@ -1,0 +1,48 @@
+"""What requests to a serving system are like, as text."""
+
+from __future__ import annotations
+
+from ndpsim.report.printing import print_grid, print_text
+from ndpsim.report.words import counted, source_words
+from ndpsim.units import percent
+from ndpsim.workloads import Requests
+from ndpsim.workloads.statistics import Lengths, RequestStatistics
+
+
+def requests_title(requests: Requests) -> str:
+    """Where requests come from, and how many they are, in a line."""
+    return f"{source_words(requests.source or {}, 'requests')}: {counted(len(requests), 'request')}"
+
+
+def _lengths(name: str, lengths: Lengths) -> tuple[str, str, str]:
+    spread = ", ".join(
+        f"{word} {getattr(lengths, word):,.0f}" for word in ("min", "p50", "p90", "p99", "max")
+    )
+    return name, f"{lengths.total:,}", f"mean {lengths.mean:,.1f}, {spread}"
+
+
+def print_requests(statistics: RequestStatistics) -> None:
+    """The result of `describe_requests`."""
+    title = f"{source_words(statistics.source, 'requests')}: {counted(statistics.requests, 'request')}"
+    failed = statistics.source.get("failed")
+    print_text(title + (f", {failed:,} failed and left out" if failed else ""), bold=True)
+    rows = [_arrivals(statistics)]
+    rows.append(_lengths("prompt tokens", statistics.prompt_tokens))
+    rows.append(_lengths("output tokens", statistics.output_tokens))
+    if statistics.blocks is not None:
+        blocks = statistics.blocks
+        words = f"of {blocks.tokens} tokens, {percent(blocks.reused_share)} as in an earlier prompt"
+        rows.append(("prompt blocks", f"{blocks.count:,}", words))
+    print_grid(rows)
+
+
+def _arrivals(statistics: RequestStatistics) -> tuple[str, str, str]:
+    if statistics.closed_loop is not None:
+        words = f"{counted(statistics.closed_loop, 'request')} in the system at any time"
+        return "arrivals", "closed loop", words
+    if statistics.requests_per_s is None:
+        return "arrivals", "at once", ""
+    words = f"over {statistics.span_s:,.1f} s, at most {statistics.peak_requests_per_s} in a second"
+    if statistics.burstiness is not None:
+        words += f", burstiness {statistics.burstiness:.2f}"
+    return "arrivals", f"{statistics.requests_per_s:.4g}/s", words

@@ -1,0 +1,93 @@
+"""Generates requests from a SPEC; the same seed gives the same requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.errors import InputError
+from ndpsim.limits import ensure_fits
+from ndpsim.parameters.generated import SEED
+from ndpsim.settings import existing_file, place
+from ndpsim.workloads.drawing import lognormal
+from ndpsim.workloads.importing import import_requests
+from ndpsim.workloads.requests import Requests
+from ndpsim.workloads.spec import OF_LENGTHS, RequestSpec, arrival_generators, is_spec, parse_spec
+
+# Independent sources of random numbers.
+_ARRIVALS, _INPUT, _OUTPUT, _FROM_FILE = range(4)
+_REQUEST_BYTES = 256  # of arrays and of Python's objects, about
+
+Ints = NDArray[np.int64]
+
+
+def _random(seed: int, of: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, of))))
+
+
+def generate_requests(requests: str | RequestSpec = "poisson", seed: int = 1) -> Requests:
+    """Generate requests to a serving system.
+
+    >>> import ndpsim
+    >>> ndpsim.generate_requests("closed-loop:concurrency=8,requests=100").closed_loop
+    8
+
+    Args:
+        requests: what to generate, a SPEC: see `ndpsim.workloads`.
+        seed: from 0; the same seed gives the same requests, to the bit.
+
+    Raises:
+        InputError: the SPEC is impossible, or its file of lengths cannot be read.
+    """
+    spec, seed = parse_spec(requests), SEED.checked(seed)
+    settings = spec.settings
+    count = settings["requests"]
+    ensure_fits(_REQUEST_BYTES * count, f"{count} requests", key="requests")
+    arrivals = spec.generator.arrivals(count, settings, _random(seed, _ARRIVALS))
+    prompts, outputs = _lengths(spec, count, seed)
+    source = {"generated": str(spec), "seed": seed}
+    return Requests(arrivals.arrival_ns, prompts, outputs, closed_loop=arrivals.closed_loop, source=source)
+
+
+def _lengths(spec: RequestSpec, count: int, seed: int) -> tuple[Ints, Ints]:
+    settings = spec.settings
+    if not settings["lengths"]:
+        return (
+            _drawn("input", settings, count, _random(seed, _INPUT)),
+            _drawn("output", settings, count, _random(seed, _OUTPUT)),
+        )
+    for name in OF_LENGTHS:
+        if name in spec.given:
+            key = place("requests", spec.generator.name, name)
+            raise InputError("is what the file of lengths says", "conflict", key=key)
+    found = import_requests(settings["lengths"])
+    chosen = (_random(seed, _FROM_FILE).random(count) * len(found)).astype(np.int64)
+    return found.prompt_tokens[chosen], found.output_tokens[chosen]
+
+
+def _drawn(which: str, settings: Mapping[str, Any], count: int, random: np.random.Generator) -> Ints:
+    mean, sigma, most = (settings[f"{which}_{name}"] for name in ("tokens", "sigma", "most"))
+    numbers = lognormal(mean, sigma, count, random) if sigma else np.full(count, mean)
+    return np.clip(np.rint(numbers), 1, most).astype(np.int64)
+
+
+def load_requests(requests: str | PathLike[str] | RequestSpec | Requests, seed: int = 1) -> Requests:
+    """Requests that are given, of a file of any known format, or generated.
+
+    Args:
+        requests: requests, a file, or a SPEC. A SPEC comes first; write ``./poisson`` for a file of that
+            name.
+        seed: of what is generated.
+
+    Raises:
+        InputError: there is no such file or generator; see `import_requests` and `generate_requests`.
+    """
+    if isinstance(requests, Requests):
+        return requests
+    if isinstance(requests, RequestSpec) or (isinstance(requests, str) and is_spec(requests)):
+        return generate_requests(requests, seed)
+    return import_requests(existing_file(requests, "requests", arrival_generators(), "kind of requests"))

@@ -1,0 +1,110 @@
+"""What requests can be generated: arrivals, lengths, and SPECs, ``poisson:rate=4,requests=300``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.arguments import settings
+from ndpsim.arguments import text as as_text
+from ndpsim.errors import unknown
+from ndpsim.plugins import plugins
+from ndpsim.settings import Setting, read_settings, spec_text
+from ndpsim.workloads import generators as _folder
+
+_MOST_TOKENS = 1 << 24
+
+
+class Arrivals(NamedTuple):
+    """When requests arrive; with `closed_loop`, see `Requests`, all at 0."""
+
+    arrival_ns: NDArray[np.float64]
+    closed_loop: int | None = None
+
+
+@dataclass(frozen=True)
+class ArrivalGenerator:
+    """A kind of arrivals that can be generated.
+
+    Attributes:
+        name: as a SPEC begins.
+        meaning: in a line.
+        settings: its own, beside those in `COMMON`.
+        arrivals: of so many requests, from the settings and random numbers. The first arrives at 0.
+    """
+
+    name: str
+    meaning: str
+    settings: tuple[Setting, ...]
+    arrivals: Callable[[int, Mapping[str, Any], np.random.Generator], Arrivals]
+
+    def all_settings(self) -> tuple[Setting, ...]:
+        """Its own settings and those of all generators."""
+        return (*self.settings, *COMMON)
+
+
+COMMON = (
+    Setting("requests", 300, "how many requests", 1, _MOST_TOKENS),
+    Setting("input_tokens", 1024.0, "mean tokens of a prompt", 1, _MOST_TOKENS),
+    Setting("input_sigma", 0.0, "standard deviation of their logarithm; 0: all the same", 0, 5),
+    Setting("input_most", _MOST_TOKENS, "longer prompts are cut to it", 1, _MOST_TOKENS),
+    Setting("output_tokens", 128.0, "mean tokens that are generated for a request", 1, _MOST_TOKENS),
+    Setting("output_sigma", 0.0, "standard deviation of their logarithm; 0: all the same", 0, 5),
+    Setting("output_most", _MOST_TOKENS, "longer outputs are cut to it", 1, _MOST_TOKENS),
+    Setting("lengths", "", "file of requests from which pairs of lengths are drawn"),
+)
+#: Settings that say nothing where lengths are drawn from a file.
+OF_LENGTHS = tuple(one.name for one in COMMON if one.name.startswith(("input_", "output_")))
+
+
+@functools.cache
+def arrival_generators() -> dict[str, ArrivalGenerator]:
+    """All generators of arrivals by name."""
+    return {one.name: one for one in plugins(_folder, "GENERATOR")}
+
+
+@dataclass(frozen=True)
+class RequestSpec:
+    """What to generate.
+
+    Attributes:
+        generator: of what kind.
+        given: the settings that are not left at their defaults.
+    """
+
+    generator: ArrivalGenerator
+    given: Mapping[str, float | str]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings by name."""
+        return {one.name: one.default for one in self.generator.all_settings()} | dict(self.given)
+
+    def __str__(self) -> str:
+        return spec_text(self.generator.name, given=self.given)
+
+
+def is_spec(text: str) -> bool:
+    """Whether a text begins as a SPEC does."""
+    return text.strip().partition(":")[0] in arrival_generators()
+
+
+def parse_spec(text: str | RequestSpec) -> RequestSpec:
+    """A SPEC: ``poisson[:KEY=VALUE,...]``, ``gamma[:...]`` or ``closed-loop[:...]``.
+
+    Raises:
+        InputError: there is no such generator or key, or a value is none.
+    """
+    if isinstance(text, RequestSpec):
+        return text
+    kind, _, rest = as_text(text, "requests").strip().partition(":")
+    if kind not in arrival_generators():
+        raise unknown(kind, arrival_generators(), "kind of requests", key="requests")
+    generator = arrival_generators()[kind]
+    given = read_settings(settings(rest, "requests"), generator.all_settings(), kind, "requests")
+    return RequestSpec(generator, given)

@@ -1,0 +1,156 @@
+"""Writes serving.md and serving_simulated.csv: recorded runs of vLLM beside simulated ones.
+
+Run in the checkout: python validation/serving.py
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from serving_runs import LIMITS, PART, RUNS, Case, Run, column, served, table
+
+HERE = Path(__file__).parent
+SIMULATED = HERE / "serving_simulated.csv"
+PERCENTILES = {"p50": 50, "p90": 90, "p99": 99}
+
+TEXT = """\
+# Serving: recorded runs of vLLM
+
+Made by `python validation/serving.py`. vLLM 0.19.0 served 300 requests, Poisson arrivals at 10 a second,
+on RTX PRO 6000 cards (Blackwell, Server Edition) in bfloat16. An engine runs at most {sequences} sequences,
+and computes at most {tokens} tokens a step. The records are of casys-kaist/LLMServingSim @5daddb2, which has
+its own simulator judged by them (`validation/serving_measured/`, MIT). Requests come when vLLM's engine got
+them; lengths are those of the run.
+
+What is simulated: the scheduler `vllm`, its KV cache in blocks, and the layers of the model on the part
+`{part}`, with the values of its family in [gpu.md](gpu.md). Those were fitted to kernels that
+the same authors measured, of Qwen3-30B-A3B; nothing is fitted to the runs. The part is the Workstation
+Edition with 1792 GB/s; the authors give the card of the runs 1597 GB/s, which is taken here.
+
+Not simulated: sampling, the time of vLLM's own code between steps, CUDA graphs, asynchronous scheduling. The
+records have no steps, so steps are not compared.
+
+An error is simulated minus measured, as a share of measured. The last column has the errors that the authors
+print for their simulator.
+
+{sections}"""
+
+LINKED = """\
+The link between the cards is not recorded. It is assumed in three ways: 16 GB/s and 20 us, as the authors'
+simulator has it; 64 GB/s, what 16 lanes of PCIe 5 carry at most; and a link that costs nothing.
+
+"""
+
+NOTES = {
+    "qwen3-32b-tp2": LINKED
+    + "In each layer the cards add up the halves of attention and of the feed-forward network.\n\n",
+    "qwen3-30b-a3b-dp2": LINKED
+    + """\
+The engines meet in every layer: tokens go to the other card, each card computes its half of the experts for
+all of them, and results come back. Which engine had a request is not recorded; it goes to the one with the
+least load, where a waiting request counts as four running ones. Which experts tokens chose is not recorded
+either; they choose evenly. The authors' profile of this model has 6 us a layer for norms and rotations of
+queries and keys, and 83 us a step for the sampler, at 128 sequences: 0.4 ms a step that is not simulated.
+
+""",
+}
+
+
+def simulated(run: Run, case: Case) -> dict[str, float]:
+    """The quantities of the page, of a simulated run."""
+    outcome = served(run, case)
+    arrival, first, last, output = (
+        np.array([getattr(one, name) for one in outcome.sequences])
+        for name in ("arrival_ns", "first_token_ns", "last_token_ns", "output_tokens")
+    )
+    times = {
+        "ttft_ms": (first - arrival) / 1e6,
+        "tpot_ms": (last - first) / (output - 1) / 1e6,
+        "latency_ms": (last - arrival) / 1e6,
+    }
+    at = np.searchsorted(outcome.end_ns / 1e9, column(table(f"{run.name}-by-second"), "second"))
+    running = np.append(outcome.running, 0)[np.minimum(at, len(outcome.running))]
+    return quantities(times, output.sum() / (last.max() / 1e9), running)
+
+
+def measured(run: Run) -> dict[str, float]:
+    """The same of the recorded run."""
+    rows = table(run.name)
+    times = {name: column(rows, name) for name in ("ttft_ms", "tpot_ms", "latency_ms")}
+    rate = column(rows, "output_tokens").sum() / column(rows, "last_token_s").max()
+    return quantities(times, rate, column(table(f"{run.name}-by-second"), "running"))
+
+
+def quantities(times: dict[str, np.ndarray], rate: float, running: np.ndarray) -> dict[str, float]:
+    """By name: tokens a second, mean and percentiles of times, sequences running over the seconds."""
+    found = {"tokens_per_s": float(rate)}
+    for name, each in times.items():
+        found[f"{name} mean"] = float(each.mean())
+        found |= {f"{name} {word}": float(np.percentile(each, of)) for word, of in PERCENTILES.items()}
+    return found | {"running mean": float(running.mean()), "running max": float(running.max())}
+
+
+def authors(run: Run) -> dict[str, float]:
+    """Errors of LLMServingSim 2 on the run in percent, by the same names."""
+    rows = (row for row in table("authors") if row["run"] == run.name)
+    return {f"{row['quantity']} {row['of']}": float(row["error_percent"]) for row in rows}
+
+
+def section(run: Run, found: dict[tuple[str, str], dict[str, float]]) -> str:
+    """A table of a run: measured, simulated with its error, and the error of the authors' simulator."""
+    real, others = measured(run), authors(run)
+    head = "".join(f" simulated, {case.title} | error |" for case in run.cases)
+    lines = [
+        f"| quantity | measured |{head} LLMServingSim 2 |",
+        f"|---|---|{'---|---|' * len(run.cases)}---|",
+    ]
+    for name, value in real.items():
+        ours = [found[run.name, case.title][name] for case in run.cases]
+        cells = "".join(f" {one:,.1f} | {one / value - 1:+.1%} |" for one in ours)
+        theirs = f"{others[name]:+.1f}%" if name in others else ""
+        lines.append(f"| {label(name)} | {value:,.1f} |{cells} {theirs} |")
+    return f"## {run.title}\n\n{NOTES.get(run.name, '')}" + "\n".join(lines) + "\n"
+
+
+def label(name: str) -> str:
+    """A quantity in words."""
+    what, _, of = name.partition(" ")
+    words = {
+        "tokens_per_s": "output tokens/s", "ttft_ms": "TTFT (ms)", "tpot_ms": "TPOT (ms)",
+        "latency_ms": "latency (ms)", "running": "running sequences"
+    }  # fmt: skip
+    return f"{words[what]}, {of}" if of else words[what]
+
+
+def read_simulated() -> dict[tuple[str, str], dict[str, float]]:
+    """What serving_simulated.csv has, by run and case."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    with SIMULATED.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            found.setdefault((row["run"], row["case"]), {})[row["quantity"]] = float(row["value"])
+    return found
+
+
+def simulated_lines() -> Iterator[str]:
+    """The lines of serving_simulated.csv."""
+    yield "run,case,quantity,value\n"
+    for run in RUNS:
+        for case in run.cases:
+            for name, value in simulated(run, case).items():
+                yield f'{run.name},"{case.title}",{name},{value:.6f}\n'
+
+
+def text() -> str:
+    """What serving.md must hold."""
+    found = read_simulated()
+    sections = "\n".join(section(run, found) for run in RUNS)
+    return TEXT.format(sequences=LIMITS.sequences, tokens=LIMITS.tokens, part=PART, sections=sections)
+
+
+if __name__ == "__main__":
+    SIMULATED.write_text("".join(simulated_lines()), encoding="utf-8")
+    (HERE / "serving.md").write_text(text(), encoding="utf-8")
