@@ -13,6 +13,7 @@ import pytest
 
 import ndpsim
 from mistakes import refused
+from ndpsim.audit import check_serving
 from ndpsim.errors import InputError
 from ndpsim.parameters.serve import ServiceLevel
 from ndpsim.policies import Assignment, Placement, Policy
@@ -31,7 +32,7 @@ from ndpsim.serving.log import writing_serving_log
 from ndpsim.serving.run import run_serving
 from ndpsim.serving.scheduler import Chunk, Limits, schedulers
 from ndpsim.serving.sequence import Sequence
-from ndpsim.workloads import Requests
+from ndpsim.workloads import Requests, generate_requests
 from small_moe import MODEL
 
 MACHINE = "dali-7532-3090"
@@ -58,7 +59,7 @@ def requests(*lengths: tuple[int, int], arrivals: Any = None, **more: Any) -> Re
     return Requests(at_ns, prompts, outputs, **more)
 
 
-def serve(asked: Requests, **more: Any) -> ServingResult:
+def serve(asked: Requests | str, **more: Any) -> ServingResult:
     return run_serving(MACHINE, MODEL, asked, **{"policy": OnGpu, "max_batch": 8, "max_tokens": 64, **more})
 
 
@@ -427,6 +428,27 @@ def test_the_log_has_each_request_and_each_step(tmp_path: Path, arriving: Reques
     steps = [line for line in lines if "step" in line]
     assert len(steps) == result.steps
     assert sorted(number for step in steps for number in step["finished"]) == list(range(30))
+
+
+@pytest.mark.parametrize("scheduler", ["vllm", "static"])
+def test_the_log_of_a_run_short_of_blocks_breaks_no_rule(tmp_path: Path, scheduler: str):
+    shared = np.arange(8)
+    asked = requests(
+        *[(32, 40)] * 8, arrivals=np.arange(8) * 1e5, block_tokens=4, blocks=tuple(shared for _ in range(8))
+    )
+    with writing_serving_log(tmp_path / "log.jsonl") as log:
+        serve(asked, scheduler=scheduler, kv_blocks=50, block_tokens=4, log=log)
+    preempted = [
+        line for line in (tmp_path / "log.jsonl").read_text().splitlines() if '"preempted":[' in line
+    ]
+    assert any('"preempted":[]' not in line for line in preempted) == (scheduler == "vllm")
+    report = check_serving(tmp_path / "log.jsonl")
+    assert report.ok, report
+
+
+def test_requests_are_generated_from_a_spec():
+    spec = "poisson:rate=1000,requests=6,input_tokens=8,output_tokens=3"
+    assert serve(spec, seed=3).per_request == serve(generate_requests(spec, 3), seed=3).per_request
 
 
 def test_a_log_is_not_there_when_a_run_is_interrupted(tmp_path: Path, arriving: Requests):

@@ -32,7 +32,7 @@ _OUTPUTS = table(
     joined(_RUN, FIND),
     _OUTPUTS,
     examples=(
-        "ndpsim serve --hw trimoe --requests examples/requests.csv --policy trimoe --rate 2",
+        "ndpsim serve --requests poisson:rate=2,requests=100,input_sigma=1 --policy trimoe",
         "ndpsim serve --requests examples/requests.csv --slo ttft=1s,tpot=50ms --find-rate --json -",
     ),
 )
@@ -40,7 +40,7 @@ def command(given: Given) -> None:
     """Serve requests: they arrive, a scheduler forms steps of them, and a policy decides where experts run.
 
     Steps mix prompts and decoded tokens; the KV cache grows with each sequence. The times of layers are those
-    of ndpsim moe. ndpsim list policies names the policies.
+    of ndpsim moe. ndpsim list policies names the policies; ndpsim requests generates and imports requests.
     """
     from ndpsim.report.serving import print_found_rate, print_serving
     from ndpsim.serving.find_rate import find_rate

@@ -65,8 +65,9 @@ SERVE = table(
             model_of("deepseek-v2"),
             Parameter(
                 "requests",
-                "Requests that arrive.",
-                Kind(form="FILE"),
+                "Requests: a file of them, or a SPEC of ndpsim requests generate.",
+                Kind(form="FILE|SPEC"),
+                names="workloads",
                 files=("",),
             ),
             MOE["policy"],

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from os import PathLike
 from typing import Any
 
-from ndpsim.arguments import flag, instance, path_of, progress_function, shown
+from ndpsim.arguments import flag, instance, progress_function, shown
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.errors import InputError
@@ -72,7 +72,7 @@ def run_serving(
 
     Args:
         hw, model, sets: as in `simulate_expert`.
-        requests: `Requests`, or a file of them.
+        requests: `Requests`, a file of them, or a SPEC of `generate_requests`.
         policy: as one of `run_moe`; none that rehearses.
         rate: requests a second: arrivals are moved apart or together to this mean; None: as they are.
         slo: limits of a request, ``ttft=1s,tpot=50ms``; None: there are none.
@@ -86,7 +86,7 @@ def run_serving(
         prefix_cache: whole blocks of a prompt that begins as another did are found again.
         routing: a SPEC of `generate_routing`; None: `default_routing` of the model. Experts are drawn by
             sequence, see `ndpsim.routing.sequences`.
-        seed: of the routing.
+        seed: of the routing, and of generated requests.
         bits, dense_bits, weights, gpu_experts, arbitration: as in `run_moe`.
         log: is told of each request and of each step.
         progress: called with the share of the output tokens that there are.
@@ -114,9 +114,8 @@ def run_serving(
     if log is not None:
         instance(log, "log", ServingLog)
     if requests is None:
-        raise InputError("are needed: a file, or Requests", "missing", key="requests")
-    given_requests = requests if isinstance(requests, Requests) else path_of(requests, "requests")
-    arriving = load_requests(given_requests)
+        raise InputError("are needed: a file, a SPEC, or Requests", "missing", key="requests")
+    arriving = load_requests(requests, seed)
     if rate is not None:
         arriving = arriving.at_rate(SERVE["rate"].checked(rate))
     written, spec = run_weights(shape, bits, dense_bits, weights), _spec(routing, shape)

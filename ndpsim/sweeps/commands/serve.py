@@ -19,6 +19,7 @@ from ndpsim.sweeps.command import Resolved, SweptCommand
 from ndpsim.sweeps.commands.moe import policy_files
 from ndpsim.sweeps.parameters import file_digests, hardware_of
 from ndpsim.sweeps.scalars import scalars_of
+from ndpsim.workloads.spec import is_spec, parse_spec
 
 _CHOSEN = ("hw", "model", "policy", "no-prefix-cache")
 _NOT_MEASURED = ("config", "per_request", "over_time")
@@ -51,9 +52,10 @@ class Serve(SweptCommand):
         }
         if "weights" not in given:
             del config["weights"]
-        recorded = [str(given["requests"])] if "requests" in given else []
-        named = {"requests": None} if recorded else {}  # a file counts by what is in it
-        contents = file_digests(*recorded, *policy_files(asked), *load_processors(hardware).files())
+        requests = str(given.get("requests", ""))
+        named = {} if is_spec(requests) else {"requests": None}  # a file counts by what is in it
+        recorded = parse_spec(requests).settings["lengths"] if is_spec(requests) else requests
+        contents = file_digests(recorded, *policy_files(asked), *load_processors(hardware).files())
         return Resolved(config, digest_of([self.name, config | named, contents]))
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
