@@ -363,6 +363,11 @@ def test_littles_law_holds(arriving: Requests):
     assert inside == pytest.approx(result.requests_per_s * result.latency_ns["mean"] / 1e9, rel=1e-6)
 
 
+def test_the_longest_queue_counts_requests_that_arrive_during_a_step():
+    result = serve(requests((40, 2), (40, 2), (40, 2), arrivals=[0.0, 1.0, 2.0]), max_batch=2)
+    assert (result.most_queue, result.most_running) == (2, 2)
+
+
 def test_latencies_grow_with_the_rate(arriving: Requests):
     results = [serve(arriving, rate=rate) for rate in (1, 300, 100000)]
     assert all(

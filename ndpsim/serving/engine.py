@@ -39,7 +39,6 @@ class History:
 
     Attributes:
         start_ns, end_ns: of each step.
-        queue: sequences that wait behind its scheduling.
         running: sequences that have blocks.
         tokens: that it computes; `batch`: sequences of which it computes some.
         kv_blocks: in use.
@@ -48,7 +47,6 @@ class History:
 
     start_ns: array[float] = field(default_factory=lambda: array("d"))
     end_ns: array[float] = field(default_factory=lambda: array("d"))
-    queue: array[int] = field(default_factory=lambda: array("q"))
     running: array[int] = field(default_factory=lambda: array("q"))
     batch: array[int] = field(default_factory=lambda: array("q"))
     tokens: array[int] = field(default_factory=lambda: array("q"))
@@ -155,7 +153,7 @@ class Engine:
                 chunk.sequence.admitted_ns = start_ns
         self._steps.run(self._number, chunks)
         end_ns, computed = self._steps.clock_ns, [one.sequence.computed for one in chunks]
-        waiting, running = len(scheduler.waiting), len(scheduler.running)
+        running = len(scheduler.running)
         used = scheduler.kv.blocks - scheduler.kv.free
         finished = [one.sequence for one in chunks if self._produces(one, end_ns)]
         for sequence in finished:
@@ -164,8 +162,8 @@ class Engine:
         history, tokens = self.history, sum(one.tokens for one in chunks)
         history.start_ns.append(start_ns)
         history.end_ns.append(end_ns)
-        counts = (history.queue, waiting), (history.running, running), (history.kv_blocks, used)
-        for values, count in (*counts, (history.batch, len(chunks)), (history.tokens, tokens)):
+        counts = (history.running, running), (history.batch, len(chunks)), (history.tokens, tokens)
+        for values, count in (*counts, (history.kv_blocks, used)):
             values.append(count)
         self._done(DoneStep(self._number, start_ns, end_ns, chunks, computed, finished, scheduler))
         self._number += 1

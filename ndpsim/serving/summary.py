@@ -87,13 +87,23 @@ def summary(
         mean_running=means["running"],
         mean_queue=means["queue"],
         most_running=max(history.running),
-        most_queue=max(history.queue),
+        most_queue=_most_waiting(per_request, history),
         most_kv_blocks=max(history.kv_blocks),
         energy_per_token_nj={name: None if nj is None else nj / tokens for name, nj in energy.items()},
         over_time=over_time,
         per_request=per_request,
         **of_machine,
     )
+
+
+def _most_waiting(per_request: Several[ServedRequest], history: History) -> int:
+    """The longest queue: more requests arrive until a step ends, and none is taken in before."""
+    arrivals, lefts = (
+        np.sort([getattr(one, name) for one in per_request]) for name in ("arrival_ns", "end_ns")
+    )
+    ends = np.frombuffer(history.end_ns)
+    present = np.searchsorted(arrivals, ends) - np.searchsorted(lefts, ends)
+    return int((present - np.array(history.running)).max())
 
 
 def _grows(per_request: Several[ServedRequest]) -> bool:
