@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -129,8 +130,9 @@ def traces_of_readable():
 
 def test_the_readable_controller_can_be_stepped_through_in_python():
     """It issues the same without Numba as with it."""
-    script = f"import json, runpy; print(json.dumps(runpy.run_path({__file__!r})['traces_of_readable']()))"
-    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    script = "import json, test_controller; print(json.dumps(test_controller.traces_of_readable()))"
+    paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": paths}
     out = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True)
     assert json.loads(out.stdout) == traces_of_readable()
 
