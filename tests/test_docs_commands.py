@@ -47,7 +47,10 @@ RUN_ALL_THE_SAME = ("ndpsim bench --row",)
 # behind their own, of which the last counts.
 SMALL_MODEL = ("--model", "small.json", "--batch", "16", "--steps", "2")
 SMALL_EXPERT = ("--shape", "512,256")
-SMALL_SERVING = ("--model", "small.json", "--max-tokens", "128")
+SMALL_SERVING = (
+    *("--model", "small.json", "--max-tokens", "128"),
+    *("--requests", "poisson:rate=2,requests=4,input_tokens=32,output_tokens=4"),
+)
 
 SMALL_CONFIG = """{
   "model_type": "mixtral", "hidden_size": 256, "intermediate_size": 128, "num_local_experts": 16,
