@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from ndpsim.audit.report import Outcome
 from ndpsim.audit.schedule_rules import Fault
 from ndpsim.errors import InputError
 from ndpsim.files import open_plain_or_gzip, reading
 
-SHOWN = 16  #: Findings in the repr of a report.
+_SHOWN = 16  # findings in the repr of a report
 _LONGEST = 1 << 28  # bytes of a line
 
 
@@ -30,6 +32,33 @@ class Finding:
     line: int
     rule: str
     message: str
+
+
+class LogReport(Outcome):
+    """The outcome of a check of a log: what was checked, and what was found in it.
+
+    A class has the fields that `checked` names, `count`, and the first `findings` in the order of the log.
+    """
+
+    checked: ClassVar[tuple[str, ...]]
+    findings: tuple[Finding, ...]
+
+    @property
+    def counted(self) -> list[tuple[str, int]]:
+        """What was checked, and how much of it."""
+        return [(name.removesuffix("s"), getattr(self, name)) for name in self.checked]
+
+    def _title(self) -> str:
+        name = type(self).__name__
+        return f"{name}: consistent" if self.ok else f"{name}: {self.count} findings"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = [(name, str(getattr(self, name))) for name in self.checked]
+        return rows + [(one.rule, one.message) for one in self.findings[:_SHOWN]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain values for JSON."""
+        return {"ok": self.ok, **asdict(self), "findings": [asdict(one) for one in self.findings]}  # type: ignore[call-overload]
 
 
 class Findings:
@@ -50,6 +79,17 @@ class Findings:
             self.count += 1
             if len(self.first) < self._limit:
                 self.first.append(Finding(number, rule, f"line {number}: {where}{rule}: {problem}"))
+
+
+def begins_with(path: str | PathLike[str], begin: bytes) -> bool:
+    """Whether there is such a file, plain or gzip, that can be read and begins like this."""
+    try:
+        if not Path(path).is_file():
+            return False
+        with open_plain_or_gzip(Path(path)) as file, reading(Path(path)):
+            return file.read(len(begin)) == begin
+    except (InputError, ValueError):
+        return False
 
 
 def log_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -11,20 +11,18 @@ True
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from ndpsim.arguments import path_of
-from ndpsim.audit.log_lines import SHOWN, Finding, Findings, log_lines, understood
-from ndpsim.audit.report import Outcome
+from ndpsim.audit.log_lines import Finding, Findings, LogReport, begins_with, log_lines, understood
 from ndpsim.audit.schedule_figures import Figures, estimate_faults
 from ndpsim.audit.schedule_layer import layer_findings
 from ndpsim.audit.schedule_moves import Places
 from ndpsim.audit.schedule_rules import Fault, Machine, unknown_keys
 from ndpsim.errors import InputError
-from ndpsim.files import open_plain_or_gzip, reading
 from ndpsim.parameters.check import CHECK
 
 _SUFFIXES = (".jsonl", ".jsonl.gz")
@@ -51,7 +49,7 @@ _MIGRATION_KEYS = {
 
 
 @dataclass(frozen=True, repr=False)
-class ScheduleReport(Outcome):
+class ScheduleReport(LogReport):
     """The outcome of a check.
 
     Attributes:
@@ -60,6 +58,8 @@ class ScheduleReport(Outcome):
         findings: the first of them, in the order of the log.
     """
 
+    checked = ("runs", "layers", "jobs", "migrations")
+
     runs: int
     layers: int
     jobs: int
@@ -67,35 +67,10 @@ class ScheduleReport(Outcome):
     count: int
     findings: tuple[Finding, ...]
 
-    @property
-    def counted(self) -> list[tuple[str, int]]:
-        """What was checked, and how much of it."""
-        names = ("runs", "layers", "jobs", "migrations")
-        return [(name.removesuffix("s"), getattr(self, name)) for name in names]
-
-    def _title(self) -> str:
-        return "ScheduleReport: consistent" if self.ok else f"ScheduleReport: {self.count} findings"
-
-    def _rows(self) -> list[tuple[str, str]]:
-        rows = [(f"{name}s", str(number)) for name, number in self.counted]
-        return rows + [(one.rule, one.message) for one in self.findings[:SHOWN]]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain values for JSON."""
-        return {"ok": self.ok, **asdict(self), "findings": [asdict(one) for one in self.findings]}
-
 
 def is_schedule_log(path: str | PathLike[str]) -> bool:
     """Whether a file is a log of `ndpsim moe`: by the end of its name, else by how it begins."""
-    if str(path).endswith(_SUFFIXES):
-        return True
-    try:
-        if not Path(path).is_file():
-            return False
-        with open_plain_or_gzip(Path(path)) as file, reading(Path(path)):
-            return file.read(7) == b'{"log":'
-    except (InputError, ValueError):
-        return False
+    return str(path).endswith(_SUFFIXES) or begins_with(path, b'{"log":')
 
 
 def check_schedule(path: str | PathLike[str], limit: int = 20) -> ScheduleReport:

@@ -12,21 +12,19 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from ndpsim.arguments import path_of
-from ndpsim.audit.log_lines import SHOWN, Finding, Findings, log_lines, understood
+from ndpsim.audit.log_lines import Finding, Findings, LogReport, begins_with, log_lines, understood
 from ndpsim.audit.schedule_rules import Fault, close, is_later, unknown_keys
 from ndpsim.audit.serving_blocks import Served
 from ndpsim.audit.serving_engine import Engine
 from ndpsim.audit.serving_schedulers import Limits
 from ndpsim.errors import InputError
-from ndpsim.files import open_plain_or_gzip, reading
 from ndpsim.parameters.check import CHECK
-from ndpsim.reported import Shown
 
 _VERSION = 1
 _BEGIN = b'{"serving_log":'
@@ -40,7 +38,7 @@ _STEP_KEYS = {
 
 
 @dataclass(frozen=True, repr=False)
-class ServingReport(Shown):
+class ServingReport(LogReport):
     """The outcome of a check.
 
     Attributes:
@@ -49,43 +47,18 @@ class ServingReport(Shown):
         findings: the first of them, in the order of the log.
     """
 
+    checked = ("requests", "steps", "tokens")
+
     requests: int
     steps: int
     tokens: int
     count: int
     findings: tuple[Finding, ...]
 
-    @property
-    def ok(self) -> bool:
-        """Whether nothing was found."""
-        return self.count == 0
-
-    @property
-    def counted(self) -> list[tuple[str, int]]:
-        """What was checked, and how much of it."""
-        return [(name.removesuffix("s"), getattr(self, name)) for name in ("requests", "steps", "tokens")]
-
-    def _title(self) -> str:
-        return "ServingReport: consistent" if self.ok else f"ServingReport: {self.count} findings"
-
-    def _rows(self) -> list[tuple[str, str]]:
-        rows = [(f"{name}s", str(number)) for name, number in self.counted]
-        return rows + [(one.rule, one.message) for one in self.findings[:SHOWN]]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain values for JSON."""
-        return {"ok": self.ok, **asdict(self), "findings": [asdict(one) for one in self.findings]}
-
 
 def is_serving_log(path: str | PathLike[str]) -> bool:
     """Whether a file is a log of `ndpsim serve`, by how it begins."""
-    try:
-        if not Path(path).is_file():
-            return False
-        with open_plain_or_gzip(Path(path)) as file, reading(Path(path)):
-            return file.read(len(_BEGIN)) == _BEGIN
-    except (InputError, ValueError):
-        return False
+    return begins_with(path, _BEGIN)
 
 
 def check_serving(path: str | PathLike[str], limit: int = 20) -> ServingReport:

@@ -125,7 +125,7 @@ def _each(change: Callable[..., Any], popularity: Shares, amount: float, randoms
 
 
 class _Asked(NamedTuple):
-    """What is drawn, whatever the phase. `drawn`: the seed, and which of its traces it is."""
+    """What is drawn in every phase. `drawn`: the seed, and which of its traces it is."""
 
     shape: Shape
     batch: int

@@ -1,7 +1,7 @@
 """The KV cache of an engine: blocks, whose they are, and what is found in them again.
 
 As vLLM 0.19 has it (vllm/v1/core/block_pool.py, kv_cache_manager.py): a whole block is known by a hash of all
-tokens up to its end. A block that nobody uses stays where it can be found, and new ones are taken from those
+tokens up to its end. A block without a sequence stays where it can be found, and new ones are those
 that have been free longest. A sequence gives up its last block first. The last token of a sequence is always
 computed, even if its block is there. Not modelled: vLLM keeps one block for padding.
 """
@@ -59,7 +59,7 @@ class _Pool:
             self._uses[block] += 1
 
     def give_up(self, blocks: Iterable[int]) -> None:
-        """Blocks are used once less; those that nobody uses are free, the first of them taken first."""
+        """Blocks are used once less; those that no sequence uses are free, the first of them taken first."""
         for block in blocks:
             self._uses[block] -= 1
             if not self._uses[block]:
@@ -100,7 +100,7 @@ class KvCache:
 
     @property
     def free(self) -> int:
-        """Blocks that nobody uses."""
+        """Blocks that no sequence uses."""
         return self._pool.free
 
     def new_step(self) -> None:
