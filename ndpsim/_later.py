@@ -27,10 +27,10 @@ def from_stub(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str
 
 
 def import_home(package: str, homes: Mapping[str, tuple[str, ...]], name: str) -> Any:
-    """What a package calls `name`, from the module whose names, in `homes`, it is one of; kept there.
+    """Import the object that a package calls `name` from its module in `homes`, and keep it in the package.
 
     Raises:
-        AttributeError: it is of none of them.
+        AttributeError: no module of `homes` has it.
     """
     for home, names in homes.items():
         if name in names:

@@ -97,7 +97,7 @@ def text(value: Any, name: str) -> str:
 
 
 def settings(written: str, key: str) -> dict[str, str]:
-    """What ``KEY=VALUE,...`` sets.
+    """Keys and values of ``KEY=VALUE,...``.
 
     Raises:
         InputError: a part is not of this form, or a key is given twice.
@@ -166,7 +166,7 @@ def instance(value: Any, name: str, kind: type[T]) -> T:
 
 
 def progress_function(value: Any, name: str = "progress") -> Progress:
-    """What to call with the share of work done; None: nothing is called.
+    """The function to call with the share of work done; None: one that does nothing.
 
     Raises:
         InputError: it cannot be called.

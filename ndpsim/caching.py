@@ -46,7 +46,7 @@ def cached_by_identity(most: int) -> Callable[[Callable[[Unpack[A]], R]], Callab
 
 
 def _stamp(file: str) -> _Stamp:
-    """What tells a file or folder from a changed one; empty where there is nothing."""
+    """A stamp that changes when a file or folder changes; empty where there is nothing."""
     try:
         status = os.stat(file)
     except OSError:
@@ -55,14 +55,14 @@ def _stamp(file: str) -> _Stamp:
 
 
 class FileCache(Generic[R]):
-    """What was made of files, for the last `most` keys, while the files do not change."""
+    """Objects made from files, for the last `most` keys, while the files do not change."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._entries: dict[Hashable, tuple[dict[str, _Stamp], R]] = {}
 
     def find(self, key: Hashable) -> R | None:
-        """What was made for `key`; None: nothing, or a file has changed since."""
+        """The object made for `key`; None: there is none, or a file has changed since."""
         entry = self._entries.get(key)
         if entry is None:
             return None

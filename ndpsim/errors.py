@@ -1,4 +1,4 @@
-"""What goes wrong, said in one line.
+"""Errors of the user, each in one line.
 
 `InputError` is the only exception a user meets: the command line prints it and exits with status 2.
 """

@@ -36,7 +36,7 @@ Identity = tuple[int, int]
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """What goes wrong while `path` is read, plain or gzip, as an InputError that names it."""
+    """Turn errors while `path` is read, plain or gzip, into an InputError that names it."""
     try:
         yield
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -173,7 +173,7 @@ def ensure_writable(path: str | os.PathLike[str], key: str | None = None) -> Pat
 
 
 def _obstacle(target: Path) -> str | None:
-    """What keeps `target` from being written, as far as one can tell without doing it."""
+    """The reason why `target` cannot be written, as far as one can tell without doing it."""
     try:
         mode = os.stat(target).st_mode
     except FileNotFoundError:

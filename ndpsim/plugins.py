@@ -10,7 +10,7 @@ from typing import Any
 
 
 def plugins(folder: ModuleType, attribute: str) -> list[Any]:
-    """What each module of the package `folder` calls `attribute`, by the modules' names."""
+    """The objects that modules of the package `folder` call `attribute`, by the modules' names."""
     names = sorted(module.name for module in pkgutil.iter_modules(folder.__path__))
     return [getattr(importlib.import_module(f"{folder.__name__}.{name}"), attribute) for name in names]
 

@@ -20,7 +20,7 @@ OF_THE_RUN = ("wall_s", "run_s", "compile_s", "policy_wall_s")
 
 @dataclass(frozen=True)
 class Quantity:
-    """What a field of a result is.
+    """Label, unit and form of a field of a result.
 
     Attributes:
         label: in the words of the field, without the unit.
@@ -73,7 +73,7 @@ def quantity_of(name: str, results: Iterable[type] = ()) -> Quantity:
 
 
 def label_of(name: str, *results: type) -> str:
-    """What a field is called; name and results as `quantity_of` takes them."""
+    """The label of a field; name and results as `quantity_of` takes them."""
     return quantity_of(name, results).label
 
 
@@ -195,7 +195,7 @@ def _extremes(key: str, values: list[Any]) -> Iterator[tuple[str, Any]]:
 
 
 class Shown:
-    """What is shown as a table: where Python prints it, and in a notebook."""
+    """A result that is shown as a table: where Python prints it, and in a notebook."""
 
     def _title(self) -> str:
         return type(self).__name__

@@ -19,7 +19,7 @@ _JSON_FACTOR = 40
 
 
 class Format(Protocol):
-    """What `recognised` needs of a format.
+    """A format as `recognised` needs it.
 
     Attributes:
         name, meaning: in a word, and in words.

@@ -135,7 +135,7 @@ class _LowerPart(_LowerKernel):
 
 
 def _without_code(library: Any, descriptor: Any, environment: Any) -> Any:
-    """What stands for a compiled function."""
+    """Stands for a compiled function."""
     name = descriptor.qualname.split(".")[-1]
     return make_function(descriptor.lookup_module(), name, "", 0, environment, (library,))
 
@@ -295,7 +295,7 @@ def part(function: Callable[..., Any], inline: bool) -> Any:
 
 
 def chosen(point: Callable[..., Any], part_of: Callable[[Any], Any]) -> Any:
-    """What stands for the part that `part_of` finds for the class of the first argument, or for `point`."""
+    """The function to call: the part that `part_of` finds for the first argument's class, else `point`."""
     own, point_of_all = part(point, inline=True), _compiled(point)
 
     def of(arguments: Any) -> Any:

@@ -46,7 +46,7 @@ def part(function: Callable[..., Any], inline: bool) -> Any:
 
 
 def chosen(point: Callable[..., Any], part_of: Callable[[Any], Any]) -> Any:
-    """What stands for the part that `part_of` finds for the class of the first argument, or for `point`."""
+    """The function to call: the part that `part_of` finds for the first argument's class, else `point`."""
 
     def choose(first: Any, *others: Any) -> Any:
         return part_of(first.instance_class) or point

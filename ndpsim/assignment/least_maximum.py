@@ -170,7 +170,7 @@ def exchange(uses, allowed, opening, choice, loads, counts):
 
 @inlined
 def begun(overhead, opening, counts, expert, target, r):
-    """What a first part of an expert takes of a resource on another way, however small it is."""
+    """Use of a resource by the first part of an expert on another way, however small the part is."""
     return overhead[expert, target, r] + (opening[target, r] if counts[target] == 0 else 0.0)
 
 

@@ -277,7 +277,7 @@ def _completed(case: Case) -> Found:
 
 
 def _prepared(case: Case) -> Found:
-    """What has to be prepared is, if anything of the trace is: a clock that always runs needs no command."""
+    """Accesses that nothing has prepared, if the trace prepares any: an always-running clock needs none."""
     standard, device, part = case.device.standard, case.device, case.part
     commands = standard.by_number
     preparing = [standard.names.index(one.prepared_by) if one.prepared_by else -1 for one in commands]

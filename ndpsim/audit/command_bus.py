@@ -99,9 +99,9 @@ _FIND = {"shared": _in_turn, "broadcast": _in_lock_step}
 def bus_violations(
     trace: CommandTrace, device: Device, lanes: int, buses: CommandBuses, limit: int
 ) -> tuple[int, list[Violation]]:
-    """What lanes, counted in the trace's rank column, break of the buses that they have in common.
+    """Violations of the buses that lanes share; lanes are counted in the trace's rank column.
 
-    Returns how many commands do, and the first of them on each bus, `limit` at most.
+    Returns how many commands break a rule, and the first of them on each bus, `limit` at most.
     """
     if buses.kind not in _FIND:
         return 0, []

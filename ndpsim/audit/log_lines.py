@@ -45,7 +45,7 @@ class LogReport(Outcome):
 
     @property
     def counted(self) -> list[tuple[str, int]]:
-        """What was checked, and how much of it."""
+        """Kinds of things that were checked, and how many of each."""
         return [(name.removesuffix("s"), getattr(self, name)) for name in self.checked]
 
     def _title(self) -> str:

@@ -1,4 +1,4 @@
-"""What a check found."""
+"""Results of checks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Violation:
 
 
 class Outcome(Shown):
-    """What a check comes to. `count`: how much it found."""
+    """The result of a check. `count`: how much it found."""
 
     count: int
 

@@ -1,4 +1,4 @@
-"""What must be true of the bytes that a layer's jobs move, and of their rates."""
+"""Rules for the bytes that a layer's jobs move, and for their rates."""
 
 from __future__ import annotations
 

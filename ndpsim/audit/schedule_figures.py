@@ -1,4 +1,4 @@
-"""What must be true of a layer's figures that are no jobs: its window, its bound, the policy's estimates."""
+"""Rules for a layer's figures that are no jobs: its window, its bound, the policy's estimates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job of a log is: its engine, its expert and how much of it."""
+"""The kinds of jobs in a log: engine, expert and share of the expert."""
 
 from __future__ import annotations
 

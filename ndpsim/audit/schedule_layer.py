@@ -1,4 +1,4 @@
-"""What must be true of a layer's pairs and jobs."""
+"""Rules for a layer's pairs and jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log says of the machine, and how its numbers are compared."""
+"""The machine as a log describes it, and how numbers of the log are compared."""
 
 from __future__ import annotations
 

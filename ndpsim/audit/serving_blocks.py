@@ -51,7 +51,7 @@ class Served:
         return self.prompt_tokens + self.output_tokens
 
     def content(self, place: int) -> Content:
-        """What its whole block at this place has."""
+        """Content of its whole block at this place."""
         return (-1, self.hashes[place]) if place < len(self.hashes) else (self.number, place)
 
 

@@ -11,7 +11,7 @@ from ndpsim.audit.serving_schedulers import Before, Limits, Row, Step, rules_of
 
 
 class Engine:
-    """What is true of an engine so far."""
+    """State of an engine so far."""
 
     def __init__(self, limits: Limits, requests: Mapping[int, Served]) -> None:
         self.limits, self._requests = limits, requests
@@ -137,7 +137,7 @@ class Engine:
             yield "batch", f"{len(self._running)} requests run, and at most {self.limits.max_batch} may"
 
     def _row_faults(self, row: Row) -> Iterator[Fault]:
-        """What of a request is computed, and whether it has room."""
+        """Faults in the tokens that are computed of a request, and in the room for them."""
         request, who = row.request, f"request {row.request.number}"
         if row.before != request.computed:
             yield (

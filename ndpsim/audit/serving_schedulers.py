@@ -17,7 +17,7 @@ BlocksOf = Mapping[Served, Sequence[int]]
 
 @dataclass(frozen=True)
 class Limits:
-    """What the first line of a log says; see docs/serving.md."""
+    """The limits in the first line of a log; see docs/serving.md."""
 
     scheduler: str
     engines: int

@@ -40,7 +40,7 @@ def _report_unused(folder: Path, problem: str) -> None:
 
 
 def _seal(name: str, content: bytes) -> bytes:
-    """What stands before the content of an entry."""
+    """The bytes before the content of an entry."""
     return _MAGIC + hashlib.blake2b(name.encode() + b"\0" + content, digest_size=32).digest()
 
 

@@ -45,7 +45,7 @@ def roots() -> list[Path]:
 
 
 def size_on_disk(size: int) -> int:
-    """What a file of this many bytes takes, at least."""
+    """Bytes that a file of this size takes on a disk, at least."""
     return -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
 
 
@@ -180,7 +180,7 @@ def remove_old(newest: Path) -> None:
 
 @dataclass(frozen=True)
 class Cleared:
-    """What was removed, and which folders could not be, or not wholly."""
+    """Removed bytes and files, and the folders that could not be removed, or only in part."""
 
     removed: tuple[Path, ...]
     size_bytes: int

@@ -63,7 +63,7 @@ def problem_of(folder: Path) -> str | None:
 
 
 def read_own(path: Path) -> bytes | None:
-    """What is in a file that only the user can have written; None: it is no such file.
+    """Content of a file that only the user can have written; None: the file is not such a file.
 
     Raises:
         OSError: it is not there, or cannot be read.

@@ -25,7 +25,7 @@ _MOST_LANES = 1 << 20  # of the largest machine: 1024 DIMMs of 16 ranks with 64 
 def _energy(
     commands: CommandTrace, device: Device, lanes: int | None, power: Mapping[str, float], start: int
 ) -> dict[str, Any]:
-    """What the commands took from the power supply, and for how long, from the clock `start` on."""
+    """Energy that the commands took from the power supply, and its time, from the clock `start` on."""
 
     from ndpsim.energy import NO_ONE_BANK, NO_SAME_BANK, explain, find_currents, from_trace, last_clock
     from ndpsim.spec.standard import ONE_BANK
@@ -47,7 +47,7 @@ def _energy(
 
 
 class _Channel(NamedTuple):
-    """What the commands of a trace are held to; `hardware`: where it is from, None: from single options."""
+    """The channel to which a trace is held; `hardware`: the file it is from, None: single options."""
 
     device: Device
     refresh: str

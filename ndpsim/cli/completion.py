@@ -1,4 +1,4 @@
-"""What the shell can complete: options, names, files, and the keys and values of ``--set``.
+"""Completion in the shell: options, names, files, and the keys and values of ``--set``.
 
 What may be a value stands in the table of the command (`ndpsim.parameters`). Completion must answer while
 one types, so nothing here imports Numba, pydantic or matplotlib: keys of hardware come from the bundled JSON
@@ -32,7 +32,7 @@ from ndpsim.parameters.swept import SWEPT
 
 
 def offered(parameter: Parameter, context: click.Context, typed: str) -> list[CompletionItem]:
-    """What the shell offers for a value of a parameter, given the text typed so far."""
+    """Values that the shell offers for a parameter, given the text typed so far."""
     if parameter.files == ("",) and not parameter.names:
         return [CompletionItem(typed, type="file")]  # the shell completes files in its own way
     try:
@@ -191,7 +191,7 @@ def _varied(context: click.Context, typed: str) -> Iterable[str]:
 
 
 def names_or_files(names: Iterable[str], endings: Sequence[str], typed: str) -> list[CompletionItem]:
-    """What is offered for a name, or a file with one of the endings, that begins as typed."""
+    """Names, and files with one of the endings, that begin as typed."""
     return [CompletionItem(name) for name in (*names, *_files(typed, endings)) if name.startswith(typed)]
 
 

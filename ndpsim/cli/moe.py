@@ -50,7 +50,7 @@ _OUTPUTS = table(
 
 @contextmanager
 def _observed(given: Given, history: History | None) -> Iterator[Observer | None]:
-    """What looks at each layer of a run; files are there when the block ends well. None: nothing does."""
+    """An observer of each layer of a run; its files are there when the block ends well. None: not needed."""
     with ExitStack() as files:
         observers: list[Observer] = []
         if "log" in given:

@@ -48,7 +48,7 @@ def picture(drawn: str, *pictures: str) -> tuple[Parameter, ...]:
 
 
 def plot_of(given: Mapping[str, Any], drawn: str) -> Plot | None:
-    """What is asked for of a picture of `report.panels.PANELS`; None without ``--plot``.
+    """The picture that is asked for, of those in `report.panels.PANELS`; None without ``--plot``.
 
     Raises:
         InputError: there is no such format or panel, or nothing to draw is asked for.

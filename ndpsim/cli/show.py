@@ -27,7 +27,7 @@ def _write_or_print(given: Given, plain: Callable[[], Mapping[str, Any]], show: 
 
 
 def _show_missing(given: Given) -> None:
-    """What a hardware file lacks for a command, and all that it has where it lacks nothing."""
+    """Print what a hardware file lacks for a command, and all that it has where it lacks nothing."""
     from dataclasses import asdict
 
     from ndpsim.config.load import missing_of

@@ -1,4 +1,4 @@
-"""What several keys of a hardware file have to be together."""
+"""Conditions on several keys of a hardware file together."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class AddressMapping(Section):
 
 
 class Power(Section):
-    """What a DRAM chip draws, over the data sheet that is known of it (`ndpsim.energy.Currents`)."""
+    """Currents and voltages of a DRAM chip, over those of its data sheet (`ndpsim.energy.Currents`)."""
 
     VDD: Volts | None = key("supply of the core; VDD2H of LPDDR5", None)
     VDDQ: Volts | None = key("supply of the data pins", None)

@@ -26,7 +26,7 @@ def section_of(field: FieldInfo) -> type[Section] | None:
 
 
 def _entry(field: FieldInfo) -> FieldInfo | None:
-    """What each entry of a mapping or list must be; None where `field` is neither."""
+    """The field of each entry of a mapping or list; None where `field` is neither."""
     if get_origin(field.annotation) not in (dict, list):
         return None
     return FieldInfo.from_annotation(get_args(field.annotation)[-1])
@@ -75,7 +75,7 @@ def _number(value: float) -> str:
 
 
 def allowed(field: FieldInfo) -> str:
-    """What a leaf may be, in words: ``a whole number from 1 to 16``."""
+    """Allowed values of a leaf, in words: ``a whole number from 1 to 16``."""
     part = _parts(field)[-1]
     if section_of(part) is not None:
         return "a mapping of keys to values"

@@ -1,4 +1,4 @@
-"""What every unit that multiplies says of itself in a hardware file."""
+"""Keys that every unit with multipliers has in a hardware file."""
 
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ class Multiplier(Section):
         raise NotImplementedError
 
     def problem(self, behind_cxl: bool) -> tuple[str, str] | None:
-        """What keeps it from being in a system, with a CXL link or not: a key and what is wrong with it."""
+        """Why it cannot be in a system, with a CXL link or not: a key and what is wrong with it."""
         return None

@@ -89,7 +89,7 @@ def _of_moe(draft: Draft) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _unit(draft: Draft, by: str) -> Iterator[tuple[KeyPath, str]]:
-    """What a machine without an NDP unit lacks, unless its memory stands behind CXL."""
+    """Missing keys of a machine without an NDP unit, unless its memory stands behind CXL."""
     if draft.at(("ndp",)) is None:
         yield from (((("ndp", key)), by) for key in ("gemv", "activation"))
 

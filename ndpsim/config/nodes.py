@@ -77,7 +77,7 @@ class _Open:
 
 
 def _read_bytes(path: Path) -> bytes:
-    """What `path` holds, up to one byte over the limit; OSError where it cannot be read."""
+    """Content of `path`, up to one byte over the limit; OSError where it cannot be read."""
     if "\0" in str(path):
         raise InputError(f"{str(path)!r} is not a file name", "form")
     mode = path.stat().st_mode

@@ -1,4 +1,4 @@
-"""What the values of a hardware file may be: numbers with their limits and units, words of address mappings.
+"""Types of values in a hardware file: numbers with their limits and units, words of address mappings.
 
 The unit of a field stands in its ``json_schema_extra["unit"]``. GB/s = 1e9 B/s.
 """

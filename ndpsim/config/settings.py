@@ -52,7 +52,7 @@ def setting(text: str) -> tuple[KeyPath, str]:
 
 
 def _unknown_set(written: str) -> str:
-    """What is wrong with a key that leads nowhere, with the nearest that leads somewhere."""
+    """Message for a key that does not exist, with the nearest that does."""
     known = [dotted(key) for key in all_keys()]
     known += [f"{prefix}.{name}" for name in sorted(timing_names()) for prefix in ("dram", "dram.overrides")]
     guesses = [key for key in known if "." in written and key.endswith(f".{written}")]

@@ -55,7 +55,7 @@ def _input_error(draft: Draft, problem: Any) -> InputError:
 
 
 def _unknown_key(path: KeyPath, known: Collection[str]) -> str:
-    """What is wrong with a key of a file; the same word elsewhere is nearer than another word here."""
+    """Message for an unknown key of a file; the same word elsewhere is nearer than another word here."""
     elsewhere = [dotted(key) for key in all_keys() if key[-1] == path[-1]]
     elsewhere += [f"dram.overrides.{path[-1]}"] if path[-1] in timing_names() else []
     if elsewhere and (len(path) == 1 or nearest(path[-1], known) is None):

@@ -117,7 +117,7 @@ def commands_at(commands, number):
 
 @inlined
 def data_sink(claims, credit):
-    """What a controller needs to know of the sink of its reads: the credit. Bursts are staged, not taken."""
+    """The sink of reads as a controller needs it: its credit. Bursts are staged, not taken."""
     rows = claims.no_rows
     return Sink(1, 0, 1, 1, credit, credit, rows, rows, rows, credit, claims.no_credit)
 

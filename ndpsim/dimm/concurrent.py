@@ -122,7 +122,7 @@ def mask_lanes(setup, claims, lanes, wakeups, bus, buses, clock):
 
 @inlined
 def next_data(shape, state, wakeups, bus, number):
-    """What `waiting.next_column` says of a controller, which changes with its requests and rows."""
+    """The next data of a controller, see `waiting.next_column`; they change with its requests and rows."""
     column = wakeups.column[bus, number]
     if column[0] == UNKNOWN:
         column[0], column[1] = next_column(shape, state)

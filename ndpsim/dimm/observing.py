@@ -1,4 +1,4 @@
-"""What a controller learns of a command that another controller of the same banks has issued."""
+"""How a controller learns of a command that another controller of the same banks has issued."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def one_command_a_clock(ready, rank, clock):
 
 @inlined
 def release_closed(tables, rows, rank):
-    """What the other controller held of a rank it holds no longer where a refresh has closed the bank."""
+    """The other controller holds no bank of a rank any longer that a refresh has closed."""
     start = first_bank(tables, rank)
     for bank in range(start, start + banks_per_rank(tables)):
         if rows[bank, OPEN_ROW] < 0:

@@ -159,7 +159,7 @@ def forward_offered(relayout):
 
 @inlined
 def offer_requests(relayout, clock):
-    """What happens in the engine before the step at `clock`: its requests are offered to the lanes.
+    """Offer the engine's requests to the lanes, before the step at `clock`.
 
     Returns whether it has begun just now, and the clock before which the engine reaches no lane again.
     """
@@ -309,7 +309,7 @@ def empty_slot(slots, lane, place):
 
 @inlined
 def source_of(relayout, weights, lane):
-    """What a lane reads and writes, as a source."""
+    """The reads and writes of a lane, as a source."""
     if relayout is None:
         return lane_source(weights, lane)
     return source_with(relayout.slots, relayout, weights, lane)

@@ -99,7 +99,7 @@ STREAM_PLACES = 4
 
 @by_reference
 class Traffic(NamedTuple):
-    """What the host asks for: streams of requests, each the same again and again.
+    """Requests of the host: streams of requests, each the same again and again.
 
     Request n of a stream is due at clock ``start + n * clocks // per``; with 0 clocks, when the last was
     taken. Streams with requests that are due take turns on a bus, request by request, and a request is a

@@ -59,7 +59,7 @@ def reads_or_writes(command):
 
 @by_type
 def column_command(rows, bank_rows, command, bank):
-    """What the row policy makes of a command to a bank: perhaps one that closes the bank besides."""
+    """The row policy's form of a command to a bank: perhaps one that also closes the bank."""
 
 
 @inlined
@@ -112,7 +112,7 @@ def note_rows(tables, ready, rows, value, command, rank, bank, row, clock):
 
 @inlined
 def forget_rows(tables, entry, size, bound, command, bank):
-    """What was noted of requests no longer holds where a command has opened or closed their bank."""
+    """Forget what was noted of requests to a bank that a command has opened or closed."""
     if command <= WRITE_AP:
         if command != READ and command != WRITE:
             forget_bank(entry, size, bound, bank)

@@ -43,7 +43,7 @@ NO_ONE_BANK = "IDD5PB, the current of refreshes of one bank, is not known; give 
 
 
 class Counts(NamedTuple):
-    """What energy depends on, summed over the channels that are meant.
+    """Counts on which energy depends, summed over the channels that are meant.
 
     `rank_clocks`: clocks, times ranks; `open_clocks`: clocks, times the banks that were open.
     """
@@ -144,7 +144,7 @@ def channel_energy(device: Device, chip: Currents) -> ChannelEnergy:
 
 
 def _above(drawn: float | None, standby: float) -> float:
-    """What a loop draws above the standby beneath it, in mA; nothing where it is not known."""
+    """Current of a loop above the standby beneath it, in mA; nothing where it is not known."""
     return 0 if drawn is None else drawn - standby
 
 

@@ -203,7 +203,7 @@ def explain(device: Device, currents: Currents | None) -> str:
 
 
 def power_rows(currents: Currents) -> list[tuple[str, float | None, str, str]]:
-    """What is known of a chip, for a table: key, value, unit, where it comes from."""
+    """Known currents and voltages of a chip, for a table: key, value, unit, source."""
     rows = []
     for name in _NUMBERS:
         unit = "V" if name.startswith("V") else "mA" if name.startswith("I") else name.rpartition("_")[2]

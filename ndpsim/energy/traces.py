@@ -137,7 +137,7 @@ def last_clock(trace: CommandTrace, device: Device) -> int:
 
 
 def count_trace(trace: CommandTrace, device: Device, end: int | None = None, start: int = 0) -> Counts:
-    """What the energy of a channel depends on, from its commands.
+    """Counts on which the energy of a channel depends, from its commands.
 
     Args:
         trace: the commands, in order of clocks; they should be legal.

@@ -221,7 +221,7 @@ def left_by_foreground(jobs, work, k):
 
 @inlined
 def note_allowed(work, prioritised):
-    """What prioritised resources let transfers do: their limit, or the largest share of one, as `demand`."""
+    """Note as `demand` what prioritised resources let transfers do: a limit, or the largest share of one."""
     for place in range(work.counts[1]):
         work.demand[work.moving[place]] = work.limit[work.moving[place]]
     for k in range(prioritised):
@@ -305,7 +305,7 @@ def ndp_speed(jobs, slowdown, work, dimm, job):
 
 @inlined
 def add_read(kinds, slowdown, work, kind, per_ns):
-    """What the host reads of each DIMM, and the weights of its streams."""
+    """Add the host's reads of each DIMM, and the weights of its streams."""
     over, channel, read_bytes, used = kinds.stream_dimms[kind], slowdown.channel, kinds.read_bytes, work.used
     channel_gbps, host_weight = work.channel_gbps, work.host_weight
     channel_weight, channel_squares = work.channel_weight, work.channel_squares
@@ -323,7 +323,7 @@ def add_read(kinds, slowdown, work, kind, per_ns):
 
 @inlined
 def note_traffic(jobs, kinds, slowdown, work):
-    """What the host reads and relayouts move, at the speeds that transfers have."""
+    """Note the traffic of host reads and relayouts, at the speeds that transfers have."""
     for k in range(len(work.channel_gbps)):
         work.channel_gbps[k] = 0.0
         work.channel_weight[k] = 0.0

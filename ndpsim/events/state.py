@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 
 @by_reference
 class Kinds(NamedTuple):
-    """What whole transfers use, by kind of transfer: a layout that is read, a copy to the GPU, a relayout.
+    """Amounts that whole transfers use, by kind: a layout that is read, a copy to the GPU, a relayout.
 
     A job with `Jobs.per_ns` p at full speed uses p x these amounts in every ns.
     """

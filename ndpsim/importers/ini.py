@@ -68,7 +68,7 @@ class Ini:
         return Place(self.file, None, f"[{section}] {key}") if known is None else known[1]
 
     def said(self, section: str, key: str) -> str:
-        """What a source says behind the key: its value, or that it is missing."""
+        """The source's text for a key: its value, or that it is missing."""
         if self.has(section, key):
             return f" = {self.word(section, key)}"
         return f", which is missing: DRAMsim3's default of {self._defaults[section][key]}"

@@ -1,4 +1,4 @@
-"""What the configurations of Ramulator 2.0 and 2.1 share: the controller and the address mapping."""
+"""Shared parts of the configurations of Ramulator 2.0 and 2.1: the controller and the address mapping."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class WeightFormat:
         return group * (self.group_size * self.bits + self.of_group)
 
     def owner(self, bit: Ints) -> InRow:
-        """What the bits of a row belong to: the inverse of `weight_at` and `scale_at`."""
+        """The weight or scale to which bits of a row belong: the inverse of `weight_at` and `scale_at`."""
         if not self.group_size:
             column, within = np.divmod(bit, self.bits)
             return InRow(np.full_like(bit, WEIGHT), column, within)

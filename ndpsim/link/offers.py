@@ -1,4 +1,4 @@
-"""What a relayout unit offers a lane next, of the requests that the engine offers for it.
+"""The next request that a relayout unit offers a lane, of those that the engine offers for it.
 
 A controller writes as long as writes come, and each change between reading and writing costs a turnaround.
 So the unit says when a lane writes. Reads are offered before writes where both can be taken, each in order

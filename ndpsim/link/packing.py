@@ -20,7 +20,7 @@ Narrow = NDArray[np.int32]
 
 @by_reference
 class Pieces(NamedTuple):
-    """What of the reads of an expert goes into which of its writes, in the order of the writes."""
+    """Pieces of an expert's reads that go into each of its writes, in the order of the writes."""
 
     read: Ints  # as the expert's bursts are counted
     write: Ints

@@ -63,7 +63,7 @@ def read_attention(
 
 
 def attention_problem(config: Config) -> str:
-    """What is wrong with a key that tells of attention of another kind; empty where there is none."""
+    """Message for a key of another kind of attention; empty where there is none."""
     for key, value in config.values.items():
         # MiniMax-M2 lists its layers, all of them with keys and values: 1.
         listed = isinstance(value, list) and all(one == 1 for one in value)

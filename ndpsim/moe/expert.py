@@ -14,7 +14,7 @@ _MAX_BITS = 64
 
 
 def whole_number(value: object, low: int, high: int) -> str | None:
-    """What is wrong with `value` as a whole number from `low` to `high`, or None; True and 8.0 are none."""
+    """Message if `value` is no whole number from `low` to `high`, else None; True and 8.0 are none."""
     if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
         return None
     return f"{arguments.shown(value)} is not a whole number from {low} to {high}"

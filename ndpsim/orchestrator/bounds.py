@@ -161,7 +161,7 @@ class Bounds:
         return min(weight_bytes(self._machine.model.expert, expert_format(one)) for one in bits)
 
     def _host_gbps(self) -> float:
-        """What the host reads of a channel, at most."""
+        """The highest rate at which the host reads a channel."""
         reads = self._costs.host_read(None), self._costs.host_read(1)
         return max(one.gbps_per_channel for one in reads) / _LEAST
 
@@ -222,7 +222,7 @@ class Bounds:
 
 
 def least_lost_ns_per_byte(slowdown: Slowdown, most_gbps: float) -> float:
-    """What NDP units lose at least for each byte that the host reads of their DIMMs.
+    """The least time that NDP units lose for each byte that the host reads of their DIMMs.
 
     Beside host reads of C GB/s on its channel, a unit loses h (1 - v(C)) of its time. The shares h of the
     channel's DIMMs add up to 1 (`Slowdown`). The bound does not know which DIMM has which share, so that it

@@ -244,7 +244,7 @@ def shared_bandwidth(gbps: float) -> ContentionTable:
 
 
 def _most_on_tokens(tokens: Ints, result: SharedDimmResult) -> Floats:
-    """What was reached beside experts; with many tokens, when relayouts lose nothing, it is no limit."""
+    """Rates beside experts; those with many tokens, where relayouts lose nothing, are no limit."""
     if not result.relayout_tokens:
         return np.full((2, len(tokens)), np.inf)
     most = [[max(of_tokens) for of_tokens in of] for of in (result.read_gbps, result.written_gbps)]

@@ -1,4 +1,4 @@
-"""What an expert on a DIMM, a host read and a relayout take: every time from a cycle-level simulation.
+"""Times of an expert on a DIMM, a host read and a relayout, all from cycle-level simulations.
 
 A simulation is made when its result is first asked for, and found in the cache of results where it was made
 before; from then on a cost is a look-up in a dictionary.
@@ -169,7 +169,7 @@ class Costs:
 
     @cached_property
     def standby(self) -> Standby:
-        """What the DIMMs and their units draw at rest."""
+        """Power of the DIMMs and their units at rest."""
         return Standby(self.hardware)
 
     @cached_property
@@ -182,7 +182,7 @@ class Costs:
         return Standby(self._host_memory)
 
     def at_rest_nj(self, time_ns: float) -> dict[str, float | None]:
-        """What all memory and its units draw at rest over a time, by component; None: not known."""
+        """Energy of all memory and its units at rest over a time, by component; None: not known."""
         parts = self.standby.over(time_ns)
         if not self.hardware.host_reads_dimms:
             for name, nj in self._host_standby.over(time_ns).items():
@@ -266,8 +266,9 @@ class Costs:
         return result, result.over_refresh
 
     def expected_ns(self, most_tokens: int, shards: int = 1, each_until: int = 0) -> tuple[Floats, float]:
-        """What a policy may expect of an expert on a DIMM: simulated for some numbers of tokens, and on the
-        lines between these for others.
+        """Times of an expert on a DIMM that a policy may expect.
+
+        They are simulated for some numbers of tokens, and on the lines between these for others.
 
         each_until: up to this one, each number is simulated.
 

@@ -1,4 +1,4 @@
-"""What policies may expect: times of experts, copies and reads alone, and what these take from each other."""
+"""Times that policies may expect: experts, copies and reads alone, and how they slow each other down."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def estimates_of(
 
 
 def _part_ns(time_ns: Callable[[float], float]) -> float:
-    """What two parts of an expert take together beyond the whole."""
+    """Time that two parts of an expert take together beyond the whole."""
     return max(0.0, 2 * time_ns(0.5) - time_ns(1.0))
 
 

@@ -85,7 +85,7 @@ class _Move(NamedTuple):
 
 
 class _Channel(NamedTuple):
-    """What a session does; reads are numbered over the layer, and equal sessions do equal things."""
+    """The work of a session; reads are numbered over the layer, and equal sessions do equal things."""
 
     queued: tuple[_Queued, ...]
     reads: tuple[_Read, ...]
@@ -184,7 +184,7 @@ def _ndp_jobs(record: LayerRecord) -> dict[int, list[JobRecord]]:
 
 
 def _channels(costs: Costs, record: LayerRecord, readings: Sequence[_Reading]) -> list[_Channel]:
-    """What each channel does."""
+    """The work of each channel."""
     count, peak_gbps = costs.hardware.system.host.channels, costs.hardware.dimm_host_gbps
     queued: list[list[_Queued]] = [[] for _ in range(count)]
     reads: list[list[_Read]] = [[] for _ in range(count)]
@@ -213,7 +213,7 @@ def _channels(costs: Costs, record: LayerRecord, readings: Sequence[_Reading]) -
 
 
 def _moves(costs: Costs, record: LayerRecord, channel: int) -> Iterator[_Move]:
-    """What relayouts have left to do that touch DIMMs of a channel.
+    """The remaining parts of relayouts that touch DIMMs of a channel.
 
     The session's is the first channel: all DIMMs are turned so that this one is. On a ring of links nothing
     else changes.
@@ -244,7 +244,7 @@ def _of_job(costs: Costs, record: LayerRecord, job: JobRecord) -> _Reading:
 
 
 def _of_copy(costs: Costs, record: LayerRecord, move: MovingRecord) -> _Reading:
-    """What is left of a copy to the GPU that was decided before."""
+    """The rest of a copy to the GPU that was decided before."""
     link = costs.hardware.system.pcie
     assert link is not None  # or nothing were on its way
     gbps = link.gbps * link.packet_bytes / (link.packet_bytes + link.header_bytes) * move.pcie_part

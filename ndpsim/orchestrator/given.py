@@ -1,4 +1,4 @@
-"""What policies of a call have in common: costs, times and room on a machine."""
+"""Costs, times and room on a machine, which all policies of a call share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ndpsim.simulate.geometry import geometry_of
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """What policies of a call have in common.
+    """Inputs that all policies of a call share.
 
     Attributes:
         offline: what policies may learn from.

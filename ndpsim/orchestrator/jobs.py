@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 
 
 class Label(NamedTuple):
-    """What a job is, for records; see `JobRecord`."""
+    """The kind of a job, for records; see `JobRecord`."""
 
     resource: str
     kind: str
@@ -207,7 +207,7 @@ class JobList:
 
 
 def make_work(most: int, servers: int, shared: int, dimms: int) -> Work:
-    """What the loop works with, for this many jobs at most; its clock and what it adds to are at 0."""
+    """Working arrays of the loop, for this many jobs at most; its clock and its sums are at 0."""
 
     def floats(*shape: int) -> Floats:
         return np.zeros(shape)

@@ -63,7 +63,7 @@ class Gated(NamedTuple):
 
 
 class _Weights(NamedTuple):
-    """What of an expert is read: its bits (None: in full), bytes, and these as a share of the full ones."""
+    """Weights of an expert that are read: bits (None: in full), bytes, and their share of the full bytes."""
 
     bits: int | None
     bytes: int

@@ -89,7 +89,7 @@ class _Writer:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no form for: numbers and arrays of NumPy; anything else as text."""
+    """A form in JSON for numbers and arrays of NumPy; anything else becomes text."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else str(value)
 
 

@@ -82,7 +82,7 @@ class Migrations:
         return len(self._moving)
 
     def decide(self, migrations: Iterable[Migration], now_ns: float) -> None:
-        """What a policy has asked for, checked before.
+        """Take migrations that a policy has asked for, which have been checked before.
 
         Raises:
             InputError: a DIMM has no room for an expert.

@@ -1,4 +1,4 @@
-"""What a layer's jobs come to when they have ended: the critical path, the bottleneck, and records."""
+"""The outcome of a layer's jobs when they have ended: the critical path, the bottleneck, and records."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def job_records(
 def estimates_by_engine(
     estimates: Estimates, assigned: CheckedAssignment, view: LayerView
 ) -> dict[str, float]:
-    """What was assigned to each engine by the profile that policies are shown, one expert after the other."""
+    """Time assigned to each engine by the profile that policies are shown, one expert after the other."""
     loads, there = view.loads.tolist(), view.placement.resident | view.arriving
     gpu = sum(
         share * max(float(estimates.gpu_ns[loads[expert]]), 0.0 if there[expert] else estimates.pcie_ns)

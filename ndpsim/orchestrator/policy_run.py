@@ -21,7 +21,7 @@ from ndpsim.routing import Routing
 
 @dataclass(frozen=True, eq=False)
 class RunGiven(Given):
-    """What all policies of a call have in common.
+    """Inputs that all policies of a call of `run_moe` share.
 
     Attributes:
         decode, prefill: times of attention and dense parts; of the prefill None where there is none.

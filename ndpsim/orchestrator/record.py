@@ -1,4 +1,4 @@
-"""What happened in a layer, as plain data: for logs, timelines, pictures and checks.
+"""Events of a layer, as plain data: for logs, timelines, pictures and checks.
 
 Times are in ns from the beginning of the run. Engines are "gpu", "cpu" and "ndp".
 """
@@ -24,7 +24,7 @@ def moves_over(target: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class RunRecord:
-    """What is run under a policy; one object for all layers of its run.
+    """A run under a policy; one object for all layers of the run.
 
     Attributes:
         policy, parameters: its bare name, and all of its parameters as plain data.
@@ -112,7 +112,7 @@ class MigrationRecord:
 
 @dataclass(frozen=True)
 class MovingRecord:
-    """What a migration did while a layer's experts were under way.
+    """The part of a migration that ran while a layer's experts were under way.
 
     Attributes:
         layer, expert, source, target: as in `MigrationRecord`.

@@ -128,7 +128,7 @@ class ScriptedRun(_Uncounted):
 
     @property
     def view(self) -> LayerView:
-        """What `assign` is shown there."""
+        """The view that `assign` is shown there."""
         return self._view(self._visits[self._place])
 
     @property
@@ -138,7 +138,7 @@ class ScriptedRun(_Uncounted):
 
     @property
     def moving(self) -> Flags:
-        """What moves, by layer and expert."""
+        """Experts that move, by layer and expert."""
         return self._places.moving
 
     @property

@@ -1,4 +1,4 @@
-"""What moves of experts between DIMMs take: from cycle-level simulations.
+"""Times of moves of experts between DIMMs, from cycle-level simulations.
 
 Some relayouts are alike: on a ring of links those between two DIMMs that are as many links apart, and those
 between one DIMM and the stripes over all, turned around the ring by an even number of DIMMs (to the DIMM
@@ -172,7 +172,7 @@ class Relayouts:
         )
 
     def _dimm_gbps(self, end: Location, time_ns: float) -> dict[int, float]:
-        """What each DIMM that holds an expert reads, or writes, when it moves in so long a time."""
+        """Rate at which each DIMM that holds an expert reads, or writes, when it moves in this time."""
         bursts = self._bursts_of(end)
         burst_bytes = self._memory.lane_device().burst_bytes
         return {int(dimm): int(bursts[dimm]) * burst_bytes / time_ns for dimm in np.flatnonzero(bursts)}

@@ -228,7 +228,7 @@ def _checked_layer(check_layer: tuple[int, int] | None, trace: Routing) -> tuple
 def _offline(
     routing: str | PathLike[str] | Routing | None, shape: MoeShape, trace: Routing, seed: int
 ) -> Routing:
-    """What policies may learn from: never the trace itself."""
+    """The routing that policies may learn from: never the trace itself."""
     generated = routing is None or (isinstance(routing, str) and is_spec(routing))
     spec = routing if generated and routing is not None else default_routing(shape)
     offline = generate_routing(str(spec), shape, trace.batch, trace.steps, 0, seed, offline=True)

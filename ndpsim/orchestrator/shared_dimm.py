@@ -70,7 +70,7 @@ class _Sessions:
         add: Callable[[Session, float], object] = lambda session, end_ns: None,
         window_ns: tuple[float, float] = _WINDOW_NS,
     ) -> _Reached:
-        """What is reached in the window by experts of this many tokens, 0: none, and by what `add` adds."""
+        """Rates in the window of experts of this many tokens, 0: none, and of all that `add` adds."""
         session, (begin_ns, end_ns) = Session(self.hardware, None, self.arbitration), window_ns
         read_bytes = 0.0
         if tokens:
@@ -178,7 +178,7 @@ def measure_shared_dimm(
     cache: bool | ResultCache,
     is_part: bool,
 ) -> SharedDimmResult:
-    """What experts reach beside host reads and relayouts, and host reads beside their vectors.
+    """Rates of experts beside host reads and relayouts, and of host reads beside their vectors.
 
     is_part: of an expert over several DIMMs; nothing is measured beside relayouts. Other
     arguments are those of `contention_table`.
@@ -289,7 +289,7 @@ def _crowded_rows(
     beside_host: dict[tuple[int, float], _Reached],
     alone: dict[int, float],
 ) -> tuple[Rates, Rates]:
-    """What is left of the rates of experts, and of relayouts, in the order of `SharedDimmResult`.
+    """Remaining rates of experts, and of relayouts, in the order of `SharedDimmResult`.
 
     crowded: by whether the relayout writes, tokens and the host's rate; 0: without it.
     """

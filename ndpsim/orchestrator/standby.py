@@ -24,7 +24,7 @@ Parts = Mapping[str, float | None] | None
 
 
 class Standby:
-    """What a machine's memory and its units draw at rest.
+    """Power of a machine's memory and its units at rest.
 
     Attributes:
         note: what the DRAM's energy rests on, or why it is not known.

@@ -181,7 +181,7 @@ class StepRunner:
         return arrays
 
     def _work_for(self, jobs: int) -> Work:
-        """What the loop works with, made anew where there are more jobs than ever."""
+        """Working arrays of the loop, made anew where there are more jobs than ever."""
         if jobs > len(self._work.active):
             shared = len(self._names) - self._servers
             self._work = make_work(2 * jobs, self._servers, shared, len(self._slowdown.channel))
@@ -196,7 +196,7 @@ class StepRunner:
         self.totals.policy_s += time.perf_counter() - began
 
     def _view(self, visit: GatedVisit) -> LayerView:
-        """What `assign` is shown of a layer."""
+        """The view of a layer that `assign` is shown."""
         places, row = self._places, visit.row
         loads, arriving = loads_of(visit.ids, self._experts), places.arriving[row].copy()
         loads.flags.writeable = arriving.flags.writeable = False
@@ -231,10 +231,10 @@ class StepRunner:
             self._background(visit, view.loads, "end", copied=copied)
 
     def _assigned(self, visit: GatedVisit, assigned: CheckedAssignment, planning_ns: float) -> None:
-        """What the policy has assigned, with the time that is charged for it."""
+        """Called with the assignment of the policy, and the time that is charged for it."""
 
     def _moved(self, visit: GatedVisit, moment: str, migrations: Sequence[Migration]) -> None:
-        """What the policy has asked for at a moment."""
+        """Called with the migrations for which the policy has asked at a moment."""
 
     def _count(self, done: DoneLayer) -> None:
         """Add a layer to what is told of the run."""
@@ -313,7 +313,7 @@ class StepRunner:
     def _of_next(
         self, visit: GatedVisit, moment: str
     ) -> tuple[Ints | None, tuple[int, ...], tuple[float, ...]]:
-        """What the policy is shown of the next layer: its loads, and predictions."""
+        """The next layer as the policy is shown it: its loads, and predictions."""
         policy, following = self.policy, visit.following
         predictor = policy.stated_predictor if moment == policy.moments[0] else None
         if following is None or (not policy.sees_the_future and predictor is None):

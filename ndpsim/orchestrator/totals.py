@@ -1,4 +1,4 @@
-"""What a run comes to: sums over its layers and migrations."""
+"""Totals of a run: sums over its layers and migrations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What transfers use of PCIe, of the links between DIMMs and of the host's channels, by kind of transfer.
+"""Use of PCIe, of the links between DIMMs and of the host's channels by transfers, by kind of transfer.
 
 A host with memory of its own reads experts from there: "host memory" then stands instead of its channels.
 

@@ -118,7 +118,7 @@ def windows_of_step(
 
 
 def _chosen(trace: Routing, phase: str, step: int) -> tuple[NDArray[np.int16], NDArray[np.float32] | None]:
-    """What tokens chose in a step, and the router's weights: arrays [row, token, k]."""
+    """Experts that tokens chose in a step, and the router's weights: arrays [row, token, k]."""
     if phase == "decode":
         return trace.ids[step], None if trace.scores is None else trace.scores[step]
     assert trace.prefill_ids is not None

@@ -40,7 +40,7 @@ class RunWeights:
         return self.bits if self.format is None else self.format
 
     def to_dict(self) -> dict[str, Any]:
-        """What a result says of them: `bits`, `dense_bits` and, with a file, `weights`."""
+        """The entries of a result: `bits`, `dense_bits` and, with a file, `weights`."""
         if self.file is None:
             return {"bits": self.bits, "dense_bits": self.dense}
         known = self.file.bits
@@ -52,7 +52,7 @@ class RunWeights:
 
 
 def run_weights(model: MoeShape, bits: int | None, dense: int | None, weights: str | None) -> RunWeights:
-    """What the arguments of `run_moe` say.
+    """The weights that the arguments of `run_moe` ask for.
 
     Raises:
         InputError: bits are given beside a weight file, or there is no such file.

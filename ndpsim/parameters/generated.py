@@ -1,4 +1,4 @@
-"""What a generated routing takes beside its SPEC."""
+"""Parameters of a generated routing beside its SPEC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What most commands have: the hardware, changes to it, and the model."""
+"""Parameters of most commands: the hardware, changes to it, and the model."""
 
 from __future__ import annotations
 

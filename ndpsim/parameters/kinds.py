@@ -1,4 +1,4 @@
-"""What the value of a parameter may be: a whole number, a name of a few, a list of numbers."""
+"""Types of parameters: a whole number, a name of a few, a list of numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Kind:
 
     @property
     def allowed(self) -> str:
-        """What is allowed, in words, where the form says too little."""
+        """Allowed values in words, where the form says too little."""
         return ""
 
     @property
@@ -36,7 +36,7 @@ class Kind:
         return False
 
     def read(self, value: Any) -> Any:
-        """What a text of a command line, or a value of a file, stands for."""
+        """The value for which a text of a command line, or a value of a file, stands."""
         return os.fspath(value) if isinstance(value, os.PathLike) else value
 
     def check(self, value: Any, key: str) -> Any:

@@ -69,7 +69,7 @@ class Parameter:
 
     @property
     def stated_default(self) -> str:
-        """What holds when it is not given, in words; empty: nothing is said."""
+        """The value that holds when none is given, in words; empty: nothing is said."""
         return self.otherwise or ("" if self.default is None else str(self.default))
 
     @property
@@ -98,11 +98,11 @@ class Table(dict[str, Parameter]):
     """Parameters by name."""
 
     def value(self, given: Mapping[str, Any], name: str) -> Any:
-        """What is given of a parameter, else its default."""
+        """The given value of a parameter, else its default."""
         return given.get(name, self[name].default)
 
     def arguments(self, given: Mapping[str, Any], *names: str) -> dict[str, Any]:
-        """What is given of these parameters (none: of all), by their names in Python."""
+        """The given values of these parameters (none: of all), by their names in Python."""
         return {self[name].argument: given[name] for name in names or self if name in given}
 
     def check_needs(self, given: Mapping[str, Any], dashes: str = "") -> None:

@@ -79,7 +79,7 @@ def bound_ns(loads: NDArray[Any], times: BoundTimes, room: int) -> float:
 
 
 def _uses(tokens: NDArray[np.int64], times: BoundTimes, room: int) -> Floats:
-    """What each way of computing an expert uses: [number of tokens, way, resource]."""
+    """Use of resources by each way of computing an expert: [number of tokens, way, resource]."""
     ways = np.zeros((4, len(tokens), 6))
     present, missing, cpu, ndp = ways
     present[:, _GPU] = missing[:, _GPU] = times.gpu_ns[tokens]

@@ -317,7 +317,7 @@ def _number(value: float) -> str:
 
 
 def _allowed(field: FieldInfo) -> str:
-    """What a parameter may be, in words: ``a number from 0 to 1``."""
+    """Allowed values of a parameter, in words: ``a number from 0 to 1``."""
     kinds, optional = _kinds(field)
     return " or ".join(_in_words(kinds, field)) + (" or none" if optional else "")
 

@@ -30,7 +30,7 @@ _NO_ROOM = "a GPU without room for experts is no obstacle"
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PolicyCheck(Reported):
-    """What `check_policy` has checked, without finding a mistake.
+    """Checks that `check_policy` has made without finding a mistake.
 
     Attributes:
         policy, parameters: which was checked.
@@ -116,7 +116,7 @@ def _compare(
 
 
 def _moments(trace: Routing, machine: Machine) -> list[_Moment]:
-    """What comes when: the prefill's layers, then those of each step."""
+    """The layers in order: those of the prefill, then those of each step."""
     moments = []
     if trace.prefill_ids is not None:
         moments += _of_step("prefill", 0, trace, machine, trace.prefill_ids, trace.prefill_scores)

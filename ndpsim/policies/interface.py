@@ -1,4 +1,4 @@
-"""What a policy answers, and what it is.
+"""The base class of policies and the answers they give.
 
 `place` is called once; then, layer by layer, `assign` when its tokens are routed and `background` right after
 that, or when the experts of the layer are done, or both (`Policy.moments`).

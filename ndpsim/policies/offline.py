@@ -1,4 +1,4 @@
-"""What a policy learns from an offline trace before the first step."""
+"""Statistics that a policy learns from an offline trace before the first step."""
 
 from __future__ import annotations
 

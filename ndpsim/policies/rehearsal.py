@@ -38,7 +38,7 @@ class Stage(Protocol):
 
     @property
     def view(self) -> LayerView:
-        """What `assign` is shown at the gate."""
+        """The view that `assign` is shown at the gate."""
         ...
 
     @property

@@ -63,7 +63,7 @@ class ExpertUses:
 
 @dataclass(frozen=True)
 class MachineUses:
-    """What does not depend on an expert's tokens; times in ns.
+    """Uses that do not depend on an expert's tokens; times in ns.
 
     Attributes:
         wire_ns: of PCIe, for an expert's weights.

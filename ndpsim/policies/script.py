@@ -34,7 +34,7 @@ class Visit(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a policy answers in a visit.
+    """The answer of a policy in a visit.
 
     Attributes:
         gate, end: what is to move, asked for at the gate and when the experts are done.
@@ -100,11 +100,11 @@ class ScriptWriter:
         )
 
     def moved(self, visit: Visit, moment: str, migrations: Sequence[Migration]) -> None:
-        """What was asked for at a moment."""
+        """Record the migrations that were asked for at a moment."""
         self._moved[visit, moment] = tuple(migrations)
 
     def script(self) -> Script:
-        """What was answered until now."""
+        """The answers until now."""
         answers = {
             visit: Answer(
                 assignment, self._moved.get((visit, "gate"), ()), self._moved.get((visit, "end"), ())

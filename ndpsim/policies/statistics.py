@@ -1,4 +1,4 @@
-"""What the router's scores of a layer say about its experts."""
+"""Statistics of a layer's experts from the router's scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy sees: its machine, its estimates, the location of every expert, and the routing.
+"""Views of a policy: its machine, its estimates, the location of every expert, and the routing.
 
 Views are frozen: arrays cannot be written. Times are estimates in ns. No view has a clock, and none has loads
 of what has not been routed.

@@ -156,7 +156,7 @@ class OwnMachine:
         raise InputError(problem, "too-large", key="memory")
 
     def _of_program(self, bare: Hardware) -> list[str]:
-        """What the program makes of the machine."""
+        """Notes on how the program uses the machine."""
         sets, system = [], bare.system
         if not self.matrix_units and system.host.cpu_isa == "amx":
             sets.append("host.cpu_isa=avx512-vnni")

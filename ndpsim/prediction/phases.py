@@ -36,7 +36,7 @@ _PARTS = {
 
 @dataclass(frozen=True)
 class Work:
-    """What is computed: a model, its weights, a prompt, and by which policy.
+    """The work: a model, its weights, a prompt, and a policy.
 
     `weights`: arguments of `run_moe` that say how many bits weights have. `chunk`: prompt tokens that are
     computed at once. `generated`: tokens that follow the prompt; a decoded token attends to the prompt and

@@ -1,4 +1,4 @@
-"""What programs do that run a model on a CPU and a GPU: data, an entry for each program.
+"""How programs run a model on a CPU and a GPU: data, an entry for each program.
 
 The rates are the machine's. A program decides who computes which experts, how much of a prompt is computed
 at once, whether copies to the GPU come from pinned memory, and which instructions its kernels use.

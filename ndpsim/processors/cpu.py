@@ -62,7 +62,7 @@ class Cpu(Processor):
 
 
 def peak_tflops(cores: float, clock_ghz: float, isa: str) -> float:
-    """What this many cores start at most, in TFLOPS (see `PEAK_OPERATIONS`)."""
+    """Peak rate of this many cores, in TFLOPS (see `PEAK_OPERATIONS`)."""
     return cores * clock_ghz * PEAK_OPERATIONS[isa] / 1e3
 
 

@@ -1,4 +1,4 @@
-"""What the GPU computes besides routed experts, as operations, and how long they take.
+"""Operations of the GPU besides routed experts, and how long they take.
 
 Each is a list of operations. An operation on the GPU takes
 
@@ -118,7 +118,7 @@ def vocabulary_of(model: MoeShape) -> int:
 
 
 def operations(model: MoeShape, step: AnyStep, bits: DenseBits = 16) -> tuple[Operation, ...]:
-    """What the GPU does in one layer of each kind and, part "head", once a step; weights have `bits` bits.
+    """Operations of the GPU in one layer of each kind and, part "head", once a step; `bits`: of weights.
 
     Raises:
         InputError: the model's file says too little.

@@ -76,7 +76,7 @@ class ExpertTime(Reported):
 
 @dataclass(frozen=True)
 class Processor:
-    """What both have: `peak_tflops` of the matrix units, and `tables` of measured times.
+    """Base of GPU and CPU: `peak_tflops` of the matrix units, and `tables` of measured times.
 
     The time of an expert without a table is the roofline's.
     """

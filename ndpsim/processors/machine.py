@@ -122,7 +122,7 @@ class Processors:
         return tflops
 
     def _cpu_read_gbps(self) -> float | None:
-        """What the CPU reads at most; None where the file says nothing of it."""
+        """The CPU's read bandwidth; None where the file does not give it."""
         host = self.hardware.system.host
         sockets, share, reached = host.cpu_sockets, host.cpu_read_share, 1.0
         limits: list[float | None] = [host.cpu_fabric_gbps and sockets * host.cpu_fabric_gbps]
@@ -233,7 +233,7 @@ class Processors:
         ]
 
     def _folder(self, key: str) -> Path:
-        """What the paths under a key are relative to."""
+        """The folder to which the paths under a key are relative."""
         origin = self.hardware.origins[key]
         return Path() if origin.kind == "set" else Path(origin.file).parent
 

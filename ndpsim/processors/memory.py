@@ -1,4 +1,4 @@
-"""What the GPU's memory holds, in bytes by name, and how many experts have room beside it."""
+"""Content of the GPU's memory, in bytes by name, and the number of experts that have room beside it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def dense_weight_bytes(model: MoeShape, bits: DenseBits = 16) -> dict[str, int]:
 
 
 def _workspace_bytes(model: MoeShape, step: Step) -> int:
-    """What a step has in work at its fullest.
+    """Bytes of a step's intermediate results at their most.
 
     Of every token the residual and its norm, and the larger of two: queries, keys, values and what
     attention makes of them, in the layer that has most; or the three vectors inside a feed-forward network.
@@ -76,7 +76,7 @@ def _workspace_bytes(model: MoeShape, step: Step) -> int:
 def gpu_memory(
     gpu: Gpu, model: MoeShape, step: Step, kv: str, bits: int | ExpertFormat, dense_bits: DenseBits
 ) -> GpuMemory:
-    """What `gpu` holds of `model` in `step`, with the cache where `kv` says: "gpu", "host", or "auto".
+    """Content of the memory of `gpu` for `model` in `step`; `kv`: the cache's place, "gpu", "host" or "auto".
 
     "auto" is the GPU where the cache has room there beside all else, and the host where it has not.
 

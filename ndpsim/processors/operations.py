@@ -62,7 +62,7 @@ class OperationTime(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """What a step computes on: `sequences` of `new_tokens`, the last of which attends to `context` tokens.
+    """Sizes of a step: `sequences` of `new_tokens`, the last of which attends to `context` tokens.
 
     `kv_bits`: of a value in the KV cache.
 
@@ -133,7 +133,7 @@ class Step:
 
 @dataclass(frozen=True)
 class MixedStep:
-    """What a step computes on whose sequences differ, as `Step` has it.
+    """Sizes of a step whose sequences differ; see `Step`.
 
     `lengths`: new tokens of each sequence, and tokens that the last of them attends to, itself among them.
     """

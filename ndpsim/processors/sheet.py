@@ -31,7 +31,7 @@ class Sheet(NamedTuple):
     def error(
         self, problem: str, row: Row | None = None, key: str | None = None, code: Code = "range"
     ) -> InputError:
-        """What is wrong with a row, or with the file."""
+        """An error that names a row, or the file."""
         line = None if row is None else row.line
         return InputError(problem, code, file=self.file, line=line, key=key)
 
@@ -170,7 +170,7 @@ def _said(
     numbers: Mapping[str, int],
     defaults: Mapping[str, str],
 ) -> dict[str, str]:
-    """What the lines ``# key: value`` say; each key is there once."""
+    """Values of the lines ``# key: value``; each key is there once."""
     keys = [*words, *numbers]
     said: dict[str, str] = {}
     for number, line in enumerate(lines, 1):

@@ -1,4 +1,4 @@
-"""What a weight file gives the simulation: the format of a routed expert, and bits of the dense parts.
+"""Formats that the simulation takes from a weight file: of a routed expert, and bits of the dense parts.
 
 A matrix of an expert has groups of whole bits, see `WeightFormat`. A block format becomes the most bits a
 weight that the block has room for, and all else of the block is shared out evenly over its groups: Q4_K is

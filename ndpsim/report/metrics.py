@@ -1,4 +1,4 @@
-"""What metrics of a sweep and keys that it varies are called in print: words, units, readable scales."""
+"""Names in print of a sweep's metrics and of the keys that it varies: words, units, readable scales."""
 
 from __future__ import annotations
 

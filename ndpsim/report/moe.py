@@ -37,14 +37,14 @@ _ENDS = 8  # beyond the limit of a check, that are told
 
 
 def moe_title(result: MoeResult) -> str:
-    """What ran where, in a line."""
+    """The model and the machine, in a line."""
     config = result.config
     file = f"{config['weights']}: " if "weights" in config else ""
     return f"{config['model']} on {config['hardware']['name']}, {file}{bits_of(config)}"
 
 
 def run_names(runs: Sequence[PolicyRun]) -> list[str]:
-    """What runs are called beside each other: their policies, with what is set of those that occur twice."""
+    """Names of runs beside each other: their policies, with the parameters of those that occur twice."""
     names = []
     for run in runs:
         alike = [other.parameters for other in runs if other.policy == run.policy]
@@ -77,12 +77,12 @@ def print_moe(result: MoeResult) -> None:
 
 
 def moe_table(result: MoeResult) -> list[tuple[str, ...]]:
-    """What each quantity is called, and its figure under each policy."""
+    """The label of each quantity, and its figure under each policy."""
     return _cells(_rows(result), result.runs)
 
 
 def moe_notes(result: MoeResult) -> list[str]:
-    """What runs have to say in sentences, of those in common once."""
+    """Notes on runs in sentences; a note that runs share is there once."""
     names = run_names(result.runs)
     notes: dict[str, list[str]] = {}
     for name, run in zip(names, result.runs, strict=True):
@@ -108,7 +108,7 @@ def _label(name: str) -> str:
 
 
 def _value(run: PolicyRun, name: str) -> Any:
-    """What a run has under a dotted name; None: nothing."""
+    """The value of a run under a dotted name; None: there is none."""
     first, _, part = name.partition(".")
     value = getattr(run, first)
     return (value or {}).get(part) if part else value
@@ -255,7 +255,7 @@ def _signed(share: float) -> str:
 
 
 def _prediction_notes(prediction: Mapping[str, Any]) -> list[str]:
-    """What was counted as a prediction; further shares, each with what it is of."""
+    """Notes on what counts as a prediction, and further shares with their wholes."""
     counted_as = prediction.get("counted", {})
     words = counted_as if isinstance(counted_as, Mapping) else {"accuracy": counted_as}
     notes = []

@@ -1,4 +1,4 @@
-"""What pictures of a run show beyond its result, collected while it runs: sums, and one layer's jobs."""
+"""Data of pictures of a run beyond its result, collected while it runs: sums, and one layer's jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be chosen of a picture: its size, and which of its panels are drawn.
+"""Choices for a picture: its size, and which of its panels are drawn.
 
 Apart from the pictures themselves, so that choices are checked before matplotlib is imported.
 """

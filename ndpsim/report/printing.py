@@ -40,7 +40,7 @@ def line_width() -> int | None:
 
 
 def _words(text: str) -> list[str]:
-    """What stays on one line each: words, and numbers with the short word after them."""
+    """Parts of a text that stay on one line each: words, and numbers with the short word after them."""
     words: list[str] = []
     number = False
     for word in filter(None, text.split(" ")):

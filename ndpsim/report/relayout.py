@@ -15,7 +15,7 @@ from ndpsim.simulate import RelayoutResult
 
 
 def relayout_title(result: RelayoutResult) -> str:
-    """What moved where, in a line."""
+    """The experts, their layouts and the machine, in a line."""
     config = result.config
     shape = f"{config['hidden']} x {config['intermediate']}"
     experts = counted(result.experts, "expert")

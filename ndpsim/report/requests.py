@@ -1,4 +1,4 @@
-"""What requests to a serving system are like, as text."""
+"""Statistics of requests to a serving system, as text."""
 
 from __future__ import annotations
 

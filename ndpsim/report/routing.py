@@ -1,4 +1,4 @@
-"""What routing is like, as text."""
+"""Statistics of routing, as text."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _phase_facts(name: str, phase: PhaseStatistics) -> list[tuple[str, str, str]
 
 
 def _facts(statistics: RoutingStatistics) -> Iterator[tuple[str, str, str]]:
-    """What there is to say beyond shares: a label, its figure, and what explains it."""
+    """Facts beyond shares: a label, its figure, and its explanation."""
 
     def row(name: str, detail: str = "") -> tuple[str, str, str]:
         value = with_unit(name, getattr(statistics, name), RoutingStatistics)

@@ -19,7 +19,7 @@ _NONE = "-"
 
 
 def serving_title(result: ServingResult) -> str:
-    """What ran where, in a line."""
+    """The model, the requests and the machine, in a line."""
     config = result.config
     file = f"{config['weights']}: " if "weights" in config else ""
     return f"{config['model']} on {config['hardware']['name']}, {file}{bits_of(config)}, {config['policy']}"
@@ -56,7 +56,7 @@ def print_found_rate(found: FoundRate) -> None:
 
 
 def latency_rows(result: ServingResult) -> Iterator[tuple[str, ...]]:
-    """What each latency is called, and its mean and percentiles."""
+    """The name of each latency, and its mean and percentiles."""
     for name in _LATENCIES:
         values: Mapping[str, float] | None = getattr(result, name)
         cells = (with_unit(name, values[part]) if values else _NONE for part in _PERCENTILES)
@@ -93,7 +93,7 @@ def serving_table(result: ServingResult) -> list[tuple[str, str]]:
 
 
 def serving_notes(result: ServingResult) -> list[str]:
-    """What a run has to say in sentences."""
+    """Notes on a run, in sentences."""
     config: Mapping[str, Any] = result.config
     notes = [
         f"{counted(result.requests, 'request')} with {result.prompt_tokens:,} prompt and "

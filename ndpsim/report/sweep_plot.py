@@ -1,4 +1,4 @@
-"""What is drawn of a sweep, chosen and checked before matplotlib is imported."""
+"""The picture of a sweep, chosen and checked before matplotlib is imported."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PublishedValue(Protocol):
 
 
 class Swept(Protocol):
-    """What pictures and reports need of a sweep, as its `Definition` has it."""
+    """A sweep as pictures and reports need it; `Definition` is one."""
 
     @property
     def command(self) -> str: ...
@@ -157,7 +157,7 @@ def chosen_plot(
     by: str | Sequence[str] | None = None,
     log: str | None = None,
 ) -> SweepPlot:
-    """What is drawn: what is given here, else what the sweep's `plot` says, else what readers expect.
+    """The picture to draw: by the arguments, else by the sweep's `plot`, else the one that readers expect.
 
     That is: lines over the number with the most values, or bars over words; other keys are series.
 

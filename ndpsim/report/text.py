@@ -87,7 +87,7 @@ def facts_of(result: Timed, moved_bytes: float, busy_ns: float | None = None) ->
 
 
 def _explained(result: Timed, name: str) -> list[str]:
-    """What explains a quantity of a result: its share of a peak, its clocks, and the fields beside it."""
+    """Explanations of a quantity of a result: its share of a peak, its clocks, and the fields beside it."""
     of = quantity_of(name, (type(result),))
     if of.beside == _CLOCKS and not isinstance(result, ContentionResult):
         return [clock_words(result.cycles, result.clock_ns, result.config)]
@@ -216,7 +216,7 @@ def print_expert(result: ExpertResult) -> None:
 
 
 def print_facts(title: str, facts: Iterable[tuple[str, str, str]], end: str) -> None:
-    """What there is to say, its figure, and what stands behind it, one a line, between a title and an end."""
+    """Print facts, one a line, between a title and an end: a label, its figure, and its explanation."""
     print_text(title, bold=True)
     print_grid(facts)
     print_text(end)

@@ -39,7 +39,7 @@ def weight_file_dict(file: WeightFile) -> dict[str, Any]:
 
 
 def print_weight_file(file: WeightFile) -> None:
-    """What each class of tensors has, and what the simulation makes of a routed expert."""
+    """Print the content of each class of tensors, and the format in which a routed expert is simulated."""
     rows = []
     for group, one in weight_file_dict(file)["classes"].items():
         formats = one["formats"]

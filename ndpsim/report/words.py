@@ -1,4 +1,4 @@
-"""What the parts of a machine are called, and how figures are written."""
+"""Names of the parts of a machine, and the form of figures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def clocks_of(cycles: int, clock_ns: float, ticks: int = 1) -> str:
 
 
 def to_host_name(hardware: Mapping[str, Any]) -> str:
-    """What is between a DIMM or memory device and the host; `hardware` as in a result's config."""
+    """The path between a DIMM or memory device and the host; `hardware` as in a result's config."""
     return "CXL link" if hardware["cxl"] else "host bus"
 
 

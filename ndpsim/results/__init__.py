@@ -1,4 +1,4 @@
-"""What simulations tell: results as dataclasses, their text, and a cache that finds them again."""
+"""Results of simulations: dataclasses, their text, and a cache that finds them again."""
 
 # Imported when first used: a result that is found in a cache needs the classes of its parts alone.
 from ndpsim._later import from_stub as _from_stub

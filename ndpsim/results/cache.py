@@ -153,7 +153,7 @@ class ResultCache:
 
 @functools.cache
 def _usual_cache() -> ResultCache:
-    """What `cache=True` means: one cache in a process."""
+    """The cache for `cache=True`: one in a process."""
     return ResultCache()
 
 
@@ -176,7 +176,7 @@ def chosen_cache(cache: bool | ResultCache) -> ResultCache | None:
 
 
 class Lookup(Generic[R]):
-    """What a call looks for in a cache, and stores there when it was not found.
+    """A call's search in a cache, and its result to store there when none was found.
 
     Args:
         kind: of the result.

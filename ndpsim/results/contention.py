@@ -1,4 +1,4 @@
-"""What a simulation of an expert concurrent with the host's traffic tells."""
+"""The result of an expert concurrent with the host's traffic."""
 
 from __future__ import annotations
 

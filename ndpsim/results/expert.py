@@ -1,4 +1,4 @@
-"""What a simulation of an expert tells."""
+"""The result of an expert."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def digest_of(values: Sequence[Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What stands in JSON for a value that JSON does not have."""
+    """The form in JSON of a value that JSON does not have."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Hardware):

@@ -1,4 +1,4 @@
-"""What a simulation of the host that reads an expert tells."""
+"""The result of a host that reads an expert."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of a whole model tells, policy by policy."""
+"""The result of a run of a whole model, policy by policy."""
 
 from __future__ import annotations
 

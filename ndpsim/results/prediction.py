@@ -1,4 +1,4 @@
-"""What a machine is predicted to do with a model: tokens/s, where the time goes, what upgrades would give."""
+"""The prediction for a machine and a model: tokens/s, where the time goes, gains by upgrades."""
 
 from __future__ import annotations
 

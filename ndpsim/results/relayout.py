@@ -1,4 +1,4 @@
-"""What a simulation of experts that move to another layout tells."""
+"""The result of experts that move to another layout."""
 
 from __future__ import annotations
 

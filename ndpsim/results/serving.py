@@ -1,4 +1,4 @@
-"""What serving tells: latencies of requests, throughput, and the engine over time."""
+"""The result of serving: latencies of requests, throughput, and the engine over time."""
 
 from __future__ import annotations
 

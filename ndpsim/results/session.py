@@ -1,4 +1,4 @@
-"""What a session tells."""
+"""The result of a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What experts on a DIMM, host reads and relayouts reach beside each other."""
+"""Rates of experts on a DIMM, host reads and relayouts beside each other."""
 
 from __future__ import annotations
 

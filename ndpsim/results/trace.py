@@ -1,4 +1,4 @@
-"""What a run of requests tells."""
+"""The result of a run of requests."""
 
 from __future__ import annotations
 

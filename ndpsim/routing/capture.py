@@ -20,7 +20,7 @@ _ROUTER = re.compile(r"(?:.*\.)?layers\.(\d+)\.(?:.*\.)?(?:gate|router)")
 
 
 class Capture:
-    """What is recorded of a model; `routing` makes a trace of it."""
+    """Recorded choices of a model; `routing` makes a trace of them."""
 
     def __init__(self, model: Any) -> None:
         self.model = model

@@ -67,7 +67,7 @@ def is_routing_file(path: Path) -> bool:
 
 
 def read(file: Path) -> dict[str, Any]:
-    """What a trace that was written is made of, by name; whether it makes sense is not checked here.
+    """The fields of a written trace, by name; whether they make sense is not checked here.
 
     Raises:
         InputError: it cannot be read, is none, or of another version.

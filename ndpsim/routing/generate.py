@@ -31,7 +31,7 @@ def randoms_of(layers: tuple[int, ...], *entropy: int) -> Randoms:
 
 
 def shape_of(spec: Spec, model: MoeShape | None) -> Shape:
-    """What is routed: the model's experts and layers, or those of the counts that the SPEC names.
+    """Layers and experts to route: the model's, or those of the counts that the SPEC names.
 
     Raises:
         InputError: neither says.
@@ -125,7 +125,7 @@ def _each(change: Callable[..., Any], popularity: Shares, amount: float, randoms
 
 
 class _Asked(NamedTuple):
-    """What is drawn in every phase. `drawn`: the seed, and which of its traces it is."""
+    """Inputs of every phase. `drawn`: the seed, and which of its traces it is."""
 
     shape: Shape
     batch: int

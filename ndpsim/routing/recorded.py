@@ -1,4 +1,4 @@
-"""What other programs record of routing, between their files and a trace."""
+"""Recorded routing of other programs, between their files and a trace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ndpsim.moe import MoeShape
 
 @dataclass(frozen=True)
 class Asked:
-    """What a user says beside the files: what they leave open, and how much of them is wanted."""
+    """The user's answers to what files leave open, and how much of them is wanted."""
 
     model: MoeShape | None = None
     experts_per_token: int | None = None
@@ -75,7 +75,7 @@ class RoutingFormat:
 
 @dataclass
 class Pass:
-    """What a model did in one go: for each layer, the choices of the same tokens.
+    """One pass of a model: for each layer, the choices of the same tokens.
 
     Attributes:
         place: where it stands, for messages.

@@ -1,4 +1,4 @@
-"""What can be generated: generators, their parameters, and SPECs, ``skewed:hot_share=0.3,drift=0.2``."""
+"""Generators, their parameters, and SPECs, ``skewed:hot_share=0.3,drift=0.2``."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def generators() -> dict[str, Generator]:
 
 
 def routing_names() -> list[str]:
-    """What SPECs begin with: each generator, with each of the names that it can start from."""
+    """Beginnings of SPECs: each generator, with each of the names that it can start from."""
     return [
         f"{kind}:{name}" if name else kind
         for kind, generator in sorted(generators().items())
@@ -96,7 +96,7 @@ def routing_names() -> list[str]:
 
 @dataclass(frozen=True)
 class Spec:
-    """What to generate.
+    """A routing to generate.
 
     Attributes:
         generator: of what kind.

@@ -1,4 +1,4 @@
-"""What papers quote of routing: shares by class and rank, active experts, reuse, likeness, predictability."""
+"""Statistics of routing: shares by class and rank, active experts, reuse, likeness, predictability."""
 
 from __future__ import annotations
 

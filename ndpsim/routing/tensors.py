@@ -44,7 +44,7 @@ def is_saved_by_torch(path: Path) -> bool:
 
 
 def read_saved(path: Path) -> Any:
-    """What ``torch.save`` wrote, with NumPy arrays in the place of tensors.
+    """The object that ``torch.save`` wrote, with NumPy arrays in the place of tensors.
 
     Raises:
         InputError: it cannot be read, is damaged, needs too much memory, or has other objects than plain

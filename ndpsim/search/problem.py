@@ -1,4 +1,4 @@
-"""What a search is: a sweep's command and keys, objectives, constraints, and how many points are run."""
+"""The problem of a search: a sweep's command and keys, objectives, constraints, and the number of points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search has found: the points that no other beats, and in what they differ."""
+"""The result of a search: the points that no other beats, and in what they differ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ndpsim.sweeps.table import Listed, SweepResult, csv_of
 
 
 class SearchResult(Listed):
-    """What `optimize` returns: a row for each point that no other feasible point beats.
+    """The result of `optimize`: a row for each point that no other feasible point beats.
 
     A row is a mapping, as `SweepResult` has it, with the number of the `run` (from 1), `feasible`, and
     derived metrics. ``pandas.DataFrame(result)`` has these rows.

@@ -198,7 +198,7 @@ class _SearchRun(Run):
         return self._problem.budget
 
     def tasks(self) -> Tasks:
-        """What has to be run of one batch after the other; None while results of a batch are missing."""
+        """Tasks of one batch after the other; None while results of a batch are missing."""
         while len(self._points) < self._problem.budget:
             asked = self._sampler.ask(min(self._problem.batch, self._problem.budget - len(self._points)))
             if not asked:

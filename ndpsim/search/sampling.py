@@ -136,7 +136,7 @@ class Sampler:
         )
 
     def tell(self, asked: Asked, objectives: Sequence[Any], excess: Sequence[float]) -> None:
-        """What came of a point: its objectives, and by how much it is beyond each constraint.
+        """Take the outcome of a point: its objectives, and by how much it is beyond each constraint.
 
         A point that failed, whose excess is endless, counts as worse than any other.
         """

@@ -1,4 +1,4 @@
-"""What the blocks of prompts contain, from the blocks that requests come with."""
+"""Content of the blocks of prompts, from the blocks that requests come with."""
 
 from __future__ import annotations
 

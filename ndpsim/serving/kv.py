@@ -20,7 +20,7 @@ Hash = tuple[int, int]
 
 @dataclass
 class Changes:
-    """What a step did to blocks, by the number of the sequence: `allocated` anew, `reused` and `freed`."""
+    """Changes of blocks in a step, by the number of the sequence: `allocated` anew, `reused` and `freed`."""
 
     allocated: dict[int, list[int]] = field(default_factory=dict)
     reused: dict[int, list[int]] = field(default_factory=dict)

@@ -35,7 +35,7 @@ class ServingLog:
         self._ids: tuple[str, ...] = ()
 
     def begin(self, header: Mapping[str, Any], ids: tuple[str, ...]) -> None:
-        """What is run; `ids`: names of the requests."""
+        """Write the run's header; `ids`: names of the requests."""
         self._ids = ids
         self._line({"serving_log": LOG_VERSION, **header})
 

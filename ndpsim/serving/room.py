@@ -32,7 +32,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class KvAsked:
-    """What is asked of a KV cache: see `run_serving`; `blocks`: None: as many as there is room for."""
+    """Arguments for a KV cache: see `run_serving`; `blocks`: None: as many as there is room for."""
 
     kv: str
     bits: int

@@ -267,7 +267,7 @@ def _served(
 
 
 def _of_machine(runner: StepRunner, time_ns: float) -> dict[str, Any]:
-    """What a result says of the machine."""
+    """The machine's part of a result."""
     totals, given = runner.totals, runner.given
     power_w = given.processors.power_w(given.machine.model)
     energy_nj, energy_note = totals.energy(given.costs, power_w, time_ns)

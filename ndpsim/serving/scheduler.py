@@ -1,4 +1,4 @@
-"""What a scheduler is: it forms the steps of an engine.
+"""The base of schedulers: a scheduler forms the steps of an engine.
 
 A scheduler is one file in `ndpsim.serving.schedulers`, with a class named in ``SCHEDULER``.
 """
@@ -57,7 +57,7 @@ class Scheduler(ABC):
 
     @abstractmethod
     def schedule(self) -> list[Chunk]:
-        """What the next step computes; sequences that it takes in are running. Empty: nothing can be done."""
+        """Work of the next step; sequences that it takes in are running. Empty: nothing can be done."""
 
     def finish(self, sequence: Sequence) -> None:
         """A running sequence has all of its tokens."""

@@ -61,7 +61,7 @@ class Sequence:
         return self.produced >= self.output_tokens
 
     def hash_of(self, block: int) -> tuple[int, int]:
-        """What a whole block contains: the same for others only where their prompts are the same."""
+        """A mark of a whole block's content: the same for others only where their prompts are the same."""
         if block < len(self.hashes):
             return -1, self.hashes[block]
         return self.number, block

@@ -23,7 +23,7 @@ _GROWN = 0.25  # of all requests: a queue that is as long when the last one arri
 
 
 def served(requests: Requests, sequences: Several[Sequence]) -> tuple[ServedRequest, ...]:
-    """What came of each request."""
+    """The outcome of each request."""
     return tuple(_served(requests.ids[one.number], one) for one in sequences)
 
 

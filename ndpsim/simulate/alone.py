@@ -142,7 +142,7 @@ class LanesAlone:
         return self.path.read(known, self.expert.weights.hidden, tokens)
 
     def count_until(self, clock: int) -> list[LaneCounts]:
-        """What the lanes have counted, those of a stream as one."""
+        """Counts of the lanes so far, those of a stream as one."""
         return [
             LaneCounts(
                 self.expert.of_dimm.count(number) * len(lane.stream.lanes),

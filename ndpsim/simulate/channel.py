@@ -38,7 +38,7 @@ _DATA = [READ, WRITE, READ_AP, WRITE_AP]
 
 
 def _make_setup(machine: Machine, arbitration: str, slice_clocks: int, start_clock: int) -> shared.Setup:
-    """What a channel with such DIMMs runs under. Clocks count from 1, which is `start_clock` to refresh."""
+    """The setup of a channel with such DIMMs. Clocks count from 1, which is `start_clock` to refresh."""
     if machine.lock_step:
         problem = "ranks in lock step (broadcast) beside the host, or with experts on several DIMMs"
         raise InputError(f"not supported: {problem}", "unsupported", key="dimm.command_bus")
@@ -281,7 +281,7 @@ class LanesInTurn(Channel):
         return self.queues[0]
 
     def count_until(self, clock: int) -> list[LaneCounts]:
-        """What the lanes have counted, each for itself."""
+        """Counts of the lanes so far, each for itself."""
         dimms, weights = self.dimms, self.dimms.agents.weights
         busy = (np.diff(weights.ends, axis=1) * (weights.service[0] / weights.servers[0])).sum(axis=1)
         counted = zip(

@@ -56,7 +56,7 @@ def _host_alone(run: Channel, requests: RequestRound) -> list[Bus]:
 
 
 def _rows(run: Channel, master: int) -> dict[str, int]:
-    """What a master's requests found, and the rows it lost to the other."""
+    """Rows that a master's requests found, and rows that it lost to the other."""
     values = run.dimms.values(master)
     places = {"hits": state.ROW_HITS, "misses": state.ROW_MISSES, "conflicts": state.ROW_CONFLICTS}
     found = {name: int(values[:, place].sum()) for name, place in places.items()}

@@ -17,7 +17,7 @@ from ndpsim.simulate.program import DOWN, Awaited, Job
 
 
 class QueuedExpert(NamedTuple):
-    """What a DIMM has to know of an expert in its queue: its weights, and where each lane has them."""
+    """An expert in the queue of a DIMM: its weights, and where each lane has them."""
 
     dimm: int
     weights: ExpertWeights

@@ -46,7 +46,7 @@ _BYTES_OF_A_BURST = 128  # memory, measured and rounded up
 
 @dataclass(frozen=True, eq=False)
 class HostBus:
-    """What the host reads, or writes, on one bus, in its order.
+    """Reads or writes of the host on one bus, in its order.
 
     Attributes:
         channel, subchannel: which bus it is.

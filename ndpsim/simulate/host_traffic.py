@@ -1,4 +1,4 @@
-"""What a host asks of one DIMM while it computes: addresses, reads and writes, and how fast they come."""
+"""Requests of a host to one DIMM while it computes: addresses, reads and writes, and their rate."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def name_commands(issued: Ints, standard: Standard) -> dict[str, int]:
 
 @dataclass(frozen=True, eq=False)
 class LaneStream:
-    """What the lanes of a DIMM read that hold equally many bursts of every region: they run alike.
+    """Reads of those lanes of a DIMM that hold equally many bursts of every region: they run alike.
 
     Attributes:
         lanes: which they are.
@@ -266,7 +266,7 @@ def ensure_same(name: str, one: Bus, plain: Bus) -> None:
 
 
 class LaneCounts(NamedTuple):
-    """What lanes that run alike have counted: how many they are, and of each of them the rest.
+    """Counts of lanes that run alike: how many they are, and the rest of each of them.
 
     `counter` (places in `dram.state`) and `issued` are those of its channel, `open_clocks` the clocks for
     which banks were open, summed over all banks, `skipped` the reads that were fast-forwarded; `busy` the

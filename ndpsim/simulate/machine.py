@@ -100,7 +100,7 @@ class Machine:
         return -(-bursts // buses) * self.tables.burst * self.dram_ticks
 
     def peak_gflops(self, weights: ExpertWeights) -> float:
-        """What the multipliers of a DIMM do at their limit, on matrices of equal size."""
+        """Peak rate of the multipliers of a DIMM, on matrices of equal size."""
         bits, burst_bytes = [matrix.bits for matrix in weights.format.matrices], self.device.burst_bytes
         cycles = sum(self.unit.cycles_for_product(self.lanes, burst_bytes, one) for one in bits)
         return float(2 * len(bits) * 1000 / (cycles * frequency_period_ps(self.unit_mhz)))
@@ -186,7 +186,7 @@ def _placed(machine: Machine, interleaving: Interleaving, on_channel: int) -> Pl
 
 
 def _share(machine: Machine, interleaving: Interleaving, lane: int) -> LaneShare:
-    """What is read of a lane: in lock step as much as of the lane of its sub-channel that holds the most."""
+    """The reads of a lane: in lock step as many as of the lane of its sub-channel that holds the most."""
     return interleaving.share(lane % machine.host_buses if machine.lock_step else lane)
 
 

@@ -21,7 +21,7 @@ Energy = tuple[dict[str, float | None] | None, str]
 
 @dataclass(frozen=True, eq=False)
 class DramPower:
-    """What channels of a kind spend: `channel` is None where no data sheet is known, `note` says why."""
+    """Power of channels of a kind: `channel` is None where no data sheet is known, `note` says why."""
 
     standard: Standard
     channel: energy.ChannelEnergy | None
@@ -56,7 +56,7 @@ class DramPower:
 
 
 def dram_power(device: Device, changes: Mapping[str, float] | None = None) -> DramPower:
-    """What channels of a device spend, with `changes` to the currents of its data sheet."""
+    """Power of channels of a device, with `changes` to the currents of its data sheet."""
     currents = energy.find_currents(device, changes)
     return DramPower(
         device.standard,

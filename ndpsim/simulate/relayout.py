@@ -216,7 +216,7 @@ def simulate_relayout(
 
 
 class _Moved:
-    """What waves that went one after the other came to, by the units or by the host.
+    """Waves that went one after the other, by the units or by the host.
 
     Attributes:
         cycles: of all; `time_ns` the same, `clock_ns` one of them.

@@ -100,7 +100,7 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What happened, from the kernels' arrays. Clocks are DRAM clocks, the first is 1.
+    """A relayout, from the kernels' arrays. Clocks are DRAM clocks, the first is 1.
 
     Attributes:
         end: the clock at which the last data had been written.

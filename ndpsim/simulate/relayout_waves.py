@@ -42,7 +42,7 @@ def _uses_ns(access: Access, transfer: Transfer) -> Floats:
 
 
 def _time_ns(uses_ns: Floats, wave: Sequence[int]) -> tuple[float, float]:
-    """What a wave takes at least, and, to choose among equal times, how unevenly it uses what there is."""
+    """The least time of a wave, and, to choose among equal times, how unevenly it uses links and DRAM."""
     total = uses_ns[list(wave)].sum(axis=0)
     return float(total.max()), float(total @ total)
 

@@ -35,7 +35,7 @@ def equal_clocks(cycles: int, width: Fraction) -> Ints:
 
 
 class Samples:
-    """What some counters, which only rise from 0, had risen to at equal times from the clock `start` on."""
+    """Values of some counters, which only rise from 0, at equal times from the clock `start` on."""
 
     def __init__(self, counters: int, start: int, width: Fraction | int) -> None:
         self.width = Fraction(width)
@@ -48,7 +48,7 @@ class Samples:
         return self._clocks[0] + math.ceil((passed + 1) * self.width)
 
     def record(self, clock: int, counts: Sequence[int]) -> None:
-        """What the counters have risen to; where samples become too many, every other one is dropped."""
+        """Note the values of the counters; where samples become too many, every other one is dropped."""
         if clock == self._clocks[-1]:
             return
         self._clocks.append(clock)

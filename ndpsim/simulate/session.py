@@ -307,7 +307,7 @@ class Session:
 
     @property
     def relayouts(self) -> tuple[RelayoutRun, ...]:
-        """What moves, in the order in which it was added."""
+        """The relayouts, in the order in which they were added."""
         return tuple(relayout_run(self._run, relayout) for relayout in self._run.relayouts)
 
     def result(self) -> DimmResult:

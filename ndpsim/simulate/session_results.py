@@ -1,4 +1,4 @@
-"""What a session has come to: its experts, streams, relayouts and energy."""
+"""Results of a session: its experts, streams, relayouts and energy."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def channel_energy(run: Channel, hardware: Hardware) -> Energy:
 
 
 def _relayout_energy(run: Channel, hardware: Hardware) -> dict[str, float | None]:
-    """What engines and links have spent until now, by component."""
+    """Energy of engines and links until now, by component."""
     if not run.waves:
         return {}
     bits_read = sum(bits_by_stage(wave.engine).read for wave in run.waves)

@@ -255,7 +255,7 @@ def run_trace(
 
 
 def _requests(given: Any) -> Requests:
-    """What `run_trace` takes as requests."""
+    """Requests from the argument of `run_trace`."""
     if isinstance(given, Requests):
         return given
     if isinstance(given, (str, PathLike)):

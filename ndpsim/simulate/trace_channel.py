@@ -91,7 +91,7 @@ class TraceChannel(Bus):
         report(self.count - reported)
 
     def _counted_besides(self) -> dict[str, int]:
-        """What the controller of the standard counts besides what all do."""
+        """Counters that only the controller of the standard has."""
         names = own_counters(self._memory.device.standard.controller)
         return {name: int(self.value[state.OWN_COUNTERS + place]) for place, name in enumerate(names)}
 

@@ -51,7 +51,7 @@ _BY_NUMBER = (
 
 @dataclass(frozen=True)
 class Command:
-    """What a command does to the banks it addresses.
+    """A command and its effect on the banks it addresses.
 
     `scope`: the level of the standard of which it addresses a node, the last ("bank") or the second ("rank",
     with all banks there); "same-bank" addresses one bank of every bank group of a rank.

@@ -1,4 +1,4 @@
-"""What a command says of itself, so that it can be swept."""
+"""Commands that can be swept, as they describe themselves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMED = 12  # metrics in a message
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a point is, whatever it was called.
+    """A point, the same for all ways of writing it.
 
     Attributes:
         config: plain data: everything that is used, with defaults, the hardware included.
@@ -50,7 +50,7 @@ class SweptCommand(ABC):
     own_metrics: ClassVar[tuple[str, ...]] = ()
 
     def metric_beginnings(self) -> tuple[str, ...]:
-        """What the names of its metrics begin with, up to the first dot; none where that is not known."""
+        """Beginnings of the names of its metrics, up to the first dot; none where they are not known."""
         of_results = (each.name for result in self.results for each in fields(result))
         return tuple(
             dict.fromkeys(name for name in (*of_results, *self.own_metrics) if name not in OF_THE_RUN)
@@ -74,7 +74,7 @@ class SweptCommand(ABC):
 
     @abstractmethod
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
-        """What is to be run, without running it.
+        """The configuration of a run, without running it.
 
         Raises:
             InputError: there is no such point.

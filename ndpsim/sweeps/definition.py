@@ -1,4 +1,4 @@
-"""What a sweep is: a command, what all its points share, and what varies."""
+"""The definition of a sweep: a command, the values that all points share, and those that vary."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Definition:
         return list(dict.fromkeys(group_of.get(key, (key,)) for key in self.varied))
 
     def _together(self, group: tuple[str, ...]) -> list[list[tuple[str, Any]]]:
-        """What a group of keys may be: pairs of key and value that go together."""
+        """Values of a group of keys: pairs of key and value that go together."""
         counts = {key: len(self.varied[key]) for key in group}
         if len(set(counts.values())) > 1:
             each = ", ".join(f"{key} has {count}" for key, count in counts.items())

@@ -58,7 +58,7 @@ def _check_folder(run: Run, name: str, now: Mapping[str, Any]) -> None:
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """What a run has that an earlier one had not, except for further values and points; None: nothing."""
+    """Difference of a run from an earlier one, except for further values and points; None: no difference."""
     if before["command"] != now["command"]:
         return f"a run of {before['command']} is there, not of {now['command']}"
     if list(before["varied"]) != list(now["varied"]):

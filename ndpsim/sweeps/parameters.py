@@ -1,4 +1,4 @@
-"""What the options of a command mean, as sweeps and the command line take them."""
+"""Options of a command as sweeps and the command line take them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def expert_of(given: Mapping[str, Any]) -> str | Expert:
 
 
 def weight_format(given: Mapping[str, Any]) -> ExpertFormat:
-    """What the options of `ndpsim.parameters.weights` say.
+    """The format that the options of `ndpsim.parameters.weights` describe.
 
     Raises:
         InputError: it makes no sense.

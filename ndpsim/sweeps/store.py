@@ -31,7 +31,7 @@ _log = logging.getLogger("ndpsim")
 
 
 def point_name(command: str, what: Any) -> str:
-    """What the file of a point is called; `what` it is: its `Resolved.key`, or its given values."""
+    """The name of a point's file; `what` it is: its `Resolved.key`, or its given values."""
     return digest_of([SCHEMA, command, what, version()])
 
 

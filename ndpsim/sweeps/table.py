@@ -140,7 +140,7 @@ class Listed:
 
 
 class SweepResult(Listed):
-    """What `sweep` returns: the rows of its table, one a point, in the order of points.
+    """The result of `sweep`: the rows of its table, one a point, in the order of points.
 
     A row is a mapping: the varied keys, `status` ("ok" or "failed"), `reason` (of a failure, else None), the
     metrics of the command, named as in ``to_dict(flat=True)`` of its result, `speedup` where there is a

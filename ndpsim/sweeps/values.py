@@ -47,7 +47,7 @@ def values_of(command: SweptCommand, key: str, given: Any) -> tuple[Any, ...]:
 
 
 def _spread(part: str, key: str, whole: bool) -> list[Any]:
-    """What a part between commas stands for."""
+    """The values for which a part between commas stands."""
     if found := _RANGE.fullmatch(part):
         low, high, step = int(found[1]), int(found[2]), int(found[3] or 1)
         if high < low:

@@ -20,7 +20,7 @@ from ndpsim.traces.command_trace import HEADER, CommandTrace
 
 @dataclass(frozen=True)
 class Setting:
-    """What a command trace does not tell of itself: the number of its channel, and what it is made of."""
+    """Facts that a command trace does not contain: the number of its channel, and the channel's device."""
 
     channel: int = 0
     device: Device | None = None

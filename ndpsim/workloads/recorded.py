@@ -1,4 +1,4 @@
-"""What formats of recorded requests share: the rows of a file, checked one by one where they stand."""
+"""Shared parts of formats of recorded requests: the rows of a file, checked one by one where they stand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests can be generated: arrivals, lengths, and SPECs, ``poisson:rate=4,requests=300``."""
+"""Requests that can be generated: arrivals, lengths, and SPECs, ``poisson:rate=4,requests=300``."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def arrival_generators() -> dict[str, ArrivalGenerator]:
 
 @dataclass(frozen=True)
 class RequestSpec:
-    """What to generate.
+    """Requests to generate.
 
     Attributes:
         generator: of what kind.

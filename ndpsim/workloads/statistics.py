@@ -1,4 +1,4 @@
-"""What describes requests: rate, burstiness, lengths, and how much of the prompts can be reused."""
+"""Statistics of requests: rate, burstiness, lengths, and how much of the prompts can be reused."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _LEAST_RUNS = 20  # a call lasts a fraction of a millisecond
 
 
 def work_of(result: ExpertResult) -> Work:
-    """What a call came to."""
+    """The work of a call."""
     return Work(round(result.weight_bursts * result.weight_reads), result.cycles, dict(result.commands))
 
 

@@ -1,4 +1,4 @@
-"""What a row of the benchmark is, and that it is believed only when its work came out as it must."""
+"""Rows of the benchmark; a row counts only when its work came out as it must."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Benchmark(Protocol):
 
     @property
     def about(self) -> str:
-        """What is run."""
+        """A description of the run."""
 
     def run(self, repeat: int) -> Row:
         """Run it `repeat` times after a run that is not measured.

@@ -69,7 +69,7 @@ def cells(row: Row) -> list[str]:
 
 
 def machine() -> dict[str, str | int]:
-    """What the rows were measured on: the processor, its cores, and the versions that made the code."""
+    """The machine of the measurement: its processor and cores, and the versions that made the code."""
     model = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):  # Linux only
         for line in Path("/proc/cpuinfo").read_text().splitlines():

@@ -106,7 +106,7 @@ class Traffic:
         return Memory.named(*self.presets, self.ranks, options=self.options, rules="reference")
 
     def requests(self, device: Device) -> Requests:
-        """What is asked of it."""
+        """The requests to the channel."""
         if not self.random:
             return Requests.of(
                 contiguous(device, self.pinned.requests), np.zeros(self.pinned.requests, np.int8)

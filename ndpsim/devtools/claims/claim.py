@@ -1,4 +1,4 @@
-"""What a claim says, checked."""
+"""Claims of papers, checked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCES: tuple[Source, ...] = get_args(Source)
 
 
 class Published(_Part):
-    """What the paper says: a value, an interval, or for a trend that something is so.
+    """A claim of the paper: a value, an interval, or for a trend a statement.
 
     Attributes:
         value: as printed; or `low` and `high`; or `statement`, in words.
@@ -92,7 +92,7 @@ class Assumption(_Part):
 
 
 class FalsifiedBy(_Part):
-    """What would make a trend false, and figures with which it is.
+    """Conditions that would make a trend false, and figures with which it is.
 
     Figures are by the name of a metric as `Claim.ours` has it (``fast.time_ns``), or by a pattern of several
     (``fast*.time_ns``), of which the last that fits counts; a metric without one is 1.

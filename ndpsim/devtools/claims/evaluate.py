@@ -29,7 +29,7 @@ _REDUCE: Mapping[str, Callable[[list[Any]], Any]] = {
 
 @dataclass(frozen=True)
 class Change:
-    """What comes of a claim when an assumption has another value; `loads`: as `loads_of` says of it."""
+    """The outcome of a claim when an assumption has another value; `loads`: see `loads_of`."""
 
     assumption: Assumption
     value: Any
@@ -43,7 +43,7 @@ Setting = tuple[str, str]
 
 @dataclass(frozen=True)
 class Pair:
-    """What comes of claims with values of two assumptions at once.
+    """Outcomes of claims with values of two assumptions at once.
 
     Attributes:
         settings: both.
@@ -150,7 +150,7 @@ def _outcome(
 def sensitivity(
     claims: Sequence[tuple[Paper, Claim]], jobs: int, progress: Callable[[float], None] = lambda share: None
 ) -> dict[str, list[Change]]:
-    """What comes of claims, by name, at each value of each assumption that they rest on, one at a time.
+    """Outcomes of claims, by name, at each value of each assumption that they rest on, one at a time.
 
     Raises:
         InputError: a run of a claim can never be.

@@ -1,4 +1,4 @@
-"""What two assumptions decide together: values of those keys that change most verdicts alone."""
+"""Outcomes with two assumptions changed at once: values of those keys that change most verdicts alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pairs(
     progress: Callable[[float], None] = lambda share: None,
     most_runs: int = _MOST_RUNS,
 ) -> list[Pair]:
-    """What comes of claims with two values at once, of the five keys that change most verdicts.
+    """Outcomes of claims with two values at once, of the five keys that change most verdicts.
 
     Of these keys those values are paired that change a verdict alone, the strongest first, as long as no more
     than `most_runs` further runs are needed.

@@ -1,4 +1,4 @@
-"""What claims read beside what a sweep runs: a machine's values, a model's shape, an expert on a processor,
+"""Values that claims read beside runs: a machine's values, a model's shape, an expert on a processor,
 the statistics of a routing, the experts in the GPU's memory."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _GENERATED = ("batch", "steps", "prompt", "seed")
 
 
 class Quantity(SweptCommand):
-    """What takes next to no time to work out, and so is its own configuration."""
+    """A quantity that is worked out in next to no time, and so is its own configuration."""
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
         """See `SweptCommand`."""

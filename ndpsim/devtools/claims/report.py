@@ -158,7 +158,7 @@ def _of_paper(
 
 
 def _trends(paper: Paper, outcomes: Sequence[Outcome]) -> list[str]:
-    """What would make each trend false, or which inputs make it true."""
+    """Conditions that would make each trend false, or inputs that make it true."""
     if not outcomes:
         return []
     rows = []
@@ -197,7 +197,7 @@ def _sensitivity(paper: Paper, outcomes: Sequence[Outcome], changes: Changes) ->
 
 
 def _at_values(assumption: Assumption, changes: Sequence[Change]) -> Iterator[str]:
-    """What ours is at each value of an assumption, and whether it holds there."""
+    """Our figure at each value of an assumption, and whether it holds there."""
     for change in changes:
         if change.assumption == assumption:
             ours = change.outcome.ours

@@ -131,7 +131,7 @@ def measured(
 def _found(
     runs: Iterable[ResolvedRun],
 ) -> tuple[dict[ResolvedRun, Result], list[Task], dict[str, list[ResolvedRun]]]:
-    """What is found without running anything, tasks for all else, and the runs of each by its name."""
+    """Results known without running anything, tasks for all others, and the runs of each by its name."""
     found: dict[ResolvedRun, Result] = {}
     tasks: list[Task] = []
     runs_of: dict[str, list[ResolvedRun]] = {}

@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a claim.
+    """The outcome of a claim.
 
     Attributes:
         claim: what is claimed.
@@ -80,7 +80,7 @@ class Outcome:
 
 
 def _half_of_last_digit(value: float, quote: str) -> float:
-    """What rounding to the digits of a printed number can hide: 0.05 of 2.1, 0.005 of 2.10, 0.5 of 62.
+    """The most that rounding to the printed digits can hide: 0.05 of 2.1, 0.005 of 2.10, 0.5 of 62.
 
     How many digits there are says the quote, where it has the number.
     """

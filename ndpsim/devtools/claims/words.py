@@ -50,7 +50,7 @@ def value_in_words(value: Any) -> str:
 
 
 def figure_in_words(published: Published) -> str:
-    """What is published, with the digits that it has and its unit."""
+    """The published figure, with its digits and its unit."""
     if published.statement is not None:
         return published.statement
     low, high = (f"{end:,.15g}" for end in interval_of(published))

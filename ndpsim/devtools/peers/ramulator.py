@@ -38,8 +38,9 @@ _MAPPERS = ("RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR")
 
 
 class _Names(NamedTuple):
-    """What Ramulator calls the controller of a standard, what refreshes one bank, if anything does, and the
-    controller's own options: of ours by its names.
+    """Ramulator's names for a standard: its controller, the refresh of one bank, if any, and its own options.
+
+    options: by Ramulator's name, its value from our options.
     """
 
     controller: str = "GenericDDR"
@@ -58,7 +59,7 @@ _STANDARDS = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came out.
+    """The result of a comparison.
 
     Attributes:
         identical: every command, clock, coordinate and counter is equal.

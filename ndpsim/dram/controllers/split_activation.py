@@ -521,7 +521,7 @@ def look_over(scheduler, channel, queue):
 
 @inlined
 def may_issue(scheduler, channel, queue, slot, command, overview):
-    """What the scheduler lets pass, and no second activation; its bank is closed until it is complete."""
+    """As the scheduler says, but no second activation: its bank is closed until it is complete."""
     if scheduler.is_opening and command == ACTIVATE:
         return False
     return choosing.may_issue(scheduler.scheduler, channel, queue, slot, command, overview)

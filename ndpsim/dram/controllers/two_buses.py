@@ -248,7 +248,7 @@ def look_over(scheduler, channel, queue):
 
 @inlined
 def may_issue(scheduler, channel, queue, slot, command, overview):
-    """What goes now, does not come too close behind a row command, and the scheduler lets pass."""
+    """As the scheduler says, but only if its bus is free and no row command is too close before it."""
     rank, bank = channel.entry[queue, RANK, slot], channel.entry[queue, BANK, slot]
     if not goes(scheduler, command) or is_kept(scheduler.rank, scheduler.bank, rank, bank):
         return False

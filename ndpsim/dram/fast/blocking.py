@@ -1,4 +1,4 @@
-"""What keeps a controller from issuing on ranks that it shares with other masters.
+"""Rules that keep a controller from issuing on ranks that it shares with other masters.
 
 A master that comes first on a rank keeps the second from the banks that it waits for, and from data in the
 other direction than its own next data there. A command bus that another has taken keeps everybody off. Where

@@ -78,7 +78,7 @@ def forget_pending(state, command, bank):
 
 @inlined
 def release_closed(state, rank):
-    """What the other controller held of a rank it holds no longer where a refresh has closed the bank."""
+    """The other controller holds no bank of a rank any longer that a refresh has closed."""
     closed = state.pinned_by_other[rank] & ~state.open_banks[rank]
     state.pinned_by_other[rank] &= ~closed
     state.pinned_banks[rank] &= ~closed

@@ -86,7 +86,7 @@ def write_ready(times, table, at, first, nodes, classes, over, clock):
 
 @inlined
 def read_ready(times, table, at, first, nodes, classes, clock):
-    """What `write_ready` wrote."""
+    """Read the words of `write_ready`."""
     at, first = assume_nonnegative(at), assume_nonnegative(first)
     for node in range(first, first + nodes):
         for command in range(0, classes, REQUEST_CLASSES):
@@ -107,7 +107,7 @@ def write_rows(state, table, at, rank, row):
 
 @inlined
 def read_rows(state, table, at, rank, row):
-    """What `write_rows` wrote."""
+    """Read the words of `write_rows`."""
     at, rank = assume_nonnegative(at), assume_nonnegative(rank)
     for bank in range(BANKS_PER_RANK):
         word = table[at + bank]
@@ -138,7 +138,7 @@ def write_active(state, table, at, rank, clock):
 
 @inlined
 def read_active(state, table, at, rank, active, clock):
-    """What `write_active` wrote: so many reads."""
+    """Read the words of `write_active`; returns the number of reads."""
     for _ in range(active):
         bank = table[at] & (BANKS - 1)
         request = state.value[PLACE] + table[at + 2]
@@ -160,7 +160,7 @@ def write_nodes(shape, state, table, at, rank, over, clock):
 
 @inlined
 def read_nodes(shape, state, table, at, rank, clock):
-    """What `write_nodes` wrote."""
+    """Read the words of `write_nodes`."""
     first, groups, classes = rank * GROUPS_PER_RANK, shape.bankgroups, table[BANK_CLASSES]
     at = read_ready(state.group_ready, table, at, first, groups, REQUEST_CLASSES, clock)
     for group in range(first, first + groups):
@@ -191,7 +191,7 @@ def write_rank(shape, state, table, at, rank, over, row, clock):
 
 @inlined
 def read_rank(shape, state, table, at, rank, over, row, clock):
-    """What `write_rank` wrote."""
+    """Read the words of `write_rank`."""
     at, rank = assume_nonnegative(at), assume_nonnegative(rank)
     touched, opened, active = table[at] + clock, table[at + 1], table[at + 2]
     state.last_command[rank] = touched
@@ -232,7 +232,7 @@ def write_queue(state, table, at, row, clock):
 
 @inlined
 def read_queue(state, table, at, size, row, clock):
-    """What `write_queue` wrote: so many reads."""
+    """Read the words of `write_queue`; returns the number of reads."""
     at = assume_nonnegative(at)
     for slot in range(size):
         word, arrived = table[at], table[at + 1] + clock
@@ -256,7 +256,7 @@ def write_pending(state, table, at):
 
 @inlined
 def read_pending(state, table, at, size):
-    """What `write_pending` wrote: so many refreshes."""
+    """Read the words of `write_pending`; returns the number of refreshes."""
     state.pending_size = size
     for place in range(size):
         state.pending_class[place] = table[at]
@@ -286,7 +286,7 @@ def write_sink(sink, table, at, over, clock):
 
 @inlined
 def read_sink(sink, table, at, clock):
-    """What `write_sink` wrote."""
+    """Read the words of `write_sink`."""
     value, now = sink.value, clock * sink.dram_ticks
     value[LAST_START] = table[at + 2] + now
     at += 4

@@ -122,7 +122,7 @@ def _binds_parts(tables: Tables, command: int) -> bool:
 
 
 def step_on(policy: Policy, tables: Tables) -> Any:
-    """What the controller of the standard does in a fast step, None if there is no such step."""
+    """The part of a fast step that the controller of the standard does; None if there is no such step."""
     on = getattr(policy.step, "on", None)
     return None if on is None else on(tables)
 

@@ -85,13 +85,13 @@ def start_recording(shape, state, signature, clock):
 
 @inlined
 def changed(state, place, clock):
-    """What a clock has changed to since the snapshot; NOTHING if it has not."""
+    """The value to which a clock has changed since the snapshot; NOTHING if it has not."""
     return state.value[place] - clock if state.value[place] != state.snapshot[place] else NOTHING
 
 
 @inlined
 def write_gains(shape, state, table, transition, clock):
-    """What the counters have gained; for open rows, as if the transition had begun at clock 0."""
+    """Write the gains of the counters; for open rows, as if the transition had begun at clock 0."""
     gain = of_reads(table, transition, GAINS)
     for number in range(len(SUMMED)):
         table[gain + number] = state.value[SUMMED[number]] - state.snapshot[SUMMED[number]]
@@ -104,7 +104,7 @@ def write_gains(shape, state, table, transition, clock):
 
 @inlined
 def request_after(source, request, row):
-    """What the end of a transition depends on of the next request: its row, and whether it writes."""
+    """What the end of a transition depends on in the next request: its row, and whether it writes."""
     place = source.place[request]
     return ((place >> ROW_SHIFT) - row) * 2 + (place & 1)
 

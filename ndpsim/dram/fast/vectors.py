@@ -87,7 +87,7 @@ def _fold(builder: Any, vector: Any, work: Callable[[Any, Any, Any], Any]) -> An
 
 
 def _of_two(in_python: Callable[..., Any], work: Callable[[Any, Any, Any], Any], meaning: str) -> Any:
-    """What `work` makes of two vectors, word by word."""
+    """The function that does `work` on two vectors, word by word."""
 
     def of_two(typing_context, one, other):
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

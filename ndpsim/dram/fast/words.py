@@ -1,4 +1,4 @@
-"""What machines do to masks of bits in one instruction and Numba has no word for.
+"""Operations on masks of bits that are one machine instruction and that Numba does not name.
 
 Masks are int64, shifted here and nowhere else: Numba makes a float of int64 mixed with uint64.
 """

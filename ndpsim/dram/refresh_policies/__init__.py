@@ -46,7 +46,7 @@ class Refreshed(NamedTuple):
         return self.commands[scope][1]
 
     def rank_order(self, scope: int) -> str:
-        """What it means to the other ranks that the refresh of a scope falls due in one (`RANK_ORDERS`)."""
+        """The order that a due refresh of a scope in one rank imposes on the other ranks (`RANK_ORDERS`)."""
         return self.orders.get(scope, RANK_ORDERS[0])
 
 

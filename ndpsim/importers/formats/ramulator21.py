@@ -1,4 +1,4 @@
-"""What ``python -m ramulator export`` of Ramulator 2.1 writes: every value in full, no preset names."""
+"""Output of ``python -m ramulator export`` of Ramulator 2.1: every value in full, no preset names."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def legal_migrations(
 
 
 class _Moving:
-    """What the migrations so far have changed."""
+    """Changes by the migrations so far."""
 
     def __init__(self, view: BackgroundView, machine: Machine, at: At) -> None:
         self.placement, self.moving = view.placement, view.moving

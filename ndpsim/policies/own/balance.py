@@ -143,7 +143,7 @@ class Balance(Policy[BalanceParameters]):
     def _estimated_ns(
         self, shards: int, resident: Flags, loads: Floats, judged: Sequence[tuple[int, Ints]]
     ) -> float:
-        """What layers take with experts over this many DIMMs, and with these residents."""
+        """Estimated time of layers with experts over this many DIMMs, and with these residents."""
         self.shards = shards
         groups = self._groups(resident, loads) // shards if self.machine.dimms else np.zeros(loads.shape, int)
         return sum(self._shared_out(of, resident[row], (), groups[row])[0] for row, of in judged)
@@ -208,7 +208,7 @@ class Balance(Policy[BalanceParameters]):
         return estimated_ns, lists
 
     def _fixed(self, loads: Ints, arriving: int) -> tuple[Floats, Floats]:
-        """What resources bear in any case (equation 4), and what taking a way adds: [way, resource]."""
+        """Use of resources in any case (equation 4), and by the first expert on a way: [way, resource]."""
         estimates, machine = self.estimates, self.machine
         resources = _GROUPS + max(machine.dimms // self.shards, 1)
         base, opening = np.zeros(resources), np.zeros((3, resources))
@@ -229,7 +229,7 @@ class Balance(Policy[BalanceParameters]):
         return base, opening
 
     def _uses(self, loads: Ints, here: Flags, groups: NDArray[np.integer]) -> tuple[Floats, Floats]:
-        """What each expert takes (equations 1 to 3), and any part of it: [expert, way, resource]."""
+        """Use of each expert (equations 1 to 3), and of any part of it: [expert, way, resource]."""
         estimates, machine = self.estimates, self.machine
         experts, units = np.arange(len(loads)), _GROUPS + groups
         uses = np.zeros((len(loads), 3, _GROUPS + max(machine.dimms // self.shards, 1)))

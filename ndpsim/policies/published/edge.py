@@ -114,7 +114,7 @@ class Edge(Offloading[EdgeParameters]):
     # ---- engines (Section III-C, and step 3 of III-D)
 
     def assign(self, view: LayerView) -> Assignment:
-        """What the GPU's memory has to the GPU, up to E_max; if it has nothing, E_g experts."""
+        """Experts in the GPU's memory go to the GPU, up to E_max; if there are none, E_g experts."""
         active = np.flatnonzero(view.loads)
         order = active[np.lexsort((active, -view.loads[active], view.arriving[active]))]
         resident = view.placement.resident[order]
@@ -173,7 +173,7 @@ class Edge(Offloading[EdgeParameters]):
         return gpu, [Part(order[whole], 1 - share), *order[whole + 1 :]]
 
     def _layer_ns(self, view: LayerView, gpu: Sequence[int | Part], ndp: Sequence[int | Part]) -> float:
-        """What the policy believes that the layer takes."""
+        """The time that the policy expects the layer to take."""
         estimates, loads, resident = self.estimates, view.loads, view.placement.resident
         computing, copying = estimates.shared_ns, 0.0
         for expert, share in parts_of(gpu):

@@ -68,7 +68,7 @@ class EnhancedKTransformers(Offloading[KtransformersParameters]):
         return self.residents(hottest(self.scores, room))
 
     def assign(self, view: LayerView) -> Assignment:
-        """What is in the GPU's memory to the GPU, of missing experts the hot ones, all others to the CPU."""
+        """Experts in the GPU's memory and hot missing ones go to the GPU, the rest to the CPU."""
         order, there = self.by_arrival(view), view.placement.resident | view.arriving
         here, missing = order[there[order]], order[~there[order]]
         loads = view.loads[missing]

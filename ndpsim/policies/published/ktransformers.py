@@ -70,7 +70,7 @@ class KTransformers(Offloading[KTransformersParameters]):
         return self.residents(resident)
 
     def assign(self, view: LayerView) -> Assignment:
-        """What the GPU's memory has; the rest on the CPU; all on the GPU in a prefill that renews it."""
+        """Experts in the GPU's memory go to the GPU, in a prefill that renews it all; the rest to the CPU."""
         order = self.by_arrival(view)
         here = view.placement.resident[order] | self._renews(view.phase, view.tokens)
         gpu, cpu = order[here], order[~here]

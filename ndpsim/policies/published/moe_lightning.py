@@ -47,7 +47,7 @@ class MoeLightning(Offloading[MoeLightningParameters]):
     moments = ("gate",)
 
     def setup(self) -> None:
-        """What the search goes by, and what it has found."""
+        """Expected shares of experts and earlier searches, empty before `place`."""
         self.streams = self.parameters.variant == "stream"
         shape = self.machine.shape
         self.resident: Flags = np.zeros(shape, np.bool_)

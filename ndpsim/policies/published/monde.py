@@ -108,8 +108,9 @@ class Monde(Offloading[MondeParameters]):
         return placement
 
     def assign(self, view: LayerView) -> Assignment:
-        """What is in the GPU's memory to the GPU; of the others, sorted by tokens, the first H; the rest to
-        the NDP units, on each DIMM the expert with most tokens first.
+        """Experts in the GPU's memory go to the GPU, and so do the H missing ones with most tokens.
+
+        The rest go to the NDP units, on each DIMM the expert with most tokens first.
         """
         active = self.by_tokens(view)
         there = view.placement.resident[active] | view.arriving[active]

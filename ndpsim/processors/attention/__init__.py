@@ -1,4 +1,4 @@
-"""What the GPU computes for the attention of a layer, a module for each kind.
+"""Operations of the GPU for the attention of a layer, a module for each kind.
 
 `attention_operations` finds the kind of a layer: `keys` (keys and values), `latent` (MLA) or `delta_rule`
 (linear attention). What a layer caches stands with its shape, in `ndpsim.moe`.

@@ -48,7 +48,7 @@ def _compared(result: MoeResult, names: Sequence[str]) -> Table:
 
 
 def _jobs_table(name: str, layer: LayerRecord) -> Folded:
-    """What each resource did in a layer, and when, from the gate."""
+    """Jobs of each resource in a layer, and their times from the gate."""
     jobs = layer.jobs
     names, times = columns(spans(jobs, layer.start_ns))
     rows: list[Row] = [

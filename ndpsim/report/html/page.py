@@ -34,7 +34,7 @@ def source(name: str) -> str:
 
 
 def provenance(more: Mapping[str, str] | None = None) -> Section:
-    """What made the result, and `more` by name: what equal files have in common, so neither date nor host."""
+    """The origin of the result, and `more` by name: the same in equal files, so neither date nor host."""
 
     def installed(name: str) -> str:
         try:

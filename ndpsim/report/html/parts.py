@@ -13,7 +13,7 @@ MOST_CELLS = 40_000
 
 @dataclass(frozen=True)
 class Cell:
-    """What stands in a table.
+    """A cell of a table.
 
     Attributes:
         text: as it is read.

@@ -164,7 +164,7 @@ def write_topologies_report(path: str, results: Mapping[str, RelayoutResult], ha
 
 
 def _channels_table(result: TraceResult) -> Folded:
-    """What each of several channels did; nothing of a single one."""
+    """Figures of each of several channels; nothing of a single one."""
     found = result.per_channel
     heads, rows = columns({name: (name, [one[name] for one in found]) for name in found[0]})
     numbered: list[Row] = [(plain_cell(number), *cells) for number, cells in enumerate(rows)]

@@ -49,7 +49,7 @@ _REST = "table.csv"
 
 
 class SweptResult(Protocol):
-    """What a report needs of the result of a sweep: its rows in order, and what was swept."""
+    """The result of a sweep as a report needs it: its rows in order, and what was swept."""
 
     @property
     def definition(self) -> Swept: ...
@@ -66,7 +66,7 @@ def _listed(values: Sequence[Any]) -> str:
 
 
 def _facts(swept: Swept, rows: Sequence[Row], plot: SweepPlot | None) -> list[tuple[str, ...]]:
-    """What varied, how many points there are, and the best of them."""
+    """The keys that varied, the number of points, and the best of them."""
     failed = sum(row["status"] == "failed" for row in rows)
     facts: list[tuple[str, ...]] = [
         ("command", f"ndpsim {swept.command}"),
@@ -141,7 +141,7 @@ def _published_table(swept: Swept, rows: Sequence[Row]) -> Section:
 
 
 def _configurations(rows: Sequence[Row]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """What all points share of their configurations, and what differs, each value once."""
+    """Configuration values that all points share, and those that differ, each value once."""
     texts = dict.fromkeys(row["config"] for row in rows if row.get("config"))
     found: dict[str, dict[str, Any]] = {}
     times: Counter[str] = Counter()

@@ -175,7 +175,7 @@ def compose(
 
 @dataclass(frozen=True)
 class Drawing:
-    """What a figure shows: its title and its groups of panels, as of `compose`."""
+    """The content of a figure: its title and its groups of panels, as in `compose`."""
 
     title: str
     groups: Sequence[Mapping[str, Sequence[Panel]]]

@@ -1,4 +1,4 @@
-"""What colours mean: one colour has one meaning, over all pictures.
+"""Meanings of colours: one colour has one meaning, over all pictures.
 
 Those of the memory and the units are Okabe and Ito's (https://jfly.uni-koeln.de/color), which colour-blind
 readers tell apart; the rest differs from them, and from each other within a picture, in lightness too.

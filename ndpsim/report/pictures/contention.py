@@ -19,7 +19,7 @@ _NDP, _HOST = COLOURS["compute"], COLOURS["host"]
 
 
 def _over_time(axes: Axes, result: ContentionResult) -> None:
-    """What both sides move, and the limits of the lanes and of the buses to the host."""
+    """Traffic of both sides, and the limits of the lanes and of the buses to the host."""
     interval_ns = refresh_interval_ns(result.config["hardware"])
     sides = (
         ("NDP", _NDP, result.ndp_curve_gbps, result.ndp_gbps, result.ndp_alone_gbps),
@@ -60,7 +60,7 @@ def _times(axes: Axes, result: ContentionResult) -> None:
 
 @figure("contention")
 def contention_figure(result: ContentionResult) -> Drawing:
-    """What both sides moved over time, the expert's phases, both times, and where the energy went.
+    """Traffic of both sides over time, the expert's phases, both times, and the energy by part.
 
     Args:
         result: of `simulate_contention`.

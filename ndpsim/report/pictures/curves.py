@@ -1,4 +1,4 @@
-"""What happens over time."""
+"""Curves over time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OF_REFRESH = 3  # the range within a bin is that of times of a third of nRFC: t
 
 @dataclass(frozen=True, eq=False)
 class ReadCurve:
-    """What was read over time, from the clocks in which data was on the buses.
+    """Bytes read over time, from the clocks in which data was on the buses.
 
     Attributes:
         edges: of the bins, in DRAM clocks from the first command: [bin + 1].
@@ -80,7 +80,7 @@ def _on_bus(starts: Ints, burst: int, edges: Ints) -> Ints:
 
 
 def reads_over_time(result: ExpertResult | HostReadResult) -> ReadCurve:
-    """What was read in equal times, from the recorded commands.
+    """Bytes read in equal times, from the recorded commands.
 
     Bins are whole refresh intervals, so that refreshes make no pattern of their own; in a run with few of
     them, parts of an interval. What a refresh does is in the range, whose bins are parts for longer.
@@ -120,7 +120,7 @@ def reads_over_time(result: ExpertResult | HostReadResult) -> ReadCurve:
 
 
 def draw_reads(axes: Axes, result: ExpertResult | HostReadResult) -> None:
-    """What is read over time, the range of shorter times, the mean of all and the peak."""
+    """Reads over time, the range of shorter times, the mean of all and the peak."""
     curve = reads_over_time(result)
     peak, mean, read = result.peak_bandwidth_gbps, result.bandwidth_gbps, COLOURS["read"]
     within_ns = float(curve.within_clocks) * result.clock_ns
@@ -195,7 +195,7 @@ def phase_panels(phases: Sequence[Phase], time_ns: float, hardware: Mapping[str,
 
 
 def draw_phases(axes: Axes, phases: Sequence[Phase], time_ns: float, hardware: Mapping[str, Any]) -> None:
-    """What the units do that the expert program runs on, a row for each phase."""
+    """Work of the units that run the expert program, a row for each phase."""
     units = unit_of_phase(hardware)
     colours = {
         "activations-in": COLOURS["host"],

@@ -121,7 +121,7 @@ def _write(
 
 
 def _colour_bar(axes: Axes, points: Points, norm: Normalize) -> None:
-    """What colours mean, as a strip with an axis."""
+    """A strip with an axis that gives the meaning of colours."""
     low, high = float(norm.vmin or 0), float(norm.vmax or 1)
     logarithmically = isinstance(norm, LogNorm)
     edges = np.geomspace(low, high, 129) if logarithmically else np.linspace(low, high, 129)

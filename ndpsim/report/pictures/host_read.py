@@ -14,7 +14,7 @@ from ndpsim.units import format_time
 
 @figure("host-read")
 def host_read_figure(result: HostReadResult) -> Drawing:
-    """What the buses carry over time together, and where the time of one, in the mean, and the energy went.
+    """Traffic of all buses over time, the parts of the mean bus's time, and the energy by part.
 
     Args:
         result: with its commands recorded.

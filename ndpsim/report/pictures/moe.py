@@ -160,7 +160,7 @@ def _labels(places: Mapping[str, tuple[float, float]]) -> dict[str, float]:
 
 
 def _jobs(axes: Axes, layer: LayerRecord, name: str, until_ns: float, first: bool) -> None:
-    """What each resource did when; what is no expert is lighter."""
+    """Jobs of each resource over time; jobs that are no experts are lighter."""
     places = _places(layer)
     scale = scale_of("time_ns", [until_ns])
     axes.set_xlim(0, until_ns / scale.divisor)

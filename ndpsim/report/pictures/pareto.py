@@ -109,7 +109,7 @@ def _published(axes: Axes, points: Points, across: Scale) -> None:
 
 
 def _write(axes: Axes, points: Points, front: Sequence[Row], across: Scale) -> None:
-    """What points are: those of the front always, others, where they are few, if they have room."""
+    """Labels of points: always of those of the front, of others where they are few and have room."""
     keys = [
         key for key in panel_keys(points.swept, points.rows, points.plot.by) if key in points.swept.varied
     ]

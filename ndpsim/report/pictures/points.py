@@ -1,4 +1,4 @@
-"""What pictures of a sweep share: the points that are drawn, by panel and series, and published values."""
+"""Shared parts of pictures of a sweep: drawn points, by panel and series, and published values."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Points:
 
     @property
     def baseline(self) -> str:
-        """What speed-ups are over; of a long choice of words, what comes before its settings."""
+        """The baseline of speed-ups; of a long choice of words, the part before its settings."""
         words = name_of(self.swept.baseline)
         return words if len(words) <= _LONG else words.partition(":")[0][:_LONG]
 

@@ -34,7 +34,7 @@ def _draw_host(axes: Axes, result: RelayoutResult, scale: Scale) -> None:
 
 
 def _over_time(axes: Axes, result: RelayoutResult) -> None:
-    """What is read and what arrives over time, beside the host."""
+    """Reads and arrivals over time, beside the host."""
     curves = (
         (result.read_gbps, "-", "read", "read at the sources"),
         (result.written_gbps, "--", "write", "arrived at the targets"),
@@ -96,7 +96,7 @@ def _host_way(host: HostMove | None) -> _Ways:
 
 @figure("relayout")
 def relayout_figure(result: RelayoutResult) -> Drawing:
-    """What was read and what arrived over time, how busy links and DRAM were, and the energy.
+    """Reads and arrivals over time, how busy links and DRAM were, and the energy.
 
     Bandwidth and energy of the same move by the host stand beside it, where that was simulated.
 
@@ -121,7 +121,7 @@ def relayout_figure(result: RelayoutResult) -> Drawing:
 
 
 def _all_over_time(axes: Axes, results: Mapping[str, RelayoutResult]) -> None:
-    """What arrives over time; both scales are logarithmic, since topologies differ by factors."""
+    """Arrivals over time; both scales are logarithmic, since topologies differ by factors."""
     scale = scale_of("time_ns", map(_end_ns, results.values()))
     moving = {name: result for name, result in results.items() if result.curve_ns}
     most = 0.0

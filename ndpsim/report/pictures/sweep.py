@@ -204,7 +204,7 @@ def _stacked(points: Points, draw: Callable[[Axes, Points, Mapping[str, Any], bo
 
 
 def _limits(points: Points) -> tuple[float, float]:
-    """What the vertical axes of several panels all show."""
+    """The range that the vertical axes of several panels share."""
     values = [points.scaled(row[points.plot.y]) for row in points.rows]
     if "y" in points.plot.log:
         return min(values) / _ROOM, max(values) * _ROOM

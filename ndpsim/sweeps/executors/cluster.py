@@ -125,7 +125,7 @@ def _version_there() -> str:
 
 
 def _with_whole_paths(command: SweptCommand, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is given, with files named from the root: workers have folders of their own."""
+    """Given values, with files named from the root: workers have folders of their own."""
 
     def whole(name: str, value: Any) -> Any:
         if name not in command.parameters or not command.parameters[name].is_file:

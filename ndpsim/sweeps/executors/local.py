@@ -142,7 +142,7 @@ class _Pool:
         return self.workers[-1]
 
     def _answer(self, worker: _Worker) -> dict[str, object] | None:
-        """What came of the worker's task; None: nothing yet."""
+        """The result of the worker's task; None: there is none yet."""
         try:
             said = worker.connection.recv()
         except (EOFError, OSError):

@@ -139,7 +139,7 @@ class LayerMoves:
         return plan
 
     def _scaled(self, plan: Plan, place: _Place, end_ns: float) -> dict[int, float]:
-        """What experts take in a place, by how much longer it took than its experts take alone."""
+        """Times of experts in a place, by how much longer it took than its experts take alone."""
         times = self._times[place[0]]
         of_place = set(self._places[place])
         alone_ns = sum(share * times[one] for one, share in plan[place[0]].items() if one in of_place)
@@ -178,7 +178,7 @@ class LayerMoves:
             count //= 2
 
     def _steps(self, plan: Plan, ends: _Ends) -> Iterator[tuple[float, float, tuple[_Step, ...]]]:
-        """What gains by the estimates: when all places end then, when both do, and the steps."""
+        """Steps that gain by the estimates: when all places end then, when both do, and the steps."""
         last = _last(ends)
         for target in sorted(ends):
             if target[0] == last[0]:

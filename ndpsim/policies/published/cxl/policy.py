@@ -208,7 +208,7 @@ class Cxl(Offloading[CxlParameters]):
         return [one for row in rows for one in self._moves(view, row)]
 
     def _moves(self, view: BackgroundView, row: int) -> list[Migration]:
-        """What makes a layer's experts on the GPU those that have been chosen."""
+        """Migrations that make a layer's experts on the GPU those that have been chosen."""
         there, hot = view.placement.resident[row], self.hot[row]
         wanted = hot & ~there
         stays = wanted & (view.copied if row == self.row[view.layer] else False)

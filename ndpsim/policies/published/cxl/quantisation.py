@@ -1,4 +1,4 @@
-"""What quantisation to few bits loses, by layer and expert: a table, bundled or from a file.
+"""Loss by quantisation to few bits, by layer and expert: a table, bundled or from a file.
 
 A CSV file may begin with lines ``# ...`` in words. Its columns are ``layer,expert,bits,loss``, with a line
 for every layer of the run, every expert and each of 1, 2, 3 and 4 bits. Without the column `layer` the lines

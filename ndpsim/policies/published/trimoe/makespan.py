@@ -1,4 +1,4 @@
-"""What experts cost on GPU, CPU and DIMMs, and how long a layer takes: equations 1 to 7 of TriMoE.
+"""Times of experts on GPU, CPU and DIMMs, and of a layer: equations 1 to 7 of TriMoE.
 
 Devices are the GPU, the CPU and each DIMM: `GPU`, `CPU`, and `DIMM` + d. The paper's equations know neither
 activations on PCIe nor the host's sum of results, and so does this model not.
@@ -79,7 +79,7 @@ class ExpertCosts:
         return (-self._most_gain).argsort(kind="stable")
 
     def gain(self, dimm: NDArray[np.int16]) -> Floats:
-        """What each expert gains by being in the GPU, from its location."""
+        """Gain of each expert by being in the GPU, from its location."""
         return np.where(dimm == STRIPED, self.striped, self.localized) - self.resident
 
 
@@ -144,7 +144,7 @@ class CostModel:
         )
 
     def expert_costs(self, loads: NDArray[np.floating | np.integer]) -> ExpertCosts:
-        """What each expert takes of a step with this many tokens, or this many in the mean."""
+        """Costs of each expert in a step with this many tokens, or this many in the mean."""
         gpu, cpu, ndp = self._times(loads)
         share = np.minimum(loads, 1.0)
         striped = _host_ns(gpu, cpu, self.estimates.pcie_ns, self.estimates.striped_read_ns)

@@ -301,7 +301,7 @@ class TriMoE(Policy[TriMoEParameters]):
         self._decisions.add(sum(task.benefit(expert_costs) > 0 for task in tasks), len(tasks))
 
     def prediction(self) -> Mapping[str, Any] | None:
-        """What the paper's "predictor accuracy" of 78% may mean: its share of classes, or of decisions."""
+        """Candidates for the paper's "predictor accuracy" of 78%: its share of classes, or of decisions."""
         if not self._classes.made:
             return None
         return {

@@ -35,7 +35,7 @@ class Task:
 
     @property
     def resource(self) -> str:
-        """What it occupies: "pcie" or "link"."""
+        """The resource that it occupies: "pcie" or "link"."""
         return "pcie" if self.migration.kind == "prefetch" else "link"
 
     def benefit(self, costs: ExpertCosts) -> float:
@@ -178,7 +178,7 @@ class Window:
         self._spent = {"pcie": 0.0, "link": 0.0}
 
     def spent_ns(self, resource: str) -> float:
-        """What has been spent of the budget that a resource draws on."""
+        """Time spent of the budget on which a resource draws."""
         return sum(self._spent.values()) if self.together else self._spent[resource]
 
     def spend(self, task: Task) -> None:
