@@ -144,6 +144,7 @@ CARDS = {
     "glm-4.5-air": (4096, 1408, 46, (0,), 128, 8, 1),
     "gpt-oss-120b": (2880, 2880, 36, (), 128, 4, 0),
     "kimi-k2": (7168, 2048, 61, (0,), 384, 8, 1),
+    "llama-3.1-8b": (4096, 0, 32, tuple(range(32)), 0, 0, 0),
     "llama-4-maverick": (5120, 8192, 48, tuple(range(0, 48, 2)), 128, 1, 1),
     "llama-4-scout": (5120, 8192, 48, (), 16, 1, 1),
     "minimax-m2": (3072, 1536, 62, (), 256, 8, 0),
@@ -152,6 +153,7 @@ CARDS = {
     "phi-3.5-moe": (4096, 6400, 32, (), 16, 2, 0),
     "qwen3-235b-a22b": (4096, 1536, 94, (), 128, 8, 0),
     "qwen3-30b-a3b": (2048, 768, 48, (), 128, 8, 0),
+    "qwen3-32b": (5120, 0, 64, tuple(range(64)), 0, 0, 0),
     "qwen3-next-80b-a3b": (2048, 512, 48, (), 512, 10, 1),
     "qwen3.5-122b-a10b": (3072, 1024, 48, (), 256, 8, 1),
     "qwen3.5-35b-a3b": (2048, 512, 40, (), 256, 8, 1),
@@ -217,6 +219,7 @@ PARAMETERS = {
     "deepseek-v2-lite": 15_706_484_224,
     "glm-4.5-air": 110_468_824_832 - 3_616_573_568,
     "gpt-oss-120b": 116_829_156_672,
+    "llama-3.1-8b": 8_030_261_248,
     "llama-4-maverick": 401_583_781_376 - VISION,
     "llama-4-scout": 108_641_793_536 - VISION,
     "mixtral-8x22b": 140_620_634_112,
@@ -224,6 +227,7 @@ PARAMETERS = {
     "phi-3.5-moe": 41_873_153_344,
     "qwen3-235b-a22b": 235_093_634_560,
     "qwen3-30b-a3b": 30_532_122_624,
+    "qwen3-32b": 32_762_123_264,
     "qwen3-next-80b-a3b": 81_324_862_720 - 1_650_471_424,
     "qwen3.5-122b-a10b": 125_086_497_008 - 2_523_679_232 - 451_290_864,
     "qwen3.5-35b-a3b": 35_951_822_704 - 844_640_768 - 446_571_248,
@@ -246,7 +250,7 @@ def norms_and_biases(m: MoeShape) -> int:
             continue
         count += layers * (attention.query_rank + attention.latent_rank)
         projected = (attention.heads + 2 * attention.kv_heads) * attention.head_size
-        if m.family in ("qwen3_moe", "qwen3_next", "qwen3_5_moe_text"):
+        if m.family in ("qwen3", "qwen3_moe", "qwen3_next", "qwen3_5_moe_text"):
             count += 2 * layers * attention.head_size  # norms of queries and of keys
         if m.family == "glm4_moe":
             count += layers * projected + m.moe_layers * m.routed_experts
@@ -841,7 +845,7 @@ def test_files_that_are_no_configuration(text: bytes, words: str, tmp_path: Path
 @pytest.mark.parametrize(
     "base",
     [
-        {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32},
+        {"model_type": "opt", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32},
         {},
         MIXTRAL | {"num_local_experts": None},
         MIXTRAL | {"num_local_experts": 0},
@@ -851,6 +855,15 @@ def test_files_that_are_no_configuration(text: bytes, words: str, tmp_path: Path
 def test_a_dense_model_is_said_to_be_dense(base: dict[str, Any], write: Write) -> None:
     code, place, key = refusal(write(base)).split()
     assert (code, place.partition(":")[0], key.endswith("experts")) == ("unsupported", "config.json", True)
+
+
+def test_a_model_of_a_family_without_experts_has_none(write: Write) -> None:
+    llama = MIXTRAL | {"model_type": "llama", "num_local_experts": ..., "num_experts_per_tok": ...}
+    m = load_model(write(llama))
+    assert (m.has_experts, m.dense_layers, m.dense_intermediate) == (False, tuple(range(32)), 14336)
+    with refused("unsupported model"):
+        m.expert  # noqa: B018
+    assert refusal(write(llama, num_experts=8)) == "conflict config.json:7 num_experts"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Shapes of mixture-of-experts models: what one expert weighs, and where the experts are.
+"""Shapes of models, mixtures of experts above all: what one expert weighs, and where the experts are.
 
 >>> from ndpsim.moe import load_model
 >>> model = load_model("deepseek-v2")
@@ -17,7 +17,7 @@ from ndpsim.moe.attention import Attention
 from ndpsim.moe.expert import Expert, Matrix
 from ndpsim.moe.families import FAMILIES, Family
 from ndpsim.moe.linear_attention import LinearAttention
-from ndpsim.moe.reader import load_model, model_names, parse_shape
+from ndpsim.moe.reader import load_model, load_moe_model, model_names, parse_shape
 from ndpsim.moe.shape import LayerAttention, MixedAttention, MoeShape
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "MixedAttention",
     "MoeShape",
     "load_model",
+    "load_moe_model",
     "model_names",
     "parse_shape",
 ]

@@ -16,8 +16,8 @@ from typing import Any
 class Family:
     """For every field the keys that may hold it; the first one present counts.
 
-    A family that names no key for a field does not have the thing, say shared experts. What it names must
-    be there; `shared_experts` may be null, for none.
+    A family that names no key for a field does not have the thing, say shared experts, or experts at all.
+    What it names must be there; `shared_experts` may be null, for none.
     `shared_experts`: the number of shared experts, each of the size of a routed one.
     `shared_intermediate`: the size of the shared expert itself, where it differs.
     `layer_pattern`: keys of which one must say which layers are dense; empty where every layer has experts
@@ -40,6 +40,9 @@ class Family:
     always_shared: int = 0
     gated_attention: bool = False
 
+
+# Without experts: every layer has one gated feed-forward network.
+_DENSE = Family(routed_experts=(), expert_intermediate=(), experts_per_token=())
 
 # All feed-forward layers alike, the experts as wide as `intermediate_size`.
 _MIXTRAL = Family(routed_experts=("num_local_experts",), expert_intermediate=("intermediate_size",))
@@ -99,6 +102,10 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "deepseek_v3": _DEEPSEEK,
         "kimi_k2": _DEEPSEEK,
         "glm4_moe": _DEEPSEEK,
+        "llama": _DENSE,
+        "mistral": _DENSE,
+        "qwen2": _DENSE,
+        "qwen3": _DENSE,
     }
 )
 

@@ -95,7 +95,17 @@ def _llama_dense_layers(config: Config, layers: int) -> tuple[int, ...]:
     return tuple(layer for layer in range(layers) if layer not in sparse)
 
 
-def _dense_layers(config: Config, layers: int) -> tuple[int, ...]:
+def _dense_layers(config: Config, family: Family, layers: int) -> tuple[int, ...]:
+    """Indexes of the layers without experts, by the rules of the family.
+
+    Raises:
+        InputError: a rule is malformed, or leaves no layer with experts.
+    """
+    by_llama = family.layer_pattern == _LLAMA_PATTERN_KEYS
+    return (_llama_dense_layers if by_llama else _dense_layers_by_rules)(config, layers)
+
+
+def _dense_layers_by_rules(config: Config, layers: int) -> tuple[int, ...]:
     """Indexes of the layers without experts.
 
     `mlp_layer_types` names every layer and decides alone. Otherwise a layer has experts if all the rest
@@ -138,6 +148,11 @@ def _shared(config: Config, family: Family, expert_intermediate: int) -> tuple[i
 
 
 def _routed_experts(config: Config, family: Family) -> int:
+    """How many experts a layer has; 0 in a family without experts."""
+    if not family.routed_experts:
+        if stray := config.find(UNKNOWN.routed_experts):
+            raise config.error(stray, "of a model_type that has no experts", code="conflict")
+        return 0
     key = config.find(family.routed_experts)
     if key is None:
         named = config.values.get("model_type")
@@ -150,7 +165,7 @@ def _routed_experts(config: Config, family: Family) -> int:
         )
     if config.values[key] == 0 and not isinstance(config.values[key], (bool, float)):
         raise config.error(
-            key, "0 experts: a dense model; ndpsim needs a mixture of experts", code="unsupported"
+            key, "0 experts: a dense model, and of its model_type none is known", code="unsupported"
         )
     return config.integer((key,), _MAX_COUNT)
 
@@ -178,14 +193,13 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
     family = FAMILIES.get(model_type, UNKNOWN)
     routed = _routed_experts(config, family)
     _check_known(config, family, model_type)
-    per_token = config.integer(family.experts_per_token, _MAX_COUNT)
+    per_token = config.integer(family.experts_per_token, _MAX_COUNT) if routed else 0
     if per_token > routed:
         key = config.find(family.experts_per_token) or family.experts_per_token[0]
         raise config.error(key, f"{per_token} experts for each token of only {routed}", code="conflict")
     layers = config.integer(family.layers, _MAX_COUNT)
-    expert_intermediate = config.integer(family.expert_intermediate, MAX_SIZE)
-    by_llama = family.layer_pattern == _LLAMA_PATTERN_KEYS
-    dense = (_llama_dense_layers if by_llama else _dense_layers)(config, layers)
+    expert_intermediate = config.integer(family.expert_intermediate, MAX_SIZE) if routed else 0
+    dense = _dense_layers(config, family, layers) if routed else tuple(range(layers))
     shared_experts, shared_intermediate = _shared(config, family, expert_intermediate)
     hidden = config.integer(family.hidden, MAX_SIZE)
     return MoeShape(
@@ -257,11 +271,11 @@ def load_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
 
     A file's shape is named after its folder if it is a `config.json`, after itself otherwise. `hidden_act`
     is "silu" where the file has none. A `model_type` without an entry in `FAMILIES` is read by all known key
-    names, and refused where a key shows that it has shared experts or dense layers of a kind not known.
+    names, and refused where a key shows that it has shared experts or dense layers of a kind not known, or
+    has none of experts.
 
     Raises:
-        InputError: there is no such model or file, it is no JSON object, it describes a dense model, or a
-            key is missing or out of range.
+        InputError: there is no such model or file, it is no JSON object, or a key is missing or out of range.
     """
     if isinstance(model, MoeShape):
         return model
@@ -276,6 +290,17 @@ def load_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
     shape, file = _load(asked)
     # With the folder: what is found by its path gives way to a bundled file of the same name.
     return _loaded.store(key, [file, _MODELS], shape)
+
+
+def load_moe_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
+    """The same of a model with experts.
+
+    Raises:
+        InputError: as `load_model`, or it is a dense model.
+    """
+    shape = load_model(model)
+    shape.expert  # noqa: B018 (refuses a dense model)
+    return shape
 
 
 _loaded: FileCache[MoeShape] = FileCache(32)

@@ -1,4 +1,4 @@
-"""The shape of a mixture-of-experts model, as plain values."""
+"""The shape of a model, as plain values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from ndpsim.errors import InputError
 from ndpsim.moe.attention import Attention
 from ndpsim.moe.expert import Expert
 from ndpsim.moe.linear_attention import LinearAttention
@@ -25,12 +26,13 @@ class MixedAttention:
 
 @dataclass(frozen=True, repr=False)
 class MoeShape(Shown):
-    """A mixture-of-experts model.
+    """A model: a mixture of experts, or a dense one, in which no layer has experts.
 
     `name`: how it was asked for. `family`: its `model_type`, "unknown" if the file has none.
     `source`: the file it was read from, or the bundled name.
     `dense_layers`: indexes, counted from 0, of the layers without experts; `moe_layers`: how many have them.
     `dense_intermediate`: intermediate size in those dense layers, 0 if there are none.
+    `expert_intermediate`, `routed_experts`, `experts_per_token`: 0 in a dense model.
     `shared_intermediate`: intermediate size of all shared experts of a layer together, 0 if there are none.
     `hidden_act`: the activation by its Hugging Face name ("silu").
     `attention`: that of every layer, or of each where they differ; None where the file does not say, or has
@@ -59,14 +61,29 @@ class MoeShape(Shown):
     attention_problem: str = ""
 
     @property
+    def has_experts(self) -> bool:
+        """Whether it is a mixture of experts."""
+        return self.moe_layers > 0
+
+    @property
     def expert(self) -> Expert:
-        """One routed expert."""
+        """One routed expert.
+
+        Raises:
+            InputError: the model has none.
+        """
+        if not self.has_experts:
+            raise InputError(f"{self.name} is a dense model: it has no experts", "unsupported", key="model")
         return Expert(self.hidden, self.expert_intermediate)
 
     @property
     def expert_parameters(self) -> int:
         """Weights of the routed experts of all layers; shared experts and dense layers are not counted."""
-        return self.moe_layers * self.routed_experts * self.expert.weights
+        return self.moe_layers * self.routed_experts * self._expert_weights
+
+    @property
+    def _expert_weights(self) -> int:
+        return self.expert.weights if self.has_experts else 0
 
     @property
     def attention_kinds(self) -> tuple[LayerAttention, ...]:
@@ -110,7 +127,7 @@ class MoeShape(Shown):
         ]
         return fields | {
             "attention_layers": layers,
-            "expert_weights": self.expert.weights,
+            "expert_weights": self._expert_weights,
             "expert_parameters": self.expert_parameters,
         }
 

@@ -15,7 +15,7 @@ from ndpsim.arguments import progress_function, several, shown, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.errors import InputError
-from ndpsim.moe import MoeShape, load_model
+from ndpsim.moe import MoeShape, load_moe_model
 from ndpsim.orchestrator.bounds import Bounds
 from ndpsim.orchestrator.estimates import by_tokens
 from ndpsim.orchestrator.given import check_link, given_of
@@ -100,7 +100,7 @@ def run_moe(
     """
     progress = progress_function(progress)
     hardware = load_hardware(hw, sets, "moe")
-    shape = load_model(model)
+    shape = load_moe_model(model)
     chosen = choose_policies(policies)
     steps, batch = MOE["steps"].checked(steps), MOE["batch"].checked(batch)
     prompt, prefix = MOE["prompt"].checked(prompt) or 0, MOE["prefix"].checked(prefix)

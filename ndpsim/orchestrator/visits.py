@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -97,7 +97,7 @@ def _linked(visits: list[GatedVisit]) -> list[GatedVisit]:
 
 
 def windows_of_step(
-    moe_layers: tuple[int, ...], layers: tuple[int, ...], phase: str, dense: DenseTime
+    moe_layers: Sequence[int], layers: Sequence[int], phase: str, dense: DenseTime
 ) -> Iterator[tuple[int, Window] | Window]:
     """The row of each layer with experts, and its window; at last the window with the head.
 

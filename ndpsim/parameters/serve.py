@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ndpsim.arguments import text
@@ -70,7 +70,7 @@ SERVE = table(
                 names="workloads",
                 files=("",),
             ),
-            MOE["policy"],
+            replace(MOE["policy"], default=None, otherwise="trimoe, or none for a dense model"),
             Parameter(
                 "rate",
                 "Requests a second: arrivals are moved apart or together to this mean.",

@@ -9,7 +9,7 @@ from typing import Any
 from ndpsim.arguments import flag, progress_function, several, text
 from ndpsim.config import Hardware
 from ndpsim.errors import InputError
-from ndpsim.moe import load_model
+from ndpsim.moe import load_model, load_moe_model
 from ndpsim.moe.weights import weight_file
 from ndpsim.parameters.predict import PREDICT
 from ndpsim.prediction.band import band_of
@@ -69,7 +69,7 @@ def predict(
         InputError: a part, model or file of weights does not exist, or something does not fit, by name.
     """
     progress = progress_function(progress)
-    shape = load_model(model)
+    shape = load_moe_model(model)
     name, dimms = parse_memory(text(memory, "memory"))
     chosen = program_of(program)
     machine = OwnMachine(

@@ -129,8 +129,9 @@ def operations(model: MoeShape, step: AnyStep, bits: DenseBits = 16) -> tuple[Op
         of_kind = [norms("attention", "norms", hidden, tokens, 2)]
         of_kind += attention_operations(kind, hidden, step, bits_of_part(bits, "attention"))
         done += [one._replace(kind=index) for one in of_kind]
-    router, of_router = Matrix("gate", model.routed_experts, hidden), bits_of_part(bits, "router")
-    done.append(product("router", "gate_and_top_k", [router], tokens, of_router, kernels=2))
+    if model.has_experts:
+        router, of_router = Matrix("gate", model.routed_experts, hidden), bits_of_part(bits, "router")
+        done.append(product("router", "gate_and_top_k", [router], tokens, of_router, kernels=2))
     if model.shared_intermediate:
         of_shared = bits_of_part(bits, "shared_experts")
         done += _feed_forward("shared_experts", hidden, model.shared_intermediate, tokens, of_shared)

@@ -26,7 +26,8 @@ class GpuMemory(Reported):
     "shared_experts", "dense_layers", "embedding", "head"), "kv_cache" (0 if it is in the host's memory),
     "kv_staging" (one layer's cache on its way, the largest, if it is in the host's memory), "workspace" and
     "expert_buffers". `experts_bytes`: what is left for resident experts; `expert_bytes`: of one; `experts`:
-    as many fit. `kv`: location of the cache, "gpu" or "host"; `host_kv_bytes`: its size in the host's memory.
+    as many fit; both are 0 for a dense model. `kv`: location of the cache, "gpu" or "host"; `host_kv_bytes`:
+    its size in the host's memory.
     """
 
     memory_bytes: int
@@ -111,7 +112,7 @@ def memory_with_cache(
         InputError: as `gpu_memory`.
     """
     kv, cache = held.kv, held.bytes
-    expert = weight_bytes(model.expert, expert_format(bits))
+    expert = weight_bytes(model.expert, expert_format(bits)) if model.has_experts else 0
     others = {"reserved": gpu.reserved_bytes, **dense_weight_bytes(model, dense_bits)}
     work = {"workspace": _workspace_bytes(model, step), "expert_buffers": gpu.expert_buffers * expert}
     room = gpu.memory_bytes - sum(others.values()) - sum(work.values())
@@ -128,4 +129,5 @@ def memory_with_cache(
             f"needs {sum(parts.values()):,} B of {gpu.memory_bytes:,} B of GPU memory ({listed})"
         )
         raise InputError(problem, "too-large", key="gpu.memory_gb")
-    return GpuMemory(gpu.memory_bytes, parts, left, expert, left // expert, kv, cache if kv == "host" else 0)
+    fit = left // expert if expert else 0
+    return GpuMemory(gpu.memory_bytes, parts, left, expert, fit, kv, cache if kv == "host" else 0)

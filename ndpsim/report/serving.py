@@ -9,7 +9,7 @@ from ndpsim.report.printing import print_table, print_text
 from ndpsim.report.text import bits_of
 from ndpsim.report.words import counted
 from ndpsim.reported import quantity_of, with_unit
-from ndpsim.results.moe import ENGINES, RESOURCES
+from ndpsim.results.moe import RESOURCES
 from ndpsim.results.serving import FoundRate, ServingResult
 from ndpsim.units import percent, significant
 
@@ -22,7 +22,9 @@ def serving_title(result: ServingResult) -> str:
     """The model, the requests and the machine, in a line."""
     config = result.config
     file = f"{config['weights']}: " if "weights" in config else ""
-    return f"{config['model']} on {config['hardware']['name']}, {file}{bits_of(config)}, {config['policy']}"
+    bits = bits_of(config if config["bits"] else {"bits": config["dense_bits"]})
+    policy = f", {config['policy']}" if config["policy"] else ""
+    return f"{config['model']} on {config['hardware']['name']}, {file}{bits}{policy}"
 
 
 def print_serving(result: ServingResult) -> None:
@@ -84,7 +86,8 @@ def serving_table(result: ServingResult) -> list[tuple[str, str]]:
             rows.append((_label(f"utilization.{group}"), percent(sum(found) / len(found))))
     pairs = sum(result.pairs_by_engine.values())
     rows += [
-        (_label(f"pairs_by_engine.{name}"), percent(result.pairs_by_engine[name] / pairs)) for name in ENGINES
+        (_label(f"pairs_by_engine.{name}"), percent(of_engine / pairs))
+        for name, of_engine in result.pairs_by_engine.items()
     ]
     known = [nj for nj in result.energy_per_token_nj.values() if nj is not None]
     if known:

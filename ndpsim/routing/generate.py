@@ -13,7 +13,7 @@ from ndpsim import settings
 from ndpsim.arguments import flag
 from ndpsim.errors import InputError
 from ndpsim.limits import ensure_fits
-from ndpsim.moe import MoeShape, load_model
+from ndpsim.moe import MoeShape, load_moe_model
 from ndpsim.parameters.generated import BATCH, PROMPT, SEED, STEPS
 from ndpsim.routing.drawing import draw
 from ndpsim.routing.shares import exchanged, like
@@ -76,7 +76,7 @@ def generate_routing(
         InputError: the SPEC or a number is impossible, or the trace would need too much memory.
     """
     spec = parse_spec(routing)
-    shape = shape_of(spec, None if model is None else load_model(model))
+    shape = shape_of(spec, None if model is None else load_moe_model(model))
     batch, steps = BATCH.checked(batch), STEPS.checked(steps)
     prompt, seed = PROMPT.checked(prompt), SEED.checked(seed)
     offline = flag(offline, "offline")
@@ -185,7 +185,7 @@ def find_routing(
         InputError: there is no such file or generator, or the trace does not fit the model or lacks what is
             asked.
     """
-    shape = load_model(model)
+    shape = load_moe_model(model)
     if routing is None:
         routing = default_routing(shape)
     if isinstance(routing, Spec) or (isinstance(routing, str) and is_spec(routing)):

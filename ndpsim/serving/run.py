@@ -13,28 +13,28 @@ from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape, load_model
 from ndpsim.orchestrator.given import Given, check_link, given_of
-from ndpsim.orchestrator.step_run import StepRunner
-from ndpsim.orchestrator.totals import ENGINES
 from ndpsim.orchestrator.weights import RunWeights, run_weights
+from ndpsim.parameters.moe import MOE
 from ndpsim.parameters.serve import SERVE, ServiceLevel, service_level
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
 from ndpsim.policies.interface import Policy
-from ndpsim.processors import Processors
+from ndpsim.processors import DenseTime, Processors
+from ndpsim.processors.operations import MixedStep
 from ndpsim.results.cache import ResultCache
 from ndpsim.results.serving import ServingResult
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.routing import default_routing, generate_routing
 from ndpsim.routing.generate import is_spec
-from ndpsim.routing.sequences import SequenceRouting
 from ndpsim.serving.engine import Arrivals, DoneStep, Engine
 from ndpsim.serving.hashes import prompt_hashes
 from ndpsim.serving.kv import KvCache
 from ndpsim.serving.level import check_level
 from ndpsim.serving.log import ServingLog
+from ndpsim.serving.machines import Machine, OnGpu, UnderPolicy
 from ndpsim.serving.room import KvAsked, KvRoom, kv_room
 from ndpsim.serving.scheduler import Limits, Scheduler, scheduler_named
 from ndpsim.serving.sequence import Sequence as Served
-from ndpsim.serving.steps import MoeSteps
+from ndpsim.serving.steps import Steps
 from ndpsim.serving.summary import served, summary
 from ndpsim.workloads import Requests, load_requests
 
@@ -45,7 +45,7 @@ def run_serving(
     hw: str | PathLike[str] | Hardware = "trimoe",
     model: str | PathLike[str] | MoeShape = "deepseek-v2",
     requests: str | PathLike[str] | Requests | None = None,
-    policy: str | type[Policy] | ChosenPolicy = "trimoe",
+    policy: str | type[Policy] | ChosenPolicy | None = None,
     rate: float | None = None,
     slo: str | ServiceLevel | None = None,
     scheduler: str = "vllm",
@@ -73,7 +73,8 @@ def run_serving(
     Args:
         hw, model, sets: as in `simulate_expert`.
         requests: `Requests`, a file of them, or a SPEC of `generate_requests`.
-        policy: as one of `run_moe`; none that rehearses.
+        policy: as one of `run_moe`, none that rehearses; None: "trimoe", or none for a dense model, which
+            needs only a GPU.
         rate: requests a second: arrivals are moved apart or together to this mean; None: as they are.
         slo: limits of a request, ``ttft=1s,tpot=50ms``; None: there are none.
         scheduler: forms the steps: a name of `ndpsim.serving.schedulers`.
@@ -97,11 +98,15 @@ def run_serving(
             policy gives an impossible answer.
     """
     watch, progress = Stopwatch(), progress_function(progress)
-    hardware = load_hardware(hw, sets, "moe")
-    shape, chosen = load_model(model), _policy(policy)
+    shape = load_model(model)
+    chosen = _policy(policy) if shape.has_experts else None
+    if chosen is None:
+        of_experts = {"policy": policy, "routing": routing, "bits": bits, "gpu_experts": gpu_experts}
+        _check_dense(shape, kv, {**of_experts, "weights": weights})
+    hardware = load_hardware(hw, sets, "moe" if shape.has_experts else None)
     limits = _limits(max_batch, max_tokens)
     asked = KvAsked(
-        SERVE["kv"].checked(kv),
+        SERVE["kv"].checked(kv) if shape.has_experts else "gpu",
         SERVE["kv-bits"].checked(kv_bits),
         SERVE["block-tokens"].checked(block_tokens),
         SERVE["kv-blocks"].checked(kv_blocks),
@@ -118,67 +123,78 @@ def run_serving(
     arriving = load_requests(requests, seed)
     if rate is not None:
         arriving = arriving.at_rate(SERVE["rate"].checked(rate))
-    written, spec = run_weights(shape, bits, dense_bits, weights), _spec(routing, shape)
-    processors = Processors(hardware)
+    written, processors = run_weights(shape, bits, dense_bits, weights), Processors(hardware)
     room = kv_room(processors, shape, written, arriving, limits, asked, gpu_experts)
-    given = _given(
-        processors,
-        shape,
-        written,
-        room,
-        arriving,
-        limits,
-        kv_bits,
-        spec,
-        seed,
-        gpu_experts,
-        arbitration,
-        cache,
-    )
 
-    def steps_for(asked_for: Requests) -> MoeSteps:
-        return MoeSteps(
-            StepRunner(given, chosen.start(given.machine, given.estimates)),
-            SequenceRouting(spec, shape, asked_for.prompt_tokens, seed),
-            lambda step: processors.step_time(shape, step, kv=room.memory.kv, bits=written.dense),
+    def dense_time(step: MixedStep) -> DenseTime:
+        return processors.step_time(shape, step, kv=room.memory.kv, bits=written.dense)
+
+    machine: Machine
+    if chosen is None:
+        machine = OnGpu(shape, dense_time, kv_bits)
+    else:
+        spec = _spec(routing, shape)
+        given = _given(
+            processors,
+            shape,
+            written,
+            room,
+            arriving,
+            limits,
             kv_bits,
+            spec,
+            seed,
+            gpu_experts,
+            arbitration,
+            cache,
         )
-
+        machine = UnderPolicy(chosen, given, spec, seed, dense_time, kv_bits)
     if level is not None:
-        check_level(level, arriving, steps_for, KvCache(room.blocks, asked.block_tokens), limits)
-    steps = steps_for(arriving)
+        check_level(level, arriving, machine.steps_for, KvCache(room.blocks, asked.block_tokens), limits)
+    steps = machine.steps_for(arriving)
     former = of_scheduler(KvCache(room.blocks, asked.block_tokens, prefix_cache), limits)
     config = {
         "hardware": hardware.to_dict(),
         "model": shape.name,
         "requests": dict(arriving.source or {}),
         "closed_loop": arriving.closed_loop,
-        "policy": chosen.name,
-        "parameters": chosen.parameters.model_dump(),
         "scheduler": former.name,
         "max_batch": limits.sequences,
         "max_tokens": limits.tokens,
         "slo": None if level is None else asdict(level),
-        "routing": spec,
         "seed": seed,
         **written.to_dict(),
+        **machine.config,
         "kv": room.memory.kv,
         "kv_bits": kv_bits,
         "kv_blocks": room.blocks,
         "block_tokens": asked.block_tokens,
         "prefix_cache": prefix_cache,
-        "gpu_experts": given.machine.gpu_experts,
         "gpu_bytes": dict(room.memory.parts),
         "arbitration": arbitration,
     }
     engine = _served(former, steps, arriving, config, log, progress)
     per_request = served(arriving, engine.sequences)
     time_ns = steps.clock_ns - per_request[0].arrival_ns
-    of_machine = {**_of_machine(steps.runner, time_ns), **watch.times()}
+    of_machine = {**steps.results(time_ns), **watch.times()}
     return summary(config, arriving, per_request, engine.history, level, of_machine)
 
 
-def _policy(policy: str | type[Policy] | ChosenPolicy) -> ChosenPolicy:
+def _check_dense(shape: MoeShape, kv: str, of_experts: Mapping[str, object]) -> None:
+    """Make sure that nothing is asked of a dense model that needs experts, or memory beside the GPU's.
+
+    of_experts: values by the names of arguments; None: not given.
+    """
+    for key, value in of_experts.items():
+        if value is not None:
+            raise InputError(f"{shape.name} is a dense model: it has no experts", "conflict", key=key)
+    if kv == "host":
+        problem = f"{shape.name} is a dense model: its KV cache is in the GPU's memory"
+        raise InputError(problem, "unsupported", key="kv")
+
+
+def _policy(policy: str | type[Policy] | ChosenPolicy | None) -> ChosenPolicy:
+    policy = MOE["policy"].default if policy is None else policy
     if not isinstance(policy, str | type | ChosenPolicy):
         raise InputError(f"{shown(policy)} is no policy", "type", key="policy")
     (chosen, _), *others = choose_policies((policy,))
@@ -235,7 +251,7 @@ def _given(
 
 def _served(
     scheduler: Scheduler,
-    steps: MoeSteps,
+    steps: Steps,
     requests: Requests,
     config: Mapping[str, Any],
     log: ServingLog | None,
@@ -264,20 +280,3 @@ def _served(
     engine = Engine(scheduler, steps, Arrivals(requests, hashes), arrived, stepped)
     engine.run()
     return engine
-
-
-def _of_machine(runner: StepRunner, time_ns: float) -> dict[str, Any]:
-    """The machine's part of a result."""
-    totals, given = runner.totals, runner.given
-    power_w = given.processors.power_w(given.machine.model)
-    energy_nj, energy_note = totals.energy(given.costs, power_w, time_ns)
-    waited_ns = sum(totals.waited_ns.values())
-    return {
-        "pairs_by_engine": {name: totals.pairs[name] for name in ENGINES},
-        "utilization": {name: ns / time_ns for name, ns in runner.busy_ns.items()},
-        "migrations": totals.migrations,
-        "bottleneck": {name: ns / waited_ns for name, ns in totals.waited_ns.most_common()},
-        "energy_nj": energy_nj,
-        "energy_note": energy_note,
-        "policy_wall_s": totals.policy_s,
-    }

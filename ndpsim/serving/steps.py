@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from ndpsim.orchestrator.step_run import StepRunner
+from ndpsim.orchestrator.totals import ENGINES
 from ndpsim.orchestrator.visits import GatedVisit, Window, windows_of_step
 from ndpsim.policies.script import Visit
 from ndpsim.processors import DenseTime
@@ -32,6 +33,15 @@ class Steps(Protocol):
 
     def run(self, number: int, chunks: Sequence[Chunk]) -> None:
         """Run step `number`."""
+
+    def results(self, time_ns: float) -> dict[str, Any]:
+        """Fields of a result that tell of the machine in this time: see `ServingResult`."""
+
+
+def mixed_step(chunks: Sequence[Chunk], kv_bits: int) -> MixedStep:
+    """What chunks compute, in their order."""
+    lengths = tuple((one.tokens, one.sequence.computed + one.tokens) for one in chunks)
+    return MixedStep(lengths, kv_bits)
 
 
 class MoeSteps:
@@ -67,11 +77,26 @@ class MoeSteps:
         decoding = [one for one in chunks if one.sequence.is_decoding]
         others = [one for one in chunks if not one.sequence.is_decoding]
         ordered = [*decoding, *others]
-        lengths = tuple((one.tokens, one.sequence.computed + one.tokens) for one in ordered)
-        step = MixedStep(lengths, self._kv_bits)
+        step = mixed_step(ordered, self._kv_bits)
         dense = self._dense_time(step)
         visits, tail = self._visits(number, ordered, dense, step.tokens - len(decoding))
         self.runner.run_step(visits, tail)
+
+    def results(self, time_ns: float) -> dict[str, Any]:
+        """Fields of a result that tell of the machine in this time: see `ServingResult`."""
+        totals, given = self.runner.totals, self.runner.given
+        power_w = given.processors.power_w(given.machine.model)
+        energy_nj, energy_note = totals.energy(given.costs, power_w, time_ns)
+        waited_ns = sum(totals.waited_ns.values())
+        return {
+            "pairs_by_engine": {name: totals.pairs[name] for name in ENGINES},
+            "utilization": {name: ns / time_ns for name, ns in self.runner.busy_ns.items()},
+            "migrations": totals.migrations,
+            "bottleneck": {name: ns / waited_ns for name, ns in totals.waited_ns.most_common()},
+            "energy_nj": energy_nj,
+            "energy_note": energy_note,
+            "policy_wall_s": totals.policy_s,
+        }
 
     def _visits(
         self, number: int, chunks: Sequence[Chunk], dense: DenseTime, prompt_tokens: int

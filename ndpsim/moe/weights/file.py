@@ -14,7 +14,7 @@ from ndpsim.arguments import text
 from ndpsim.errors import InputError, unknown
 from ndpsim.moe.attention import Attention
 from ndpsim.moe.expert import Expert, Matrix
-from ndpsim.moe.reader import load_model
+from ndpsim.moe.reader import load_moe_model
 from ndpsim.moe.shape import LayerAttention, MoeShape
 from ndpsim.moe.weights.blocks import BLOCKS, Block
 from ndpsim.moe.weights.recipes import RECIPES, Recipe
@@ -137,7 +137,7 @@ def weight_file(weights: str, model: str | PathLike[str] | MoeShape) -> WeightFi
         InputError: there is no such file or model, or the model's own says too little of attention or
             vocabulary.
     """
-    return _made(weight_name(weights), load_model(model))
+    return _made(weight_name(weights), load_moe_model(model))
 
 
 @functools.lru_cache(maxsize=64)

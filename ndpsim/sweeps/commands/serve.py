@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.moe import load_model
 from ndpsim.moe.weights import weight_name
+from ndpsim.parameters.moe import MOE
 from ndpsim.parameters.serve import SERVE
 from ndpsim.policies.choose import choose_policy
 from ndpsim.processors import load_processors
@@ -40,13 +41,13 @@ class Serve(SweptCommand):
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
         """See `SweptCommand`."""
         hardware, model = hardware_of(given, SERVE), load_model(SERVE.value(given, "model"))
-        asked = SERVE.value(given, "policy")
-        policy = choose_policy(asked)
+        asked = SERVE.value(given, "policy") or (MOE["policy"].default if model.has_experts else None)
+        policy = None if asked is None else choose_policy(asked)
         config = {
             "hardware": hardware.to_dict(),
             "model": asdict(model),
-            "policy": policy.name,
-            "parameters": policy.parameters.model_dump(),
+            "policy": None if policy is None else policy.name,
+            "parameters": {} if policy is None else policy.parameters.model_dump(),
             **{SERVE[name].argument: SERVE.value(given, name) for name in SERVE if name not in _CHOSEN},
             "prefix_cache": not given.get("no-prefix-cache", False),
         }
@@ -55,7 +56,7 @@ class Serve(SweptCommand):
         requests = str(given.get("requests", ""))
         named = {} if is_spec(requests) else {"requests": None}  # a file counts by what is in it
         recorded = parse_spec(requests).settings["lengths"] if is_spec(requests) else requests
-        contents = file_digests(recorded, *policy_files(asked), *load_processors(hardware).files())
+        contents = file_digests(recorded, *policy_files(asked or ""), *load_processors(hardware).files())
         return Resolved(config, digest_of([self.name, config | named, contents]))
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,84 @@
+"""What runs the steps of requests: a machine under a policy, or GPUs that hold all weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ndpsim.moe import MoeShape
+from ndpsim.orchestrator.given import Given
+from ndpsim.orchestrator.step_run import StepRunner
+from ndpsim.policies.choose import ChosenPolicy
+from ndpsim.processors import DenseTime
+from ndpsim.processors.operations import MixedStep
+from ndpsim.routing.sequences import SequenceRouting
+from ndpsim.serving.gpus import GpuSteps
+from ndpsim.serving.steps import MoeSteps, Steps
+from ndpsim.workloads import Requests
+
+
+class Machine(Protocol):
+    """Begins steps of requests."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What a result says of policy and experts."""
+
+    def steps_for(self, requests: Requests) -> Steps:
+        """Steps from time 0 on."""
+
+
+@dataclass(frozen=True)
+class UnderPolicy:
+    """A machine on which a policy decides where experts run.
+
+    Attributes:
+        spec: of the routing.
+        dense_time: of attention and dense parts in a step.
+    """
+
+    chosen: ChosenPolicy
+    given: Given
+    spec: str
+    seed: int
+    dense_time: Callable[[MixedStep], DenseTime]
+    kv_bits: int
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """See `Machine`."""
+        return {
+            "policy": self.chosen.name,
+            "parameters": self.chosen.parameters.model_dump(),
+            "routing": self.spec,
+            "gpu_experts": self.given.machine.gpu_experts,
+        }
+
+    def steps_for(self, requests: Requests) -> Steps:
+        """See `Machine`."""
+        given = self.given
+        return MoeSteps(
+            StepRunner(given, self.chosen.start(given.machine, given.estimates)),
+            SequenceRouting(self.spec, given.machine.model, requests.prompt_tokens, self.seed),
+            self.dense_time,
+            self.kv_bits,
+        )
+
+
+@dataclass(frozen=True)
+class OnGpu:
+    """A GPU with a dense model: see `GpuSteps`."""
+
+    shape: MoeShape
+    dense_time: Callable[[MixedStep], DenseTime]
+    kv_bits: int
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """See `Machine`."""
+        return {"policy": None, "parameters": {}, "routing": None, "gpu_experts": None, "bits": None}
+
+    def steps_for(self, requests: Requests) -> Steps:
+        """See `Machine`."""
+        return GpuSteps(self.shape, self.dense_time, self.kv_bits)
