@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
-from ndpsim.arguments import path_of, shown
+from ndpsim.arguments import path_of, settings, shown
+from ndpsim.arguments import text as as_text
 from ndpsim.errors import InputError, one_of, unknown
 
 
@@ -48,41 +49,93 @@ class Setting:
         return int(value) if whole else value
 
 
-def read_settings(
-    written: Mapping[str, str], known: Iterable[Setting], of: str, key: str
-) -> dict[str, float | str]:
-    """The values of settings by their names.
+@dataclass(frozen=True)
+class Generator:
+    """A kind of things that a SPEC can ask for.
 
-    Args:
-        written: texts by name, as `ndpsim.arguments.settings` takes them from ``KEY=VALUE,...``.
-        of: what the SPEC begins with.
-        key: of the SPEC, for messages.
+    Attributes:
+        name: as a SPEC begins.
+        meaning: in a line.
+        settings: its own, beside those in `common`.
+        common: settings of all generators of these things.
+        key: of SPECs in messages: ``routing``.
+    """
+
+    name: str
+    meaning: str
+    settings: tuple[Setting, ...]
+    common: ClassVar[tuple[Setting, ...]]
+    key: ClassVar[str]
+
+    def all_settings(self) -> dict[str, Setting]:
+        """Its own settings and the common ones, by name."""
+        return {one.name: one for one in (*self.settings, *self.common)}
+
+    def place(self, *names: str) -> str:
+        """The key of a mistake in these settings: ``routing skewed:hot_share``."""
+        return f"{self.key} {self.name}:{', '.join(names)}"
+
+    def read(self, written: str) -> dict[str, float | str]:
+        """The values of settings in ``KEY=VALUE,...``, by name.
+
+        Raises:
+            InputError: there is no such setting, or it has no such value.
+        """
+        known, texts = self.all_settings(), settings(written, self.key)
+        for name in texts:
+            if name not in known:
+                raise unknown(name, known, f"key of {self.name}", key=self.key)
+        return {name: known[name].read(text, self.place(name)) for name, text in texts.items()}
+
+
+G = TypeVar("G", bound=Generator)
+
+
+@dataclass(frozen=True)
+class Spec(Generic[G]):
+    """Something to generate.
+
+    Attributes:
+        generator: of what kind.
+        given: the settings that are not left at their defaults.
+        name: of what it is generated from; empty where the generator needs nothing.
+    """
+
+    generator: G
+    given: Mapping[str, float | str]
+    name: str = ""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings by name."""
+        return {name: one.default for name, one in self.generator.all_settings().items()} | dict(self.given)
+
+    def __str__(self) -> str:
+        keys = ",".join(
+            f"{key}={value if isinstance(value, str) else repr(value)}" for key, value in self.given.items()
+        )
+        return ":".join(part for part in (self.generator.name, self.name, keys) if part)
+
+
+def begins_as_spec(text: str, kinds: Container[str]) -> bool:
+    """Whether a text begins as a SPEC of one of these kinds does."""
+    return text.strip().partition(":")[0] in kinds
+
+
+def split_spec(text: object, kinds: Mapping[str, G], key: str) -> tuple[G, str]:
+    """The generator that a SPEC names, and the rest of the SPEC.
 
     Raises:
-        InputError: there is no such setting, or it has no such value.
+        InputError: it is no text, or names no generator.
     """
-    by_name = {one.name: one for one in known}
-    for name in written:
-        if name not in by_name:
-            raise unknown(name, by_name, f"key of {of}", key=key)
-    return {name: by_name[name].read(text, place(key, of, name)) for name, text in written.items()}
+    kind, _, rest = as_text(text, key).strip().partition(":")
+    if kind not in kinds:
+        raise unknown(kind, kinds, f"kind of {key}", key=key)
+    return kinds[kind], rest
 
 
-def place(key: str, of: str, *names: str) -> str:
-    """The key of a mistake in these settings of a SPEC: ``routing skewed:hot_share``."""
-    return f"{key} {of}:{', '.join(names)}"
-
-
-def spec_text(*parts: str, given: Mapping[str, Any]) -> str:
-    """A SPEC of its parts and settings, as it is written."""
-    keys = ",".join(
-        f"{key}={value if isinstance(value, str) else repr(value)}" for key, value in given.items()
-    )
-    return ":".join(part for part in (*parts, keys) if part)
-
-
-def existing_file(value: str | PathLike[str], key: str, kinds: Iterable[str], what: str) -> Path:
-    """The file that is given where a SPEC might be; `kinds` of `what` are what SPECs begin with.
+def existing_file(value: str | PathLike[str], kinds: Iterable[str], key: str) -> Path:
+    """The file that is given where a SPEC of one of these kinds might be.
 
     Raises:
         InputError: there is none; a mistyped SPEC gets the nearest kind.
@@ -93,6 +146,6 @@ def existing_file(value: str | PathLike[str], key: str, kinds: Iterable[str], wh
     except OSError as error:  # a name too long
         raise InputError(f"{shown(str(path))}: {error.strerror}", "unreadable", key=key) from None
     if not found:
-        problem = one_of(str(path).partition(":")[0], kinds, what)
+        problem = one_of(str(path).partition(":")[0], kinds, f"kind of {key}")
         raise InputError(f"there is no file {path}; {problem}", "unknown-name", key=key)
     return path

@@ -176,7 +176,7 @@ def shares_of(spec: str, model: str = "deepseek-v2", seed: int = 1) -> np.ndarra
     layers = tuple(layer for layer in range(shape.layers) if layer not in shape.dense_layers)
     randoms = [source(seed + layer) for layer in layers]
     of = Shape(shape.routed_experts, shape.experts_per_token, layers)
-    return parsed.generator.shares(of, parsed.name, parsed.parameters, frozenset(parsed.given), randoms)
+    return parsed.generator.shares(of, parsed.name, parsed.settings, frozenset(parsed.given), randoms)
 
 
 def test_skewed_has_the_classes_of_the_trimoe_paper():
@@ -385,7 +385,7 @@ def test_the_default_is_what_was_measured_of_a_model_else_skewed():
 def test_a_spec_is_written_as_it_is_read():
     for text in ("skewed", "skewed:hot_share=0.3,drift=0.1", "ranks:glm-4.5-air:data=code,step_drift=0.01"):
         assert str(parse_spec(text)) == text
-    assert {one.name for one in COMMON} <= set(parse_spec("skewed").parameters)
+    assert {one.name for one in COMMON} <= set(parse_spec("skewed").settings)
 
 
 def test_a_layer_is_the_same_whatever_other_layers_there_are(tmp_path):

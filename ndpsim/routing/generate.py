@@ -89,7 +89,7 @@ def generate_routing(
     needed += 32 * shape.experts_per_token * batch * max(steps, prompt)  # of one layer while it is drawn
     ensure_fits(needed, f"choices of {tokens} tokens in {len(shape.layers)} layers", key="batch")
 
-    parameters = spec.parameters
+    parameters = spec.settings
     popularity = shares_of(spec, shape, seed)
     if offline:
         drifting = randoms_of(shape.layers, seed, _OFFLINE_DRIFT)
@@ -108,12 +108,12 @@ def generate_routing(
 def shares_of(spec: Spec, shape: Shape, seed: int) -> Shares:
     """The popularity of experts in decode."""
     randoms = randoms_of(shape.layers, seed, _POPULARITY)
-    return spec.generator.shares(shape, spec.name, spec.parameters, frozenset(spec.given), randoms)
+    return spec.generator.shares(shape, spec.name, spec.settings, frozenset(spec.given), randoms)
 
 
 def prefill_shares(popularity: Shares, spec: Spec, shape: Shape, seed: int) -> Shares:
     """The popularity of experts in a prefill: the same, or as like it as the SPEC asks."""
-    cosine = spec.parameters["prefill_cosine"]
+    cosine = spec.settings["prefill_cosine"]
     if cosine >= 1:
         return popularity
     return _each(like, popularity, cosine, randoms_of(shape.layers, seed, _PREFILL_POPULARITY))
@@ -200,7 +200,7 @@ def find_routing(
 
 def is_spec(text: str) -> bool:
     """Whether a text begins as a SPEC does."""
-    return text.strip().partition(":")[0] in generators()
+    return settings.begins_as_spec(text, generators())
 
 
 def existing_file(routing: str | PathLike[str]) -> Path:
@@ -209,4 +209,4 @@ def existing_file(routing: str | PathLike[str]) -> Path:
     Raises:
         InputError: there is none; a mistyped SPEC gets the nearest generator.
     """
-    return settings.existing_file(routing, "routing", generators(), "kind of routing")
+    return settings.existing_file(routing, generators(), "routing")

@@ -71,7 +71,7 @@ class SequenceRouting:
 
     def __init__(self, spec: str | Spec, model: MoeShape, prompt_tokens: Ints, seed: int) -> None:
         self.spec = parse_spec(spec)
-        parameters, shape = self.spec.parameters, shape_of(self.spec, model)
+        parameters, shape = self.spec.settings, shape_of(self.spec, model)
         if parameters["step_drift"]:
             problem = "is not supported where sequences come and go: their steps are not the same"
             raise InputError(problem, "unsupported", key="routing: step_drift")

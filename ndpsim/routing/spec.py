@@ -1,4 +1,4 @@
-"""Generators, their parameters, and SPECs, ``skewed:hot_share=0.3,drift=0.2``."""
+"""Generators, their settings, and SPECs, ``skewed:hot_share=0.3,drift=0.2``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.arguments import settings
-from ndpsim.arguments import text as as_text
-from ndpsim.errors import InputError, unknown
+from ndpsim import settings
+from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape
 from ndpsim.plugins import plugins
 from ndpsim.routing import generators as _folder
-from ndpsim.settings import Setting, place, read_settings, spec_text
+from ndpsim.settings import Setting
 
 #: Shares of a layer's selections by expert, float64 [layer, expert]; those of a layer add up to 1.
 Shares = NDArray[np.float64]
@@ -35,36 +34,6 @@ class Shape:
     layers: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Generator:
-    """A kind of routing that can be generated.
-
-    Attributes:
-        name: as a SPEC begins.
-        meaning: in a line.
-        parameters: its own, beside those in `COMMON`.
-        names: of what it is generated from; empty where it needs none.
-        shares: from the shape, the name, the parameters, which of them were given, and random numbers of each
-            layer.
-        shape: that belongs to a name, where no model is given; None: a model is needed.
-    """
-
-    name: str
-    meaning: str
-    parameters: tuple[Setting, ...]
-    shares: Callable[[Shape, str, Mapping[str, Any], frozenset[str], Randoms], Shares]
-    names: Callable[[], list[str]] = list
-    shape: Callable[[str], Shape | None] = lambda name: None
-
-    def all_parameters(self) -> dict[str, Setting]:
-        """Its own parameters and the common ones, by name."""
-        return {one.name: one for one in (*self.parameters, *COMMON)}
-
-    def place(self, *names: str) -> str:
-        """The key of a mistake in these parameters: ``routing skewed:hot_share``."""
-        return place("routing", self.name, *names)
-
-
 COMMON = (
     Setting(
         "token_stickiness", 0.0, "chance that a token repeats the choices of the token before it", most=0.99
@@ -77,6 +46,28 @@ COMMON = (
     Setting("drift", 0.08, "share of experts with another popularity in the offline trace"),
     Setting("prefill_cosine", 1.0, "cosine of the popularity in prefill and in decode"),
 )
+
+
+@dataclass(frozen=True)
+class Generator(settings.Generator):
+    """A kind of routing that can be generated.
+
+    Attributes:
+        names: of what it is generated from; empty where it needs none.
+        shares: from the shape, the name, the settings, which of them were given, and random numbers of each
+            layer.
+        shape: that belongs to a name, where no model is given; None: a model is needed.
+    """
+
+    shares: Callable[[Shape, str, Mapping[str, Any], frozenset[str], Randoms], Shares]
+    names: Callable[[], list[str]] = list
+    shape: Callable[[str], Shape | None] = lambda name: None
+    common = COMMON
+    key = "routing"
+
+
+class Spec(settings.Spec[Generator]):
+    """A routing to generate."""
 
 
 @functools.cache
@@ -94,30 +85,6 @@ def routing_names() -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
-class Spec:
-    """A routing to generate.
-
-    Attributes:
-        generator: of what kind.
-        name: of the counts or the curve; empty where the generator needs none.
-        given: the parameters that are not left at their defaults.
-    """
-
-    generator: Generator
-    name: str
-    given: Mapping[str, float | str]
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """All parameters by name."""
-        defaults = {name: one.default for name, one in self.generator.all_parameters().items()}
-        return defaults | dict(self.given)
-
-    def __str__(self) -> str:
-        return spec_text(self.generator.name, self.name, given=self.given)
-
-
 def parse_spec(text: str | Spec) -> Spec:
     """A SPEC: ``skewed[:KEY=VALUE,...]``, ``popularity:NAME[:KEY=VALUE,...]`` or
     ``ranks:NAME[:KEY=VALUE,...]``.
@@ -129,19 +96,17 @@ def parse_spec(text: str | Spec) -> Spec:
     """
     if isinstance(text, Spec):
         return text
-    kind, _, rest = as_text(text, "routing").strip().partition(":")
-    if kind not in generators():
-        raise unknown(kind, generators(), "kind of routing", key="routing")
-    generator = generators()[kind]
+    generator, rest = settings.split_spec(text, generators(), "routing")
     name = ""
     if generator.names():
         before, colon, last = rest.rpartition(":")
         name, rest = (before, last) if colon and "=" in last else (rest, "")
         if not name:
-            problem = f"'{text}' names nothing to start from; {kind}:{generator.names()[0]}, for instance"
+            problem = (
+                f"'{text}' names nothing to start from; {generator.name}:{generator.names()[0]}, for instance"
+            )
             raise InputError(problem, "missing", key="routing")
-    known = generator.all_parameters().values()
-    return Spec(generator, name, read_settings(settings(rest, "routing"), known, kind, "routing"))
+    return Spec(generator, generator.read(rest), name)
 
 
 def default_routing(model: MoeShape) -> str:

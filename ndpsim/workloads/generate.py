@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ndpsim.errors import InputError
 from ndpsim.limits import ensure_fits
 from ndpsim.parameters.generated import SEED
-from ndpsim.settings import existing_file, place
+from ndpsim.settings import existing_file
 from ndpsim.workloads.drawing import lognormal
 from ndpsim.workloads.importing import import_requests
 from ndpsim.workloads.requests import Requests
@@ -62,8 +62,7 @@ def _lengths(spec: RequestSpec, count: int, seed: int) -> tuple[Ints, Ints]:
         )
     for name in OF_LENGTHS:
         if name in spec.given:
-            key = place("requests", spec.generator.name, name)
-            raise InputError("is what the file of lengths says", "conflict", key=key)
+            raise InputError("is what the file of lengths says", "conflict", key=spec.generator.place(name))
     found = import_requests(settings["lengths"])
     chosen = (_random(seed, _FROM_FILE).random(count) * len(found)).astype(np.int64)
     return found.prompt_tokens[chosen], found.output_tokens[chosen]
@@ -90,4 +89,4 @@ def load_requests(requests: str | PathLike[str] | RequestSpec | Requests, seed: 
         return requests
     if isinstance(requests, RequestSpec) or (isinstance(requests, str) and is_spec(requests)):
         return generate_requests(requests, seed)
-    return import_requests(existing_file(requests, "requests", arrival_generators(), "kind of requests"))
+    return import_requests(existing_file(requests, arrival_generators(), "requests"))

@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.arguments import settings
-from ndpsim.arguments import text as as_text
-from ndpsim.errors import unknown
+from ndpsim import settings
 from ndpsim.plugins import plugins
-from ndpsim.settings import Setting, read_settings, spec_text
+from ndpsim.settings import Setting
 from ndpsim.workloads import generators as _folder
 
 _MOST_TOKENS = 1 << 24
@@ -25,27 +23,6 @@ class Arrivals(NamedTuple):
 
     arrival_ns: NDArray[np.float64]
     closed_loop: int | None = None
-
-
-@dataclass(frozen=True)
-class ArrivalGenerator:
-    """A kind of arrivals that can be generated.
-
-    Attributes:
-        name: as a SPEC begins.
-        meaning: in a line.
-        settings: its own, beside those in `COMMON`.
-        arrivals: of so many requests, from the settings and random numbers. The first arrives at 0.
-    """
-
-    name: str
-    meaning: str
-    settings: tuple[Setting, ...]
-    arrivals: Callable[[int, Mapping[str, Any], np.random.Generator], Arrivals]
-
-    def all_settings(self) -> tuple[Setting, ...]:
-        """Its own settings and those of all generators."""
-        return (*self.settings, *COMMON)
 
 
 COMMON = (
@@ -62,36 +39,32 @@ COMMON = (
 OF_LENGTHS = tuple(one.name for one in COMMON if one.name.startswith(("input_", "output_")))
 
 
+@dataclass(frozen=True)
+class ArrivalGenerator(settings.Generator):
+    """A kind of arrivals that can be generated.
+
+    Attributes:
+        arrivals: of so many requests, from the settings and random numbers. The first arrives at 0.
+    """
+
+    arrivals: Callable[[int, Mapping[str, Any], np.random.Generator], Arrivals]
+    common = COMMON
+    key = "requests"
+
+
+class RequestSpec(settings.Spec[ArrivalGenerator]):
+    """Requests to generate."""
+
+
 @functools.cache
 def arrival_generators() -> dict[str, ArrivalGenerator]:
     """All generators of arrivals by name."""
     return {one.name: one for one in plugins(_folder, "GENERATOR")}
 
 
-@dataclass(frozen=True)
-class RequestSpec:
-    """Requests to generate.
-
-    Attributes:
-        generator: of what kind.
-        given: the settings that are not left at their defaults.
-    """
-
-    generator: ArrivalGenerator
-    given: Mapping[str, float | str]
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """All settings by name."""
-        return {one.name: one.default for one in self.generator.all_settings()} | dict(self.given)
-
-    def __str__(self) -> str:
-        return spec_text(self.generator.name, given=self.given)
-
-
 def is_spec(text: str) -> bool:
     """Whether a text begins as a SPEC does."""
-    return text.strip().partition(":")[0] in arrival_generators()
+    return settings.begins_as_spec(text, arrival_generators())
 
 
 def parse_spec(text: str | RequestSpec) -> RequestSpec:
@@ -102,9 +75,5 @@ def parse_spec(text: str | RequestSpec) -> RequestSpec:
     """
     if isinstance(text, RequestSpec):
         return text
-    kind, _, rest = as_text(text, "requests").strip().partition(":")
-    if kind not in arrival_generators():
-        raise unknown(kind, arrival_generators(), "kind of requests", key="requests")
-    generator = arrival_generators()[kind]
-    given = read_settings(settings(rest, "requests"), generator.all_settings(), kind, "requests")
-    return RequestSpec(generator, given)
+    generator, rest = settings.split_spec(text, arrival_generators(), "requests")
+    return RequestSpec(generator, generator.read(rest))

@@ -77,7 +77,7 @@ def _check_possible(shares: Shares, shape: Shape, counts: ExpertCounts) -> None:
 GENERATOR = Generator(
     name="popularity",
     meaning="experts as popular as counts of a measured run say",
-    parameters=(
+    settings=(
         Setting("data", "", "name of the data that was counted, for instance c4; the first by default"),
     ),
     shares=_shares,

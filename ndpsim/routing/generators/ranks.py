@@ -53,7 +53,7 @@ def _shares(
 GENERATOR = Generator(
     name="ranks",
     meaning="shares of the selections by rank, as published for a model",
-    parameters=(Setting("data", "", "name of the data, for instance math; the first by default"),),
+    settings=(Setting("data", "", "name of the data, for instance math; the first by default"),),
     shares=_shares,
     names=lambda: sorted(_curves()),
 )

@@ -43,7 +43,7 @@ def _shares(
         raise _above_one("hot_experts", "warm_experts", parameters)
     counts = class_counts(shape.experts, parameters["hot_experts"], parameters["warm_experts"])
     densities = np.array(_densities(counts, parameters))
-    own = given & {one.name for one in GENERATOR.parameters}
+    own = given & {one.name for one in GENERATOR.settings}
     limit = 1 / shape.experts_per_token
     if own and densities[0] > limit * (1 + 1e-9):
         problem = (
@@ -64,7 +64,7 @@ def _above_one(first: str, second: str, parameters: Mapping[str, Any]) -> InputE
 GENERATOR = Generator(
     name="skewed",
     meaning="three classes of experts, hot, warm and cold, with shares of the selections",
-    parameters=(
+    settings=(
         Setting("hot_experts", 0.05, "share of experts that are hot; at least one is"),
         Setting("warm_experts", 0.25, "share of experts that are warm; the rest is cold"),
         Setting("hot_share", 0.22, "share of selections that hot experts get together"),
