@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -61,6 +61,12 @@ def recognised(path: Path, formats: Mapping[str, F], of: str) -> F:
     known = "; ".join(f"{one.name} ({one.meaning})" for one in formats.values())
     problem = f"is of no format of {of} that is recognised; say which: {known}"
     raise InputError(problem, file=path, key="format", code="form")
+
+
+def json_with(*keys: str) -> Callable[[Path, bytes], bool]:
+    """Whether a file begins with a JSON object that has one of these keys, as `Format.recognises` asks."""
+    quoted = [f'"{key}"'.encode() for key in keys]
+    return lambda path, head: head.lstrip().startswith(b"{") and any(key in head for key in quoted)
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -50,7 +50,7 @@ def without_ramulator(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def small(ranks: int = 2, count: int = 3000, **kind: bool) -> Traffic:
     """A short row, pinned to what `run_trace` makes of the same addresses."""
-    unpinned = Traffic("stream_r1", "a short row", ranks, Work(count, 0, {}), **kind)
+    unpinned = Traffic("stream_r1", "a short row", Work(count, 0, {}), ranks, **kind)
     requests = unpinned.requests(unpinned.memory().device)
     result = run_trace((requests.address, requests.write), ranks=ranks)
     return replace(unpinned, pinned=Work(count, result.cycles, result.commands))
@@ -177,7 +177,7 @@ def test_ramulators_counters_must_be_ours_and_its_time_makes_the_ratio(monkeypat
 def test_an_expert_is_compared_with_the_hardware_and_with_its_plain_run():
     result = simulate_expert("trimoe", "qwen3-30b-a3b", 2)
     pinned = Work(result.weight_bursts, result.cycles, result.commands)
-    call = ExpertCall("expert_trimoe", "an expert", "trimoe", "qwen3-30b-a3b", pinned, tokens=2)
+    call = ExpertCall("expert_trimoe", "an expert", pinned, "trimoe", "qwen3-30b-a3b", tokens=2)
     row = call.run(1)
     assert row.simulated_s == result.time_ns / 1e9
     assert row.ratio_plain > 0
@@ -191,7 +191,7 @@ def test_a_plain_run_that_disagrees_fails_by_the_name_of_the_row(monkeypatch):
         raise MismatchError("lane 3 differs from its plain run in its counters")
 
     monkeypatch.setattr("ndpsim.simulate.alone.ensure_same", different)
-    call = ExpertCall("expert_trimoe", "an expert", "trimoe", "qwen3-30b-a3b", Work(1, 1, {}))
+    call = ExpertCall("expert_trimoe", "an expert", Work(1, 1, {}), "trimoe", "qwen3-30b-a3b")
     with pytest.raises(MismatchError, match="expert_trimoe: lane 3 differs"):
         call.run(1)
 
@@ -207,7 +207,7 @@ def test_unlike_calls_are_pinned_together_and_compared_with_the_hardware():
     one, three = (simulate_expert("trimoe", "qwen3-30b-a3b", tokens) for tokens in (1, (1, 2)))
     commands = {name: one.commands[name] + three.commands[name] for name in one.commands}
     pinned = Work(3 * one.weight_bursts, one.cycles + three.cycles, commands)
-    calls = UnlikeCalls("unlike_trimoe", "experts", "trimoe", "qwen3-30b-a3b", [1, (1, 2)], pinned)
+    calls = UnlikeCalls("unlike_trimoe", "experts", pinned, "trimoe", "qwen3-30b-a3b", [1, (1, 2)])
     row = calls.run(1)
     assert row.simulated_s == pytest.approx((one.time_ns + three.time_ns) / 1e9)
     assert (row.work, row.ratio_plain) == (pinned, None)
@@ -218,7 +218,7 @@ def test_unlike_calls_are_pinned_together_and_compared_with_the_hardware():
 def test_no_run_of_unlike_calls_finds_what_an_earlier_one_made(monkeypatch):
     made = []
     monkeypatch.setattr(experts, "simulate_expert", lambda hardware, *given: made.append(hardware) or ONE)
-    row = UnlikeCalls("unlike_trimoe", "experts", "trimoe", "qwen3-30b-a3b", [1], experts.work_of(ONE))
+    row = UnlikeCalls("unlike_trimoe", "experts", experts.work_of(ONE), "trimoe", "qwen3-30b-a3b", [1])
     row.run(3)
     assert len({id(hardware) for hardware in made}) == 3
 
@@ -256,7 +256,7 @@ def test_a_layer_takes_the_mean_of_all_steps_but_the_first(monkeypatch):
 
     monkeypatch.setattr(layers, "run_moe", run)
     monkeypatch.setattr(layers.time, "process_time", lambda: next(ends))
-    row = PolicyLayers("layer_trimoe", "a layer", "trimoe", "qwen3-30b-a3b", "balance", Work(256, 700, {}))
+    row = PolicyLayers("layer_trimoe", "a layer", Work(256, 700, {}), "trimoe", "qwen3-30b-a3b", "balance")
     measured = row.run(2)
     assert asked == [("trimoe", "qwen3-30b-a3b", ["balance"], 128)] * 3
     assert (measured.seconds, measured.work) == (1.0, row.pinned)
@@ -274,7 +274,7 @@ def test_calls_on_channels_are_pinned_and_each_reads_its_hardware_anew():
         return {"ACT": 3, "RD": 5, "WRA": 2}, 50.0, 0.5
 
     pinned = Work(7, 100, {"ACT": 3, "RD": 5, "WRA": 2})
-    row = ChannelCall("beside_host", "", "trimoe", "qwen3-30b-a3b", call, pinned)
+    row = ChannelCall("beside_host", "", pinned, "trimoe", "qwen3-30b-a3b", call)
     measured = row.run(3)
     assert (measured.work, measured.simulated_s, measured.ratio_plain) == (row.pinned, 50e-9, None)
     assert len({id(hardware) for hardware, _ in asked}) == 4  # one of them is not measured
@@ -404,7 +404,7 @@ def test_times_of_an_expert_are_with_and_without_what_earlier_calls_taught_and_b
 
     monkeypatch.setattr("ndpsim.devtools.bench.experts.best_seconds", best)
     pinned = Work(result.weight_bursts, result.cycles, result.commands)
-    row = ExpertCall("expert_trimoe", "an expert", "trimoe", "qwen3-30b-a3b", pinned, tokens=2).run(3)
+    row = ExpertCall("expert_trimoe", "an expert", pinned, "trimoe", "qwen3-30b-a3b", tokens=2).run(3)
     assert asked == [20, 3]
     # A checked call is a call and the plain run.
     assert (row.seconds, row.ratio_plain) == (0.25, (1.25 - 0.25) / 0.25)

@@ -1,8 +1,10 @@
-"""Parameters of a generated routing beside its SPEC."""
+"""Parameters of data that is generated from a SPEC, or recorded by another program."""
 
 from __future__ import annotations
 
-from ndpsim.parameters.kinds import Whole
+from typing import Any
+
+from ndpsim.parameters.kinds import Kind, Output, Whole
 from ndpsim.parameters.table import Parameter
 
 MOST = 1 << 24  #: Steps, sequences, or tokens of a prompt.
@@ -11,3 +13,32 @@ BATCH = Parameter("batch", "Sequences decoded together.", Whole(1, MOST), 512)
 STEPS = Parameter("steps", "Decode steps.", Whole(0, MOST), 16)
 SEED = Parameter("seed", "The same seed, the same result.", Whole(0, (1 << 63) - 1), 1)
 PROMPT = Parameter("prompt", "Prompt tokens of each sequence; 0: none.", Whole(0, MOST), 0)
+
+
+def spec_of(kinds: str, default: str) -> Parameter:
+    """What is generated; `kinds`: what SPECs begin with, a kind of ``ndpsim list``."""
+    return Parameter("spec", "What to generate.", Kind(form="SPEC"), default, names=kinds, positional=True)
+
+
+def file_or_spec(name: str, help: str, kinds: str, ending: str = "") -> Parameter:
+    """A file, or a SPEC; `kinds` as in `spec_of`."""
+    form = Kind(form="FILE|SPEC")
+    return Parameter(name, help, form, names=kinds, files=(ending,), positional=True, required=True)
+
+
+def recording_of(**more: Any) -> Parameter:
+    """The file of a recording, or several; `more`: as in `Parameter`."""
+    form = Kind(form="FILE")
+    return Parameter("file", "The recording.", form, files=("",), positional=True, required=True, **more)
+
+
+def format_of(what: str, formats: str) -> Parameter:
+    """The format of a file or files; `formats`: a kind of ``ndpsim list``."""
+    return Parameter(
+        "format", f"Format of the {what}.", Kind(form="NAME"), otherwise="detected", names=formats
+    )
+
+
+def written(what: str) -> Parameter:
+    """The file that gets what is generated or imported."""
+    return Parameter("out", f"Write the {what}.", Output(), files=("",), required=True, short="o")

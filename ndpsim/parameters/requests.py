@@ -5,53 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ndpsim.parameters.generated import SEED as ANY_SEED
-from ndpsim.parameters.kinds import Kind, Output, Whole
+from ndpsim.parameters.generated import file_or_spec, format_of, recording_of, spec_of, written
+from ndpsim.parameters.kinds import Whole
 from ndpsim.parameters.table import Parameter, table
 
-_OUT = Parameter("out", "Write the requests here, as CSV.", Output(), files=("",), required=True, short="o")
+_RESULTS = (written("requests here, as CSV"),)
 _SEED = replace(ANY_SEED, help="The same seed, the same requests.")
-_FORMAT = Parameter(
-    "format", "Format of the file.", Kind(form="NAME"), otherwise="detected", names="workload-formats"
-)
-_FIRST = Parameter("first", "Only the first requests.", Whole(1), otherwise="all")
 
-GENERATE = table(
-    {
-        "Requests": (
-            Parameter(
-                "spec", "What to generate.", Kind(form="SPEC"), "poisson", names="workloads", positional=True
-            ),
-            _SEED,
-        ),
-        "Results": (_OUT,),
-    }
-)
-IMPORT = table(
-    {
-        "Requests": (
-            Parameter(
-                "file", "The recording.", Kind(form="FILE"), files=("",), positional=True, required=True
-            ),
-            _FORMAT,
-            _FIRST,
-        ),
-        "Results": (_OUT,),
-    }
-)
 #: What describes a file that is recorded, not generated.
-RECORDED = table({"Requests": (_FORMAT, _FIRST)})
+RECORDED = table(
+    {
+        "Requests": (
+            format_of("file", "workload-formats"),
+            Parameter("first", "Only the first requests.", Whole(1), otherwise="all"),
+        )
+    }
+)
+GENERATE = table({"Requests": (spec_of("workloads", "poisson"), _SEED), "Results": _RESULTS})
+IMPORT = table({"Requests": (recording_of(), *RECORDED.values()), "Results": _RESULTS})
 DESCRIBE = table(
     {
         "Requests": (
-            Parameter(
-                "requests",
-                "The requests.",
-                Kind(form="FILE|SPEC"),
-                names="workloads",
-                files=("",),
-                positional=True,
-                required=True,
-            ),
+            file_or_spec("requests", "The requests.", "workloads"),
             *RECORDED.values(),
             _SEED,
         )

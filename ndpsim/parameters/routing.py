@@ -5,12 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ndpsim.parameters.gemv import DEFAULT_MODEL
-from ndpsim.parameters.generated import BATCH, PROMPT, SEED, STEPS
+from ndpsim.parameters.generated import (
+    BATCH,
+    PROMPT,
+    SEED,
+    STEPS,
+    file_or_spec,
+    format_of,
+    recording_of,
+    spec_of,
+    written,
+)
 from ndpsim.parameters.hardware import model_of
-from ndpsim.parameters.kinds import Flag, Kind, Output, Whole
+from ndpsim.parameters.kinds import Flag, Whole
 from ndpsim.parameters.table import Parameter, table
 
-OUT = Parameter("out", "Write the trace here.", Output(), files=("",), required=True, short="o")
+_RESULTS = (written("trace here"),)
 _MODEL = model_of(None, otherwise=f"that of the counts, else {DEFAULT_MODEL}")
 #: What is generated beside the SPEC.
 GENERATED = table(
@@ -20,9 +30,7 @@ GENERATED = table(
 GENERATE = table(
     {
         "Routing": (
-            Parameter(
-                "spec", "What to generate.", Kind(form="SPEC"), "skewed", names="routing", positional=True
-            ),
+            spec_of("routing", "skewed"),
             *GENERATED.values(),
             Parameter(
                 "offline",
@@ -30,29 +38,14 @@ GENERATE = table(
                 Flag(),
             ),
         ),
-        "Results": (OUT,),
+        "Results": _RESULTS,
     }
 )
 IMPORT = table(
     {
         "Routing": (
-            Parameter(
-                "file",
-                "The recording.",
-                Kind(form="FILE"),
-                argument="files",
-                files=("",),
-                positional=True,
-                repeatable=True,
-                required=True,
-            ),
-            Parameter(
-                "format",
-                "Format of the files.",
-                Kind(form="NAME"),
-                otherwise="detected",
-                names="routing-formats",
-            ),
+            recording_of(argument="files", repeatable=True),
+            format_of("files", "routing-formats"),
             model_of(None, help="The model of the recording; it gives the layers their numbers."),
             Parameter("experts", "Experts of a layer.", Whole(1), otherwise="as the files say"),
             Parameter(
@@ -60,22 +53,7 @@ IMPORT = table(
             ),
             Parameter("steps", "Only the first decode steps.", Whole(1), otherwise="all"),
         ),
-        "Results": (OUT,),
+        "Results": _RESULTS,
     }
 )
-DESCRIBE = table(
-    {
-        "Routing": (
-            Parameter(
-                "routing",
-                "The trace.",
-                Kind(form="FILE|SPEC"),
-                names="routing",
-                files=(".npz",),
-                positional=True,
-                required=True,
-            ),
-            *GENERATED.values(),
-        )
-    }
-)
+DESCRIBE = table({"Routing": (file_or_spec("routing", "The trace.", "routing", ".npz"), *GENERATED.values())})

@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
+from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.errors import InputError, did_you_mean
+from ndpsim.moe.weights import weight_name
 from ndpsim.parameters import Table
 from ndpsim.reported import OF_THE_RUN
 
@@ -36,7 +38,7 @@ class SweptCommand(ABC):
     Attributes:
         name: of the command.
         parameters: its options by key.
-        checks: of some of them, what a value must pass besides, which raises InputError.
+        checks: of some options, what a value must pass besides, which raises InputError.
         time_metric: the metric that a speed-up is of.
         results: the classes of its results, whose fields its metrics begin with.
         own_metrics: metrics besides these fields.
@@ -44,7 +46,10 @@ class SweptCommand(ABC):
 
     name: ClassVar[str]
     parameters: ClassVar[Table]
-    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "weights": weight_name,
+        "arbitration": checked_arbitration,
+    }
     time_metric: ClassVar[str] = "time_ns"
     results: ClassVar[tuple[type, ...]] = ()
     own_metrics: ClassVar[tuple[str, ...]] = ()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ndpsim.config import load_hardware
-from ndpsim.devtools.bench.row import Row, Work, best_seconds, expect
+from ndpsim.devtools.bench.row import Benchmark, Row, Work, best_seconds, expect
 from ndpsim.errors import MismatchError
 from ndpsim.moe import load_model
 from ndpsim.simulate import ExpertResult, simulate_expert
@@ -22,21 +22,16 @@ def work_of(result: ExpertResult) -> Work:
 
 
 @dataclass(frozen=True)
-class ExpertCall:
+class ExpertCall(Benchmark):
     """`simulate_expert` with hardware and model loaded and kernels compiled.
 
     Attributes:
-        name, about: see `Benchmark`.
         hw, model: bundled names.
-        tokens: that go through the expert.
-        pinned: what must come out; requests are bursts of weights.
+        tokens: that go through the expert; requests are bursts of weights.
     """
 
-    name: str
-    about: str
     hw: str
     model: str
-    pinned: Work
     tokens: int = 1
 
     def run(self, repeat: int) -> Row:
@@ -72,24 +67,19 @@ class ExpertCall:
 
 
 @dataclass(frozen=True)
-class UnlikeCalls:
+class UnlikeCalls(Benchmark):
     """Calls of `simulate_expert`, none like another, after one that is not measured; kernels are compiled.
 
     Of earlier runs nothing is left but compiled kernels: hardware is read and weights are placed anew.
 
     Attributes:
-        name, about: see `Benchmark`.
         hw, model: bundled names.
-        calls: the tokens of each call, or those of each of its experts in turn.
-        pinned: what must come out of all of them.
+        calls: the tokens of each call, or those of each of its experts in turn; all of them are pinned.
     """
 
-    name: str
-    about: str
     hw: str
     model: str
     calls: Sequence[int | tuple[int, ...]]
-    pinned: Work
 
     def run(self, repeat: int) -> Row:
         """See `Benchmark`.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import ndpsim
-from ndpsim.devtools.bench.row import Row, Work, best_seconds, expect
+from ndpsim.devtools.bench.row import Benchmark, Row, Work, best_seconds, expect
 from ndpsim.errors import MismatchError
 from ndpsim.files import temporary_folder
 
@@ -23,18 +23,13 @@ print(json.dumps([result.cycles, dict(result.commands)]))
 
 
 @dataclass(frozen=True)
-class FreshProcess:
+class FreshProcess(Benchmark):
     """A process that imports ndpsim and makes its first call of `simulate_expert`.
 
     Attributes:
-        name, about: see `Benchmark`.
-        compiles: the compile cache is empty; run once, however often it is asked for.
-        pinned: what must come out; requests are calls.
+        compiles: the compile cache is empty; run once, however often it is asked for. Requests are calls.
     """
 
-    name: str
-    about: str
-    pinned: Work
     compiles: bool = False
 
     def run(self, repeat: int) -> Row:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any
 
 from ndpsim.errors import MismatchError
 
@@ -68,23 +69,47 @@ class Row:
         }
 
 
-class Benchmark(Protocol):
-    """Something that can be measured; `about` says in a few words what it runs."""
+@dataclass(frozen=True)
+class Benchmark(ABC):
+    """Something that can be measured.
 
-    @property
-    def name(self) -> str:
-        """Of its row."""
+    Attributes:
+        name: of its row.
+        about: what it runs, in a few words.
+        pinned: what must come out.
+    """
 
-    @property
-    def about(self) -> str:
-        """A description of the run."""
+    name: str
+    about: str
+    pinned: Work
 
+    @abstractmethod
     def run(self, repeat: int) -> Row:
         """Run it `repeat` times after a run that is not measured.
 
         Raises:
             MismatchError: the work came out otherwise than it must.
         """
+
+
+@dataclass(frozen=True)
+class TimedRuns(Benchmark):
+    """Runs that take their own time, on a machine and with a model of bundled names."""
+
+    hw: str
+    model: str
+
+    @abstractmethod
+    def timed(self) -> tuple[float, Work, float]:
+        """A run: its seconds, its work, and the time that the hardware needs in ns."""
+
+    def run(self, repeat: int) -> Row:
+        """See `Benchmark`."""
+        self.timed()
+        runs = [self.timed() for _ in range(repeat)]
+        _, work, time_ns = runs[0]
+        expect(self.name, work, self.pinned)
+        return Row(self.name, work, min(seconds for seconds, *_ in runs), simulated_s=time_ns / 1e9)
 
 
 def expect(name: str, got: Work, pinned: Work) -> None:

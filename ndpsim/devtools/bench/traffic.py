@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.devtools.bench.row import Row, Work, expect
+from ndpsim.devtools.bench.row import Benchmark, Row, Work, expect
 from ndpsim.devtools.peers import ramulator
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
@@ -77,13 +77,11 @@ class _Run(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Traffic:
+class Traffic(Benchmark):
     """Requests through a channel behind FR-FCFS, under Ramulator's rules where these are not the standard's.
 
     Attributes:
-        name, about: see `Benchmark`.
         ranks: of the channel.
-        pinned: what must come out.
         random: drawn evenly, instead of one contiguous stream.
         writes: 33% of the requests are writes.
         fast_forward: the source says after how many reads it repeats.
@@ -91,10 +89,7 @@ class Traffic:
         presets: of the channel, its standard, organisation and timings.
     """
 
-    name: str
-    about: str
     ranks: int
-    pinned: Work
     random: bool = False
     writes: bool = False
     fast_forward: bool = False

@@ -15,7 +15,7 @@ from typing import Any
 
 from ndpsim.errors import InputError
 from ndpsim.routing.recorded import Asked, Pass, Recorded, RoutingFormat, assembled
-from ndpsim.text_files import json_objects
+from ndpsim.text_files import json_objects, json_with
 
 
 def _whole(record: dict[str, Any], key: str, path: Path, line: int) -> int:
@@ -69,6 +69,6 @@ FORMAT = RoutingFormat(
     name="megatron",
     example='{"rank": 0, "step": 4, "layer": 1, "num_tokens": 2, "top_indices": [[3, 17], [5, 0]]}',
     meaning="JSON lines of Megatron-core, a record for each step and layer",
-    recognises=lambda path, head: head.lstrip().startswith(b"{") and b'"top_indices"' in head,
+    recognises=json_with("top_indices"),
     read=_read,
 )

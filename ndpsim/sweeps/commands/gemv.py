@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import Any
 
-from ndpsim.dimm.arbitrations import checked_arbitration
-from ndpsim.moe.weights import weight_name
 from ndpsim.parameters.gemv import ALONE, GEMV, HOST, check_gemv
 from ndpsim.results import ContentionResult, ExpertResult, HostReadResult
 from ndpsim.results.form import digest_of
@@ -25,10 +23,6 @@ class Gemv(SweptCommand):
     results = (ExpertResult, ContentionResult, HostReadResult)
     own_metrics = ("area_mm2",)
     parameters = GEMV
-    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        "weights": weight_name,
-        "arbitration": checked_arbitration,
-    }
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
         """See `SweptCommand`."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import Any
 
-from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.moe import load_model
-from ndpsim.moe.weights import weight_name
 from ndpsim.orchestrator.record import Observer
 from ndpsim.orchestrator.run import run_moe
 from ndpsim.parameters.generated import BATCH, STEPS
@@ -42,10 +40,6 @@ class Moe(SweptCommand):
     name = "moe"
     results = (PolicyRun,)
     parameters = MOE
-    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        "weights": weight_name,
-        "arbitration": checked_arbitration,
-    }
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
         """See `SweptCommand`."""

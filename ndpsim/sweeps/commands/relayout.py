@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import Any
 
 from ndpsim.config import load_hardware
 from ndpsim.errors import InputError
-from ndpsim.moe.weights import weight_name
 from ndpsim.parameters.relayout import MOVED, RELAYOUT
 from ndpsim.results import RelayoutResult
 from ndpsim.results.form import digest_of
@@ -27,7 +26,6 @@ class Relayout(SweptCommand):
     name = "relayout"
     results = (RelayoutResult,)
     parameters = RELAYOUT
-    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"weights": weight_name}
 
     def _sets(self, given: Mapping[str, Any]) -> list[str]:
         if "topology" in given and _TOPOLOGY in given:

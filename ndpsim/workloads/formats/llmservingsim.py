@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.errors import InputError
-from ndpsim.text_files import json_objects
+from ndpsim.text_files import json_objects, json_with
 from ndpsim.workloads.recorded import Rows, WorkloadFormat, whole_of
 from ndpsim.workloads.requests import Requests
 
@@ -69,6 +69,6 @@ FORMAT = WorkloadFormat(
     name="llmservingsim",
     example='{"input_toks": 1455, "output_toks": 164, "arrival_time_ns": 3212421997}',
     meaning="JSON lines of LLMServingSim, keys input_toks, output_toks and arrival_time_ns",
-    recognises=lambda path, head: head.lstrip().startswith(b"{") and b'"input_toks"' in head,
+    recognises=json_with("input_toks"),
     read=_read,
 )

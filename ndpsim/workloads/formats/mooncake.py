@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.errors import InputError
-from ndpsim.text_files import json_objects
+from ndpsim.text_files import json_objects, json_with
 from ndpsim.workloads.recorded import Rows, WorkloadFormat, whole_of
 from ndpsim.workloads.requests import Requests
 
@@ -46,6 +46,6 @@ FORMAT = WorkloadFormat(
     name="mooncake",
     example='{"timestamp": 3000, "input_length": 915, "output_length": 355, "hash_ids": [0, 462]}',
     meaning="JSON lines of Mooncake, with hashes of the prompts' blocks of 512 tokens",
-    recognises=lambda path, head: head.lstrip().startswith(b"{") and b'"hash_ids"' in head,
+    recognises=json_with("hash_ids"),
     read=_read,
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.errors import InputError
-from ndpsim.text_files import read_json
+from ndpsim.text_files import json_with, read_json
 from ndpsim.workloads.recorded import Rows, WorkloadFormat
 from ndpsim.workloads.requests import Requests
 
@@ -98,9 +98,6 @@ FORMAT = WorkloadFormat(
     name="vllm-bench",
     example='{"request_rate": 2.0, "input_lens": [279], "output_lens": [12], "start_times": [1000.0], ...}',
     meaning="JSON of vllm bench serve, recorded with --save-detailed",
-    recognises=lambda path, head: (
-        head.lstrip().startswith(b"{")
-        and any(f'"{key}"'.encode() in head for key in ("input_lens", "request_rate", "max_concurrency"))
-    ),
+    recognises=json_with("input_lens", "request_rate", "max_concurrency"),
     read=_read,
 )
