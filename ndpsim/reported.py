@@ -256,3 +256,7 @@ class Reported(Shown):
         rows = [(name, with_unit(name, getattr(self, name), type(self))) for name in names[:_LINES]]
         more = len(self._fields()) - len(rows)
         return rows + ([("...", f"{more} more fields")] if more else [])
+
+    def _repr_html_(self) -> str:
+        rows = ((label_of(name, type(self)), value) for name, value in self._rows())
+        return html_table(self._title(), rows)

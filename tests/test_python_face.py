@@ -911,6 +911,7 @@ def test_results_are_tables_in_notebooks(kind):
     cells.feed(results()[kind]._repr_html_())
     assert set(cells.tags) == {"table", "caption", "tr", "th", "td"}
     assert cells.tags.count("tr") <= 24
+    assert not any(text.endswith(("_ns", "_nj", "_gbps")) for text in cells.text)  # labels, not fields
 
 
 def test_names_are_escaped_in_notebooks(tmp_path):
