@@ -22,6 +22,7 @@ from ndpsim.config.keys import section_of
 from ndpsim.config.nodes import parse
 from ndpsim.config.origins import ANNOTATION
 from ndpsim.config.system import System
+from ndpsim.dram.mapping import parse_mapping
 from ndpsim.errors import InputError
 
 GOOD, UNIT = ((GIVEN / name).read_text() for name in ("hw.yaml", "unit.yaml"))
@@ -340,6 +341,15 @@ def test_mapping_as_data(plain_file: Callable[[str], str]) -> None:
     named = {row.key: row.value for row in hardware.rows()}
     assert named["dram.mapping.xor.bankgroup"] == "row:0-1, row:5"
     assert json.loads(json.dumps(hardware.to_dict()))["dram"]["mapping"]["xor"] == mapping.xor
+
+
+def test_a_range_of_one_bit_is_that_bit(plain_file: Callable[[str], str]) -> None:
+    custom = ["dram.mapping.xor.bankgroup=[row:5-5]"]
+    mapping = load_hardware(plain_file(CUSTOM), custom).system.dram.mapping
+    assert mapping is not None
+    assert parse_mapping(mapping.order, {"bankgroup": mapping.xor["bankgroup"]}) == parse_mapping(
+        mapping.order, {"bankgroup": ["row:5"]}
+    )
 
 
 def test_mapping_can_be_set(plain_file: Callable[[str], str]) -> None:

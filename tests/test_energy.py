@@ -17,7 +17,7 @@ from ndpsim.config.dram import Power
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import ScanController, make_controller
 from ndpsim.energy import Currents, channel_energy, count_trace, find_currents, from_trace, split, transfer_nj
-from ndpsim.energy.traces import sum_open
+from ndpsim.energy.traces import last_clock, sum_open
 from ndpsim.simulate import Memory, run_requests, run_trace, simulate_expert
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel
 from ndpsim.spec import Device, lower, resolve, standards
@@ -258,6 +258,14 @@ def test_a_bank_is_open_from_its_activate_to_its_precharge(closing, clock, held)
     assert count_trace(other, device, end=1000).open_clocks == 1000
 
 
+@pytest.mark.parametrize("read", ["RD", "RDA"])
+def test_background_counts_to_the_last_beat_of_read_data(read):
+    device = resolve(*DDR4)
+    trace = trace_of((0, "ACT", 0, 0, 0), (100, read, 0, 0, 0), (101, "REFab", 1, -1, -1))
+    assert last_clock(trace, device) == 100 + 22 + 4  # nCL + nBL
+    assert last_clock(trace_of((0, "ACT", 0, 0, 0), (100, "WRA", 0, 0, 0)), device) == 100
+
+
 def test_a_same_bank_precharge_closes_its_bank_of_every_group():
     trace = trace_of(
         (0, "ACT", 0, 1, 2), (10, "ACT", 0, 5, 2), (20, "ACT", 0, 5, 3), (300, "PREsb", 0, -1, 2)
@@ -268,6 +276,18 @@ def test_a_same_bank_precharge_closes_its_bank_of_every_group():
 def test_an_auto_precharge_after_the_end_counts_to_the_end():
     trace = trace_of((0, "ACT", 0, 0, 0), (100, "WRA", 0, 0, 0))
     assert count_trace(trace, resolve(*DDR4), end=120).open_clocks == 120
+
+
+@pytest.mark.parametrize("command", ["RD", "WR"])
+def test_an_auto_precharge_changes_no_energy_of_the_access(command):
+    (plain, closing), device = (
+        [trace_of((0, "ACT", 0, 0, 0), (100, name, 0, 0, 0)) for name in (command, f"{command}A")],
+        resolve(*DDR4),
+    )
+    one, other = (energy_of(trace, device, 1000) for trace in (plain, closing))
+    for name in ("activate", "read", "write", "io"):
+        assert one[name] == other[name]
+    assert other["read"] + other["write"] > 0
 
 
 def test_in_half_the_time_equal_commands_cost_less_background_and_nothing_else():

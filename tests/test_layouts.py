@@ -335,6 +335,17 @@ def test_striped_goes_over_channels_then_subchannels_then_dimms_then_ranks():
     assert (TRIMOE.channel_of(np.array([0, 7, 8, 15])) == [0, 7, 0, 7]).all()
 
 
+def test_a_bus_of_the_host_has_each_rank_once_those_of_a_dimm_together():
+    geometry = Geometry(channels=2, dimms=6, ranks=3, subchannels=2, device=DDR5)
+    dimm, lane = (each.ravel() for each in np.indices((6, geometry.lanes)))
+    rank = geometry.host_rank(dimm, lane)
+    for channel in range(2):
+        for subchannel in range(2):
+            on_bus = (geometry.channel_of(dimm) == channel) & (lane % 2 == subchannel)
+            assert rank[on_bus].tolist() == list(range(9))
+            assert dimm[on_bus].tolist() == [channel + 2 * at for at in range(3) for _ in range(3)]
+
+
 def test_localized_goes_over_lanes_then_bank_groups():
     address = localized(TRIMOE, QWEN, dimm=9).address(np.arange(80), np.zeros(80, dtype=np.int64))
     assert set(address.dimm) == {9}

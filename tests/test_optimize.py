@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from calls import call, refused_call
 from mistakes import mistake_of, refused
 from ndpsim.report.metrics import is_number
 from ndpsim.search.formula import parse_formula
+from ndpsim.search.problem import Range
 from ndpsim.search.run import optimize, problem_of
 from ndpsim.search.sampling import on_log_scale
 from ndpsim.sweeps import execute as execute_module
@@ -94,6 +96,18 @@ def test_ranges_are_drawn_within_their_ends_and_rounded_as_hardware_files_take_t
         assert 100 <= row["ndp.gemv.clock_mhz"] <= 200
         assert row["link.link_gbps"] == round(row["link.link_gbps"], 3)
     assert len({row["link.link_gbps"] for row in result.points}) == 12
+
+
+@pytest.mark.parametrize(("low", "high", "drawn"), [(0.3336, 0.3339, 0.3338), (1.2344, 2.0, 1.2344)])
+def test_rounding_leads_to_no_value_beyond_the_ends_of_a_range(low, high, drawn):
+    within = Range(low, high, log=False, whole=False)
+    assert not low <= round(drawn, 3) <= high
+    assert low <= within.taken(drawn) <= high
+
+
+def test_without_a_base_a_row_is_compared_with_the_one_above_it():
+    result = optimize("fake", {"n": "1..4"}, TRADE, budget=4)
+    assert result.differences() == [{}, {"n": (4, 3)}, {"n": (3, 2)}, {"n": (2, 1)}]
 
 
 def test_keys_that_are_zipped_have_values_that_go_together():
@@ -283,11 +297,11 @@ def test_formulas_are_what_python_makes_of_them(a, b):
         "max(a.x, b, 3) / b ** 2",
         "ceil(a.x / b) * (a.x + 1)",
         "min(b, 2) ** -1",
+        "floor(a.x / b) + log2(b) - sqrt(b)",
     ):
         known = {"a.x": a, "b": b}
-        from math import ceil
-
-        meant = eval(text.replace("a.x", "a"), {"a": a, "b": b, "ceil": ceil})
+        functions = {name: getattr(math, name) for name in ("ceil", "floor", "log2", "sqrt")}
+        meant = eval(text.replace("a.x", "a"), {"a": a, "b": b, **functions})
         assert parse_formula(text, "x").value(known.get) == pytest.approx(meant)
     for text in ("a.x / (b - b)", "missing + 1", "(0 - b) ** 0.5", "10 ** 400 + b"):
         assert not is_number(parse_formula(text, "x").value(known.get))

@@ -291,6 +291,7 @@ def test_counts_of_a_file_are_taken_as_bundled_ones(tmp_path):
         ('{"counts": [[1, 2]], "layers": [1, 2]}', "form counts.json layers"),
         ('{"counts": [[1, 2]], "experts_per_token": "2"}', "range counts.json experts_per_token"),
         ('{"counts": [[1, 2]], "experts_per_token": 0}', "range counts.json experts_per_token"),
+        ('{"counts": [[1, 2]], "layers": [1], "model_layers": 1}', "range counts.json model_layers"),
         ('{"count": [[1, 2]]}', "missing counts.json"),
         ('{"counts": {}}', "form counts.json counts"),
         (f"[{[1] * 8}]", "missing model"),

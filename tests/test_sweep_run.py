@@ -243,6 +243,7 @@ def test_a_file_that_changes_while_its_point_is_run_makes_no_result(tmp_path, fo
         patch.setattr(execute_module, "run_locally", changed)
         result = sweep("fake", {"n": [1]}, fixed=fixed, out=tmp_path / "out")
     assert result[0]["reason"] == "a file that is named is not as it was when the sweep began"
+    assert (result.failed, result[0]["status"], "letters" in result[0]) == (1, "failed", False)
     assert list((tmp_path / "out" / "points").iterdir()) == []
     file.write_text("abc")
     assert sweep("fake", {"n": [1]}, fixed=fixed, out=tmp_path / "out")[0]["letters"] == 3

@@ -164,3 +164,15 @@ def test_statistics_by_hand():
     assert (found.output_tokens.total, found.output_tokens.p90) == (10, pytest.approx(3.7))
     assert (found.blocks.tokens, found.blocks.count, found.blocks.distinct) == (4, 8, 5)
     assert found.blocks.reused_share == pytest.approx(3 / 8)
+
+
+def test_seconds_of_the_peak_are_counted_from_the_first_arrival():
+    requests = Requests([2.5e9, 3.1e9, 3.7e9, 3.9e9], [1] * 4, [1] * 4)
+    assert describe_requests(requests).peak_requests_per_s == 2
+
+
+@pytest.mark.parametrize(("arrival_s", "burstiness"), [([0, 1, 4], 4.0), ([0, 1], None), ([0, 1, 2], None)])
+def test_burstiness_needs_two_times_between_arrivals_that_differ(arrival_s, burstiness):
+    # Of times of 1 and 3 s the mean is 2 s and the standard deviation 1 s.
+    requests = Requests(np.array(arrival_s) * 1e9, [1] * len(arrival_s), [1] * len(arrival_s))
+    assert describe_requests(requests).burstiness == burstiness

@@ -1,0 +1,154 @@
+"""Figures of serving, each counted again from others, and what decides rooms, levels and rates at their limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calls import refused_call
+from ndpsim.parameters.serve import ServiceLevel
+from ndpsim.report.pictures.serving import serving_figure
+from ndpsim.report.serving import print_found_rate, serving_table
+from ndpsim.results.serving import FoundRate, TriedRate
+from ndpsim.serving.find_rate import find_rate
+from ndpsim.serving.kv import KvCache
+from ndpsim.serving.scheduler import Limits
+from ndpsim.units import percent
+from small_moe import MODEL
+from test_serving import MACHINE, OnGpu, engine, requests, sequence, serve
+
+
+def test_blocks_in_use_are_those_of_the_step_before_requests_end():
+    result = serve(requests((32, 1), (33, 1)), block_tokens=16)
+    assert (
+        result.steps == 2
+    )  # of 65 tokens a step computes 64, and request 1 gets its third block in the next one
+    assert result.most_kv_blocks == 2 + 2
+
+
+def test_energy_per_token_is_that_of_all_output_tokens():
+    result = serve(requests((20, 3), (10, 5)))
+    known = {name: nj for name, nj in result.energy_nj.items() if nj is not None}
+    assert known
+    for name, nj in known.items():
+        assert result.energy_per_token_nj[name] * 8 == pytest.approx(nj)  # type: ignore[operator]
+
+
+def test_sequences_with_blocks_that_a_step_leaves_out_wait_for_none():
+    # A static batch computes its prompts first: those that are done have blocks, and no part in these steps.
+    asked = requests(*[(40, 4)] * 6, arrivals=np.arange(6) * 1e4)
+    result = serve(asked, scheduler="static", max_batch=4, max_tokens=50)
+    assert min(result.over_time["batch"]) < max(result.over_time["running"])
+    inside = result.mean_running + result.mean_queue
+    assert inside == pytest.approx(result.requests_per_s * result.latency_ns["mean"] / 1e9, rel=1e-6)
+
+
+def test_free_blocks_that_are_found_again_are_no_room_for_others():
+    kv = KvCache(2, 4)
+    first, again = sequence(0, 8, (7, 8)), sequence(1, 13, (7, 8))
+    assert kv.allocate(first, 8)
+    kv.release(first)
+    found = kv.found(again)
+    assert (len(found), kv.free) == (2, 2)
+    assert not kv.allocate(again, 5, found)  # it needs two blocks more
+    assert (again.blocks, kv.free) == ([], 2)
+
+
+def test_what_a_preempted_sequence_finds_of_its_own_is_no_reuse():
+    asked = requests((4, 4), (4, 4), (4, 1))
+    ran, _clock, done = engine(asked, "vllm", Limits(3, 12), KvCache(3, 4))
+    ran.run()
+    assert [one.preemptions for one in ran.sequences] == [0, 1, 0]
+    before = [
+        computed
+        for step in done
+        for chunk, computed in zip(step.chunks, step.computed, strict=True)
+        if chunk.sequence.number == 1
+    ]
+    assert before == [0, 4, 5, 6]  # it finds its first block again
+    assert [one.reused_tokens for one in ran.sequences] == [0, 0, 0]
+
+
+def test_without_a_number_of_blocks_the_longest_requests_have_room_at_once():
+    asked = requests((30, 2), (60, 4), (90, 6), (10, 1))
+    result = serve(asked, kv="host", max_batch=2, block_tokens=16)
+    assert result.config["kv_blocks"] == 4 + 6
+
+
+@pytest.mark.parametrize(("closed_loop", "batch"), [(2, 2), (None, 5)])
+def test_policies_expect_as_many_sequences_as_there_can_be(closed_loop: int | None, batch: int):
+    seen = []
+
+    class Watching(OnGpu):
+        name = "watching"
+
+        def place(self, view: Any) -> Any:
+            seen.append((view.batch, view.trace.ids.shape[2]))
+            return super().place(view)
+
+    serve(requests(*[(4, 2)] * 5, closed_loop=closed_loop), policy=Watching)
+    assert seen == [(batch, batch)]
+
+
+# ---- Levels and rates --------------------------------------------------------------------------------------------
+
+
+def test_a_level_that_only_the_shortest_prompt_meets_is_not_refused():
+    short, long = (serve(requests((prompt, 1))).ttft_ns["mean"] for prompt in (4, 60))
+    assert short < long
+    asked = requests((60, 1), (4, 1), arrivals=(0, 1e9))
+    result = serve(asked, slo=ServiceLevel(ttft_ns=(short + long) / 2))
+    assert result.goodput_per_s == pytest.approx(result.requests_per_s / 2)
+
+
+def test_a_rate_is_found_at_which_all_requests_are_within_the_level():
+    asked = requests(*[(8, 2)] * 4, arrivals=np.arange(4) * 1e6)
+    limit = 1.5 * serve(asked, rate=1).ttft_ns["p90"]
+    found = find_rate(
+        ServiceLevel(ttft_ns=limit), 1.0, hw=MACHINE, model=MODEL, requests=asked, policy=OnGpu, max_batch=8,
+        max_tokens=64,
+    )  # fmt: skip
+    assert found.run.goodput_per_s == found.run.requests_per_s
+
+
+# ---- Text and pictures -------------------------------------------------------------------------------------------
+
+
+def test_a_group_of_resources_is_used_as_much_as_its_resources_in_the_mean():
+    result = serve(requests((20, 3)))
+    used = {"channel 0": 0.3, "channel 1": 0.1, "gpu": 0.5}
+    shown = dict(serving_table(replace(result, utilization=used)))
+    shares = [text for label, text in shown.items() if "utilization" in label]
+    assert sorted(shares) == sorted([percent(0.2), percent(0.5)])
+
+
+def test_tried_rates_show_the_percentile_that_their_column_names(capsys: pytest.CaptureFixture[str]):
+    times = {"mean": 11e6, "p50": 22e6, "p90": 33e6, "p99": 44e6}
+    tried = TriedRate(2.0, 0.9, times, {name: ns / 100 for name, ns in times.items()})
+    print_found_rate(FoundRate(2.0, 2.02, 0.9, (tried,), serve(requests((20, 3)))))
+    last = capsys.readouterr().out.splitlines()[-1].split()
+    assert last == ["2.000", "90.0%", "33.00", "ms", "330.0", "µs"]
+
+
+def test_a_picture_begins_with_the_first_arrival():
+    late_ns = 1e9
+    result = serve(requests((20, 3), (20, 3), arrivals=(late_ns, late_ns + 1e4)))
+    assert result.time_ns < late_ns / 10
+    drawn = 0
+    for axes in serving_figure(result).axes[:3]:
+        low, high = axes.get_xlim()
+        for line in axes.get_lines():
+            x = np.asarray(line.get_xdata(), float)
+            if len(x) > 2:
+                assert (low <= x.min(), x.max() <= high) == (True, True)
+                drawn += 1
+    assert drawn >= 3
+
+
+@pytest.mark.parametrize("option", ["--rate 2", "--plot p.png", "--log log.jsonl"])
+def test_the_search_for_a_rate_takes_no_option_of_one_run(option: str):
+    words = ("serve", "--requests", "poisson:rate=1", "--slo", "ttft=1s", "--find-rate", *option.split())
+    assert refused_call(*words) == f"conflict {option.split(maxsplit=1)[0]}"
