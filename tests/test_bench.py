@@ -38,7 +38,6 @@ NAMES = [
     *("beside_host", "relayout_four", "layer_trimoe", "layer_balance", "import", "compile"),
 ]
 KEYS = ["name", "requests", "seconds", "rate_mps", "ratio_plain", "ratio_ramulator"]
-ONE = simulate_expert("trimoe", Expert(64, 32))
 TRAFFIC = [row for row in ROWS.values() if isinstance(row, Traffic)]
 
 
@@ -216,9 +215,9 @@ def test_unlike_calls_are_pinned_together_and_compared_with_the_hardware():
 
 
 def test_no_run_of_unlike_calls_finds_what_an_earlier_one_made(monkeypatch):
-    made = []
-    monkeypatch.setattr(experts, "simulate_expert", lambda hardware, *given: made.append(hardware) or ONE)
-    row = UnlikeCalls("unlike_trimoe", "experts", experts.work_of(ONE), "trimoe", "qwen3-30b-a3b", [1])
+    made, one = [], simulate_expert("trimoe", Expert(64, 32))
+    monkeypatch.setattr(experts, "simulate_expert", lambda hardware, *given: made.append(hardware) or one)
+    row = UnlikeCalls("unlike_trimoe", "experts", experts.work_of(one), "trimoe", "qwen3-30b-a3b", [1])
     row.run(3)
     assert len({id(hardware) for hardware in made}) == 3
 

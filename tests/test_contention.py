@@ -65,11 +65,10 @@ def run_quietly(hardware, expert, tokens, arbitration, bits):
 
 SHAPES = ((512, 256), (513, 257), (96, 40), (3, 5))
 LOADS = ((1, 16), (2, 3), (400, 16))  # tokens, bits
-#: Changes to the hardware, and the arbitrations with which it runs: each pair of them with DDR4 or with rows that
-#: close early is compiled anew.
+#: Changes to the hardware, and the arbitrations with which it runs: with rows that close early, each is compiled anew.
 CHANNELS = {
     "ddr5": ((), ARBITRATIONS),
-    "ddr4": (DDR4, ("host-first", "slice")),
+    "ddr4": (DDR4, ARBITRATIONS),
     "tight": (("dram.nREFI=2000", "ndp.gemv.fifo_bursts=7"), ARBITRATIONS),
     "same-bank": (("dram.refresh=same-bank",), ARBITRATIONS),
     "closed-cap": (("dram.scheduler=FRFCFS-RowHit", "dram.row_policy=closed-cap"), ("ndp-first",)),

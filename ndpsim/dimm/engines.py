@@ -270,13 +270,15 @@ class FastDimms(SharedDimms):
     """From one clock at which something can happen to the next, on the fast controller."""
 
     def _make_controllers(self, lanes: int, buses: int) -> None:
-        tables = (self.setup.lane_tables, self.setup.host_tables)
-        hosts = 0 if isinstance(self.setup.sharing, Alone) else buses
+        # Numba compiles for each type. Without a host, its controllers have the type of the lanes'. One
+        # controller would have an array of another type than several have, so there is a record more.
+        alone = isinstance(self.setup.sharing, Alone)
+        tables = (self.setup.lane_tables, self.setup.lane_tables if alone else self.setup.host_tables)
         self._shapes = tuple(fast.make_shape(one) for one in tables)
-        lanes_and_hosts = zip(tables, (lanes, hosts), strict=True)
-        self._states = tuple(
-            fast.make_states(one, self.setup.policy, count) for one, count in lanes_and_hosts
-        )
+        counts = zip(tables, (lanes, 0 if alone else buses), strict=True)
+        records = [fast.make_states(one, self.setup.policy, count + 1) for one, count in counts]
+        self._values = tuple(one["value"] for one in records)
+        self._states = tuple(one[:-1] for one in records)
         self._of_lanes = np.zeros((1, 1, 1), dtype=np.int64)  # no histogram of single reads of a lane
         self._wakeups = stepping.make_wakeups(buses)
 
@@ -290,8 +292,8 @@ class FastDimms(SharedDimms):
     def _run(self, goals: Ints, until_clock: int) -> int:
         run: Any = arbiter.run
         if not self._sides:
-            values = tuple(states["value"] for states in self._states)
-            each = (self._shapes, self._states, values, (self._of_lanes, self._latencies), self.recorded)
+            latencies = self._of_lanes, self._latencies
+            each = self._shapes, self._states, self._values, latencies, self.recorded
             self._sides = [stepping.Controllers(*side) for side in zip(*each, strict=True)]
         return int(run(self.setup, self.agents, *self._sides, self._wakeups, goals, until_clock))
 

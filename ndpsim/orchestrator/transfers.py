@@ -129,8 +129,7 @@ class Transfers:
             alone, crowded = (np.ones((3, 1, 2)), np.ones((3, 1))), np.ones((2, 1, 2))
             return Slowdown(channel, rates, streams, np.ones(1), *alone, none, both, crowded, crowded, most)
         table = stacked(self._costs.contention(), [self._costs.contention(count) for count in shards])
-        return Slowdown(
-            channel,
+        tables = (
             table.host_gbps,
             table.streams,
             np.array([table.host_gbps[-1] / self._queued_reads]),
@@ -142,6 +141,8 @@ class Transfers:
             table.relayout_rate_crowded,
             table.most_relayout_gbps,
         )
+        # Numba compiles again for arrays with another layout.
+        return Slowdown(channel, *map(np.ascontiguousarray, tables))
 
     def read_ns(self, location: Location) -> float:
         """The host's reading of an expert that is alone, or the device's behind a CXL link."""
