@@ -13,7 +13,7 @@ from mistakes import refused
 from ndpsim.audit import check_lanes
 from ndpsim.cli.main import cli
 from ndpsim.config import load_hardware
-from ndpsim.dimm import state as shared
+from ndpsim.dimm.building import bus_bubbles
 from ndpsim.errors import InputError
 from ndpsim.moe import Expert
 from ndpsim.report.traces import all_lanes
@@ -356,7 +356,7 @@ def test_what_a_bus_loses_between_transfers():
     # DDR5-4800 with nCL 40, nCWL 34, nBL 8: nCS 2 between ranks; RD to WR nCL + nBL + 2 - nCWL + 2 leaves 4;
     # WR to RD of another rank nCWL + nBL + nCS - nCL leaves 2.
     device = load_hardware("trimoe").lane_device()
-    bubbles = shared.bus_bubbles(lower(device), device.timings["nCL"], device.timings["nCWL"])
+    bubbles = bus_bubbles(lower(device), device.timings["nCL"], device.timings["nCWL"])
     assert bubbles.tolist() == [[[0, 2], [4, 4]], [[2, 2], [0, 2]]]
 
 

@@ -15,6 +15,7 @@ from ndpsim.audit import check
 from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import make_arbitration
+from ndpsim.dimm.building import JobReads, Stream
 from ndpsim.dimm.concurrent import Shared
 from ndpsim.dimm.engines import FastDimms, ReadableDimms, SharedDimms, make_dimms
 from ndpsim.dram import sink, state
@@ -237,7 +238,7 @@ def make(work: Work, kind: Any, weights_at: int = 0, recording: bool = True) -> 
     for dimm in range(work.dimms):
         own = slice(dimm * of_dimm, (dimm + 1) * of_dimm)
         for number in range(work.queued):
-            job = shared.JobReads(
+            job = JobReads(
                 [
                     state.make_source(lane_tables, *(one[field] for field in FIELDS))
                     for one in work.weights[own]
@@ -256,7 +257,7 @@ def make(work: Work, kind: Any, weights_at: int = 0, recording: bool = True) -> 
     first = np.concatenate(([0], np.cumsum(lengths)))
     for stream in range(work.rounds):
         dimms.add_stream(
-            shared.Stream(
+            Stream(
                 [state.make_source(host_tables, *(one[field] for field in FIELDS)) for one in work.host],
                 [first[bus] + np.arange(length) for bus, length in enumerate(lengths)],
                 1 + 70 * stream,

@@ -10,14 +10,8 @@ from numpy.typing import NDArray
 
 from ndpsim.dimm import arbiter, readable, stepping
 from ndpsim.dimm.alone import Alone
-from ndpsim.dimm.common import LATE, NOTHING, RECORD_FULL, REQUESTS_DONE, STUCK
-from ndpsim.dimm.relayout import make_relayout
-from ndpsim.dimm.state import (
-    HOST,
-    NDP,
-    Agents,
+from ndpsim.dimm.building import (
     JobReads,
-    Setup,
     Stream,
     add_job,
     add_stream,
@@ -29,6 +23,10 @@ from ndpsim.dimm.state import (
     make_weights,
     request_slots,
 )
+from ndpsim.dimm.common import LATE, NOTHING, RECORD_FULL, REQUESTS_DONE, STUCK
+from ndpsim.dimm.readable_channels import Controllers
+from ndpsim.dimm.relayout import make_relayout
+from ndpsim.dimm.state import HOST, NDP, Agents, Setup
 from ndpsim.dram.engines import open_clocks_of
 from ndpsim.dram.fast import state as fast
 from ndpsim.dram.state import (
@@ -250,9 +248,7 @@ class ReadableDimms(SharedDimms):
         tables = (self.setup.lane_tables, self.setup.host_tables)
         lanes = self._lanes._replace(latencies=self._lanes.latencies[:, None])
         hosts = self._hosts._replace(latencies=self._latencies)
-        sides = [
-            readable.Controllers(*side) for side in zip(tables, (lanes, hosts), self.recorded, strict=True)
-        ]
+        sides = [Controllers(*side) for side in zip(tables, (lanes, hosts), self.recorded, strict=True)]
         return int(run(self.setup, self.agents, *sides, goals, until_clock))
 
     def values(self, side: int) -> Ints:

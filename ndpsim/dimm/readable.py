@@ -5,51 +5,50 @@ See the package for what it decides. It is the twin of `dimm.arbiter`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from ndpsim._jit import by_reference, inlined, kernel, outlined
-from ndpsim.dimm.arbitration_points import host_waits, record_data, record_request, usual_master
+from ndpsim._jit import inlined, kernel, outlined
+from ndpsim.dimm.arbitration_points import host_waits, record_data, usual_master
 from ndpsim.dimm.common import (
     DONE,
     LATE,
     RECORD_FULL,
     STUCK,
-    admit,
     commands_at,
     data_sink,
     dimm_of,
     first_master,
     has_work,
-    host_source,
     is_reached,
     record_is_full,
     record_served,
-    record_taken,
     slot_after,
     take_command_bus,
     update_credit,
     update_refilling,
 )
 from ndpsim.dimm.observing import observe, release_closed
+from ndpsim.dimm.readable_channels import (
+    ask_for_refresh,
+    channel_at,
+    host_bank,
+    host_group,
+    lane_bank,
+    lane_group,
+    refresh_after,
+    take_requests,
+    update_promised_credit,
+    without_latencies,
+)
 from ndpsim.dimm.relayout import (
-    admit_all,
-    enqueue_request,
     is_relayouts,
-    may_take_weights,
-    next_request,
     offer_requests,
     record_served_request,
-    source_of,
-    update_promises,
-    weights_are_next,
 )
 from ndpsim.dimm.staging import give_to_multipliers, next_step, stage
 from ndpsim.dimm.state import FIRST, HOST, LAST_COLUMN, NDP, READ, REFILLING, ROWS_LOST, TURNAROUNDS, WRITE
 from ndpsim.dimm.transfers import carry_data, carry_transfer, next_command_at, next_transfer
 from ndpsim.dram.choosing import Blocking, forget_all
 from ndpsim.dram.issuing import reads, reads_or_writes, requeue_reads
-from ndpsim.dram.maintenance import close_due, next_refresh, refresh
-from ndpsim.dram.queues import accept, push_priority, would_accept
+from ndpsim.dram.maintenance import close_due
 from ndpsim.dram.state import (
     ACTIVE,
     ARRIVED,
@@ -58,228 +57,22 @@ from ndpsim.dram.state import (
     DATA_END,
     FAR,
     FINAL,
-    GROUP,
     HOST_WAITS,
-    NEXT_REFRESH,
     OPEN_ROW,
-    PLACE,
     PRIORITY,
     RANK,
-    RANK_SHIFT,
     READ_LATENCY,
     READS,
     READS_SERVED,
-    REFRESH_FROM,
     ROW,
     SERVED,
-    TAKEN,
     WRITE_MODE,
     WRITES,
-    Channel,
-    Commands,
 )
 from ndpsim.dram.step import step
 from ndpsim.dram.timing import first_bank
-from ndpsim.spec import Tables, standard
+from ndpsim.spec import standard
 from ndpsim.spec.standard import ACTIVATE, PRECHARGE
-
-# ---- The controllers of the lanes and of the host
-
-
-@by_reference
-class Controllers(NamedTuple):
-    """The controllers of the lanes, or of the host's buses, and their command traces."""
-
-    tables: Tables
-    channels: (
-        Channel  # every array has one more dimension, the first; `latencies` one for streams, the second
-    )
-    commands: Commands
-
-
-@inlined
-def channel_at(controllers, number, stream):
-    """One of several channels, for a request of a stream."""
-    channels = controllers.channels
-    return Channel(
-        channels.entry[number],
-        channels.size[number],
-        channels.bound[number],
-        channels.ready[number],
-        channels.rows[number],
-        channels.recent[number],
-        channels.value[number],
-        channels.issued[number],
-        channels.latencies[number, stream],
-    )
-
-
-@inlined
-def without_latencies(channel, lanes):
-    """A channel whose reads are counted by stream elsewhere."""
-    return Channel(
-        channel.entry,
-        channel.size,
-        channel.bound,
-        channel.ready,
-        channel.rows,
-        channel.recent,
-        channel.value,
-        channel.issued,
-        lanes.channels.latencies[0, 0],
-    )
-
-
-@inlined
-def host_bank(setup, rank, bank):
-    """The node in the host's channel of a lane's bank; 0 stays 0."""
-    if bank == 0:
-        return 0
-    return first_bank(setup.host_tables, 1 + rank) + bank - first_bank(setup.lane_tables, 1)
-
-
-@inlined
-def host_group(setup, rank, group):
-    """The node in the host's channel of a lane's bank group; 0 stays 0."""
-    if group == 0:
-        return 0
-    return 1 + setup.host_tables.ranks + rank * setup.host_tables.bankgroups + group - 2
-
-
-@inlined
-def lane_bank(setup, rank, bank):
-    """The node in its lane of a bank of the host's channel; 0 stays 0."""
-    if bank == 0:
-        return 0
-    return first_bank(setup.lane_tables, 1) + bank - first_bank(setup.host_tables, 1 + rank)
-
-
-@inlined
-def lane_group(setup, rank, group):
-    """The node in its lane of a bank group of the host's channel; 0 stays 0."""
-    if group == 0:
-        return 0
-    return 2 + group - 1 - setup.host_tables.ranks - rank * setup.host_tables.bankgroups
-
-
-# ---- Requests and refreshes that come
-
-
-@inlined
-def take_request(controllers, policy, source, channel, clock):
-    """A controller takes its next request, when it is there and has a slot."""
-    accept(
-        controllers.tables,
-        policy,
-        source,
-        channel.entry,
-        channel.size,
-        channel.bound,
-        channel.value,
-        channel.latencies,
-        clock,
-    )
-
-
-@inlined
-def take_requests(setup, agents, lanes, hosts, bus, buses, clock):
-    """Every controller of a bus takes its next request, if it is due and has a slot."""
-    weights, traffic = agents.weights, agents.traffic
-    value = hosts.channels.value[bus]
-    admit(traffic, bus, value, clock)
-    stream = traffic.next[bus]
-    if stream >= 0:
-        source = host_source(traffic, bus)
-        place, taken, served = source.place[value[PLACE]], value[TAKEN], value[SERVED]
-        read, latency = value[READS_SERVED], value[READ_LATENCY]
-        take_request(hosts, setup.policy, source, channel_at(hosts, bus, stream), clock)
-        record_served(traffic, stream, bus, value, served, read, latency, 0)
-        if value[TAKEN] > taken:
-            if value[SERVED] == served:
-                rank, records = place >> RANK_SHIFT & 255, agents.claims.grant_records[bus]
-                record_request(setup.arbitration, records, rank, place & 1 == 0, clock)
-            record_taken(traffic, bus, value, clock)
-    for lane in range(bus, lanes.channels.size.shape[0], buses):
-        if weights.next_from[lane] <= clock:
-            next_step(setup, weights, dimm_of(setup, lane, buses), lane, lanes.channels.value, buses, clock)
-        take_lane_request(setup, agents, lanes, channel_at(lanes, lane, 0), lane, clock)
-
-
-@inlined
-def take_lane_request(setup, agents, lanes, channel, lane, clock):
-    """A lane takes a request of the relayout engine or a read of weights, in turn where both wait."""
-    policy, weights, relayout = setup.policy, agents.weights, agents.relayout
-    entry, size, value = channel.entry, channel.size, channel.value
-    source = source_of(relayout, weights, lane)
-    update_promised_credit(setup, agents, channel, lane, clock)
-    request = next_request(relayout, policy, lane, size[READS], size[WRITES], clock)
-    may = would_accept(policy, source, entry, size, value, clock)
-    may = may and may_take_weights(relayout, setup, weights, lane, value, clock)
-    if request >= 0 and not (may and weights_are_next(relayout, lane)):
-        place = value[PLACE]
-        value[PLACE] = enqueue_request(relayout, weights, lane, request, clock)
-        take_request(lanes, policy, admit_all(relayout, source), channel, clock)
-        value[PLACE] = place
-        value[TAKEN] -= 1
-    elif may:
-        take_request(lanes, policy, source, channel, clock)
-
-
-@inlined
-def update_promised_credit(setup, agents, channel, lane, clock):
-    """Update from when the FIFO of a lane has room, if a relayout has changed what that means."""
-    if update_promises(agents.relayout, setup, agents.weights, lane, channel.value, clock):
-        update_credit(setup, agents, lane, clock)
-        forget_all(channel.entry, channel.size, channel.bound)
-
-
-@inlined
-def refresh_after(setup, value):
-    """The next refresh of a controller comes at its time."""
-    value[NEXT_REFRESH] = next_refresh(value) - setup.refresh_shift
-
-
-@inlined
-def fall_due(setup, tables, channel, clock):
-    """Ask a controller for the refreshes that fall due. False when they can never catch up."""
-    if not refresh(tables, channel.entry, channel.size, channel.value, clock):
-        return False
-    refresh_after(setup, channel.value)
-    return True
-
-
-@inlined
-def refresh_lane(setup, host, lane, rank, before):
-    """The refreshes that the host's controller has just asked for on a rank are the lane's as well."""
-    entry, size = host.entry, host.size
-    for slot in range(before, size[PRIORITY]):
-        if entry[PRIORITY, RANK, slot] == 1 + rank:
-            if lane.size[PRIORITY] == 0:
-                lane.value[REFRESH_FROM] = host.value[REFRESH_FROM]
-            group = lane_group(setup, rank, entry[PRIORITY, GROUP, slot])
-            bank = lane_bank(setup, rank, entry[PRIORITY, BANK, slot])
-            push_priority(lane.entry, lane.size, entry[PRIORITY, FINAL, slot], 1, group, bank)
-
-
-@inlined
-def ask_for_refresh(setup, lanes, host, has_host, bus, buses, clock):
-    """The refreshes that fall due on the ranks of a bus. False when they can never catch up.
-
-    With the host away each lane keeps its own time; else they are the host's, and its lanes' as well.
-    """
-    count = lanes.channels.size.shape[0]
-    if has_host:
-        before = host.size[PRIORITY]
-        if not fall_due(setup, setup.host_tables, host, clock):
-            return False
-        for number in range(bus, count, buses):
-            refresh_lane(setup, host, channel_at(lanes, number, 0), number // buses, before)
-        return True
-    for number in range(bus, count, buses):
-        if not fall_due(setup, setup.lane_tables, channel_at(lanes, number, 0), clock):
-            return False
-    return True
-
 
 # ---- Which master is first
 

@@ -5,6 +5,7 @@ to 1. Of a *shared resource* a job at full speed uses a share; several jobs may 
 and one job many. An NDP unit computes one job at a time, which is slowed down by what the host and moving
 experts transfer on its DIMM, as the cycle-level model found.
 
-`sharing` says who gets what of a saturated resource, `loop` runs jobs with dependencies; both are kernels
-with a twin in plain Python among the tests (`tests/readable_events.py`). `state` has their arrays.
+`sharing` says who gets what of a saturated resource, `speeds` how fast all jobs are, and `loop` runs jobs
+with dependencies. All are kernels with a twin in plain Python among the tests (`tests/readable_events.py`).
+`state` has their arrays.
 """

@@ -16,6 +16,7 @@ from ndpsim.arguments import Progress
 from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import make_arbitration
+from ndpsim.dimm.building import JobReads
 from ndpsim.dimm.concurrent import Shared
 from ndpsim.dimm.engines import OpenRow, ReadableDimms, make_dimms
 from ndpsim.dimm.relayout import Relayout
@@ -127,7 +128,7 @@ class Channel:
         placed, end = _placed_on_lanes(self.machine, weights, self.first_free_place[dimm])
         tiles = unit.tile(tokens, weights.hidden, weights.intermediate)
         self.first_free_place[dimm] = end
-        reads = shared.JobReads(
+        reads = JobReads(
             sources=[stream.source for stream in placed.streams],
             groups=[stream.groups for stream in placed.streams],
             regions=np.array([stream.share.bursts for stream in placed.streams], dtype=np.int64),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ndpsim.arguments import number, path_of, shown
 from ndpsim.config import Hardware
-from ndpsim.dimm.state import Stream
+from ndpsim.dimm.building import Stream
 from ndpsim.dram.mapping import MAPPERS, Coordinates, map_addresses
 from ndpsim.dram.state import FAR, Source, make_source
 from ndpsim.errors import InputError, one_of

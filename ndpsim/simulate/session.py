@@ -16,6 +16,7 @@ from ndpsim.arguments import flag, number, several, text, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import checked_arbitration
+from ndpsim.dimm.building import Stream
 from ndpsim.dimm.engines import OpenRow
 from ndpsim.dimm.relayout import UNSERVED
 from ndpsim.dram import state
@@ -208,7 +209,7 @@ class Session:
         pace, clock = traffic.pace(machine.device), self._not_past(start_ns, "start_ns")
         if behind:
             run.first_free_place[:] = [placed.end] * len(run.first_free_place)
-        return run.dimms.add_stream(shared.Stream(sources, numbers, clock, pace, offered, _MOST_LAG))
+        return run.dimms.add_stream(Stream(sources, numbers, clock, pace, offered, _MOST_LAG))
 
     def relayout(
         self,

@@ -9,34 +9,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ndpsim._jit import inlined, outlined
+from ndpsim._jit import inlined
 from ndpsim.dram import choosing
 from ndpsim.dram import step as one
 from ndpsim.dram.choosing import forget_all, forget_bank
-from ndpsim.dram.fast import step as fast
-from ndpsim.dram.fast.banks import activate_request, active_bank, bank_bit, leave_active_queue, same_banks
-from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use
-from ndpsim.dram.fast.fields import (
-    ACT,
-    BANKS,
-    BANKS_PER_RANK,
-    BEFORE_RD,
-    OTHER_HALF,
-    PRE,
-    QUEUES,
-    RANKS,
-    RD,
-    REFAB,
-    SLOTS,
+from ndpsim.dram.fast.split_activation import (
+    ANNOUNCED,
+    DEFERRED,
+    FORCED,
+    UNANNOUNCED,
+    OnFast,
 )
-from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, record_command
-from ndpsim.dram.fast.issue import count_command as count_fast
-from ndpsim.dram.fast.row_policy_points import record_activated
-from ndpsim.dram.fast.slots import slot_bank
-from ndpsim.dram.fast.timing import bank_ready_at as fast_ready_at
-from ndpsim.dram.fast.timing import propagate_activate
-from ndpsim.dram.fast.vectors import with_element
-from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.issuing import count_command, count_row, reads_or_writes
 from ndpsim.dram.maintenance import own_place
 from ndpsim.dram.queues import copy_entry, remove
@@ -51,13 +34,10 @@ from ndpsim.dram.state import (
     NOT_BEFORE,
     OPEN_CLOCKS,
     OPEN_ROW,
-    OWN_COUNTERS,
     PRIORITY,
     RANK,
     READS,
     ROW,
-    ROW_MISSES,
-    ROW_SHIFT,
     WRITES,
 )
 from ndpsim.dram.timing import bank_ready_at, banks_of, note_timing
@@ -68,8 +48,6 @@ from ndpsim.spec.standard import ACTIVATE, READ, READ_AP, WRITE
 #: Counters: columns that were announced, and columns that were not; second halves because they were due, and
 #: because nothing else could be issued.
 COUNTED = ("cas_issued", "cas_skipped", "act2_deadline_forced", "act2_deferred")
-_IN_QUEUE = QUEUES * RANKS  # of what is announced: from here on in a queue, before in an active list
-_ANNOUNCED, _UNANNOUNCED, _FORCED, _DEFERRED = range(OWN_COUNTERS, OWN_COUNTERS + 4)
 
 # The queue of the request whose activation has begun; there is one at most.
 _OPENING = 4
@@ -111,19 +89,6 @@ class SplitActivation(NamedTuple):
         )
 
 
-class OnFast(NamedTuple):
-    """The parameters on the fast controller, with what the tables say; times in clocks."""
-
-    is_always_prepared: int
-    within: int  # from the first half of an activation to the second
-    of_rank: int  # 1: each rank has a data clock of its own
-    keeps_reads: int  # for which the data clock runs on after a read
-    keeps_writes: int
-    reserved: int  # of the command bus for what is announced
-    leads_reads: int  # by which what announces a read comes before it
-    leads_writes: int
-
-
 class Unopened(NamedTuple):
     """The scheduler of a channel, and what an activation that has begun keeps from issuing."""
 
@@ -146,7 +111,7 @@ def step(rules, tables, policy, channel, sink, commands, clock):
     ready_from = opens_from(tables, channel)
     if ready_from <= clock and value[own + _DUE] <= clock:
         complete(tables, channel, commands, clock)
-        value[_FORCED] += 1
+        value[FORCED] += 1
         return True, FAR
     scheduler = Unopened(policy.scheduler, channel.size[_OPENING], is_in_head(tables, channel))
     unopened = one.scheduled_by(policy, scheduler)
@@ -155,7 +120,7 @@ def step(rules, tables, policy, channel, sink, commands, clock):
         return True, FAR
     if ready_from <= clock:
         complete(tables, channel, commands, clock)
-        value[_DEFERRED] += 1
+        value[DEFERRED] += 1
         return True, FAR
     return False, min(issued[7], ready_from)
 
@@ -268,7 +233,7 @@ def issue_announced(tables, policy, channel, sink, commands, clock):
     if at > clock:
         return False, at
     value[own + _QUEUE] = 0
-    value[_ANNOUNCED] += 1
+    value[ANNOUNCED] += 1
     keep_prepared(tables, channel, rank, command, clock)
     one.issue_chosen(tables, policy, channel, sink, commands, queue, slot, command, clock)
     return True, FAR
@@ -284,218 +249,17 @@ def instead(rules, tables, channel, commands, queue, slot, command, clock):
         return False
     value, rank = channel.value, channel.entry[queue, RANK, slot]
     if rules.is_always_prepared or clock < value[prepared_place(tables, channel, rank, command)]:
-        value[_UNANNOUNCED] += 1
+        value[UNANNOUNCED] += 1
         keep_prepared(tables, channel, rank, command, clock)
         return False
     # What is announced takes its steps, in which a second half that falls due could not issue.
     reserved = max(1, tables.commands[tables.commands[command, PREPARED_BY], KEEPS_PREPARED])
     if opens_from(tables, channel) <= clock and value[own_place(value) + _DUE] <= clock + reserved:
         complete(tables, channel, commands, clock)
-        value[_DEFERRED] += 1
+        value[DEFERRED] += 1
     else:
         announce(tables, channel, commands, queue, slot, command, clock)
     return True
-
-
-# ---- The fast controller
-
-# Places in `opening`.
-_IS_OPENING, _BANK, _ROW, _REQUEST, _ARRIVED, _QUEUE_OF, _DUE_AT = range(7)
-
-# What is announced, as places in `announced`: the active list of the request, counted from 1, and its place;
-# or behind those lists its queue, and its number in the source.
-_WHERE, _WHICH = range(2)
-
-
-@inlined
-def step_alone(rules, policy, shape, state, latencies, source, sink, commands, credit, clock):
-    """See `fast.step`."""
-    value = state.value
-    if state.announced[_WHERE] > 0:
-        at = issue_what_is_announced(
-            rules, policy, shape, state, latencies, source, sink, commands, credit, clock
-        )
-        return fast.FROM_QUEUE if at <= clock else fast.NOWHERE, -1, -1, -1, -1, at, 0
-    if state.opening[_IS_OPENING] and state.opening[_DUE_AT] <= clock:
-        open_row(shape, state, commands, clock)
-        value[_FORCED] += 1
-        return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
-    outcome = fast.step(policy, shape, state, latencies, source, sink, commands, None, credit, 0, clock)
-    if outcome[0] == fast.NOWHERE and state.opening[_IS_OPENING]:
-        open_row(shape, state, commands, clock)
-        value[_DEFERRED] += 1
-        return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
-    return outcome
-
-
-@inlined
-def issue_what_is_announced(rules, policy, shape, state, latencies, source, sink, commands, credit, clock):
-    """Issue the column command that was announced, if it is ready; returns when it is."""
-    where, place, slot = state.announced[_WHERE] - 1, state.announced[_WHICH], 0
-    active_list, queue = where, where & 1
-    if where >= _IN_QUEUE:
-        active_list, slot = -1, slot_of(shape, state, queue, place)
-        bank = slot_bank(state, queue, slot)
-    else:
-        bank = active_bank(state, active_list, place)
-    bank, command = assume_nonnegative(bank), RD + queue
-    at = max(state.rank_ready[bank // BANKS_PER_RANK, command], fast_ready_at(state, command, bank))
-    if command == RD:
-        at = max(at, credit)
-    if at <= clock:
-        state.value[_ANNOUNCED] += 1
-        keep_clock(rules, state, queue, bank, clock)
-        fast.issue_chosen(
-            policy, shape, state, latencies, source, sink, commands, active_list, place, queue, slot, clock
-        )
-        state.announced[_WHERE] = 0
-    return at
-
-
-@inlined
-def clock_of(rules, bank):
-    """Where `prepared_until` has the data clock of a bank."""
-    return 1 + bank // BANKS_PER_RANK if rules.of_rank else 0
-
-
-@inlined
-def keep_clock(rules, state, queue, bank, clock):
-    """See `keep_prepared`."""
-    at, keeps = clock_of(rules, bank), rules.keeps_writes if queue else rules.keeps_reads
-    state.prepared_until[at] = max(state.prepared_until[at], clock + keeps)
-
-
-@outlined
-def slot_of(shape, state, queue, request):
-    """The slot of a queued request; a queue may have been made compact since it was chosen."""
-    for number in range(chunks_in_use(shape.queues, state, queue)):
-        chunk = chunk_at(shape.queues, state, queue, number)
-        mask = state.used[chunk, queue]
-        while mask != 0:
-            slot = chunk * SLOTS + (lowest(mask) & SLOTS - 1)
-            if state.slot_request[queue, slot] == request:
-                return slot
-            mask &= mask - 1
-    return 0
-
-
-@inlined
-def count_and_record(shape, state, commands, command, bank, row, clock):
-    """Count a command to a bank and append it to the trace, when one is kept."""
-    count_fast(state, command, clock)
-    if commands.entry.shape[0] > 0:
-        record_command(commands, command, bank_node(shape, bank), row, -1, clock)
-
-
-@outlined
-def open_row(shape, state, commands, clock):
-    """See `complete`."""
-    opening = state.opening
-    bank, row, queue = (
-        assume_nonnegative(opening[_BANK]),
-        opening[_ROW],
-        assume_nonnegative(opening[_QUEUE_OF]),
-    )
-    count_and_record(shape, state, commands, OTHER_HALF, bank, row, clock)
-    state.value[OPEN_CLOCKS] -= clock
-    opening[_IS_OPENING] = 0
-    record_activated(shape.rows, state, bank)
-    activate_request(shape.queues, state, queue, bank, row, opening[_REQUEST], opening[_ARRIVED])
-
-
-@inlined
-def barred(rules, state, slots_at):
-    """See `fast.controller_points`: no second activation."""
-    return with_element(slots_at, ACT, FAR if state.opening[_IS_OPENING] else 0)
-
-
-@inlined
-def is_busy(rules, state):
-    """See `fast.controller_points`."""
-    return state.opening[_IS_OPENING] + state.announced[_WHERE] != 0
-
-
-@inlined
-def keeps_maintenance(rules, shape, state, command):
-    """See `fast.controller_points`, and `is_in_head`."""
-    if state.opening[_IS_OPENING] == 0:
-        return False
-    bank, first = state.opening[_BANK], assume_nonnegative(state.pending_bank[0] & BANKS - 1)
-    if bank // BANKS_PER_RANK != first // BANKS_PER_RANK:
-        return False
-    return state.pending_class[0] == REFAB or same_banks(shape, first) & bank_bit(bank) != 0
-
-
-@inlined
-def prepare(rules, shape, state, commands, queue, bank, where, which, clock):
-    """See `instead`, of a column command."""
-    opening = state.opening
-    if rules.is_always_prepared or clock < state.prepared_until[clock_of(rules, bank)]:
-        state.value[_UNANNOUNCED] += 1
-        keep_clock(rules, state, queue, bank, clock)
-        return False
-    if opening[_IS_OPENING] and opening[_DUE_AT] <= clock + rules.reserved:
-        open_row(shape, state, commands, clock)
-        state.value[_DEFERRED] += 1
-        return True
-    count_and_record(shape, state, commands, BEFORE_RD + queue, bank, -1, clock)
-    leads = rules.leads_writes if queue else rules.leads_reads
-    if leads > 1:  # as in `announce`
-        state.bank_ready[bank, RD + queue] = max(state.bank_ready[bank, RD + queue], clock + leads)
-    state.announced[_WHERE], state.announced[_WHICH] = where + 1, which
-    return True
-
-
-@inlined
-def instead_of_active(rules, shape, state, source, commands, active_list, place, bank, clock):
-    """See `fast.controller_points`."""
-    if state.open_row[bank] >= 0:
-        return prepare(rules, shape, state, commands, active_list & 1, bank, active_list, place, clock)
-    # Its row was closed: it is active again when the row is open, and its bank counted twice from now on.
-    request, arrived = state.active_request[bank], state.active_arrived[bank]
-    row = source.place[assume_nonnegative(request)] >> ROW_SHIFT
-    leave_active_queue(state, active_list, place)
-    state.pinned_banks[bank // BANKS_PER_RANK] &= ~bank_bit(bank)
-    state.reactivated[bank // BANKS_PER_RANK] |= bank_bit(bank)
-    begin_opening(rules, shape, state, commands, active_list & 1, bank, row, request, arrived, clock)
-    return True
-
-
-@inlined
-def begin_opening(rules, shape, state, commands, queue, bank, row, request, arrived, clock):
-    """See `begin`."""
-    opening = state.opening
-    count_and_record(shape, state, commands, ACT, bank, row, clock)
-    propagate_activate(shape, state, bank, clock)
-    opening[_IS_OPENING], opening[_BANK], opening[_ROW], opening[_REQUEST] = 1, bank, row, request
-    opening[_ARRIVED], opening[_QUEUE_OF], opening[_DUE_AT] = arrived, queue, clock + rules.within
-
-
-@inlined
-def instead_of_queued(rules, shape, state, source, commands, queue, slot, command, bank, clock):
-    """See `fast.controller_points`."""
-    if command == PRE:
-        return False
-    request = state.slot_request[queue, slot]
-    if command != ACT:
-        return prepare(rules, shape, state, commands, queue, bank, _IN_QUEUE + queue, request, clock)
-    row, arrived = state.slot_row[queue, slot], state.slot_arrived[queue, slot]
-    count_first(shape.queues, state, queue, slot, ROW_MISSES)
-    leave_queue(shape.queues, state, source, queue, slot, bank, arrived, clock)
-    begin_opening(rules, shape, state, commands, queue, bank, row, request, arrived, clock)
-    return True
-
-
-@inlined
-def allows(rules, state, command):
-    """See `fast.controller_points`."""
-    return command != ACT or state.opening[_IS_OPENING] == 0
-
-
-@inlined
-def may_close(rules, state):
-    """See `fast.controller_points`: not what was announced."""
-    return state.announced[_WHERE] == 0
 
 
 # ---- See `choosing`
