@@ -15,13 +15,13 @@ from functools import cached_property, lru_cache
 
 
 @lru_cache(maxsize=1024)
-def _of_decimal(text: str) -> Fraction:
+def _decimal(text: str) -> Fraction:
     return Fraction(Decimal(text))
 
 
 def exact(value: int | float | str | Fraction) -> Fraction:
     """`value` as written in decimal, exactly: 0.1 becomes 1/10, not its binary neighbour."""
-    return value if isinstance(value, Fraction) else _of_decimal(str(value))
+    return value if isinstance(value, Fraction) else _decimal(str(value))
 
 
 def dram_period_ps(rate_mts: int, transfers_per_clock: int) -> Fraction:

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import ndpsim
-from mistakes import mistake
-from ndpsim.errors import InputError
+from mistakes import mistake_of
 from ndpsim.policies import Assignment, Migration, Placement, Policy, check_policy, policy_names
 
 DOCUMENTED = Path(__file__).parent.parent / "docs" / "policies.md"
@@ -25,12 +24,6 @@ class OnCpu(Policy):
 
     def assign(self, view):
         return Assignment(cpu=np.flatnonzero(view.loads))
-
-
-def refusal(policy: object) -> str:
-    with pytest.raises(InputError) as caught:
-        check_policy(policy)  # type: ignore[arg-type]
-    return mistake(caught.value)
 
 
 @pytest.mark.parametrize("name", policy_names())
@@ -238,7 +231,7 @@ class SeesTheFutureUnsaid(OnCpu):
     ],
 )
 def test_what_breaks_a_rule_is_named(policy, words):
-    assert refusal(policy) == words
+    assert mistake_of(check_policy, policy) == words
 
 
 def test_who_sees_the_future_is_shown_the_next_loads_and_is_not_held_against_it():

@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 from calls import call, refused_call
-from mistakes import mistake, refused
+from mistakes import mistake_of, refused
 from ndpsim import limits
 from ndpsim.audit import check
 from ndpsim.cli.main import cli
 from ndpsim.config import load_hardware
-from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat, ExpertWeights, localized
 from ndpsim.limits import ensure_fits, memory_limit
 from ndpsim.moe import Expert
@@ -42,12 +41,6 @@ _ADDRESS_SPACE = 3 << 30  # of a process that is offered something endless
 def one_mib(monkeypatch: pytest.MonkeyPatch) -> None:
     """A megabyte is all that may be taken."""
     monkeypatch.setenv(limits.VARIABLE, str(1 / 1024))
-
-
-def refusal(call, *arguments, **options) -> str:
-    with pytest.raises(InputError) as caught:
-        call(*arguments, **options)
-    return mistake(caught.value)
 
 
 # The rule
@@ -108,14 +101,14 @@ MANY_LANES = load_hardware("trimoe", ["dimm.count=1024", "dimm.ranks=16", "dimm.
     ],
 )
 def test_a_large_expert_is_refused_before_it_runs(call, arguments, words):
-    assert refusal(call, *arguments) == words
+    assert mistake_of(call, *arguments) == words
 
 
 @pytest.mark.usefixtures("one_mib")
 def test_a_large_expert_is_placed_but_not_counted_burst_by_burst():
     placed = place_expert("trimoe", BIG)
     assert placed.layout.find(0, 1, 1).dimm.tolist() == [0]
-    assert refusal(placed.to_dict) == "too-large"
+    assert mistake_of(placed.to_dict) == "too-large"
 
 
 @pytest.mark.usefixtures("no_simulation")
@@ -137,20 +130,20 @@ def test_an_expert_may_fit_and_the_record_of_its_commands_not(call, gib, monkeyp
 def test_many_requests_are_refused_before_they_run():
     memory = Memory(resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1))
     few = Requests.of(np.zeros(4096, np.int64), np.zeros(4096, np.int64))
-    assert refusal(run_requests, few, memory, record_commands=True) == "too-large"
+    assert mistake_of(run_requests, few, memory, record_commands=True) == "too-large"
     many = Requests.of(np.zeros(8193, np.int64), np.zeros(8193, np.int64))
-    assert refusal(run_requests, many, memory) == "too-large"
+    assert mistake_of(run_requests, many, memory) == "too-large"
 
 
 @pytest.mark.usefixtures("one_mib")
 def test_traces_are_read_only_as_far_as_they_can_be_used(tmp_path):
     commands, requests, blank = tmp_path / "a.csv", tmp_path / "a.gz", tmp_path / "b"
     commands.write_text(_HEADER + "1,RD,0,0,0,0,0\n" * 5000)
-    assert refusal(read_commands, commands) == "too-large a.csv"
+    assert mistake_of(read_commands, commands) == "too-large a.csv"
     requests.write_bytes(gzip.compress(b"LD 0x40\n" * 9000))
-    assert refusal(read_requests, requests) == "too-large a.gz"
+    assert mistake_of(read_requests, requests) == "too-large a.gz"
     blank.write_bytes(b"\n" * 20000)
-    assert refusal(read_requests, blank) == "too-large b"
+    assert mistake_of(read_requests, blank) == "too-large b"
 
 
 def test_the_places_that_a_machine_has_are_a_limit_of_their_own():

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 import ndpsim
-from mistakes import mistake, refused
+from mistakes import mistake_of, refused
 from ndpsim.audit import check, check_lanes
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram.state import ControllerOptions
-from ndpsim.errors import InputError
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.report.traces import all_lanes
 from ndpsim.simulate import Memory, run_requests
@@ -126,24 +123,18 @@ def test_units_beside_the_host_lose_the_share_it_reads_where_both_are_not_simula
         Costs(machine(memory), EXPERT, arbitration="slice", cache=False).contention()
 
 
-def refusal(call: Any, *given: Any, **named: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        call(*given, **named)
-    return mistake(caught.value)
-
-
 @pytest.mark.parametrize("memory", OTHERS)
 def test_what_is_not_simulated_is_refused_in_a_line(memory):
     hardware = machine(memory)
-    assert refusal(ndpsim.simulate_contention, hardware, EXPERT) == "unsupported dram.standard"
+    assert mistake_of(ndpsim.simulate_contention, hardware, EXPERT) == "unsupported dram.standard"
     eight = machine(memory, "dimm.count=8", name="trimoe")
-    assert refusal(ndpsim.simulate_relayout, eight, EXPERT) == "unsupported --set dram.standard"
+    assert mistake_of(ndpsim.simulate_relayout, eight, EXPERT) == "unsupported --set dram.standard"
 
 
 @pytest.mark.parametrize("memory", ["HBM3", "GDDR6"])
 def test_a_channel_without_ranks_ends_at_one_package(memory):
-    assert refusal(machine, memory, "dimm.ranks=2") == "range --set dimm.ranks"
-    assert refusal(machine, memory, "dimm.count=3") == "range --set dimm.count"
+    assert mistake_of(machine, memory, "dimm.ranks=2") == "range --set dimm.ranks"
+    assert mistake_of(machine, memory, "dimm.count=3") == "range --set dimm.count"
     load_hardware("edge", sets_of("LPDDR5", "dimm.ranks=2", "dimm.count=4"))  # which has ranks
 
 

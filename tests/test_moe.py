@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import ndpsim
 import ndpsim.moe
 from calls import GIVEN
-from mistakes import mistake, refused
+from mistakes import mistake_of, refused
 from ndpsim.errors import InputError
 from ndpsim.moe import Attention, Expert, LinearAttention, MoeShape, load_model, model_names, parse_shape
 
@@ -70,13 +70,6 @@ def write(tmp_path: Path) -> Write:
         return path
 
     return write_config
-
-
-def refusal(path: object) -> str:
-    """The one line with which loading `path` is refused."""
-    with pytest.raises(InputError) as caught:
-        load_model(path)  # type: ignore[arg-type]
-    return mistake(caught.value)
 
 
 # Published figures
@@ -495,7 +488,7 @@ def test_a_file_without_attention_and_vocabulary_still_has_experts(write: Write)
     ],
 )
 def test_malformed_attention(changes: dict[str, Any], words: str, write: Write) -> None:
-    assert refusal(write(MIXTRAL | HEADS, **changes)) == words
+    assert mistake_of(load_model, write(MIXTRAL | HEADS, **changes)) == words
 
 
 LINEAR = {
@@ -554,13 +547,13 @@ def test_which_layers_attend_how(changes: dict[str, Any], found: list[str], writ
 )  # fmt: skip
 def test_layers_that_are_not_understood(changes: dict[str, Any], words: str, write: Write) -> None:
     path = write(MIXED, **changes)
-    assert refusal(path) == words
+    assert mistake_of(load_model, path) == words
 
 
 def test_an_unknown_kind_is_named_with_its_line(write: Write) -> None:
     path = write(MIXED, layer_types=["full_attention"] * 3 + ["mamba"])
     number = path.read_text(encoding="utf-8").split('"layer_types"')[0].count("\n") + 1
-    assert refusal(path) == f"form config.json:{number} layer_types"
+    assert mistake_of(load_model, path) == f"form config.json:{number} layer_types"
 
 
 LLAMA = {
@@ -594,7 +587,7 @@ def test_layers_of_llama_4(pattern: dict[str, Any], dense: tuple[int, ...], writ
     ],
 )
 def test_layers_of_llama_4_that_make_no_sense(pattern: dict[str, Any], words: str, write: Write) -> None:
-    assert refusal(write(LLAMA | pattern)) == words
+    assert mistake_of(load_model, write(LLAMA | pattern)) == words
 
 
 # Experts
@@ -775,7 +768,7 @@ def test_layer_patterns(pattern: dict[str, Any], dense: tuple[int, ...], write: 
     ],
 )
 def test_malformed_layer_patterns(pattern: dict[str, Any], words: str, write: Write) -> None:
-    assert refusal(write(QWEN3, **pattern)) == words
+    assert mistake_of(load_model, write(QWEN3, **pattern)) == words
 
 
 # Where a model is found
@@ -805,18 +798,18 @@ def test_a_bundled_name_comes_before_a_folder(tmp_path: Path, monkeypatch: pytes
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
-    assert refusal("deepseek-v2-lit") == "unknown-name model ? deepseek-v2-lite"
+    assert mistake_of(load_model, "deepseek-v2-lit") == "unknown-name model ? deepseek-v2-lite"
     for nonsense in ("", "x" * 5000, "a\0b"):
-        assert refusal(nonsense) in ("unknown-name model", "unreadable model")
+        assert mistake_of(load_model, nonsense) in ("unknown-name model", "unreadable model")
 
 
 def test_missing_files_and_folders(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "none.json") == "unreadable none.json"
-    assert refusal(tmp_path / "nowhere" / "model") == "unreadable model"
-    assert refusal(tmp_path) == "unreadable test_missing_files_and_folders0"
+    assert mistake_of(load_model, tmp_path / "none.json") == "unreadable none.json"
+    assert mistake_of(load_model, tmp_path / "nowhere" / "model") == "unreadable model"
+    assert mistake_of(load_model, tmp_path) == "unreadable test_missing_files_and_folders0"
     (tmp_path / "config.json").mkdir()
-    assert refusal(tmp_path) == "unreadable config.json"
-    assert refusal("/dev/null") == "unreadable null"
+    assert mistake_of(load_model, tmp_path) == "unreadable config.json"
+    assert mistake_of(load_model, "/dev/null") == "unreadable null"
 
 
 # What is wrong inside a file
@@ -839,7 +832,7 @@ def test_missing_files_and_folders(tmp_path: Path) -> None:
 def test_files_that_are_no_configuration(text: bytes, words: str, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_bytes(text)
-    assert refusal(path) == words
+    assert mistake_of(load_model, path) == words
 
 
 @pytest.mark.parametrize(
@@ -853,7 +846,7 @@ def test_files_that_are_no_configuration(text: bytes, words: str, tmp_path: Path
     ],
 )
 def test_a_dense_model_is_said_to_be_dense(base: dict[str, Any], write: Write) -> None:
-    code, place, key = refusal(write(base)).split()
+    code, place, key = mistake_of(load_model, write(base)).split()
     assert (code, place.partition(":")[0], key.endswith("experts")) == ("unsupported", "config.json", True)
 
 
@@ -863,7 +856,7 @@ def test_a_model_of_a_family_without_experts_has_none(write: Write) -> None:
     assert (m.has_experts, m.dense_layers, m.dense_intermediate) == (False, tuple(range(32)), 14336)
     with refused("unsupported model"):
         m.expert  # noqa: B018
-    assert refusal(write(llama, num_experts=8)) == "conflict config.json:7 num_experts"
+    assert mistake_of(load_model, write(llama, num_experts=8)) == "conflict config.json:7 num_experts"
 
 
 @pytest.mark.parametrize(
@@ -886,7 +879,7 @@ def test_a_model_of_a_family_without_experts_has_none(write: Write) -> None:
 def test_a_missing_key_is_named(base: dict[str, Any], key: str, write: Write) -> None:
     dense = key in ("num_local_experts", "num_experts", "n_routed_experts")
     code = "unsupported" if dense else "missing"  # without them it is no mixture of experts
-    assert refusal(write(base, **{key: ...})) == f"{code} config.json {key}"
+    assert mistake_of(load_model, write(base, **{key: ...})) == f"{code} config.json {key}"
 
 
 def test_a_key_missing_from_an_unknown_family_names_all_it_may_be_called(write: Write) -> None:
@@ -906,13 +899,13 @@ COUNTS = ("num_hidden_layers", "n_routed_experts", "num_experts_per_tok")
 def test_a_value_that_is_no_size_is_named(key: str, value: Any, write: Write) -> None:
     path = write(DEEPSEEK, **{key: value})
     line = path.read_text(encoding="utf-8").split(f'"{key}"')[0].count("\n") + 1
-    assert refusal(path) == f"range config.json:{line} {key}"
+    assert mistake_of(load_model, path) == f"range config.json:{line} {key}"
 
 
 @pytest.mark.parametrize("key", [*SIZES, "num_hidden_layers", "num_experts_per_tok"])
 def test_zero_is_no_size(key: str, write: Write) -> None:
     line = 2 + list(DEEPSEEK).index(key)
-    assert refusal(write(DEEPSEEK, **{key: 0})) == f"range config.json:{line} {key}"
+    assert mistake_of(load_model, write(DEEPSEEK, **{key: 0})) == f"range config.json:{line} {key}"
 
 
 def test_sizes_up_to_the_limit_are_taken(write: Write) -> None:
@@ -920,27 +913,32 @@ def test_sizes_up_to_the_limit_are_taken(write: Write) -> None:
 
 
 def test_shared_experts_must_be_whole_numbers_too(write: Write) -> None:
-    assert refusal(write(DEEPSEEK, n_shared_experts=-1)) == "range config.json:8 n_shared_experts"
+    assert (
+        mistake_of(load_model, write(DEEPSEEK, n_shared_experts=-1)) == "range config.json:8 n_shared_experts"
+    )
     qwen2 = QWEN3 | {"model_type": "qwen2_moe"}
-    wrong = refusal(write(qwen2, shared_expert_intermediate_size=True))
+    wrong = mistake_of(load_model, write(qwen2, shared_expert_intermediate_size=True))
     assert wrong == "range config.json:9 shared_expert_intermediate_size"
 
 
 def test_more_experts_for_a_token_than_there_are(write: Write) -> None:
     assert load_model(write(MIXTRAL, num_experts_per_tok=8)).experts_per_token == 8
-    assert refusal(write(MIXTRAL, num_experts_per_tok=9)) == "conflict config.json:8 num_experts_per_tok"
+    assert (
+        mistake_of(load_model, write(MIXTRAL, num_experts_per_tok=9))
+        == "conflict config.json:8 num_experts_per_tok"
+    )
 
 
 @pytest.mark.parametrize(("key", "line"), [("model_type", 2), ("hidden_act", 3)])
 @pytest.mark.parametrize("value", [1, True, ["silu"], "", {}])
 def test_names_must_be_text(key: str, line: int, value: Any, write: Write) -> None:
-    assert refusal(write(MIXTRAL, **{key: value})) == f"type config.json:{line} {key}"
+    assert mistake_of(load_model, write(MIXTRAL, **{key: value})) == f"type config.json:{line} {key}"
 
 
 def test_an_error_inside_text_config_says_so(write: Write) -> None:
     path = write({"hidden_size": 1, "text_config": MIXTRAL | {"hidden_size": 0}})
     # The key stands twice in the file: better no line than the wrong one.
-    assert refusal(path) == "range config.json text_config.hidden_size"
+    assert mistake_of(load_model, path) == "range config.json text_config.hidden_size"
 
 
 @pytest.mark.parametrize(
@@ -953,7 +951,7 @@ def test_an_error_inside_text_config_says_so(write: Write) -> None:
     ],
 )
 def test_an_unknown_family_with_rules_of_its_own_is_not_guessed(key: str, write: Write) -> None:
-    wrong = refusal(write(MIXTRAL, model_type="mixtrel", **{key: 2}))
+    wrong = mistake_of(load_model, write(MIXTRAL, model_type="mixtrel", **{key: 2}))
     assert wrong == f"unknown-name config.json:9 {key} ? mixtral"
     assert load_model(write(MIXTRAL, model_type="mixtrel", **{key: 0})).layers == 32
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import ndpsim
-from mistakes import mistake, refused
+from mistakes import mistake_of, refused
 from ndpsim.audit.schedule import check_schedule
 from ndpsim.config import load_hardware
 from ndpsim.errors import InputError
@@ -28,12 +28,6 @@ from small_moe import CACHE, EXPERT_BYTES, MODEL, Everything, alone_on, moe, of_
 
 FREE_LINK = ["cxl.gbps=1000000", "cxl.latency_ns=0", "cxl.header_bytes=0"]
 PAYLOAD_GBPS = 31.508 * 64 / (64 + 21)
-
-
-def refusal(**others: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        moe("klotski", **others)
-    return mistake(caught.value)
 
 
 # ---- A device behind a CXL link -----------------------------------------------------------------------------
@@ -149,11 +143,11 @@ def test_schedules_of_a_device_are_sound_by_the_audit(tmp_path: Any) -> None:
 
 def test_what_a_device_behind_a_link_has_not_is_refused() -> None:
     words = "unsupported check_layer"
-    assert refusal(hw="cxl", check_layer=(0, 1)) == words
+    assert mistake_of(moe, "klotski", hw="cxl", check_layer=(0, 1)) == words
     sets = ["host.cpu_tflops=1", "host.cpu_compute_efficiency=0.5"]
-    assert refusal(hw="cxl", sets=sets) == "conflict --set host.cpu_tflops"
-    assert refusal(hw="cxl", arbitration="ndp-first") == ("conflict arbitration")
-    assert refusal(hw="cxl", sets=["dimm.count=2"]) == ("unsupported --set dimm.count")
+    assert mistake_of(moe, "klotski", hw="cxl", sets=sets) == "conflict --set host.cpu_tflops"
+    assert mistake_of(moe, "klotski", hw="cxl", arbitration="ndp-first") == ("conflict arbitration")
+    assert mistake_of(moe, "klotski", hw="cxl", sets=["dimm.count=2"]) == ("unsupported --set dimm.count")
     with refused("conflict"):
         moe("enhanced-ktransformers", hw="cxl")
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import ndpsim
-from mistakes import mistake, refused
+from mistakes import mistake_of, refused
 from ndpsim.audit.schedule import check_schedule
 from ndpsim.errors import InputError
 from ndpsim.moe import Attention, LinearAttention, MixedAttention, MoeShape
@@ -361,12 +361,6 @@ def test_windows_are_those_of_the_attention_of_each_layer():
 # ---- What is refused ------------------------------------------------------------------------------------------
 
 
-def refusal(*policies: Any, **others: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        moe(*policies, **others)
-    return mistake(caught.value)
-
-
 def changed(**answer: Any) -> type[Policy]:
     class Changed(alone_on("ndp")):
         name = "mine"
@@ -402,7 +396,7 @@ def changed(**answer: Any) -> type[Policy]:
     ],
 )
 def test_what_a_policy_gets_wrong_is_named(answer, words):
-    assert refusal(changed(**answer)) == words
+    assert mistake_of(moe, changed(**answer)) == words
 
 
 @pytest.mark.parametrize(
@@ -438,7 +432,7 @@ def test_what_does_not_fit_the_dimms_is_not_supported_by_bytes():
 
     big = MoeShape(**{**vars(MODEL), "routed_experts": 16_384})
     small = {"sets": ["dram.org=DDR5_8Gb_x8", "dimm.ranks=1"], "gpu_experts": 0, "steps": 1}
-    assert refusal(Crowd, model=big, **small) == "too-large dimm"
+    assert mistake_of(moe, Crowd, model=big, **small) == "too-large dimm"
 
 
 def test_a_run_of_a_trace_takes_batch_steps_and_layers_from_it_unless_told(tmp_path):

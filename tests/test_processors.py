@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 import ndpsim.processors
 from calls import GIVEN
-from mistakes import mistake, refused
+from mistakes import mistake_of, refused
 from ndpsim.config import load_hardware
-from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Attention, Expert, LinearAttention, MixedAttention, MoeShape, load_model, model_names
 from ndpsim.processors import Cpu, Gpu, Operation, Step, load_processors, operations, read_table, table_names
@@ -37,13 +36,6 @@ SMALL = load_model(GIVEN / "small.json")
 WINDOW, CHUNK = dataclasses.replace(FULL, window=4), dataclasses.replace(FULL, chunk=4)
 DELTA = LinearAttention(key_heads=2, value_heads=4, key_size=3, value_size=5, convolution=4)
 LATENT = Attention(heads=4, kv_heads=4, head_size=3, value_size=2, query_rank=5, latent_rank=7, rope_size=1)
-
-
-def refusal(work: Any) -> str:
-    """The line with which a call is refused."""
-    with pytest.raises(InputError) as caught:
-        work()
-    return mistake(caught.value)
 
 
 # ---- Experts: the roofline ------------------------------------------------------------------------------------
@@ -156,7 +148,7 @@ def test_peaks_that_are_set_count() -> None:
     ],
 )
 def test_what_has_no_time_is_refused(call: Any, words: str) -> None:
-    assert refusal(call) == words
+    assert mistake_of(call) == words
 
 
 # ---- Experts: tables -------------------------------------------------------------------------------------------
@@ -214,7 +206,7 @@ def test_times_between_measured_counts_lie_on_the_line_between_them(
 
 def test_a_table_ends_where_measuring_ended_unless_it_says_how_it_goes_on(table: Any) -> None:
     for tokens in (1, 9):
-        assert refusal(lambda tokens=tokens: table().time_ns(tokens)) == "range mine.csv tokens"
+        assert mistake_of(lambda tokens=tokens: table().time_ns(tokens)) == "range mine.csv tokens"
     extended = table(EXTEND)
     assert [extended.time_ns(tokens) for tokens in (1, 2, 8, 12)] == [100, 100, 301.5, 303]
 
@@ -262,7 +254,7 @@ def test_a_share_of_an_expert_takes_that_share_of_its_columns(table: Any) -> Non
     assert gpu.expert_time(Expert(8, 6), 4, share=0.4).time_ns == 100  # 2.4 columns are 2
     part, whole = GPU.expert_time(Expert(8, 6), 4, share=0.5), GPU.expert_time(Expert(8, 3), 4)
     assert part.to_dict() == whole.to_dict()
-    assert refusal(lambda: GPU.expert_time(Expert(8, 6), 4, share=1.5)) == "range share"
+    assert mistake_of(lambda: GPU.expert_time(Expert(8, 6), 4, share=1.5)) == "range share"
 
 
 # Times of two experts, by threads: half of each is one's.
@@ -280,7 +272,7 @@ def test_a_table_by_threads_has_those_asked_for_or_the_most(table: Any, tmp_path
     assert (most.threads, most.tokens, most.times_ns) == (8, (1,), (100,))
     four = read_table("mine.csv", tmp_path, 4)
     assert (four.threads, four.tokens, four.times_ns) == (4, (1, 2), (150, 160))
-    assert refusal(lambda: read_table("mine.csv", tmp_path, 3)) == "conflict mine.csv threads"
+    assert mistake_of(lambda: read_table("mine.csv", tmp_path, 3)) == "conflict mine.csv threads"
     plain = table()
     assert plain.threads is None
     assert read_table("mine.csv", tmp_path, 3) == plain
@@ -312,7 +304,7 @@ def test_beyond_what_was_measured_the_longer_of_measured_and_roofline_counts(tab
 def test_a_table_by_threads_with_a_mistake_is_refused(
     table: Any, change: tuple[str, str], words: str
 ) -> None:
-    assert refusal(lambda: table(*BY_THREADS, change)) == words
+    assert mistake_of(lambda: table(*BY_THREADS, change)) == words
 
 
 def test_fewer_threads_than_cores_have_their_share_of_the_peak() -> None:
@@ -358,7 +350,7 @@ def test_experts_of_cache_7960x_4090_take_half_of_what_table_iii_has_for_two(nam
     assert processors.gpu.expert_time(expert, 1).time_ns == pytest.approx(gpu_ms * 1e6 / 2)
     assert processors.cpu.expert_time(expert, 1).time_ns == pytest.approx(cpu_ms[-1] * 1e6 / 2)
     assert (
-        refusal(lambda: load_processors("cache-7960x-4090", ["host.cpu_threads=3"]).cpu)
+        mistake_of(lambda: load_processors("cache-7960x-4090", ["host.cpu_threads=3"]).cpu)
         == "conflict cache-7960x-4090.yaml host.cpu_expert_times"
     )
 
@@ -393,7 +385,7 @@ def test_measured_power_is_that_of_the_model_and_the_threads(tmp_path: Path) -> 
     one = load_processors("trimoe", [key, "host.cpu_threads=1"])
     assert one.power_w("mixtral-8x7b") == {"cpu": 20, "gpu": 30}
     three = load_processors("trimoe", [key, "host.cpu_threads=3"])
-    assert refusal(lambda: three.power_w("mixtral-8x7b")) == "conflict --set host.measured_power"
+    assert mistake_of(lambda: three.power_w("mixtral-8x7b")) == "conflict --set host.measured_power"
     for old, new, words in (
         ("4,50,31.5", "1,50,31.5", "twice --set host.measured_power"),
         ("4,50,31.5", "4,-1,31.5", "range --set host.measured_power"),
@@ -401,7 +393,7 @@ def test_measured_power_is_that_of_the_model_and_the_threads(tmp_path: Path) -> 
         ("threads,", "tokens,", "form --set host.measured_power"),
     ):
         (tmp_path / "mine.csv").write_text(POWER.replace(old, new))
-        assert refusal(lambda: power.power_w("mixtral-8x7b")) == words
+        assert mistake_of(lambda: power.power_w("mixtral-8x7b")) == words
 
 
 @pytest.mark.parametrize(
@@ -434,9 +426,9 @@ def test_a_table_with_a_mistake_is_refused_at_its_line(
 ) -> None:
     if words is None:  # times may fall, but a line that falls cannot be extended
         assert table(change).time_ns(8) == 299
-        assert refusal(lambda: table(change, EXTEND)) == "form mine.csv:11 time_ns"
+        assert mistake_of(lambda: table(change, EXTEND)) == "form mine.csv:11 time_ns"
         return
-    assert refusal(lambda: table(change)) == words
+    assert mistake_of(lambda: table(change)) == words
 
 
 def test_files_that_are_no_tables(tmp_path: Path) -> None:
@@ -453,7 +445,7 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
         ("h100", "unknown-name ? h100_mixtral-8x7b"),
         ("a\0.csv", "unreadable a\u0000.csv"),
     ):
-        assert refusal(lambda name=name: read_table(name, tmp_path)) == words
+        assert mistake_of(lambda name=name: read_table(name, tmp_path)) == words
 
 
 def test_a_table_is_found_beside_the_hardware_file_and_from_where_one_sets_it(
@@ -467,7 +459,9 @@ def test_a_table_is_found_beside_the_hardware_file_and_from_where_one_sets_it(
     )
     assert load_processors(str(beside)).gpu.expert_time(Expert(8, 6), 4).time_ns == 300
     key = "host.cpu_expert_times=mine.csv"
-    assert refusal(lambda: load_processors("trimoe", [key]).cpu) == "unreadable --set host.cpu_expert_times"
+    assert (
+        mistake_of(lambda: load_processors("trimoe", [key]).cpu) == "unreadable --set host.cpu_expert_times"
+    )
     monkeypatch.chdir(tmp_path)
     assert load_processors("trimoe", [key]).cpu.expert_time(Expert(8, 6), 8).time_ns == 301.5
 
@@ -785,7 +779,7 @@ def test_low_bits_of_dense_weights_are_fewer_bytes() -> None:
     ],
 )
 def test_steps_that_make_no_sense_are_refused(call: Any, words: str) -> None:
-    assert refusal(call) == words
+    assert mistake_of(call) == words
 
 
 # ---- The GPU's memory --------------------------------------------------------------------------------------------

@@ -64,10 +64,10 @@ def _names(names: str | tuple[str, ...], context: click.Context) -> Iterable[str
     """The names themselves, or those of kinds with blanks between them."""
     if isinstance(names, tuple):
         return names
-    return [name for kind in names.split() for name in _of_kind(kind, context)]
+    return [name for kind in names.split() for name in _kind_names(kind, context)]
 
 
-def _of_kind(kind: str, context: click.Context) -> Iterable[str]:
+def _kind_names(kind: str, context: click.Context) -> Iterable[str]:
     """The names of a kind of `NAMES`, of parts, or the values of a key of hardware; else the word itself."""
     if kind in ("standards", "orgs", "timings") and context.params.get("standard"):
         from ndpsim.spec import standards
@@ -83,7 +83,7 @@ def _of_kind(kind: str, context: click.Context) -> Iterable[str]:
 
         return part_names(kind.removeprefix("parts:"))
     if kind == "dimms":  # NAMEx, behind which the number of DIMMs follows
-        return [f"{name}x" for name in _of_kind("parts:memories", context)]
+        return [f"{name}x" for name in _kind_names("parts:memories", context)]
     if kind == "bench-rows":
         from ndpsim.devtools.bench import ROWS
 
@@ -166,12 +166,12 @@ def _key_values(context: click.Context, key: str, typed: str) -> Iterable[str]:
     """Values of a key of hardware."""
     named = {"dram.standard": "standards", "dram.org": "orgs", "dram.timing": "timings"}
     if key in named:
-        return _of_kind(named[key], context)
+        return _kind_names(named[key], context)
     from ndpsim.config.files import PART_SECTIONS, rtl_names
 
     section, _, last = key.rpartition(".")
     if last == "part" and section in PART_SECTIONS:
-        return [*_of_kind(f"parts:{PART_SECTIONS[section]}", context), *_files(typed, (".yaml", ".yml"))]
+        return [*_kind_names(f"parts:{PART_SECTIONS[section]}", context), *_files(typed, (".yaml", ".yml"))]
     from ndpsim.config.system import UNITS
 
     if key.startswith("ndp.") and key.removeprefix("ndp.") in UNITS:

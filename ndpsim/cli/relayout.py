@@ -90,7 +90,7 @@ def command(given: Given) -> None:
                 expert,
                 **RELAYOUT.arguments(given, *MOVED, "other-dimms"),
                 bits=bits,
-                sets=(*sets, *_of_topology(hw, sets, name, topology == _ALL)),
+                sets=(*sets, *_topology_settings(hw, sets, name, topology == _ALL)),
                 host="no-host" not in given and not results,
                 record_commands="commands" in given,
                 progress=progress,
@@ -101,7 +101,7 @@ def command(given: Given) -> None:
     if topology == _ALL:
         _compare(given, results, load_hardware(hw, sets), plot)
     else:
-        hardware = load_hardware(hw, (*sets, *_of_topology(hw, sets, topology, False)))
+        hardware = load_hardware(hw, (*sets, *_topology_settings(hw, sets, topology, False)))
         _show(given, result, hardware, plot)
 
 
@@ -153,7 +153,7 @@ def _with_host(result: RelayoutResult, first: RelayoutResult) -> RelayoutResult:
     return dataclasses.replace(result, host=first.host, host_speedup=first.host.time_ns / result.time_ns)
 
 
-def _of_topology(hw: str, sets: tuple[str, ...], name: str | None, with_ports: bool) -> tuple[str, ...]:
+def _topology_settings(hw: str, sets: tuple[str, ...], name: str | None, with_ports: bool) -> tuple[str, ...]:
     """Settings for a topology; `with_ports`, as many ports as it needs, and no group beyond the DIMMs."""
     if name is None:
         return ()

@@ -73,13 +73,13 @@ def missing_values(draft: Draft, command: str | None = None) -> list[Missing]:
         found = [each["loc"] for each in error.errors(include_url=False) if each["type"] == "missing"]
     paths = [(tuple(map(str, loc)), by) for loc in found]
     if command == "moe":
-        paths += _of_moe(draft)
+        paths += _for_moe(draft)
     if command in ("gemv", "relayout"):
         paths += _unit(draft, by)
     return [_missing(path, by) for path, by in dict.fromkeys(paths)]
 
 
-def _of_moe(draft: Draft) -> Iterator[tuple[KeyPath, str]]:
+def _for_moe(draft: Draft) -> Iterator[tuple[KeyPath, str]]:
     if draft.at(("gpu", "family")) is None and any(draft.at(("gpu", key)) is None for key in _EFFICIENCY):
         yield ("gpu", "family"), "moe"
     if draft.at(("host", "cpu_tflops")) is None:

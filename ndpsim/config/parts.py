@@ -287,14 +287,14 @@ def _take_away(draft: Draft, section: KeyPath, part: Part) -> None:
 _Derived = Iterator[tuple[str, tuple[float, str, str]]]
 
 
-def _of_cpu(values: Mapping[str, Any]) -> _Derived:
+def _cpu_derived(values: Mapping[str, Any]) -> _Derived:
     channels = values.get("cpu_memory_channels")
     for key, name in (("cpu_memory_mtps", "memory_peak"), ("cpu_memory_mtps_2dpc", "memory_peak_2dpc")):
         if channels is not None and key in values:
             yield name, (channels * values[key] * 8 / 1000, "GB/s", f"cpu_memory_channels x {key} x 8 B")
 
 
-def _of_memory(values: Mapping[str, Any]) -> _Derived:
+def _memory_derived(values: Mapping[str, Any]) -> _Derived:
     if not all(key in values for key in ("standard", "org", "timing")):
         return
     device = resolve(values["standard"], values["org"], values["timing"])
@@ -305,7 +305,7 @@ def _of_memory(values: Mapping[str, Any]) -> _Derived:
         yield "dimm_peak", (wide * device.peak_gbps, "GB/s", f"{wide} such channels of a DIMM of 64 bits")
 
 
-def _of_gpu(values: Mapping[str, Any]) -> _Derived:
+def _gpu_derived(values: Mapping[str, Any]) -> _Derived:
     if "tflops" in values and "memory_tbps" in values:
         ridge = values["tflops"] / values["memory_tbps"]
         yield (
@@ -314,11 +314,11 @@ def _of_gpu(values: Mapping[str, Any]) -> _Derived:
         )
 
 
-def _of_link(values: Mapping[str, Any]) -> _Derived:
+def _link_derived(values: Mapping[str, Any]) -> _Derived:
     if all(key in values for key in ("gbps", "packet_bytes", "header_bytes")):
         whole = values["packet_bytes"] + values["header_bytes"]
         net = values["gbps"] * values["packet_bytes"] / whole
         yield "net", (round(net, 3), "GB/s", "gbps x packet_bytes / (packet_bytes + header_bytes)")
 
 
-_DERIVED = {"cpus": _of_cpu, "memories": _of_memory, "gpus": _of_gpu, "links": _of_link}
+_DERIVED = {"cpus": _cpu_derived, "memories": _memory_derived, "gpus": _gpu_derived, "links": _link_derived}

@@ -111,7 +111,7 @@ def _first_banks(trace: CommandTrace, device: Device) -> Ints:
     return first
 
 
-def _of_device(trace: CommandTrace, device: Device) -> CommandTrace:
+def _renumbered(trace: CommandTrace, device: Device) -> CommandTrace:
     """The trace with commands as the device's standard numbers them.
 
     Raises:
@@ -151,7 +151,7 @@ def count_trace(trace: CommandTrace, device: Device, end: int | None = None, sta
     """
     if end is None:
         end = max(start, last_clock(trace, device))
-    trace = _of_device(trace, device)
+    trace = _renumbered(trace, device)
     per_group, per_rank = device.banks_per_group, device.banks_per_rank
     scopes = {ONE_BANK: (1, 1), SAME_BANKS: (per_rank, per_group), WHOLE_RANK: (per_rank, 1)}
     reach, stride = np.array([scopes[scope] for scope in _scopes(device).tolist()], dtype=np.int64).T

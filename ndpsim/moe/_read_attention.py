@@ -54,7 +54,7 @@ def read_attention(
     names = _names(config, family, layers)
     softmax = _with_keys(config, family, hidden)
     known: dict[str, LayerAttention] = {
-        name: _of_kind(config, softmax, name) for name in dict.fromkeys(names)
+        name: _attention_named(config, softmax, name) for name in dict.fromkeys(names)
     }
     kinds = list(dict.fromkeys(known.values()))
     if len(kinds) == 1:
@@ -123,7 +123,7 @@ def _chunked(config: Config, layers: int) -> list[str]:
     return [_CHUNKED if flag else _FULL for flag in flags]
 
 
-def _of_kind(config: Config, softmax: Attention, name: str) -> LayerAttention:
+def _attention_named(config: Config, softmax: Attention, name: str) -> LayerAttention:
     """The attention of layers of that name; `softmax` has no window and no chunk."""
     if name == _LINEAR:
         return _linear(config)

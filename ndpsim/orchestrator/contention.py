@@ -118,13 +118,13 @@ class ContentionTable:
         place = float(np.interp(streams, self.streams, np.arange(len(self.streams))))
         low, high = self.ndp_rate[math.floor(place)], self.ndp_rate[math.ceil(place)]
         rates = [np.interp(host_gbps, self.host_gbps, row) for row in low + place % 1 * (high - low)]
-        return self._of_each(most_tokens, rates)
+        return self._for_each_count(most_tokens, rates)
 
     def host_rate_of(self, most_tokens: int) -> Floats:
         """`host_rate` of one read, by tokens: float64[most_tokens + 1]."""
-        return self._of_each(most_tokens, self.host_rate[0])
+        return self._for_each_count(most_tokens, self.host_rate[0])
 
-    def _of_each(self, most_tokens: int, rates: Sequence[float] | Floats) -> Floats:
+    def _for_each_count(self, most_tokens: int, rates: Sequence[float] | Floats) -> Floats:
         """Rates where `tokens` are, on lines over the logarithm of tokens."""
         counts = np.log(np.maximum(np.arange(most_tokens + 1), 1))
         return np.asarray(np.interp(counts, np.log(self.tokens), rates))

@@ -114,9 +114,9 @@ def check_layer(costs: Costs, record: LayerRecord, limit: float = 0.05) -> Layer
     copies: list[_Reading] = []
     if costs.hardware.host_reads_dimms:
         reading = [job for job in record.jobs if job.read_limit_gbps > 0]
-        copies = [_of_copy(costs, record, move) for move in record.moving if move.target == "gpu"]
+        copies = [_copy_reading(costs, record, move) for move in record.moving if move.target == "gpu"]
     readings = [
-        *(_of_job(costs, record, job) for job in reading),
+        *(_job_reading(costs, record, job) for job in reading),
         *(one for one in copies if one.gbps > _LEAST_GBPS),
     ]
     per_channel = costs.hardware.system.host.channels
@@ -236,14 +236,14 @@ def _bits_of(costs: Costs, record: LayerRecord, job: JobRecord) -> int | ExpertF
     return record.assignment.bits.get(job.expert, costs.bits)
 
 
-def _of_job(costs: Costs, record: LayerRecord, job: JobRecord) -> _Reading:
+def _job_reading(costs: Costs, record: LayerRecord, job: JobRecord) -> _Reading:
     dimm, shards = int(record.placement.dimm[job.expert]), int(record.placement.shards[job.expert])
     gbps = job.read_limit_gbps * job.pcie_part
     times = job.start_ns - record.start_ns, job.end_ns - record.start_ns
     return _Reading(dimm, shards, job.share, gbps, *times, _bits_of(costs, record, job))
 
 
-def _of_copy(costs: Costs, record: LayerRecord, move: MovingRecord) -> _Reading:
+def _copy_reading(costs: Costs, record: LayerRecord, move: MovingRecord) -> _Reading:
     """The rest of a copy to the GPU that was decided before."""
     link = costs.hardware.system.pcie
     assert link is not None  # or nothing were on its way

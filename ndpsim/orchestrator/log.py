@@ -81,8 +81,8 @@ class _Writer:
     def __call__(self, run: RunRecord, layer: LayerRecord) -> None:
         if run is not self._run:
             self._run = run
-            self._line(_of_run(run))
-        self._line(_of_layer(run.policy, layer))
+            self._line(_run_entry(run))
+        self._line(_layer_entry(run.policy, layer))
 
     def _line(self, content: dict[str, Any]) -> None:
         self._write(f"{self._encode(content)}\n".encode())
@@ -93,7 +93,7 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else str(value)
 
 
-def _of_run(run: RunRecord) -> dict[str, Any]:
+def _run_entry(run: RunRecord) -> dict[str, Any]:
     machine, hardware = run.machine, run.hardware
     link, pcie = hardware.system.link, hardware.gpu_link
     own = not hardware.host_reads_dimms
@@ -141,7 +141,7 @@ def _whole_placement(placement: Placement) -> dict[str, Any]:
     }
 
 
-def _of_layer(policy: str, layer: LayerRecord) -> dict[str, Any]:
+def _layer_entry(policy: str, layer: LayerRecord) -> dict[str, Any]:
     assignment = layer.assignment
     return {
         "policy": policy,

@@ -119,14 +119,14 @@ def _moments(trace: Routing, machine: Machine) -> list[_Moment]:
     """The layers in order: those of the prefill, then those of each step."""
     moments = []
     if trace.prefill_ids is not None:
-        moments += _of_step("prefill", 0, trace, machine, trace.prefill_ids, trace.prefill_scores)
+        moments += _step_moments("prefill", 0, trace, machine, trace.prefill_ids, trace.prefill_scores)
     for step, ids in enumerate(trace.ids):
         scores = None if trace.scores is None else trace.scores[step]
-        moments += _of_step("decode", step, trace, machine, ids, scores)
+        moments += _step_moments("decode", step, trace, machine, ids, scores)
     return moments
 
 
-def _of_step(
+def _step_moments(
     phase: str,
     step: int,
     trace: Routing,

@@ -142,7 +142,7 @@ class OwnMachine:
             f"dimm.count={self.dimms}",
             f"dimm.subchannels={max(1, DIMM_BITS // bits)}",
         )
-        sets = (*sets, *self._of_program(bare))
+        sets = (*sets, *self._program_notes(bare))
         self._check_size(needed_bytes)
         for ranks in _RANKS:
             of_ranks = (*sets, f"dimm.ranks={ranks}", *self.sets)
@@ -155,7 +155,7 @@ class OwnMachine:
         )
         raise InputError(problem, "too-large", key="memory")
 
-    def _of_program(self, bare: Hardware) -> list[str]:
+    def _program_notes(self, bare: Hardware) -> list[str]:
         """Notes on how the program uses the machine."""
         sets, system = [], bare.system
         if not self.matrix_units and system.host.cpu_isa == "amx":

@@ -42,10 +42,10 @@ def matrix_format(bits: Fraction, columns: int, block: Block | None = None) -> W
 
 def expert_format_of(file: WeightFile) -> ExpertFormat:
     """The format of a routed expert in `file`, the same in all layers."""
-    return ExpertFormat(*(_of_class(file, name) for name in MATRICES))
+    return ExpertFormat(*(_matrix_format(file, name) for name in MATRICES))
 
 
-def _of_class(file: WeightFile, name: str) -> WeightFormat:
+def _matrix_format(file: WeightFile, name: str) -> WeightFormat:
     """The format of one of an expert's matrices."""
     columns, blocks = file.of_class(name)[0].columns, [BLOCKS[block] for block in file.blocks(name)]
     alike = blocks[0] if len(blocks) == 1 and not blocks[0].row_bytes else None

@@ -28,7 +28,7 @@ def read_page(module: str) -> Standard:
     except InputError:
         raise
     except Exception as error:  # whatever the code of a page may raise
-        raise _of_code(error, module) from None
+        raise _code_error(error, module) from None
     file = str(page.__file__)
     standard = getattr(page, "STANDARD", None)
     if not isinstance(standard, Standard):
@@ -48,7 +48,7 @@ def _in_words(error: Exception) -> str:
     return "".join(traceback.format_exception_only(error)).splitlines()[-1]
 
 
-def _of_code(error: Exception, module: str) -> InputError:
+def _code_error(error: Exception, module: str) -> InputError:
     """An error of a page's own code, at the line of the page at which it came up."""
     name = module.rpartition(".")[2] + ".py"
     if isinstance(error, SyntaxError) and error.filename is not None:

@@ -61,22 +61,22 @@ def _speedups(
     """By which factor each point is faster than the one with the baseline's values; None: unknown."""
     metric = definition.speedup_of or command.time_metric
     times = [record["metrics"].get(metric) for _, record, _ in points]
-    place = {_as_text(dict(point)): number for number, (point, _, _) in enumerate(points)}
+    place = {_sorted_json(dict(point)): number for number, (point, _, _) in enumerate(points)}
     speedups: list[float | None] = []
     for (point, _, _), own in zip(points, times, strict=True):
-        number = place.get(_as_text({**point, **definition.baseline}))
+        number = place.get(_sorted_json({**point, **definition.baseline}))
         base = None if number is None else times[number]
         speedups.append(base / own if base is not None and own else None)
     return speedups
 
 
-def _as_text(value: Any) -> str:
+def _sorted_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
 def _cell(value: Any) -> Any:
     """A value as a cell of a file has it: several as JSON."""
-    return _as_text(value) if isinstance(value, list | tuple | Mapping) else value
+    return _sorted_json(value) if isinstance(value, list | tuple | Mapping) else value
 
 
 def csv_of(rows: Sequence[Mapping[str, Any]]) -> bytes:

@@ -39,7 +39,7 @@ def _traffic(name: str, about: str, ranks: int = 1, **more: Any) -> Traffic:
     return Traffic(name, about, _PINNED[name], ranks, **more)
 
 
-def _of_memory(name: str, presets: tuple[str, str, str]) -> list[Traffic]:
+def _memory_rows(name: str, presets: tuple[str, str, str]) -> list[Traffic]:
     """The rows of one of the other memories."""
     return [
         _traffic(f"stream_{name}", f"contiguous reads, {presets[2]}", presets=presets),
@@ -79,7 +79,7 @@ _ALL: Sequence[Benchmark] = (
     _traffic("queue65_r4", "as mixed_r4, queues of 65", 4, **_MIXED, options=_QUEUE65),
     _traffic("queue256_r1", "as mixed_r1, queues of 256", **_MIXED, options=_QUEUE256),
     _traffic("queue256_r4", "as mixed_r4, queues of 256", 4, **_MIXED, options=_QUEUE256),
-    *(row for name, presets in _MEMORIES.items() for row in _of_memory(name, presets)),
+    *(row for name, presets in _MEMORIES.items() for row in _memory_rows(name, presets)),
     _traffic("stream_ff_r1", "contiguous reads, fast-forward, 1 rank", fast_forward=True),
     _traffic("stream_ff_r8", "contiguous reads, fast-forward, 8 ranks", 8, fast_forward=True),
     _expert("expert_trimoe", "trimoe", _QWEN3),

@@ -88,7 +88,7 @@ def _lines(
         lines += _decided(outcomes, changes, pairs)
     for name, paper in papers.items():
         of_paper = [one for one in outcomes if one.paper.paper == name]
-        lines += _of_paper(paper, of_paper, changes, [one for one in pictures if one.paper == name])
+        lines += _paper_section(paper, of_paper, changes, [one for one in pictures if one.paper == name])
     return lines
 
 
@@ -134,7 +134,7 @@ def _on_loads(outcome: Outcome, kind: str, changes: Sequence[Change]) -> str:
     return f"{row_of(found[0])[3]}, {found[0].verdict}" if found else ""
 
 
-def _of_paper(
+def _paper_section(
     paper: Paper, outcomes: Sequence[Outcome], changes: Changes | None, pictures: Sequence[_Picture]
 ) -> list[str]:
     lines = ["", f"## {paper.paper}", "", f"*{paper.title}*", "", *(f"- {one}" for one in summary(outcomes))]

@@ -209,7 +209,7 @@ def make_states(
     states = make_records(count, ranks, 1 if chunks == 1 else MOST_CHUNKS, stacks)
     due = schedule_of(tables, policy) if schedule is None else schedule
     for value in states["value"][:1]:
-        put_schedule(value, _of_places(tables, due), _command_class(tables))
+        put_schedule(value, _numbered_by_place(tables, due), _command_class(tables))
         states["value"][1:] = value
     for name, distances in _distances(tables).items():
         states[name] = distances
@@ -217,7 +217,7 @@ def make_states(
     return states
 
 
-def _of_places(tables: Tables, schedule: Schedule) -> Schedule:
+def _numbered_by_place(tables: Tables, schedule: Schedule) -> Schedule:
     """A schedule whose turns of one bank number it as `fields` does."""
     if not schedule.turns or tables.commands[schedule.turns[0].command, SCOPE] != ONE_BANK:
         return schedule

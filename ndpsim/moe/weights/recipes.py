@@ -108,13 +108,13 @@ _EIGHT = (Rule(f"{_VALUES} attn_k", "q8_0", models=_eight_experts),)
 _EIGHT_OUTPUT = Rule("attn_output", "q5_k", models=_eight_experts)
 
 
-def _of_llama(block: str, *rules: Rule, head: str = "q6_k") -> Recipe:
+def _llama_recipe(block: str, *rules: Rule, head: str = "q6_k") -> Recipe:
     return Recipe(block, (_NOT_QUANTISED, Rule("output", head), *rules))
 
 
 def _at_most_two_bits(block: str, embedding: str, down: str, output: str | None) -> Recipe:
     """IQ1_S to IQ2_M. `down`: of the first layers; `output`: of attention, None: as all."""
-    return _of_llama(
+    return _llama_recipe(
         block,
         Rule("token_embd", embedding),
         Rule(_VALUES, "q4_k"),
@@ -127,29 +127,29 @@ def _at_most_two_bits(block: str, embedding: str, down: str, output: str | None)
 
 
 _LLAMA = {
-    "f16": _of_llama("f16", head="f16"),
-    "bf16": _of_llama("bf16", head="bf16"),
-    "q8_0": _of_llama("q8_0", head="q8_0"),
-    "q6_k": _of_llama("q6_k", *_EIGHT),
-    "q5_k_m": _of_llama("q5_k", *_EIGHT, Rule(f"{_VALUES} {_DOWN}", "q6_k", _more_bits)),
-    "q5_k_s": _of_llama("q5_k", *_EIGHT),
-    "q5_0": _of_llama("q5_0", *_EIGHT, Rule(_DOWN, "q5_1", _first_eighth)),
-    "q5_1": _of_llama("q5_1", *_EIGHT),
-    "q4_k_m": _of_llama("q4_k", *_EIGHT, Rule(f"{_VALUES} {_DOWN}", "q6_k", _more_bits), _EIGHT_OUTPUT),
-    "q4_k_s": _of_llama(
+    "f16": _llama_recipe("f16", head="f16"),
+    "bf16": _llama_recipe("bf16", head="bf16"),
+    "q8_0": _llama_recipe("q8_0", head="q8_0"),
+    "q6_k": _llama_recipe("q6_k", *_EIGHT),
+    "q5_k_m": _llama_recipe("q5_k", *_EIGHT, Rule(f"{_VALUES} {_DOWN}", "q6_k", _more_bits)),
+    "q5_k_s": _llama_recipe("q5_k", *_EIGHT),
+    "q5_0": _llama_recipe("q5_0", *_EIGHT, Rule(_DOWN, "q5_1", _first_eighth)),
+    "q5_1": _llama_recipe("q5_1", *_EIGHT),
+    "q4_k_m": _llama_recipe("q4_k", *_EIGHT, Rule(f"{_VALUES} {_DOWN}", "q6_k", _more_bits), _EIGHT_OUTPUT),
+    "q4_k_s": _llama_recipe(
         "q4_k", *_EIGHT, Rule(_VALUES, "q5_k", _first(4)), Rule(_DOWN, "q5_k", _first_eighth), _EIGHT_OUTPUT
     ),
-    "q4_0": _of_llama("q4_0", *_EIGHT, Rule(_DOWN, "q4_1", _first_eighth)),
-    "q4_1": _of_llama("q4_1", *_EIGHT),
-    "iq4_nl": _of_llama("iq4_nl", *_EIGHT, Rule(_VALUES, "q5_k", models=_shared_keys), _EIGHT_OUTPUT),
-    "iq4_xs": _of_llama("iq4_xs", *_EIGHT, Rule(_VALUES, "q5_k", models=_shared_keys), _EIGHT_OUTPUT),
-    "q3_k_l": _of_llama(
+    "q4_0": _llama_recipe("q4_0", *_EIGHT, Rule(_DOWN, "q4_1", _first_eighth)),
+    "q4_1": _llama_recipe("q4_1", *_EIGHT),
+    "iq4_nl": _llama_recipe("iq4_nl", *_EIGHT, Rule(_VALUES, "q5_k", models=_shared_keys), _EIGHT_OUTPUT),
+    "iq4_xs": _llama_recipe("iq4_xs", *_EIGHT, Rule(_VALUES, "q5_k", models=_shared_keys), _EIGHT_OUTPUT),
+    "q3_k_l": _llama_recipe(
         "q3_k",
         *_EIGHT,
         Rule(f"{_VALUES} {_DOWN}", "q5_k"),
         Rule("attn_output", "q5_k", models=lambda model: not _eight_experts(model)),
     ),
-    "q3_k_m": _of_llama(
+    "q3_k_m": _llama_recipe(
         "q3_k",
         *_EIGHT,
         Rule(_VALUES, "q5_k", _first(2)),
@@ -157,8 +157,8 @@ _LLAMA = {
         _EIGHT_OUTPUT,
         Rule(f"{_VALUES} {_DOWN} attn_output", "q4_k"),
     ),
-    "q3_k_s": _of_llama("q3_k", *_EIGHT, _EIGHT_OUTPUT),
-    "iq3_m": _of_llama(
+    "q3_k_s": _llama_recipe("q3_k", *_EIGHT, _EIGHT_OUTPUT),
+    "iq3_m": _llama_recipe(
         "iq3_s",
         *_EIGHT,
         Rule(_DOWN, "q4_k", _first_eighth),
@@ -166,8 +166,8 @@ _LLAMA = {
         _EIGHT_OUTPUT,
         Rule(f"{_VALUES} attn_output", "q4_k"),
     ),
-    "iq3_s": _of_llama("iq3_s", *_EIGHT, Rule(_VALUES, "q4_k", models=_shared_keys), _EIGHT_OUTPUT),
-    "iq3_xs": _of_llama(
+    "iq3_s": _llama_recipe("iq3_s", *_EIGHT, Rule(_VALUES, "q4_k", models=_shared_keys), _EIGHT_OUTPUT),
+    "iq3_xs": _llama_recipe(
         "iq3_s",
         *_EIGHT,
         Rule(_VALUES, "q4_k", models=_shared_keys),
@@ -175,7 +175,7 @@ _LLAMA = {
         Rule("ffn_gate ffn_gate_* ffn_up*", "iq3_xxs", _middle),
         _EIGHT_OUTPUT,
     ),
-    "iq3_xxs": _of_llama(
+    "iq3_xxs": _llama_recipe(
         "iq3_xxs",
         *_EIGHT,
         Rule("token_embd", "iq3_s"),
@@ -185,14 +185,14 @@ _LLAMA = {
         Rule("attn_output", "iq3_s"),
         head="q5_k",
     ),
-    "q2_k": _of_llama(
+    "q2_k": _llama_recipe(
         "q2_k",
         *_EIGHT,
         Rule(_VALUES, "q4_k", models=_shared_keys),
         _EIGHT_OUTPUT,
         Rule(f"{_VALUES} {_DOWN} attn_output", "q3_k"),
     ),
-    "q2_k_s": _of_llama(
+    "q2_k_s": _llama_recipe(
         "q2_k", *_EIGHT, Rule(_VALUES, "q4_k", models=_shared_keys), Rule(_DOWN, "q4_k", _first_eighth)
     ),
     "iq2_m": _at_most_two_bits("iq2_s", "iq3_s", "iq3_s", "iq3_s"),
@@ -201,7 +201,7 @@ _LLAMA = {
     "iq2_xxs": _at_most_two_bits("iq2_xxs", "q2_k", "q2_k", None),
     "iq1_m": _at_most_two_bits("iq1_m", "q2_k", "q2_k", "iq2_xxs"),
     "iq1_s": _at_most_two_bits("iq1_s", "q2_k", "q2_k", "iq2_xxs"),
-    "mxfp4_moe": _of_llama("q8_0", Rule("ffn_*_exps", "mxfp4"), head="q8_0"),
+    "mxfp4_moe": _llama_recipe("q8_0", Rule("ffn_*_exps", "mxfp4"), head="q8_0"),
 }
 
 _IK = "ikawrakow/ik_llama.cpp@8337e4c github-data/"

@@ -247,7 +247,7 @@ class Balance(Policy[BalanceParameters]):
             uses[missing, GPU, _CPU] = self._delay_ns(copy_ns, typical_ns)
         if machine.dimms:
             uses[experts, NDP, units] = estimates.sharded_ns(self.shards)[loads]
-            uses[:, NDP, _CHANNELS] = _of_tokens(estimates.read_delay_ns(self.shards), loads)
+            uses[:, NDP, _CHANNELS] = _for_tokens(estimates.read_delay_ns(self.shards), loads)
             uses[:, NDP, _CPU] = uses[:, NDP, _CHANNELS] * self.read_ns / typical_ns
             overhead[experts, NDP, units] = estimates.ndp_part_ns(self.shards)
             if self.parameters.losses:
@@ -280,7 +280,7 @@ class Balance(Policy[BalanceParameters]):
         return self.read_ns / gets * (1.0 - left / other)
 
     def _lost_ns(self, tokens: int, read_ns: float, other_ns: float) -> Any:
-        return _of_tokens(self.estimates.lost_ns(self.shards, read_ns, other_ns), tokens)
+        return _for_tokens(self.estimates.lost_ns(self.shards, read_ns, other_ns), tokens)
 
     # Between layers
 
@@ -335,7 +335,7 @@ class Balance(Policy[BalanceParameters]):
         return bool((1 - unused) * saved_ns > (1 - hidden) * lost_ns)
 
 
-def _of_tokens(by_tokens: Floats | float, tokens: Ints | int) -> Any:
+def _for_tokens(by_tokens: Floats | float, tokens: Ints | int) -> Any:
     return by_tokens[tokens] if isinstance(by_tokens, np.ndarray) else by_tokens
 
 

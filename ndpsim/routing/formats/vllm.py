@@ -39,10 +39,10 @@ def _sequences(path: Path) -> Iterator[_Sequence]:
         )
         yield path, prompt, generated
     else:
-        yield from _of_response(read_json(path), path)
+        yield from _response_sequences(read_json(path), path)
 
 
-def _of_response(response: Any, path: Path) -> Iterator[_Sequence]:
+def _response_sequences(response: Any, path: Path) -> Iterator[_Sequence]:
     if not isinstance(response, dict):
         raise InputError("is not a JSON object", "form", file=path)
     prompt = _decoded(response.get(_PROMPT), path, _PROMPT)

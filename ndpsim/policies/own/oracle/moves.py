@@ -75,7 +75,7 @@ class LayerMoves:
         ends = self._ends(ends_ns)
         if not ends:
             return
-        if (order := self._as_they_arrive(plan["gpu"])) != list(plan["gpu"]):
+        if (order := self._in_arrival_order(plan["gpu"])) != list(plan["gpu"]):
             yield assignment_of(plan | {"gpu": {one: plan["gpu"][one] for one in order}}, assignment)
         last = _last(ends)
         for target in sorted(ends):
@@ -86,7 +86,7 @@ class LayerMoves:
         for _, _, steps in sorted(self._steps(plan, ends)):
             yield assignment_of(self._after(plan, steps), assignment)
 
-    def _as_they_arrive(self, parts: Mapping[int, float]) -> list[int]:
+    def _in_arrival_order(self, parts: Mapping[int, float]) -> list[int]:
         """Copied experts each as soon as it arrives by the estimates, residents meanwhile."""
         here = [one for one in parts if self._here[one]]
         copied = [one for one in parts if not self._here[one]]

@@ -41,7 +41,7 @@ def read_losses(file: str | None, layers: tuple[int, ...], experts: int) -> Floa
                 f"larger than {_MAX_BYTES >> 20} MiB: no table of losses", "too-large", file=path
             )
         if path.suffix == ".npz":
-            return _of_array(path, layers, experts)
+            return _read_array(path, layers, experts)
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
         raise InputError("is not UTF-8 text", "form", file=path) from None
@@ -51,10 +51,10 @@ def read_losses(file: str | None, layers: tuple[int, ...], experts: int) -> Floa
         raise InputError(
             f"cannot be read: {getattr(error, 'strerror', None) or error}", "unreadable", file=path
         ) from None
-    return _of_lines(lines, path, layers, experts)
+    return _read_lines(lines, path, layers, experts)
 
 
-def _of_array(path: Path, layers: tuple[int, ...], experts: int) -> Floats:
+def _read_array(path: Path, layers: tuple[int, ...], experts: int) -> Floats:
     with np.load(path, allow_pickle=False) as arrays:
         if "loss" not in arrays:
             raise InputError("has no array 'loss'", "missing", file=path)
@@ -70,7 +70,7 @@ def _of_array(path: Path, layers: tuple[int, ...], experts: int) -> Floats:
     return np.asarray(losses[list(layers)])
 
 
-def _of_lines(lines: list[str], path: Path, layers: tuple[int, ...], experts: int) -> Floats:
+def _read_lines(lines: list[str], path: Path, layers: tuple[int, ...], experts: int) -> Floats:
     rows = [(number, line) for number, line in enumerate(lines, 1) if line.strip() and line[0] != "#"]
     columns = tuple(part.strip() for part in rows[0][1].split(",")) if rows else ()
     if columns not in (_COLUMNS, ("layer", *_COLUMNS)):
