@@ -14,7 +14,6 @@ from ndpsim.audit import check_lanes
 from ndpsim.cli.main import cli
 from ndpsim.config import load_hardware
 from ndpsim.dimm.building import bus_bubbles
-from ndpsim.errors import InputError
 from ndpsim.moe import Expert
 from ndpsim.report.traces import all_lanes
 from ndpsim.simulate import (
@@ -419,29 +418,3 @@ def test_the_command_line_tells_both_slowdowns(tmp_path):
     assert set(told) == {f.name for f in dataclasses.fields(ContentionResult)} - {"command_traces"}
     assert told["ndp_slowdown"] >= 1
     assert told["energy_nj"]["total"] > 0
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--arbitration", "slice"], "--arbitration: needs --host-traffic"),
-        (["--host-reads", "1"], "--host-reads: needs --host-traffic"),
-        (
-            ["--host-traffic", "3", "--host-pattern", "a.trace", "--host-reads", "1"],
-            "--host-reads: is of sequential and random; a trace says itself what it reads",
-        ),
-        (["--host-traffic", "much"], "--host-traffic: 'much' is neither 'saturate' nor a number"),
-        (["--host-traffic", "-1"], "--host-traffic: '-1' is neither 'saturate' nor a number"),
-        (
-            ["--host-traffic", "1", "--arbitration", "slice", "--slice-clocks", "0"],
-            "--slice-clocks: 0 is not a whole number",
-        ),
-        (["--host-traffic", "1", "--slice-clocks", "9"], "--slice-clocks: needs --arbitration slice"),
-        (["--host-traffic", "1", "--exact-check"], "--exact-check: is not supported with --host-traffic"),
-        (["--host-traffic", "1", "--plot", "x.foo"], "--plot: 'foo' is no picture format"),
-    ],
-)
-def test_the_command_line_refuses_in_one_line(options, message):
-    done = CliRunner().invoke(cli, ["gemv", "--shape", "96,40", *options])
-    assert isinstance(done.exception, (InputError, SystemExit))
-    assert message in (str(done.exception) if isinstance(done.exception, InputError) else done.output)

@@ -93,16 +93,6 @@ def test_every_result_has_its_picture(way, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["picture.png"]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_picture_of_no_format_is_refused_before_anything_is_written(way, tmp_path):
-    status, err = call(
-        *WAYS[way], "--shape", "256,96", "--json", tmp_path / "a.json", "--plot", tmp_path / "p.no"
-    )
-    assert status == 2
-    assert "--plot: 'no' is no picture format" in err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_picture_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     def breaks(figure, file, **others):
         file.write(b"\x89PNG")
@@ -160,35 +150,6 @@ def test_panels_are_drawn_in_the_order_of_the_picture():
 def test_choices_that_there_are_not_are_refused(choose, words):
     with refused(words):
         choose()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["gemv", "--size", "column"], "--size: needs --plot"),
-        (["relayout", "--panels", "energy"], "--panels: needs --plot"),
-        (["gemv", "--plot", "p.png", "--size", "two-column"], "--size: unknown size 'two-column'; did you"),
-        (["gemv", "--plot", "p.png", "--panels", "bus,phase"], "--panels: unknown panel 'phase'; did you"),
-        (["gemv", "--plot", "p.png", "--panels", ","], "--panels: unknown panel"),
-        (
-            ["gemv", "--engine", "host-read", "--plot", "p.png", "--panels", "phases"],
-            "unknown panel 'phases'",
-        ),
-        (["gemv", "--host-traffic", "1", "--plot", "p.png", "--panels", "bus"], "unknown panel 'bus'"),
-        (["relayout", "--topology", "all", "--plot", "p.png", "--panels", "dram"], "unknown panel 'dram'"),
-        (["dram", "t", "--plot", "p.png", "--panels", "latency"], "unknown panel 'latency'"),
-        (["dram", "t", "--sweep-load", "--plot", "p.png", "--panels", "tail"], "unknown panel 'tail'"),
-        (["show", "layout", "striped", "--size", "slide"], "--size: needs --plot"),
-        (["show", "hw", "trimoe", "--size", "slide"], "--size: needs --plot"),
-    ],
-)
-def test_options_of_pictures_are_refused_in_one_line(arguments, words, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "t").write_text("LD 0\n")
-    status, err = call(*arguments)
-    assert (status, len(err.splitlines())) == (2, 1)
-    assert words in err
-    assert [path.name for path in tmp_path.iterdir()] == ["t"]
 
 
 def test_every_panel_can_be_chosen_by_itself(pictures):
