@@ -7,11 +7,10 @@ import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
+from calls import said
 from mistakes import refused
 from ndpsim.audit import check_lanes
-from ndpsim.cli.main import cli
 from ndpsim.config import load_hardware
 from ndpsim.dimm.building import bus_bubbles
 from ndpsim.moe import Expert
@@ -406,15 +405,12 @@ def test_weights_that_leave_the_host_no_row_are_refused():
 def test_the_command_line_tells_both_slowdowns(tmp_path):
     commands, timeline = tmp_path / "c.csv", tmp_path / "t.json"
     arguments = ["gemv", "--shape", "96,40", "--host-traffic", "saturate", "--arbitration", "slice"]
-    done = CliRunner().invoke(cli, [*arguments, "--commands", str(commands), "--timeline", str(timeline)])
-    assert done.exit_code == 0, done.output
-    assert "NDP slowdown" in done.output
-    assert "host slowdown" in done.output
+    out = said(*arguments, "--commands", commands, "--timeline", timeline)
+    assert "NDP slowdown" in out
+    assert "host slowdown" in out
     assert timeline.exists()
-    legal = CliRunner().invoke(cli, ["check", str(commands), "--hw", "trimoe"])
-    assert legal.exit_code == 0, legal.output
-    plain = CliRunner().invoke(cli, [*arguments, "--json", "-"])
-    told = json.loads(plain.stdout)
+    assert "legal" in said("check", commands, "--hw", "trimoe")
+    told = json.loads(said(*arguments, "--json", "-"))
     assert set(told) == {f.name for f in dataclasses.fields(ContentionResult)} - {"command_traces"}
     assert told["ndp_slowdown"] >= 1
     assert told["energy_nj"]["total"] > 0

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import html.parser
-import io
 import json
 import re
-from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 
-from ndpsim.cli.main import main
+from calls import call
 from ndpsim.errors import InputError
 from ndpsim.moe import Expert
 from ndpsim.report.html.moe import write_moe_report
@@ -72,13 +70,6 @@ class Page(html.parser.HTMLParser):
 
     def handle_data(self, data):
         self.words.setdefault(self.open[-1] if self.open else "", []).append(data)
-
-
-def call(*arguments):
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as caught:
-        main([str(argument) for argument in arguments])
-    return caught.value.code or 0, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import os
-from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
-from calls import refused_call
+from calls import refused_call, said
 from mistakes import refused
-from ndpsim.cli.main import main
 from ndpsim.config import data_path, load_hardware
 from ndpsim.files import ensure_writable, inputs_protected, replacing
 from ndpsim.traces import read_commands, write_commands
@@ -97,15 +94,12 @@ def test_what_an_earlier_call_has_read_is_an_input_of_the_next_as_well(folder):
 
 def test_a_later_call_may_write_what_an_earlier_one_read(folder):
     (folder / "c.csv").write_text(f"{HEADER}9,ACT,0,0,0,0,-1\n")
-    out = io.StringIO()
-    for call in (
+    for words in (
         f"check c.csv {PRESET} --json a.json",
         "show schema hw --json c.csv",
         "show schema hw --json a.json",
     ):
-        with redirect_stdout(out), pytest.raises(SystemExit) as caught:
-            main(call.split())
-        assert not caught.value.code
+        said(*words.split())
     assert (folder / "c.csv").read_bytes() == (folder / "a.json").read_bytes()
 
 

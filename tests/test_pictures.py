@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import io
 import itertools
 import json
 import math
@@ -12,7 +11,6 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -23,6 +21,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.image import imread
 from matplotlib.text import Text
 
+from calls import said
 from mistakes import refused
 from ndpsim import (
     describe_routing,
@@ -32,7 +31,6 @@ from ndpsim import (
     simulate_expert,
     simulate_relayout,
 )
-from ndpsim.cli.main import main
 from ndpsim.errors import InputError
 from ndpsim.moe import Expert
 from ndpsim.report.moe_history import History
@@ -66,13 +64,6 @@ FEW = ["dimm.count=4", "host.channels=2", "dimm.ranks=1"]
 SETS = [part for change in FEW for part in ("--set", change)]
 
 
-def call(*arguments):
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as caught:
-        main([str(argument) for argument in arguments])
-    return caught.value.code or 0, err.getvalue()
-
-
 WAYS = {
     "alone": ["gemv"],
     "sharded": ["gemv", "--layout", "sharded:3"],
@@ -87,8 +78,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_every_result_has_its_picture(way, tmp_path):
     picture = tmp_path / "picture.png"
-    status, err = call(*WAYS[way], "--shape", "256,96", "--plot", picture)
-    assert status == 0, err
+    said(*WAYS[way], "--shape", "256,96", "--plot", picture)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in tmp_path.iterdir()] == ["picture.png"]
 

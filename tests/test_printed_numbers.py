@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import re
 from collections.abc import Mapping
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import fields, replace
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Any
 import pytest
 
 import ndpsim
-from ndpsim.cli.main import main
+from calls import call
 from ndpsim.devtools.bench.row import Row, Work
 from ndpsim.devtools.bench.rows import ROWS
 from ndpsim.devtools.bench.table import COLUMNS, cells
@@ -29,22 +27,20 @@ SHAPE = ["--shape", "384,320"]
 
 def printed(*arguments: object, status: int = 0) -> str:
     """What a call prints, with all white space alike."""
-    out = io.StringIO()
-    with redirect_stdout(out), redirect_stderr(io.StringIO()), pytest.raises(SystemExit) as caught:
-        main([str(argument) for argument in arguments])
-    assert (caught.value.code or 0) == status
-    return " ".join(out.getvalue().split())
+    done = call(*arguments)
+    assert done.status == status, done.err
+    return " ".join(done.out.split())
 
 
 @pytest.fixture
 def both(tmp_path: Path) -> Any:
     """A call's text and JSON."""
 
-    def call(*arguments: object) -> tuple[str, Any]:
+    def both(*arguments: object) -> tuple[str, Any]:
         text = printed(*arguments, "--json", tmp_path / "result.json")
         return text, json.loads((tmp_path / "result.json").read_text())
 
-    return call
+    return both
 
 
 def figure(value: float, digits: int = 4) -> str:
