@@ -91,7 +91,7 @@ class InputError(ValueError):
         return InputError(self.problem, self.code, file=file, line=line, key=key or self.key)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As other processes need it: with all of its parts."""
+        """The parts from which other processes make it again."""
         again = functools.partial(type(self), file=self.file, line=self.line, key=self.key, code=self.code)
         return again, (self.problem,)
 

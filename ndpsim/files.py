@@ -200,7 +200,7 @@ def is_in_place(target: Path) -> bool:
 
 
 def _place(target: Path) -> Path:
-    """Where the file lies, or will lie, that a link leads to."""
+    """The file to which a link leads, whether or not it exists."""
     return Path(os.path.realpath(target)) if target.is_symlink() else target
 
 

@@ -206,7 +206,7 @@ def inlined(function: F) -> F:
 
 
 def outlined(function: F) -> F:
-    """As `inlined`, for what happens rarely and would only crowd the code around it."""
+    """`inlined` for parts that run rarely and would only crowd the code around them."""
     return function if _config.DISABLE_JIT else cast(F, _steps.part(function, inline=False))
 
 
@@ -228,7 +228,7 @@ def by_type(point: F) -> F:
 
 
 def overridable(point: F) -> F:
-    """As `by_type`, but a type whose module has no such part takes this one."""
+    """`by_type`, except that a type whose module has no such part takes this one."""
     return _chosen(point, lambda kind: getattr(_parts_of(kind), point.__name__, None))
 
 

@@ -119,8 +119,9 @@ def _optimize(library: Any) -> None:
 
 @_register_pass(mutates_CFG=True, analysis_only=False)
 class _LowerPart(_LowerKernel):
-    """That step for parts of kernels: no part is run alone, so machine code is made of kernels only, and
-    parts are optimized where they are.
+    """The lowering step for parts of kernels: no part is run alone, so only kernels become machine code.
+
+    Parts are optimized where they are.
     """
 
     _name = "lower_part"
@@ -267,7 +268,7 @@ def kernel(function: Callable[..., Any], name: str, entries: Callable[[], Entrie
 
 
 def _compile_part(of_kernels: Any, signature: Any) -> Any:
-    """As Numba's dispatcher compiles, under the lock of the kernel's compilation and without its clocks."""
+    """Compile as Numba's dispatcher does, under the lock of the kernel's compilation, without its clocks."""
     arguments, _ = _normalize_signature(signature)
     if (found := of_kernels.overloads.get(arguments)) is None:
         found = of_kernels._compiler.compile(arguments, None)

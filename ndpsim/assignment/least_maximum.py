@@ -49,7 +49,7 @@ def change(uses, opening, counts, expert, source, target, r):
 
 @outlined
 def begin_by_thresholds(uses, allowed, base, opening, here, choice, sums, of_here):
-    """Of the experts that the GPU lacks, the first go there, the last to the NDP units, others to the CPU.
+    """The first experts that the GPU lacks go there, the last to the NDP units, others to the CPU.
 
     All pairs of thresholds are tried. Experts that are `here`, the first ones, are the GPU's.
 

@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 
 
 class CommandBuses(NamedTuple):
-    """Which lanes of a trace have a command bus in common.
+    """The lanes of a trace that share a command bus.
 
     Lane ``n`` of a DIMM is rank ``n // subchannels`` behind sub-channel ``n % subchannels``; lanes are
     counted DIMM after DIMM.

@@ -10,7 +10,7 @@ from ndpsim.spec.standard import ONE_BANK, WHOLE_RANK
 
 
 def _owed(case: Case, refresh: str) -> list[tuple[str, NDArray[np.int64]]]:
-    """Who is owed a refresh every interval, by name, and the commands that refresh it, as places.
+    """The owners of a refresh every interval, by name, and the commands that refresh them, as places.
 
     Where banks are refreshed that is every bank, if a command of the standard refreshes one alone; else it is
     every bank number of a rank, in all bank groups at once.

@@ -37,7 +37,7 @@ class Served:
 
     @property
     def tokens(self) -> int:
-        """Of the prompt, and of the output until now."""
+        """Tokens of the prompt, and of the output until now."""
         return self.prompt_tokens + self.produced
 
     @property

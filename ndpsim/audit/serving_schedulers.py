@@ -62,7 +62,7 @@ class Step:
 
     @property
     def taken(self) -> list[Served]:
-        """Those of them that waited until now."""
+        """The requests among them that waited until now."""
         return [one for one in self.touched if one.state == "waiting"]
 
 
@@ -77,7 +77,7 @@ class Before:
 
 
 class Rules:
-    """Of any scheduler: what is not known of it is allowed."""
+    """Rules of any scheduler: what is not known of it is allowed."""
 
     def most_blocks(self, engine: Before, request: Served, tokens: int) -> int:
         """Blocks that a request may have which has so many tokens in the cache."""
@@ -122,7 +122,7 @@ class Vllm(Rules):
             yield "preemption", f"preempts request {last.number}, and {free} blocks are free for {given}"
 
     def after(self, engine: Before, step: Step) -> Iterator[Fault]:
-        """Who is scheduled, in which order, and with how many tokens."""
+        """Faults in who is scheduled, in which order, and with how many tokens."""
         yield from first_come_faults(engine, step)
         old = [row.request for row in step.rows if row.request.state == "running"]
         if [row.request for row in step.rows[: len(old)]] != list(engine.running[: len(old)]):

@@ -19,7 +19,7 @@ KeyPath = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a value came from.
+    """The source of a value.
 
     `file`: the file, or ``--set``. `line`: its line there from 1, None where there is none. `text`: what
     the file says of it (kind "source" or "assumption"), the option (kind "set"), why it is the default (kind

@@ -1,4 +1,4 @@
-"""Where both arbiters ask an arbitration; each function is that of the arbitration's module, if it has one.
+"""Questions of both arbiters to an arbitration; its module answers them with functions of these names.
 
 What an arbitration records of a bus is int64[rank, `RECORDS`], zeros at first; the row behind those
 of the ranks is of all of them.
@@ -15,7 +15,7 @@ RECORDS = 4
 
 @by_type
 def usual_master(arbitration, records, rank, writes, clock):
-    """Which master is first on a rank at a clock when nobody starves: HOST or NDP.
+    """The master that is first on a rank at a clock when nobody starves: HOST or NDP.
 
     writes: whether the host's controller serves writes now, and not reads.
     """

@@ -37,7 +37,7 @@ def request_slots(setup: Setup) -> int:
 
 
 def make_channels(tables: Tables, policy: Policy, count: int, latency_places: int) -> Channel:
-    """So many channels at rest before clock 1; every array has one more dimension, the first."""
+    """This many channels at rest before clock 1; every array has one more dimension, the first."""
     one = make_channel(tables, policy, latency_places)
     return Channel(*(np.tile(array, (count, *(1,) * array.ndim)) for array in one))
 

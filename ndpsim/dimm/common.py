@@ -156,7 +156,7 @@ def update_refilling(claims, lane, clock):
 
 @inlined
 def first_master(usual, refilling, ndp_starves, host_starves):
-    """Which master is first at a clock, when requests may have waited for too long."""
+    """The master that is first at a clock, when requests may have waited for too long."""
     if not refilling:
         return HOST
     if ndp_starves == host_starves:
@@ -213,8 +213,10 @@ def slot_of(setup, claims, rank, bus):
 
 @inlined
 def slot_after(setup, claims, master, dimm, bus, buses, turn):
-    """Of the lanes of a DIMM on which `master` is first, the one whose slot is next after `slot`: (rank, -1:
-    there is none; its slot)."""
+    """The lane whose slot is next after `turn`, of those of a DIMM on which `master` is first.
+
+    Returns its rank, -1 where there is none, and its slot.
+    """
     rank, first = -1, FAR
     for number in range(dimm * setup.dimm_ranks, (dimm + 1) * setup.dimm_ranks):
         of_rank = slot_of(setup, claims, number, bus)

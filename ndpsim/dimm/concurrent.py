@@ -55,8 +55,9 @@ def starves(setup, shape, state, wakeups, bus, number, clock):
 
 @inlined
 def update_grants(setup, claims, lanes, hosts, wakeups, bus, buses, clock):
-    """Which master is first on each lane: (the mask of those on which it is the NDP unit, the mask of those
-    on which that has changed).
+    """Find the master that is first on each lane.
+
+    Returns the mask of lanes on which it is the NDP unit, and the mask of those on which that has changed.
     """
     host_starves = starves(setup, hosts.shape, hosts.states[bus], wakeups, bus, HOSTS, clock)
     writes, records = hosts.values[bus, WRITE_MODE] & 1 != 0, claims.grant_records[bus]
@@ -106,7 +107,7 @@ def pending_refresh(state):
 
 @inlined
 def mask_lanes(setup, claims, lanes, wakeups, bus, buses, clock):
-    """Where the host is second, which way the lanes' next data goes, and which command buses are taken."""
+    """Note where the host is second, the direction of the lanes' next data, and the command buses taken."""
     for rank in range(lane_ranks(setup, claims)):
         lane = rank * buses + bus
         claims.host_second[bus, rank] = claims.totals[lane, FIRST] == NDP
@@ -131,7 +132,7 @@ def next_data(shape, state, wakeups, bus, number):
 
 @inlined
 def first_slot(setup, claims, mask, bus):
-    """Of a mask of lanes that is not empty, the rank of the one whose slot on its command bus is first."""
+    """The rank whose slot on its command bus is first, among the lanes of a mask that is not empty."""
     rank = assume_nonnegative(lowest(mask))
     if setup.command_clocks[0] == 0:
         return rank
@@ -157,7 +158,7 @@ def is_put_off(policy, shape, state, credit, wakeups, bus, number, clock):
 
 @inlined
 def is_lane_put_off(setup, claims, lanes, wakeups, lane, rank, bus, clock):
-    """As `is_put_off`, of a lane without a command that waits."""
+    """`is_put_off` for a lane without a command that waits."""
     if wakeups.blocked[bus] >> rank & 1:
         return False
     credit = claims.credit[lane, 0]

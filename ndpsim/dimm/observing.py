@@ -41,7 +41,7 @@ def release_closed(tables, rows, rank):
 
 @inlined
 def record_pins(tables, rows, of_active, command, rank, bank):
-    """Which banks the other controller holds between activation and column command."""
+    """Note which banks the other controller holds between activation and column command."""
     if command == ACTIVATE:
         rows[bank, HELD_BY_OTHER] = 1
     elif reads_or_writes(command):

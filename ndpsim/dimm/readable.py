@@ -240,7 +240,7 @@ def step_host(setup, agents, lanes, hosts, bus, clock):
 
 @inlined
 def update_grants(setup, claims, lanes, host, has_host, bus, buses, clock):
-    """Which master is first on each lane of a bus."""
+    """Find the master that is first on each lane of a bus."""
     starving_since, records = clock - setup.starvation_clocks, claims.grant_records[bus]
     host_starves = has_host and oldest_arrival(host) < starving_since
     for lane in range(bus, lanes.channels.size.shape[0], buses):

@@ -71,7 +71,7 @@ class Relayout(NamedTuple):
 
 
 def make_slots(lanes: int, slots: int) -> Slots:
-    """So many slots of each lane, without requests."""
+    """This many slots of each lane, without requests."""
     free = np.tile(np.arange(slots, dtype=np.int64), (lanes, 1))
     return Slots(free, np.full(lanes, slots, dtype=np.int64), np.full((lanes, slots), _NONE, dtype=np.int64))
 
@@ -317,7 +317,7 @@ def source_of(relayout, weights, lane):
 
 @inlined
 def source_with(slots, relayout, weights, lane):
-    """As `source_of`, around an engine."""
+    """`source_of` around an engine."""
     if slots is not None:
         return lane_source(weights, lane)
     cycle = weights.address[:0]

@@ -1,4 +1,4 @@
-"""Which command comes next."""
+"""The choice of the next command."""
 
 from __future__ import annotations
 

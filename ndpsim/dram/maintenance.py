@@ -26,13 +26,13 @@ from ndpsim.spec.standard import ONE_BANK
 
 @inlined
 def own_place(value):
-    """Where what the controller of a standard remembers stands behind the turns."""
+    """The place behind the turns of what the controller of a standard remembers."""
     return TURNS + value[REFRESH_TURNS] * TURN_FIELDS
 
 
 @inlined
 def turn_of(value, refreshes):
-    """Where the turn after so many refreshes stands behind the counters; it determines all later ones."""
+    """The place behind the counters of the turn after this many refreshes; it determines all later ones."""
     return TURNS + refreshes % max(value[REFRESH_TURNS], 1) * TURN_FIELDS
 
 

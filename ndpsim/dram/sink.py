@@ -42,7 +42,7 @@ class Sink(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Which groups the bursts of a source belong to, one after the other; a burst may belong to several."""
+    """The groups of a source's bursts, one after the other; a burst may belong to several."""
 
     first_group: Narrow  # [request]
     last_group: Narrow  # [request]

@@ -127,7 +127,7 @@ def note_timing(tables, ready, recent, command, rank, group, bank, clock):
 
 @inlined
 def note_timing_in_rank(tables, ready, recent, command, rank, group, bank, clock):
-    """As `note_timing`, but nothing outside the rank is bound: the command came over a path of its own."""
+    """`note_timing`, but nothing outside the rank is bound: the command came over a path of its own."""
     carry_to_node(ready, tables.gap, rank, 0, command, clock)
     carry_to_node(ready, tables.gap, rank, 1, command, clock)
     note_in_rank(tables, ready, command, rank, group, bank, clock)

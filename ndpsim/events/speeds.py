@@ -262,7 +262,7 @@ def note_traffic(jobs, kinds, slowdown, work):
 
 @inlined
 def note_places(slowdown, work):
-    """Where in the tables what the host reads on each channel is."""
+    """Note the place in the tables of the host's reads on each channel."""
     rates = slowdown.host_gbps
     for channel in range(len(work.channel_gbps)):
         gbps = work.channel_gbps[channel]

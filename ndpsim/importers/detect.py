@@ -1,4 +1,4 @@
-"""Which simulator a configuration is for."""
+"""The simulator of a configuration."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Ini:
         return (section.lower(), key.lower()) in self._values
 
     def place(self, section: str, key: str) -> Place:
-        """Where the file has this key, or would have it."""
+        """The place where the file has this key, or would have it."""
         known = self._values.get((section.lower(), key.lower()))
         return Place(self.file, None, f"[{section}] {key}") if known is None else known[1]
 

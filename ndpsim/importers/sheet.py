@@ -29,7 +29,7 @@ class Imported:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the imported file says something: its line, and the key there (``[timing] tRP``)."""
+    """A place in the imported file: its line, and the key there (``[timing] tRP``)."""
 
     file: Path
     line: int | None

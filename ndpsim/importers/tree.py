@@ -45,11 +45,11 @@ class Tree:
 
     @property
     def here(self) -> Place:
-        """Where this part is."""
+        """The place of this part."""
         return Place(self.file, self.node.line, ".".join(self.path))
 
     def place(self, key: str) -> Place:
-        """Where `key` is, or would be."""
+        """The place of `key`, or where it would be."""
         child = self._children.get(key)
         return Place(self.file, self.node.line if child is None else child.line, ".".join((*self.path, key)))
 

@@ -86,12 +86,12 @@ class WeightFormat:
         return columns * self.bits + self.groups(columns) * self.of_group
 
     def weight_at(self, column: Ints) -> Ints:
-        """Where in its row each weight begins, in bits."""
+        """The first bit of each weight in its row."""
         begins: Ints = column * self.bits
         return begins + (column // self.group_size + 1) * self.of_group if self.group_size else begins
 
     def scale_at(self, group: Ints) -> Ints:
-        """Where in its row the scale of each group begins, in bits; its zero point follows."""
+        """The first bit of the scale of each group in its row; its zero point follows."""
         return group * (self.group_size * self.bits + self.of_group)
 
     def owner(self, bit: Ints) -> InRow:

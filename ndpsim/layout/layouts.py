@@ -127,7 +127,7 @@ class Layout:
     # From weights to addresses.
 
     def find(self, matrix: ArrayLike, row: ArrayLike, column: ArrayLike) -> Address:
-        """Where weights begin: the address of their first bit; their others follow it in the stream.
+        """The address of the first bit of weights; their other bits follow it in the stream.
 
         Args:
             matrix: numbers in `MATRICES`.
@@ -139,7 +139,7 @@ class Layout:
         return self.address(*self.find_bit(matrix, row, column))
 
     def find_scale(self, matrix: ArrayLike, row: ArrayLike, group: ArrayLike) -> Address:
-        """Where the scales of groups begin; their zero points follow them in the stream.
+        """The address of the scales of groups; their zero points follow them in the stream.
 
         Raises:
             InputError: an index is beyond its matrix, or the matrix has no groups.

@@ -33,7 +33,7 @@ class Region:
 
     @cached_property
     def _begins(self) -> tuple[int, ...]:
-        """Where each row of a turn begins, in bits, and where the turn ends."""
+        """The bit at which each row of a turn begins, and the end of the turn."""
         begins = [0]
         for of_row in self.formats:
             begins.append(begins[-1] + of_row.row_bits(self.columns))
@@ -55,7 +55,7 @@ class Region:
         return -(-self.bytes // self.burst_bytes)
 
     def row_at(self, row: Ints) -> Ints:
-        """Where rows begin, in bits."""
+        """The bit at which rows begin."""
         turn, of_turn = np.divmod(row, len(self.formats))
         begins: Ints = turn * self._begins[-1] + np.array(self._begins)[of_turn]
         return begins

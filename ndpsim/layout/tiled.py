@@ -52,7 +52,7 @@ class TiledRegion(Region):
 
     @cached_property
     def _step_begins(self) -> Ints:
-        """Where in a row of each format each step begins, and the row ends: int64[formats, steps + 1]."""
+        """Beginnings of steps in a row of each format, and the row's end: int64[formats, steps + 1]."""
         each = [self._steps(of_row) for of_row in self.formats]
         longest = max(map(len, each))
         return np.array([np.pad(begins, (0, longest - len(begins)), "edge") for begins in each])
@@ -68,7 +68,7 @@ class TiledRegion(Region):
         return np.append(begins, bits)
 
     def _rows_before(self, tile: Ints, row: Ints) -> Ints:
-        """Of the rows of tiles before their row `row`, how many are of each format: int64[formats, n]."""
+        """The number of rows of each format before row `row` of tiles: int64[formats, n]."""
         turns = len(self.formats)
         behind = (np.arange(turns)[:, np.newaxis] - tile * self.tile_rows) % turns
         return (row - behind + turns - 1) // turns
@@ -136,7 +136,7 @@ class TiledRegion(Region):
         return [(places, tile[places[:1]]) for places in chosen]
 
     def _find(self, tile: Ints, bit: Ints) -> tuple[Ints, Ints, Ints]:
-        """Of bits of tiles like `tile`: row of the tile, bit of the row, bits of each format before it."""
+        """For bits of tiles like `tile`: row of the tile, bit of the row, bits of each format before it."""
         turns = len(self.formats)
         order = (int(tile[0]) * self.tile_rows + np.arange(turns)) % turns
         rows = self._rows_before(tile, self._rows_in(tile))
@@ -179,7 +179,7 @@ class TiledInterleaving(Interleaving):
         self._tile_place = [self._places(bursts) for bursts in tiles.bursts]
 
     def _places(self, bursts: Ints) -> Ints:
-        """Of each tile, the place of its first burst behind the region's first on its lane."""
+        """The place of the first burst of each tile, behind the region's first on its lane."""
         turns = -(-len(bursts) // self.lanes)
         table = np.pad(bursts, (0, turns * self.lanes - len(bursts))).reshape(turns, self.lanes)
         before: Ints = (np.cumsum(table, axis=0) - table).ravel()[: len(bursts)]

@@ -116,7 +116,7 @@ def _ints(values: Iterable[int]) -> Ints:
 
 
 def _firsts(of: Ints, count: int) -> Ints:
-    """Where what belongs to each of `count` owners begins, and the last one's end; `of` is sorted."""
+    """The place where each of `count` owners begins, and the last one's end; `of` is sorted."""
     return np.searchsorted(of, np.arange(count + 1)).astype(np.int64)
 
 

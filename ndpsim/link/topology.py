@@ -1,4 +1,4 @@
-"""Which DIMMs are linked, and the way of a packet from one to another: each topology a small function.
+"""The links between DIMMs, and the way of a packet from one to another: each topology a small function.
 
 Nodes are the DIMMs, counted from 0, and behind them, where DIMMs are bridged, the host. A *hop* goes from
 one node to another over a *wire*; hops on the same wire take turns. The two directions of a link between

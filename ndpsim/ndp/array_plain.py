@@ -29,7 +29,7 @@ class PlainRun(NamedTuple):
     known: list[int]
 
     def timing(self, array: Array) -> TileTiming:
-        """That of the third of at least four tiles, which begins and ends like all that follow."""
+        """Timing of the third of at least four tiles, which begins and ends like all that follow."""
         steps = len(self.entered) // len(self.known)
         begin, last, following = self.entered[2 * steps], self.entered[3 * steps - 1], self.entered[3 * steps]
         if array.weight_stationary:

@@ -208,7 +208,7 @@ def _costs(unit: SystolicUnit, interleaving: Interleaving, region: int, tokens: 
 def _runs(
     unit: SystolicUnit, interleaving: Interleaving, region: int, lane: int, tokens: int
 ) -> tuple[Run, ...]:
-    """As few runs as there can be: what follows without a gap and costs the same is one."""
+    """The fewest runs that there can be: what follows without a gap and costs the same is one."""
     bursts, parts, gap, _ = (
         each[lane :: interleaving.lanes] for each in _costs(unit, interleaving, region, tokens)
     )

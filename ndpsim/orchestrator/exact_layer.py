@@ -259,7 +259,7 @@ def _copy_reading(costs: Costs, record: LayerRecord, move: MovingRecord) -> _Rea
 
 
 def _cuts(record: LayerRecord, readings: Sequence[_Reading], channels: int) -> list[float]:
-    """Of each channel, the first time after its experts at which, by the rates, no read is under way."""
+    """For each channel, the first time after its experts at which, by the rates, no read is under way."""
     experts_ns = [0.0] * channels
     for dimm, jobs in _ndp_jobs(record).items():
         end_ns = _MARGIN * (jobs[-1].end_ns - record.start_ns)

@@ -28,7 +28,7 @@ class Label(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """Of an NDP job, what host reads and relayouts are to it, and it to them.
+    """How host reads and relayouts affect an NDP job, and the job them.
 
     Attributes:
         row: of `Slowdown`.

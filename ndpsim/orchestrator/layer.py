@@ -58,7 +58,7 @@ class Gated(NamedTuple):
     planning_ns: float
 
     def location(self, expert: int) -> Location:
-        """Where an expert is."""
+        """The location of an expert."""
         return Location(self.dimm[expert], self.shards[expert])
 
 

@@ -1,4 +1,4 @@
-"""Where an expert's weights are, as numbers and as the name in records and results."""
+"""The location of an expert's weights, as numbers and as the name in records and results."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Location(NamedTuple):
 
     @property
     def layout(self) -> str:
-        """As `make_layout` calls it: "striped", "localized" or "sharded:4"."""
+        """The name of its layout for `make_layout`: "striped", "localized" or "sharded:4"."""
         return "striped" if self.striped else "localized" if self.shards == 1 else f"sharded:{self.shards}"
 
     @property
     def first_dimm(self) -> int:
-        """Where its layout begins; 0 of a striped one."""
+        """The first DIMM of its layout; 0 of a striped one."""
         return max(self.dimm, 0)
 
     @property

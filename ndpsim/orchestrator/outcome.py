@@ -39,7 +39,7 @@ def time_by_resource(
 
 
 def _pcie_part(jobs: Jobs, job: int) -> float:
-    """Of what a transfer wanted of PCIe, what it could have had on average."""
+    """The share of PCIe that a transfer could have had on average, of what it wanted."""
     time_ns = float(jobs.end_ns[job] - jobs.start_ns[job])
     return min(float(jobs.allowed_ns[job]) / time_ns, 1.0) if time_ns > 0 else 1.0
 

@@ -70,7 +70,7 @@ class Places:
         self._used[chosen] += count * self._stored_bytes / (self._dimms if dimm == STRIPED else shards)
 
     def location(self, row: int, expert: int) -> Location:
-        """Where an expert is."""
+        """The location of an expert."""
         return Location(int(self._dimm[row, expert]), int(self._shards[row, expert]))
 
     def layer(self, row: int) -> LayerPlacement:

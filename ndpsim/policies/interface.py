@@ -48,7 +48,7 @@ def experts_and_parts(shares: Sequence[tuple[int, float]]) -> list[int | Part]:
 
 @dataclass(frozen=True)
 class Assignment:
-    """Which engine computes which expert, in which order.
+    """The engine of each expert, and the order of experts on an engine.
 
     Attributes:
         gpu, cpu, ndp: experts, or parts of them, in the order in which the engine takes them (for `gpu` see

@@ -31,7 +31,7 @@ def mean_loads(view: OfflineView) -> Floats:
 
 
 def following(view: OfflineView) -> Floats:
-    """Of the selections of a token that chose e in a layer, the share that goes to f in the next layer.
+    """The share that goes to f in the next layer, of the selections of a token that chose e in a layer.
 
     [layer, e, f], with one layer less than the run has; 0 for experts that the trace never chose.
     """

@@ -32,7 +32,7 @@ def cache_slots(machine: Machine, share: float, reserved: int = 0) -> list[int]:
 
 
 def places(flags: Flags) -> list[Place]:
-    """Where flags [layer, expert] are set, in order."""
+    """The places [layer, expert] at which flags are set, in order."""
     return [(row, expert) for row, expert in np.argwhere(flags).tolist()]
 
 

@@ -21,7 +21,7 @@ def score_sums(
 def ranked_above(
     ids: NDArray[np.int16], scores: NDArray[np.floating[Any]] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Of each choice of all tokens, the expert, and the share of the token's scores ranked above it.
+    """For each choice of all tokens, the expert, and the share of the token's scores ranked above it.
 
     ids, scores: of each token's choices, [token, k]; without scores each choice weighs the same.
     """

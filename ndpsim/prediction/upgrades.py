@@ -25,7 +25,7 @@ def _memory(machine: OwnMachine) -> Upgraded:
 
 
 def _gpu(machine: OwnMachine) -> Upgraded:
-    """Of the cards that are much faster and have no less memory, the one with the least of it."""
+    """The card with the least memory among those that are much faster and have no less memory."""
     cards = {name: load_part(name).values for name in part_names("gpus")}
     own = load_part(machine.gpu).values
     better = [

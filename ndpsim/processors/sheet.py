@@ -126,7 +126,7 @@ def rising_threads(sheet: Sheet, row: Row, before: Sequence[int]) -> int:
 
 
 def chosen_threads(sheet: Sheet, measured: Sequence[int], asked: int | None) -> int:
-    """Those `asked` for, or the most that were `measured`; 0 in a file without threads.
+    """The threads `asked` for, or the most that were `measured`; 0 in a file without threads.
 
     Raises:
         InputError: nothing was measured with so many.

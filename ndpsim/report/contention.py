@@ -14,7 +14,7 @@ def contention_facts(result: ContentionResult) -> list[tuple[str, str, str]]:
 
 
 def contention_title(result: ContentionResult) -> str:
-    """Which expert ran beside what, in a line."""
+    """The expert, the machine and the host's traffic, in a line."""
     config = result.config
     tokens = counted(sum(job.tokens for job in result.jobs), "token")
     turns = f" of {counted(config['slice_clocks'], 'DRAM clock')}" if config["slice_clocks"] else ""

@@ -154,7 +154,7 @@ def _busy_row(group: str) -> _Row:
 
 
 def _bits(run: PolicyRun) -> str:
-    """Of the weights that pairs were computed with: of all engines, or where they differ of each."""
+    """Bits of the weights with which pairs were computed: of all engines, or where they differ of each."""
     bits = {ENGINES[name]: f"{mean:.3g}" for name, mean in run.weight_bits.items() if mean is not None}
     if len(set(bits.values())) == 1:
         return next(iter(bits.values()))

@@ -13,7 +13,7 @@ from ndpsim.errors import InputError, unknown
 
 @dataclass(frozen=True)
 class Size:
-    """Where a picture is shown.
+    """The place for which a picture is made.
 
     Attributes:
         width_in, height_in: in inches, as printed; None: as high as the panels need.

@@ -10,7 +10,7 @@ from ndpsim.workloads.statistics import Lengths, RequestStatistics
 
 
 def requests_title(requests: Requests) -> str:
-    """Where requests come from, and how many they are, in a line."""
+    """The origin of requests, and their number, in a line."""
     return f"{source_words(requests.source or {}, 'requests')}: {counted(len(requests), 'request')}"
 
 

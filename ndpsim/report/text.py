@@ -196,7 +196,7 @@ def _print_phases(result: ExpertResult) -> None:
 
 
 def expert_title(result: ExpertResult) -> str:
-    """Which expert ran where, in a line."""
+    """The expert and the machine, in a line."""
     name = result.config["hardware"]["name"]
     where = name if result.dimms == 1 else f"{result.dimms} DIMMs of {name}"
     tokens, experts = counted(result.tokens, "token"), experts_in_turn(len(result.jobs))
@@ -231,7 +231,7 @@ def bits_of(config: Mapping[str, Any]) -> str:
 
 
 def host_read_title(result: HostReadResult) -> str:
-    """Which expert the host reads from where, in a line."""
+    """The expert that the host reads, and its location, in a line."""
     name, layout = result.config["hardware"]["name"], result.config["layout"]
     return f"The host of {name} reads one expert of {_model_name(result)}, {layout}, {bits_of(result.config)}"
 

@@ -49,7 +49,7 @@ def unit_of_phase(hardware: Mapping[str, Any]) -> dict[str, str]:
 
 
 def source_words(source: Mapping[str, Any], otherwise: str) -> str:
-    """Where a trace comes from: what generated it, or its files; `otherwise`: what it is called."""
+    """The origin of a trace: what generated it, or its files; `otherwise`: what it is called."""
     if "generated" in source:
         return f"{source['generated']}, seed {source['seed']}{', offline' if source.get('offline') else ''}"
     if "imported" in source:

@@ -86,7 +86,7 @@ def _places(ends: Ints, uniform: Floats) -> Ints:
 def _origins(
     blocks: int, tokens: int, token_stickiness: float, block_stickiness: float, random: np.random.Generator
 ) -> Ints:
-    """Which draw each token has, counted over all blocks: [block, token].
+    """The draw of each token, counted over all blocks: [block, token].
 
     Tokens next to each other that share a draw are a run. From block to block a run stays as a whole or is
     drawn anew token by token, each of which may repeat the one before it. Both chances are then just what

@@ -133,7 +133,7 @@ class _Asked(NamedTuple):
     drawn: tuple[int, int]
 
     def randoms(self, use: int) -> Randoms:
-        """Of each layer."""
+        """Random numbers of each layer."""
         return randoms_of(self.shape.layers, *self.drawn, use)
 
 

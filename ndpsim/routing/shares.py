@@ -103,7 +103,7 @@ def like(shares: Floats, wanted: float, random: np.random.Generator) -> Floats:
 
 
 def _between(shares: Floats, above: Floats, below: Floats, wanted: float) -> Floats:
-    """Of the way from `above` to `below`, by halves, the point whose cosine is `wanted`."""
+    """The point on the way from `above` to `below` whose cosine is `wanted`, by halves."""
     low, high = 0.0, 1.0
     for _ in range(50):
         middle = (low + high) / 2

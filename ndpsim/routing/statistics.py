@@ -47,7 +47,7 @@ class LayerShares:
 
 @dataclass(frozen=True)
 class PhaseStatistics:
-    """Of decode or of prefill.
+    """Statistics of decode or of prefill.
 
     Attributes:
         tokens: of a layer.

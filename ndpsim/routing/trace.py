@@ -1,4 +1,4 @@
-"""Which experts each token chooses, layer by layer and step by step."""
+"""The experts that each token chooses, layer by layer and step by step."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Routing(Shown):
         return 0 if self.prefill_ids is None else int(self.prefill_ids.shape[1])
 
     def row(self, layer: int) -> int:
-        """Where the arrays have the model's layer `layer`.
+        """The place of the model's layer `layer` in the arrays.
 
         Raises:
             InputError: it is a dense layer, or none of the trace.

@@ -135,7 +135,7 @@ class Problem:
         return {**judged, **wanted, **derived, **{key: row[key] for key in row if key not in judged}}
 
     def excess(self, row: Mapping[str, Any]) -> list[float]:
-        """Of each constraint by how much a row is beyond it; endless where it failed or lacks one."""
+        """By how much a row is beyond each constraint; endless where it failed or lacks one."""
         names = (*self.objectives, *self.constraints)
         if row["status"] != "ok" or not all(is_number(row[name]) for name in names):
             return [math.inf]

@@ -168,7 +168,7 @@ def _problem(
 
 
 def run_search(problem: Problem, running: Running) -> SearchResult:
-    """As `optimize`, of a problem that `problem_of` has made.
+    """Run the search of a problem that `problem_of` has made; see `optimize`.
 
     Raises:
         InputError: Optuna is not installed, an objective is of no metric, the folder cannot be written, or

@@ -1,4 +1,4 @@
-"""Which points are run next, by Optuna: asked for in batches, so that the answer depends on no clock."""
+"""The choice of the next points, by Optuna: in batches, so that the answer depends on no clock."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Sampler:
 
 
 def _place(axis: Axis, values: Mapping[str, Any]) -> Any:
-    """Where on an axis a point is."""
+    """The place of a point on an axis."""
     if isinstance(axis.values, Range):
         return values[axis.keys[0]]
     return axis.values.index({key: values[key] for key in axis.keys})

@@ -216,7 +216,7 @@ class Channel:
         return issued
 
     def energy(self, others: Mapping[str, float | None]) -> Energy:
-        """That of the ranks until now, whoever issued commands to them, and of other components."""
+        """Energy of the ranks until now, whoever issued commands to them, and of other components."""
         clock = self.dimms.clock
         rank_clocks = (clock - FIRST_CLOCK) * self.machine.lanes * len(self.queues)
         open_clocks = int(self.dimms.open_clocks(clock).sum())

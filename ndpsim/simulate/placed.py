@@ -1,4 +1,4 @@
-"""Where a machine's DIMMs hold an expert: a layout with the names that it was asked for by."""
+"""The location of an expert on a machine's DIMMs: a layout with the names by which it was asked for."""
 
 from __future__ import annotations
 

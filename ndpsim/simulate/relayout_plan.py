@@ -1,4 +1,4 @@
-"""Which experts go from where to where, on which DIMMs, and who reads and writes them on their way."""
+"""The moves of experts: sources and targets on which DIMMs, and who reads and writes them on their way."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BYTES_RECORDED = 128
 
 
 def _to_host(geometry: Geometry) -> tuple[Ints, Ints]:
-    """Of each lane of a machine, its bus to the host, counted over all channels, and its rank there."""
+    """The bus to the host of each lane of a machine, counted over all channels, and the lane's rank there."""
     dimm, lane = np.divmod(np.arange(geometry.dimms * geometry.lanes), geometry.lanes)
     bus = geometry.channel_of(dimm) * geometry.subchannels + lane % geometry.subchannels
     return bus, geometry.host_rank(dimm, lane) * geometry.device.ranks

@@ -1,4 +1,4 @@
-"""Which experts of a relayout go at the same time, where not all can.
+"""The experts of a relayout that move at the same time, where not all can.
 
 Experts that share a link or a lane wait for each other, so each wave should use links and lanes evenly. A
 wave takes as long as what it uses most, or longer; waves are chosen so that these times together are small.

@@ -76,7 +76,7 @@ class Definition:
         return [{key: point[key] for key in self.varied} for point in points]
 
     def choices(self) -> list[list[list[tuple[str, Any]]]]:
-        """Of each varied key, or group of keys, what it may be: pairs of key and value that go together.
+        """Values of each varied key, or group of keys: pairs of key and value that go together.
 
         Raises:
             InputError: the keys of a group have different numbers of values.

@@ -96,7 +96,7 @@ class _File(SharedKeys):
 
 
 def _problem(error: ValidationError, kind: type[BaseModel]) -> tuple[tuple[Any, ...], str]:
-    """Where the first mistake is, and what it is in words."""
+    """The place of the first mistake, and its problem in words."""
     first = min(error.errors(include_url=False), key=lambda one: one["type"] == "missing")
     path = tuple(first["loc"])
     if first["type"] == "extra_forbidden":

@@ -167,7 +167,7 @@ def command_of(definition: Definition) -> SweptCommand:
 
 
 def run_sweep(definition: Definition, running: Running) -> SweepResult:
-    """As `sweep`, of a definition that `defined` has made.
+    """Run a sweep of a definition that `defined` has made; see `sweep`.
 
     Raises:
         InputError: the folder cannot be written, or holds another sweep, or there is no such cluster.

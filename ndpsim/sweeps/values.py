@@ -109,7 +109,7 @@ def one_value(command: SweptCommand, key: str, value: Any) -> Any:
 
 
 def _hardware_path(command: SweptCommand, key: str) -> tuple[str, ...]:
-    """Where a key of the hardware stands in its file.
+    """The path of a key of the hardware in its file.
 
     Raises:
         InputError: it is neither that nor an option of the command.

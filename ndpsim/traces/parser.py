@@ -39,7 +39,7 @@ class Grammar(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where the loop stands, from piece to piece of a file; all of one element."""
+    """The position of the loop, from piece to piece of a file; all of one element."""
 
     line: NDArray[np.int64]  # lines done
     requests: NDArray[np.int64]
@@ -177,7 +177,7 @@ def _operation(data: NDArray[np.uint8], at: int, grammar: Grammar) -> tuple[int,
 
 @kernel
 def _data(data: NDArray[np.uint8], at: int) -> tuple[int, int]:
-    """Where the hexadecimal data of a write ends, and its fault."""
+    """The end of the hexadecimal data of a write, and its fault."""
     if not _hexadecimal(data, at):
         return at, MALFORMED
     at += 2

@@ -127,7 +127,7 @@ def reuse_of(ids: Ids) -> dict[str, float | None]:
 
 
 class Residency(SweptCommand):
-    """Which experts the GPU's memory has in a run.
+    """The experts that the GPU's memory has in a run.
 
     `first` and `last`: of the experts that the GPU computes in the first and in the last eight decode steps,
     the share that is there: `mean` over all layers, `best` of the layer with most. `experts`: how many are

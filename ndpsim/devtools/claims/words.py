@@ -138,7 +138,7 @@ def _is_inside(outcome: Outcome, changes: Sequence[Change]) -> bool | None:
 
 
 def dependence(outcome: Outcome, changes: Sequence[Change]) -> str:
-    """Which assumptions the verdict depends on."""
+    """The assumptions on which the verdict depends."""
     others = [change for change in changes if change.outcome.verdict != outcome.verdict]
     if not changes:
         return "rests on no assumption"
@@ -169,7 +169,7 @@ def sensitivity_row(outcome: Outcome, changes: Sequence[Change]) -> tuple[str, .
 
 
 def changed_verdicts(outcomes: Sequence[Outcome], changes: Changes) -> dict[Setting, tuple[int, int]]:
-    """Of each value that changes one: the verdicts that it mends, and that it breaks."""
+    """The verdicts that each value mends and breaks, for values that change one."""
     counts: dict[Setting, tuple[int, int]] = {}
     for one in outcomes:
         for change in changes.get(one.claim.name, ()):

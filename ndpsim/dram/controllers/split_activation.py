@@ -186,7 +186,7 @@ def complete(tables, channel, commands, clock):
 
 @inlined
 def prepared_place(tables, channel, rank, command):
-    """Where it stands until when no column command as this one needs announcing."""
+    """The place of the clock until which a column command like this one needs no announcement."""
     own = own_place(channel.value) + _PREPARED_UNTIL
     return own + (rank if tables.commands[command, PREPARED_AT] > 0 else 0)
 

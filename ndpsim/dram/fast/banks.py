@@ -29,7 +29,7 @@ def same_banks(shape, first):
 
 @inlined
 def hits_among(state, queue, chunk, mask, row):
-    """Of a set of requests of a chunk for one bank, those for a row."""
+    """The requests for a row, among requests of a chunk for one bank."""
     hits = 0
     while mask != 0:
         slot = lowest(mask) & (SLOTS - 1)

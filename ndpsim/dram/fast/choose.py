@@ -1,4 +1,4 @@
-"""Which command comes next, and before which clock none can."""
+"""The choice of the next command, and a clock before which none can come."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def oldest_candidates(policy, shape, state, queue, slots_at, clock):
 
 @inlined
 def candidates(shape, state, queue, chunk, slots_at, clock):
-    """As `oldest_candidates`, of another chunk after it."""
+    """`oldest_candidates` for another chunk after it."""
     found = filled(0)
     for rank in range(ranks_of(shape)):
         waiting = vector_at(state.waiting[chunk], wait_row(queue, rank))

@@ -1,4 +1,4 @@
-"""Where the fast controller asks for the chunks of its queues: `one_chunk`, or `chunks` of long ones.
+"""The chunks of the fast controller's queues: `one_chunk`, or `chunks` of long queues.
 
 The number of a slot is that of its chunk times SLOTS, and its place in the chunk.
 """

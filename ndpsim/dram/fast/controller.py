@@ -66,7 +66,7 @@ def can_take(policy, queues, state, source, clock):
 
 @inlined
 def would_accept(policy, state, source, clock):
-    """As `can_take`, of queues of one chunk."""
+    """`can_take` for queues of one chunk."""
     return can_take(policy, ONE_CHUNK, state, source, clock)
 
 
@@ -94,7 +94,7 @@ def take(queues, state, latencies, source, clock):
 
 @inlined
 def accept(state, latencies, source, clock):
-    """As `take`, of queues of one chunk."""
+    """`take` for queues of one chunk."""
     return take(ONE_CHUNK, state, latencies, source, clock)
 
 

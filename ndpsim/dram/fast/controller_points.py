@@ -1,6 +1,6 @@
-"""Where the fast step asks the controller of the standard: each function is that of its module if it has one.
+"""Questions of the fast step to the controller of the standard.
 
-What stands here is for one command a clock.
+Its module answers them with functions of these names. What stands here is for one command a clock.
 """
 
 from __future__ import annotations

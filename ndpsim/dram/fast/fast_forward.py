@@ -202,7 +202,7 @@ def fast_forward(skips, shape, state, source, sink, clock, until_served, until_t
 
 @outlined
 def look_up(shape, state, source, sink, table, clock, until_served, until_taken):
-    """As `fast_forward`: of the table alone, as a call with the tuple around it is slower."""
+    """`fast_forward` by the table alone, since a call with the tuple around it is slower."""
     now = fingerprint(shape, state, source, sink, clock)
     if not came_before(table, now) or not has_signature(shape, state):
         state.recording = 0

@@ -78,13 +78,13 @@ class PerRank(NamedTuple):
 
 
 class PerChunk(NamedTuple):
-    """Likewise for every chunk that a queue may have."""
+    """Fields of every chunk that a queue may have."""
 
     each: int = 1
 
 
 class PerStack(NamedTuple):
-    """Likewise for every stack; 1 where the standard has none."""
+    """Fields of every stack; 1 where the standard has none."""
 
     each: int = 1
 
@@ -281,7 +281,7 @@ def record_type(ranks: int, chunks: int, stacks: int = 1) -> np.dtype[Any]:
 
 
 def make_records(count: int, ranks: int, chunks: int, stacks: int = 1) -> NDArray[Any]:
-    """So many channels at rest, without distances or refreshes; none shares a cache line with another."""
+    """This many channels at rest, without distances or refreshes; none shares a cache line with another."""
     kind = record_type(ranks, chunks, stacks)
     room = np.zeros(count * kind.itemsize + _LINE, dtype=np.uint8)  # unwritten pages cost nothing
     first = -room.ctypes.data % _LINE

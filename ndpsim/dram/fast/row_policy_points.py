@@ -1,4 +1,4 @@
-"""Where the fast controller asks a row policy: each function is that of the policy's module if it has one.
+"""Questions of the fast controller to a row policy; its module answers them with functions of these names.
 
 What stands here is for rows that stay open.
 """

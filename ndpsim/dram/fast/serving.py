@@ -98,8 +98,9 @@ def serve_repeats(sink, group, groups, end, requests, ticks):
 
 @inlined
 def serve_in_order(state, sink, table, first, length, repeats, clocks, delay):
-    """Of reads one after the other: a group is done with its last burst. Those of the last read that go on
-    are left to `note_last`.
+    """Serve reads one after the other: a group is done with its last burst.
+
+    Groups of the last read that go on are left to `note_last`.
     """
     begin = state.value[PLACE] + table[transition_at(state, first) + FIRST_READ]
     begin_group, requests = assume_nonnegative(sink.first_group[begin]), length * SPAN

@@ -97,7 +97,7 @@ def join(state, queue, chunk, command, bank, mask, clock):
 
 @inlined
 def join_after_command(state, queue, chunk, command, bank, mask):
-    """As `join`, of a bank that has just had a command: it is not ready for another."""
+    """`join` for a bank that has just had a command: it is not ready for another."""
     join(state, queue, chunk, command, bank, mask, -1)
 
 
@@ -175,7 +175,7 @@ def fill_slot(state, queue, chunk, slot, bank, row, arrived, request):
 
 @inlined
 def filter_place(address):
-    """Where queued writes to `address`, among others, are counted in `writes_at`."""
+    """The place in `writes_at` that counts queued writes to `address`, among others."""
     return (address ^ (address >> 6)) & (ADDRESSES - 1)
 
 

@@ -109,7 +109,7 @@ def issue_what_is_announced(rules, policy, shape, state, latencies, source, sink
 
 @inlined
 def clock_of(rules, bank):
-    """Where `prepared_until` has the data clock of a bank."""
+    """The place of a bank's data clock in `prepared_until`."""
     return 1 + bank // BANKS_PER_RANK if rules.of_rank else 0
 
 

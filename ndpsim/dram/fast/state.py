@@ -129,7 +129,7 @@ def step_on(policy: Policy, tables: Tables) -> Any:
 
 @cached_by_identity(16)
 def other_numbers(tables: Tables) -> Ints | None:
-    """As `command_numbers`, None where these are `COMMAND_OF_CLASS`."""
+    """`command_numbers`, but None where these are `COMMAND_OF_CLASS`."""
     numbers = np.array(command_numbers(tables))
     return None if (numbers[:CLASSES] == COMMAND_OF_CLASS[:CLASSES]).all() else numbers
 
@@ -200,7 +200,7 @@ def _distances(tables: Tables) -> dict[str, Ints]:
 def make_states(
     tables: Tables, policy: Policy, count: int = 1, chunks: int = 1, schedule: Schedule | None = None
 ) -> Records:
-    """So many channels at rest before clock 1: all banks closed, all queues empty.
+    """This many channels at rest before clock 1: all banks closed, all queues empty.
 
     `schedule`: of its refreshes; None: that of the policy.
     """

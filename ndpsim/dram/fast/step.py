@@ -120,7 +120,7 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
 
 @overridable
 def step_alone(rules, policy, shape, state, latencies, source, sink, commands, credit, clock):
-    """As `step`, of a controller that has its ranks to itself."""
+    """`step` for a controller that has its ranks to itself."""
     return step(policy, shape, state, latencies, source, sink, commands, None, credit, 0, clock)
 
 

@@ -123,7 +123,7 @@ def write_places(source, table, transition, first):
 
 @inlined
 def of_reads(table, transition, field):
-    """Where a field of a transition's reads begins in the table."""
+    """The place in the table where a field of a transition's reads begins."""
     return transition + READ + field * table[transition + READS]
 
 

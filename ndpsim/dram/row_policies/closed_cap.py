@@ -183,7 +183,7 @@ def lacks_rows(rows, shape, state):
 
 @outlined
 def choose_reactivation(shape, state, credit, clock):
-    """As `choose_active`, where some of the active requests need ACT again."""
+    """`choose_active` where some of the active requests need ACT again."""
     best, best_place, best_arrived = -1, 0, FAR
     for active_list in range(2 * ranks_of(shape)):
         for place in range(state.active_size[active_list]):

@@ -1,4 +1,4 @@
-"""Which tensor of a named file has which block format.
+"""The block format of each tensor in a named file.
 
 Files of llama.cpp's own types follow ``llama_tensor_get_type_impl`` of ``src/llama-quant.cpp``
 (ggml-org/llama.cpp at 007dbbf), for a file made with an importance matrix, as most that are published are.

@@ -1,4 +1,4 @@
-"""Which answers of a policy are legal; what is wrong with others, by policy, step, layer and expert."""
+"""Legal answers of a policy; what is wrong with others, by policy, step, layer and expert."""
 
 from ndpsim.policies.answers.asking import answering
 from ndpsim.policies.answers.assignment import CheckedAssignment, checked_assignment

@@ -1,4 +1,4 @@
-"""Which assignments are legal: every expert with tokens once, on engines that can."""
+"""Legal assignments: every expert with tokens once, on engines that can."""
 
 from __future__ import annotations
 

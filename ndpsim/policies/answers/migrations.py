@@ -1,4 +1,4 @@
-"""Which migrations are legal, one after the other."""
+"""Legal migrations, one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which placements are legal."""
+"""Legal placements."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Fiddler(Offloading[FiddlerParameters]):
         return Assignment(gpu, cpu, estimated_ns=layer_ns, sequential=not overlap)
 
     def _copied(self, there: Ints, missing: Ints) -> Flags:
-        """Which of the missing experts, by their tokens, the GPU computes; `there`: tokens of residents."""
+        """The missing experts, by their tokens, that the GPU computes; `there`: tokens of residents."""
         if self.parameters.experts == "cpu" or not self.machine.expert_buffers:
             return np.zeros(len(missing), np.bool_)
         begun = 0.0
@@ -93,7 +93,7 @@ class Fiddler(Offloading[FiddlerParameters]):
 
 
 def least_longer_sum(on_gpu: Floats, on_cpu: Floats, begun: float) -> Flags:
-    """Which experts go to the GPU, so that the larger of the two sums is least.
+    """The experts for the GPU by which the larger of the two sums is least.
 
     Exact up to 16 experts. Of more, the GPU takes the first ones by their time on the CPU.
 

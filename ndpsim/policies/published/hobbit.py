@@ -187,7 +187,7 @@ class Hobbit(Offloading[HobbitParameters]):
         return answer
 
     def _priority(self, done: int) -> NDArray[np.float64]:
-        """Of all [layer, expert], when the layer of row `done` is done; the lowest goes first [note]."""
+        """Priorities [layer, expert] when the layer of row `done` is done; the lowest goes first [note]."""
         given, tokens, layers = self.parameters, max(self.tokens, 1), len(self.machine.layers)
         of_row = np.arange(layers)
         distance = done - of_row if given.layer_distance == "printed" else of_row - (done + 1)

@@ -95,7 +95,7 @@ class MoeLightning(Offloading[MoeLightningParameters]):
         return self.searched[row, tokens]
 
     def _search(self, row: int, tokens: int) -> Flags:
-        """Those with most expected tokens, as many as end the layer soonest by the longest of three sums.
+        """Experts with most expected tokens, as many as end the layer soonest by the longest of three sums.
 
         An expert that less than a token is expected of counts with that part of a token's time.
         """

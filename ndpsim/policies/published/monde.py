@@ -184,7 +184,7 @@ class Monde(Offloading[MondeParameters]):
         return np.asarray(np.maximum.reduce([computing, copying, behind.max(axis=0)]))
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """As many migrations as are due, by the tokens so far."""
+        """Migrations that are due, by the tokens so far."""
         row = self.row[view.layer]
         self.tokens[row] += view.loads
         if view.phase == "prefill" or not self.parameters.migrations:

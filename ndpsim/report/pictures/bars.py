@@ -1,4 +1,4 @@
-"""Where time and energy went, as bars."""
+"""Bars of time and energy by part."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def _layers(axes: Axes, run: RunHistory, name: str, first: bool, limits_ns: tupl
 
 
 def _engines(axes: Axes, runs: Mapping[str, PolicyRun]) -> None:
-    """Which engine computed how many pairs of a token and an expert."""
+    """Pairs of a token and an expert that each engine computed."""
     left = np.zeros(len(runs))
     for engine, (label, colour) in _ENGINES.items():
         width = np.array([100 * run.pairs_by_engine.get(engine, 0) / run.pairs for run in runs.values()])
@@ -142,7 +142,7 @@ def _migrations(axes: Axes, sums: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def _places(layer: LayerRecord) -> dict[str, tuple[float, float]]:
-    """Of each resource, how far down its row is, and how high; many DIMMs share the height of a few."""
+    """How far down each resource's row is, and how high; many DIMMs share the height of a few."""
     found = {job.resource for job in layer.jobs} | {move.resource for move in layer.moving}
     places = {name: (float(place), 0.8) for place, name in enumerate(n for n in _ROWS if n in found)}
     dimms = sorted((name for name in found if name.startswith("ndp ")), key=lambda name: int(name[4:]))

@@ -52,7 +52,7 @@ def _draw_upgrades(axes: Axes, result: Prediction) -> None:
 
 @figure("predict")
 def prediction_figure(result: Prediction) -> Drawing:
-    """Where the time goes, and what upgrades would give."""
+    """The parts of the time, and gains by upgrades."""
     groups = {
         "prefill": [Panel(lambda axes: _draw_parts(axes, result.prefill, "prefill", "prompt"), _BAR_LINES)],
         "decode": [Panel(lambda axes: _draw_parts(axes, result.decode, "decode", "token"), _BAR_LINES)],

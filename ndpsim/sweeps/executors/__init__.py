@@ -1,4 +1,4 @@
-"""Where points are run: in processes of this machine, or on a cluster."""
+"""Executors of points: processes of this machine, or a cluster."""
 
 from __future__ import annotations
 

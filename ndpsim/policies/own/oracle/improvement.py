@@ -172,7 +172,7 @@ class Future:
         self._next.reverse()
 
     def needed_last(self, number: int, among: Flags) -> tuple[int, int] | None:
-        """Of flags [row, expert] what is needed last after a visit, with the fewest tokens; None: nothing.
+        """The one of flags [row, expert] that is needed last after a visit, with fewest tokens; None: none.
 
         Nothing that the next visit needs.
         """

@@ -147,7 +147,7 @@ class LayerMoves:
         return {one: scale * times[one] for one in of_place}
 
     def _with_share(self, plan: Plan, expert: int, away: str, to: str, share: float) -> Plan:
-        """So much of an expert on one of two engines, and what there is besides on the other."""
+        """The plan with this share of an expert on one of two engines, and the rest of it on the other."""
         had = plan[away].get(expert, 0.0)
         total = had + plan[to].get(expert, 0.0)
         if share < self._least_share:

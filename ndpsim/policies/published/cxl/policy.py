@@ -170,7 +170,7 @@ class Cxl(Offloading[CxlParameters]):
             self.scores[row] += score_sums(view.ids, view.scores, len(view.loads))
 
     def _balanced(self, view: LayerView, here: NDArray[np.int64], missing: NDArray[np.int64]) -> Assignment:
-        """As many missing experts, most tokens first, to the GPU as let the layer end soonest."""
+        """The GPU gets as many missing experts, by their tokens, as let the layer end soonest."""
         estimates, count = self.estimates, len(missing)
         begun = estimates.shared_ns + float(estimates.gpu_ns[view.loads[here]].sum())
         computing = begun + np.append(0.0, np.cumsum(estimates.gpu_ns[view.loads[missing]]))

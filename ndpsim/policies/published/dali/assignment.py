@@ -1,4 +1,4 @@
-"""Which experts a CPU computes and which a GPU: the longer of two sums is to be as short as possible.
+"""The assignment of experts to CPU and GPU by which the longer of two sums is as short as possible.
 
 DALI, equations 3 to 9: min max(T_gpu, T_cpu), each expert on one of the two. Of the experts that are not in
 the GPU's memory, at most as many are on the GPU as it has room for. By algorithm 1 (greedy), by integer

@@ -30,7 +30,7 @@ _AXES = {
 
 @dataclass(frozen=True, eq=False)
 class ResidualPredictor:
-    """Which experts tokens choose in the layer after the one that is done.
+    """Predicts the experts that tokens choose in the layer after the one that is done.
 
     Attributes:
         hidden: inputs of the gates in decode steps, [step, layer, token, dim].

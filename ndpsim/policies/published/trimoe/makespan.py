@@ -64,7 +64,7 @@ class ExpertCosts:
     cold: Flags
 
     def hot(self, room: int) -> Flags:
-        """Those `room` experts, at most, that gain most by being with the GPU, at any location."""
+        """The experts, `room` at most, that gain most by being with the GPU, at any location."""
         hot = np.zeros(len(self._hottest), np.bool_)
         hot[self._hottest[:room]] = True
         return hot & (self._most_gain > 0)
