@@ -253,7 +253,7 @@ def _constant(home: str, name: str) -> str:
 
 
 #: Classes that callers are given and do not make, beside results.
-_RETURNED = ("Hardware", "Report", "ScheduleReport", "SweepResult")
+_RETURNED = ("FoundRate", "Hardware", "Report", "ScheduleReport", "SweepResult")
 
 
 def _signature(name: str, what: Any) -> str:

@@ -16,6 +16,7 @@ What the command line does, as calls:
 - ``requests``: `generate_requests`, `import_requests`, `describe_requests`; `load_requests` and
   `save_requests`.
 - ``moe``: `run_moe`; a policy of your own is held against the rules by `check_policy`.
+- ``serve``: `run_serving`, and `find_rate` for the highest rate within a service level.
 - ``sweep``: `sweep`, of a command at many points. ``optimize``: `optimize`, for the best of them.
 - Results of earlier calls are found again with ``cache=True`` or ``cache=ResultCache(...)``; ``cache`` shows
   them.

@@ -38,6 +38,7 @@ from ndpsim.processors import ExpertTime as ExpertTime
 from ndpsim.processors import GpuMemory as GpuMemory
 from ndpsim.processors import Processors as Processors
 from ndpsim.processors import load_processors as load_processors
+from ndpsim.results import FoundRate as FoundRate
 from ndpsim.results import MoeResult as MoeResult
 from ndpsim.results import PolicyRun as PolicyRun
 from ndpsim.results import ServingResult as ServingResult
@@ -51,6 +52,7 @@ from ndpsim.routing import import_routing as import_routing
 from ndpsim.routing import load_routing as load_routing
 from ndpsim.search.result import SearchResult as SearchResult
 from ndpsim.search.run import optimize as optimize
+from ndpsim.serving.find_rate import find_rate as find_rate
 from ndpsim.serving.run import run_serving as run_serving
 from ndpsim.simulate import ContentionResult as ContentionResult
 from ndpsim.simulate import ControllerOptions as ControllerOptions

@@ -318,6 +318,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "cache": _FLAG,
         },
     ),
+    "find_rate": (
+        ndpsim.find_rate,
+        {"slo": "ttft=1s", "requests": "poisson:requests=2", "model": "deepseek-moe-16b", "policy": "monde"},
+        {"slo": but(), "attainment": [*but(0.5, 1), 1.5, "1"], "progress": _PROGRESS},
+    ),
     "run_serving": (
         ndpsim.run_serving,
         {

@@ -25,7 +25,6 @@ from ndpsim.routing.generate import shape_of, shares_of
 from ndpsim.routing.sequences import SequenceRouting
 from ndpsim.routing.spec import parse_spec
 from ndpsim.serving.engine import Arrivals, DoneStep, Engine
-from ndpsim.serving.find_rate import find_rate
 from ndpsim.serving.hashes import prompt_hashes
 from ndpsim.serving.kv import KvCache
 from ndpsim.serving.log import writing_serving_log
@@ -400,7 +399,7 @@ def test_the_found_rate_is_within_the_level_and_the_next_one_beyond_it(arriving:
     idle = serve(arriving, rate=1)
     limit = 1.5 * idle.ttft_ns["p90"]  # type: ignore[index]
     level = ServiceLevel(ttft_ns=limit)
-    found = find_rate(
+    found = ndpsim.find_rate(
         level, 0.9, hw=MACHINE, model=MODEL, requests=arriving, policy=OnGpu, max_batch=8, max_tokens=64
     )
     assert found.rate_per_s < found.beyond_per_s < 1.02 * found.rate_per_s
@@ -412,7 +411,7 @@ def test_the_found_rate_is_within_the_level_and_the_next_one_beyond_it(arriving:
 
 def test_a_rate_is_found_within_a_service_level_only(arriving: Requests):
     with refused("missing slo"):
-        find_rate(None, requests=arriving)
+        ndpsim.find_rate(None, requests=arriving)
 
 
 def test_prefixes_that_are_found_are_not_computed():

@@ -51,7 +51,9 @@ def timing_overrides(sets: Sequence[str]) -> dict[str, int]:
 
 
 def answer(
-    given: Mapping[str, Any], plain: Callable[[], Mapping[str, Any]], show: Callable[[], None]
+    given: Mapping[str, Any],
+    plain: Callable[[], Mapping[str, Any] | Sequence[Mapping[str, Any]]],
+    show: Callable[[], None],
 ) -> None:
     """Write a result as ``--json`` says; print it unless that took standard output."""
     if "json" in given:
@@ -60,8 +62,8 @@ def answer(
         show()
 
 
-def write_json(result: Mapping[str, Any], to: str) -> None:
-    """Write one JSON object to a file, or to standard output when `to` is "-"."""
+def write_json(result: Mapping[str, Any] | Sequence[Mapping[str, Any]], to: str) -> None:
+    """Write one JSON object, or a list of them, to a file, or to standard output when `to` is "-"."""
     text = json.dumps(result, indent=2, allow_nan=False) + "\n"
     if to == "-":
         click.echo(text, nl=False)

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
 
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.options import JSON, answer, progress_of
 from ndpsim.cli.picture_options import picture, plot_of
-from ndpsim.parameters import Output, Parameter, joined, refuse, table
+from ndpsim.parameters import Kind, Output, Parameter, Table, joined, refuse, table
 from ndpsim.parameters.hardware import SET
 from ndpsim.parameters.serve import FIND, SERVE
 
-_RUN = joined(SERVE, table({"What is simulated": (SET,)}))
+_RATES = replace(
+    SERVE["rate"],
+    help="Requests a second: arrivals are moved apart or together to this mean. Several, as 1,2,4 or 1..16: "
+    "a run for each.",
+    kind=Kind(form="R"),
+)
+_RUN = joined(SERVE, Table({"rate": _RATES}), table({"What is simulated": (SET,)}))
 _OUTPUTS = table(
     {
         "Results": (
             JSON,
-            *picture("Draw the run over time, and the spread of latencies.", "serve"),
+            *picture("Draw the run over time and the spread of latencies, or rates.", "serve", "rates"),
             Parameter(
                 "log",
                 "Write each request and each step as a JSON line, for check (.gz compresses).",
@@ -42,19 +51,65 @@ def command(given: Given) -> None:
     Steps mix prompts and decoded tokens; the KV cache grows with each sequence. The times of layers are those
     of ndpsim moe. ndpsim list policies names the policies; ndpsim requests generates and imports requests.
     """
-    from ndpsim.report.serving import print_found_rate, print_serving
-    from ndpsim.serving.find_rate import find_rate
-    from ndpsim.serving.log import writing_serving_log
-    from ndpsim.serving.run import run_serving
-
-    asked, plot = _RUN.arguments(given), plot_of(given, "serve")
+    asked, rates = _RUN.arguments(given), _rates(given)
     asked["prefix_cache"] = not asked.pop("no_prefix_cache", False)
     if "find-rate" in given:
         refuse(given, "is of one run, and --find-rate makes several", "log", "rate", "plot")
-        with progress_of("finding the rate") as progress:
-            found = find_rate(progress=progress, **asked, **FIND.arguments(given, "attainment"))
-        answer(given, found.to_dict, lambda: print_found_rate(found))
-        return
+        _find(given, asked)
+    elif len(rates) > 1:
+        refuse(given, "is of one run, and several rates make several", "log")
+        _run_rates(given, asked, rates)
+    else:
+        _run(given, asked | ({"rate": rates[0]} if rates else {}))
+
+
+def _rates(given: Given) -> Sequence[float]:
+    """The values of ``--rate``, as a sweep has them."""
+    if "rate" not in given:
+        return ()
+    from ndpsim.sweeps.run import defined
+
+    rates: Sequence[float] = defined("serve", {"rate": given["rate"]}).varied["rate"]
+    return rates
+
+
+def _find(given: Given, asked: dict[str, Any]) -> None:
+    """`--find-rate`."""
+    from ndpsim.report.serving import print_found_rate
+    from ndpsim.serving.find_rate import find_rate
+
+    with progress_of("finding the rate") as progress:
+        found = find_rate(progress=progress, **asked, **FIND.arguments(given, "attainment"))
+    answer(given, found.to_dict, lambda: print_found_rate(found))
+
+
+def _run_rates(given: Given, asked: dict[str, Any], rates: Sequence[float]) -> None:
+    """A run for each of several rates."""
+    from ndpsim.report.serving import print_rates
+    from ndpsim.serving.run import run_serving
+
+    def part(place: int) -> Callable[[float], None]:
+        return lambda share: progress((place + share) / len(rates))
+
+    plot = plot_of(given, "rates")
+    with progress_of("serving") as progress:
+        results = [
+            run_serving(progress=part(place), **asked | {"rate": rate}) for place, rate in enumerate(rates)
+        ]
+    if plot is not None:
+        from ndpsim.report.pictures.rates import rates_figure
+
+        plot.draw(rates_figure, results)
+    answer(given, lambda: [one.to_dict() for one in results], lambda: print_rates(results))
+
+
+def _run(given: Given, asked: dict[str, Any]) -> None:
+    """One run."""
+    from ndpsim.report.serving import print_serving
+    from ndpsim.serving.log import writing_serving_log
+    from ndpsim.serving.run import run_serving
+
+    plot = plot_of(given, "serve")
     logging = writing_serving_log(given["log"]) if "log" in given else nullcontext()
     with logging as log, progress_of("serving") as progress:
         result = run_serving(log=log, progress=progress, **asked)

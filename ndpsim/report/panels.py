@@ -51,6 +51,7 @@ PANELS = {
     "routing": ("ranks", "active", "layers", "reuse"),
     "moe": ("speedup", "layers", "engines", "migrations", "jobs"),
     "serve": ("sequences", "tokens", "blocks", "latencies"),
+    "rates": ("ttft", "tpot", "throughput"),
     "layout": ("lanes", "first", "down"),
     "predict": ("prefill", "decode", "upgrades"),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ndpsim.report.printing import print_table, print_text
@@ -36,6 +36,36 @@ def print_serving(result: ServingResult) -> None:
     print_table("", ("", ""), serving_table(result), left=1)
 
 
+def print_rates(results: Sequence[ServingResult]) -> None:
+    """Results of `run_serving` that differ in the rate of arrivals."""
+    print_text(serving_title(results[0]), bold=True)
+    for note in rates_notes(results):
+        print_text(note, indent="  ")
+    names = [
+        *("offered_per_s", "ttft_ns.p50", "ttft_ns.p99", "tpot_ns.p50", "tpot_ns.p99", "tokens_per_s"),
+        *([] if results[0].goodput_per_s is None else ["goodput_per_s"]),
+    ]
+    plain = [one.to_dict(flat=True) for one in results]
+    rows = [
+        [_NONE if row.get(name) is None else with_unit(name, row[name], ServingResult) for name in names]
+        for row in plain
+    ]
+    print_table("", [_label(name) for name in names], rows)
+
+
+def rates_notes(results: Sequence[ServingResult]) -> list[str]:
+    """Notes on several runs, in sentences."""
+    notes = [_served_note(results[0])]
+    growing = [one.offered_per_s for one in results if one.growing and one.offered_per_s is not None]
+    if growing:
+        served = max(one.requests_per_s for one in results)
+        notes.append(
+            f"the queue grows from {significant(min(growing))} requests/s on; at most "
+            f"{significant(served)} are served"
+        )
+    return notes
+
+
 def print_found_rate(found: FoundRate) -> None:
     """The result of `find_rate`."""
     print_serving(found.run)
@@ -67,7 +97,10 @@ def latency_rows(result: ServingResult) -> Iterator[tuple[str, ...]]:
 
 def serving_table(result: ServingResult) -> list[tuple[str, str]]:
     """Labels and figures of a run."""
-    names = ["tokens_per_s", "requests_per_s", "offered_per_s", "goodput_per_s", "time_ns", "steps"]
+    names = [
+        *("tokens_per_s", "user_tokens_per_s", "requests_per_s", "offered_per_s", "goodput_per_s"),
+        *("time_ns", "steps"),
+    ]
     rows = [
         (_label(name), with_unit(name, getattr(result, name), ServingResult))
         for name in names
@@ -97,12 +130,7 @@ def serving_table(result: ServingResult) -> list[tuple[str, str]]:
 
 def serving_notes(result: ServingResult) -> list[str]:
     """Notes on a run, in sentences."""
-    config: Mapping[str, Any] = result.config
-    notes = [
-        f"{counted(result.requests, 'request')} with {result.prompt_tokens:,} prompt and "
-        f"{result.output_tokens:,} output tokens; scheduler {config['scheduler']}, at most "
-        f"{config['max_batch']:,} sequences and {config['max_tokens']:,} tokens a step"
-    ]
+    notes = [_served_note(result)]
     if result.growing and result.offered_per_s is not None:
         notes.append(
             f"the queue grows: {significant(result.offered_per_s)} requests/s arrive, and "
@@ -112,6 +140,15 @@ def serving_notes(result: ServingResult) -> list[str]:
     if unknown:
         notes.append(f"energy without {', '.join(unknown)} (not known)")
     return notes
+
+
+def _served_note(result: ServingResult) -> str:
+    config: Mapping[str, Any] = result.config
+    return (
+        f"{counted(result.requests, 'request')} with {result.prompt_tokens:,} prompt and "
+        f"{result.output_tokens:,} output tokens; scheduler {config['scheduler']}, at most "
+        f"{config['max_batch']:,} sequences and {config['max_tokens']:,} tokens a step"
+    )
 
 
 def _label(name: str) -> str:

@@ -14,8 +14,10 @@ from ndpsim.results.relayout import HostMove as HostMove
 from ndpsim.results.relayout import OtherDimms as OtherDimms
 from ndpsim.results.relayout import RelayoutResult as RelayoutResult
 from ndpsim.results.relayout import Stretch as Stretch
+from ndpsim.results.serving import FoundRate as FoundRate
 from ndpsim.results.serving import ServedRequest as ServedRequest
 from ndpsim.results.serving import ServingResult as ServingResult
+from ndpsim.results.serving import TriedRate as TriedRate
 from ndpsim.results.session import DimmResult as DimmResult
 from ndpsim.results.session import ExpertRun as ExpertRun
 from ndpsim.results.session import HostRun as HostRun

@@ -61,6 +61,7 @@ class ServingResult(Reported):
             with more than one output token, None: there are none.
         itl_ns: percentiles of the times between output tokens, over all of them.
         tokens_per_s, requests_per_s: output tokens, and requests, over `time_ns`.
+        user_tokens_per_s: output tokens that one request gets in a second: 1 over the mean of `tpot_ns`.
         offered_per_s: rate of arrivals; None: all arrive at once, or in a closed loop.
         goodput_per_s: requests within the service level over `time_ns`; None: there is no level.
         growing: more arrive than are served: the queue at the last arrival is longer than at half of the
@@ -88,6 +89,7 @@ class ServingResult(Reported):
     itl_ns: Mapping[str, float] | None = field(metadata=quantity("time between tokens"))
     latency_ns: Mapping[str, float] = field(metadata=quantity("latency"))
     tokens_per_s: float = field(metadata=quantity("throughput"))
+    user_tokens_per_s: float | None = field(metadata=quantity("throughput per user"))
     requests_per_s: float = field(metadata=quantity("requests served"))
     offered_per_s: float | None = field(metadata=quantity("requests arriving"))
     goodput_per_s: float | None = field(metadata=quantity("requests within the service level"))

@@ -67,7 +67,7 @@ def summary(
         values = (getattr(one, name) for one in per_request)
         return percentiles(np.array([value for value in values if value is not None]))
 
-    energy = of_machine["energy_nj"]
+    energy, tpot_ns = of_machine["energy_nj"], of_requests("tpot_ns")
     return ServingResult(
         config=config,
         requests=len(per_request),
@@ -75,9 +75,12 @@ def summary(
         output_tokens=tokens,
         steps=len(history.start_ns),
         time_ns=time_ns,
-        **{name: of_requests(name) for name in ("ttft_ns", "tpot_ns", "latency_ns")},
+        ttft_ns=of_requests("ttft_ns"),
+        tpot_ns=tpot_ns,
+        latency_ns=of_requests("latency_ns"),
         itl_ns=percentiles(np.frombuffer(history.between_ns) if history.between_ns else np.zeros(0)),
         tokens_per_s=tokens / time_ns * _NS,
+        user_tokens_per_s=None if tpot_ns is None else _NS / tpot_ns["mean"],
         requests_per_s=len(per_request) / time_ns * _NS,
         offered_per_s=None if requests.closed_loop is not None else requests.requests_per_s,
         goodput_per_s=None if within is None else within / time_ns * _NS,

@@ -31,7 +31,6 @@ class Serve(SweptCommand):
 
     name = "serve"
     results = (ServingResult,)
-    default_metric = "tokens_per_s"
     parameters = SERVE
     checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         "weights": weight_name,

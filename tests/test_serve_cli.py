@@ -1,0 +1,102 @@
+"""``ndpsim serve``: several rates, files and pictures of runs of a small model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ndpsim
+from calls import GIVEN, refused_call, said
+from ndpsim.report.pictures.rates import rates_figure
+from ndpsim.reported import with_unit
+from ndpsim.results import ServingResult
+from small_moe import MODEL
+
+MACHINE = "dali-7532-3090"
+REQUESTS = "poisson:rate=2,requests=12,input_tokens=24,output_tokens=4"
+CALL = (
+    *("serve", "--hw", MACHINE, "--model", GIVEN / "small.json", "--policy", "on-demand"),
+    *("--requests", REQUESTS, "--max-batch", 4, "--max-tokens", 64),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def serve(requests: str = REQUESTS, **more: Any) -> ServingResult:
+    asked = {"policy": "on-demand", "max_batch": 4, "max_tokens": 64, **more}
+    return ndpsim.run_serving(MACHINE, MODEL, requests, **asked)
+
+
+def without_wall_times(plain: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value for name, value in plain.items() if not name.endswith("wall_s") and name != "compile_s"
+    }
+
+
+# ---- Several rates -----------------------------------------------------------------------------------------------
+
+
+def test_several_rates_are_a_list_of_what_each_has_alone(folder: Path):
+    together = json.loads(said(*CALL, "--rate", "2..4:2,9", "--json", "-"))
+    assert isinstance(together, list)
+    alone = [json.loads(said(*CALL, "--rate", rate, "--json", "-")) for rate in (2, 4, 9)]
+    assert [*map(without_wall_times, together)] == [*map(without_wall_times, alone)]
+    assert [one["offered_per_s"] for one in together] == pytest.approx([2, 4, 9])
+
+
+def test_the_table_of_rates_has_their_latencies_and_throughput(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    out = said(*CALL, "--rate", "2,20000", "--slo", "ttft=1s")
+    runs = json.loads(said(*CALL, "--rate", "2,20000", "--slo", "ttft=1s", "--json", "-"))
+    rows = out.splitlines()[-2:]
+    for row, run in zip(rows, runs, strict=True):
+        for name, part in (("ttft_ns", "p50"), ("ttft_ns", "p99"), ("tpot_ns", "p50"), ("tpot_ns", "p99")):
+            assert with_unit(name, run[name][part]) in row
+        assert with_unit("tokens_per_s", run["tokens_per_s"]) in row
+        assert with_unit("goodput_per_s", run["goodput_per_s"]) in row
+    assert [run["growing"] for run in runs] == [False, True]
+
+
+def test_a_user_gets_a_token_in_the_mean_time_between_them():
+    result = serve()
+    assert result.tpot_ns is not None
+    assert result.user_tokens_per_s == pytest.approx(1e9 / result.tpot_ns["mean"])
+    assert serve("poisson:requests=2,input_tokens=4,output_tokens=1").user_tokens_per_s is None
+
+
+def test_the_picture_of_rates_shows_percentiles_and_the_service_level(folder: Path):
+    results = [serve(rate=rate, slo="ttft=1s,tpot=50ms") for rate in (1, 10)]
+    ttft, tpot, requests = rates_figure(results).axes
+    for axes, name, limit_ms in ((ttft, "ttft_ns", 1000), (tpot, "tpot_ns", 50)):
+        drawn = {line.get_label(): line for line in axes.lines}
+        for part in ("p50", "p90", "p99"):
+            values = [getattr(one, name)[part] for one in results]
+            ratio = drawn["service level"].get_ydata()[0] / (limit_ms * 1e6)
+            assert list(drawn[part].get_ydata()) == pytest.approx([ns * ratio for ns in values])
+            assert list(drawn[part].get_xdata()) == pytest.approx([1, 10])
+    served = {line.get_label(): list(line.get_ydata()) for line in requests.lines}
+    assert served["requests served"] == pytest.approx([one.requests_per_s for one in results])
+    said(*CALL, "--rate", "1,10", "--plot", "rates.svg", "--panels", "tpot")
+    assert (folder / "rates.svg").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("given", "mistake"),
+    [
+        (("--rate", "4..1"), "range --rate"),
+        (("--rate", "1,1"), "twice --rate"),
+        (("--rate", "0"), "range --rate"),
+        (("--rate", "1,fast"), "type --rate"),
+        (("--rate", "1,2", "--log", "log.jsonl"), "conflict --log"),
+        (("--rate", "1,2", "--plot", "a.png", "--panels", "blocks"), "unknown-name --panels"),
+    ],
+)
+def test_rates_that_cannot_be_are_refused(folder: Path, given: tuple[str, ...], mistake: str):
+    assert refused_call(*CALL, *given) == mistake
