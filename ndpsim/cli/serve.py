@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ndpsim.cli.command import Given, taking
-from ndpsim.cli.options import JSON, answer, progress_of
+from ndpsim.cli.options import JSON, REPORT, answer, progress_of
 from ndpsim.cli.picture_options import picture, plot_of
 from ndpsim.parameters import Kind, Output, Parameter, Table, joined, refuse, table
 from ndpsim.parameters.hardware import SET
 from ndpsim.parameters.serve import FIND, SERVE
+
+if TYPE_CHECKING:
+    from ndpsim.config import Hardware
+    from ndpsim.serving.observer import ServingObserver
 
 _RATES = replace(
     SERVE["rate"],
@@ -26,6 +30,13 @@ _OUTPUTS = table(
         "Results": (
             JSON,
             *picture("Draw the run over time and the spread of latencies, or rates.", "serve", "rates"),
+            REPORT,
+            Parameter(
+                "timeline",
+                "Write steps, jobs and requests with their times as a Chrome/Perfetto trace.",
+                Output(),
+                files=("",),
+            ),
             Parameter(
                 "log",
                 "Write each request and each step as a JSON line, for check (.gz compresses).",
@@ -54,10 +65,10 @@ def command(given: Given) -> None:
     asked, rates = _RUN.arguments(given), _rates(given)
     asked["prefix_cache"] = not asked.pop("no_prefix_cache", False)
     if "find-rate" in given:
-        refuse(given, "is of one run, and --find-rate makes several", "log", "rate", "plot")
+        refuse(given, "is of one run, and --find-rate makes several", "log", "timeline", "rate", "plot")
         _find(given, asked)
     elif len(rates) > 1:
-        refuse(given, "is of one run, and several rates make several", "log")
+        refuse(given, "is of one run, and several rates make several", "log", "timeline")
         _run_rates(given, asked, rates)
     else:
         _run(given, asked | ({"rate": rates[0]} if rates else {}))
@@ -80,6 +91,10 @@ def _find(given: Given, asked: dict[str, Any]) -> None:
 
     with progress_of("finding the rate") as progress:
         found = find_rate(progress=progress, **asked, **FIND.arguments(given, "attainment"))
+    if "report" in given:
+        from ndpsim.report.html.serving import write_found_rate_report
+
+        write_found_rate_report(given["report"], found, _hardware(given))
     answer(given, found.to_dict, lambda: print_found_rate(found))
 
 
@@ -100,7 +115,26 @@ def _run_rates(given: Given, asked: dict[str, Any], rates: Sequence[float]) -> N
         from ndpsim.report.pictures.rates import rates_figure
 
         plot.draw(rates_figure, results)
+    if "report" in given:
+        from ndpsim.report.html.serving import write_rates_report
+
+        write_rates_report(given["report"], results, _hardware(given))
     answer(given, lambda: [one.to_dict() for one in results], lambda: print_rates(results))
+
+
+def _timeline(given: Given) -> AbstractContextManager[ServingObserver | None]:
+    """What writes ``--timeline``; None: nothing does."""
+    if "timeline" not in given:
+        return nullcontext()
+    from ndpsim.report.serving_timeline import writing_serving_timeline
+
+    return writing_serving_timeline(given["timeline"])
+
+
+def _hardware(given: Given) -> Hardware:
+    from ndpsim.config import load_hardware
+
+    return load_hardware(SERVE.value(given, "hw"), given.get("set", ()), "moe")
 
 
 def _run(given: Given, asked: dict[str, Any]) -> None:
@@ -111,10 +145,14 @@ def _run(given: Given, asked: dict[str, Any]) -> None:
 
     plot = plot_of(given, "serve")
     logging = writing_serving_log(given["log"]) if "log" in given else nullcontext()
-    with logging as log, progress_of("serving") as progress:
-        result = run_serving(log=log, progress=progress, **asked)
+    with logging as log, _timeline(given) as observer, progress_of("serving") as progress:
+        result = run_serving(log=log, observer=observer, progress=progress, **asked)
     if plot is not None:
         from ndpsim.report.pictures.serving import serving_figure
 
         plot.draw(serving_figure, result)
+    if "report" in given:
+        from ndpsim.report.html.serving import write_serving_report
+
+        write_serving_report(given["report"], result, _hardware(given))
     answer(given, result.to_dict, lambda: print_serving(result))

@@ -8,8 +8,8 @@ from typing import Any
 
 from ndpsim.orchestrator.bounds import Bounds, RunBound
 from ndpsim.orchestrator.given import Given
-from ndpsim.orchestrator.outcome import critical_path, estimates_by_engine, job_records
-from ndpsim.orchestrator.record import LayerRecord, Observer, RunRecord
+from ndpsim.orchestrator.outcome import critical_path
+from ndpsim.orchestrator.record import LayerRecord, Observer
 from ndpsim.orchestrator.step_run import DoneLayer, StepRunner
 from ndpsim.orchestrator.visits import GatedVisit, Window, itinerary
 from ndpsim.policies.answers import CheckedAssignment
@@ -39,7 +39,7 @@ class PolicyRunner(StepRunner):
     """Runs a model under a policy on a trace.
 
     Args:
-        observer: is shown each layer; None: none is recorded.
+        parameters, observer: as of `StepRunner`.
         wanted: (step, layer) of a decode layer whose record is held in `record`.
         progress: called with the share of layers that are done.
 
@@ -59,23 +59,13 @@ class PolicyRunner(StepRunner):
         wanted: tuple[int, int] | None,
         progress: Callable[[float], None],
     ) -> None:
-        super().__init__(given, policy)
-        self._observer, self._progress, self._wanted = observer, progress, wanted
+        super().__init__(given, policy, parameters, observer)
+        self._progress, self._wanted = progress, wanted
         self._visits, self._tail = itinerary(given.trace, given.layers, given.decode, given.prefill)
         self.record: LayerRecord | None = None
         self.prefill_ns = 0.0
-        placement = self.placed
-        self.script = ScriptWriter(policy, placement)
-        self.bound = RunBound(given.bounds, self._slowdown, placement.replicas, len(given.trace.layers))
-        self._run = RunRecord(
-            policy.name,
-            parameters,
-            given.machine,
-            given.hardware,
-            given.batch,
-            given.prefill_tokens,
-            placement,
-        )
+        self.script = ScriptWriter(policy, self.placed)
+        self.bound = RunBound(given.bounds, self._slowdown, self.placed.replicas, len(given.trace.layers))
 
     def run(self) -> None:
         """The prefill, if the trace has one, and all decode steps."""
@@ -100,36 +90,12 @@ class PolicyRunner(StepRunner):
 
     def _count(self, done: DoneLayer) -> None:
         """Add a layer to what is told of the run, and show it."""
-        visit, view, answer, assigned, began, window_ns, jobs, arrays, own = done
-        given, places, loads = self.given, self._places, view.loads
-        path = critical_path(arrays)
+        path, loads, view = critical_path(done.arrays), done.view.loads, done.view
         waited_ns = self._add(done, path)
-        bound_ns, self._free_ns = self.bound.add(loads, visit.shared_ns, self._free_ns), 0.0
+        bound_ns, self._free_ns = self.bound.add(loads, done.visit.shared_ns, self._free_ns), 0.0
         wanted = self._wanted == (view.step, view.layer) and view.phase == "decode"
         if self._observer is not None or wanted:
-            records, places_of_path = job_records(jobs.labels(), arrays, own, path)
-            self._show(
-                LayerRecord(
-                    *visit.visit,
-                    began,
-                    self.clock_ns,
-                    window_ns,
-                    loads,
-                    len(visit.ids),
-                    view.placement,
-                    answer,
-                    estimates_by_engine(given.estimates, assigned, view),
-                    records,
-                    tuple(self._migrations.done),
-                    int(places.now.resident.sum()),
-                    self._migrations.under_way,
-                    bound_ns,
-                    max(waited_ns, key=waited_ns.__getitem__),
-                    places_of_path,
-                    self._migrations.moved,
-                ),
-                wanted,
-            )
+            self._show(self._record(done, path, waited_ns, bound_ns), wanted)
         self.totals.add_migrations(self._migrations.done)
         self._progress(self.totals.layers / len(self._visits))
 

@@ -141,7 +141,7 @@ class LayerRecord:
     """A layer's experts, from the gate to the return of the last result.
 
     Attributes:
-        phase: "prefill" or "decode".
+        phase: "prefill" or "decode"; of serving "mixed" or "decode".
         step, layer: as in `LayerView`.
         start_ns, end_ns: when.
         window_ns: the time before `start_ns` in which attention and dense parts ran.
@@ -154,7 +154,7 @@ class LayerRecord:
         migrations: those that ended since the last layer ended.
         residents: experts of all layers in the GPU's memory when the layer ended.
         under_way: migrations not done when the layer ended.
-        bound_ns: no assignment of these loads is faster.
+        bound_ns: no assignment of these loads is faster; None: in serving.
         bottleneck: the resource with the most time on the critical path.
         critical_path: places in `jobs`, from the first to the last.
         moving: migrations beside the layer, also those that did not end.
@@ -175,7 +175,7 @@ class LayerRecord:
     migrations: tuple[MigrationRecord, ...]
     residents: int
     under_way: int
-    bound_ns: float
+    bound_ns: float | None
     bottleneck: str
     critical_path: tuple[int, ...]
     moving: tuple[MovingRecord, ...] = ()

@@ -17,8 +17,9 @@ from ndpsim.orchestrator.given import Given
 from ndpsim.orchestrator.jobs import Beside, JobList, Label, make_work
 from ndpsim.orchestrator.layer import GPU, Gated, LayerJobs, first_ndp, server_names
 from ndpsim.orchestrator.migrations import Migrations
-from ndpsim.orchestrator.outcome import critical_path, time_by_resource
+from ndpsim.orchestrator.outcome import critical_path, estimates_by_engine, job_records, time_by_resource
 from ndpsim.orchestrator.placement import Places
+from ndpsim.orchestrator.record import LayerRecord, Observer, RunRecord
 from ndpsim.orchestrator.totals import Totals
 from ndpsim.orchestrator.transfers import PRIORITISED
 from ndpsim.orchestrator.visits import GatedVisit, Window
@@ -64,6 +65,10 @@ class DoneLayer(NamedTuple):
 class StepRunner:
     """Runs windows and layers as it is given them, with experts where a policy wants them.
 
+    Args:
+        parameters: of the policy, as plain data.
+        observer: is shown each layer; None: none is recorded.
+
     Attributes:
         placed: where experts lie before the first step.
         totals, busy_ns (by resource), clock_ns: what the run came to until now.
@@ -72,7 +77,9 @@ class StepRunner:
         InputError: the policy's answers make no sense, or what it places does not fit.
     """
 
-    def __init__(self, given: Given, policy: Policy) -> None:
+    def __init__(
+        self, given: Given, policy: Policy, parameters: Mapping[str, Any], observer: Observer | None = None
+    ) -> None:
         self.given, self.policy = given, policy
         machine, hardware = given.machine, given.hardware
         self.totals = Totals(machine.mean_bits, machine.expert_bytes)
@@ -99,6 +106,10 @@ class StepRunner:
         self._names = (*server_names(len(self._slowdown.channel)), *given.transfers.shared_names)
         self._busy = np.zeros(len(self._names))
         self._work = make_work(0, 0, 0, 0)
+        self._observer = observer
+        self._run = RunRecord(
+            policy.name, parameters, machine, hardware, given.batch, given.prefill_tokens, placement
+        )
 
     @property
     def busy_ns(self) -> dict[str, float]:
@@ -237,9 +248,38 @@ class StepRunner:
         """Called with the migrations for which the policy has asked at a moment."""
 
     def _count(self, done: DoneLayer) -> None:
-        """Add a layer to what is told of the run."""
-        self._add(done, critical_path(done.arrays))
+        """Add a layer to what is told of the run, and show it."""
+        path = critical_path(done.arrays)
+        waited_ns = self._add(done, path)
+        if self._observer is not None:
+            self._observer(self._run, self._record(done, path, waited_ns, None))
         self.totals.add_migrations(self._migrations.done)
+
+    def _record(
+        self, done: DoneLayer, path: Sequence[int], waited_ns: Mapping[str, float], bound_ns: float | None
+    ) -> LayerRecord:
+        """The record of a layer; `path` and `waited_ns`: the critical path and its time by resource."""
+        visit, view = done.visit, done.view
+        records, places_of_path = job_records(done.jobs.labels(), done.arrays, done.own, path)
+        return LayerRecord(
+            *visit.visit,
+            done.began_ns,
+            self.clock_ns,
+            done.window_ns,
+            view.loads,
+            len(visit.ids),
+            view.placement,
+            done.answer,
+            estimates_by_engine(self.given.estimates, done.assigned, view),
+            records,
+            tuple(self._migrations.done),
+            int(self._places.now.resident.sum()),
+            self._migrations.under_way,
+            bound_ns,
+            max(waited_ns, key=waited_ns.__getitem__),
+            places_of_path,
+            self._migrations.moved,
+        )
 
     def _add(self, done: DoneLayer, path: Sequence[int]) -> dict[str, float]:
         """Add a layer's experts to the totals; returns the time by resource of its critical path, in ns."""

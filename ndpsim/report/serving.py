@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ndpsim.report.printing import print_table, print_text
@@ -15,6 +15,8 @@ from ndpsim.units import percent, significant
 
 _LATENCIES = ("ttft_ns", "tpot_ns", "itl_ns", "latency_ns")
 _PERCENTILES = ("mean", "p50", "p90", "p99")
+#: Of `latency_rows`.
+LATENCY_COLUMNS = ("", *_PERCENTILES)
 _NONE = "-"
 
 
@@ -32,7 +34,7 @@ def print_serving(result: ServingResult) -> None:
     print_text(serving_title(result), bold=True)
     for note in serving_notes(result):
         print_text(note, indent="  ")
-    print_table("", ("", *_PERCENTILES), list(latency_rows(result)), left=1)
+    print_table("", LATENCY_COLUMNS, latency_rows(result), left=1)
     print_table("", ("", ""), serving_table(result), left=1)
 
 
@@ -41,6 +43,11 @@ def print_rates(results: Sequence[ServingResult]) -> None:
     print_text(serving_title(results[0]), bold=True)
     for note in rates_notes(results):
         print_text(note, indent="  ")
+    print_table("", *rates_table(results))
+
+
+def rates_table(results: Sequence[ServingResult]) -> tuple[list[str], list[list[str]]]:
+    """Labels of figures, and for each rate a row of them."""
     names = [
         *("offered_per_s", "ttft_ns.p50", "ttft_ns.p99", "tpot_ns.p50", "tpot_ns.p99", "tokens_per_s"),
         *([] if results[0].goodput_per_s is None else ["goodput_per_s"]),
@@ -50,7 +57,7 @@ def print_rates(results: Sequence[ServingResult]) -> None:
         [_NONE if row.get(name) is None else with_unit(name, row[name], ServingResult) for name in names]
         for row in plain
     ]
-    print_table("", [_label(name) for name in names], rows)
+    return [_label(name) for name in names], rows
 
 
 def rates_notes(results: Sequence[ServingResult]) -> list[str]:
@@ -69,13 +76,22 @@ def rates_notes(results: Sequence[ServingResult]) -> list[str]:
 def print_found_rate(found: FoundRate) -> None:
     """The result of `find_rate`."""
     print_serving(found.run)
-    print_text(
+    print_text(found_note(found), bold=True)
+    print_table("", *tries_table(found))
+
+
+def found_note(found: FoundRate) -> str:
+    """The highest rate, in a sentence."""
+    return (
         f"{significant(found.rate_per_s)} requests/s: {percent(found.attainment)} of them are within the "
-        f"service level; at {significant(found.beyond_per_s)} requests/s fewer are",
-        bold=True,
+        f"service level; at {significant(found.beyond_per_s)} requests/s fewer are"
     )
+
+
+def tries_table(found: FoundRate) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Labels, and a row for each rate that was tried."""
     columns = ("requests/s", "within", "time to first token, p90", "time per output token, p90")
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             significant(one.rate_per_s),
             percent(one.within_share),
@@ -84,15 +100,17 @@ def print_found_rate(found: FoundRate) -> None:
         )
         for one in found.tries
     ]
-    print_table("", columns, rows)
+    return columns, rows
 
 
-def latency_rows(result: ServingResult) -> Iterator[tuple[str, ...]]:
+def latency_rows(result: ServingResult) -> list[tuple[str, ...]]:
     """The name of each latency, and its mean and percentiles."""
+    rows: list[tuple[str, ...]] = []
     for name in _LATENCIES:
         values: Mapping[str, float] | None = getattr(result, name)
         cells = (with_unit(name, values[part]) if values else _NONE for part in _PERCENTILES)
-        yield _label(name), *cells
+        rows.append((_label(name), *cells))
+    return rows
 
 
 def serving_table(result: ServingResult) -> list[tuple[str, str]]:

@@ -16,6 +16,11 @@ def span_of(start_ns: float, end_ns: float) -> dict[str, float]:
     return {"ts": _us(start), "dur": _us(end - start)}
 
 
+def moment_of(time_ns: float) -> float:
+    """`ts` in us of a time, cut as in `span_of`."""
+    return _us(math.floor(time_ns))
+
+
 def _us(ns: int) -> float:
     """The number of us that is `ns` again when it is multiplied by 1000 and cut."""
     us = ns / 1000

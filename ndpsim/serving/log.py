@@ -10,6 +10,7 @@ from typing import IO, Any
 
 from ndpsim.orchestrator.log import opened
 from ndpsim.serving.engine import DoneStep
+from ndpsim.serving.observer import ServingObserver
 from ndpsim.serving.sequence import Sequence
 
 LOG_VERSION = 1
@@ -26,8 +27,8 @@ def writing_serving_log(path: str | PathLike[str]) -> Iterator[ServingLog]:
         yield ServingLog(file)
 
 
-class ServingLog:
-    """Is told what happens, in order, and writes a line of each."""
+class ServingLog(ServingObserver):
+    """Writes a line of each request and of each step."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._write = file.write

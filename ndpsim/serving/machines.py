@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from ndpsim.moe import MoeShape
 from ndpsim.orchestrator.given import Given
+from ndpsim.orchestrator.record import Observer
 from ndpsim.orchestrator.step_run import StepRunner
 from ndpsim.policies.choose import ChosenPolicy
 from ndpsim.processors import DenseTime
@@ -25,8 +26,8 @@ class Machine(Protocol):
     def config(self) -> dict[str, Any]:
         """What a result says of policy and experts."""
 
-    def steps_for(self, requests: Requests) -> Steps:
-        """Steps from time 0 on."""
+    def steps_for(self, requests: Requests, observer: Observer | None = None) -> Steps:
+        """Steps from time 0 on; the observer is shown each layer with experts."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,12 @@ class UnderPolicy:
             "gpu_experts": self.given.machine.gpu_experts,
         }
 
-    def steps_for(self, requests: Requests) -> Steps:
+    def steps_for(self, requests: Requests, observer: Observer | None = None) -> Steps:
         """See `Machine`."""
-        given = self.given
+        given, chosen = self.given, self.chosen
+        policy = chosen.start(given.machine, given.estimates)
         return MoeSteps(
-            StepRunner(given, self.chosen.start(given.machine, given.estimates)),
+            StepRunner(given, policy, chosen.parameters.model_dump(), observer),
             SequenceRouting(self.spec, given.machine.model, requests.prompt_tokens, self.seed),
             self.dense_time,
             self.kv_bits,
@@ -79,6 +81,6 @@ class OnGpu:
         """See `Machine`."""
         return {"policy": None, "parameters": {}, "routing": None, "gpu_experts": None, "bits": None}
 
-    def steps_for(self, requests: Requests) -> Steps:
+    def steps_for(self, requests: Requests, observer: Observer | None = None) -> Steps:
         """See `Machine`."""
         return GpuSteps(self.shape, self.dense_time, self.kv_bits)

@@ -31,6 +31,7 @@ from ndpsim.serving.kv import KvCache
 from ndpsim.serving.level import check_level
 from ndpsim.serving.log import ServingLog
 from ndpsim.serving.machines import Machine, OnGpu, UnderPolicy
+from ndpsim.serving.observer import ServingObserver
 from ndpsim.serving.room import KvAsked, KvRoom, kv_room
 from ndpsim.serving.scheduler import Limits, Scheduler, scheduler_named
 from ndpsim.serving.sequence import Sequence as Served
@@ -65,6 +66,7 @@ def run_serving(
     gpu_experts: int | None = None,
     arbitration: str = "host-first",
     log: ServingLog | None = None,
+    observer: ServingObserver | None = None,
     progress: Callable[[float], None] | None = None,
     cache: bool | ResultCache = True,
 ) -> ServingResult:
@@ -90,6 +92,7 @@ def run_serving(
         seed: of the routing, and of generated requests.
         bits, dense_bits, weights, gpu_experts, arbitration: as in `run_moe`.
         log: is told of each request and of each step.
+        observer: is told of each request, layer and step.
         progress: called with the share of the output tokens that there are.
         cache: as in `run_moe`.
 
@@ -118,6 +121,8 @@ def run_serving(
     prefix_cache = flag(prefix_cache, "prefix_cache")
     if log is not None:
         instance(log, "log", ServingLog)
+    if observer is not None:
+        instance(observer, "observer", ServingObserver)
     if requests is None:
         raise InputError("are needed: a file, a SPEC, or Requests", "missing", key="requests")
     arriving = load_requests(requests, seed)
@@ -151,7 +156,7 @@ def run_serving(
         machine = UnderPolicy(chosen, given, spec, seed, dense_time, kv_bits)
     if level is not None:
         check_level(level, arriving, machine.steps_for, KvCache(room.blocks, asked.block_tokens), limits)
-    steps = machine.steps_for(arriving)
+    steps = machine.steps_for(arriving, None if observer is None else observer.layer)
     former = of_scheduler(KvCache(room.blocks, asked.block_tokens, prefix_cache), limits)
     config = {
         "hardware": hardware.to_dict(),
@@ -173,7 +178,8 @@ def run_serving(
         "gpu_bytes": dict(room.memory.parts),
         "arbitration": arbitration,
     }
-    engine = _served(former, steps, arriving, config, log, progress)
+    observers = [one for one in (log, observer) if one is not None]
+    engine = _served(former, steps, arriving, config, observers, progress)
     per_request = served(arriving, engine.sequences)
     time_ns = steps.clock_ns - per_request[0].arrival_ns
     of_machine = {**steps.results(time_ns), **watch.times()}
@@ -254,27 +260,27 @@ def _served(
     steps: Steps,
     requests: Requests,
     config: Mapping[str, Any],
-    log: ServingLog | None,
+    observers: Sequence[ServingObserver],
     progress: Callable[[float], None],
 ) -> Engine:
     """The engine when all requests are served."""
     total, done = int(requests.output_tokens.sum()), 0
-    if log is not None:
-        kv = ("block_tokens", "max_batch", "max_tokens", "prefix_cache", "closed_loop")
-        names = ("policy", "model", "scheduler")
-        header = {**{name: config[name] for name in names}, "engines": 1, "blocks": config["kv_blocks"]}
-        log.begin({**header, **{name: config[name] for name in kv}}, requests.ids)
+    kv = ("block_tokens", "max_batch", "max_tokens", "prefix_cache", "closed_loop")
+    names = ("policy", "model", "scheduler")
+    header = {**{name: config[name] for name in names}, "engines": 1, "blocks": config["kv_blocks"]}
+    for observer in observers:
+        observer.begin({**header, **{name: config[name] for name in kv}}, requests.ids)
 
     def arrived(sequence: Served) -> None:
-        if log is not None:
-            log.arrived(sequence)
+        for observer in observers:
+            observer.arrived(sequence)
 
     def stepped(step: DoneStep) -> None:
         nonlocal done
         done += sum(one.sequence.is_decoding for one in step.chunks)
         progress(min(done / total, 1.0))
-        if log is not None:
-            log.done(step)
+        for observer in observers:
+            observer.done(step)
 
     hashes = prompt_hashes(requests, scheduler.kv.block_tokens)
     engine = Engine(scheduler, steps, Arrivals(requests, hashes), arrived, stepped)
