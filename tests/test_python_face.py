@@ -352,6 +352,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "gpu_experts": [*but(None), -1, 1.0],
             "arbitration": but(),
             "log": but(None),
+            "observer": but(None),
             "progress": _PROGRESS,
             "cache": _FLAG,
         },

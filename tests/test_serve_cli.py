@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ndpsim
 from calls import GIVEN, refused_call, said
 from ndpsim.report.pictures.rates import rates_figure
+from ndpsim.report.serving_timeline import writing_serving_timeline
 from ndpsim.reported import with_unit
 from ndpsim.results import ServingResult
 from small_moe import MODEL
@@ -95,8 +97,80 @@ def test_the_picture_of_rates_shows_percentiles_and_the_service_level(folder: Pa
         (("--rate", "0"), "range --rate"),
         (("--rate", "1,fast"), "type --rate"),
         (("--rate", "1,2", "--log", "log.jsonl"), "conflict --log"),
+        (("--rate", "1,2", "--timeline", "t.json"), "conflict --timeline"),
+        (("--find-rate", "--slo", "ttft=1s", "--timeline", "t.json"), "conflict --timeline"),
         (("--rate", "1,2", "--plot", "a.png", "--panels", "blocks"), "unknown-name --panels"),
     ],
 )
 def test_rates_that_cannot_be_are_refused(folder: Path, given: tuple[str, ...], mistake: str):
     assert refused_call(*CALL, *given) == mistake
+
+
+# ---- Timelines and reports ---------------------------------------------------------------------------------------
+
+
+def test_the_timeline_has_each_step_and_each_request(folder: Path):
+    out = said(*CALL, "--rate", "9000", "--timeline", "t.json", "--log", "log.jsonl", "--json", "-")
+    events = json.loads((folder / "t.json").read_text())["traceEvents"]
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    steps = [(line["start_ns"], line["end_ns"]) for line in lines if "step" in line]
+    spans = [one for one in events if one["ph"] == "X"]
+    shown = [(one["ts"], one["ts"] + one["dur"]) for one in spans if one["name"].startswith("step ")]
+    assert np.array(shown) * 1000 == pytest.approx(np.array(steps), abs=1)
+    for one in spans:  # jobs and layers are within a step
+        start, end = one["ts"] * 1000, (one["ts"] + one["dur"]) * 1000
+        assert any(begun - 1 <= start and end <= ended + 1 for begun, ended in steps), one
+    begun, ended = (
+        {(one["id"], one["name"]): one["ts"] * 1000 for one in events if one["ph"] == phase} for phase in "be"
+    )
+    for number, request in enumerate(json.loads(out)["per_request"]):
+        name = f"request {request['id']}"
+        assert begun[number, name] == pytest.approx(request["arrival_ns"], abs=1)
+        assert ended[number, name] == pytest.approx(request["end_ns"], abs=1)
+        assert begun[number, "decode"] == ended[number, "prompt"]
+        assert begun[number, "prompt"] == pytest.approx(request["admitted_ns"], abs=1)
+    assert any(name == "waits" for _, name in begun)
+
+
+def test_the_timeline_of_a_dense_model_has_its_steps(folder: Path):
+    words = {"--model": "llama-3.1-8b", "--hw": "trimoe", "--requests": REQUESTS, "--timeline": "t.json"}
+    said("serve", *(word for pair in words.items() for word in pair))
+    events = json.loads((folder / "t.json").read_text())["traceEvents"]
+    assert {one["pid"] for one in events} == {0}
+    assert sum(one["ph"] == "b" and one["name"].startswith("request") for one in events) == 12
+
+
+def test_the_report_has_latencies_requests_and_the_configuration(folder: Path):
+    out = said(*CALL, "--slo", "ttft=1s", "--report", "run.html", "--json", "-")
+    page, result = (folder / "run.html").read_text(), json.loads(out)
+    for title in ("Summary", "Run", "Requests: 12", "Configuration", "Provenance"):
+        assert f"{title}</" in page, title
+    assert page.count("<svg") == 1
+    for name in ("ttft_ns", "tpot_ns", "itl_ns", "latency_ns"):
+        for value in result[name].values():
+            assert with_unit(name, value) in page
+    assert with_unit("tokens_per_s", result["tokens_per_s"]) in page
+    assert page.count("on-demand") > 1
+
+
+def test_reports_of_several_rates_and_of_a_search_show_each_rate(folder: Path):
+    runs = json.loads(said(*CALL, "--rate", "2,900", "--report", "rates.html", "--json", "-"))
+    page = (folder / "rates.html").read_text()
+    for run in runs:
+        assert with_unit("ttft_ns", run["ttft_ns"]["p99"]) in page
+    found = json.loads(
+        said(*CALL, "--slo", "ttft=20ms", "--find-rate", "--report", "found.html", "--json", "-")
+    )
+    page = (folder / "found.html").read_text()
+    assert f"Search: {len(found['tries'])} rates</" in page
+    for tried in found["tries"]:
+        assert with_unit("ttft_ns", tried["ttft_ns"]["p90"]) in page
+
+
+def test_an_interrupted_run_leaves_no_timeline(folder: Path):
+    def interrupt(share: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), writing_serving_timeline(folder / "t.json") as observer:
+        serve(observer=observer, progress=interrupt)
+    assert not list(folder.iterdir())
