@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import ndpsim
 from calls import GIVEN, refused_call, said
+from mistakes import refused
 from ndpsim.report.pictures.rates import rates_figure
 from ndpsim.report.serving_timeline import writing_serving_timeline
 from ndpsim.reported import with_unit
@@ -174,3 +176,28 @@ def test_an_interrupted_run_leaves_no_timeline(folder: Path):
     with pytest.raises(KeyboardInterrupt), writing_serving_timeline(folder / "t.json") as observer:
         serve(observer=observer, progress=interrupt)
     assert not list(folder.iterdir())
+
+
+# ---- The model's context -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("output", "fits"), [(4, True), (5, False)])
+def test_a_request_may_fill_the_context_of_the_model_to_its_last_token(output: int, fits: bool):
+    model = replace(MODEL, context=36)
+    asked = {"policy": "on-demand", "requests": f"poisson:requests=2,input_tokens=32,output_tokens={output}"}
+    if fits:
+        assert ndpsim.run_serving(MACHINE, model, **asked).requests == 2
+    else:
+        with refused("too-large requests"):
+            ndpsim.run_serving(MACHINE, model, **asked)
+
+
+def test_the_context_of_a_model_is_that_of_its_file(folder: Path):
+    config = json.loads((GIVEN / "small.json").read_text())
+    assert ndpsim.load_model(GIVEN / "small.json").context is None
+    (folder / "m.json").write_text(json.dumps({**config, "max_position_embeddings": 77}))
+    assert ndpsim.load_model(folder / "m.json").context == 77
+    (folder / "zero.json").write_text(json.dumps({**config, "max_position_embeddings": 0}))
+    with refused("range zero.json:1 max_position_embeddings"):
+        ndpsim.load_model(folder / "zero.json")
+    assert all(ndpsim.load_model(name).context for name in ndpsim.model_names())

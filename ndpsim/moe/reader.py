@@ -20,6 +20,7 @@ from ndpsim.moe.shape import MoeShape
 _MODELS = Path(__file__).parent / "models"
 _MAX_COUNT = 1 << 16  # layers of a model, experts of a layer
 _MAX_SHAPE = 1 << 20  # --shape
+_MAX_CONTEXT = 1 << 30
 
 # Models whose config.json has the sizes of another's; DeepSeek-R1 and Qwen3-Coder-Next are trained from them.
 _SAME_SHAPE = {"deepseek-r1": "deepseek-v3", "qwen3-coder-next": "qwen3-next-80b-a3b"}
@@ -221,6 +222,7 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
         attention_problem=attention_problem(config),
         vocabulary=config.integer_or(0, ("vocab_size",), MAX_SIZE, low=1) or None,
         tied_embeddings=config.flag_or(False, "tie_word_embeddings"),
+        context=config.integer_or(0, ("max_position_embeddings",), _MAX_CONTEXT, low=1) or None,
     )
 
 

@@ -39,6 +39,7 @@ class MoeShape(Shown):
     sparse or state-space attention: then `attention_problem` is the line that names the key.
     `vocabulary`: tokens in it, None where the file does not say; `tied_embeddings`: the embedding of a token
     and the head are one matrix.
+    `context`: most tokens of a sequence, None where the file does not say.
     """
 
     name: str
@@ -58,6 +59,7 @@ class MoeShape(Shown):
     attention: LayerAttention | MixedAttention | None = None
     vocabulary: int | None = None
     tied_embeddings: bool = False
+    context: int | None = None
     attention_problem: str = ""
 
     @property

@@ -63,7 +63,9 @@ def kv_room(
     Raises:
         InputError: a request, or something else, does not fit.
     """
-    lengths = -(-(requests.prompt_tokens + requests.output_tokens) // asked.block_tokens)
+    tokens = requests.prompt_tokens + requests.output_tokens
+    _check_context(requests, tokens, shape)
+    lengths = -(-tokens // asked.block_tokens)
     needed = int(np.sort(lengths)[-limits.sequences :].sum())
     of_layers = _block_bytes(shape, asked)
     block = max(sum(of_layers), 1)
@@ -113,6 +115,17 @@ def _expert_bytes(
         return experts * bare.expert_bytes if all_fit else 0, all_fit
     asked = shape.moe_layers * whole_number(gpu_experts, "gpu_experts", 0, shape.routed_experts)
     return asked * bare.expert_bytes, asked == experts
+
+
+def _check_context(requests: Requests, tokens: Ints, shape: MoeShape) -> None:
+    """Make sure that no request is longer than the model's context, which vLLM has as `max_model_len`."""
+    longest = int(np.argmax(tokens))
+    if shape.context is not None and tokens[longest] > shape.context:
+        problem = (
+            f"request '{requests.ids[longest]}' has {tokens[longest]:,} tokens; "
+            f"the context of {shape.name} is {shape.context:,}"
+        )
+        raise InputError(problem, "too-large", key="requests")
 
 
 def _check_lengths(requests: Requests, lengths: Ints, blocks: int, block_tokens: int) -> None:
