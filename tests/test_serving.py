@@ -470,7 +470,6 @@ def test_a_log_is_not_there_when_a_run_is_interrupted(tmp_path: Path, arriving: 
         ({"kv_blocks": 3}, "too-large", "requests"),
         ({"max_batch": 65}, "conflict", "max_tokens"),
         ({"policy": "oracle"}, "unsupported", "policy"),
-        ({"routing": "trace.npz"}, "unsupported", "routing"),
         ({"scheduler": "orca"}, None, "scheduler"),
         ({"slo": "ttft=1"}, "form", "slo"),
         ({"rate": 0}, "range", "rate"),

@@ -107,13 +107,7 @@ SERVE = table(
         "Weights": (MOE["bits"], MOE["dense-bits"], MOE["weights"]),
         "Host traffic": (ARBITRATION,),
         "Routing": (
-            Parameter(
-                "routing",
-                "Experts that tokens choose: a SPEC of ndpsim routing generate.",
-                Kind(form="SPEC"),
-                otherwise="the model's bundled counts, else its load curve, else skewed",
-                names="routing",
-            ),
+            MOE["routing"],
             SEED,
         ),
     }

@@ -9,6 +9,7 @@ it with `token_stickiness`, a decoded one with `step_stickiness`; sequences do n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +17,52 @@ from numpy.typing import NDArray
 from ndpsim.assignment.distinct import choose
 from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape
-from ndpsim.routing.generate import prefill_shares, randoms_of, shape_of, shares_of
+from ndpsim.routing.generate import generate_routing, prefill_shares, randoms_of, shape_of, shares_of
+from ndpsim.routing.mixing import Numbers, mixed
+from ndpsim.routing.replayed import ReplayedRouting
 from ndpsim.routing.shares import UNIT, in_units, shuffled
 from ndpsim.routing.spec import Shares, Spec, parse_spec
-from ndpsim.routing.trace import Ids
+from ndpsim.routing.trace import Ids, Routing
 
-Numbers = NDArray[np.uint64]
 Ints = NDArray[np.int64]
 
 _ORDERS = 16  # lines of a layer, each with its experts in another order
+_SEQUENCES, _TOKENS = 64, 256  # of a trace whose popularity drifts: of a prompt, and as many decoded ones
 _LINES = 8  # source of random numbers, beside those of `ndpsim.routing.generate`
 _STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+class TokenRouting(Protocol):
+    """Routes the tokens of sequences, each alike whatever is routed beside it."""
+
+    def ids(self, sequences: Ints, positions: Ints) -> Ids:
+        """The experts of tokens, int16 [layer, token, k].
+
+        Args:
+            sequences: of each token.
+            positions: of each token in its sequence, from 0.
+        """
+
+
+def routing_of_sequences(
+    routing: str | Spec | Routing, model: MoeShape, prompt_tokens: Ints, seed: int
+) -> TokenRouting:
+    """What routes the tokens of sequences.
+
+    Args:
+        routing: a SPEC, or a trace of all layers with experts. A SPEC whose popularity drifts from step to
+            step is generated as a trace.
+        prompt_tokens: of each sequence.
+
+    Raises:
+        InputError: the SPEC is impossible, or the trace has no decode steps.
+    """
+    if not isinstance(routing, Routing):
+        spec = parse_spec(routing)
+        if not spec.parameters["step_drift"]:
+            return SequenceRouting(spec, model, prompt_tokens, seed)
+        routing = generate_routing(spec, model, _SEQUENCES, _TOKENS, _TOKENS, seed)
+    return ReplayedRouting(routing, prompt_tokens, seed)
 
 
 class _Lines:
@@ -51,7 +87,7 @@ class _Lines:
     def chosen(self, cells: Numbers, experts_per_token: int) -> Ids:
         """Experts of random cells, [layer, token]: int16 [layer, token, k]."""
         parts = np.arange(1, experts_per_token + 1, dtype=np.uint64) * _STEP
-        uniform = (_mixed(cells[..., None] + parts) >> np.uint64(11)) * 2.0**-53
+        uniform = (mixed(cells[..., None] + parts) >> np.uint64(11)) * 2.0**-53
         line = (cells % np.uint64(_ORDERS)).astype(np.int64)
         ids = np.empty(uniform.shape, np.int16)
         choose(uniform, line, self.first, self.ends, self.order, UNIT, ids)
@@ -66,14 +102,15 @@ class SequenceRouting:
         prompt_tokens: of each sequence.
 
     Raises:
-        InputError: the SPEC is impossible, or its popularity drifts from step to step.
+        InputError: the SPEC is impossible, or its popularity drifts from step to step: see
+            `routing_of_sequences`.
     """
 
     def __init__(self, spec: str | Spec, model: MoeShape, prompt_tokens: Ints, seed: int) -> None:
         self.spec = parse_spec(spec)
         parameters, shape = self.spec.settings, shape_of(self.spec, model)
         if parameters["step_drift"]:
-            problem = "is not supported where sequences come and go: their steps are not the same"
+            problem = "is not supported: sequences are at different steps"
             raise InputError(problem, "unsupported", key="routing: step_drift")
         self._prompt_tokens, self._k = prompt_tokens, shape.experts_per_token
         self._sticks = parameters["token_stickiness"], parameters["step_stickiness"]
@@ -86,15 +123,10 @@ class SequenceRouting:
         self._decode = lines(decode)
         self._prefill = self._decode if prefill is decode else lines(prefill)
         with np.errstate(over="ignore"):
-            self._layers = _mixed(np.array(shape.layers, np.uint64) + np.uint64(1) + _STEP * np.uint64(seed))
+            self._layers = mixed(np.array(shape.layers, np.uint64) + np.uint64(1) + _STEP * np.uint64(seed))
 
     def ids(self, sequences: Ints, positions: Ints) -> Ids:
-        """The experts of tokens, int16 [layer, token, k].
-
-        Args:
-            sequences: of each token.
-            positions: of each token in its sequence, from 0.
-        """
+        """See `TokenRouting`."""
         prompts = self._prompt_tokens[sequences]
         decoded = positions >= prompts
         cells = self._cells(sequences, self._origins(sequences, positions, np.where(decoded, prompts, 0)))
@@ -107,8 +139,8 @@ class SequenceRouting:
 
     def _cells(self, sequences: Ints, positions: Ints) -> Numbers:
         """A random number for each token in each layer; `positions`: [token] or [layer, token]."""
-        tokens = _mixed(_mixed(sequences.astype(np.uint64) * _STEP) + positions.astype(np.uint64))
-        return _mixed(np.atleast_2d(tokens) + self._layers[:, None])
+        tokens = mixed(mixed(sequences.astype(np.uint64) * _STEP) + positions.astype(np.uint64))
+        return mixed(np.atleast_2d(tokens) + self._layers[:, None])
 
     def _origins(self, sequences: Ints, positions: Ints, first: Ints) -> Ints:
         """The position whose choices each token repeats, its own mostly: [token] or [layer, token]."""
@@ -118,14 +150,7 @@ class SequenceRouting:
         origins = np.tile(positions, (len(self._layers), 1))
         repeats = np.ones(origins.shape, np.bool_)
         while repeats.any():
-            drawn = _mixed(self._cells(sequences, origins) ^ _STEP) >> np.uint64(11)
+            drawn = mixed(self._cells(sequences, origins) ^ _STEP) >> np.uint64(11)
             repeats &= (drawn * 2.0**-53 < chance) & (origins > first)
             origins -= repeats
         return origins
-
-
-def _mixed(numbers: Numbers) -> Numbers:
-    """Numbers that look random, the same for the same (Steele et al., SplitMix64, OOPSLA 2014)."""
-    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return numbers ^ (numbers >> np.uint64(31))

@@ -13,7 +13,8 @@ from ndpsim.orchestrator.step_run import StepRunner
 from ndpsim.policies.choose import ChosenPolicy
 from ndpsim.processors import DenseTime
 from ndpsim.processors.operations import MixedStep
-from ndpsim.routing.sequences import SequenceRouting
+from ndpsim.routing import Routing
+from ndpsim.routing.sequences import routing_of_sequences
 from ndpsim.serving.gpus import GpuSteps
 from ndpsim.serving.steps import MoeSteps, Steps
 from ndpsim.workloads import Requests
@@ -35,13 +36,15 @@ class UnderPolicy:
     """A machine on which a policy decides where experts run.
 
     Attributes:
-        spec: of the routing.
+        routing: a SPEC, or a trace.
+        routed: what it is called.
         dense_time: of attention and dense parts in a step.
     """
 
     chosen: ChosenPolicy
     given: Given
-    spec: str
+    routing: str | Routing
+    routed: str
     seed: int
     dense_time: Callable[[MixedStep], DenseTime]
     kv_bits: int
@@ -52,7 +55,7 @@ class UnderPolicy:
         return {
             "policy": self.chosen.name,
             "parameters": self.chosen.parameters.model_dump(),
-            "routing": self.spec,
+            "routing": self.routed,
             "gpu_experts": self.given.machine.gpu_experts,
         }
 
@@ -62,7 +65,7 @@ class UnderPolicy:
         policy = chosen.start(given.machine, given.estimates)
         return MoeSteps(
             StepRunner(given, policy, chosen.parameters.model_dump(), observer),
-            SequenceRouting(self.spec, given.machine.model, requests.prompt_tokens, self.seed),
+            routing_of_sequences(self.routing, given.machine.model, requests.prompt_tokens, self.seed),
             self.dense_time,
             self.kv_bits,
         )

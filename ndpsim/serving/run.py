@@ -23,8 +23,8 @@ from ndpsim.processors.operations import MixedStep
 from ndpsim.results.cache import ResultCache
 from ndpsim.results.serving import ServingResult
 from ndpsim.results.stopwatch import Stopwatch
-from ndpsim.routing import default_routing, generate_routing
-from ndpsim.routing.generate import is_spec
+from ndpsim.routing import Routing, default_routing, generate_routing, load_routing
+from ndpsim.routing.generate import existing_file, is_spec
 from ndpsim.serving.engine import Arrivals, DoneStep, Engine
 from ndpsim.serving.hashes import prompt_hashes
 from ndpsim.serving.kv import KvCache
@@ -57,7 +57,7 @@ def run_serving(
     kv_blocks: int | None = None,
     block_tokens: int = 16,
     prefix_cache: bool = True,
-    routing: str | None = None,
+    routing: str | PathLike[str] | Routing | None = None,
     seed: int = 1,
     sets: Sequence[str] = (),
     bits: int | None = None,
@@ -87,8 +87,8 @@ def run_serving(
         kv_blocks: its blocks; None: see `ndpsim.serving.room`.
         block_tokens: tokens of a block.
         prefix_cache: whole blocks of a prompt that begins as another did are found again.
-        routing: a SPEC of `generate_routing`; None: `default_routing` of the model. Experts are drawn by
-            sequence, see `ndpsim.routing.sequences`.
+        routing: a trace, its file, or a SPEC of `generate_routing`; None: `default_routing` of the model.
+            Experts are drawn by sequence, see `ndpsim.routing.sequences` and `ndpsim.routing.replayed`.
         seed: of the routing, and of generated requests.
         bits, dense_bits, weights, gpu_experts, arbitration: as in `run_moe`.
         log: is told of each request and of each step.
@@ -138,7 +138,7 @@ def run_serving(
     if chosen is None:
         machine = OnGpu(shape, dense_time, kv_bits)
     else:
-        spec = _spec(routing, shape)
+        routing, routed = _routing(routing, shape)
         given = _given(
             processors,
             shape,
@@ -147,13 +147,13 @@ def run_serving(
             arriving,
             limits,
             kv_bits,
-            spec,
+            routing if isinstance(routing, str) else default_routing(shape),
             seed,
             gpu_experts,
             arbitration,
             cache,
         )
-        machine = UnderPolicy(chosen, given, spec, seed, dense_time, kv_bits)
+        machine = UnderPolicy(chosen, given, routing, routed, seed, dense_time, kv_bits)
     if level is not None:
         check_level(level, arriving, machine.steps_for, KvCache(room.blocks, asked.block_tokens), limits)
     steps = machine.steps_for(arriving, None if observer is None else observer.layer)
@@ -220,12 +220,19 @@ def _limits(max_batch: int, max_tokens: int) -> Limits:
     return limits
 
 
-def _spec(routing: str | None, shape: MoeShape) -> str:
-    spec = default_routing(shape) if routing is None else SERVE["routing"].checked(routing)
-    if not is_spec(spec):
-        problem = f"'{spec[:60]}' is no SPEC of ndpsim routing generate; recorded traces are not supported"
-        raise InputError(problem, "unsupported", key="routing")
-    return str(spec)
+def _routing(routing: str | PathLike[str] | Routing | None, shape: MoeShape) -> tuple[str | Routing, str]:
+    """A SPEC, or a trace that has all layers with experts, and what it is called."""
+    if routing is None:
+        routing = default_routing(shape)
+    if isinstance(routing, str) and is_spec(routing):
+        return routing, routing
+    if isinstance(routing, Routing):
+        trace, called = routing, "a trace"
+    else:
+        trace, called = load_routing(existing_file(routing)), str(routing)
+    if not trace.steps:
+        raise InputError("the trace has no decode steps", "missing", key="routing")
+    return trace.for_model(shape), called
 
 
 def _given(

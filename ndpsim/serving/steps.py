@@ -13,7 +13,7 @@ from ndpsim.orchestrator.visits import GatedVisit, Window, windows_of_step
 from ndpsim.policies.script import Visit
 from ndpsim.processors import DenseTime
 from ndpsim.processors.operations import MixedStep
-from ndpsim.routing.sequences import SequenceRouting
+from ndpsim.routing.sequences import TokenRouting
 from ndpsim.serving.scheduler import Chunk
 
 
@@ -57,7 +57,7 @@ class MoeSteps:
     def __init__(
         self,
         runner: StepRunner,
-        routing: SequenceRouting,
+        routing: TokenRouting,
         dense_time: Callable[[MixedStep], DenseTime],
         kv_bits: int,
     ) -> None:

@@ -15,6 +15,7 @@ from ndpsim.policies.choose import choose_policy
 from ndpsim.processors import load_processors
 from ndpsim.results.form import digest_of
 from ndpsim.results.serving import ServingResult
+from ndpsim.routing.generate import is_spec as is_routing_spec
 from ndpsim.serving.run import run_serving
 from ndpsim.sweeps.command import Resolved, SweptCommand
 from ndpsim.sweeps.commands.moe import policy_files
@@ -53,9 +54,15 @@ class Serve(SweptCommand):
         if "weights" not in given:
             del config["weights"]
         requests = str(given.get("requests", ""))
-        named = {} if is_spec(requests) else {"requests": None}  # a file counts by what is in it
+        # A file counts by what is in it.
+        named: dict[str, Any] = {} if is_spec(requests) else {"requests": None}
         recorded = parse_spec(requests).settings["lengths"] if is_spec(requests) else requests
-        contents = file_digests(recorded, *policy_files(asked or ""), *load_processors(hardware).files())
+        if (routing := given.get("routing")) is not None and not is_routing_spec(routing):
+            named, traces = named | {"routing": None}, [routing]
+        else:
+            traces = []
+        files = *traces, *policy_files(asked or ""), *load_processors(hardware).files()
+        contents = file_digests(recorded, *files)
         return Resolved(config, digest_of([self.name, config | named, contents]))
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
