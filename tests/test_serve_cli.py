@@ -13,6 +13,7 @@ import pytest
 import ndpsim
 from calls import GIVEN, refused_call, said
 from mistakes import refused
+from ndpsim.policies import policies
 from ndpsim.report.pictures.rates import rates_figure
 from ndpsim.report.serving_timeline import writing_serving_timeline
 from ndpsim.reported import with_unit
@@ -201,3 +202,14 @@ def test_the_context_of_a_model_is_that_of_its_file(folder: Path):
     with refused("range zero.json:1 max_position_embeddings"):
         ndpsim.load_model(folder / "zero.json")
     assert all(ndpsim.load_model(name).context for name in ndpsim.model_names())
+
+
+# ---- Policies ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", policies())
+def test_the_page_of_each_policy_says_which_of_its_rules_apply_to_mixed_steps(name: str):
+    policy = policies()[name]
+    assert vars(policy)["mixed_steps"]
+    assert policy.mixed_steps in " ".join(said("show", "policy", name).split())
+    assert json.loads(said("show", "policy", name, "--json", "-"))["mixed_steps"] == policy.mixed_steps

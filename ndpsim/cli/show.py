@@ -189,6 +189,7 @@ def _show_policy(given: Given) -> None:
     parameters = parameters_of(policy)
     about: dict[str, Any] = {"name": policy.name, "title": policy.title, "paper": policy.paper}
     about |= {"engines": list(policy.engines), "needs": list(policy.needs)}
+    about |= {"mixed_steps": policy.mixed_steps}
     about |= {"parameters": [asdict(one) for one in parameters]}
     _write_or_print(given, lambda: about, lambda: print_policy(policy, parameters))
 

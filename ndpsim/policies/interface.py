@@ -137,6 +137,8 @@ class Policy(ABC, Generic[Parameters_co]):
     engines: ClassVar[tuple[str, ...]] = ("gpu", "cpu", "ndp")
     #: Those of `engines` without which it cannot be run. Every machine has a GPU.
     needs: ClassVar[tuple[str, ...]] = ()
+    #: Of its rules, those that apply to a step of serving with prompt tokens beside decoded ones: a sentence.
+    mixed_steps: ClassVar[str] = ""
     #: What can be set: what stands in the brackets of its base class.
     Parameters: ClassVar[type[PolicyParameters]] = PolicyParameters
     #: When `background` is asked, in this order. "gate": the layer's experts are assigned, and what is to

@@ -25,6 +25,8 @@ def print_policy(policy: type[Policy], parameters: Iterable[PolicyParameter]) ->
     print_text(f"{policy.name}: {policy.title}{f' ({policy.paper})' if policy.paper else ''}", bold=True)
     needs = ", ".join(ENGINES[engine] for engine in policy.needs)
     print_text(f"computes on {', '.join(policy.engines)}; needs {needs or 'no more than a GPU'}", indent="  ")
+    if policy.mixed_steps:
+        print_text(f"in mixed steps of serving: {policy.mixed_steps}", indent="  ")
     rows = [(one.name, value_words(one.default), one.type, one.description) for one in parameters]
     if rows:
         print_table("", ("parameter", "default", "is", "meaning"), rows, left=4)

@@ -59,7 +59,7 @@ def routing_of_sequences(
     """
     if not isinstance(routing, Routing):
         spec = parse_spec(routing)
-        if not spec.parameters["step_drift"]:
+        if not spec.settings["step_drift"]:
             return SequenceRouting(spec, model, prompt_tokens, seed)
         routing = generate_routing(spec, model, _SEQUENCES, _TOKENS, _TOKENS, seed)
     return ReplayedRouting(routing, prompt_tokens, seed)

@@ -78,6 +78,7 @@ class Balance(Policy[BalanceParameters]):
     """
 
     name = "balance"
+    mixed_steps = "All rules, by all tokens of the step."
 
     def setup(self) -> None:
         """The predictor, and what `place` and `background` decide."""

@@ -101,6 +101,7 @@ class ExpertCache(Offloading[CacheParameters]):
 
     name = "cache"
     paper = "Huang et al., Efficient CPU-GPU Collaborative Inference for MoE-based LLMs"
+    mixed_steps = "All rules; more than one token is a case of multi_row, as in a prefill."
 
     def setup(self) -> None:
         """The indexes, filled at random, and counters."""

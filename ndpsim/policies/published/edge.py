@@ -70,6 +70,7 @@ class Edge(Offloading[EdgeParameters]):
     name = "edge"
     paper = "Wu et al., A Scheduling Framework for Efficient MoE Inference on Edge GPU-NDP Systems"
     engines = ("gpu", "ndp")
+    mixed_steps = "The rules for decode; only a prefill counts experts and prefetches the most activated."
 
     def setup(self) -> None:
         """How many experts are prefetched, and what the prefill activates."""

@@ -54,6 +54,7 @@ class EnhancedKTransformers(Offloading[KtransformersParameters]):
 
     name = "enhanced-ktransformers"
     paper = "TriMoE, section 5.1.2; Chen et al., SOSP 2025"
+    mixed_steps = "All rules, by all tokens of the step."
 
     def setup(self) -> None:
         """How many experts are prefetched, and the moving average of tokens."""

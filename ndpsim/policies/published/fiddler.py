@@ -58,6 +58,7 @@ class Fiddler(Offloading[FiddlerParameters]):
 
     name = "fiddler"
     paper = "Kamahori et al., ICLR 2025"
+    mixed_steps = "All rules, by all tokens of the step."
 
     def place(self, view: OfflineView) -> Placement:
         """Striped, as the host reads fastest; popular experts in the GPU's memory, too."""

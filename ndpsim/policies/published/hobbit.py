@@ -88,6 +88,7 @@ class Hobbit(Offloading[HobbitParameters]):
     name = "hobbit"
     paper = "Tang et al., arXiv 2411.01433; Fan et al., section 5.1"
     engines = ("gpu",)
+    mixed_steps = "The rules for decode: what is predicted is prefetched, and copies stay by priority."
     moments = ("gate", "end")
 
     def setup(self) -> None:

@@ -68,6 +68,7 @@ class HybriMoe(Offloading[HybriMoeParameters]):
 
     name = "hybrimoe"
     paper = "Zhong et al., DAC 2025; DALI, section 6.1"
+    mixed_steps = "Schedule and cache of decode; only pure decode steps prefetch at the gate."
     moments = ("gate", "end")
 
     def setup(self) -> None:

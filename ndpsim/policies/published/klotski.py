@@ -52,6 +52,7 @@ class Klotski(Offloading[KlotskiParameters]):
     name = "klotski"
     paper = "Fang et al., ASPLOS 2025; TriMoE, section 5.1.2"
     engines = ("gpu",)
+    mixed_steps = "Prefetches of decode steps; only pure decode steps update the popularity table."
     moments = ("gate",)
 
     def setup(self) -> None:

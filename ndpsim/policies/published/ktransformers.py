@@ -50,6 +50,7 @@ class KTransformers(Offloading[KTransformersParameters]):
 
     name = "ktransformers"
     paper = "Chen et al., SOSP 2025; DALI, section 6.1"
+    mixed_steps = "The rule for decode; only a prefill renews the experts in the GPU's memory."
 
     def place(self, view: OfflineView) -> Placement:
         """Striped in the host's memory; the experts of the mask with the GPU."""

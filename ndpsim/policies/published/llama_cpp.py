@@ -44,6 +44,7 @@ class LlamaCpp(Offloading[LlamaCppParameters]):
 
     name = "llama-cpp"
     paper = "ggml-org/llama.cpp; DALI, section 6.1"
+    mixed_steps = "All rules, by all tokens of the step."
 
     def place(self, view: OfflineView) -> Placement:
         """Striped in the host's memory; the experts of the last layers with the GPU."""

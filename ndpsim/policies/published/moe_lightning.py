@@ -44,6 +44,7 @@ class MoeLightning(Offloading[MoeLightningParameters]):
 
     name = "moe-lightning"
     paper = "Cao et al., ASPLOS 2025; DALI, section 6.1"
+    mixed_steps = "All rules, by all tokens of the step."
     moments = ("gate",)
 
     def setup(self) -> None:

@@ -74,6 +74,7 @@ class Monde(Offloading[MondeParameters]):
     name = "monde"
     paper = "Kim et al., DAC 2024; TriMoE, section 5.1.2; the edge paper, section IV-A"
     engines = ("gpu", "ndp")
+    mixed_steps = "The rules for decode: alpha by the steps before, migrations by tokens."
 
     def setup(self) -> None:
         """Tokens so far, and what alpha is made of."""

@@ -35,6 +35,7 @@ class OnDemand(Offloading[OnDemandParameters]):
     name = "on-demand"
     paper = "Aminabadi et al., SC 2022; the edge paper, section IV-A"
     engines = ("gpu",)
+    mixed_steps = "All rules, by all tokens of the step."
 
     def setup(self) -> None:
         """Ages of experts."""

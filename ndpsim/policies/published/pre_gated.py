@@ -40,6 +40,7 @@ class Pregated(Offloading[PregatedParameters]):
     name = "pre-gated"
     paper = "Hwang et al., ISCA 2024; Huang et al., section IV"
     engines = ("gpu",)
+    mixed_steps = "Experts load on demand, as in a prefill; uses are counted anew at each change of phase."
     sees_the_future = True
 
     def setup(self) -> None:

@@ -81,6 +81,7 @@ class Cxl(Offloading[CxlParameters]):
     name = "cxl"
     paper = "Fan et al., Context-Aware MoE Inference on CXL-Enabled GPU-NDP Systems"
     engines = ("gpu", "ndp")
+    mixed_steps = "The rules for decode: nothing moves, since only a prefill chooses what is fetched."
 
     def setup(self) -> None:
         """Statistics of the prefill, and what is decided by them."""

@@ -112,6 +112,7 @@ class Dali(Offloading[DaliParameters]):
 
     name = "dali"
     paper = "Zhu et al., DALI: A Workload-Aware Offloading Framework for Efficient MoE Inference on Local PCs"
+    mixed_steps = "The rules for decode: assignment, prefetch and replacement, by all tokens of the step."
     moments = ("gate", "end")
 
     def setup(self) -> None:

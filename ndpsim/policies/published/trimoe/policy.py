@@ -120,6 +120,7 @@ class TriMoE(Policy[TriMoEParameters]):
         "Offloading"
     )
     needs = ("cpu", "ndp")
+    mixed_steps = "The rules for decode: schedule, prefetches, relayouts and rebalances."
 
     def setup(self) -> None:
         """The cost model, the predictor, and what is under way."""
