@@ -339,6 +339,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "scheduler": but(),
             "max_batch": _COUNT,
             "max_tokens": _COUNT,
+            "preemption": but(),
             "kv": but(),
             "kv_bits": [*but(), 0, 33, 16.0, "16"],
             "kv_blocks": [*but(None), 0, 1.0],

@@ -33,7 +33,7 @@ _RUN_KEYS = {"serving_log", "policy", "model", *_LIMITS}
 _REQUEST_KEYS = {"request", "id", "engine", "arrival_ns", "prompt_tokens", "output_tokens", "hashes"}
 _STEP_KEYS = {
     "step", "engine", "start_ns", "end_ns", "scheduled", "allocated", "cached", "preempted", "finished",
-    "freed", "waiting"
+    "freed", "waiting", "to_host", "to_gpu"
 }  # fmt: skip
 
 
@@ -101,7 +101,7 @@ class _Judge:
         if header["serving_log"] != _VERSION:
             problem = f"{header['serving_log']!r} is another form than {_VERSION}, which is read here"
             raise InputError(problem, "form", key="serving_log")
-        limits = Limits(**{name: header[name] for name in _LIMITS})
+        limits = Limits(**{name: header[name] for name in _LIMITS if name in header or name != "preemption"})
         if min(limits.engines, limits.block_tokens, limits.blocks, limits.max_batch, limits.max_tokens) < 1:
             raise ValueError("an engine without blocks or places")
         self._requests: dict[int, Served] = {}

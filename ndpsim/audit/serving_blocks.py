@@ -22,6 +22,7 @@ class Served:
         produced: output tokens.
         blocks: it has, in order.
         state: "waiting", "running" or "finished".
+        on_host: blocks of it in the host's memory.
     """
 
     number: int
@@ -34,6 +35,7 @@ class Served:
     produced: int = 0
     blocks: list[int] = field(default_factory=list)
     state: str = "waiting"
+    on_host: int = 0
 
     @property
     def tokens(self) -> int:

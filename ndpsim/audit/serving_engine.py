@@ -41,6 +41,7 @@ class Engine:
         yield from self._unasked(step)
         yield from self._rules.before(self._before, step)
         yield from self._preemptions(step)
+        yield from self._moves(step)
         yield from self._rules.after(self._before, step)
         yield from self._blocks_taken(step)
         for row in step.rows:
@@ -63,7 +64,13 @@ class Engine:
             return tuple(self._requests[one] for one in line[name])
 
         rows = tuple(Row(self._requests[one], *rest) for one, *rest in line["scheduled"])
-        return Step(rows, those("preempted"), those("finished"), of("allocated"), of("cached"), of("freed"))
+
+        def counts(name: str) -> dict[Served, int]:
+            return {self._requests[int(one)]: count for one, count in line.get(name, {}).items()}
+
+        blocks = of("allocated"), of("cached"), of("freed")
+        moved = counts("to_host"), counts("to_gpu")
+        return Step(rows, those("preempted"), those("finished"), *blocks, *moved)
 
     def _time_faults(self, line: Mapping[str, Any]) -> Iterator[Fault]:
         if line["step"] <= self._last_step:
@@ -110,16 +117,39 @@ class Engine:
                 yield "preemption", f"request {request.number} is preempted, and is {request.state}"
                 continue
             self._running.remove(request)
+            if self.limits.preemption == "swap":
+                request.on_host = len(request.blocks)
+            else:
+                request.computed = 0
             yield from self._blocks.freed(request, step.freed.get(request, ()))
-            request.state, request.computed = "waiting", 0
+            request.state = "waiting"
             self._waiting.insert(0, request)
+
+    def _moves(self, step: Step) -> Iterator[Fault]:
+        """Blocks of preempted requests are moved to the host's memory, all of them, and come back so."""
+        back = [one for one in step.taken if one.on_host]
+        for name, moved, due in (
+            ("to_host", step.to_host, [one for one in step.preempted if one.on_host]),
+            ("to_gpu", step.to_gpu, back),
+        ):
+            wanted = {one: one.on_host for one in due}
+            if moved != wanted:
+                said, should = ({one.number: count for one, count in of.items()} for of in (moved, wanted))
+                yield "swap", f"{name} has blocks by request {said}, and should have {should}"
+        for request in back:
+            if step.cached.get(request):
+                yield "swap", f"request {request.number} comes back from the host, and reuses blocks"
 
     def _blocks_taken(self, step: Step) -> Iterator[Fault]:
         """Requests are taken in, behind what the cache has of them, and get blocks, in this order."""
         tokens = {row.request: row.tokens for row in step.rows}
         for request in step.touched:
             who, cached = f"request {request.number}", step.cached.get(request, ())
-            if request.state == "waiting":
+            if request.state == "waiting" and request.on_host:
+                request.state, request.on_host = "running", 0
+                self._waiting.remove(request)
+                self._running.append(request)
+            elif request.state == "waiting":
                 findable = self._blocks.findable(request)
                 if findable != len(cached):
                     yield "missed", f"{who} reuses {len(cached)} blocks, and {findable} can be found"

@@ -27,6 +27,7 @@ class Limits:
     max_tokens: int
     prefix_cache: bool
     closed_loop: int | None
+    preemption: str = "recompute"
 
 
 class Row(NamedTuple):
@@ -54,6 +55,8 @@ class Step:
     allocated: BlocksOf
     cached: BlocksOf
     freed: BlocksOf
+    to_host: Mapping[Served, int]
+    to_gpu: Mapping[Served, int]
 
     @property
     def touched(self) -> list[Served]:
@@ -150,10 +153,10 @@ class Vllm(Rules):
         if taken >= len(engine.waiting) or len(engine.running) + taken >= engine.limits.max_batch:
             return
         request = engine.waiting[taken]
-        if step.cached or blocks.findable(request):
+        if step.cached or (blocks.findable(request) and not request.on_host):
             return  # which of the reused blocks were free is not told
         given = sum(map(len, step.allocated.values()))
-        if blocks.needed(min(request.tokens, budget)) <= blocks.free - given:
+        if blocks.needed(request.computed + min(request.missing, budget)) <= blocks.free - given:
             yield "idle", f"request {request.number} waits, and there is room for it"
 
 

@@ -153,19 +153,31 @@ class StepRunner:
         transfers, jobs = self.given.transfers, JobList()
         if ns:
             jobs.add(Label("gpu", "attention", alone_ns=ns), ns, server=GPU)
-        ways: tuple[tuple[Any, int], ...] = (("down", read), ("up", written))
-        for direction, size in ways:
-            if size:
-                alone = transfers.pcie_ns(size)
-                label = Label(f"pcie-{direction}", "cache", bytes=size, alone_ns=alone)
-                jobs.add(label, alone, kind=transfers.cache(size, direction), per_ns=1 / alone)
-        self.totals.add_cache_read(read / self.given.machine.expert_bytes)
+        self._add_cache(jobs, read, written)
         began = self.clock_ns
         if len(jobs):
             self._migrations.add_jobs(jobs)
             self._run_jobs(jobs, in_window=True)
         self._free_ns += self.clock_ns - began - (transfers.wire_ns(read) if read else 0.0)
         return self.clock_ns - began
+
+    def move_cache(self, to_gpu: int, to_host: int) -> None:
+        """Bytes of the KV cache are moved over PCIe, both ways at once, and nothing is computed meanwhile."""
+        jobs = JobList()
+        self._add_cache(jobs, to_gpu, to_host)
+        self._migrations.add_jobs(jobs)
+        self._run_jobs(jobs, in_window=True)
+
+    def _add_cache(self, jobs: JobList, to_gpu: int, to_host: int) -> None:
+        """Add transfers of the KV cache, in bytes, between the host's memory and the GPU."""
+        transfers = self.given.transfers
+        ways: tuple[tuple[Any, int], ...] = (("down", to_gpu), ("up", to_host))
+        for direction, size in ways:
+            if size:
+                alone = transfers.pcie_ns(size)
+                label = Label(f"pcie-{direction}", "cache", bytes=size, alone_ns=alone)
+                jobs.add(label, alone, kind=transfers.cache(size, direction), per_ns=1 / alone)
+        self.totals.add_cache_read(to_gpu / self.given.machine.expert_bytes)
 
     def _compute(self, ns: float) -> float:
         """The GPU alone for a time, which it returns: what the event loop makes of one job."""

@@ -16,6 +16,7 @@ from ndpsim.parameters.moe import MOE
 from ndpsim.parameters.table import Parameter, table
 from ndpsim.plugins import option_names
 
+PREEMPTIONS = ("recompute", "swap")
 _SCHEDULERS = option_names("serving/schedulers", "vllm")
 _LIMIT = re.compile(r"\s*(ttft|tpot)\s*=\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(us|ms|s)\s*", re.ASCII)
 _NS = {"us": 1e3, "ms": 1e6, "s": 1e9}
@@ -92,6 +93,13 @@ SERVE = table(
             ),
             Parameter("max-batch", "Sequences in the KV cache at a time.", Whole(1, 1 << 16), 128),
             Parameter("max-tokens", "Tokens that a step computes.", Whole(1, 1 << 20), 2048),
+            Parameter(
+                "preemption",
+                "A sequence without room is computed again, or moved to the host's memory and back: "
+                "recompute or swap.",
+                Choice(PREEMPTIONS, "preemption"),
+                "recompute",
+            ),
             MOE["kv"],
             MOE["kv-bits"],
             Parameter(

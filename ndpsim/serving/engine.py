@@ -151,6 +151,9 @@ class Engine:
         for chunk in chunks:
             if chunk.sequence.admitted_ns < 0:
                 chunk.sequence.admitted_ns = start_ns
+        changes = scheduler.kv.changes
+        if changes.to_gpu or changes.to_host:
+            self._steps.move_blocks(tuple(changes.to_gpu.values()), tuple(changes.to_host.values()))
         self._steps.run(self._number, chunks)
         end_ns, computed = self._steps.clock_ns, [one.sequence.computed for one in chunks]
         running = len(scheduler.running)

@@ -35,6 +35,10 @@ class GpuSteps:
         """Nothing is to be computed until then."""
         self._clock_ns = max(self._clock_ns, time_ns)
 
+    def move_blocks(self, to_gpu: Sequence[int], to_host: Sequence[int]) -> None:
+        """See `Steps`: `run_serving` refuses it."""
+        raise NotImplementedError
+
     def run(self, number: int, chunks: Sequence[Chunk]) -> None:
         """Run step `number`."""
         dense = self._dense_time(mixed_step(chunks, self._kv_bits))

@@ -20,11 +20,16 @@ Hash = tuple[int, int]
 
 @dataclass
 class Changes:
-    """Changes of blocks in a step, by the number of the sequence: `allocated` anew, `reused` and `freed`."""
+    """Changes of blocks in a step, by the number of the sequence: `allocated` anew, `reused` and `freed`.
+
+    `to_host`, `to_gpu`: how many blocks of it were moved there.
+    """
 
     allocated: dict[int, list[int]] = field(default_factory=dict)
     reused: dict[int, list[int]] = field(default_factory=dict)
     freed: dict[int, list[int]] = field(default_factory=dict)
+    to_host: dict[int, int] = field(default_factory=dict)
+    to_gpu: dict[int, int] = field(default_factory=dict)
 
 
 class _Pool:
@@ -150,3 +155,13 @@ class KvCache:
         self._pool.give_up(freed)
         self.changes.freed[sequence.number] = freed
         sequence.blocks, sequence.remembered = [], 0
+
+    def move_to_host(self, sequence: Sequence) -> None:
+        """The blocks of a sequence are moved to the host's memory, and given up here."""
+        sequence.on_host = self.changes.to_host[sequence.number] = len(sequence.blocks)
+        self.release(sequence)
+
+    def move_to_gpu(self, sequence: Sequence) -> None:
+        """The blocks of a sequence come back, into those that it was given."""
+        self.changes.to_gpu[sequence.number] = sequence.on_host
+        sequence.on_host = 0

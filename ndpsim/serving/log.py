@@ -34,10 +34,11 @@ class ServingLog(ServingObserver):
         self._write = file.write
         self._encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
         self._ids: tuple[str, ...] = ()
+        self._swaps = False
 
     def begin(self, header: Mapping[str, Any], ids: tuple[str, ...]) -> None:
         """Write the run's header; `ids`: names of the requests."""
-        self._ids = ids
+        self._ids, self._swaps = ids, header["preemption"] == "swap"
         self._line({"serving_log": LOG_VERSION, **header})
 
     def arrived(self, sequence: Sequence) -> None:
@@ -60,6 +61,9 @@ class ServingLog(ServingObserver):
             [chunk.sequence.number, computed, chunk.tokens, chunk.sequence.produced]
             for chunk, computed in zip(step.chunks, step.computed, strict=True)
         ]
+        moved = [
+            {str(number): count for number, count in of.items()} for of in (changes.to_host, changes.to_gpu)
+        ]
         self._line(
             {
                 "step": step.number,
@@ -73,6 +77,7 @@ class ServingLog(ServingObserver):
                 "finished": [one.number for one in step.finished],
                 "freed": _by_request(changes.freed),
                 "waiting": [one.number for one in scheduler.waiting],
+                **({"to_host": moved[0], "to_gpu": moved[1]} if self._swaps else {}),
             }
         )
 

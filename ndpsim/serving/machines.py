@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -39,6 +39,7 @@ class UnderPolicy:
         routing: a SPEC, or a trace.
         routed: what it is called.
         dense_time: of attention and dense parts in a step.
+        kept_bytes: as of `KvRoom`.
     """
 
     chosen: ChosenPolicy
@@ -48,6 +49,7 @@ class UnderPolicy:
     seed: int
     dense_time: Callable[[MixedStep], DenseTime]
     kv_bits: int
+    kept_bytes: Callable[[Sequence[int]], int]
 
     @property
     def config(self) -> dict[str, Any]:
@@ -68,6 +70,7 @@ class UnderPolicy:
             routing_of_sequences(self.routing, given.machine.model, requests.prompt_tokens, self.seed),
             self.dense_time,
             self.kv_bits,
+            self.kept_bytes,
         )
 
 

@@ -11,6 +11,7 @@ states of linear attention are kept for as many sequences as a step has at most.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,11 +43,20 @@ class KvAsked:
 
 @dataclass(frozen=True)
 class KvRoom:
-    """The blocks of a KV cache, and the contents of the GPU's memory with it."""
+    """The blocks of a KV cache, and the contents of the GPU's memory with it.
+
+    Attributes:
+        state_bytes: of the states of linear attention of a sequence.
+    """
 
     blocks: int
     block_bytes: int
+    state_bytes: int
     memory: GpuMemory
+
+    def kept_bytes(self, blocks: Sequence[int]) -> int:
+        """Bytes of sequences with so many blocks each."""
+        return sum(blocks) * self.block_bytes + len(blocks) * self.state_bytes
 
 
 def kv_room(
@@ -87,7 +97,7 @@ def kv_room(
         if kv == "gpu" and asked.blocks is None:
             blocks = left if all_fit else min(needed, left)
     _check_lengths(requests, lengths, blocks, asked.block_tokens)
-    return KvRoom(blocks, block, memory(kv, blocks))
+    return KvRoom(blocks, block, _state_bytes(shape, 1), memory(kv, blocks))
 
 
 def _block_bytes(shape: MoeShape, asked: KvAsked) -> list[int]:

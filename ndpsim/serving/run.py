@@ -52,6 +52,7 @@ def run_serving(
     scheduler: str = "vllm",
     max_batch: int = 128,
     max_tokens: int = 2048,
+    preemption: str = "recompute",
     kv: str = "auto",
     kv_bits: int = 16,
     kv_blocks: int | None = None,
@@ -82,6 +83,8 @@ def run_serving(
         scheduler: forms the steps: a name of `ndpsim.serving.schedulers`.
         max_batch: sequences that have blocks of the KV cache at a time.
         max_tokens: tokens that a step computes, at least as many as `max_batch`.
+        preemption: of a sequence whose blocks are taken away: "recompute": all of its tokens are computed
+            again; "swap": its blocks are moved to the host's memory and back.
         kv: location of the KV cache: "gpu", "host", or "auto"; see `ndpsim.serving.room`.
         kv_bits: of a value in it.
         kv_blocks: its blocks; None: see `ndpsim.serving.room`.
@@ -130,6 +133,7 @@ def run_serving(
         arriving = arriving.at_rate(SERVE["rate"].checked(rate))
     written, processors = run_weights(shape, bits, dense_bits, weights), Processors(hardware)
     room = kv_room(processors, shape, written, arriving, limits, asked, gpu_experts)
+    _check_preemption(SERVE["preemption"].checked(preemption), shape, room)
 
     def dense_time(step: MixedStep) -> DenseTime:
         return processors.step_time(shape, step, kv=room.memory.kv, bits=written.dense)
@@ -153,11 +157,12 @@ def run_serving(
             arbitration,
             cache,
         )
-        machine = UnderPolicy(chosen, given, routing, routed, seed, dense_time, kv_bits)
+        machine = UnderPolicy(chosen, given, routing, routed, seed, dense_time, kv_bits, room.kept_bytes)
     if level is not None:
         check_level(level, arriving, machine.steps_for, KvCache(room.blocks, asked.block_tokens), limits)
     steps = machine.steps_for(arriving, None if observer is None else observer.layer)
-    former = of_scheduler(KvCache(room.blocks, asked.block_tokens, prefix_cache), limits)
+    swaps = preemption == "swap"
+    former = of_scheduler(KvCache(room.blocks, asked.block_tokens, prefix_cache), limits, swaps)
     config = {
         "hardware": hardware.to_dict(),
         "model": shape.name,
@@ -166,6 +171,7 @@ def run_serving(
         "scheduler": former.name,
         "max_batch": limits.sequences,
         "max_tokens": limits.tokens,
+        "preemption": preemption,
         "slo": None if level is None else asdict(level),
         "seed": seed,
         **written.to_dict(),
@@ -197,6 +203,16 @@ def _check_dense(shape: MoeShape, kv: str, of_experts: Mapping[str, object]) -> 
     if kv == "host":
         problem = f"{shape.name} is a dense model: its KV cache is in the GPU's memory"
         raise InputError(problem, "unsupported", key="kv")
+
+
+def _check_preemption(preemption: str, shape: MoeShape, room: KvRoom) -> None:
+    """Make sure that blocks can be moved to the host's memory, if they are to be."""
+    if preemption == "swap" and not shape.has_experts:
+        problem = f"{shape.name} is a dense model: it is computed again where blocks run out"
+        raise InputError(problem, "unsupported", key="preemption")
+    if preemption == "swap" and room.memory.kv == "host":
+        problem = "the KV cache is in the host's memory, and so nothing can be moved there"
+        raise InputError(problem, "conflict", key="preemption")
 
 
 def _policy(policy: str | type[Policy] | ChosenPolicy | None) -> ChosenPolicy:
@@ -273,7 +289,7 @@ def _served(
     """The engine when all requests are served."""
     total, done = int(requests.output_tokens.sum()), 0
     kv = ("block_tokens", "max_batch", "max_tokens", "prefix_cache", "closed_loop")
-    names = ("policy", "model", "scheduler")
+    names = ("policy", "model", "scheduler", "preemption")
     header = {**{name: config[name] for name in names}, "engines": 1, "blocks": config["kv_blocks"]}
     for observer in observers:
         observer.begin({**header, **{name: config[name] for name in kv}}, requests.ids)

@@ -35,6 +35,10 @@ class Limits:
 class Scheduler(ABC):
     """Forms the steps of one engine.
 
+    Args:
+        swaps: the blocks of a preempted sequence are moved to the host's memory, and it goes on from there;
+            else it is computed again.
+
     Attributes:
         waiting: sequences that have no blocks, the first one is next.
         running: sequences that have blocks.
@@ -49,8 +53,8 @@ class Scheduler(ABC):
         if cls.__doc__:
             cls.title = cls.__doc__.partition("\n")[0].rstrip(".")
 
-    def __init__(self, kv: KvCache, limits: Limits) -> None:
-        self.kv, self.limits = kv, limits
+    def __init__(self, kv: KvCache, limits: Limits, swaps: bool = False) -> None:
+        self.kv, self.limits, self._swaps = kv, limits, swaps
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self.preempted: list[Sequence] = []
@@ -65,10 +69,13 @@ class Scheduler(ABC):
         self.kv.release(sequence)
 
     def preempt(self, sequence: Sequence) -> None:
-        """Take the blocks of a running sequence away: it is computed again, and is the next one."""
+        """Take the blocks of a running sequence away: it is the next one."""
         self.running.remove(sequence)
-        self.kv.release(sequence)
-        sequence.computed = 0
+        if self._swaps:
+            self.kv.move_to_host(sequence)
+        else:
+            self.kv.release(sequence)
+            sequence.computed = 0
         sequence.preemptions += 1
         self.waiting.appendleft(sequence)
         self.preempted.append(sequence)
@@ -76,6 +83,8 @@ class Scheduler(ABC):
     def admit(self, most_tokens: int) -> Chunk | None:
         """Take in the sequence that is next, with at most so many tokens. None: its blocks have no room."""
         sequence = self.waiting[0]
+        if sequence.on_host:
+            return self._take_back(sequence, min(sequence.missing, most_tokens))
         found = self.kv.found(sequence)
         computed = len(found) * self.kv.block_tokens
         tokens = min(sequence.tokens - computed, most_tokens)
@@ -85,6 +94,14 @@ class Scheduler(ABC):
         sequence.computed = computed
         if not sequence.preemptions:
             sequence.reused_tokens = computed
+        return Chunk(sequence, tokens)
+
+    def _take_back(self, sequence: Sequence, tokens: int) -> Chunk | None:
+        """Take in a sequence whose blocks are in the host's memory. None: they have no room."""
+        if not self.kv.allocate(sequence, tokens):
+            return None
+        self.kv.move_to_gpu(sequence)
+        self.running.append(self.waiting.popleft())
         return Chunk(sequence, tokens)
 
 

@@ -20,6 +20,7 @@ class Sequence:
         blocks: its blocks of the KV cache, in order.
         remembered: those of them, from the first on, that others can find.
         reused_tokens: prompt tokens that were found in the KV cache when it was first admitted.
+        on_host: blocks of it in the host's memory, where a preemption has moved them.
         preemptions: how often its blocks were taken away.
         admitted_ns, first_token_ns, last_token_ns: when it was first scheduled, and when tokens came; -1: not
             yet.
@@ -35,6 +36,7 @@ class Sequence:
     blocks: list[int] = field(default_factory=list)
     remembered: int = 0
     reused_tokens: int = 0
+    on_host: int = 0
     preemptions: int = 0
     admitted_ns: float = -1.0
     first_token_ns: float = -1.0

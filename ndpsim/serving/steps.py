@@ -31,6 +31,9 @@ class Steps(Protocol):
     def wait_until(self, time_ns: float) -> None:
         """Nothing is to be computed until then."""
 
+    def move_blocks(self, to_gpu: Sequence[int], to_host: Sequence[int]) -> None:
+        """Move blocks of the KV cache before a step; how many of each sequence."""
+
     def run(self, number: int, chunks: Sequence[Chunk]) -> None:
         """Run step `number`."""
 
@@ -52,6 +55,7 @@ class MoeSteps:
 
     Args:
         dense_time: of attention and dense parts in a step.
+        kept_bytes: of sequences with so many blocks of the KV cache each.
     """
 
     def __init__(
@@ -60,8 +64,10 @@ class MoeSteps:
         routing: TokenRouting,
         dense_time: Callable[[MixedStep], DenseTime],
         kv_bits: int,
+        kept_bytes: Callable[[Sequence[int]], int],
     ) -> None:
         self.runner, self._routing, self._dense_time, self._kv_bits = runner, routing, dense_time, kv_bits
+        self._kept_bytes = kept_bytes
 
     @property
     def clock_ns(self) -> float:
@@ -71,6 +77,10 @@ class MoeSteps:
     def wait_until(self, time_ns: float) -> None:
         """Nothing is to be computed until then; experts on their way move on."""
         self.runner.wait_until(time_ns)
+
+    def move_blocks(self, to_gpu: Sequence[int], to_host: Sequence[int]) -> None:
+        """Move blocks of the KV cache over PCIe before anything else of the step begins."""
+        self.runner.move_cache(self._kept_bytes(to_gpu), self._kept_bytes(to_host))
 
     def run(self, number: int, chunks: Sequence[Chunk]) -> None:
         """Run step `number`."""
