@@ -47,11 +47,14 @@ class _Timeline(ServingObserver):
 
     def done(self, step: DoneStep) -> None:
         """See `ServingObserver`."""
+        changes = step.scheduler.kv.changes
         arguments = {
             "sequences": len(step.chunks),
             "tokens": sum(one.tokens for one in step.chunks),
             "waiting": len(step.scheduler.waiting),
             "preempted": len(step.scheduler.preempted),
+            "blocks_to_host": sum(changes.to_host.values()),
+            "blocks_to_gpu": sum(changes.to_gpu.values()),
         }
         self._timeline.span("steps", f"step {step.number}", step.start_ns, step.end_ns, arguments)
         for sequence in step.finished:
