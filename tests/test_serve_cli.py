@@ -24,7 +24,7 @@ MACHINE = "dali-7532-3090"
 REQUESTS = "poisson:rate=2,requests=12,input_tokens=24,output_tokens=4"
 CALL = (
     *("serve", "--hw", MACHINE, "--model", GIVEN / "small.json", "--policy", "on-demand"),
-    *("--requests", REQUESTS, "--max-batch", 4, "--max-tokens", 64),
+    *("--requests", REQUESTS, "--max-batch", 4, "--max-tokens", 64, "--kv-blocks", 99),
 )
 
 

@@ -36,21 +36,25 @@ class _Pool:
     """Numbered blocks with reference counts; free ones in the order in which they are taken."""
 
     def __init__(self, blocks: int) -> None:
-        self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(blocks))
-        self._uses = [0] * blocks
-        self._hash: list[Hash | None] = [None] * blocks
+        self._blocks = blocks
+        self._used = 0  # blocks that were ever taken, the first ones
+        self._free: OrderedDict[int, None] = OrderedDict()  # of them; those that never were come before them
+        self._uses: dict[int, int] = {}
+        self._hash: dict[int, Hash] = {}
         self._known: dict[Hash, dict[int, None]] = {}
 
     @property
     def free(self) -> int:
-        return len(self._free)
+        return self._blocks - self._used + len(self._free)
 
     def is_free(self, block: int) -> bool:
         return self._uses[block] == 0
 
     def take(self, count: int) -> list[int]:
         """New blocks; what they contained cannot be found any more."""
-        taken = [self._free.popitem(last=False)[0] for _ in range(count)]
+        new = range(self._used, min(self._used + count, self._blocks))
+        self._used = new.stop
+        taken = [*new, *(self._free.popitem(last=False)[0] for _ in range(count - len(new)))]
         for block in taken:
             self._forget(block)
             self._uses[block] = 1
@@ -79,7 +83,7 @@ class _Pool:
         self._known.setdefault(content, {})[block] = None
 
     def _forget(self, block: int) -> None:
-        content, self._hash[block] = self._hash[block], None
+        content = self._hash.pop(block, None)
         if content is not None:
             del self._known[content][block]
             if not self._known[content]:
