@@ -27,14 +27,12 @@ from ndpsim import (
     describe_routing,
     generate_routing,
     place_expert,
-    run_serving,
     run_trace,
     simulate_expert,
     simulate_relayout,
 )
 from ndpsim.errors import InputError
 from ndpsim.moe import Expert
-from ndpsim.policies.example import MODEL as EXAMPLE
 from ndpsim.report.moe_history import History
 from ndpsim.report.panels import PANELS, SIZES, chosen_panels, chosen_size
 from ndpsim.report.pictures import (
@@ -46,9 +44,7 @@ from ndpsim.report.pictures import (
     latencies,
     layout,
     moe,
-    rates,
     routing,
-    serving,
 )
 from ndpsim.report.pictures import relayout as relayouts
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
@@ -261,14 +257,6 @@ def pictures(tmp_path_factory, moe_by_hand):
             describe_routing(generate_routing("skewed:step_stickiness=0.2", "mixtral-8x7b", 24, 3, 4)),
         ),
     }
-    served = [
-        run_serving(
-            "dali-7532-3090", EXAMPLE, "poisson:requests=9,input_tokens=9,output_tokens=4",
-            "on-demand", rate, "ttft=1s,tpot=1s",
-        )
-        for rate in (1, 9, 9e3)
-    ]  # fmt: skip
-    made["serve"], made["rates"] = (serving.serving_figure, served[1]), (rates.rates_figure, served)
     topologies = {
         name: simulate_relayout(
             "trimoe", SMALL, 2, sets=[*FEW, f"link.topology={name}", "link.ports=3", "link.group_dimms=2"]

@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 
 import ndpsim
+import test_pictures
 from calls import GIVEN, refused_call, said
 from mistakes import refused
 from ndpsim.policies import policies
+from ndpsim.report.panels import SIZES
 from ndpsim.report.pictures.rates import rates_figure
+from ndpsim.report.pictures.serving import serving_figure
 from ndpsim.report.serving_timeline import writing_serving_timeline
 from ndpsim.reported import with_unit
 from ndpsim.results import ServingResult
@@ -90,6 +93,14 @@ def test_the_picture_of_rates_shows_percentiles_and_the_service_level(folder: Pa
     assert served["requests served"] == pytest.approx([one.requests_per_s for one in results])
     said(*CALL, "--rate", "1,10", "--plot", "rates.svg", "--panels", "tpot")
     assert (folder / "rates.svg").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_nothing_overlaps_in_pictures_of_serving(size: str):
+    results = [serve(rate=rate, slo="ttft=1s,tpot=1s") for rate in (1, 9, 9e3)]
+    drawn = {"serve": serving_figure(results[1], size), "rates": rates_figure(results, size)}
+    test_pictures.test_nothing_overlaps_and_nothing_is_cut(lambda size: drawn, size)
+    test_pictures.test_all_text_can_be_read(lambda size: drawn, size)
 
 
 @pytest.mark.parametrize(
