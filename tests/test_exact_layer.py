@@ -270,3 +270,14 @@ def test_a_layer_on_the_gpu_alone_takes_what_it_took(costs):
     check = check_layer(costs, record([job("gpu", "expert", 0, 0, 700, tokens=1)], [STRIPED]))
     assert (check.ends, check.error, check.cycle_ns) == ((), 0, 700)
     assert check.ok
+
+
+def test_what_ends_too_early_is_as_far_off_as_what_ends_too_late():
+    ends = [
+        CheckedEnd(name, 100 * (1 + off), 100.0, off) for name, off in (("a", -0.2), ("b", 0.1), ("c", -0.04))
+    ]
+    check = LayerCheck(0, 1, 0.05, 100.0, 100.0, 0.0, tuple(ends))
+    assert [end.name for end in check.beyond] == ["a", "b"]
+    assert check.largest == ends[0]
+    assert not check.ok
+    assert replace(check, ends=(ends[2],)).ok

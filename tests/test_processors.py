@@ -810,6 +810,10 @@ def test_what_the_memory_holds_by_hand() -> None:
     assert held(model=dataclasses.replace(SMALL, tied_embeddings=True)).parts["head"] == 0
 
 
+def test_in_work_are_all_new_tokens_and_the_logits_of_the_last_of_each_sequence() -> None:
+    assert held(step=Step(5, 7, 3)).parts["workspace"] == 15 * 52 * 2 + 5 * 50 * 4
+
+
 def test_a_cache_lies_with_the_host_when_it_does_not_fit() -> None:
     just = dataclasses.replace(GPU, memory_bytes=sum(HELD.values()))
     assert (held(just).kv, held(just).experts_bytes, held(just).experts) == ("gpu", 0, 0)

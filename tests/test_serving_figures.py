@@ -10,9 +10,11 @@ import pytest
 
 from calls import refused_call
 from ndpsim.parameters.serve import ServiceLevel
+from ndpsim.report.metrics import higher_is_better
 from ndpsim.report.pictures.serving import serving_figure
 from ndpsim.report.serving import print_found_rate, serving_table
-from ndpsim.results.serving import FoundRate, TriedRate
+from ndpsim.results.serving import FoundRate, ServingResult, TriedRate, percentiles
+from ndpsim.routing.sequences import SequenceRouting
 from ndpsim.serving.find_rate import find_rate
 from ndpsim.serving.kv import KvCache
 from ndpsim.serving.scheduler import Limits
@@ -93,6 +95,21 @@ def test_policies_expect_as_many_sequences_as_there_can_be(closed_loop: int | No
     assert seen == [(batch, batch)]
 
 
+def test_percentiles_lie_between_the_values_next_to_them():
+    found = percentiles(np.arange(11.0)[::-1])
+    assert found == pytest.approx({"mean": 5, "p50": 5, "p90": 9, "p99": 9.9})
+    assert percentiles(np.zeros(0)) is None
+
+
+def test_the_first_decoded_token_repeats_no_prompt_token():
+    prompt, many = 5, 400
+    routed = SequenceRouting("skewed:step_stickiness=0.9", MODEL, np.full(many, prompt), 5)
+    places = np.arange(prompt - 1, prompt + 2)
+    ids = routed.ids(np.repeat(np.arange(many), 3), np.tile(places, many)).reshape(3, many, 3, 2)
+    same = (ids[:, :, 1:] == ids[:, :, :-1]).all(-1).mean(axis=(0, 1))
+    assert same[0] < 0.1 < 0.85 < same[1]  # by chance, and as often as it sticks
+
+
 # ---- Levels and rates --------------------------------------------------------------------------------------------
 
 
@@ -115,6 +132,13 @@ def test_a_rate_is_found_at_which_all_requests_are_within_the_level():
 
 
 # ---- Text and pictures -------------------------------------------------------------------------------------------
+
+
+def test_of_rates_more_is_better_and_of_latencies_less():
+    for name in ("requests_per_s", "goodput_per_s", "tokens_per_s"):
+        assert higher_is_better(name, (ServingResult,))
+    for name in ("ttft_ns.p90", "itl_ns.mean", "mean_queue", "preemptions"):
+        assert not higher_is_better(name, (ServingResult,))
 
 
 def test_a_group_of_resources_is_used_as_much_as_its_resources_in_the_mean():

@@ -52,8 +52,7 @@ def _link(machine: OwnMachine) -> Upgraded:
         problem = f"no link of the parts is {_MUCH_FASTER:g} times as fast as {machine.link}"
         raise InputError(problem, "unsupported", key="link")
     gbps, name = min(better)
-    card_gbps = max(gbps, load_part(machine.gpu).values["pcie_gbps"])
-    sets = (*machine.sets, f"gpu.pcie_gbps={card_gbps:g}")
+    sets = (*machine.sets, f"gpu.pcie_gbps={gbps:g}")
     return f"{name}, and a card that takes it", replace(machine, link=name, sets=sets), None
 
 
