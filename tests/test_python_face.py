@@ -333,7 +333,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         {
             **_HW,
             "requests": but(LONG),
-            "policy": but(),
+            "policy": but(None),
             "rate": [*but(None, 1.5, 1, 3), 0, -1.0],
             "slo": but(None),
             "scheduler": but(),

@@ -30,6 +30,9 @@ class RandomSteps:
     def wait_until(self, time_ns: float) -> None:
         self.clock_ns = time_ns
 
+    def move_blocks(self, to_gpu: Any, to_host: Any) -> None:
+        self.clock_ns += self._chance.uniform(1, 100)
+
     def run(self, number: int, chunks: Any) -> None:
         self.clock_ns += self._chance.uniform(1, 100)
 
@@ -47,7 +50,11 @@ def prompts_that_begin_alike(chance: random.Random, lengths: list[int], size: in
     return tuple(blocks)
 
 
-def log_of(scheduler: str, seed: int, count: int = 25) -> tuple[list[dict[str, Any]], int]:
+#: Schedulers, and what they do with blocks of who is preempted.
+WAYS = [("vllm", "recompute"), ("vllm", "swap"), ("static", "recompute")]
+
+
+def log_of(scheduler: str, preemption: str, seed: int, count: int = 25) -> tuple[list[dict[str, Any]], int]:
     """The lines of a run of random requests on a small cache, and how often one was preempted."""
     chance = random.Random(seed)
     prompts, outputs = ([chance.randint(1, most) for _ in range(count)] for most in (90, 40))
@@ -62,12 +69,13 @@ def log_of(scheduler: str, seed: int, count: int = 25) -> tuple[list[dict[str, A
     longest = max(-(-(one + other) // block_tokens) for one, other in zip(prompts, outputs, strict=True))
     room, reuse = longest + chance.randint(0, 2 * longest), chance.random() < 0.8
     limits = Limits(chance.randint(2, 12), chance.randint(12, 120))
-    former = scheduler_named(scheduler)(KvCache(room, block_tokens, reuse), limits)
+    former = scheduler_named(scheduler)(KvCache(room, block_tokens, reuse), limits, preemption == "swap")
     file = io.BytesIO()
     log = ServingLog(file)
     header = dict(
         policy="p", model="m", scheduler=scheduler, engines=1, block_tokens=block_tokens, blocks=room,
-        max_batch=limits.sequences, max_tokens=limits.tokens, prefix_cache=reuse, closed_loop=loop
+        max_batch=limits.sequences, max_tokens=limits.tokens, prefix_cache=reuse, closed_loop=loop,
+        preemption=preemption
     )  # fmt: skip
     log.begin(header, requests.ids)
     hashes = prompt_hashes(requests, block_tokens)
@@ -83,11 +91,11 @@ def findings(folder: Path, lines: list[dict[str, Any]]) -> tuple[Any, ...]:
     return check_serving(path).findings
 
 
-@pytest.mark.parametrize("scheduler", ["vllm", "static"])
-def test_logs_of_the_engine_are_consistent(scheduler, tmp_path):
+@pytest.mark.parametrize(("scheduler", "preemption"), WAYS)
+def test_logs_of_the_engine_are_consistent(scheduler, preemption, tmp_path):
     preemptions = 0
     for seed in range(12):
-        lines, often = log_of(scheduler, seed)
+        lines, often = log_of(scheduler, preemption, seed)
         preemptions += often
         assert findings(tmp_path, lines) == (), seed
     assert (preemptions > 0) == (scheduler == "vllm")
@@ -109,11 +117,11 @@ def changed(line: dict[str, Any], chance: random.Random) -> str:
     return f"{kind} moved"
 
 
-@pytest.mark.parametrize("scheduler", ["vllm", "static"])
-def test_every_change_of_a_step_is_found(scheduler, tmp_path):
+@pytest.mark.parametrize(("scheduler", "preemption"), WAYS)
+def test_every_change_of_a_step_is_found(scheduler, preemption, tmp_path):
     chance = random.Random(1)
     for seed in range(4):
-        lines, _ = log_of(scheduler, seed, 12)
+        lines, _ = log_of(scheduler, preemption, seed, 12)
         steps = [at for at, line in enumerate(lines) if "step" in line]
         for _ in range(8):
             other, at = copy.deepcopy(lines), chance.choice(steps)
