@@ -282,6 +282,11 @@ def test_klotski_prefetches_no_more_than_there_is_room_for():
     assert migrated(policy, placement, [9, 8, 7, 6, 5, 4], free=0) == []
 
 
+def test_klotski_prefetches_no_more_than_half_of_the_memory_for_a_layer():
+    policy, placement = started("klotski:residents=none,hot_experts=3")
+    assert len(migrated(policy, placement, [9, 8, 7, 6, 5, 4], free=4)) == 2
+
+
 def test_klotski_leaves_what_it_prefetched_where_the_only_layer_needs_it_again():
     policy, placement = started(
         "klotski:residents=none,hot_experts=1", loads=((9, 1, 1, 1, 1, 1),), layers=(1,)
@@ -336,6 +341,15 @@ def test_ktransformers_prefetches_by_a_moving_average_in_place_of_lower_scores()
     policy, placement = started("enhanced-ktransformers:prefetch=0")
     assert migrated(policy, placement, [0] * 6, free=4) == []
     assert residents(started("enhanced-ktransformers:residents=none")[1]) == []
+
+
+@pytest.mark.parametrize(("memory", "moved"), [(0.75, []), (0.25, [("evict", 4), ("prefetch", 1)])])
+def test_ktransformers_weighs_the_past_by_its_memory(memory, moved):
+    policy, placement = started(f"enhanced-ktransformers:memory={memory}")
+    migrated(policy, placement, [0, 20, 0, 0, 0, 0], layer=2)
+    # Of expert 1 it remembers 0.75 + 5 or 0.25 + 15 tokens, of 4, which is there, 6 or 2.
+    asked = migrated(policy, placement, [9, 8, 3, 2, 1, 1], layer=1)
+    assert [(one.kind, one.expert) for one in asked] == moved
 
 
 # MoNDE

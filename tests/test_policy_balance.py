@@ -161,6 +161,9 @@ def test_what_windows_hide_is_prefetched_and_what_they_do_not_only_if_it_is_sure
     assert prefetched(200.0) == [3, 1]
     assert prefetched(50.0) == [3]  # exp(-9) < 0.5: it is chosen almost surely
     assert prefetched(50.0, copied=False) == []
+    # A window of 150 ns hides one copy and half of the next, which is then not for layers that copied none.
+    assert prefetched(150.0) == [3, 1]
+    assert prefetched(150.0, copied=False) == [3]
 
 
 def test_a_copy_that_costs_units_more_than_it_saves_them_is_not_prefetched():

@@ -12,6 +12,7 @@ from ndpsim.policies import check_policy, choose_policy
 from ndpsim.policies.example import MACHINE
 from ndpsim.policies.interface import Migration
 from ndpsim.policies.published.cxl.policy import Cxl, CxlParameters
+from ndpsim.policies.published.cxl.quantisation import read_losses
 from ndpsim.policies.views import OfflineView
 from ndpsim.routing import Routing
 from policy_machines import background_view, estimates, layer_view, machine
@@ -98,6 +99,13 @@ def test_bits_fall_with_importance_and_spend_the_average_exactly(tmp_path):
     after_prefill(policy, np.zeros((1, 8), np.bool_))
     # Of all eight R = 8: expert 0 with 3 bits gains 80, six with 2 bits 4 each, the last none.
     assert policy.bits[0].tolist() == [3, 2, 2, 2, 2, 2, 2, 1]
+
+
+def test_losses_of_an_array_are_those_of_the_layers_with_experts(tmp_path):
+    layer, expert, bits = np.indices((4, 2, 4))
+    np.savez(tmp_path / "loss.npz", loss=100 * layer + 10 * expert + bits)
+    losses = read_losses(str(tmp_path / "loss.npz"), (1, 3), 2)
+    assert losses[:, 1].tolist() == [[110, 111, 112, 113], [310, 311, 312, 313]]
 
 
 def test_decode_computes_each_expert_on_the_device_that_has_it_in_its_bits():
