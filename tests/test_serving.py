@@ -24,7 +24,7 @@ from ndpsim.routing import Routing
 from ndpsim.routing.generate import shape_of, shares_of
 from ndpsim.routing.sequences import SequenceRouting
 from ndpsim.routing.spec import parse_spec
-from ndpsim.serving.engine import Arrivals, DoneStep, Engine
+from ndpsim.serving.engine import Arrivals, DoneStep, Engines
 from ndpsim.serving.hashes import prompt_hashes
 from ndpsim.serving.kv import KvCache
 from ndpsim.serving.log import writing_serving_log
@@ -138,27 +138,19 @@ class Clock:
     def wait_until(self, time_ns: float) -> None:
         self.clock_ns = max(self.clock_ns, time_ns)
 
-    def run(self, number: int, chunks: Several[Chunk]) -> None:
+    def run(self, number: int, parts: Several[Several[Chunk]]) -> None:
+        (chunks,) = parts
         self.seen.append([(one.sequence.number, one.tokens) for one in chunks])
         self.clock_ns += 10.0
 
 
 def engine(
-    asked: Requests, scheduler: str, limits: Limits, kv: KvCache
-) -> tuple[Engine, Clock, list[DoneStep]]:
+    asked: Requests, scheduler: str, limits: Limits, kv: KvCache, ahead: bool = False
+) -> tuple[Engines, Clock, list[DoneStep]]:
     clock, done = Clock(), list[DoneStep]()
     former = schedulers()[scheduler](kv, limits)
-    return (
-        Engine(
-            former,
-            clock,
-            Arrivals(asked, prompt_hashes(asked, kv.block_tokens)),
-            lambda one: None,
-            done.append,
-        ),
-        clock,
-        done,
-    )
+    arrivals = Arrivals(asked, prompt_hashes(asked, kv.block_tokens))
+    return Engines([former], clock, arrivals, lambda one: None, done.append, ahead), clock, done
 
 
 def steps_of(
@@ -229,6 +221,24 @@ def test_the_scheduler_of_the_page_on_adding_one_serves_one_sequence_after_the_o
     ]
 
 
+def test_a_step_that_is_formed_ahead_knows_neither_late_arrivals_nor_free_places():
+    # Steps of 10 ns. Step 1 is formed at 0, and does not know request 2; step 2 is formed at 10, and request 0 has
+    # its place until 20; step 3 has request 2.
+    asked = requests((3, 2), (2, 4), (2, 1), arrivals=[0, 0, 5])
+    ran, clock, done = engine(asked, "vllm", Limits(2, 8), KvCache(100, 4), ahead=True)
+    ran.run()
+    assert clock.seen == [[(0, 3), (1, 2)], [(0, 1), (1, 1)], [(1, 1)], [(1, 1), (2, 2)]]
+    assert [step.formed.formed_ns for step in done] == [0, 0, 10, 20]
+    assert [one.last_token_ns for one in ran.sequences] == [20, 40, 40]
+
+
+def test_an_idle_engine_forms_a_step_when_a_request_arrives():
+    asked = requests((3, 2), (3, 1), arrivals=[0, 100])
+    ran, _, done = engine(asked, "vllm", Limits(2, 8), KvCache(100, 4), ahead=True)
+    ran.run()
+    assert [(step.formed.formed_ns, step.start_ns) for step in done] == [(0, 0), (0, 10), (100, 100)]
+
+
 @pytest.mark.parametrize("scheduler", ["vllm", "static"])
 @pytest.mark.parametrize("blocks", [12, 40, 400])
 def test_every_token_is_computed_once_or_again_after_a_preemption(scheduler: str, blocks: int):
@@ -237,18 +247,20 @@ def test_every_token_is_computed_once_or_again_after_a_preemption(scheduler: str
         (int(a), int(b)) for a, b in zip(random.integers(1, 30, 30), random.integers(1, 15, 30), strict=True)
     ]
     asked = requests(*lengths, arrivals=np.cumsum(random.exponential(15, 30)))
-    ran, _clock, done = engine(asked, scheduler, Limits(6, 20), KvCache(blocks, 4, finds_prefixes=False))
+    kv = KvCache(blocks, 4, finds_prefixes=False)
+    ran, _clock, done = engine(asked, scheduler, Limits(6, 20), kv)
     ran.run()
     computed = dict.fromkeys(range(30), 0)
     for step in done:
-        assert sum(chunk.tokens for chunk in step.chunks) <= 20
-        assert len(step.chunks) <= 6
-        for chunk, before in zip(step.chunks, step.computed, strict=True):
-            number = chunk.sequence.number
+        chunks = step.formed.chunks
+        assert sum(chunk.tokens for chunk in chunks) <= 20
+        assert len(chunks) <= 6
+        for chunk in chunks:
+            number, before = chunk.sequence.number, chunk.computed
             assert before in (0, computed[number])
             computed[number] = before + chunk.tokens
     assert [computed[number] for number in range(30)] == [a + b - 1 for a, b in lengths]
-    assert ran._scheduler.kv.free == blocks
+    assert kv.free == blocks
     if blocks == 12 and scheduler == "vllm":
         assert sum(one.preemptions for one in ran.sequences) > 0
 
@@ -257,7 +269,7 @@ def test_in_a_closed_loop_as_many_are_there_as_asked():
     asked = requests(*[(4, 3)] * 12, closed_loop=3)
     ran, _clock, done = engine(asked, "vllm", Limits(8, 64), KvCache(100, 4))
     ran.run()
-    assert {len(step.chunks) for step in done} == {3}
+    assert {len(step.formed.chunks) for step in done} == {3}
     assert len(ran.sequences) == 12
 
 

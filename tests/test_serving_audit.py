@@ -247,6 +247,61 @@ def test_faults_of_loops_and_engines(at, changed, rule, tmp_path):
     assert rule in [one.rule for one in check_serving(written(tmp_path, log)).findings]
 
 
+# Asynchronous scheduling: a step is formed when the one before it begins. Request 0 has its place until step 1 ends.
+AHEAD = [
+    {**HEADER, "async_scheduling": True, "max_batch": 2},
+    request(0, 0.0, 3, 2, []),
+    request(1, 0.0, 2, 4, []),
+    step(0, [[0, 0, 3, 1], [1, 0, 2, 1]], formed_ns=0.0, allocated={"0": [0], "1": [1]}),
+    request(2, 50.0, 2, 1, []),
+    step(1, [[0, 3, 1, 2], [1, 2, 1, 2]], formed_ns=0.0, finished=[0], freed={"0": [0]}),
+    step(2, [[1, 3, 1, 3]], formed_ns=100.0, waiting=[2]),
+    step(3, [[1, 4, 1, 4], [2, 0, 2, 1]], formed_ns=200.0, allocated={"1": [2], "2": [3]}, finished=[1, 2],
+         freed={"1": [2, 1], "2": [3]}),
+]  # fmt: skip
+# Two engines that meet: engine 1 has nothing to compute in step 1.
+MEETING = [
+    {**HEADER, "engines": 2, "lockstep": True},
+    request(0, 0.0, 2, 2, []),
+    {**request(1, 0.0, 2, 1, []), "engine": 1},
+    step(0, [[0, 0, 2, 1]], allocated={"0": [0]}),
+    step(0, [[1, 0, 2, 1]], engine=1, allocated={"1": [0]}, finished=[1], freed={"1": [0]}),
+    step(1, [[0, 2, 1, 2]], finished=[0], freed={"0": [0]}),
+    step(1, [], engine=1),
+]
+
+
+@pytest.mark.parametrize("log", [AHEAD, MEETING])
+def test_consistent_logs_of_steps_formed_ahead_and_of_engines_that_meet(log, tmp_path):
+    assert check_serving(written(tmp_path, log)).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("log", "at", "changed", "rule"),
+    [
+        (AHEAD, 6, {"formed_ns": 150.0}, "formed"),
+        (AHEAD, 7, {"formed_ns": 300.0}, "idle"),  # it could have been formed ahead
+        (AHEAD, 5, {"scheduled": [[0, 3, 1, 2], [2, 0, 2, 1]]}, "early"),
+        (AHEAD, 6, {"scheduled": [[0, 4, 1, 3], [1, 3, 1, 3]]}, "finish"),
+        (AHEAD, 6, {"scheduled": [[1, 3, 1, 3], [2, 0, 2, 1]], "allocated": {"2": [2]}, "waiting": []}, "batch"),
+        (AHEAD, 6, {"waiting": []}, "queue"),
+        (AHEAD, 6, {"left": {"1": [1]}}, "preemption"),
+        (AHEAD, 0, {"async_scheduling": False}, "formed"),
+        (MEETING, 6, {"start_ns": 101.0}, "meet"),
+        (MEETING, 6, {"end_ns": 201.0}, "meet"),
+        (MEETING, 6, {"step": 2, "start_ns": 200.0, "end_ns": 300.0}, "meet"),
+        (MEETING, 6, {"step": 2, "start_ns": 200.0, "end_ns": 300.0}, "empty"),
+        (MEETING, 0, {"lockstep": False}, "empty"),
+        (MEETING, 6, {"scheduled": [[0, 3, 1, 3]]}, "engine"),
+        (MEETING, 4, {"scheduled": [], "allocated": {}, "finished": [], "freed": {}}, "idle"),
+    ],
+)  # fmt: skip
+def test_faults_of_steps_formed_ahead_and_of_engines_that_meet(log, at, changed, rule, tmp_path):
+    other = copy.deepcopy(log)
+    other[at].update(changed)
+    assert rule in [one.rule for one in check_serving(written(tmp_path, other)).findings]
+
+
 def test_a_finding_says_its_line_and_only_so_many_are_told(tmp_path):
     log = copy.deepcopy(LOG)
     log[STEP[4]].update(start_ns=399.0, end_ns=398.0)

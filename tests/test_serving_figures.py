@@ -64,12 +64,7 @@ def test_what_a_preempted_sequence_finds_of_its_own_is_no_reuse():
     ran, _clock, done = engine(asked, "vllm", Limits(3, 12), KvCache(3, 4))
     ran.run()
     assert [one.preemptions for one in ran.sequences] == [0, 1, 0]
-    before = [
-        computed
-        for step in done
-        for chunk, computed in zip(step.chunks, step.computed, strict=True)
-        if chunk.sequence.number == 1
-    ]
+    before = [chunk.computed for step in done for chunk in step.formed.chunks if chunk.sequence.number == 1]
     assert before == [0, 4, 5, 6]  # it finds its first block again
     assert [one.reused_tokens for one in ran.sequences] == [0, 0, 0]
 

@@ -1,8 +1,9 @@
-"""Serving on GPUs that hold all weights: dense models, whose steps take what their parts take."""
+"""Serving on GPUs that hold all weights: dense models, tensor parallelism, and engines that meet in the experts."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,13 @@ import ndpsim
 from mistakes import refused
 from ndpsim.audit import check_serving
 from ndpsim.config import data_path
+from ndpsim.moe import Attention
 from ndpsim.results.serving import ServingResult
+from ndpsim.routing.sequences import SequenceRouting
 from ndpsim.serving.log import writing_serving_log
 from ndpsim.serving.run import run_serving
 from ndpsim.workloads import Requests
+from small_moe import MODEL
 
 DENSE = "llama-3.1-8b"
 
@@ -30,12 +34,8 @@ def requests(*lengths: tuple[int, int], arrivals: Any = None) -> Requests:
     )
 
 
-def serve(asked: Requests, **more: Any) -> ServingResult:
-    return run_serving("trimoe", asked_model(more), asked, **more)
-
-
-def asked_model(more: dict[str, Any]) -> Any:
-    return more.pop("model", DENSE)
+def serve(asked: Requests, model: Any = DENSE, **more: Any) -> ServingResult:
+    return run_serving("trimoe", model, asked, **more)
 
 
 # ---- Dense models ------------------------------------------------------------------------------------------------
@@ -112,3 +112,109 @@ def test_what_needs_experts_or_other_memory_is_refused(more: dict[str, Any], exp
 def test_commands_on_experts_refuse_a_dense_model(call: Any):
     with refused("unsupported model"):
         call(model=DENSE)
+
+
+# ---- Several GPUs ------------------------------------------------------------------------------------------------
+
+TWO = ("gpu.count=2", "gpu.link_gbps=10", "gpu.link_latency_us=5")
+
+
+def exchange_ns(size: float) -> float:
+    return 5000 + size / 10
+
+
+def test_with_tensor_parallelism_gpus_have_halves_and_add_up_twice_a_layer():
+    (one,) = serve(requests((100, 1)), sets=TWO).per_request
+    whole = ndpsim.load_model(DENSE)
+    half = replace(
+        whole, attention=Attention(16, 4, 128, 128), dense_intermediate=14336 // 2, vocabulary=128256 // 2
+    )
+    time = ndpsim.load_processors("trimoe").dense_time(half, 1, 100, 100)
+    work_ns = 32 * (time.attention_ns + time.dense_layer_ns) + time.head_ns
+    # Sums of 100 x 4096 activations behind 2 x 32 parts and the embedding; half of the logits of one sequence.
+    links_ns = 65 * exchange_ns(100 * 4096 * 2) + exchange_ns(128256 / 2 * 2)
+    assert one.ttft_ns == pytest.approx(work_ns + links_ns, rel=1e-12)
+
+
+def experts_ns(prompts: list[int], seed: int = 1) -> float:
+    """The time of the small model's experts on two GPUs, each of which has 8 of 16: the slower one in each layer."""
+    routed = SequenceRouting("skewed", MODEL, np.array(prompts), seed)
+    tokens = [(number, place) for number, prompt in enumerate(prompts) for place in range(prompt)]
+    ids = routed.ids(*np.array(tokens).T)
+    gpu = ndpsim.load_processors("trimoe").gpu
+    total = 0.0
+    for layer in ids:
+        times = [0.0, 0.0]
+        for expert in range(16):
+            load = int((layer == expert).sum())
+            if load:
+                times[expert // 8] += gpu.expert_time(MODEL.expert, load).time_ns
+        total += max(times)
+    return total
+
+
+@pytest.mark.parametrize("prompts", [[40], [40, 40], [40, 40, 40]])
+def test_engines_meet_in_each_layer_and_the_slower_part_of_the_experts_counts(prompts: list[int]):
+    result = serve(requests(*[(one, 1) for one in prompts]), MODEL, sets=TWO, routing="skewed")
+    on_first = 40 * -(-len(prompts) // 2)  # tokens of the engine that has more
+    time = ndpsim.load_processors("trimoe").dense_time(MODEL, on_first // 40, 40, 40)
+    parts_ns = (
+        4 * time.attention_ns + time.dense_layer_ns + 3 * (time.router_ns + time.shared_ns) + time.head_ns
+    )
+    moved_ns = 2 * 3 * exchange_ns(on_first * 512 * 2)
+    assert [one.engine for one in result.per_request] == [0, 1, 0][: len(prompts)]
+    (found,) = {one.ttft_ns for one in result.per_request}
+    assert found == pytest.approx(parts_ns + moved_ns + experts_ns(prompts), rel=1e-9)
+    assert result.pairs_by_engine["gpu_hit"] == 3 * 2 * sum(prompts)
+    assert set(result.utilization) == {"gpu 0", "gpu 1"}
+    assert all(0 < share < 1 for share in result.utilization.values())
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_the_log_of_two_engines_is_consistent_and_an_idle_one_takes_part(tmp_path: Path, ahead: bool):
+    asked = requests(*[(40, 20), (20, 3)] * 6, (30, 40), arrivals=[*np.arange(12) * 1e6, 1e9])
+    with writing_serving_log(tmp_path / "log.jsonl") as log:
+        result = serve(
+            asked, MODEL, sets=TWO, log=log, kv_blocks=20, max_batch=3, max_tokens=48, async_scheduling=ahead
+        )
+    header, *lines = map(json.loads, (tmp_path / "log.jsonl").read_text().splitlines())
+    assert (header["engines"], header["lockstep"], header["policy"]) == (2, True, None)
+    steps = [line for line in lines if "step" in line]
+    assert len(steps) == 2 * result.steps
+    assert not all(line["scheduled"] for line in steps)
+    assert {one.engine for one in result.per_request} == {0, 1}
+    assert result.most_running <= 6
+    report = check_serving(tmp_path / "log.jsonl")
+    assert report.ok, report
+
+
+def test_a_free_link_makes_two_gpus_faster_and_a_slow_one_slower_than_one():
+    def ns(*sets: str) -> float:
+        return serve(requests((2000, 20)), sets=sets).time_ns
+
+    free = ns("gpu.count=2", "gpu.link_gbps=1e6", "gpu.link_latency_us=0")
+    one = ns()
+    assert one / 2 < free < one < ns("gpu.count=2", "gpu.link_gbps=1", "gpu.link_latency_us=0")
+
+
+@pytest.mark.parametrize(
+    ("model", "sets", "more", "expected"),
+    [
+        (DENSE, TWO, {"parallel": "data"}, "unsupported parallel"),
+        (DENSE, (), {"parallel": "tensor"}, "conflict parallel"),
+        (DENSE, TWO, {"parallel": "pipeline"}, "unknown-name parallel"),
+        (DENSE, ("gpu.count=3",), {}, "unsupported gpu.count"),
+        (MODEL, TWO, {"policy": "trimoe"}, "conflict policy"),
+        (MODEL, TWO, {"gpu_experts": 1}, "conflict gpu_experts"),
+        (MODEL, TWO, {"kv": "host"}, "unsupported kv"),
+        ("deepseek-v2", TWO, {}, "too-large gpu.memory_gb"),
+    ],
+)
+def test_what_several_gpus_cannot_do_is_refused(model: Any, sets: Any, more: dict[str, Any], expected: str):
+    with refused(expected):
+        serve(requests((100, 2)), model, sets=sets, **more)
+
+
+def test_a_run_of_moe_has_one_gpu():
+    with refused("unsupported --set gpu.count"):
+        ndpsim.run_moe(model=MODEL, sets=("gpu.count=2",))

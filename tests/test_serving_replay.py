@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ndpsim.audit import check_serving
-from ndpsim.serving.engine import Arrivals, Engine
+from ndpsim.serving.engine import Arrivals, Engines
 from ndpsim.serving.hashes import prompt_hashes
 from ndpsim.serving.kv import KvCache
 from ndpsim.serving.log import ServingLog
@@ -33,7 +33,7 @@ class RandomSteps:
     def move_blocks(self, to_gpu: Any, to_host: Any) -> None:
         self.clock_ns += self._chance.uniform(1, 100)
 
-    def run(self, number: int, chunks: Any) -> None:
+    def run(self, number: int, parts: Any) -> None:
         self.clock_ns += self._chance.uniform(1, 100)
 
 
@@ -75,11 +75,13 @@ def log_of(scheduler: str, preemption: str, seed: int, count: int = 25) -> tuple
     header = dict(
         policy="p", model="m", scheduler=scheduler, engines=1, block_tokens=block_tokens, blocks=room,
         max_batch=limits.sequences, max_tokens=limits.tokens, prefix_cache=reuse, closed_loop=loop,
-        preemption=preemption
+        preemption=preemption,
+        async_scheduling=former.works_ahead and preemption == "recompute" and chance.random() < 0.7,
     )  # fmt: skip
     log.begin(header, requests.ids)
     hashes = prompt_hashes(requests, block_tokens)
-    engine = Engine(former, RandomSteps(chance), Arrivals(requests, hashes), log.arrived, log.done)
+    ahead = header["async_scheduling"]
+    engine = Engines([former], RandomSteps(chance), Arrivals(requests, hashes), log.arrived, log.done, ahead)
     engine.run()
     lines = [json.loads(line) for line in file.getvalue().splitlines()]
     return lines, sum(one.preemptions for one in engine.sequences)

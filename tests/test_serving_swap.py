@@ -14,7 +14,7 @@ import pytest
 import ndpsim
 from ndpsim.audit import check_serving
 from ndpsim.orchestrator.step_run import StepRunner
-from ndpsim.serving.engine import Arrivals, DoneStep, Engine
+from ndpsim.serving.engine import Arrivals, DoneStep, Engines
 from ndpsim.serving.kv import KvCache
 from ndpsim.serving.log import writing_serving_log
 from ndpsim.serving.scheduler import Chunk, Limits, schedulers
@@ -47,7 +47,7 @@ class Clock:
     def move_blocks(self, to_gpu: tuple[int, ...], to_host: tuple[int, ...]) -> None:
         self.moved.append((sum(to_gpu), sum(to_host)))
 
-    def run(self, number: int, chunks: list[Chunk]) -> None:
+    def run(self, number: int, parts: list[list[Chunk]]) -> None:
         self.clock_ns += 10.0
 
     def results(self, time_ns: float) -> dict[str, Any]:
@@ -62,13 +62,13 @@ def test_no_token_is_computed_twice_and_all_blocks_come_back(reuse: bool):
     )
     kv, clock, done = KvCache(12, 4, reuse), Clock(), list[DoneStep]()
     scheduler = schedulers()["vllm"](kv, Limits(6, 20), swaps=True)
-    engine = Engine(scheduler, clock, Arrivals(asked, lambda _: ()), lambda _: None, done.append)
+    engine = Engines([scheduler], clock, Arrivals(asked, lambda _: ()), lambda _: None, done.append)
     engine.run()
     computed = dict.fromkeys(range(30), 0)
     for step in done:
-        for chunk, before in zip(step.chunks, step.computed, strict=True):
-            assert before == computed[chunk.sequence.number]
-            computed[chunk.sequence.number] = before + chunk.tokens
+        for chunk in step.formed.chunks:
+            assert chunk.computed == computed[chunk.sequence.number]
+            computed[chunk.sequence.number] += chunk.tokens
     assert [computed[n] for n in range(30)] == (asked.prompt_tokens + asked.output_tokens - 1).tolist()
     assert sum(one.preemptions for one in engine.sequences) == sum(bool(out) for _, out in clock.moved) > 3
     to_gpu, to_host = map(sum, zip(*clock.moved, strict=True))

@@ -21,7 +21,7 @@ from ndpsim.arguments import path_of
 from ndpsim.audit.log_lines import Finding, Findings, LogReport, begins_with, log_lines, understood
 from ndpsim.audit.schedule_rules import Fault, close, is_later, unknown_keys
 from ndpsim.audit.serving_blocks import Served
-from ndpsim.audit.serving_engine import Engine
+from ndpsim.audit.serving_engine import Engine, Together
 from ndpsim.audit.serving_schedulers import Limits
 from ndpsim.errors import InputError
 from ndpsim.parameters.check import CHECK
@@ -29,11 +29,12 @@ from ndpsim.parameters.check import CHECK
 _VERSION = 1
 _BEGIN = b'{"serving_log":'
 _LIMITS = set(Limits.__dataclass_fields__)
+_OPTIONAL = {"async_scheduling", "lockstep", "preemption"}
 _RUN_KEYS = {"serving_log", "policy", "model", *_LIMITS}
 _REQUEST_KEYS = {"request", "id", "engine", "arrival_ns", "prompt_tokens", "output_tokens", "hashes"}
 _STEP_KEYS = {
-    "step", "engine", "start_ns", "end_ns", "scheduled", "allocated", "cached", "preempted", "finished",
-    "freed", "waiting", "to_host", "to_gpu"
+    "step", "engine", "formed_ns", "start_ns", "end_ns", "scheduled", "allocated", "cached", "preempted",
+    "finished", "freed", "waiting", "left", "to_host", "to_gpu"
 }  # fmt: skip
 
 
@@ -101,11 +102,13 @@ class _Judge:
         if header["serving_log"] != _VERSION:
             problem = f"{header['serving_log']!r} is another form than {_VERSION}, which is read here"
             raise InputError(problem, "form", key="serving_log")
-        limits = Limits(**{name: header[name] for name in _LIMITS if name in header or name != "preemption"})
+        named = {name for name in _LIMITS if name in header or name not in _OPTIONAL}
+        limits = Limits(**{name: header[name] for name in named})
         if min(limits.engines, limits.block_tokens, limits.blocks, limits.max_batch, limits.max_tokens) < 1:
             raise ValueError("an engine without blocks or places")
         self._requests: dict[int, Served] = {}
         self._engines = [Engine(limits, self._requests) for _ in range(limits.engines)]
+        self._together = Together(limits.engines) if limits.lockstep else None
         self._closed_loop = limits.closed_loop
         self._ends_ns: list[float] = []
         self._latest_ns = 0.0
@@ -125,6 +128,8 @@ class _Judge:
         """The log has ended."""
         for at, engine in enumerate(self._engines):
             self._findings.add(number, f"engine {at}: ", engine.end())
+        if self._together is not None:
+            self._findings.add(number, "the last step: ", self._together.end())
 
     def report(self) -> ServingReport:
         counts = (len(self._requests), self._steps, self._tokens, self._findings.count)
@@ -167,5 +172,7 @@ class _Judge:
         self._steps += 1
         self._tokens += sum(row[2] for row in line["scheduled"])
         yield from self._engines[line["engine"]].step(line)
+        if self._together is not None:
+            yield from self._together.step(line)
         for _ in line["finished"]:
             insort(self._ends_ns, line["end_ns"])

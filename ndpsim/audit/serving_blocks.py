@@ -52,6 +52,11 @@ class Served:
         """Tokens of the prompt and of all of the output."""
         return self.prompt_tokens + self.output_tokens
 
+    @property
+    def is_over(self) -> bool:
+        """Whether all of its output tokens are there, or being computed."""
+        return self.produced >= self.output_tokens
+
     def content(self, place: int) -> Content:
         """Content of its whole block at this place."""
         return (-1, self.hashes[place]) if place < len(self.hashes) else (self.number, place)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from ndpsim.audit.schedule_rules import Fault, is_later
+from ndpsim.audit.schedule_rules import Fault, close, is_later
 from ndpsim.audit.serving_blocks import Blocks, Served
-from ndpsim.audit.serving_schedulers import Before, Limits, Row, Step, rules_of
+from ndpsim.audit.serving_schedulers import Before, BlocksOf, Limits, Row, Step, rules_of
+
+
+class _Ending(NamedTuple):
+    """Requests that end with a step, and the blocks that its line says they give up."""
+
+    requests: Sequence[Served]
+    freed: BlocksOf
 
 
 class Engine:
@@ -20,25 +27,35 @@ class Engine:
         self._waiting: list[Served] = []
         self._running: list[Served] = []
         self._before = Before(limits, self._blocks, self._waiting, self._running)
-        self._start_ns = self._end_ns = 0.0
+        self._inbox: list[Served] = []  # arrived, and not known to a step
+        self._ending: _Ending | None = None  # of the step before, where the next one may be formed ahead
+        self._start_ns = self._end_ns = self._formed_ns = 0.0
         self._last_step = -1
 
     def arrived(self, request: Served) -> Iterator[Fault]:
         """A request comes to this engine."""
         who = f"request {request.number}"
-        self._waiting.append(request)
+        self._inbox.append(request)
         whole = self._blocks.needed(request.whole - 1)
         if whole > self.limits.blocks:
             yield "too-long", f"{who} needs {whole} blocks, and there are {self.limits.blocks}"
-        if is_later(self._start_ns, request.arrival_ns):
+        if is_later(self._formed_ns, request.arrival_ns):
             yield "late", f"{who} arrives at {request.arrival_ns} ns, and a step after it did not know of it"
 
     def step(self, line: Mapping[str, Any]) -> Iterator[Fault]:
         """A step."""
-        step = self._read(line)
+        step, began_ns, ending = self._read(line), self._start_ns, self._ending
         yield from self._time_faults(line)
         yield from self._batch_faults(line, step)
+        ahead = ending is not None and close(self._formed_ns, began_ns)
+        self._take_in(began_ns if ending is not None else self._formed_ns)
         yield from self._unasked(step)
+        if ending is not None and not ahead:
+            yield from self._nothing_ahead(step)
+            yield from self._end(ending)
+            self._take_in(self._formed_ns)
+        elif step.left:
+            yield "preemption", "names requests that lost their blocks before it, and there was no step"
         yield from self._rules.before(self._before, step)
         yield from self._preemptions(step)
         yield from self._moves(step)
@@ -46,19 +63,41 @@ class Engine:
         yield from self._blocks_taken(step)
         for row in step.rows:
             yield from self._row_faults(row)
-        yield from self._ends(step)
         wanted = [one.number for one in self._waiting]
         if line["waiting"] != wanted:
             yield "queue", f"{line['waiting']} wait, and by arrival and preemption {wanted} should"
+        self._ending = _Ending((yield from self._finished(step)), step.freed) if step.rows else None
+        if ending is not None and ahead:
+            yield from self._end(ending)
+        if self._ending is not None and not self.limits.async_scheduling:
+            yield from self._end(self._ending)
+            self._ending = None
 
     def end(self) -> Iterator[Fault]:
         """The log has ended."""
-        for one in (*self._running, *self._waiting):
+        if self._ending is not None:
+            yield from self._end(self._ending)
+        for one in (*self._running, *self._waiting, *self._inbox):
             yield "unfinished", f"request {one.number} has {one.produced} of {one.output_tokens} tokens"
+
+    def _nothing_ahead(self, step: Step) -> Iterator[Fault]:
+        """When the step before began nothing could be formed, except that requests were preempted."""
+        empty = Step((), tuple(step.left), (), {}, {}, step.left, {}, {})
+        yield from self._rules.before(self._before, empty)
+        yield from self._preemptions(empty)
+        yield from self._rules.after(self._before, empty)
+
+    def _take_in(self, time_ns: float) -> None:
+        """Requests that have arrived until then wait from now on."""
+        while self._inbox and not is_later(self._inbox[0].arrival_ns, time_ns):
+            self._waiting.append(self._inbox.pop(0))
 
     def _read(self, line: Mapping[str, Any]) -> Step:
         def of(name: str) -> dict[Served, tuple[int, ...]]:
-            return {self._requests[int(one)]: tuple(blocks) for one, blocks in line[name].items()}
+            return {
+                self._requests[int(one)]: tuple(blocks)
+                for one, blocks in (line.get(name, {}) if name == "left" else line[name]).items()
+            }
 
         def those(name: str) -> tuple[Served, ...]:
             return tuple(self._requests[one] for one in line[name])
@@ -70,7 +109,7 @@ class Engine:
 
         blocks = of("allocated"), of("cached"), of("freed")
         moved = counts("to_host"), counts("to_gpu")
-        return Step(rows, those("preempted"), those("finished"), *blocks, *moved)
+        return Step(rows, those("preempted"), those("finished"), *blocks, *moved, of("left"))
 
     def _time_faults(self, line: Mapping[str, Any]) -> Iterator[Fault]:
         if line["step"] <= self._last_step:
@@ -79,11 +118,16 @@ class Engine:
             yield "overlap", f"begins at {line['start_ns']} ns, before the last one ends at {self._end_ns} ns"
         if not line["end_ns"] > line["start_ns"]:
             yield "time", f"ends at {line['end_ns']} ns, and begins at {line['start_ns']} ns"
+        formed_ns = line.get("formed_ns", line["start_ns"])
+        ahead = self._ending is not None and close(formed_ns, self._start_ns)
+        if not ahead and not close(formed_ns, line["start_ns"]):
+            yield "formed", f"is formed at {formed_ns} ns, when neither it nor the step before it begins"
         self._start_ns, self._end_ns, self._last_step = line["start_ns"], line["end_ns"], line["step"]
+        self._formed_ns = formed_ns
 
     def _batch_faults(self, line: Mapping[str, Any], step: Step) -> Iterator[Fault]:
         tokens, limits = sum(row.tokens for row in step.rows), self.limits
-        if not step.rows:
+        if not step.rows and not limits.lockstep:
             yield "empty", "computes nothing"
         if tokens > limits.max_tokens:
             yield "budget", f"computes {tokens} tokens, and at most {limits.max_tokens} are allowed"
@@ -93,9 +137,12 @@ class Engine:
         for request, *_ in step.rows:
             if request.engine != line["engine"]:
                 yield "engine", f"request {request.number} is of engine {request.engine}"
-            if is_later(request.arrival_ns, line["start_ns"]):
-                yield "early", f"request {request.number} arrives at {request.arrival_ns} ns, after it begins"
-            if request.state == "finished":
+            if is_later(request.arrival_ns, self._formed_ns):
+                yield (
+                    "early",
+                    f"request {request.number} arrives at {request.arrival_ns} ns, after it is formed",
+                )
+            if request.is_over:
                 yield "finish", f"request {request.number} is in it, and has ended"
 
     def _unasked(self, step: Step) -> Iterator[Fault]:
@@ -185,7 +232,8 @@ class Engine:
             yield "output", f"{who} has {row.produced} output tokens after it, and should have {due}"
         request.produced = due
 
-    def _ends(self, step: Step) -> Iterator[Fault]:
+    def _finished(self, step: Step) -> Generator[Fault, None, list[Served]]:
+        """Those that end with a step, which have all of their tokens; and faults."""
         due = [one for one in self._scheduled(step) if one.produced >= one.output_tokens]
         for request in due:
             if request not in step.finished:
@@ -194,8 +242,12 @@ class Engine:
             if request not in due:
                 tokens = f"{request.produced} of {request.output_tokens} tokens"
                 yield "finish", f"request {request.number} ends with {tokens}"
-        for request in dict.fromkeys((*due, *step.finished)):
-            yield from self._blocks.freed(request, step.freed.get(request, ()))
+        return list(dict.fromkeys((*due, *step.finished)))
+
+    def _end(self, ending: _Ending) -> Iterator[Fault]:
+        """Requests that have ended give up blocks and place."""
+        for request in ending.requests:
+            yield from self._blocks.freed(request, ending.freed.get(request, ()))
             request.state = "finished"
             for group in (self._running, self._waiting):
                 if request in group:
@@ -204,3 +256,37 @@ class Engine:
     def _scheduled(self, step: Step) -> Sequence[Served]:
         """Requests of a step that run."""
         return [one for one in dict.fromkeys(row.request for row in step.rows) if one.state == "running"]
+
+
+class Together:
+    """Steps of so many engines that meet in each of them, those without requests as well."""
+
+    def __init__(self, engines: int) -> None:
+        self._engines = engines
+        self._first: Mapping[str, Any] | None = None
+        self._seen: set[int] = set()
+        self._computes = False
+
+    def step(self, line: Mapping[str, Any]) -> Iterator[Fault]:
+        """Faults of an engine's step beside those of its peers."""
+        if self._first is None or line["step"] != self._first["step"]:
+            yield from self.end()
+            self._first, self._seen, self._computes = line, set(), False
+        for name in ("start_ns", "end_ns"):
+            if not close(line[name], self._first[name]):
+                yield (
+                    "meet",
+                    f"has {name} {line[name]}, and engine {self._first['engine']} {self._first[name]}",
+                )
+        self._seen.add(line["engine"])
+        self._computes |= bool(line["scheduled"])
+
+    def end(self) -> Iterator[Fault]:
+        """Faults of a step when all of its lines are read."""
+        if self._first is None:
+            return
+        missing = sorted(set(range(self._engines)) - self._seen)
+        if missing:
+            yield "meet", f"step {self._first['step']} has no part of engine {missing[0]}"
+        if not self._computes:
+            yield "empty", f"no engine computes anything in step {self._first['step']}"

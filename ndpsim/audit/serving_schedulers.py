@@ -6,7 +6,7 @@ Source of vLLM's: its engine V1, `Scheduler.schedule` in vllm/v1/core/sched/sche
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ndpsim.audit.schedule_rules import Fault
@@ -28,6 +28,8 @@ class Limits:
     prefix_cache: bool
     closed_loop: int | None
     preemption: str = "recompute"
+    async_scheduling: bool = False
+    lockstep: bool = False
 
 
 class Row(NamedTuple):
@@ -57,6 +59,7 @@ class Step:
     freed: BlocksOf
     to_host: Mapping[Served, int]
     to_gpu: Mapping[Served, int]
+    left: BlocksOf = field(default_factory=dict)
 
     @property
     def touched(self) -> list[Served]:
@@ -121,15 +124,16 @@ class Vllm(Rules):
         given = sum(map(len, step.allocated.values()))
         budget = engine.limits.max_tokens - sum(row.tokens for row in step.rows)
         own = blocks.needed(last.computed + min(last.missing, budget)) - len(last.blocks)
-        if given + max(own, 0) <= free:
+        if given + (0 if last.is_over else max(own, 0)) <= free:
             yield "preemption", f"preempts request {last.number}, and {free} blocks are free for {given}"
 
     def after(self, engine: Before, step: Step) -> Iterator[Fault]:
         """Faults in who is scheduled, in which order, and with how many tokens."""
         yield from first_come_faults(engine, step)
+        running = [one for one in engine.running if not one.is_over]
         old = [row.request for row in step.rows if row.request.state == "running"]
-        if [row.request for row in step.rows[: len(old)]] != list(engine.running[: len(old)]):
-            order = [one.number for one in engine.running]
+        if [row.request for row in step.rows[: len(old)]] != running[: len(old)]:
+            order = [one.number for one in running]
             yield "running-first", f"has not the running requests first, in their order {order}"
         budget = engine.limits.max_tokens
         for request, _, tokens, _ in step.rows:
@@ -140,8 +144,8 @@ class Vllm(Rules):
             budget -= tokens
         if budget <= 0:
             return
-        if len(old) < len(engine.running):
-            yield "idle", f"request {engine.running[len(old)].number} runs, and is not in it"
+        if len(old) < len(running):
+            yield "idle", f"request {running[len(old)].number} runs, and is not in it"
         if step.preempted and step.taken:
             yield "preemption", "takes a waiting request in, and preempts another"
         elif not step.preempted:

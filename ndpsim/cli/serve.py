@@ -63,7 +63,8 @@ def command(given: Given) -> None:
     of ndpsim moe. ndpsim list policies names the policies; ndpsim requests generates and imports requests.
     """
     asked, rates = _RUN.arguments(given), _rates(given)
-    asked["prefix_cache"] = not asked.pop("no_prefix_cache", False)
+    for name in ("prefix_cache", "async_scheduling"):
+        asked[name] = not asked.pop(f"no_{name}", False)
     if "find-rate" in given:
         refuse(given, "is of one run, and --find-rate makes several", "log", "timeline", "rate", "plot")
         _find(given, asked)
@@ -134,7 +135,7 @@ def _timeline(given: Given) -> AbstractContextManager[ServingObserver | None]:
 def _hardware(given: Given) -> Hardware:
     from ndpsim.config import load_hardware
 
-    return load_hardware(SERVE.value(given, "hw"), given.get("set", ()), "moe")
+    return load_hardware(SERVE.value(given, "hw"), given.get("set", ()))
 
 
 def _run(given: Given, asked: dict[str, Any]) -> None:

@@ -72,6 +72,11 @@ _REASONS = {
     "gpu.expert_overhead_us": _NO_MORE,
     "gpu.kernel_overhead_us": _NO_MORE,
     "gpu.family": "not given: nothing fitted stands for keys that are not given",
+    "gpu.count": _ONE,
+    "gpu.link_gbps": "assumption: GPUs exchange over PCIe, at gpu.pcie_gbps",
+    "gpu.link_latency_us": (
+        "assumption: as LLMServingSim 2 has it for two cards on PCIe (casys-kaist/LLMServingSim @5daddb2)"
+    ),
     "gpu.fused_efficiency": "not given: that of gpu.compute_efficiency",
     "gpu.roofline_power": f"assumption: reading and computing overlap in full{_OR_FITTED}",
     "gpu.tile_tokens": f"assumption: no tile is part empty{_OR_FITTED}",

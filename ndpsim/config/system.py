@@ -207,6 +207,9 @@ class Gpu(Section):
     reserved_gb: Annotated[float, Field(ge=0, le=1e6), unit("GB")] = key(
         "memory reserved for driver, libraries and fragmentation", 0.0
     )
+    count: int = key("GPUs, each with this memory and these rates; for serving", 1, ge=1, le=64)
+    link_gbps: Gbps | None = key("bandwidth of a GPU's link to others, one direction; none: pcie_gbps", None)
+    link_latency_us: Microseconds = key("additional time of an exchange between GPUs", 20.0)
     expert_buffers: int = key("room for experts that arrive over PCIe", 2, ge=0, le=65_536, unit="experts")
 
 

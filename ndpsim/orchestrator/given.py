@@ -63,6 +63,14 @@ def check_link(hardware: Hardware, check_layer: object, arbitration: str) -> Non
         raise hardware.origins[key].error(problem, key, "conflict")
 
 
+def check_one_gpu(hardware: Hardware) -> None:
+    """Make sure that there are not several GPUs."""
+    gpu = hardware.system.gpu
+    if gpu is not None and gpu.count > 1:
+        problem = f"{gpu.count} are for ndpsim serve; a policy has one GPU"
+        raise hardware.origins["gpu.count"].error(problem, "gpu.count", "unsupported")
+
+
 def given_of(
     processors: Processors,
     shape: MoeShape,

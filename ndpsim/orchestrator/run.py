@@ -18,7 +18,7 @@ from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape, load_moe_model
 from ndpsim.orchestrator.bounds import Bounds
 from ndpsim.orchestrator.estimates import by_tokens
-from ndpsim.orchestrator.given import check_link, given_of
+from ndpsim.orchestrator.given import check_link, check_one_gpu, given_of
 from ndpsim.orchestrator.policy_run import PolicyRunner, RunGiven
 from ndpsim.orchestrator.record import Observer
 from ndpsim.orchestrator.rehearsals import Rehearsals, rehearsed
@@ -108,6 +108,7 @@ def run_moe(
     kv, kv_bits, seed = MOE["kv"].checked(kv), MOE["kv-bits"].checked(kv_bits), MOE["seed"].checked(seed)
     checked_arbitration(arbitration)
     check_link(hardware, check_layer, arbitration)
+    check_one_gpu(hardware)
     check_limit = CHECKS["check-limit"].checked(check_limit)
     asked_layers = None if layers is None else _layers(layers, shape)
     trace = find_routing(routing, shape, batch, steps, prompt, seed, asked_layers)

@@ -100,6 +100,13 @@ SERVE = table(
                 Choice(PREEMPTIONS, "preemption"),
                 "recompute",
             ),
+            Parameter(
+                "parallel",
+                "With several GPUs: data (each an engine and a part of the experts) or tensor (a part of "
+                "each matrix).",
+                Choice(("data", "tensor"), "parallelism"),
+                otherwise="data, or tensor for a dense model",
+            ),
             MOE["kv"],
             MOE["kv-bits"],
             Parameter(
@@ -110,6 +117,11 @@ SERVE = table(
             ),
             Parameter("block-tokens", "Tokens of a block of the KV cache.", Whole(1, 1 << 16), 16),
             Parameter("no-prefix-cache", "Find no blocks of earlier prompts again.", Flag()),
+            Parameter(
+                "no-async-scheduling",
+                "Form a step when the one before it has ended, not when it begins.",
+                Flag(),
+            ),
             MOE["gpu-experts"],
         ),
         "Weights": (MOE["bits"], MOE["dense-bits"], MOE["weights"]),

@@ -127,7 +127,7 @@ def serving_table(result: ServingResult) -> list[tuple[str, str]]:
     for what in ("running", "queue"):
         mean, most = getattr(result, f"mean_{what}"), getattr(result, f"most_{what}")
         rows.append((_label(f"mean_{what}"), f"{significant(mean)} in the mean, {most:,} at most"))
-    blocks = f"{result.most_kv_blocks:,} of {result.config['kv_blocks']:,}"
+    blocks = f"{result.most_kv_blocks:,} of {result.config['engines'] * result.config['kv_blocks']:,}"
     rows.append((_label("most_kv_blocks"), blocks))
     rows.append((_label("preemptions"), f"{result.preemptions:,}"))
     rows.append((_label("reused_tokens"), percent(result.reused_tokens / result.prompt_tokens)))

@@ -47,16 +47,17 @@ class _Timeline(ServingObserver):
 
     def done(self, step: DoneStep) -> None:
         """See `ServingObserver`."""
-        changes = step.scheduler.kv.changes
+        formed, changes = step.formed, step.formed.changes
         arguments = {
-            "sequences": len(step.chunks),
-            "tokens": sum(one.tokens for one in step.chunks),
-            "waiting": len(step.scheduler.waiting),
-            "preempted": len(step.scheduler.preempted),
+            "sequences": len(formed.chunks),
+            "tokens": sum(one.tokens for one in formed.chunks),
+            "waiting": len(formed.waiting),
+            "preempted": len(formed.preempted),
             "blocks_to_host": sum(changes.to_host.values()),
             "blocks_to_gpu": sum(changes.to_gpu.values()),
         }
-        self._timeline.span("steps", f"step {step.number}", step.start_ns, step.end_ns, arguments)
+        track = f"steps of engine {step.engine}" if step.engine else "steps"
+        self._timeline.span(track, f"step {step.number}", step.start_ns, step.end_ns, arguments)
         for sequence in step.finished:
             self._request(sequence)
 

@@ -29,6 +29,7 @@ class ServedRequest:
         latency_ns: from its arrival to its last output token.
         reused_tokens: prompt tokens that were found in the KV cache.
         preemptions: how often it lost its blocks of the KV cache.
+        engine: that served it.
     """
 
     id: str
@@ -43,6 +44,7 @@ class ServedRequest:
     latency_ns: float
     reused_tokens: int
     preemptions: int
+    engine: int = 0
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,45 +1,76 @@
-"""The loop of an engine: arrivals, steps, tokens."""
+"""The loop of serving engines: arrivals, steps, tokens.
+
+As in vLLM 0.19 (`EngineCore.step_with_batch_queue` in vllm/v1/engine/core.py, and
+vllm/v1/core/sched/async_scheduler.py), an engine may form its next step when a step begins, which is
+asynchronous scheduling. That step knows who has arrived until then, and has no sequence whose last token is
+being computed; such a sequence keeps its place and its blocks until its step has ended. If nothing can be
+formed ahead, the next step is formed when it begins.
+
+Several engines compute their steps together, and meet in them. One that has nothing to compute takes part
+with an empty step.
+"""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ndpsim.errors import InputError
+from ndpsim.serving.kv import Changes
 from ndpsim.serving.scheduler import Chunk, Scheduler
 from ndpsim.serving.sequence import Sequence
 from ndpsim.serving.steps import Steps
 from ndpsim.workloads import Requests
+
+_WAITING_WEIGHT = 4  # of a waiting request beside a running one in the load of an engine
+
+
+@dataclass(frozen=True)
+class FormedStep:
+    """A step that a scheduler has formed.
+
+    Attributes:
+        formed_ns: when.
+        preempted: sequences that gave up their blocks for it.
+        waiting: numbers of those that wait behind it.
+        changes: of blocks.
+        left: by request, blocks that were taken away when nothing could be formed ahead.
+    """
+
+    formed_ns: float
+    chunks: Several[Chunk] = ()
+    preempted: Several[Sequence] = ()
+    waiting: Several[int] = ()
+    changes: Changes = field(default_factory=Changes)
+    left: Mapping[int, list[int]] = field(default_factory=dict)
 
 
 class DoneStep(NamedTuple):
     """A step of an engine that is over.
 
     Attributes:
-        computed: tokens of each chunk's sequence that were in the KV cache before.
-        scheduler: of the engine, with what waits and runs behind the step.
+        formed: what was computed.
         finished: those that have all of their tokens.
     """
 
     number: int
+    engine: int
     start_ns: float
     end_ns: float
-    chunks: Several[Chunk]
-    computed: Several[int]
+    formed: FormedStep
     finished: Several[Sequence]
-    scheduler: Scheduler
 
 
 @dataclass
 class History:
-    """Events of the run step by step: arrays with one entry a step, and the times between tokens.
+    """What happened step by step: arrays with one entry a step, and the times between tokens.
 
     Attributes:
         start_ns, end_ns: of each step.
-        running: sequences that have blocks.
+        running: sequences that have blocks, over all engines.
         tokens: that it computes; `batch`: sequences of which it computes some.
         kv_blocks: in use.
         between_ns: from each output token to the next one of the same request.
@@ -94,11 +125,56 @@ class Arrivals:
         self._ended += 1
 
 
-class Engine:
-    """Serves requests on one machine.
+class _Engine:
+    """One engine: its scheduler, and the step that it computes next.
+
+    Attributes:
+        formed: the next step, if it has any chunk.
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.formed: FormedStep | None = None
+        self._left: Mapping[int, list[int]] = {}
+
+    @property
+    def load(self) -> int:
+        """As vLLM's client counts it (`get_core_engine_for_request` in vllm/v1/engine/core_client.py)."""
+        return _WAITING_WEIGHT * len(self.scheduler.waiting) + len(self.scheduler.running)
+
+    def form(self, time_ns: float) -> None:
+        """Form the next step, if there is anything to compute."""
+        scheduler = self.scheduler
+        scheduler.kv.new_step()
+        if not scheduler.running and not scheduler.waiting:
+            return
+        chunks, changes = scheduler.schedule(), scheduler.kv.changes
+        if not chunks:
+            self._left = {**self._left, **changes.freed}
+            return
+        waiting = [one.number for one in scheduler.waiting]
+        self.formed = FormedStep(time_ns, chunks, scheduler.preempted, waiting, changes, self._left)
+        self._left = {}
+        for chunk in chunks:
+            if chunk.sequence.admitted_ns < 0:
+                chunk.sequence.admitted_ns = time_ns
+
+    def begin(self, time_ns: float) -> FormedStep:
+        """Take the next step; its tokens count as computed from now on."""
+        step = self.formed or FormedStep(time_ns, waiting=[one.number for one in self.scheduler.waiting])
+        self.formed = None
+        for chunk in step.chunks:
+            chunk.sequence.computed += chunk.tokens
+            chunk.sequence.produced += chunk.produces
+        return step
+
+
+class Engines:
+    """Serve requests together: an engine for each scheduler.
 
     Args:
-        arrived, done: are told of each sequence that arrives, and of each step.
+        ahead: a step is formed when the one before it begins: asynchronous scheduling.
+        arrived, done: are told of each sequence that arrives, and of each step of an engine.
 
     Attributes:
         sequences: all that have arrived, in order.
@@ -106,13 +182,15 @@ class Engine:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        schedulers: Several[Scheduler],
         steps: Steps,
         arrivals: Arrivals,
         arrived: Callable[[Sequence], None],
         done: Callable[[DoneStep], None],
+        ahead: bool = False,
     ) -> None:
-        self._scheduler, self._steps, self._arrivals = scheduler, steps, arrivals
+        self._engines = [_Engine(one) for one in schedulers]
+        self._steps, self._arrivals, self._ahead = steps, arrivals, ahead
         self._arrived, self._done = arrived, done
         self.sequences: list[Sequence] = []
         self.history = History()
@@ -124,60 +202,74 @@ class Engine:
         Raises:
             InputError: the scheduler leaves requests waiting for ever.
         """
-        scheduler, steps = self._scheduler, self._steps
+        steps = self._steps
         while True:
             self._take_in(steps.clock_ns)
-            scheduler.kv.new_step()
-            chunks = scheduler.schedule() if scheduler.running or scheduler.waiting else []
-            if chunks:
-                self._step(chunks)
+            for engine in self._engines:
+                if engine.formed is None:
+                    engine.form(steps.clock_ns)
+            if any(engine.formed for engine in self._engines):
+                self._step()
             elif self._arrivals.next_ns is not None:
                 steps.wait_until(self._arrivals.next_ns)
-            elif scheduler.waiting or scheduler.running:
+            else:
+                self._check_none_is_left()
+                return
+
+    def _check_none_is_left(self) -> None:
+        for scheduler in (engine.scheduler for engine in self._engines):
+            if scheduler.waiting or scheduler.running:
                 problem = f"schedules nothing, and {len(scheduler.waiting)} requests wait"
                 raise InputError(problem, "no-progress", key=f"scheduler {scheduler.name}")
-            else:
-                return
 
     def _take_in(self, time_ns: float) -> None:
         for sequence in self._arrivals.until(time_ns):
+            loads = [engine.load for engine in self._engines]
+            sequence.engine = loads.index(min(loads))
             self.sequences.append(sequence)
-            self._scheduler.waiting.append(sequence)
+            self._engines[sequence.engine].scheduler.waiting.append(sequence)
             self._arrived(sequence)
 
-    def _step(self, chunks: Several[Chunk]) -> None:
-        """Run a step, and see what has come of it."""
-        scheduler, start_ns = self._scheduler, self._steps.clock_ns
-        for chunk in chunks:
-            if chunk.sequence.admitted_ns < 0:
-                chunk.sequence.admitted_ns = start_ns
-        changes = scheduler.kv.changes
-        if changes.to_gpu or changes.to_host:
-            self._steps.move_blocks(tuple(changes.to_gpu.values()), tuple(changes.to_host.values()))
-        self._steps.run(self._number, chunks)
-        end_ns, computed = self._steps.clock_ns, [one.sequence.computed for one in chunks]
-        running = len(scheduler.running)
-        used = scheduler.kv.blocks - scheduler.kv.free
-        finished = [one.sequence for one in chunks if self._produces(one, end_ns)]
-        for sequence in finished:
-            scheduler.finish(sequence)
-            self._arrivals.ended()
-        history, tokens = self.history, sum(one.tokens for one in chunks)
-        history.start_ns.append(start_ns)
-        history.end_ns.append(end_ns)
-        counts = (history.running, running), (history.batch, len(chunks)), (history.tokens, tokens)
-        for values, count in (*counts, (history.kv_blocks, used)):
-            values.append(count)
-        self._done(DoneStep(self._number, start_ns, end_ns, chunks, computed, finished, scheduler))
+    def _step(self) -> None:
+        """Run a step of all engines, and see what has come of it."""
+        start_ns = self._steps.clock_ns
+        current = [engine.begin(start_ns) for engine in self._engines]
+        self._count(current)
+        if self._ahead:
+            for engine, step in zip(self._engines, current, strict=True):
+                if step.chunks:
+                    engine.form(start_ns)
+        for step in current:
+            moved = step.changes.to_gpu, step.changes.to_host
+            if any(moved):
+                self._steps.move_blocks(*(tuple(of_sequence.values()) for of_sequence in moved))
+        self._steps.run(self._number, [step.chunks for step in current])
+        end_ns = self._steps.clock_ns
+        self.history.start_ns.append(start_ns)
+        self.history.end_ns.append(end_ns)
+        for place, (engine, step) in enumerate(zip(self._engines, current, strict=True)):
+            engine.scheduler.kv.changes = step.changes
+            finished = [one.sequence for one in step.chunks if self._produces(one, end_ns)]
+            for sequence in finished:
+                engine.scheduler.finish(sequence)
+                self._arrivals.ended()
+            self._done(DoneStep(self._number, place, start_ns, end_ns, step, finished))
         self._number += 1
 
+    def _count(self, current: Several[FormedStep]) -> None:
+        """Note what a step has, before the next one is formed."""
+        history, chunks = self.history, [chunk for step in current for chunk in step.chunks]
+        caches = [engine.scheduler.kv for engine in self._engines]
+        history.running.append(sum(len(engine.scheduler.running) for engine in self._engines))
+        history.batch.append(len(chunks))
+        history.tokens.append(sum(chunk.tokens for chunk in chunks))
+        history.kv_blocks.append(sum(kv.blocks - kv.free for kv in caches))
+
     def _produces(self, chunk: Chunk, end_ns: float) -> bool:
-        """Count what a chunk has computed, and its token; returns whether that was the last one."""
+        """Note when a chunk's token comes, if it has one; returns whether that was the last one."""
         sequence = chunk.sequence
-        sequence.computed += chunk.tokens
-        if sequence.missing:
+        if not chunk.produces:
             return False
-        sequence.produced += 1
         if sequence.first_token_ns < 0:
             sequence.first_token_ns = end_ns
         else:

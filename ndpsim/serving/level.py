@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from ndpsim.errors import InputError
 from ndpsim.parameters.serve import ServiceLevel
-from ndpsim.serving.engine import Arrivals, Engine
-from ndpsim.serving.kv import KvCache
-from ndpsim.serving.scheduler import Limits, scheduler_named
+from ndpsim.serving.engine import Arrivals, Engines
+from ndpsim.serving.scheduler import Scheduler
 from ndpsim.serving.steps import Steps
 from ndpsim.units import format_time
 from ndpsim.workloads import Requests
@@ -22,8 +21,7 @@ def check_level(
     level: ServiceLevel,
     requests: Requests,
     steps_for: Callable[[Requests], Steps],
-    kv: KvCache,
-    limits: Limits,
+    schedulers: Sequence[Scheduler],
 ) -> None:
     """Make sure that the request with the shortest prompt, alone, is within the level.
 
@@ -33,9 +31,8 @@ def check_level(
     shortest = int(np.argmin(requests.prompt_tokens))
     output = np.minimum(requests.output_tokens[[shortest]], _MOST_OUTPUT)
     alone = Requests(np.zeros(1), requests.prompt_tokens[[shortest]], output)
-    scheduler = scheduler_named("vllm")(kv, limits)
-    engine = Engine(
-        scheduler, steps_for(alone), Arrivals(alone, lambda _: ()), lambda _: None, lambda _: None
+    engine = Engines(
+        schedulers, steps_for(alone), Arrivals(alone, lambda _: ()), lambda _: None, lambda _: None
     )
     engine.run()
     (one,) = engine.sequences

@@ -49,35 +49,37 @@ class ServingLog(ServingObserver):
             "arrival_ns": sequence.arrival_ns,
             "prompt_tokens": sequence.prompt_tokens,
             "output_tokens": sequence.output_tokens,
-            "engine": 0,
+            "engine": sequence.engine,
         }
         self._line({**line, "hashes": list(sequence.hashes)} if len(sequence.hashes) else line)
 
     def done(self, step: DoneStep) -> None:
         """A step."""
-        scheduler = step.scheduler
-        changes = scheduler.kv.changes
+        formed, changes = step.formed, step.formed.changes
         scheduled = [
-            [chunk.sequence.number, computed, chunk.tokens, chunk.sequence.produced]
-            for chunk, computed in zip(step.chunks, step.computed, strict=True)
+            [chunk.sequence.number, chunk.computed, chunk.tokens, chunk.output_tokens]
+            for chunk in formed.chunks
         ]
         moved = [
             {str(number): count for number, count in of.items()} for of in (changes.to_host, changes.to_gpu)
         ]
+        left = {"left": _by_request(formed.left)} if formed.left else {}
         self._line(
             {
                 "step": step.number,
-                "engine": 0,
+                "engine": step.engine,
+                "formed_ns": formed.formed_ns,
                 "start_ns": step.start_ns,
                 "end_ns": step.end_ns,
                 "scheduled": scheduled,
                 "allocated": _by_request(changes.allocated),
                 "cached": _by_request(changes.reused),
-                "preempted": [one.number for one in scheduler.preempted],
+                "preempted": [one.number for one in formed.preempted],
                 "finished": [one.number for one in step.finished],
                 "freed": _by_request(changes.freed),
-                "waiting": [one.number for one in scheduler.waiting],
+                "waiting": list(formed.waiting),
                 **({"to_host": moved[0], "to_gpu": moved[1]} if self._swaps else {}),
+                **left,
             }
         )
 

@@ -6,16 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
+from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape
 from ndpsim.orchestrator.given import Given
 from ndpsim.orchestrator.record import Observer
 from ndpsim.orchestrator.step_run import StepRunner
+from ndpsim.orchestrator.weights import RunWeights
 from ndpsim.policies.choose import ChosenPolicy
-from ndpsim.processors import DenseTime
+from ndpsim.processors import DenseTime, Processors
 from ndpsim.processors.operations import MixedStep
 from ndpsim.routing import Routing
 from ndpsim.routing.sequences import routing_of_sequences
-from ndpsim.serving.gpus import GpuSteps
+from ndpsim.serving.gpus import Exchange, Experts, GpuSteps, tensor_part
 from ndpsim.serving.steps import MoeSteps, Steps
 from ndpsim.workloads import Requests
 
@@ -25,7 +29,11 @@ class Machine(Protocol):
 
     @property
     def config(self) -> dict[str, Any]:
-        """What a result says of policy and experts."""
+        """What a result says of policy, experts and engines."""
+
+    @property
+    def engines(self) -> int:
+        """How many engines there are."""
 
     def steps_for(self, requests: Requests, observer: Observer | None = None) -> Steps:
         """Steps from time 0 on; the observer is shown each layer with experts."""
@@ -50,6 +58,7 @@ class UnderPolicy:
     dense_time: Callable[[MixedStep], DenseTime]
     kv_bits: int
     kept_bytes: Callable[[Sequence[int]], int]
+    engines: int = 1
 
     @property
     def config(self) -> dict[str, Any]:
@@ -59,6 +68,8 @@ class UnderPolicy:
             "parameters": self.chosen.parameters.model_dump(),
             "routing": self.routed,
             "gpu_experts": self.given.machine.gpu_experts,
+            "parallel": None,
+            "engines": 1,
         }
 
     def steps_for(self, requests: Requests, observer: Observer | None = None) -> Steps:
@@ -75,18 +86,90 @@ class UnderPolicy:
 
 
 @dataclass(frozen=True)
-class OnGpu:
-    """A GPU with a dense model: see `GpuSteps`."""
+class Gpus:
+    """GPUs that hold all weights: see `ndpsim.serving.gpus`.
 
-    shape: MoeShape
-    dense_time: Callable[[MixedStep], DenseTime]
+    Attributes:
+        parallel: "data", "tensor", or None: there is one GPU.
+        part: the model, or a GPU's part of it.
+        routing: a SPEC, or a trace; None: the model is dense. `routed`: what it is called.
+        most_tokens: of a step of an engine.
+    """
+
+    processors: Processors
+    parallel: str | None
+    part: MoeShape
+    weights: RunWeights
+    routing: str | Routing | None
+    routed: str | None
+    seed: int
     kv_bits: int
+    most_tokens: int
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return gpus_of(self.processors)
+
+    @property
+    def engines(self) -> int:
+        """How many engines there are."""
+        return self.count if self.parallel == "data" else 1
 
     @property
     def config(self) -> dict[str, Any]:
         """See `Machine`."""
-        return {"policy": None, "parameters": {}, "routing": None, "gpu_experts": None, "bits": None}
+        none: dict[str, Any] = {"policy": None, "parameters": {}, "routing": self.routed, "gpu_experts": None}
+        bits = {} if self.part.has_experts else {"bits": None}
+        return {**none, **bits, "parallel": self.parallel, "engines": self.engines}
 
     def steps_for(self, requests: Requests, observer: Observer | None = None) -> Steps:
         """See `Machine`."""
-        return GpuSteps(self.shape, self.dense_time, self.kv_bits)
+        gpu = self.processors.hardware.system.gpu
+        assert gpu is not None
+        link_gbps = gpu.pcie_gbps if gpu.link_gbps is None else gpu.link_gbps
+        exchange = Exchange(self.count, link_gbps, 1e3 * gpu.link_latency_us)
+        experts = None if self.routing is None else self._experts(self.routing, requests)
+        return GpuSteps(self.part, self._dense_time, self.kv_bits, experts, exchange, self.engines)
+
+    def _dense_time(self, step: MixedStep) -> DenseTime:
+        return self.processors.step_time(self.part, step, bits=self.weights.dense)
+
+    def _experts(self, routing: str | Routing, requests: Requests) -> Experts:
+        gpu, part = self.processors.gpu, self.part
+        loads = range(1, self.engines * self.most_tokens + 1)
+        times = [gpu.expert_time(part.expert, load, self.weights.expert).time_ns for load in loads]
+        places = np.array_split(np.arange(part.routed_experts), self.engines)
+        return Experts(
+            routing_of_sequences(routing, part, requests.prompt_tokens, self.seed),
+            np.array([0.0, *times]),
+            gpu.call_ns,
+            np.array([place[0] for place in places]),
+        )
+
+
+def gpus_of(processors: Processors) -> int:
+    """How many GPUs the hardware has."""
+    gpu = processors.hardware.system.gpu
+    return 1 if gpu is None else gpu.count
+
+
+def parallelism(shape: MoeShape, gpus: int, asked: str | None) -> str | None:
+    """How GPUs share a model: "data" or "tensor"; None: there is one GPU.
+
+    Raises:
+        InputError: the model cannot be shared so, or there is one GPU.
+    """
+    if gpus == 1:
+        if asked is not None:
+            raise InputError(f"{asked} needs several GPUs: gpu.count", "conflict", key="parallel")
+        return None
+    if asked == "data" and not shape.has_experts:
+        problem = f"{shape.name} has no experts in which engines meet: serve each with requests of its own"
+        raise InputError(problem, "unsupported", key="parallel")
+    return asked or ("data" if shape.has_experts else "tensor")
+
+
+def part_of(shape: MoeShape, gpus: int, parallel: str | None) -> MoeShape:
+    """The model, or with tensor parallelism a GPU's part of it."""
+    return tensor_part(shape, gpus) if parallel == "tensor" else shape

@@ -67,8 +67,11 @@ def kv_room(
     limits: Limits,
     asked: KvAsked,
     gpu_experts: int | None,
+    gpus: int = 1,
 ) -> KvRoom:
     """The room that requests have.
+
+    gpus: over which the experts are spread.
 
     Raises:
         InputError: a request, or something else, does not fit.
@@ -90,7 +93,8 @@ def kv_room(
     kv, blocks = asked.kv, needed if asked.blocks is None else asked.blocks
     if kv != "host":
         bare = memory("gpu", 0)
-        experts, all_fit = _expert_bytes(shape, bare, gpu_experts, int(lengths.max()) * block)
+        all_experts = shape.moe_layers * -(-shape.routed_experts // gpus)
+        experts, all_fit = _expert_bytes(shape, bare, gpu_experts, all_experts, int(lengths.max()) * block)
         left = max(bare.experts_bytes - experts, 0) // block
         if kv == "auto":
             kv = "gpu" if all_fit or blocks <= left else "host"
@@ -116,10 +120,9 @@ def _state_bytes(shape: MoeShape, sequences: int) -> int:
 
 
 def _expert_bytes(
-    shape: MoeShape, bare: GpuMemory, gpu_experts: int | None, least_cache: int
+    shape: MoeShape, bare: GpuMemory, gpu_experts: int | None, experts: int, least_cache: int
 ) -> tuple[int, bool]:
     """Bytes of experts that the GPU's memory must hold, and whether these are all experts."""
-    experts = shape.moe_layers * shape.routed_experts
     if gpu_experts is None:
         all_fit = bare.experts_bytes - experts * bare.expert_bytes >= least_cache
         return experts * bare.expert_bytes if all_fit else 0, all_fit

@@ -25,12 +25,12 @@ from ndpsim.results.serving import ServingResult
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.routing import Routing, default_routing, generate_routing, load_routing
 from ndpsim.routing.generate import existing_file, is_spec
-from ndpsim.serving.engine import Arrivals, DoneStep, Engine
+from ndpsim.serving.engine import Arrivals, DoneStep, Engines
 from ndpsim.serving.hashes import prompt_hashes
 from ndpsim.serving.kv import KvCache
 from ndpsim.serving.level import check_level
 from ndpsim.serving.log import ServingLog
-from ndpsim.serving.machines import Machine, OnGpu, UnderPolicy
+from ndpsim.serving.machines import Gpus, Machine, UnderPolicy, gpus_of, parallelism, part_of
 from ndpsim.serving.observer import ServingObserver
 from ndpsim.serving.room import KvAsked, KvRoom, kv_room
 from ndpsim.serving.scheduler import Limits, Scheduler, scheduler_named
@@ -53,11 +53,13 @@ def run_serving(
     max_batch: int = 128,
     max_tokens: int = 2048,
     preemption: str = "recompute",
+    parallel: str | None = None,
     kv: str = "auto",
     kv_bits: int = 16,
     kv_blocks: int | None = None,
     block_tokens: int = 16,
     prefix_cache: bool = True,
+    async_scheduling: bool = True,
     routing: str | PathLike[str] | Routing | None = None,
     seed: int = 1,
     sets: Sequence[str] = (),
@@ -77,7 +79,7 @@ def run_serving(
         hw, model, sets: as in `simulate_expert`.
         requests: `Requests`, a file of them, or a SPEC of `generate_requests`.
         policy: as one of `run_moe`, none that rehearses; None: "trimoe", or none for a dense model, which
-            needs only a GPU.
+            needs only a GPU, and for several GPUs.
         rate: requests a second: arrivals are moved apart or together to this mean; None: as they are.
         slo: limits of a request, ``ttft=1s,tpot=50ms``; None: there are none.
         scheduler: forms the steps: a name of `ndpsim.serving.schedulers`.
@@ -85,11 +87,16 @@ def run_serving(
         max_tokens: tokens that a step computes, at least as many as `max_batch`.
         preemption: of a sequence whose blocks are taken away: "recompute": all of its tokens are computed
             again; "swap": its blocks are moved to the host's memory and back.
+        parallel: how several GPUs (`gpu.count`) share the model: "data": each has an engine and a part of the
+            experts, "tensor": each has a part of every matrix; None: data, or tensor for a dense model. They
+            hold all weights, and no policy runs. See `ndpsim.serving.gpus`.
         kv: location of the KV cache: "gpu", "host", or "auto"; see `ndpsim.serving.room`.
         kv_bits: of a value in it.
         kv_blocks: its blocks; None: see `ndpsim.serving.room`.
         block_tokens: tokens of a block.
         prefix_cache: whole blocks of a prompt that begins as another did are found again.
+        async_scheduling: a step is formed when the one before it begins, see `ndpsim.serving.engine`; only
+            schedulers that work ahead do so, and not with "swap".
         routing: a trace, its file, or a SPEC of `generate_routing`; None: `default_routing` of the model.
             Experts are drawn by sequence, see `ndpsim.routing.sequences` and `ndpsim.routing.replayed`.
         seed: of the routing, and of generated requests.
@@ -105,14 +112,16 @@ def run_serving(
     """
     watch, progress = Stopwatch(), progress_function(progress)
     shape = load_model(model)
-    chosen = _policy(policy) if shape.has_experts else None
-    if chosen is None:
-        of_experts = {"policy": policy, "routing": routing, "bits": bits, "gpu_experts": gpu_experts}
-        _check_dense(shape, kv, {**of_experts, "weights": weights})
     hardware = load_hardware(hw, sets, "moe" if shape.has_experts else None)
+    processors = Processors(hardware)
+    parallel = parallelism(shape, gpus_of(processors), SERVE["parallel"].checked(parallel))
+    chosen = None if parallel or not shape.has_experts else _policy(policy)
+    if chosen is None:
+        of_experts = {"bits": bits, "weights": weights, "routing": routing} if not shape.has_experts else {}
+        _check_gpus(shape, kv, {"policy": policy, "gpu_experts": gpu_experts, **of_experts})
     limits = _limits(max_batch, max_tokens)
     asked = KvAsked(
-        SERVE["kv"].checked(kv) if shape.has_experts else "gpu",
+        SERVE["kv"].checked(kv) if chosen else "gpu",
         SERVE["kv-bits"].checked(kv_bits),
         SERVE["block-tokens"].checked(block_tokens),
         SERVE["kv-blocks"].checked(kv_blocks),
@@ -122,6 +131,8 @@ def run_serving(
     checked_arbitration(arbitration)
     check_link(hardware, None, arbitration)
     prefix_cache = flag(prefix_cache, "prefix_cache")
+    swaps = preemption == "swap"
+    ahead = flag(async_scheduling, "async_scheduling") and of_scheduler.works_ahead and not swaps
     if log is not None:
         instance(log, "log", ServingLog)
     if observer is not None:
@@ -131,18 +142,19 @@ def run_serving(
     arriving = load_requests(requests, seed)
     if rate is not None:
         arriving = arriving.at_rate(SERVE["rate"].checked(rate))
-    written, processors = run_weights(shape, bits, dense_bits, weights), Processors(hardware)
-    room = kv_room(processors, shape, written, arriving, limits, asked, gpu_experts)
-    _check_preemption(SERVE["preemption"].checked(preemption), shape, room)
-
-    def dense_time(step: MixedStep) -> DenseTime:
-        return processors.step_time(shape, step, kv=room.memory.kv, bits=written.dense)
-
+    written = run_weights(shape, bits, dense_bits, weights)
+    part = part_of(shape, gpus_of(processors), parallel)
+    spread = gpus_of(processors) if parallel == "data" else 1
+    room = kv_room(processors, part, written, arriving, limits, asked, gpu_experts, spread)
+    _check_preemption(SERVE["preemption"].checked(preemption), chosen is not None, room)
+    given_routing, routed = _routing(routing, shape) if shape.has_experts else (None, None)
     machine: Machine
-    if chosen is None:
-        machine = OnGpu(shape, dense_time, kv_bits)
+    if chosen is None or given_routing is None or routed is None:
+        _check_experts_fit(part, room, spread)
+        machine = Gpus(
+            processors, parallel, part, written, given_routing, routed, seed, kv_bits, limits.tokens
+        )
     else:
-        routing, routed = _routing(routing, shape)
         given = _given(
             processors,
             shape,
@@ -151,24 +163,36 @@ def run_serving(
             arriving,
             limits,
             kv_bits,
-            routing if isinstance(routing, str) else default_routing(shape),
+            given_routing if isinstance(given_routing, str) else default_routing(shape),
             seed,
             gpu_experts,
             arbitration,
             cache,
         )
-        machine = UnderPolicy(chosen, given, routing, routed, seed, dense_time, kv_bits, room.kept_bytes)
+
+        def dense_time(step: MixedStep) -> DenseTime:
+            return processors.step_time(shape, step, kv=room.memory.kv, bits=written.dense)
+
+        machine = UnderPolicy(
+            chosen, given, given_routing, routed, seed, dense_time, kv_bits, room.kept_bytes
+        )
+
+    def schedulers(kind: type[Scheduler], finds: bool) -> list[Scheduler]:
+        return [
+            kind(KvCache(room.blocks, asked.block_tokens, finds), limits, swaps)
+            for _ in range(machine.engines)
+        ]
+
     if level is not None:
-        check_level(level, arriving, machine.steps_for, KvCache(room.blocks, asked.block_tokens), limits)
+        check_level(level, arriving, machine.steps_for, schedulers(scheduler_named("vllm"), True))
     steps = machine.steps_for(arriving, None if observer is None else observer.layer)
-    swaps = preemption == "swap"
-    former = of_scheduler(KvCache(room.blocks, asked.block_tokens, prefix_cache), limits, swaps)
+    formers = schedulers(of_scheduler, prefix_cache)
     config = {
         "hardware": hardware.to_dict(),
         "model": shape.name,
         "requests": dict(arriving.source or {}),
         "closed_loop": arriving.closed_loop,
-        "scheduler": former.name,
+        "scheduler": of_scheduler.name,
         "max_batch": limits.sequences,
         "max_tokens": limits.tokens,
         "preemption": preemption,
@@ -181,38 +205,51 @@ def run_serving(
         "kv_blocks": room.blocks,
         "block_tokens": asked.block_tokens,
         "prefix_cache": prefix_cache,
+        "async_scheduling": ahead,
         "gpu_bytes": dict(room.memory.parts),
         "arbitration": arbitration,
     }
     observers = [one for one in (log, observer) if one is not None]
-    engine = _served(former, steps, arriving, config, observers, progress)
+    engine = _served(formers, steps, arriving, config, observers, progress)
     per_request = served(arriving, engine.sequences)
     time_ns = steps.clock_ns - per_request[0].arrival_ns
     of_machine = {**steps.results(time_ns), **watch.times()}
     return summary(config, arriving, per_request, engine.history, level, of_machine)
 
 
-def _check_dense(shape: MoeShape, kv: str, of_experts: Mapping[str, object]) -> None:
-    """Make sure that nothing is asked of a dense model that needs experts, or memory beside the GPU's.
+def _check_gpus(shape: MoeShape, kv: str, of_policy: Mapping[str, object]) -> None:
+    """Make sure that GPUs that hold all weights are asked for nothing that needs a policy or other memory.
 
-    of_experts: values by the names of arguments; None: not given.
+    of_policy: values by the names of arguments; None: not given.
     """
-    for key, value in of_experts.items():
+    why = "GPUs hold all of its experts" if shape.has_experts else "it is a dense model, without experts"
+    for key, value in of_policy.items():
         if value is not None:
-            raise InputError(f"{shape.name} is a dense model: it has no experts", "conflict", key=key)
+            raise InputError(f"has no meaning for {shape.name}: {why}", "conflict", key=key)
     if kv == "host":
-        problem = f"{shape.name} is a dense model: its KV cache is in the GPU's memory"
+        problem = f"the KV cache of {shape.name} is in the memory of GPUs: {why}"
         raise InputError(problem, "unsupported", key="kv")
 
 
-def _check_preemption(preemption: str, shape: MoeShape, room: KvRoom) -> None:
+def _check_preemption(preemption: str, has_policy: bool, room: KvRoom) -> None:
     """Make sure that blocks can be moved to the host's memory, if they are to be."""
-    if preemption == "swap" and not shape.has_experts:
-        problem = f"{shape.name} is a dense model: it is computed again where blocks run out"
+    if preemption == "swap" and not has_policy:
+        problem = "swap is for a machine under a policy; without one sequences are computed again"
         raise InputError(problem, "unsupported", key="preemption")
     if preemption == "swap" and room.memory.kv == "host":
         problem = "the KV cache is in the host's memory, and so nothing can be moved there"
         raise InputError(problem, "conflict", key="preemption")
+
+
+def _check_experts_fit(part: MoeShape, room: KvRoom, gpus: int) -> None:
+    """Make sure that each GPU has room for its part of the experts."""
+    needed, memory = part.moe_layers * -(-part.routed_experts // gpus), room.memory
+    if memory.experts < needed:
+        problem = (
+            f"the experts of {part.name} need {needed * memory.expert_bytes:,} B of each GPU, which has "
+            f"{memory.experts_bytes:,} B for them"
+        )
+        raise InputError(problem, "too-large", key="gpu.memory_gb")
 
 
 def _policy(policy: str | type[Policy] | ChosenPolicy | None) -> ChosenPolicy:
@@ -279,20 +316,21 @@ def _given(
 
 
 def _served(
-    scheduler: Scheduler,
+    schedulers: Sequence[Scheduler],
     steps: Steps,
     requests: Requests,
     config: Mapping[str, Any],
     observers: Sequence[ServingObserver],
     progress: Callable[[float], None],
-) -> Engine:
+) -> Engines:
     """The engine when all requests are served."""
     total, done = int(requests.output_tokens.sum()), 0
-    kv = ("block_tokens", "max_batch", "max_tokens", "prefix_cache", "closed_loop")
-    names = ("policy", "model", "scheduler", "preemption")
-    header = {**{name: config[name] for name in names}, "engines": 1, "blocks": config["kv_blocks"]}
+    kv = ("block_tokens", "max_batch", "max_tokens", "prefix_cache", "async_scheduling", "closed_loop")
+    names = ("policy", "model", "scheduler", "preemption", "engines")
+    header = {**{name: config[name] for name in names}, "blocks": config["kv_blocks"]}
+    together = {"lockstep": True} if len(schedulers) > 1 else {}
     for observer in observers:
-        observer.begin({**header, **{name: config[name] for name in kv}}, requests.ids)
+        observer.begin({**header, **{name: config[name] for name in kv}, **together}, requests.ids)
 
     def arrived(sequence: Served) -> None:
         for observer in observers:
@@ -300,12 +338,13 @@ def _served(
 
     def stepped(step: DoneStep) -> None:
         nonlocal done
-        done += sum(one.sequence.is_decoding for one in step.chunks)
+        done += sum(one.produces for one in step.formed.chunks)
         progress(min(done / total, 1.0))
         for observer in observers:
             observer.done(step)
 
-    hashes = prompt_hashes(requests, scheduler.kv.block_tokens)
-    engine = Engine(scheduler, steps, Arrivals(requests, hashes), arrived, stepped)
+    hashes = prompt_hashes(requests, config["block_tokens"])
+    ahead = config["async_scheduling"]
+    engine = Engines(schedulers, steps, Arrivals(requests, hashes), arrived, stepped, ahead)
     engine.run()
     return engine

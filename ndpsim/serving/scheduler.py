@@ -9,7 +9,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from ndpsim.errors import unknown
 from ndpsim.plugins import plugins
@@ -17,11 +17,22 @@ from ndpsim.serving.kv import KvCache
 from ndpsim.serving.sequence import Sequence
 
 
-class Chunk(NamedTuple):
-    """So many tokens of a sequence that a step computes, the next ones that it lacks."""
+class Chunk:
+    """So many tokens of a sequence that a step computes, the next ones that it lacks.
 
-    sequence: Sequence
-    tokens: int
+    Attributes:
+        computed: tokens of the sequence that are in the KV cache before.
+        decodes: the token is the last output token until now.
+        produces: an output token comes of it.
+        output_tokens: of the sequence, when the step has ended.
+    """
+
+    __slots__ = ("computed", "decodes", "output_tokens", "produces", "sequence", "tokens")
+
+    def __init__(self, sequence: Sequence, tokens: int) -> None:
+        self.sequence, self.tokens, self.computed = sequence, tokens, sequence.computed
+        self.decodes, self.produces = sequence.is_decoding, tokens == sequence.missing
+        self.output_tokens = sequence.produced + self.produces
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,8 @@ class Scheduler(ABC):
     name: ClassVar[str]
     #: What it is, in a line: the first one of the docstring.
     title: ClassVar[str]
+    #: `schedule` passes over running sequences that are over: their last token is being computed.
+    works_ahead: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         if cls.__doc__:
@@ -64,9 +77,12 @@ class Scheduler(ABC):
         """Work of the next step; sequences that it takes in are running. Empty: nothing can be done."""
 
     def finish(self, sequence: Sequence) -> None:
-        """A running sequence has all of its tokens."""
-        self.running.remove(sequence)
-        self.kv.release(sequence)
+        """A sequence has all of its tokens; it waits if its blocks were taken away during its last step."""
+        if sequence in self.running:
+            self.running.remove(sequence)
+            self.kv.release(sequence)
+        else:
+            self.waiting.remove(sequence)
 
     def preempt(self, sequence: Sequence) -> None:
         """Take the blocks of a running sequence away: it is the next one."""

@@ -14,6 +14,7 @@ class Sequence:
         number: of the request, in the order of arrival.
         prompt_tokens, output_tokens: of the request.
         arrival_ns: when it arrived.
+        engine: that serves it.
         hashes: of the prompt's whole blocks of the KV cache; empty: its prompt begins like no other.
         computed: tokens whose keys and values are in the KV cache.
         produced: output tokens that there are.
@@ -31,6 +32,7 @@ class Sequence:
     output_tokens: int
     arrival_ns: float
     hashes: Several[int] = ()
+    engine: int = 0
     computed: int = 0
     produced: int = 0
     blocks: list[int] = field(default_factory=list)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ndpsim.orchestrator.step_run import StepRunner
 from ndpsim.orchestrator.totals import ENGINES
@@ -15,6 +16,8 @@ from ndpsim.processors import DenseTime
 from ndpsim.processors.operations import MixedStep
 from ndpsim.routing.sequences import TokenRouting
 from ndpsim.serving.scheduler import Chunk
+
+Ints = NDArray[np.int64]
 
 
 class Steps(Protocol):
@@ -34,8 +37,8 @@ class Steps(Protocol):
     def move_blocks(self, to_gpu: Sequence[int], to_host: Sequence[int]) -> None:
         """Move blocks of the KV cache before a step; how many of each sequence."""
 
-    def run(self, number: int, chunks: Sequence[Chunk]) -> None:
-        """Run step `number`."""
+    def run(self, number: int, parts: Sequence[Sequence[Chunk]]) -> None:
+        """Run step `number`, which has a part for each engine."""
 
     def results(self, time_ns: float) -> dict[str, Any]:
         """Fields of a result that tell of the machine in this time: see `ServingResult`."""
@@ -43,8 +46,17 @@ class Steps(Protocol):
 
 def mixed_step(chunks: Sequence[Chunk], kv_bits: int) -> MixedStep:
     """What chunks compute, in their order."""
-    lengths = tuple((one.tokens, one.sequence.computed + one.tokens) for one in chunks)
+    lengths = tuple((one.tokens, one.computed + one.tokens) for one in chunks)
     return MixedStep(lengths, kv_bits)
+
+
+def tokens_of(chunks: Sequence[Chunk]) -> tuple[Ints, Ints]:
+    """The sequence of each token of chunks, and its position in it."""
+    tokens = np.array([one.tokens for one in chunks])
+    sequences = np.repeat(np.array([one.sequence.number for one in chunks]), tokens)
+    first = np.array([one.computed for one in chunks])
+    within = np.arange(len(sequences)) - np.repeat(np.cumsum(tokens) - tokens, tokens)
+    return sequences, np.repeat(first, tokens) + within
 
 
 class MoeSteps:
@@ -82,10 +94,11 @@ class MoeSteps:
         """Move blocks of the KV cache over PCIe before anything else of the step begins."""
         self.runner.move_cache(self._kept_bytes(to_gpu), self._kept_bytes(to_host))
 
-    def run(self, number: int, chunks: Sequence[Chunk]) -> None:
-        """Run step `number`."""
-        decoding = [one for one in chunks if one.sequence.is_decoding]
-        others = [one for one in chunks if not one.sequence.is_decoding]
+    def run(self, number: int, parts: Sequence[Sequence[Chunk]]) -> None:
+        """Run step `number` of the only engine."""
+        (chunks,) = parts
+        decoding = [one for one in chunks if one.decodes]
+        others = [one for one in chunks if not one.decodes]
         ordered = [*decoding, *others]
         step = mixed_step(ordered, self._kv_bits)
         dense = self._dense_time(step)
@@ -112,11 +125,7 @@ class MoeSteps:
         self, number: int, chunks: Sequence[Chunk], dense: DenseTime, prompt_tokens: int
     ) -> tuple[list[GatedVisit], tuple[Window, ...]]:
         """The layers with experts, the last first to know what follows, and the windows behind the last."""
-        tokens = np.array([one.tokens for one in chunks])
-        sequences = np.repeat(np.array([one.sequence.number for one in chunks]), tokens)
-        first = np.array([one.sequence.computed for one in chunks])
-        within = np.arange(len(sequences)) - np.repeat(np.cumsum(tokens) - tokens, tokens)
-        ids = self._routing.ids(sequences, np.repeat(first, tokens) + within)
+        ids = self._routing.ids(*tokens_of(chunks))
         given = self.runner.given
         layers, phase = given.machine.layers, "mixed" if prompt_tokens else "decode"
         *windows, tail = windows_of_step(layers, given.layers, phase, dense)

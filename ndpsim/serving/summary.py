@@ -42,6 +42,7 @@ def _served(name: str, one: Sequence) -> ServedRequest:
         latency_ns=one.last_token_ns - one.arrival_ns,
         reused_tokens=one.reused_tokens,
         preemptions=one.preemptions,
+        engine=one.engine,
     )
 
 

@@ -49,7 +49,7 @@ def _tokens(axes: Axes, result: ServingResult) -> None:
 def _blocks(axes: Axes, result: ServingResult) -> None:
     """Blocks of the KV cache in use, and how many there are where that is not far above."""
     _over_time(axes, result, (("kv_blocks", COLOURS["read"], "blocks in use"),), "KV blocks")
-    blocks = result.config["kv_blocks"]
+    blocks = result.config["engines"] * result.config["kv_blocks"]
     if blocks < 2 * result.most_kv_blocks:
         axes.axhline(blocks, color=INK, linestyle=":", label="all blocks")
 

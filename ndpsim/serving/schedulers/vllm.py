@@ -11,8 +11,9 @@ What `Scheduler.schedule` of vllm/v1/core/sched/scheduler.py does, first come fi
   sequences are running. Each begins behind what the KV cache has of its tokens. The first one without room
   ends the step.
 
-Not modelled: priorities, speculative decoding, long_prefill_token_threshold, encoders, asynchronous
-scheduling, which begins a step before the last one has ended.
+- Its steps may be formed while the one before them runs: see `ndpsim.serving.engine`.
+
+Not modelled: priorities, speculative decoding, long_prefill_token_threshold, encoders.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class Vllm(Scheduler):
     """Continuous batching with chunks of prompts, as in vLLM 0.19."""
 
     name = "vllm"
+    works_ahead = True
 
     def schedule(self) -> list[Chunk]:
         """Running sequences, then waiting ones."""
@@ -33,6 +35,9 @@ class Vllm(Scheduler):
         place = 0
         while place < len(self.running) and budget:
             sequence = self.running[place]
+            if sequence.is_over:
+                place += 1
+                continue
             tokens = min(sequence.missing, budget)
             if not self._has_room(sequence, tokens):
                 break

@@ -23,7 +23,7 @@ from ndpsim.sweeps.parameters import file_digests, hardware_of
 from ndpsim.sweeps.scalars import scalars_of
 from ndpsim.workloads.spec import is_spec, parse_spec
 
-_CHOSEN = ("hw", "model", "policy", "no-prefix-cache")
+_CHOSEN = ("hw", "model", "policy", "no-prefix-cache", "no-async-scheduling")
 _NOT_MEASURED = ("config", "per_request", "over_time")
 
 
@@ -50,6 +50,7 @@ class Serve(SweptCommand):
             "parameters": {} if policy is None else policy.parameters.model_dump(),
             **{SERVE[name].argument: SERVE.value(given, name) for name in SERVE if name not in _CHOSEN},
             "prefix_cache": not given.get("no-prefix-cache", False),
+            "async_scheduling": not given.get("no-async-scheduling", False),
         }
         if "weights" not in given:
             del config["weights"]
@@ -73,6 +74,7 @@ class Serve(SweptCommand):
             SERVE.value(given, "model"),
             policy=SERVE.value(given, "policy"),
             prefix_cache=not given.get("no-prefix-cache", False),
+            async_scheduling=not given.get("no-async-scheduling", False),
             **options,
         )
         return {
