@@ -101,7 +101,8 @@ def test_moves_take_the_time_of_their_bytes_on_pcie(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_run_that_never_lacks_blocks_is_the_same_by_both_ways():
-    runs = [serve(preemption=way, kv_blocks=500).to_dict() for way in ("recompute", "swap")]
+    ways = ("recompute", "swap")  # steps are never formed ahead where blocks are swapped
+    runs = [serve(preemption=way, kv_blocks=500, async_scheduling=False).to_dict() for way in ways]
     for run in runs:
         for name in ("wall_s", "policy_wall_s", "compile_s"):
             run.pop(name)
