@@ -6,6 +6,7 @@ of trimoe has 4 chips, a burst 64 bytes and 8 clocks of 1/2.4 ns, and 16 DIMMs h
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,11 @@ import pytest
 from ndpsim.config import load_hardware
 from ndpsim.energy import count_trace
 from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.record import MigrationRecord
+from ndpsim.orchestrator.totals import Totals
 from ndpsim.policies import Assignment, Migration, Placement, Policy
+from ndpsim.policies.answers.assignment import CheckedAssignment
+from ndpsim.policies.views import STRIPED, LayerPlacement, LayerView
 from ndpsim.simulate import simulate_host_read, simulate_relayout
 from small_moe import CACHE, EXPERT_BYTES, MODEL, alone_on, moe, recorded, trace_of
 
@@ -200,3 +205,22 @@ def test_without_a_data_sheet_the_memory_is_not_known():
     run = moe(OnGpu, gpu_experts=16, steps=1, sets=["dram.timing=DDR5_3200AN"]).runs[0]
     assert run.energy_nj["dram"] is None
     assert "background" not in run.energy_nj
+
+
+def test_a_read_of_few_bits_costs_its_share_of_a_read_in_full():
+    """A CPU computes half of an expert in 4 of 16 bits, and a replica of a quarter of the bytes is prefetched."""
+    one = np.zeros(1, np.int16)
+    placement = LayerPlacement(one + STRIPED, one + 1, np.zeros(1, np.bool_))
+    nowhere = np.zeros(1, np.bool_)
+    view = LayerView("decode", 0, 1, np.array([3]), 3, placement, nowhere, np.zeros((3, 1), np.int16))
+    totals = Totals(16, 1000)
+    totals.add_layer(view, CheckedAssignment([], [(0, 0.5)], [], None, {0: 4}, False, 0.0, []), 1.0, 0.0, {})
+    reads = SimpleNamespace(
+        at_rest_nj=lambda time_ns: {},
+        host_read=lambda shards: SimpleNamespace(added_nj={"read": 80.0}),
+        standby=SimpleNamespace(note=""),
+    )
+    assert totals.energy(reads, None, 1.0)[0]["read"] == 80 * 0.5 * 4 / 16
+    moved = MigrationRecord("prefetch", 1, 0, "striped", "gpu", 250, 0.0, 0.0, 1.0, 0.0)
+    totals.add_migrations([moved])
+    assert totals.energy(reads, None, 1.0)[0]["read"] == 80 * (0.5 * 4 / 16 + 250 / 1000)

@@ -49,6 +49,21 @@ def test_turns_of_an_interval(name):
     assert schedule.period == {"none": 1, "per-bank": 1040}.get(name, 1003)
 
 
+# Of 2 ranks with 2 banks: clock, rank and bank.
+ORDERS = {
+    "together": [(130, -1, 0), (260, -1, 1)],
+    "a clock apart": [(130, 0, 0), (131, 1, 0), (260, 0, 1), (261, 1, 1)],
+    "in turn": [(130, 0, 0), (260, 0, 1), (390, 1, 0), (520, 1, 1)],
+}
+
+
+@pytest.mark.parametrize(("order", "turns"), ORDERS.items())
+def test_refreshes_of_a_bank_fall_due_in_the_order_of_the_ranks(order, turns):
+    schedule = make_schedule("per-bank", Refreshed(2, 1, 2, {ONE_BANK: (REFPB, 130)}, {ONE_BANK: order}))
+    assert [(one.clock, one.rank, one.bank) for one in schedule.turns] == turns
+    assert schedule.period == (520 if order == "in turn" else 260)
+
+
 @pytest.mark.parametrize("name", TURNS)
 def test_refreshes_due_before_a_clock_are_those_with_an_earlier_clock(name):
     schedule = make_schedule(name, CHANNEL)

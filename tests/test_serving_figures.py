@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
 import pytest
 
 from calls import refused_call
-from ndpsim.parameters.serve import ServiceLevel
+from ndpsim.parameters.serve import FIND, ServiceLevel
 from ndpsim.report.metrics import higher_is_better
 from ndpsim.report.pictures.serving import serving_figure
 from ndpsim.report.serving import print_found_rate, serving_table
@@ -114,6 +115,11 @@ def test_a_level_that_only_the_shortest_prompt_meets_is_not_refused():
     asked = requests((60, 1), (4, 1), arrivals=(0, 1e9))
     result = serve(asked, slo=ServiceLevel(ttft_ns=(short + long) / 2))
     assert result.goodput_per_s == pytest.approx(result.requests_per_s / 2)
+
+
+def test_nine_of_ten_requests_have_to_be_within_the_level_as_in_distserve():
+    assert FIND["attainment"].default == 0.9
+    assert signature(find_rate).parameters["attainment"].default == 0.9
 
 
 def test_a_rate_is_found_at_which_all_requests_are_within_the_level():

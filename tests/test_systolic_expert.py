@@ -288,6 +288,11 @@ def test_steps_of_a_row():
     assert unit(inverse_bits=False).steps(4096, 4096 * 3) == 4096
 
 
+def test_an_output_stationary_array_takes_as_many_tokens_at_once_as_it_has_rows():
+    assert unit().tile(10, 64, 32) == (4, 3, 3)
+    assert unit(array=Array(4, 4, True, 2)).tile(10, 64, 32) == (10,)
+
+
 def test_weight_stationary_tiles_are_taken_in_blocks_of_rows():
     weights = unit(array=Array(4, 4, True, 2))
     assert weights.timing(1, 4096).cycles == 4096
