@@ -10,6 +10,7 @@ import pytest
 from calls import call, refused_call
 from mistakes import refused
 from ndpsim.audit import check, check_lanes
+from ndpsim.config import load_hardware
 from ndpsim.moe import Expert
 from ndpsim.simulate import Session
 from ndpsim.spec import resolve, standards
@@ -92,6 +93,14 @@ def test_the_command_line_takes_the_start_of_a_session(session_trace):
     assert {one["rule"] for one in outcome["violations"]} == {"refresh debt"}
     status, outcome = checked(session_trace, "--hw", "trimoe", "--start-clock", 100_000)
     assert (status, outcome["count"]) == (0, 0)
+
+
+def test_a_lane_behind_those_of_a_dimm_is_that_of_the_next_one(tmp_path):
+    hardware, path = load_hardware("trimoe"), tmp_path / "commands.csv"
+    for lane, lanes in ((hardware.lanes - 1, 1), (hardware.lanes, hardware.system.dimm.count)):
+        path.write_text(f"clock,command,rank,bankgroup,bank,row,column\n10,ACT,{lane},0,0,5,-1\n")
+        status, out, _ = call("check", path, "--hw", "trimoe")
+        assert (status, f"({lanes * hardware.lanes} lanes)" in out) == (0, True)
 
 
 def test_energy_counts_from_the_start(session_trace):

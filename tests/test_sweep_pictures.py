@@ -248,6 +248,18 @@ def test_points_on_the_front_and_others_are_both_in_the_legend():
     assert {"on the front", "pale: not on the front"} <= set(words(axes))
 
 
+def test_a_published_point_of_a_front_lies_in_the_middle_of_its_intervals():
+    where = {"tokens": 16, "bits": 16, "dimm.ranks": 2}
+    both = (
+        Published("time_ns", where, 5e4, 9e4, "A paper"),
+        Published("energy_nj.total", where, 1e6, 3e6, "A paper"),
+    )
+    (axes,) = figure(gemv(published=both), kind="pareto", log="none").axes
+    (container,) = [one for one in axes.containers if one.get_label() == "A paper"]
+    marker, *_ = container.lines
+    assert (marker.get_xdata()[0], marker.get_ydata()[0]) == pytest.approx((0.07, 2.0))  # ms and mJ
+
+
 def test_a_unit_is_said_once():
     assert key_label("ndp.gemv.fifo_bursts") == "weight FIFO of each lane, in DRAM bursts"
 
