@@ -244,7 +244,7 @@ def _entry(home: str, name: str, what: Any) -> str:
 
 
 def _constant(home: str, name: str) -> str:
-    """What the comment before a constant, ``#: ...``, says of it."""
+    """The text of the comment before a constant, ``#: ...``."""
     for module in (home, f"{home}.views"):
         source = inspect.getsource(importlib.import_module(module))
         if found := re.search(rf"#: (.+)\n{name}\b", source):

@@ -1,4 +1,4 @@
-"""What each part of `balance` is worth: time without it, over the time with all parts.
+"""The worth of each part of `balance`: time without it, over the time with all parts.
 
 ``python validation/balance.py > validation/balance.md`` (some twenty minutes)
 """

@@ -95,7 +95,7 @@ class Cell:
 
     @property
     def known_ns(self) -> float | None:
-        """What `oracle` takes, the best that is known; None: it was not run."""
+        """The time of `oracle`, the best that is known; None: it was not run."""
         return self.runs[KNOWN]["moe_ns"] if KNOWN in self.runs else None
 
 
@@ -106,7 +106,7 @@ def is_lossy(row: Row, pairs: float) -> bool:
 
 
 def resource(row: Row) -> str:
-    """What binds a run: the resource with the largest share of the layers' critical paths."""
+    """The resource that binds a run: the one with the largest share of the layers' critical paths."""
     shares = {
         key.partition(".")[2]: value for key, value in row.items() if key.startswith("bottleneck.") and value
     }

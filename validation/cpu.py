@@ -159,7 +159,7 @@ class Read(NamedTuple):
 
     @property
     def share(self) -> float:
-        """What was read, of the peak."""
+        """The rate of reading, as a share of the peak."""
         return self.gbps / self.peak_gbps
 
 
@@ -181,7 +181,7 @@ def rows(name: str) -> list[dict[str, str]]:
 
 
 def reads(test: str) -> list[Read]:
-    """What was measured of reading."""
+    """Measured rates of reading."""
     return [
         Read(row["cpu"], row["family"], test, int(row["threads"]), float(row["peak_gbps"]),
              float(row["fabric_gbps"]) if row["fabric_gbps"] else None, float(row["gbps"]))
@@ -202,7 +202,7 @@ def flops(name: str, tokens: int) -> tuple[float, float]:
 
 
 def limit_gbps(row: Mapping[str, str]) -> float | None:
-    """What a program reads on the CPU of a row of cpu_products.csv; None where its memory is not known."""
+    """The read rate of a program on the CPU of a row of cpu_products.csv; None: its memory is not known."""
     if not row["family"]:
         return None
     limit = of(by_group(share_pairs()), row["family"]) * float(row["peak_gbps"])
@@ -253,7 +253,7 @@ def product(row: Mapping[str, str]) -> Product:
 
 @functools.cache
 def products() -> tuple[Product, ...]:
-    """What was measured of products."""
+    """Measured products."""
     return tuple(product(row) for row in rows("cpu_products.csv"))
 
 
@@ -301,7 +301,7 @@ def of(means: Mapping[str, float], group: str) -> float:
 
 
 def model_gbps(read: Read) -> float:
-    """What the model reads with so many threads."""
+    """The rate of this many threads by the model."""
     limits = [read.threads * of(by_group(core_pairs()), read.family)]
     if read.test == "threads":
         return min(*limits, read.peak_gbps)
@@ -310,7 +310,7 @@ def model_gbps(read: Read) -> float:
 
 
 def flattened(read: Read) -> float:
-    """What threads that wait for the same channels would read, as a share of what was read."""
+    """The rate of threads that wait for the same channels, as a share of the measured rate."""
     limit = of(by_group(share_pairs()), read.family) * read.peak_gbps
     core = of(by_group(core_pairs()), read.family)
     return limit * (1 - (1 - core / limit) ** read.threads) / read.gbps
@@ -323,7 +323,7 @@ def steps() -> tuple[list[int], list[float]]:
 
 
 def line(experts: Sequence[int], times_us: Sequence[float]) -> tuple[float, float]:
-    """What a layer and what an expert takes, by least squares of relative errors."""
+    """The times of a layer and of an expert, by least squares of relative errors."""
     weights = 1 / np.array(times_us)
     table = np.stack([weights, np.array(experts) * weights], axis=1)
     layer_us, expert_us = np.linalg.lstsq(table, np.ones(len(weights)), rcond=None)[0]
@@ -353,7 +353,7 @@ def share_cells() -> list[list[str]]:
 
 
 def plain_cells(test: str) -> list[list[str]]:
-    """What nothing is fitted to."""
+    """Measurements to which nothing is fitted."""
     return [
         [read.cpu, f"{read.gbps:g}", f"{model_gbps(read):.1f}", f"{model_gbps(read) / read.gbps - 1:+.0%}"]
         for read in reads(test)
@@ -371,7 +371,7 @@ def expert_cells() -> list[list[str]]:
 
 
 def thread_cells() -> list[list[str]]:
-    """What a few threads read."""
+    """The rate of a few threads."""
     outside, cells = iter(left_out(core_pairs())), []
     for read in reads("threads"):
         error = f"{next(outside):+.0%}" if read.threads == 1 else "not fitted"
@@ -417,7 +417,7 @@ def step_cells() -> list[list[str]]:
 
 
 def fits() -> str:
-    """What fits/cpu.csv must hold."""
+    """The text of fits/cpu.csv."""
     lines = ["quantity,of,value,unit,measurements,worst_left_out"]
     shares, cores = share_pairs(), core_pairs()
     for quantity, unit, names, pairs in (
@@ -438,7 +438,7 @@ def fits() -> str:
 
 
 def text() -> str:
-    """What cpu.md must hold."""
+    """The text of cpu.md."""
     layer_us, expert_us = line(*steps())
     many_us, extra_us, handing_us = overheads_us()
     both_us = handing_us + extra_us - EXPERTS * many_us

@@ -91,7 +91,7 @@ def distance(found: float, published: float) -> str:
 
 
 def said(command: str, assumption: str, paper: str) -> None:
-    """What stands above a table."""
+    """The text above a table."""
     print(f"`ndpsim moe --hw {HARDWARE} {command}`\n\nAssumption: {assumption}\n\nThe paper: {paper}\n")
 
 

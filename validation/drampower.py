@@ -318,7 +318,7 @@ def as_drampower_counts(workload: Workload) -> dict[str, float]:
 
 
 def precharge_nj(device: Device) -> float:
-    """What of an ACT is its precharge: (IDD0 - IDD2N) x tRP, of a rank."""
+    """The precharge's part of an ACT: (IDD0 - IDD2N) x tRP, of a rank."""
     chip = currents_in_clocks(device)
     watts = device.devices_per_rank * (
         (chip.IDD0 - chip.IDD2N) * chip.VDD / 1000 + (chip.IPP0 - chip.IPP2N) * chip.VPP / 1000
@@ -361,7 +361,7 @@ def stored() -> dict[str, dict[str, Any]]:
 
 
 def errors(energy: Mapping[str, float], other: Mapping[str, Any], workload: Workload) -> dict[str, float]:
-    """What is compared: the distances from DRAMPower, as shares of it."""
+    """The comparisons: the distances from DRAMPower, as shares of it."""
     return {
         name: error(energy[name], other[name]) for name in COMPONENTS if tolerance(workload, name) is not None
     }

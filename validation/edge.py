@@ -89,7 +89,7 @@ def sets_of(dimms: int) -> list[str]:
 
 
 def command(policies: Iterable[str], steps: int) -> str:
-    """What makes a row of a table."""
+    """The parts of a row of a table."""
     asked = " ".join(f"--policy {POLICIES[name]}" for name in policies)
     of_all = f"--hw edge --set dimm.count=N --model M --batch 1 --prompt {PROMPT} --steps {steps}"
     return f"`ndpsim moe {of_all} {asked}`"
@@ -175,7 +175,7 @@ def decode_table(cases: Cases, suffix: str, over: str) -> None:
 
 
 def most_of_balance() -> str:
-    """What balance can gain at most, as arithmetic on bandwidths."""
+    """The most that balance can gain, as arithmetic on bandwidths."""
     hardware = load_hardware("edge")
     assert hardware.system.pcie is not None
     gains = [100 * hardware.system.pcie.gbps / (dimms * hardware.dimm_peak_gbps) for dimms in DIMMS]

@@ -120,7 +120,7 @@ def in_clocks(device: Device, chip: Currents) -> Currents:
 def power_mw(
     device: Device, chip: Currents, loop: tuple[list[Command], int], opened: bool = False
 ) -> dict[str, float]:
-    """What a chip draws on average while the loop runs, by component, in mW.
+    """The mean power of a chip while the loop runs, by component, in mW.
 
     `opened`: all banks are open from clock 0. The second ten of twenty rounds are looked at.
     """

@@ -381,12 +381,12 @@ def page() -> tuple[list[Fit], str]:
 
 
 def text() -> str:
-    """What gpu.md must hold."""
+    """The text of gpu.md."""
     return page()[1]
 
 
 def fits_text() -> str:
-    """What the file of fits must hold."""
+    """The text of the file of fits."""
     lines = io.StringIO()
     lines.write("# Written by validation/gpu.py; gpu.md beside it says what the values were fitted to.\n")
     writer = csv.writer(lines, lineterminator="\n")

@@ -111,7 +111,7 @@ class Calls:
         self.compute_us, self.memory_us = np.concatenate(compute), np.concatenate(memory)
 
     def predicted_us(self, values: Sequence[float], power: float | None, tile: int) -> Floats:
-        """What the calls take with values of `FUSED`."""
+        """The times of the calls with values of `FUSED`."""
         fused, memory, call_us, slice_us = values
         tokens = -(-self.loads // tile) * tile
         each = together(tokens * self.compute_us / fused, self.memory_us / memory, power) + slice_us
@@ -349,7 +349,7 @@ def copy_overheads() -> dict[str, list[tuple[float, float]]]:
 
 
 def link_shares() -> dict[str, list[float]]:
-    """What large copies reach of the link, by generation of PCIe."""
+    """The share of the link that large copies reach, by generation of PCIe."""
     found: dict[str, list[float]] = {}
     for one in rows("copies"):
         if int(one["bytes"]) >= LARGE_COPY:

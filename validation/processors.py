@@ -94,7 +94,7 @@ def errors(table: ExpertTable, gpu: Gpu) -> list[tuple[float, int]]:
 
 
 def overhead_us(processors: Processors, model: str) -> float:
-    """What must come on top of an expert for it to reach the published share of the peak."""
+    """The time that an expert lacks to reach the published share of the peak."""
     time = processors.gpu.expert_time(load_model(model).expert, AT_TOKENS)
     assert time.overhead_ns is not None
     flops = 2.0 * load_model(model).expert.weights * AT_TOKENS
@@ -118,7 +118,7 @@ def window_row(processors: Processors, model: str) -> str:
 
 
 def text() -> str:
-    """What processors.md must hold."""
+    """The text of processors.md."""
     table, processors = read_table(TABLE, Path()), load_processors("trimoe")
     gpu, cpu = processors.gpu, processors.cpu
     (below, below_at), *_, (above, above_at) = errors(table, gpu)

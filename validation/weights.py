@@ -88,7 +88,7 @@ def departure(model: str, name: str) -> float:
 
 
 def text() -> str:
-    """What weights.md must hold."""
+    """The text of weights.md."""
     known = published()
     rows = [
         f"| {one.file.model} | {one.file.name} | {one.size / 2**30:.2f} | {one.file.bytes / 2**30:.2f} "
