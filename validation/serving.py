@@ -155,7 +155,7 @@ def label(name: str) -> str:
 
 
 def read_simulated() -> dict[tuple[str, str], dict[str, float]]:
-    """What serving_simulated.csv has, by run and case."""
+    """The rows of serving_simulated.csv, by run and case."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     with SIMULATED.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
@@ -173,7 +173,7 @@ def simulated_lines() -> Iterator[str]:
 
 
 def text() -> str:
-    """What serving.md must hold."""
+    """The text of serving.md."""
     found = read_simulated()
     sections = "\n".join(section(run, found) for run in RUNS)
     return TEXT.format(sequences=MAX_BATCH, tokens=MAX_TOKENS, part=PART, sections=sections)

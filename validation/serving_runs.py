@@ -24,7 +24,7 @@ AUTHORS_TBPS = 1.597  # bandwidth of a card's memory, as the authors' simulator 
 
 
 class Case(NamedTuple):
-    """What is assumed of a run: in words, as settings of the hardware, and of the choice of experts."""
+    """The assumptions of a run: in words, as settings of the hardware, and of the choice of experts."""
 
     title: str
     sets: tuple[str, ...] = ()

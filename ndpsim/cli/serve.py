@@ -124,7 +124,7 @@ def _run_rates(given: Given, asked: dict[str, Any], rates: Sequence[float]) -> N
 
 
 def _timeline(given: Given) -> AbstractContextManager[ServingObserver | None]:
-    """What writes ``--timeline``; None: nothing does."""
+    """The writer of ``--timeline``; None: there is none."""
     if "timeline" not in given:
         return nullcontext()
     from ndpsim.report.serving_timeline import writing_serving_timeline

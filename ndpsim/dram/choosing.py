@@ -155,7 +155,7 @@ def comes_before(scheduler, channel, queue, slot, other, overview):
 
 
 class Blocking(NamedTuple):
-    """What other masters keep from a controller on its ranks; None where it has them to itself."""
+    """Claims of other masters on a controller's ranks; None where it has them to itself."""
 
     wanted: NDArray[np.int64]  # [node]: the last clock at which a master that comes first waited for a bank
     direction: NDArray[np.int64]  # [rank]: see `state.BUS_TAKEN`

@@ -61,7 +61,7 @@ class Standby:
         return {**dram, **static}
 
     def above(self, parts: Parts, dimms: int, time_ns: float) -> Parts:
-        """What a simulation, which counted this many DIMMs over its time, added to their standby."""
+        """The part of a simulation's energy above standby; it counted this many DIMMs over its time."""
         if parts is None or self._lane_w is None:
             return None
         at_rest_nj = dimms * self._lanes * self._lane_w["background"] * time_ns

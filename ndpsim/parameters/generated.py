@@ -16,7 +16,7 @@ PROMPT = Parameter("prompt", "Prompt tokens of each sequence; 0: none.", Whole(0
 
 
 def spec_of(kinds: str, default: str) -> Parameter:
-    """What is generated; `kinds`: what SPECs begin with, a kind of ``ndpsim list``."""
+    """The SPEC to generate from; `kinds`: what SPECs begin with, a kind of ``ndpsim list``."""
     return Parameter("spec", "What to generate.", Kind(form="SPEC"), default, names=kinds, positional=True)
 
 

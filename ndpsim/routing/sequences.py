@@ -47,7 +47,7 @@ class TokenRouting(Protocol):
 def routing_of_sequences(
     routing: str | Spec | Routing, model: MoeShape, prompt_tokens: Ints, seed: int
 ) -> TokenRouting:
-    """What routes the tokens of sequences.
+    """The routing of the tokens of sequences.
 
     Args:
         routing: a SPEC, or a trace of all layers with experts. A SPEC whose popularity drifts from step to

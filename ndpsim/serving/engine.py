@@ -66,7 +66,7 @@ class DoneStep(NamedTuple):
 
 @dataclass
 class History:
-    """What happened step by step: arrays with one entry a step, and the times between tokens.
+    """Events of the run step by step: arrays with one entry a step, and the times between tokens.
 
     Attributes:
         start_ns, end_ns: of each step.

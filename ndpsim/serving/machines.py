@@ -1,4 +1,4 @@
-"""What runs the steps of requests: a machine under a policy, or GPUs that hold all weights."""
+"""Machines that run the steps of requests: one under a policy, or GPUs that hold all weights."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Machine(Protocol):
 
     @property
     def config(self) -> dict[str, Any]:
-        """What a result says of policy, experts and engines."""
+        """The part of a result on policy, experts and engines."""
 
     @property
     def engines(self) -> int:

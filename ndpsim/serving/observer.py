@@ -1,4 +1,4 @@
-"""What is told of a run of an engine while it runs."""
+"""Observers of a run of an engine."""
 
 from __future__ import annotations
 

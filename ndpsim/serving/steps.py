@@ -45,7 +45,7 @@ class Steps(Protocol):
 
 
 def mixed_step(chunks: Sequence[Chunk], kv_bits: int) -> MixedStep:
-    """What chunks compute, in their order."""
+    """The work of chunks, in their order."""
     lengths = tuple((one.tokens, one.computed + one.tokens) for one in chunks)
     return MixedStep(lengths, kv_bits)
 

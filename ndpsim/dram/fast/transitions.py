@@ -104,7 +104,7 @@ def write_gains(shape, state, table, transition, clock):
 
 @inlined
 def request_after(source, request, row):
-    """What the end of a transition depends on in the next request: its row, and whether it writes."""
+    """The row of the next request, and whether it writes: the end of a transition depends on them."""
     place = source.place[request]
     return ((place >> ROW_SHIFT) - row) * 2 + (place & 1)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import Any
 
-from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.moe import load_model
-from ndpsim.moe.weights import weight_name
 from ndpsim.parameters.moe import MOE
 from ndpsim.parameters.serve import SERVE
 from ndpsim.policies.choose import choose_policy
@@ -33,10 +31,6 @@ class Serve(SweptCommand):
     name = "serve"
     results = (ServingResult,)
     parameters = SERVE
-    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        "weights": weight_name,
-        "arbitration": checked_arbitration,
-    }
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
         """See `SweptCommand`."""
