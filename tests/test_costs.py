@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from mistakes import refused
 from ndpsim.config import load_hardware
 from ndpsim.moe import Expert
 from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.transfers import _BesideOfTokens
 from ndpsim.results import ResultCache
 from ndpsim.simulate import simulate_expert, simulate_host_read, simulate_relayout
 
@@ -318,3 +321,12 @@ def test_contention_comes_from_the_cache_and_depends_on_the_memory(tmp_path, mon
     assert asked().ndp_rate.tolist() == first.ndp_rate.tolist()
     assert cache.hits == 1
     assert asked("dram.nRFC=2000").ndp_rate.tolist() != first.ndp_rate.tolist()
+
+
+def test_between_measured_numbers_of_tokens_slowdowns_go_by_the_logarithm():
+    table = SimpleNamespace(tokens=np.array([1, 4, 16]), vectors_ns=lambda tokens: (0.0, 0.0))
+    found = _BesideOfTokens(table, (1, 2))
+    assert [(found[count, 1].row, found[count, 1].between) for count in (1, 2, 4, 8, 16, 99)] == [
+        (0, 0.0), (0, 0.5), (1, 0.0), (1, 0.5), (2, 0.0), (2, 0.0)
+    ]  # fmt: skip
+    assert (found[2, 2].row, found[2, 2].between) == (3, 0.5)

@@ -454,3 +454,11 @@ def test_a_run_of_a_trace_takes_batch_steps_and_layers_from_it_unless_told(tmp_p
     with pytest.raises(InputError) as caught:
         run_moe(**given)
     assert (caught.value.code, caught.value.key) == ("missing", "routing")
+
+
+def test_what_the_cpu_computes_with_nothing_beside_it_takes_what_its_record_has_of_it_alone():
+    _, (layer,), _ = recorded(alone_on("cpu"), batch=1, steps=1, layers=[1], routing=trace_of([0, 1]))
+    jobs = of_kind(layer, "expert", "cpu")
+    assert [job.expert for job in jobs] == [0, 1]
+    for job in jobs:
+        assert job.end_ns - job.start_ns == pytest.approx(job.alone_ns)
