@@ -131,6 +131,7 @@ def run_serving(
     checked_arbitration(arbitration)
     check_link(hardware, None, arbitration)
     prefix_cache = flag(prefix_cache, "prefix_cache")
+    preemption = SERVE["preemption"].checked(preemption)
     swaps = preemption == "swap"
     ahead = flag(async_scheduling, "async_scheduling") and of_scheduler.works_ahead and not swaps
     if log is not None:
@@ -146,7 +147,7 @@ def run_serving(
     part = part_of(shape, gpus_of(processors), parallel)
     spread = gpus_of(processors) if parallel == "data" else 1
     room = kv_room(processors, part, written, arriving, limits, asked, gpu_experts, spread)
-    _check_preemption(SERVE["preemption"].checked(preemption), chosen is not None, room)
+    _check_preemption(preemption, chosen is not None, room)
     given_routing, routed = _routing(routing, shape) if shape.has_experts else (None, None)
     machine: Machine
     if chosen is None or given_routing is None or routed is None:
