@@ -232,6 +232,19 @@ def test_a_step_that_is_formed_ahead_knows_neither_late_arrivals_nor_free_places
     assert [one.last_token_ns for one in ran.sequences] == [20, 40, 40]
 
 
+def test_a_request_goes_to_the_engine_with_the_least_load_where_one_that_waits_counts_as_four():
+    class Together(Clock):
+        def run(self, number: int, parts: Several[Several[Chunk]]) -> None:
+            self.clock_ns += 10.0
+
+    # At 15 ns engine 0 runs three requests; engine 1 runs one with a long prompt, behind which one waits.
+    asked = requests((2, 9), (100, 1), (2, 9), (2, 1), (2, 9), (2, 1), arrivals=[0, 0, 0, 0, 0, 15])
+    formers = [schedulers()["vllm"](KvCache(100, 4), Limits(4, 8)) for _ in range(2)]
+    ran = Engines(formers, Together(), Arrivals(asked, lambda _: ()), lambda one: None, lambda step: None)
+    ran.run()
+    assert [one.engine for one in ran.sequences] == [0, 1, 0, 1, 0, 0]
+
+
 def test_an_idle_engine_forms_a_step_when_a_request_arrives():
     asked = requests((3, 2), (3, 1), arrivals=[0, 100])
     ran, _, done = engine(asked, "vllm", Limits(2, 8), KvCache(100, 4), ahead=True)
