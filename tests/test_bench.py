@@ -17,7 +17,7 @@ from ndpsim.config import load_hardware
 from ndpsim.devtools.bench import ROWS, channels, experts, layers, run_rows, traffic
 from ndpsim.devtools.bench.channels import ChannelCall
 from ndpsim.devtools.bench.experts import ExpertCall, UnlikeCalls
-from ndpsim.devtools.bench.layers import PolicyLayers
+from ndpsim.devtools.bench.layers import PolicyLayers, ServedLayers
 from ndpsim.devtools.bench.processes import FreshProcess
 from ndpsim.devtools.bench.row import Work, best_seconds
 from ndpsim.devtools.bench.table import COLUMNS, cells, markdown
@@ -35,7 +35,8 @@ NAMES = [
     *(f"{kind}_{memory}" for memory in ("lpddr5", "hbm3", "gddr6") for kind in ("stream", "random", "mixed")),
     *("stream_ff_r1", "stream_ff_r8"),
     *("expert_trimoe", "expert_edge", "unlike_trimoe", "unlike_edge", "unlike_cxl", "queue_trimoe"),
-    *("beside_host", "relayout_four", "layer_trimoe", "layer_balance", "import", "compile"),
+    *("beside_host", "relayout_four", "layer_trimoe", "layer_balance"),
+    *("serve_trimoe", "serve_balance", "serve_gpu", "import", "compile"),
 ]
 KEYS = ["name", "requests", "seconds", "rate_mps", "ratio_plain", "ratio_ramulator"]
 TRAFFIC = [row for row in ROWS.values() if isinstance(row, Traffic)]
@@ -263,6 +264,24 @@ def test_a_layer_takes_the_mean_of_all_steps_but_the_first(monkeypatch):
     ends = iter([float(n) for n in range(16)])
     with pytest.raises(MismatchError, match="layer_trimoe: cycles came out as 700"):
         replace(row, pinned=Work(256, 701, {})).run(1)
+
+
+def test_a_layer_that_is_served_takes_the_mean_of_all_steps_but_the_first(monkeypatch):
+    """Of 48 layers each, the first step ends at 5 s, two others 24 s apart."""
+    ends = iter([5.0, 29.0, 53.0] * 2)
+
+    def run(hw: str, model: str, requests: str, policy: str, gpu_experts: int, progress: Any) -> Any:
+        assert (hw, model, policy, gpu_experts) == ("trimoe", "qwen3-30b-a3b", "balance", 16)
+        for step in range(3):
+            progress(step / 3)
+        return SimpleNamespace(output_tokens=640, time_ns=2101.0, steps=3)
+
+    monkeypatch.setattr(layers, "run_serving", run)
+    monkeypatch.setattr(layers.time, "process_time", lambda: next(ends))
+    row = ServedLayers("serve", "a layer", Work(640, 700, {}), "trimoe", "qwen3-30b-a3b", "balance", 16)
+    measured = row.run(1)
+    assert (measured.seconds, measured.work) == (0.5, row.pinned)
+    assert measured.simulated_s == pytest.approx(700e-9)
 
 
 def test_calls_on_channels_are_pinned_and_each_reads_its_hardware_anew():

@@ -1,4 +1,4 @@
-"""A layer with experts under a policy when the times of experts are known: what the orchestrator takes."""
+"""Processor time of a layer with experts, in `moe` and in `serve`, when the times of experts are known."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import time
 from dataclasses import dataclass
 
 from ndpsim.devtools.bench.row import TimedRuns, Work
+from ndpsim.moe import load_model
 from ndpsim.orchestrator.run import run_moe
+from ndpsim.serving.run import run_serving
 
 _BATCH, _STEPS = 128, 4
+_REQUESTS = "poisson:rate=20,requests=64,input_tokens=512,output_tokens=64"
 
 
 @dataclass(frozen=True)
@@ -38,3 +41,33 @@ class PolicyLayers(TimedRuns):
         seconds = (ends[-1] - ends[first - 1]) / (len(ends) - first)
         work = Work(run.pairs // len(ends), round(run.layer_ns["mean"]), {})
         return seconds, work, work.cycles
+
+
+@dataclass(frozen=True)
+class ServedLayers(TimedRuns):
+    """A layer of `run_serving`, with its window, routing and the policy's decision, after a run not measured.
+
+    It is the mean over all steps but the first. Processor time is taken, not wall time.
+
+    Attributes:
+        policy: a bundled name; requests are output tokens, cycles are the ns of a step.
+        gpu_experts: of each layer, in the GPU's memory.
+    """
+
+    policy: str
+    gpu_experts: int
+
+    def timed(self) -> tuple[float, Work, float]:
+        """See `TimedRuns`; of a layer."""
+        ends: list[float] = []
+        result = run_serving(
+            self.hw,
+            self.model,
+            _REQUESTS,
+            self.policy,
+            gpu_experts=self.gpu_experts,
+            progress=lambda share: ends.append(time.process_time()),
+        )
+        layers = (len(ends) - 1) * load_model(self.model).moe_layers
+        work = Work(result.output_tokens, round(result.time_ns / result.steps), {})
+        return (ends[-1] - ends[0]) / layers, work, work.cycles

@@ -11,7 +11,7 @@ from ndpsim.arguments import choice, progress_function, several, whole_number
 from ndpsim.config import Hardware
 from ndpsim.devtools.bench.channels import ChannelCall, Outcome, beside_host, relayout_of_four
 from ndpsim.devtools.bench.experts import ExpertCall, UnlikeCalls
-from ndpsim.devtools.bench.layers import PolicyLayers
+from ndpsim.devtools.bench.layers import PolicyLayers, ServedLayers
 from ndpsim.devtools.bench.processes import FreshProcess
 from ndpsim.devtools.bench.row import Benchmark, Row, Work
 from ndpsim.devtools.bench.traffic import Traffic
@@ -66,6 +66,10 @@ def _layer(name: str, about: str, policy: str) -> PolicyLayers:
     return PolicyLayers(name, about, _PINNED[name], "trimoe", _QWEN3_30B, policy)
 
 
+def _served(name: str, about: str, policy: str, gpu_experts: int) -> ServedLayers:
+    return ServedLayers(name, about, _PINNED[name], "trimoe", _QWEN3_30B, policy, gpu_experts)
+
+
 _MIXED: dict[str, Any] = {"random": True, "writes": True}
 _ALL: Sequence[Benchmark] = (
     _traffic("stream_r1", "contiguous reads, bank groups in turn, 1 rank"),
@@ -104,6 +108,9 @@ _ALL: Sequence[Benchmark] = (
     ),
     _layer("layer_trimoe", f"a layer of {_QWEN3_30B} on trimoe under trimoe, batch 128", "trimoe"),
     _layer("layer_balance", "the same under balance", "balance"),
+    _served("serve_trimoe", f"a layer of {_QWEN3_30B} served on trimoe under trimoe", "trimoe", 16),
+    _served("serve_balance", "the same under balance", "balance", 16),
+    _served("serve_gpu", "the same with all experts in the GPU's memory", "balance", 128),
     FreshProcess("import", "a new process to its first result, kernels compiled before", _PINNED["import"]),
     FreshProcess(
         "compile", "a new process to its first result, nothing compiled", _PINNED["compile"], compiles=True
