@@ -144,7 +144,7 @@ class FoundRate(Reported):
     Attributes:
         rate_per_s: the highest that was found to be within it; `beyond_per_s`: the lowest that was not.
         attainment: share of the requests that must be within it.
-        tries: all rates that were tried, in order.
+        tries: by rate, all that were tried but the first one, which has all requests at once.
         run: at `rate_per_s`.
     """
 

@@ -35,7 +35,9 @@ class Serve(SweptCommand):
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
         """See `SweptCommand`."""
         hardware, model = hardware_of(given, SERVE), load_model(SERVE.value(given, "model"))
-        asked = SERVE.value(given, "policy") or (MOE["policy"].default if model.has_experts else None)
+        gpu = hardware.system.gpu
+        runs_policy = model.has_experts and (gpu is None or gpu.count == 1)
+        asked = SERVE.value(given, "policy") or (MOE["policy"].default if runs_policy else None)
         policy = None if asked is None else choose_policy(asked)
         config = {
             "hardware": hardware.to_dict(),
