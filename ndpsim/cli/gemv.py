@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ndpsim.cli.command import Given, taking
-from ndpsim.cli.options import COMMANDS, EXACT_CHECK, JSON, REPORT, answer, progress_of
+from ndpsim.cli.options import COMMANDS, EXACT_CHECK, JSON, REPORT, answer, progress_of, timeline
 from ndpsim.cli.picture_options import Plot, picture, plot_of
 from ndpsim.errors import InputError
-from ndpsim.parameters import Output, Parameter, Whole, refuse, table
+from ndpsim.parameters import Parameter, Whole, refuse, table
 from ndpsim.parameters.gemv import ALONE, GEMV, HOST, check_gemv
 from ndpsim.parameters.hardware import SET
 
@@ -36,7 +37,7 @@ _OUTPUTS = table(
                 otherwise="all lanes; bus 0",
                 needs="commands",
             ),
-            Parameter("timeline", "Write the phases as a Chrome/Perfetto trace.", Output(), files=("",)),
+            timeline("the phases"),
         ),
         "Validation": (EXACT_CHECK,),
     }
@@ -100,9 +101,24 @@ def _write_lanes(given: Given, result: ExpertResult | ContentionResult) -> None:
 
         traces.write_lanes(given["commands"], result, given.get("lane"))
     if "timeline" in given:
-        from ndpsim.report import timeline
+        from ndpsim.report.timeline import write_timeline
 
-        timeline.write_timeline(given["timeline"], result)
+        write_timeline(given["timeline"], result)
+
+
+def _show(
+    given: Given, result: Any, hardware: Hardware, plot: Plot | None, printed: Callable[[Any], None]
+) -> None:
+    """Picture, report and answer of an expert."""
+    if plot is not None:
+        from ndpsim.report.pictures.experts import figure_for
+
+        plot.draw(figure_for(result), result)
+    if "report" in given:
+        from ndpsim.report.html.runs import write_expert_report
+
+        write_expert_report(given["report"], result, hardware)
+    answer(given, result.to_dict, lambda: printed(result))
 
 
 def _records(given: Given) -> bool:
@@ -122,15 +138,7 @@ def _alone(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
     with progress_of("simulating") as progress:
         result = simulate_expert(**call, **options, progress=progress)
     _write_lanes(given, result)
-    if plot is not None:
-        from ndpsim.report.pictures.expert import expert_figure
-
-        plot.draw(expert_figure, result)
-    if "report" in given:
-        from ndpsim.report.html.runs import write_expert_report
-
-        write_expert_report(given["report"], result, call["hw"])
-    answer(given, result.to_dict, lambda: print_expert(result))
+    _show(given, result, call["hw"], plot, print_expert)
 
 
 def _beside_host(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
@@ -144,15 +152,7 @@ def _beside_host(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
     with progress_of("simulating") as progress:
         result = simulate_contention(**call, **options, progress=progress)
     _write_lanes(given, result)
-    if plot is not None:
-        from ndpsim.report.pictures.contention import contention_figure
-
-        plot.draw(contention_figure, result)
-    if "report" in given:
-        from ndpsim.report.html.runs import write_contention_report
-
-        write_contention_report(given["report"], result, call["hw"])
-    answer(given, result.to_dict, lambda: print_contention(result))
+    _show(given, result, call["hw"], plot, print_contention)
 
 
 def _host_read(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
@@ -171,12 +171,4 @@ def _host_read(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
         result = simulate_host_read(**call, progress=progress)
     if "commands" in given:
         write_commands(given["commands"], result.command_traces[given.get("lane", 0)])
-    if plot is not None:
-        from ndpsim.report.pictures.host_read import host_read_figure
-
-        plot.draw(host_read_figure, result)
-    if "report" in given:
-        from ndpsim.report.html.runs import write_host_read_report
-
-        write_host_read_report(given["report"], result, call["hw"])
-    answer(given, result.to_dict, lambda: print_host_read(result))
+    _show(given, result, call["hw"], plot, print_host_read)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ndpsim.cli.command import Given, taking
-from ndpsim.cli.options import JSON, REPORT, answer, progress_of
+from ndpsim.cli.options import JSON, REPORT, answer, progress_of, timeline
 from ndpsim.cli.picture_options import picture, plot_of
 from ndpsim.parameters import Output, Parameter, Table, joined, table
 from ndpsim.parameters.hardware import SET
@@ -34,12 +34,7 @@ _OUTPUTS = table(
             JSON,
             *picture("Draw speed-ups, time by layer, engines, migrations and one layer's jobs.", "moe"),
             REPORT,
-            Parameter(
-                "timeline",
-                "Write all jobs with their times as a Chrome/Perfetto trace.",
-                Output(),
-                files=("",),
-            ),
+            timeline("all jobs with their times"),
             Parameter(
                 "log", "Write each layer as a JSON line, for check (.gz compresses).", Output(), files=("",)
             ),

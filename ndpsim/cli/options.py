@@ -26,6 +26,13 @@ REPORT = Parameter(
     Output(),
     files=("",),
 )
+
+
+def timeline(drawn: str) -> Parameter:
+    """``--timeline`` of a command."""
+    return Parameter("timeline", f"Write {drawn} as a Chrome/Perfetto trace.", Output(), files=("",))
+
+
 COMMANDS = Parameter("commands", "Write every DRAM command as CSV (.gz compresses).", Output(), files=("",))
 EXACT_CHECK = Parameter(
     "exact-check", "Run a second time, step by step on the plain controller, and compare.", Flag()

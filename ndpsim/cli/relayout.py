@@ -6,10 +6,10 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from ndpsim.cli.command import Given, taking
-from ndpsim.cli.options import COMMANDS, JSON, REPORT, answer, progress_of
+from ndpsim.cli.options import COMMANDS, JSON, REPORT, answer, progress_of, timeline
 from ndpsim.cli.picture_options import Plot, picture, plot_of
 from ndpsim.errors import InputError, one_of
-from ndpsim.parameters import Output, Parameter, refuse, table
+from ndpsim.parameters import refuse, table
 from ndpsim.parameters.hardware import SET
 from ndpsim.parameters.relayout import MOVED, RELAYOUT
 
@@ -35,12 +35,7 @@ _OUTPUTS = table(
             ),
             REPORT,
             COMMANDS,
-            Parameter(
-                "timeline",
-                "Write reads and writes of the DIMMs as a Chrome/Perfetto trace.",
-                Output(),
-                files=("",),
-            ),
+            timeline("reads and writes of the DIMMs"),
         ),
     }
 )

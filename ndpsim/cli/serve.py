@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ndpsim.cli.command import Given, taking
-from ndpsim.cli.options import JSON, REPORT, answer, progress_of
+from ndpsim.cli.options import JSON, REPORT, answer, progress_of, timeline
 from ndpsim.cli.picture_options import picture, plot_of
 from ndpsim.parameters import Kind, Output, Parameter, Table, joined, refuse, table
 from ndpsim.parameters.hardware import SET
@@ -31,12 +31,7 @@ _OUTPUTS = table(
             JSON,
             *picture("Draw the run over time and the spread of latencies, or rates.", "serve", "rates"),
             REPORT,
-            Parameter(
-                "timeline",
-                "Write steps, jobs and requests with their times as a Chrome/Perfetto trace.",
-                Output(),
-                files=("",),
-            ),
+            timeline("steps, jobs and requests with their times"),
             Parameter(
                 "log",
                 "Write each request and each step as a JSON line, for check (.gz compresses).",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ndpsim.config import Hardware
 from ndpsim.report.contention import contention_facts, contention_title
 from ndpsim.report.html.page import provenance, write_page
-from ndpsim.report.html.parts import Cell, Folded, Part, Row, Section, Table
+from ndpsim.report.html.parts import Cell, Folded, Row, Section, Table
 from ndpsim.report.html.sections import (
     columns,
     configuration,
@@ -19,9 +20,7 @@ from ndpsim.report.html.sections import (
     spans,
 )
 from ndpsim.report.html.svg import picture
-from ndpsim.report.pictures.contention import contention_figure
-from ndpsim.report.pictures.expert import expert_figure
-from ndpsim.report.pictures.host_read import host_read_figure
+from ndpsim.report.pictures.experts import figure_for
 from ndpsim.report.pictures.latencies import latencies_figure, sweep_figure
 from ndpsim.report.pictures.relayout import relayout_figure, topologies_figure
 from ndpsim.report.relayout import relayout_facts, relayout_title, topologies_table
@@ -46,6 +45,13 @@ from ndpsim.simulate import (
     TraceResult,
 )
 
+#: By result of an expert: what the command has besides, the title, and facts in short.
+_EXPERTS: Mapping[type, tuple[str, Callable[[Any], str], Callable[[Any], list[tuple[str, str, str]]]]] = {
+    ExpertResult: ("", expert_title, expert_facts),
+    ContentionResult: (", beside host traffic", contention_title, contention_facts),
+    HostReadResult: (", read by the host", host_read_title, host_read_facts),
+}
+
 
 def _write(path: str, title: str, command: str, summary: Table, measured: Section, config: Section) -> None:
     write_page(path, title, command, [Section("Summary", summary), measured, config, provenance()])
@@ -63,46 +69,23 @@ def _energy_table(result: Timed) -> Folded:
     return Folded("Energy by component", Table(("component", f"energy ({unit})"), rows), note)
 
 
-def _on_lanes(result: ExpertResult | ContentionResult, drawn: Part) -> Section:
-    tables = jobs_table(result.jobs), phases_table(result.phases), _energy_table(result)
-    return Section("Over time", drawn, *tables)
-
-
-def write_expert_report(path: str, result: ExpertResult, hardware: Hardware) -> None:
-    """The report of `simulate_expert`, whose commands are recorded.
+def write_expert_report(
+    path: str, result: ExpertResult | ContentionResult | HostReadResult, hardware: Hardware
+) -> None:
+    """The report of an expert: of `simulate_expert`, `simulate_contention` or `simulate_host_read`.
 
     Raises:
         InputError: the file cannot be written.
     """
-    title = expert_title(result)
-    over_time = _on_lanes(result, picture("run", lambda: expert_figure(result), title))
-    facts, config = Table((), expert_facts(result)), configuration(result.config, hardware)
-    _write(path, title, "ndpsim gemv", facts, over_time, config)
-
-
-def write_contention_report(path: str, result: ContentionResult, hardware: Hardware) -> None:
-    """The report of `simulate_contention`.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    title = contention_title(result)
-    over_time = _on_lanes(result, picture("run", lambda: contention_figure(result), title))
-    facts, config = Table((), contention_facts(result)), configuration(result.config, hardware)
-    _write(path, title, "ndpsim gemv, beside host traffic", facts, over_time, config)
-
-
-def write_host_read_report(path: str, result: HostReadResult, hardware: Hardware) -> None:
-    """The report of `simulate_host_read`, whose commands are recorded.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    title = host_read_title(result)
-    drawn = picture("run", lambda: host_read_figure(result), title)
-    facts, config = Table((), host_read_facts(result)), configuration(result.config, hardware)
-    over_time = Section("Over time", drawn, _energy_table(result))
-    _write(path, title, "ndpsim gemv, read by the host", facts, over_time, config)
+    how, title_of, facts_of = _EXPERTS[type(result)]
+    title = title_of(result)
+    drawn = picture("run", lambda: figure_for(result)(result), title)
+    on_lanes = (
+        () if isinstance(result, HostReadResult) else (jobs_table(result.jobs), phases_table(result.phases))
+    )
+    over_time = Section("Over time", drawn, *on_lanes, _energy_table(result))
+    config = configuration(result.config, hardware)
+    _write(path, title, f"ndpsim gemv{how}", Table((), facts_of(result)), over_time, config)
 
 
 def _stretches_table(result: RelayoutResult) -> Folded:
