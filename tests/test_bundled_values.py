@@ -73,6 +73,9 @@ _GPU = {
     "gpu.call_overhead_us": 0,
     "gpu.slice_us": 0,
     "gpu.attention_overhead_us": None,
+    "gpu.count": 1,
+    "gpu.link_gbps": None,
+    "gpu.link_latency_us": 20,
 }
 # Fitted values stand for these where the GPU has a family.
 _OF_FAMILY = _GPU | {
@@ -291,7 +294,7 @@ def test_what_the_section_of_a_gpu_need_not_say(tmp_path):
         "gpu.reserved_gb": 0, "gpu.expert_buffers": 2, "gpu.part": None, "gpu.family": None,
         "gpu.fused_efficiency": None, "gpu.roofline_power": None, "gpu.tile_tokens": 1,
         "gpu.expert_calls": "single", "gpu.call_overhead_us": 0, "gpu.slice_us": 0,
-        "gpu.attention_overhead_us": None,
+        "gpu.attention_overhead_us": None, "gpu.count": 1, "gpu.link_gbps": None, "gpu.link_latency_us": 20,
     }  # fmt: skip
 
 
@@ -365,6 +368,7 @@ def test_keys_of_the_families():
     )
     qwen3_next = ("num_experts", "moe_intermediate_size", "", "shared_expert_intermediate_size", "")
     plain = ("num_local_experts", "intermediate_size", "", "", "")
+    without_experts = ("llama", "mistral", "qwen2", "qwen3")
     found = {
         name: tuple(
             " ".join(keys)
@@ -391,11 +395,11 @@ def test_keys_of_the_families():
         "deepseek_v3": deepseek,
         "kimi_k2": deepseek,
         "glm4_moe": deepseek,
+        **dict.fromkeys(without_experts, ("",) * 5),
     }
     for name, family in FAMILIES.items():
-        per_token = (
-            ("num_experts_per_tok", "experts_per_token") if name == "gpt_oss" else ("num_experts_per_tok",)
-        )
+        per_token = () if name in without_experts else ("num_experts_per_tok",)
+        per_token += ("experts_per_token",) if name == "gpt_oss" else ()
         dense = "intermediate_size_mlp" if name == "llama4_text" else "intermediate_size"
         assert (family.experts_per_token, family.hidden, family.layers, family.dense_intermediate) == (
             per_token, ("hidden_size",), ("num_hidden_layers",), (dense,)

@@ -268,6 +268,7 @@ UNUSED = {
 } | {
     "dimm.command_bus",
     "host.mapper",
+    *(f"gpu.{key}" for key in ("count", "link_gbps", "link_latency_us")),
     *(f"host.cpu_{key}" for key in ("read_share", "expert_overhead_us", "layer_overhead_us", "sockets", "memory_mtps_2dpc")),
 }  # fmt: skip
 TABLES = {"gpu.expert_times", "host.cpu_expert_times", "host.measured_power"}
