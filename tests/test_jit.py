@@ -53,8 +53,12 @@ def run(*arguments: str, **changes: str) -> subprocess.Popen[str]:
 
 
 def ndpsim_says(*arguments: str, **changes: str) -> tuple[int, str, list[str]]:
-    """The status of a command in a process of its own, its output, and its lines on standard error."""
+    """The status of a command in a process of its own, its output, and its lines on standard error.
+
+    Its kernels are those of other tests, with the bounds of arrays checked where theirs are.
+    """
     place = {"PYTHONPATH": str(PACKAGE.parent)}
+    place |= {name: os.environ[name] for name in ("NUMBA_BOUNDSCHECK",) if name in os.environ}
     process = run("-m", "ndpsim", *arguments, **place | changes)
     out, err = process.communicate()
     return process.returncode, out, err.splitlines()

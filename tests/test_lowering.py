@@ -1027,6 +1027,7 @@ DESCRIPTIVE = {
     "gpu.memory_gb",
     "gpu.memory_tbps",
     "gpu.pcie_gbps",
+    *(f"gpu.{key}" for key in ("count", "link_gbps", "link_latency_us")),
     "gpu.compute_efficiency",
     "gpu.attention_efficiency",
     "gpu.memory_efficiency",
@@ -1086,7 +1087,7 @@ def test_what_only_describes_the_machine_changes_no_figure(hw):
     texts |= {"host.measured_power", "gpu.family", "gpu.expert_calls"}
     counts = {"pcie.copy_engines", "cxl.copy_engines", "gpu.expert_buffers", "host.cpu_added_tokens"}
     counts |= {"host.cpu_cores", "host.cpu_threads", "host.cpu_sockets", "host.cpu_sockets_most"}
-    counts |= {"host.cpu_memory_channels", "gpu.tile_tokens"}
+    counts |= {"host.cpu_memory_channels", "gpu.tile_tokens", "gpu.count"}
     counts |= {"host.cpu_memory_mtps", "host.cpu_memory_mtps_2dpc"}
     texts |= {"host.cpu_isa", "host.cpu_family"} | {key for key in given if key.endswith(".part")}
     shares = {key for key in given if key.endswith(("_efficiency", "_share"))}
