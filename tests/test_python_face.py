@@ -726,7 +726,7 @@ def fault_in_refusal(call: str, argument: str, value: Any) -> str:
         words, key, unnamed = str(error), error.key, error.file is not None or error.code == "unknown-name"
     else:
         return "is taken"
-    if "\n" in words or len(words) >= 500:
+    if "\n" in words or len(words) >= 600:
         return "is no line"
     if argument in ("hw", "sets"):
         of_file = isinstance(value, str) or (argument == "sets" and isinstance(value, list))
