@@ -218,3 +218,18 @@ def test_what_several_gpus_cannot_do_is_refused(model: Any, sets: Any, more: dic
 def test_a_run_of_moe_has_one_gpu():
     with refused("unsupported --set gpu.count"):
         ndpsim.run_moe(model=MODEL, sets=("gpu.count=2",))
+
+
+@pytest.mark.parametrize(
+    ("given", "policy"),
+    [
+        ({"model": "qwen3-30b-a3b"}, "trimoe"),
+        ({"model": "qwen3-30b-a3b", "gpu.count": "2"}, None),
+        ({"model": "llama-3.1-8b"}, None),
+        ({"model": "qwen3-30b-a3b", "policy": "balance"}, "balance"),
+    ],
+)
+def test_a_point_of_a_sweep_names_the_policy_that_runs(given, policy):
+    from ndpsim.sweeps.commands.serve import COMMAND
+
+    assert COMMAND.resolve({"requests": "poisson:rate=1", **given}).config["policy"] == policy

@@ -35,7 +35,7 @@ class FormedStep:
     Attributes:
         formed_ns: when.
         preempted: sequences that gave up their blocks for it.
-        waiting: numbers of those that wait behind it.
+        waiting: sequences that wait behind it.
         changes: of blocks.
         left: by request, blocks that were taken away when nothing could be formed ahead.
     """
@@ -43,7 +43,7 @@ class FormedStep:
     formed_ns: float
     chunks: Several[Chunk] = ()
     preempted: Several[Sequence] = ()
-    waiting: Several[int] = ()
+    waiting: Several[Sequence] = ()
     changes: Changes = field(default_factory=Changes)
     left: Mapping[int, list[int]] = field(default_factory=dict)
 
@@ -152,7 +152,7 @@ class _Engine:
         if not chunks:
             self._left = {**self._left, **changes.freed}
             return
-        waiting = [one.number for one in scheduler.waiting]
+        waiting = tuple(scheduler.waiting)
         self.formed = FormedStep(time_ns, chunks, scheduler.preempted, waiting, changes, self._left)
         self._left = {}
         for chunk in chunks:
@@ -161,7 +161,7 @@ class _Engine:
 
     def begin(self, time_ns: float) -> FormedStep:
         """Take the next step; its tokens count as computed from now on."""
-        step = self.formed or FormedStep(time_ns, waiting=[one.number for one in self.scheduler.waiting])
+        step = self.formed or FormedStep(time_ns, waiting=tuple(self.scheduler.waiting))
         self.formed = None
         for chunk in step.chunks:
             chunk.sequence.computed += chunk.tokens

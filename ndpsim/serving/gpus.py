@@ -28,6 +28,7 @@ from ndpsim.processors import DenseTime
 from ndpsim.processors.operations import ACTIVATION_BYTES, MixedStep
 from ndpsim.results.moe import ENGINES
 from ndpsim.routing.sequences import TokenRouting
+from ndpsim.routing.trace import loads_of
 from ndpsim.serving.scheduler import Chunk
 from ndpsim.serving.steps import mixed_step, tokens_of
 
@@ -116,10 +117,7 @@ class Experts:
 
     def layers_ns(self, chunks: Sequence[Chunk], experts: int) -> Floats:
         """The time of each layer's experts on each GPU: [layer, GPU]."""
-        ids = self.routing.ids(*tokens_of(chunks))
-        layers = len(ids)
-        cells = ids.reshape(layers, -1) + experts * np.arange(layers)[:, None]
-        loads = np.bincount(cells.ravel(), minlength=layers * experts).reshape(layers, experts)
+        loads = loads_of(self.routing.ids(*tokens_of(chunks)), experts)
         return self.call_ns + np.add.reduceat(self.time_ns[loads], self.first, axis=1)
 
 

@@ -77,7 +77,7 @@ class ServingLog(ServingObserver):
                 "preempted": [one.number for one in formed.preempted],
                 "finished": [one.number for one in step.finished],
                 "freed": _by_request(changes.freed),
-                "waiting": list(formed.waiting),
+                "waiting": [one.number for one in formed.waiting],
                 **({"to_host": moved[0], "to_gpu": moved[1]} if self._swaps else {}),
                 **left,
             }

@@ -8,12 +8,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ndpsim.config import Hardware
 from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape
 from ndpsim.orchestrator.given import Given
 from ndpsim.orchestrator.record import Observer
 from ndpsim.orchestrator.step_run import StepRunner
 from ndpsim.orchestrator.weights import RunWeights
+from ndpsim.parameters.moe import MOE
 from ndpsim.policies.choose import ChosenPolicy
 from ndpsim.processors import DenseTime, Processors
 from ndpsim.processors.operations import MixedStep
@@ -109,7 +111,7 @@ class Gpus:
     @property
     def count(self) -> int:
         """How many there are."""
-        return gpus_of(self.processors)
+        return gpus_of(self.processors.hardware)
 
     @property
     def engines(self) -> int:
@@ -148,10 +150,15 @@ class Gpus:
         )
 
 
-def gpus_of(processors: Processors) -> int:
+def gpus_of(hardware: Hardware) -> int:
     """How many GPUs the hardware has."""
-    gpu = processors.hardware.system.gpu
+    gpu = hardware.system.gpu
     return 1 if gpu is None else gpu.count
+
+
+def default_policy(shape: MoeShape, hardware: Hardware) -> str | None:
+    """The policy that runs unless another is asked for; None: GPUs hold all weights, and none runs."""
+    return MOE["policy"].default if shape.has_experts and gpus_of(hardware) == 1 else None
 
 
 def parallelism(shape: MoeShape, gpus: int, asked: str | None) -> str | None:

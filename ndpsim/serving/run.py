@@ -14,7 +14,6 @@ from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape, load_model
 from ndpsim.orchestrator.given import Given, check_link, given_of
 from ndpsim.orchestrator.weights import RunWeights, run_weights
-from ndpsim.parameters.moe import MOE
 from ndpsim.parameters.serve import SERVE, ServiceLevel, service_level
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
 from ndpsim.policies.interface import Policy
@@ -30,7 +29,7 @@ from ndpsim.serving.hashes import prompt_hashes
 from ndpsim.serving.kv import KvCache
 from ndpsim.serving.level import check_level
 from ndpsim.serving.log import ServingLog
-from ndpsim.serving.machines import Gpus, Machine, UnderPolicy, gpus_of, parallelism, part_of
+from ndpsim.serving.machines import Gpus, Machine, UnderPolicy, default_policy, gpus_of, parallelism, part_of
 from ndpsim.serving.observer import ServingObserver
 from ndpsim.serving.room import KvAsked, KvRoom, kv_room
 from ndpsim.serving.scheduler import Limits, Scheduler, scheduler_named
@@ -113,9 +112,9 @@ def run_serving(
     watch, progress = Stopwatch(), progress_function(progress)
     shape = load_model(model)
     hardware = load_hardware(hw, sets, "moe" if shape.has_experts else None)
-    processors = Processors(hardware)
-    parallel = parallelism(shape, gpus_of(processors), SERVE["parallel"].checked(parallel))
-    chosen = None if parallel or not shape.has_experts else _policy(policy)
+    processors, gpus, usual = Processors(hardware), gpus_of(hardware), default_policy(shape, hardware)
+    parallel = parallelism(shape, gpus, SERVE["parallel"].checked(parallel))
+    chosen = None if usual is None else _policy(usual if policy is None else policy)
     if chosen is None:
         of_experts = {"bits": bits, "weights": weights, "routing": routing} if not shape.has_experts else {}
         _check_gpus(shape, kv, {"policy": policy, "gpu_experts": gpu_experts, **of_experts})
@@ -144,8 +143,8 @@ def run_serving(
     if rate is not None:
         arriving = arriving.at_rate(SERVE["rate"].checked(rate))
     written = run_weights(shape, bits, dense_bits, weights)
-    part = part_of(shape, gpus_of(processors), parallel)
-    spread = gpus_of(processors) if parallel == "data" else 1
+    part = part_of(shape, gpus, parallel)
+    spread = gpus if parallel == "data" else 1
     room = kv_room(processors, part, written, arriving, limits, asked, gpu_experts, spread)
     _check_preemption(preemption, chosen is not None, room)
     given_routing, routed = _routing(routing, shape) if shape.has_experts else (None, None)
@@ -253,8 +252,7 @@ def _check_experts_fit(part: MoeShape, room: KvRoom, gpus: int) -> None:
         raise InputError(problem, "too-large", key="gpu.memory_gb")
 
 
-def _policy(policy: str | type[Policy] | ChosenPolicy | None) -> ChosenPolicy:
-    policy = MOE["policy"].default if policy is None else policy
+def _policy(policy: str | type[Policy] | ChosenPolicy) -> ChosenPolicy:
     if not isinstance(policy, str | type | ChosenPolicy):
         raise InputError(f"{shown(policy)} is no policy", "type", key="policy")
     (chosen, _), *others = choose_policies((policy,))

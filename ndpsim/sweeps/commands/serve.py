@@ -7,13 +7,13 @@ from dataclasses import asdict
 from typing import Any
 
 from ndpsim.moe import load_model
-from ndpsim.parameters.moe import MOE
 from ndpsim.parameters.serve import SERVE
 from ndpsim.policies.choose import choose_policy
 from ndpsim.processors import load_processors
 from ndpsim.results.form import digest_of
 from ndpsim.results.serving import ServingResult
 from ndpsim.routing.generate import is_spec as is_routing_spec
+from ndpsim.serving.machines import default_policy
 from ndpsim.serving.run import run_serving
 from ndpsim.sweeps.command import Resolved, SweptCommand
 from ndpsim.sweeps.commands.moe import policy_files
@@ -35,9 +35,7 @@ class Serve(SweptCommand):
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
         """See `SweptCommand`."""
         hardware, model = hardware_of(given, SERVE), load_model(SERVE.value(given, "model"))
-        gpu = hardware.system.gpu
-        runs_policy = model.has_experts and (gpu is None or gpu.count == 1)
-        asked = SERVE.value(given, "policy") or (MOE["policy"].default if runs_policy else None)
+        asked = SERVE.value(given, "policy") or default_policy(model, hardware)
         policy = None if asked is None else choose_policy(asked)
         config = {
             "hardware": hardware.to_dict(),
