@@ -15,6 +15,11 @@ def plugins(folder: ModuleType, attribute: str) -> list[Any]:
     return [getattr(importlib.import_module(f"{folder.__name__}.{name}"), attribute) for name in names]
 
 
+def plugins_by_name(folder: ModuleType, attribute: str) -> dict[str, Any]:
+    """`plugins`, each by the `name` that it has."""
+    return {plugin.name: plugin for plugin in plugins(folder, attribute)}
+
+
 def option_names(folder: str, first: str) -> tuple[str, ...]:
     """The modules of a package of ndpsim as options call them, `first` before others; none is imported."""
     found = pkgutil.iter_modules([str(Path(__file__).parent / folder)])

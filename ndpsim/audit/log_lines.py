@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
+from ndpsim.arguments import path_of
 from ndpsim.audit.report import Outcome
 from ndpsim.audit.schedule_rules import Fault
 from ndpsim.errors import InputError
 from ndpsim.files import open_plain_or_gzip, reading
+from ndpsim.parameters.check import CHECK
 
 _SHOWN = 16  # findings in the repr of a report
 _LONGEST = 1 << 28  # bytes of a line
@@ -136,3 +138,43 @@ def understood(file: Path, line: int, command: str) -> Iterator[None]:
     except (TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
         problem = f"is no line of a log of {command} ({error})"
         raise InputError(problem, "form", file=file, line=line) from None
+
+
+class Judge(Protocol):
+    """Reads a log, line after line."""
+
+    def line(self, number: int, content: dict[str, Any]) -> None:
+        """The next line, of this number."""
+
+    def end(self) -> None:
+        """The log has ended."""
+
+
+_J = TypeVar("_J", bound=Judge)
+
+
+def judge_log(
+    path: str | PathLike[str], limit: int, command: str, begin: Callable[[dict[str, Any], Findings], _J]
+) -> tuple[_J, Findings]:
+    """Let a judge read a log of `command`; returns it, and its findings.
+
+    Args:
+        limit: findings to describe.
+        begin: makes the judge from the first line.
+
+    Raises:
+        InputError: the file cannot be read or is no such log; `limit` is out of range.
+    """
+    findings = Findings(CHECK["limit"].checked(limit))
+    file = Path(path_of(path, "path"))
+    judge: _J | None = None
+    for number, content in log_lines(file):
+        with understood(file, number, command):
+            if judge is None:
+                judge = begin(content, findings)
+            else:
+                judge.line(number, content)
+    if judge is None:
+        raise InputError("is empty", "form", file=file)
+    judge.end()
+    return judge, findings

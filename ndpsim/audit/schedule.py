@@ -13,17 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
-from ndpsim.arguments import path_of
-from ndpsim.audit.log_lines import Finding, Findings, LogReport, begins_with, log_lines, understood
+from ndpsim.audit.log_lines import Finding, Findings, LogReport, begins_with, judge_log
 from ndpsim.audit.schedule_figures import Figures, estimate_faults
 from ndpsim.audit.schedule_layer import layer_findings
 from ndpsim.audit.schedule_moves import Places
 from ndpsim.audit.schedule_rules import Fault, Machine, unknown_keys
 from ndpsim.errors import InputError
-from ndpsim.parameters.check import CHECK
 
 _SUFFIXES = (".jsonl", ".jsonl.gz")
 _VERSION = 4
@@ -91,26 +88,20 @@ def check_schedule(path: str | PathLike[str], limit: int = 20) -> ScheduleReport
     Raises:
         InputError: the file cannot be read or is no such log; `limit` is out of range.
     """
-    limit = CHECK["limit"].checked(limit)
-    file = Path(path_of(path, "path"))
-    judge = _Judge(limit)
-    for number, content in log_lines(file):
-        with understood(file, number, "ndpsim moe"):
-            judge.line(number, content)
-    judge.end()
-    if not judge.runs:
-        raise InputError("is empty", "form", file=file)
-    return judge.report()
+    judge, found = judge_log(path, limit, "ndpsim moe", _Judge)
+    numbers = judge.runs, judge.layers, judge.jobs, judge.migrations, found.count
+    return ScheduleReport(*numbers, tuple(found.first))
 
 
 class _Judge:
     """Reads line after line; all that it holds is of one run."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, first: dict[str, Any], findings: Findings) -> None:
         self.runs = self.layers = self.jobs = self.migrations = 0
-        self._findings = Findings(limit)
+        self._findings = findings
         self._run: _Run | None = None
         self._number = 0
+        self.line(1, first)
 
     def line(self, number: int, content: dict[str, Any]) -> None:
         if "log" in content:
@@ -138,10 +129,6 @@ class _Judge:
         """A run has ended."""
         if self._run is not None:
             self._findings.add(self._number, "", self._run.end_faults())
-
-    def report(self) -> ScheduleReport:
-        numbers = (self.runs, self.layers, self.jobs, self.migrations, self._findings.count)
-        return ScheduleReport(*numbers, tuple(self._findings.first))
 
 
 class _Run:

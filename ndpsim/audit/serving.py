@@ -14,17 +14,14 @@ from bisect import insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
-from ndpsim.arguments import path_of
-from ndpsim.audit.log_lines import Finding, Findings, LogReport, begins_with, log_lines, understood
+from ndpsim.audit.log_lines import Finding, Findings, LogReport, begins_with, judge_log
 from ndpsim.audit.schedule_rules import Fault, close, is_later, unknown_keys
 from ndpsim.audit.serving_blocks import Served
 from ndpsim.audit.serving_engine import Engine, Together
 from ndpsim.audit.serving_schedulers import Limits
 from ndpsim.errors import InputError
-from ndpsim.parameters.check import CHECK
 
 _VERSION = 1
 _BEGIN = b'{"serving_log":'
@@ -72,33 +69,16 @@ def check_serving(path: str | PathLike[str], limit: int = 20) -> ServingReport:
     engine follow each other. A request ends with its last token. A closed loop keeps its number of requests.
     Of the schedulers `vllm` and `static` also what each of them has to do.
 
-    Args:
-        path: a log, plain or gzip.
-        limit: findings to describe.
-
-    Raises:
-        InputError: the file cannot be read or is no such log; `limit` is out of range.
+    Args, Raises: as of `check_schedule`.
     """
-    limit = CHECK["limit"].checked(limit)
-    file = Path(path_of(path, "path"))
-    judge: _Judge | None = None
-    number = 0
-    for number, content in log_lines(file):
-        with understood(file, number, "ndpsim serve"):
-            if judge is None:
-                judge = _Judge(content, limit)
-            else:
-                judge.line(number, content)
-    if judge is None:
-        raise InputError("is empty", "form", file=file)
-    judge.end(number)
-    return judge.report()
+    judge, found = judge_log(path, limit, "ndpsim serve", _Judge)
+    return ServingReport(*judge.counts, found.count, tuple(found.first))
 
 
 class _Judge:
     """Reads line after line."""
 
-    def __init__(self, header: Mapping[str, Any], limit: int) -> None:
+    def __init__(self, header: Mapping[str, Any], findings: Findings) -> None:
         if header["serving_log"] != _VERSION:
             problem = f"{header['serving_log']!r} is another form than {_VERSION}, which is read here"
             raise InputError(problem, "form", key="serving_log")
@@ -112,11 +92,12 @@ class _Judge:
         self._closed_loop = limits.closed_loop
         self._ends_ns: list[float] = []
         self._latest_ns = 0.0
-        self._findings = Findings(limit)
+        self._findings, self._number = findings, 1
         self._steps = self._tokens = 0
         self._findings.add(1, "", unknown_keys(header, _RUN_KEYS, "the run"))
 
     def line(self, number: int, content: Mapping[str, Any]) -> None:
+        self._number = number
         if "request" in content:
             where = f"request {content['request']}: "
             self._findings.add(number, where, self._request(content))
@@ -124,16 +105,17 @@ class _Judge:
             where = f"step {content['step']} of engine {content['engine']}: "
             self._findings.add(number, where, self._step(content))
 
-    def end(self, number: int) -> None:
+    def end(self) -> None:
         """The log has ended."""
         for at, engine in enumerate(self._engines):
-            self._findings.add(number, f"engine {at}: ", engine.end())
+            self._findings.add(self._number, f"engine {at}: ", engine.end())
         if self._together is not None:
-            self._findings.add(number, "the last step: ", self._together.end())
+            self._findings.add(self._number, "the last step: ", self._together.end())
 
-    def report(self) -> ServingReport:
-        counts = (len(self._requests), self._steps, self._tokens, self._findings.count)
-        return ServingReport(*counts, tuple(self._findings.first))
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Requests, steps and tokens until now."""
+        return len(self._requests), self._steps, self._tokens
 
     def _request(self, line: Mapping[str, Any]) -> Iterator[Fault]:
         yield from unknown_keys(line, _REQUEST_KEYS, "the request")

@@ -11,7 +11,7 @@ from ndpsim.errors import InputError
 from ndpsim.importers import formats as _folder
 from ndpsim.importers.configuration import Configuration, ConfigurationFormat
 from ndpsim.importers.sheet import Imported, Sheet
-from ndpsim.plugins import plugins
+from ndpsim.plugins import plugins_by_name
 
 _EXPORT = "python -m ramulator export"
 
@@ -19,7 +19,7 @@ _EXPORT = "python -m ramulator export"
 @functools.cache
 def configuration_formats() -> dict[str, ConfigurationFormat]:
     """All formats of configurations by name."""
-    return {one.name: one for one in plugins(_folder, "FORMAT")}
+    return plugins_by_name(_folder, "FORMAT")
 
 
 def import_hardware(path: str | PathLike[str], name: str | None = None) -> Imported:

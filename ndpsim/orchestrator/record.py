@@ -75,8 +75,19 @@ class JobRecord:
     pcie_part: float = 1.0
 
 
+class _Moved:
+    """Weights that move."""
+
+    target: str
+
+    @property
+    def resource(self) -> str:
+        """The resource that it uses."""
+        return moves_over(self.target)
+
+
 @dataclass(frozen=True)
-class MigrationRecord:
+class MigrationRecord(_Moved):
     """A migration that has ended, or was evicted at once.
 
     Attributes:
@@ -100,18 +111,13 @@ class MigrationRecord:
     hidden_ns: float
 
     @property
-    def resource(self) -> str:
-        """The resource that it uses."""
-        return moves_over(self.target)
-
-    @property
     def exposed_ns(self) -> float:
         """The part of its time in which a layer's experts were under way."""
         return self.end_ns - self.start_ns - self.hidden_ns
 
 
 @dataclass(frozen=True)
-class MovingRecord:
+class MovingRecord(_Moved):
     """The part of a migration that ran while a layer's experts were under way.
 
     Attributes:
@@ -129,11 +135,6 @@ class MovingRecord:
     start_ns: float
     end_ns: float
     pcie_part: float
-
-    @property
-    def resource(self) -> str:
-        """The resource that it uses."""
-        return moves_over(self.target)
 
 
 @dataclass(frozen=True, eq=False)

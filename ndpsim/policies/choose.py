@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 from ndpsim.arguments import settings, several, shown
 from ndpsim.arguments import text as as_text
 from ndpsim.errors import InputError, one_of
-from ndpsim.plugins import plugins
+from ndpsim.plugins import plugins_by_name
 from ndpsim.policies import own, published
 from ndpsim.policies.interface import Policy, PolicyParameters
 from ndpsim.policies.views import Estimates, Machine
@@ -88,9 +88,7 @@ class ChosenPolicy:
 @functools.cache
 def policies() -> Mapping[str, type[Policy]]:
     """All bundled policies by name."""
-    found: dict[str, type[Policy]] = {
-        policy.name: policy for folder in (published, own) for policy in plugins(folder, "POLICY")
-    }
+    found = plugins_by_name(published, "POLICY") | plugins_by_name(own, "POLICY")
     return types.MappingProxyType(dict(sorted(found.items())))
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ndpsim.arguments import choice, path_of, several, whole_number
 from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape, load_model
-from ndpsim.plugins import plugins
+from ndpsim.plugins import plugins_by_name
 from ndpsim.routing import formats as _folder
 from ndpsim.routing.file import is_routing_file
 from ndpsim.routing.recorded import Asked, Recorded, RoutingFormat
@@ -26,7 +26,7 @@ from ndpsim.text_files import first_bytes, recognised
 @functools.cache
 def routing_formats() -> dict[str, RoutingFormat]:
     """All formats of recorded routing by name."""
-    return {one.name: one for one in plugins(_folder, "FORMAT")}
+    return plugins_by_name(_folder, "FORMAT")
 
 
 def import_routing(

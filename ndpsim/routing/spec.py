@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ndpsim import settings
 from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape
-from ndpsim.plugins import plugins
+from ndpsim.plugins import plugins_by_name
 from ndpsim.routing import generators as _folder
 from ndpsim.settings import Setting
 
@@ -73,7 +73,7 @@ class Spec(settings.Spec[Generator]):
 @functools.cache
 def generators() -> dict[str, Generator]:
     """All generators by name."""
-    return {generator.name: generator for generator in plugins(_folder, "GENERATOR")}
+    return plugins_by_name(_folder, "GENERATOR")
 
 
 def routing_names() -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ndpsim.errors import unknown
-from ndpsim.plugins import plugins
+from ndpsim.plugins import plugins_by_name
 from ndpsim.serving.kv import KvCache
 from ndpsim.serving.sequence import Sequence
 
@@ -126,7 +126,7 @@ def schedulers() -> dict[str, type[Scheduler]]:
     """All schedulers by name."""
     from ndpsim.serving import schedulers as folder  # noqa: PLC0415 (its modules import this one)
 
-    return {one.name: one for one in plugins(folder, "SCHEDULER")}
+    return plugins_by_name(folder, "SCHEDULER")
 
 
 def scheduler_named(name: str) -> type[Scheduler]:

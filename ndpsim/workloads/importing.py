@@ -8,7 +8,7 @@ from os import PathLike
 
 from ndpsim.arguments import choice, instance, path_of, whole_number
 from ndpsim.files import replacing
-from ndpsim.plugins import plugins
+from ndpsim.plugins import plugins_by_name
 from ndpsim.text_files import recognised
 from ndpsim.workloads import formats as _folder
 from ndpsim.workloads.formats.csv import lines_of
@@ -19,7 +19,7 @@ from ndpsim.workloads.requests import Requests
 @functools.cache
 def request_formats() -> dict[str, WorkloadFormat]:
     """All formats of recorded requests by name."""
-    return {one.name: one for one in plugins(_folder, "FORMAT")}
+    return plugins_by_name(_folder, "FORMAT")
 
 
 def import_requests(

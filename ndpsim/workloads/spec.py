@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim import settings
-from ndpsim.plugins import plugins
+from ndpsim.plugins import plugins_by_name
 from ndpsim.settings import Setting
 from ndpsim.workloads import generators as _folder
 
@@ -59,7 +59,7 @@ class RequestSpec(settings.Spec[ArrivalGenerator]):
 @functools.cache
 def arrival_generators() -> dict[str, ArrivalGenerator]:
     """All generators of arrivals by name."""
-    return {one.name: one for one in plugins(_folder, "GENERATOR")}
+    return plugins_by_name(_folder, "GENERATOR")
 
 
 def is_spec(text: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from ndpsim.plugins import plugins
+from ndpsim.plugins import plugins_by_name
 from ndpsim.sweeps import commands as _folder
 from ndpsim.sweeps.command import SweptCommand
 
@@ -12,4 +12,4 @@ from ndpsim.sweeps.command import SweptCommand
 @functools.cache
 def swept_commands() -> dict[str, SweptCommand]:
     """All of them by name."""
-    return {command.name: command for command in plugins(_folder, "COMMAND")}
+    return plugins_by_name(_folder, "COMMAND")
