@@ -39,11 +39,7 @@ def _sequences(axes: Axes, result: ServingResult) -> None:
 
 
 def _tokens(axes: Axes, result: ServingResult) -> None:
-    lines = (
-        ("tokens_per_step", COLOURS["prefill"], "tokens of a step"),
-        ("batch", COLOURS["compute"], "sequences of a step"),
-    )
-    _over_time(axes, result, lines, "tokens,\nsequences")
+    _over_time(axes, result, (("tokens_per_step", COLOURS["prefill"], "tokens of a step"),), "tokens")
 
 
 def _blocks(axes: Axes, result: ServingResult) -> None:
