@@ -15,13 +15,17 @@ of all T is least, with, over the items of each visit (S: shared experts; x+: wh
 spread over all active experts; V: activations to the host and results back, of at least (u + d) x tokens /
 choices of a token; e: the little that rounding shares to whole columns may save):
 
-    GPU S + sum f (gpu + call+) + c (gpu + call) <= T + e PCIe sum c wire + V/2 <= T c in turns of this many
-    copy engines <= T PCIe so far B_v = B_(v-1) + W_v + T_v - sum (q + c) wire - V/2 >= 0 channels sum (c + u)
-    read <= T CPU V + sum u (cpu + hand-over+) <= T + e NDP units sum d ndp + sum over j of lost_j b_j + I <=
-    units x T + e I >= units x V reads sum (c + u) <= sum over j of b_j + I / read_alone reads beside
-    read_alone b_j <= sum over class j of d ndp + lost_j b_j GPU memory O + sum q <= room, O: the k of all
-    layers whose span from visit to visit has v in it each expert f + c + u + d = n f <= k + q k <= k + q + c
-    of the group's visit before
+    GPU           S + sum f (gpu + call+) + c (gpu + call) <= T + e
+    PCIe          sum c wire + V/2 <= T
+    copy engines  sum c copy <= T
+    PCIe so far   B_v = B_(v-1) + W_v + T_v - sum (q + c) wire - V/2 >= 0
+    channels      sum (c + u) read <= T
+    CPU           V + sum u (cpu + hand-over+) <= T + e
+    NDP units     sum d ndp + sum over j of lost_j b_j + I <= units x T + e      I >= units x V
+    reads         sum (c + u) <= sum over j of b_j + I / read_alone
+    reads beside  read_alone b_j <= sum over class j of d ndp + lost_j b_j
+    GPU memory    O + sum q <= room,    O: the k of all layers whose span from visit to visit has v in it
+    each expert   f + c + u + d = n     f <= k + q     k <= k + q + c of the group's visit before
 
 Every schedule is a solution of it: experts are split as finely as one likes, engines start at once and never
 wait for each other. Any multipliers of these rows give a lower bound by weak duality, whatever the solver did
