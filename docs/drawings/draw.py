@@ -205,7 +205,7 @@ def host() -> Drawing:
 
 def model() -> Drawing:
     """Policy, orchestrator and engines."""
-    drawing = Drawing(760, 330, "A whole model: the policy decides, the orchestrator owns time")
+    drawing = Drawing(760, 330, "A whole model: the policy decides, the orchestrator simulates time")
     drawing.box(20, 30, 160, 48, "routing:\nexperts of each token", PLAIN)
     drawing.box(290, 20, 180, 68, "policy:\nplace, assign,\nbackground", LOGIC)
     drawing.box(590, 30, 150, 48, "estimates:\nwhat it believes", PLAIN)
