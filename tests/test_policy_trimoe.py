@@ -13,19 +13,11 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ndpsim.assignment.bottleneck import CPU, DIMM, GPU
 from ndpsim.policies import views
 from ndpsim.policies.interface import Assignment, Migration
 from ndpsim.policies.predictor import LoadPredictor
-from ndpsim.policies.published.trimoe.makespan import (
-    CPU,
-    DIMM,
-    GPU,
-    CostModel,
-    EngineCosts,
-    Schedule,
-    greedy,
-    refine,
-)
+from ndpsim.policies.published.trimoe.makespan import HOT, CostModel, EngineCosts, Schedule, scheduled
 from ndpsim.policies.published.trimoe.policy import POLICY, TriMoE, TriMoEParameters
 from ndpsim.policies.published.trimoe.relocation import ndp_busy, prefetches, rebalances
 from ndpsim.routing import Routing
@@ -102,23 +94,23 @@ PLACEMENT = layer([views.STRIPED, views.STRIPED, 0, 0, 1, views.STRIPED, views.S
 def test_costs_are_those_of_equations_1_to_4() -> None:
     costs = CostModel(ESTIMATES, 4).costs(np.array(LOADS), PLACEMENT)
     # Hit: compute. Miss: compute 210 above PCIe 100 above the reads, 40 striped and 80 localized.
-    assert costs.gpu.tolist() == [40, 100, 100, 100, 100, 100, 210, 100]
+    assert costs.time[GPU].tolist() == [40, 100, 100, 100, 100, 100, 210, 100]
     # Compute above the read, or the read above compute.
-    assert costs.cpu.tolist() == [128, 40, 80, 80, 80, 40, 808, 80]
-    assert costs.ndp.tolist() == [INF, INF, 30, 100, 80, INF, INF, 40]
-    assert costs.gpu_contention.tolist() == [0, 20, 80, 80, 80, 20, 20, 80]
-    assert costs.cpu_contention.tolist() == [20, 20, 80, 80, 80, 20, 20, 80]
+    assert costs.time[CPU].tolist() == [128, 40, 80, 80, 80, 40, 808, 80]
+    assert costs.time[DIMM].tolist() == [INF, INF, 30, 100, 80, INF, INF, 40]
+    assert costs.contention[GPU].tolist() == [0, 20, 80, 80, 80, 20, 20, 80]
+    assert costs.contention[CPU].tolist() == [20, 20, 80, 80, 80, 20, 20, 80]
 
 
 def test_a_striped_read_may_count_on_each_dimm_as_a_whole() -> None:
     costs = CostModel(ESTIMATES, 4, whole_reads=True).costs(np.array(LOADS), PLACEMENT)
-    assert costs.cpu_contention.tolist() == [40, 40, 80, 80, 80, 40, 40, 80]
+    assert costs.contention[CPU].tolist() == [40, 40, 80, 80, 80, 40, 40, 80]
 
 
 def test_a_localized_read_bounds_a_missed_expert_where_it_is_slower_than_pcie() -> None:
     slow = dataclasses.replace(ESTIMATES, localized_read_ns=300.0)
     costs = CostModel(slow, 4).costs(np.array(LOADS), PLACEMENT)
-    assert costs.gpu.tolist() == [40, 100, 300, 300, 300, 100, 210, 300]
+    assert costs.time[GPU].tolist() == [40, 100, 300, 300, 300, 100, 210, 300]
 
 
 def test_greedy_takes_the_least_of_equations_1_to_4_and_ndp_then_the_cpu_of_equals() -> None:
@@ -134,10 +126,10 @@ def test_greedy_takes_the_least_of_equations_1_to_4_and_ndp_then_the_cpu_of_equa
 
 def test_equations_5_to_7_add_up_engines_and_contention() -> None:
     costs = CostModel(ESTIMATES, 4).costs(np.array(LOADS), PLACEMENT)
-    schedule = greedy(costs, PLACEMENT, [0, 1, 2, 3, 4, 6, 7], 4, shared_ns=5.0)
+    schedule = scheduled(costs, PLACEMENT, np.array(LOADS), 4, shared_ns=5.0)
     # GPU: 5 + 40 + 210. CPU: 40 + 80. Each DIMM 20 + 20 of the striped reads of 1 and 6; DIMM 0 also its
     # expert's 30 and the read of 3, DIMM 1 its expert's 80, DIMM 3 its expert's 40.
-    assert schedule.totals() == [255, 120, 150, 120, 40, 80]
+    assert schedule.busy_ns.tolist() == [255, 120, 150, 120, 40, 80]
     assert schedule.makespan_ns == 255
 
 
@@ -160,8 +152,8 @@ def test_an_expert_on_its_way_waits_for_the_rest_of_its_copy_and_comes_before_th
     costs = CostModel(late, 4).costs(
         np.array(loads), PLACEMENT, np.array([False, False, True, True, *[False] * 4])
     )
-    assert costs.gpu[2:4].tolist() == [30, 30]
-    assert costs.gpu_contention[2:4].tolist() == [0, 0]
+    assert costs.time[GPU, 2:4].tolist() == [30, 30]
+    assert costs.contention[GPU, 2:4].tolist() == [0, 0]
 
 
 def test_a_mean_load_costs_what_lies_between_and_less_than_a_token_a_share() -> None:
@@ -183,75 +175,59 @@ def test_the_contention_of_a_striped_read_is_a_parameter() -> None:
 # ---- refinement
 
 
-def scheduled(
-    gpu: Sequence[float], cpu: Sequence[float], ndp: Sequence[float], dimm: Sequence[int], on: Sequence[int]
+def refined(
+    gpu: Sequence[float], cpu: Sequence[float], ndp: Sequence[float], dimm: Sequence[int], limit: int = 10
 ) -> Schedule:
-    """Experts of these costs on the devices `on`, with two DIMMs and no contention."""
-    nothing = np.zeros(len(gpu))
-    costs = EngineCosts(np.array(gpu), np.array(cpu), np.array(ndp), nothing, nothing)
-    schedule = Schedule(costs, layer(dimm), 2)
-    for expert, device in enumerate(on):
-        schedule.put(expert, device)
-    return schedule
+    """Experts of these costs, with two DIMMs and no contention."""
+    costs = EngineCosts(np.array([gpu, cpu, ndp], np.float64), np.zeros((2, len(gpu))))
+    return scheduled(costs, layer(dimm), np.ones(len(gpu), np.int64), 2, limit=limit)
 
 
-@pytest.mark.parametrize(("gpu", "cpu", "to"), [(10, 20, GPU), (20, 10, CPU), (10, 10, GPU)])
+@pytest.mark.parametrize(("gpu", "cpu", "to"), [(60, 70, GPU), (70, 60, CPU), (60, 60, GPU)])
 def test_of_equal_makespans_refinement_takes_the_least_increase(gpu: int, cpu: int, to: int) -> None:
-    # DIMM 0: 50 + 40, DIMM 1: 45. Without expert 0 DIMM 1 makes the makespan, wherever expert 0 goes.
-    schedule = scheduled([gpu, 99, 99], [cpu, 99, 99], [50, 40, 45], [0, 0, 1], [DIMM, DIMM, DIMM + 1])
-    assert refine(schedule, 10) == 1
-    assert schedule.device == {0: to, 1: DIMM, 2: DIMM + 1}
-    assert schedule.makespan_ns == 45
+    # DIMM 0: 50 + 40, DIMM 1: 80. Without expert 0 DIMM 1 makes the makespan, wherever expert 0 goes.
+    schedule = refined([gpu, 99, 99], [cpu, 99, 99], [50, 40, 80], [0, 0, 1])
+    assert (schedule.moves, schedule.greedy_ns, schedule.makespan_ns) == (1, 90, 80)
+    assert schedule.devices.tolist() == [to, DIMM, DIMM + 1]
 
 
 def test_refinement_takes_the_least_makespan_before_the_least_increase() -> None:
-    # The GPU is busy with expert 1 for 80: expert 0 adds 10 there and 30 to the idle CPU.
-    schedule = scheduled([10, 80], [30, INF], [100, INF], [0, views.STRIPED], [DIMM, GPU])
-    assert refine(schedule, 1) == 1
-    assert schedule.device == {0: CPU, 1: GPU}
+    # The GPU is busy with expert 1 for 80: expert 0 adds 61 there and 70 to the idle CPU.
+    schedule = refined([61, 80, 99], [70, INF, 99], [60, INF, 50], [0, views.STRIPED, 0], limit=1)
+    assert schedule.devices.tolist() == [CPU, GPU, DIMM]
 
 
 def test_refinement_tries_the_most_costly_expert_of_the_bottleneck_only() -> None:
     # Expert 1 on the CPU would make 60 of 110, but expert 0 is the most costly, and nowhere better.
-    schedule = scheduled([200, 200], [200, 10], [60, 50], [0, 0], [DIMM, DIMM])
-    assert refine(schedule, 10) == 0
-    assert schedule.makespan_ns == 110
+    schedule = refined([200, 200], [200, 50], [60, 50], [0, 0])
+    assert (schedule.moves, schedule.makespan_ns) == (0, 110)
 
 
 def test_refinement_never_makes_an_illegal_move() -> None:
-    # Both DIMMs are idle, but one expert is striped and the other is on DIMM 1.
-    schedule = scheduled([500, 500], [60, 50], [INF, 40], [views.STRIPED, 1], [CPU, CPU])
-    assert schedule.places(0) == [GPU]
-    assert schedule.places(1) == [GPU, DIMM + 1]
-    assert refine(schedule, 10) == 0
-    assert schedule.makespan_ns == 110
-    assert [schedule.cost(1, DIMM + dimm) for dimm in range(2)] == [INF, 40]
+    # Both DIMMs are idle, but expert 0 is striped: it could only go to the GPU.
+    schedule = refined([500, 500], [60, 50], [INF, 51], [views.STRIPED, 1])
+    assert (schedule.moves, schedule.makespan_ns) == (0, 110)
 
 
 def test_refinement_goes_on_until_nothing_helps_or_the_limit_is_reached() -> None:
-    gpu, cpu, ndp = [INF] * 6, [30] * 6, [20] * 6
-    on = [CPU] * 6
-    schedule = scheduled(gpu, cpu, ndp, [0, 0, 0, 1, 1, 1], on)
-    assert refine(schedule, 2) == 2
-    assert schedule.totals()[CPU] == 120
-    schedule = scheduled(gpu, cpu, ndp, [0, 0, 0, 1, 1, 1], on)
-    assert refine(schedule, 100) == 4  # 60 + 40 + 20 from 180: the CPU has two, one DIMM has three
-    assert schedule.totals() == [0, 60, 60, 20]
-    assert refine(schedule, 100) == 0
+    costs = [INF] * 6, [20] * 6, [30] * 6, [0, 1, 0, 1, 0, 1]
+    schedule = refined(*costs, limit=2)
+    assert (schedule.moves, schedule.busy_ns.tolist()) == (2, [0, 80, 30, 30])
+    schedule = refined(*costs, limit=100)  # the fourth would leave the makespan as it is
+    assert (schedule.moves, schedule.busy_ns.tolist()) == (3, [0, 60, 60, 30])
 
 
 def test_refinement_counts_the_contention_that_a_move_ends() -> None:
     # Expert 0 on the CPU is read from its DIMM in 80 ns: back on that DIMM it takes 100 and reads nothing.
-    loads, placement = [5, 5, 9], layer([0, 1, views.STRIPED])
-    costs = CostModel(ESTIMATES, 2).costs(np.array(loads), placement)
-    schedule = greedy(costs, placement, range(3), 2)
+    loads, placement = np.array([5, 5, 9]), layer([0, 1, views.STRIPED])
+    costs = CostModel(ESTIMATES, 2).costs(loads, placement)
     # CPU 80 + 80 + 44; each DIMM its read of 80 and 40 of the striped one.
-    assert schedule.totals() == [0, 204, 120, 120]
+    assert scheduled(costs, placement, loads, 2).busy_ns.tolist() == [0, 204, 120, 120]
     # Expert 0 back: the CPU is busy 124 and DIMM 0 100 + 40. To the GPU: the CPU 124, the GPU 100.
-    assert schedule.if_moved(0, DIMM) == (140, 20)
-    assert schedule.if_moved(0, GPU) == (124, 100)
-    assert refine(schedule, 10) == 1
-    assert schedule.device == {0: GPU, 1: CPU, 2: CPU}
+    schedule = scheduled(costs, placement, loads, 2, limit=10)
+    assert schedule.moves == 1
+    assert schedule.devices.tolist() == [GPU, CPU, CPU]
+    assert schedule.busy_ns.tolist() == [100, 124, 120, 120]
 
 
 # ---- against the best of all assignments
@@ -275,7 +251,7 @@ def optimum(loads: Sequence[int], placement: views.LayerPlacement) -> float:
         at = int(placement.dimm[expert])
         for device in (GPU, CPU) if at == views.STRIPED else (GPU, CPU, DIMM + at):
             busy = [0.0] * 6
-            busy[device] = (costs.gpu, costs.cpu, costs.ndp)[min(device, DIMM)][expert]
+            busy[device] = costs.time[min(device, DIMM), expert]
             if device == CPU or (device == GPU and not placement.resident[expert]):
                 for dimm in range(4) if at == views.STRIPED else [at]:
                     busy[DIMM + dimm] += 20.0 if at == views.STRIPED else 80.0
@@ -657,9 +633,10 @@ def test_an_expert_on_its_way_is_no_candidate() -> None:
     for moving, prefetched, rebalanced in (([], 0, 2), ([0, 2], 1, 3)):
         flags = np.zeros(5, np.bool_)
         flags[moving] = True
-        hot = prefetches(expert_costs, 0, here, flags, 2, 2, ESTIMATES)
-        assert hot[0].migration.expert == prefetched
-        cold = next(rebalances(expert_costs, 0, here, flags, busy, 0.0, ESTIMATES))
+        hot = expert_costs.classes(2) == HOT
+        begun = prefetches(expert_costs, 0, here, flags, hot, 2, ESTIMATES)
+        assert begun[0].migration.expert == prefetched
+        (cold,) = rebalances(expert_costs, 0, here, flags, busy, 0.0, 1, ESTIMATES)
         assert cold.migration.expert == rebalanced
 
 

@@ -6,41 +6,35 @@ activations on PCIe nor the host's sum of results, and so does this model not.
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Iterable, Sequence
+import itertools
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.policies.views import STRIPED, Estimates, Flags, Floats, LayerPlacement
+from ndpsim.assignment.bottleneck import CPU, DIMM, GPU, schedule
+from ndpsim.policies.views import STRIPED, Estimates, Flags, Floats, Ints, LayerPlacement
 
-GPU = 0
-CPU = 1
-#: The first DIMM.
-DIMM = 2
+#: Classes of experts.
+COLD, WARM, HOT = range(3)
 
-#: A makespan lower by no more than this share is not lower: it is rounding.
-_ROUNDING = 1e-12
+# Whether an expert is with the GPU, or on its way.
+_MISSING, _ARRIVING, _RESIDENT = range(3)
 
 
 @dataclass(frozen=True, eq=False)
 class EngineCosts:
-    """Costs of the experts of a layer in ns, arrays [expert]; infinite where an engine cannot.
+    """Costs of the experts of a layer in ns.
 
     Attributes:
-        gpu: of equation 1 where the expert is with the GPU, of equation 2 elsewhere.
-        cpu, ndp: of equations 3 and 4.
-        gpu_contention, cpu_contention: by how much longer each DIMM with weights of it is busy, because the
-            host reads them (equation 6); 0: they are not read.
+        time: [engine, expert]. Of the GPU equation 1 where the expert is there, 2 elsewhere; of the CPU
+            equation 3; of NDP equation 4. Infinite where the engine cannot compute it.
+        contention: [engine, expert] of GPU and CPU: by how much longer each DIMM with weights of it is busy,
+            because the host reads them (equation 6); 0: they are not read.
     """
 
-    gpu: Floats
-    cpu: Floats
-    ndp: Floats
-    gpu_contention: Floats
-    cpu_contention: Floats
+    time: Floats
+    contention: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,20 +57,16 @@ class ExpertCosts:
     ndp: Floats
     cold: Flags
 
-    def hot(self, room: int) -> Flags:
-        """The experts, `room` at most, that gain most by being with the GPU, at any location."""
-        hot = np.zeros(len(self._hottest), np.bool_)
-        hot[self._hottest[:room]] = True
-        return hot & (self._most_gain > 0)
+    def classes(self, room: int) -> Ints:
+        """`COLD`, `WARM` or `HOT` of each expert.
 
-    @cached_property
-    def _most_gain(self) -> Floats:
-        return np.minimum(self.striped, self.localized) - self.resident
-
-    @cached_property
-    def _hottest(self) -> NDArray[np.intp]:
-        """All experts, those first that gain most."""
-        return (-self._most_gain).argsort(kind="stable")
+        Hot are those, `room` at most, that gain most by being with the GPU, at any location.
+        """
+        most_gain = np.minimum(self.striped, self.localized) - self.resident
+        hottest = (-most_gain).argsort(kind="stable")[:room]
+        classes = np.where(self.cold, COLD, WARM)
+        classes[hottest[most_gain[hottest] > 0]] = HOT
+        return classes
 
     def gain(self, dimm: NDArray[np.int16]) -> Floats:
         """Gain of each expert by being in the GPU, from its location."""
@@ -99,25 +89,40 @@ class CostModel:
         self.estimates = estimates
         self.dimms = dimms
         self.cpu = cpu
-        self._tokens = np.arange(estimates.most_tokens + 1, dtype=np.float64)
-        part = estimates.localized_read_ns / max(dimms, 1)
-        self._striped_contention_ns = estimates.striped_read_ns if whole_reads else part
-        #: What is left of a copy that was to end in the window.
-        self._late_copy_ns = max(0.0, estimates.pcie_ns - estimates.window_ns)
+        self._calculated = np.stack((estimates.gpu_ns, estimates.cpu_ns, estimates.ndp_ns))
+        self._slope = np.diff(self._calculated, append=self._calculated[:, -1:])
+        if not cpu:
+            self._calculated[CPU], self._slope[CPU] = np.inf, 0.0
+        tokens = np.arange(estimates.most_tokens + 1)
+        self._time, self._contention = self._engine_costs(tokens, whole_reads)
+        self._by_tokens = self._expert_costs(tokens)
 
-    def _times(self, loads: NDArray[np.floating | np.integer]) -> tuple[Floats, Floats, Floats]:
+    def _times(self, loads: NDArray[np.floating | np.integer]) -> Floats:
         """f_calc_gpu, f_calc_cpu and equation 4, which is simulated with its read, for at least a token."""
-        tokens, estimates = np.maximum(loads, 1), self.estimates
-        tables = estimates.gpu_ns, estimates.cpu_ns, estimates.ndp_ns
-        if tokens.dtype.kind == "i":
-            gpu, cpu, ndp = (table.take(tokens, mode="clip") for table in tables)
-        else:
-            gpu, cpu, ndp = (np.interp(tokens, self._tokens, table) for table in tables)
-        return gpu, cpu if self.cpu else np.full(len(cpu), np.inf), ndp
+        tokens = np.minimum(np.maximum(loads, 1), self.estimates.most_tokens)
+        whole = tokens.astype(np.int64)
+        between = self._slope.take(whole, axis=1) * (tokens - whole)
+        return np.asarray(between + self._calculated.take(whole, axis=1))
 
-    def costs(
-        self, loads: NDArray[np.integer], placement: LayerPlacement, arriving: Flags | None = None
-    ) -> EngineCosts:
+    def _engine_costs(self, tokens: Ints, whole_reads: bool) -> tuple[Floats, Floats]:
+        """`EngineCosts` for [engine, with the GPU or not, striped or localized], times by tokens, too."""
+        gpu, cpu, ndp = self._times(tokens)
+        of = self.estimates
+        late_copy_ns = max(0.0, of.pcie_ns - of.window_ns)  # what is left when the window has ended
+        part_ns = of.localized_read_ns / max(self.dimms, 1)
+        time = np.empty((3, 3, 2, len(gpu)))
+        for at, read in enumerate((of.striped_read_ns, of.localized_read_ns)):
+            time[GPU, _MISSING, at] = np.maximum(np.maximum(gpu, of.pcie_ns), read)  # eq. 2
+            time[GPU, _ARRIVING, at] = np.maximum(gpu, late_copy_ns)
+            time[GPU, _RESIDENT, at] = gpu  # eq. 1
+            time[CPU, :, at] = np.maximum(cpu, read)  # eq. 3
+        time[DIMM, :, 0], time[DIMM, :, 1] = np.inf, ndp  # eq. 4
+        contention = np.zeros((2, 3, 2))
+        contention[CPU] = of.striped_read_ns if whole_reads else part_ns, of.localized_read_ns
+        contention[GPU, _MISSING] = contention[CPU, _MISSING]
+        return time.reshape(3, -1), contention.reshape(2, -1)
+
+    def costs(self, loads: Ints, placement: LayerPlacement, arriving: Flags | None = None) -> EngineCosts:
         """The cost of each expert at its location.
 
         Args:
@@ -126,32 +131,33 @@ class CostModel:
             arriving: flags [expert]: on its way to the GPU. The GPU waits for what the window left of that
                 copy, and the host's read of it has been paid for.
         """
-        gpu, cpu, ndp = self._times(loads)
-        striped = placement.dimm == STRIPED
-        read = np.where(striped, self.estimates.striped_read_ns, self.estimates.localized_read_ns)
-        contention = np.where(striped, self._striped_contention_ns, self.estimates.localized_read_ns)
-        missed = np.maximum(np.maximum(gpu, self.estimates.pcie_ns), read)  # eq. 2
-        there = placement.resident
-        if arriving is not None and arriving.any():
-            missed = np.where(arriving, np.maximum(gpu, self._late_copy_ns), missed)
-            there = there | arriving
+        with_gpu = np.where(placement.resident, _RESIDENT, _MISSING if arriving is None else arriving)
+        location = 2 * with_gpu + (placement.dimm != STRIPED)
+        most = self.estimates.most_tokens
+        tokens = np.minimum(loads, most)
         return EngineCosts(
-            gpu=np.where(placement.resident, gpu, missed),  # eq. 1
-            cpu=np.maximum(cpu, read),  # eq. 3
-            ndp=np.where(striped, np.inf, ndp),  # eq. 4
-            gpu_contention=np.where(there, 0.0, contention),
-            cpu_contention=contention,
+            self._time.take(location * (most + 1) + tokens, axis=1),
+            self._contention.take(location, axis=1),
         )
 
     def expert_costs(self, loads: NDArray[np.floating | np.integer]) -> ExpertCosts:
         """Costs of each expert in a step with this many tokens, or this many in the mean."""
+        if loads.dtype.kind != "i":
+            return self._expert_costs(loads)
+        of, tokens = self._by_tokens, np.minimum(loads, self.estimates.most_tokens)
+        return ExpertCosts(
+            of.striped[tokens], of.localized[tokens], of.resident[tokens], of.ndp[tokens], of.cold[tokens]
+        )
+
+    def _expert_costs(self, loads: NDArray[np.floating | np.integer]) -> ExpertCosts:
         gpu, cpu, ndp = self._times(loads)
         share = np.minimum(loads, 1.0)
-        striped = _host_ns(gpu, cpu, self.estimates.pcie_ns, self.estimates.striped_read_ns)
+        fetched = np.minimum(np.maximum(gpu, self.estimates.pcie_ns), cpu)
+        striped = np.maximum(fetched, self.estimates.striped_read_ns)  # the lesser of eq. 2 and 3
         if not self.dimms:
             never = np.full(len(gpu), np.inf)
             return ExpertCosts(striped * share, never, gpu * share, np.zeros(len(gpu)), never < striped)
-        read = _host_ns(gpu, cpu, self.estimates.pcie_ns, self.estimates.localized_read_ns)
+        read = np.maximum(fetched, self.estimates.localized_read_ns)
         near = ndp <= read
         localized = np.where(near, ndp / self.dimms, read)
         return ExpertCosts(
@@ -163,155 +169,66 @@ class CostModel:
         )
 
 
-def _host_ns(gpu: Floats, cpu: Floats, pcie_ns: float, read_ns: float) -> Floats:
-    """The lesser of equations 2 and 3."""
-    return np.maximum(np.minimum(np.maximum(gpu, pcie_ns), cpu), read_ns)
-
-
+@dataclass(frozen=True, eq=False)
 class Schedule:
     """Experts on devices, and how long each device is busy by equations 5 and 6.
 
-    Args:
+    Attributes:
         costs: of the layer's experts.
-        placement: their locations.
-        dimms: DIMMs of the machine.
-        shared_ns: the shared experts, which the GPU computes in any case ("hot experts (e.g., shared
-            experts)", Section 1).
+        devices: [expert]: GPU, CPU, a DIMM, or `bottleneck.NOWHERE`.
+        busy_ns: [device].
+        moves: of the refinement.
+        greedy_ns: the makespan before these.
     """
 
-    def __init__(
-        self, costs: EngineCosts, placement: LayerPlacement, dimms: int, shared_ns: float = 0.0
-    ) -> None:
-        self._cost: tuple[list[float], ...] = costs.gpu.tolist(), costs.cpu.tolist(), costs.ndp.tolist()
-        self._read: tuple[list[float], ...] = costs.gpu_contention.tolist(), costs.cpu_contention.tolist()
-        self._dimm: list[int] = placement.dimm.tolist()
-        #: Of the GPU, the CPU and each DIMM; of a DIMM without the striped reads.
-        self._busy = [shared_ns, 0.0, *[0.0] * dimms]
-        #: Striped reads, which make every DIMM busy.
-        self._striped_ns = 0.0
-        self.device: dict[int, int] = {}
-        #: (cost, -expert) of each device's experts, ascending: the last is the most costly, of equals the
-        #: first expert.
-        self._on: list[list[tuple[float, int]]] = [[] for _ in self._busy]
-
-    def cost(self, expert: int, device: int) -> float:
-        """Equation 1 to 4 of an expert on a device, infinite where it cannot run."""
-        if device < DIMM:
-            return self._cost[device][expert]
-        return self._cost[DIMM][expert] if self._dimm[expert] == device - DIMM else float("inf")
-
-    def _add(self, expert: int, device: int, sign: int, busy: list[float]) -> float:
-        """Change `busy` by an expert on a device; the striped reads that come or go."""
-        busy[device] += sign * self.cost(expert, device)
-        read = self._read[device][expert] if device < DIMM else 0.0
-        if not read or len(busy) == DIMM:
-            return 0.0
-        if self._dimm[expert] == STRIPED:
-            return sign * read
-        busy[DIMM + self._dimm[expert]] += sign * read
-        return 0.0
-
-    def put(self, expert: int, device: int) -> None:
-        """An expert onto a device, first or instead of where it is."""
-        before = self.device.get(expert)
-        if before is not None:
-            self._on[before].remove((self.cost(expert, before), -expert))
-            self._striped_ns += self._add(expert, before, -1, self._busy)
-        self._striped_ns += self._add(expert, device, 1, self._busy)
-        self.device[expert] = device
-        bisect.insort(self._on[device], (self.cost(expert, device), -expert))
-
-    def put_all(self, devices: Iterable[tuple[int, int]]) -> None:
-        """Experts that are nowhere yet, each onto a device."""
-        busy, on = self._busy, self._on
-        for expert, device in devices:
-            cost = self._cost[min(device, DIMM)][expert]
-            busy[device] += cost
-            self.device[expert] = device
-            on[device].append((cost, -expert))
-            if device >= DIMM or len(busy) == DIMM:
-                continue
-            if self._dimm[expert] == STRIPED:
-                self._striped_ns += self._read[device][expert]
-            else:
-                busy[DIMM + self._dimm[expert]] += self._read[device][expert]
-        for listed in on:
-            listed.sort()
-
-    def totals(self) -> list[float]:
-        """How long the GPU, the CPU (equation 5) and each DIMM (equation 6) are busy."""
-        return [*self._busy[:DIMM], *[one + self._striped_ns for one in self._busy[DIMM:]]]
+    costs: EngineCosts
+    devices: Ints
+    busy_ns: Floats
+    moves: int
+    greedy_ns: float
 
     @property
     def makespan_ns(self) -> float:
         """Equation 7."""
-        return _makespan(self._busy, self._striped_ns)
+        return float(self.busy_ns.max())
 
-    def if_moved(self, expert: int, device: int) -> tuple[float, float]:
-        """The makespan after a move, and by how much longer the receiving device is busy."""
-        busy = self._busy.copy()
-        striped = self._striped_ns + self._add(expert, self.device[expert], -1, busy)
-        striped += self._add(expert, device, 1, busy)
-        longer = _total(device, busy, striped) - _total(device, self._busy, self._striped_ns)
-        return _makespan(busy, striped), longer
-
-    def most_costly(self, device: int) -> int | None:
-        """The most costly expert on a device; of equals the first; None: there is none."""
-        return -self._on[device][-1][1] if self._on[device] else None
-
-    def places(self, expert: int) -> list[int]:
-        """Devices where an expert may run, except for the one where it is."""
-        own = (GPU, CPU, DIMM + self._dimm[expert])
-        return [
-            device
-            for device in own
-            if device != self.device[expert] and self.cost(expert, device) != float("inf")
-        ]
-
-    def experts(self, device: int) -> list[int]:
-        """The experts on a device, the most costly first."""
-        return [-negative for _, negative in reversed(self._on[device])]
+    def engines(self, gpu_rank: Ints) -> list[list[int]]:
+        """Experts of GPU, CPU and, DIMM by DIMM, NDP: on the GPU by rank, then the most costly first."""
+        devices = self.devices
+        time = self.costs.time[np.minimum(devices, DIMM), np.arange(len(devices))]
+        order = np.lexsort((-time, gpu_rank * (devices == GPU), devices))
+        ends = devices[order].searchsorted((GPU, CPU, DIMM)).tolist()
+        return [order[first:end].tolist() for first, end in itertools.pairwise((*ends, len(order)))]
 
 
-def _total(device: int, busy: Sequence[float], striped_ns: float) -> float:
-    """How long a device is busy."""
-    return busy[device] + striped_ns if device >= DIMM else busy[device]
-
-
-def _makespan(busy: Sequence[float], striped_ns: float) -> float:
-    """How long the busiest device is busy."""
-    return max(busy[GPU], busy[CPU], max(busy[DIMM:], default=0.0) + striped_ns)
-
-
-def greedy(
-    costs: EngineCosts, placement: LayerPlacement, active: Iterable[int], dimms: int, shared_ns: float = 0.0
+def scheduled(
+    costs: EngineCosts,
+    placement: LayerPlacement,
+    loads: Ints,
+    dimms: int,
+    shared_ns: float = 0.0,
+    limit: int = 0,
 ) -> Schedule:
-    """Each active expert on the engine with the least of equations 1 to 4.
+    """Each expert with tokens on the engine with the least of equations 1 to 4, then refined (Section 4.2).
 
-    Of equals the engine that needs the least besides itself: NDP, then the CPU, then the GPU.
+    Of equals the engine that needs the least besides itself: NDP, then the CPU, then the GPU. Refinement
+    moves the most costly expert of the busiest device to that device where the makespan is least, of equals
+    to the one that is busy least longer by it. Where it may run on none, or where no move lowers the
+    makespan, refinement ends.
+
+    Args:
+        costs: of the layer's experts.
+        placement: their locations.
+        loads: their tokens.
+        dimms: DIMMs of the machine.
+        shared_ns: the shared experts, which the GPU computes in any case ("hot experts (e.g., shared
+            experts)", Section 1).
+        limit: moves of the refinement at most.
     """
-    schedule = Schedule(costs, placement, dimms, shared_ns)
-    best = np.argmin((costs.ndp, costs.cpu, costs.gpu), axis=0).tolist()
-    dimm = placement.dimm.tolist()
-    schedule.put_all((expert, (DIMM + dimm[expert], CPU, GPU)[best[expert]]) for expert in active)
-    return schedule
-
-
-def refine(schedule: Schedule, limit: int) -> int:
-    """Moves experts while that lowers the makespan, `limit` times at most; how many have been moved.
-
-    Each time the most costly expert of the busiest device goes to that device where the makespan is least, of
-    equals to the one that is busy least longer by it (Section 4.2). Where it may run on none, or where no
-    move lowers the makespan, refinement ends.
-    """
-    for moves in range(limit):
-        totals = schedule.totals()
-        makespan = max(totals)
-        expert = schedule.most_costly(totals.index(makespan))
-        if expert is None:
-            return moves
-        best = min(((*schedule.if_moved(expert, to), to) for to in schedule.places(expert)), default=None)
-        if best is None or best[0] >= makespan * (1 - _ROUNDING):
-            return moves
-        schedule.put(expert, best[2])
-    return limit
+    devices, busy = np.empty_like(loads), np.zeros(DIMM + dimms + 1)
+    busy[GPU] = shared_ns
+    memory = np.where(placement.dimm == STRIPED, dimms, placement.dimm) + DIMM
+    work = np.empty_like(busy)
+    moves, greedy_ns = schedule(costs.time, costs.contention, memory, loads, limit, devices, busy, work)
+    busy[DIMM:] += busy[-1]
+    return Schedule(costs, devices, busy[:-1], moves, greedy_ns)

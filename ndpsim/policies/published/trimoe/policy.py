@@ -7,25 +7,23 @@ leaves open is a parameter, whose description says why its default is what it is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
+from ndpsim.assignment.bottleneck import CPU
 from ndpsim.policies.interface import Assignment, Migration, Policy, PolicyParameters
 from ndpsim.policies.offline import mean_loads
 from ndpsim.policies.predictor import LoadPredictor, Predictions
 from ndpsim.policies.published.trimoe.makespan import (
-    CPU,
-    DIMM,
-    GPU,
+    HOT,
     CostModel,
+    EngineCosts,
     ExpertCosts,
     Schedule,
-    greedy,
-    refine,
+    scheduled,
 )
 from ndpsim.policies.published.trimoe.relocation import (
     Task,
@@ -38,6 +36,7 @@ from ndpsim.policies.published.trimoe.relocation import (
 from ndpsim.policies.views import (
     STRIPED,
     BackgroundView,
+    Flags,
     Floats,
     Ints,
     LayerPlacement,
@@ -155,7 +154,7 @@ class TriMoE(Policy[TriMoEParameters]):
         placement = Placement.striped(*loads.shape)
         held = np.zeros(self.machine.dimms, np.int64)
         for row, expert_costs in enumerate(all_costs):
-            placement.resident[row] = expert_costs.hot(self.room[row])
+            placement.resident[row] = expert_costs.classes(self.room[row]) == HOT
             cold = np.flatnonzero(expert_costs.cold & ~placement.resident[row])
             # Mean loads below one token count as one: an expert that is used at all has one at least.
             times = np.maximum(expert_costs.ndp[cold], self.estimates.ndp_ns[1])
@@ -194,31 +193,30 @@ class TriMoE(Policy[TriMoEParameters]):
 
     def assign(self, view: LayerView) -> Assignment:
         """Greedy by equations 1 to 4, then refinement by equation 7; in the prefill all on the GPU."""
-        active = np.flatnonzero(view.loads).tolist()
         if view.phase == "prefill":
-            return self._prefill(view, active)
+            return self._prefill(view)
         costs = self.costs.costs(view.loads, view.placement, view.arriving)
-        schedule = greedy(costs, view.placement, active, self.machine.dimms, self.estimates.shared_ns)
-        before = schedule.makespan_ns
-        moves = refine(schedule, self.parameters.refine_limit) if self.parameters.refine else 0
-        return Assignment(
-            gpu=_gpu_order(schedule.experts(GPU), view),
-            cpu=schedule.experts(CPU),
-            ndp=[e for dimm in range(self.machine.dimms) for e in schedule.experts(DIMM + dimm)],
-            estimated_ns=schedule.makespan_ns,
-            details={"greedy_ns": before, "moves": moves},
-        )
+        limit = self.parameters.refine_limit if self.parameters.refine else 0
+        schedule = self._scheduled(view, costs, limit)
+        gpu, cpu, ndp = schedule.engines(_gpu_rank(view))
+        details = {"greedy_ns": schedule.greedy_ns, "moves": schedule.moves}
+        return Assignment(gpu, cpu, ndp, estimated_ns=schedule.makespan_ns, details=details)
 
-    def _prefill(self, view: LayerView, active: Sequence[int]) -> Assignment:
+    def _prefill(self, view: LayerView) -> Assignment:
         """The GPU "performs all inference computations" of the prefill (Section 4.1)."""
-        order = sorted(active, key=lambda expert: -view.loads[expert])
-        estimated = None
-        if view.loads.max() <= self.estimates.most_tokens:
-            costs = self.costs.costs(view.loads, view.placement, view.arriving)
-            schedule = Schedule(costs, view.placement, self.machine.dimms, self.estimates.shared_ns)
-            schedule.put_all((expert, GPU) for expert in active)
-            estimated = schedule.makespan_ns
-        return Assignment(gpu=_gpu_order(order, view), estimated_ns=estimated)
+        loads = view.loads
+        active = np.flatnonzero(loads)
+        order = active[np.lexsort((-loads[active], _gpu_rank(view)[active]))].tolist()
+        if loads.max() > self.estimates.most_tokens:
+            return Assignment(order)
+        costs = self.costs.costs(loads, view.placement, view.arriving)
+        costs.time[CPU:] = np.inf
+        schedule = self._scheduled(view, costs)
+        return Assignment(order, estimated_ns=schedule.makespan_ns)
+
+    def _scheduled(self, view: LayerView, costs: EngineCosts, limit: int = 0) -> Schedule:
+        dimms, shared_ns = self.machine.dimms, self.estimates.shared_ns
+        return scheduled(costs, view.placement, view.loads, dimms, shared_ns, limit)
 
     # ---- migrations (Section 4.3)
 
@@ -232,10 +230,11 @@ class TriMoE(Policy[TriMoEParameters]):
         self.predictor.update(row, view.loads)  # eq. 8
         row = self.row[view.next_layer]
         expert_costs = self.costs.expert_costs(self.predictor.loads[row])
+        classes = expert_costs.classes(self.room[row])
         window = self._window(view)
-        tasks = window.taken(self._tasks(view, row, expert_costs, window))
+        tasks = window.taken(*self._tasks(view, row, expert_costs, classes == HOT, window))
         self._under_way += [(row, task) for task in tasks]
-        self._expected = row, self._class_of(expert_costs, row), tasks
+        self._expected = row, classes, tasks
         migrations = []
         for task in tasks:
             if task.victim is not None:
@@ -256,24 +255,22 @@ class TriMoE(Policy[TriMoEParameters]):
             window.spend(task)
         return window
 
-    def _tasks(self, view: BackgroundView, row: int, expert_costs: ExpertCosts, window: Window) -> list[Task]:
-        """All that would be of benefit, and has a resource that is not full already."""
+    def _tasks(
+        self, view: BackgroundView, row: int, expert_costs: ExpertCosts, hot: Flags, window: Window
+    ) -> Iterator[Iterable[Task]]:
+        """All that would be of benefit, and has a resource that is not full already, by kind."""
         wanted, layer, moving = self.parameters, view.next_layer, view.moving[row]
         here = self._soon(view.placement.of_layer(row), row)
-        tasks: list[Task] = []
         if wanted.prefetch and not window.full("pcie"):
-            room, free = self.room[row], view.gpu_free
-            tasks += prefetches(expert_costs, layer, here, moving, room, free, self.estimates)
+            yield prefetches(expert_costs, layer, here, moving, hot, view.gpu_free, self.estimates)
         if not self.machine.has_links or window.full("link"):
-            return tasks
+            return
         busy = ndp_busy(expert_costs, here, self.machine.dimms)
         if wanted.relayout:
-            tasks += relayouts(expert_costs, layer, here, moving, busy, self.estimates)
+            yield relayouts(expert_costs, layer, here, moving, busy, window, self.estimates)
         if wanted.rebalance:
             most = 1 + int(window.budget_ns / max(self.estimates.rebalance_ns, 1.0))
-            found = rebalances(expert_costs, layer, here, moving, busy, wanted.skew, self.estimates)
-            tasks += islice(found, most)
-        return tasks
+            yield rebalances(expert_costs, layer, here, moving, busy, wanted.skew, most, self.estimates)
 
     def _soon(self, placement: LayerPlacement, row: int) -> LayerPlacement:
         """The placement of a layer when what is under way has ended."""
@@ -287,18 +284,14 @@ class TriMoE(Policy[TriMoEParameters]):
 
     # ---- accuracy of the prediction
 
-    def _class_of(self, expert_costs: ExpertCosts, row: int) -> Ints:
-        """0 of a cold expert, 1 of a warm one, 2 of a hot one."""
-        hot = expert_costs.hot(self.room[row])
-        return np.where(hot, 2, np.where(expert_costs.cold, 0, 1))
-
     def _judge(self, row: int, loads: Ints) -> None:
         """Compare what was expected of a layer with its loads."""
         if self._expected is None or self._expected[0] != row:
             return
         _, classes, tasks = self._expected
         expert_costs = self.costs.expert_costs(loads)
-        self._classes.add(int((self._class_of(expert_costs, row) == classes).sum()), len(classes))
+        right = expert_costs.classes(self.room[row]) == classes
+        self._classes.add(int(np.count_nonzero(right)), len(classes))
         self._decisions.add(sum(task.benefit(expert_costs) > 0 for task in tasks), len(tasks))
 
     def prediction(self) -> Mapping[str, Any] | None:
@@ -316,10 +309,9 @@ class TriMoE(Policy[TriMoEParameters]):
         }
 
 
-def _gpu_order(experts: Sequence[int], view: LayerView) -> list[int]:
+def _gpu_rank(view: LayerView) -> Ints:
     """Experts that are there first, then those on their way, so that copies of others advance behind them."""
-    resident, arriving = view.placement.resident.tolist(), view.arriving.tolist()
-    return sorted(experts, key=lambda expert: 0 if resident[expert] else 1 if arriving[expert] else 2)
+    return np.where(view.placement.resident, 0, np.where(view.arriving, 1, 2))
 
 
 POLICY = TriMoE

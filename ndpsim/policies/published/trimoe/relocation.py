@@ -11,8 +11,10 @@ The same is asked after that visit, with the loads that there were: was the deci
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import heapq
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -63,98 +65,9 @@ def _rebalance_benefit(busy: Floats, ndp_ns: float, source: int, to: int) -> flo
     return float(before - max(busy[source] - ndp_ns, busy[to] + ndp_ns))
 
 
-def ndp_busy(costs: ExpertCosts, placement: LayerPlacement, dimms: int) -> Floats:
-    """How long the experts for which NDP is best make each DIMM busy: [dimm], in ns."""
-    there = (placement.dimm != STRIPED) & ~placement.resident
-    return np.bincount(placement.dimm[there], costs.ndp[there], dimms).astype(np.float64)
-
-
-def prefetches(
-    costs: ExpertCosts,
-    layer: int,
-    placement: LayerPlacement,
-    moving: Flags,
-    room: int,
-    free: int,
-    estimates: Estimates,
-) -> list[Task]:
-    """Experts predicted as hot, the hottest first, instead of the coldest residents where none is `free`."""
-    gain = costs.gain(placement.dimm)
-    wanted = np.flatnonzero(costs.hot(room) & ~placement.resident & ~moving)
-    wanted = wanted[np.argsort(-gain[wanted], kind="stable")]
-    there = np.flatnonzero(placement.resident & ~moving)
-    victims = [None] * max(free, 0) + there[np.argsort(gain[there], kind="stable")].tolist()
-    tasks = []
-    for expert, victim in zip(wanted.tolist(), victims, strict=False):
-        benefit = _prefetch_benefit(gain, expert, victim)
-        if benefit > 0:
-            migration = Migration("prefetch", layer, expert, estimated_ns=estimates.pcie_ns)
-            tasks.append(Task(migration, victim, placement, benefit))
-    return tasks
-
-
-def relayouts(
-    costs: ExpertCosts,
-    layer: int,
-    placement: LayerPlacement,
-    moving: Flags,
-    busy: Floats,
-    estimates: Estimates,
-) -> list[Task]:
-    """Experts whose layout is not that of their best engine, those that gain most first.
-
-    A striped one goes to the DIMM that is busy least, those before it counted.
-    """
-    striped = placement.dimm == STRIPED
-    saved = np.where(striped, costs.striped - costs.localized, costs.localized - costs.striped)
-    wanted = np.flatnonzero((saved > 0) & ~placement.resident & ~moving)
-    busy = busy.copy()
-    tasks = []
-    for expert in wanted[np.argsort(-saved[wanted], kind="stable")].tolist():
-        if striped[expert]:
-            to = int(busy.argmin())
-            busy[to] += costs.ndp[expert]
-            time = estimates.to_localized_ns
-        else:
-            to, time = STRIPED, estimates.to_striped_ns
-        migration = Migration("relayout", layer, expert, to, time)
-        tasks.append(Task(migration, None, placement, _relayout_benefit(costs, expert, to)))
-    return tasks
-
-
-def rebalances(
-    costs: ExpertCosts,
-    layer: int,
-    placement: LayerPlacement,
-    moving: Flags,
-    busy: Floats,
-    skew: float,
-    estimates: Estimates,
-) -> Iterator[Task]:
-    """Cold experts one by one from the busiest DIMM to the most idle one, as long as there is skew.
-
-    There is skew where the busiest DIMM is busy longer than the mean by more than the share `skew`. The
-    expert that goes is the one that brings the two DIMMs closest; of equals the first.
-    """
-    busy, dimm = busy.copy(), placement.dimm.copy()
-    movable = ~placement.resident & ~moving & (costs.ndp > 0)
-    while len(busy) and busy.max() > busy.mean() * (1 + skew):
-        source, to = int(busy.argmax()), int(busy.argmin())
-        experts = np.flatnonzero(movable & (dimm == source))
-        if not len(experts):
-            return
-        times = costs.ndp[experts]
-        chosen = int(np.argmin(np.abs(busy[source] - busy[to] - 2 * times)))
-        expert, time = int(experts[chosen]), float(times[chosen])
-        benefit = _rebalance_benefit(busy, time, source, to)
-        if benefit <= 0:
-            return
-        here = LayerPlacement(dimm.copy(), placement.shards, placement.resident)
-        yield Task(Migration("rebalance", layer, expert, to, estimates.rebalance_ns), None, here, benefit)
-        busy[source] -= time
-        busy[to] += time
-        dimm[expert] = to
-        movable[expert] = False
+def _falling(task: Task) -> float:
+    """Sorts tasks by benefit."""
+    return -task.benefit_ns
 
 
 @dataclass
@@ -189,16 +102,128 @@ class Window:
         """Nothing is left of the budget."""
         return self.spent_ns(resource) >= self.budget_ns
 
-    def taken(self, tasks: Sequence[Task]) -> list[Task]:
-        """Tasks by benefit until their times fill the window; each expert once."""
+    def fits(self, resource: str, benefit_ns: Any, time_ns: Any) -> Any:
+        """Whether a task, or each of several, may begin when no other is spent."""
+        behind_ns = self.spent_ns(resource) + time_ns - self.budget_ns
+        return (behind_ns <= 0) | (self.overrun & (self.steps * benefit_ns > behind_ns))
+
+    def taken(self, *kinds: Iterable[Task]) -> list[Task]:
+        """Tasks by benefit until their times fill the window; each expert once.
+
+        kinds: tasks of a kind, in this order.
+        """
         taken: list[Task] = []
         used: set[int] = set()
-        for task in sorted(tasks, key=lambda task: -task.benefit_ns):
-            if task.migration.expert in used or self.full(task.resource):
+        for task in heapq.merge(*kinds, key=_falling):
+            expert, resource = task.migration.expert, task.resource
+            if expert in used or self.full(resource):
                 continue
-            behind = self.spent_ns(task.resource) + task.migration.estimated_ns - self.budget_ns
-            if behind <= 0 or (self.overrun and self.steps * task.benefit_ns > behind):
+            if self.fits(resource, task.benefit_ns, task.migration.estimated_ns):
                 self.spend(task)
-                used.add(task.migration.expert)
+                used.add(expert)
                 taken.append(task)
         return taken
+
+
+def ndp_busy(costs: ExpertCosts, placement: LayerPlacement, dimms: int) -> Floats:
+    """How long the experts for which NDP is best make each DIMM busy: [dimm], in ns."""
+    times = np.where(placement.resident, 0.0, costs.ndp)
+    return np.bincount(placement.dimm - STRIPED, times, dimms + 1)[1:].astype(np.float64)
+
+
+def prefetches(
+    costs: ExpertCosts,
+    layer: int,
+    placement: LayerPlacement,
+    moving: Flags,
+    hot: Flags,
+    free: int,
+    estimates: Estimates,
+) -> list[Task]:
+    """Experts predicted as hot, the hottest first, instead of the coldest residents where none is `free`."""
+    wanted = np.flatnonzero(hot & ~placement.resident & ~moving)
+    if not len(wanted):
+        return []
+    gain = costs.gain(placement.dimm)
+    wanted = wanted[np.argsort(-gain[wanted], kind="stable")]
+    there = np.flatnonzero(placement.resident & ~moving)
+    victims = [None] * max(free, 0) + there[np.argsort(gain[there], kind="stable")].tolist()
+    tasks = []
+    for expert, victim in zip(wanted.tolist(), victims, strict=False):
+        benefit = _prefetch_benefit(gain, expert, victim)
+        if benefit > 0:
+            migration = Migration("prefetch", layer, expert, estimated_ns=estimates.pcie_ns)
+            tasks.append(Task(migration, victim, placement, benefit))
+    return sorted(tasks, key=_falling)
+
+
+def relayouts(
+    costs: ExpertCosts,
+    layer: int,
+    placement: LayerPlacement,
+    moving: Flags,
+    busy: Floats,
+    window: Window,
+    estimates: Estimates,
+) -> Iterator[Task]:
+    """Experts whose layout is not that of their best engine, those that gain most first.
+
+    A striped one goes to the DIMM that is busy least, those before it counted. None comes when the links'
+    window is full, or too short for all of them.
+    """
+    striped = placement.dimm == STRIPED
+    saved = np.where(striped, costs.striped - costs.localized, costs.localized - costs.striped)
+    wanted = np.flatnonzero((saved > 0) & ~placement.resident & ~moving)
+    time = np.where(striped[wanted], estimates.to_localized_ns, estimates.to_striped_ns)
+    if not window.fits("link", saved[wanted], time).any():
+        return
+    waiting: list[float] = busy.tolist()
+    for expert in wanted[np.argsort(-saved[wanted], kind="stable")].tolist():
+        if window.full("link"):
+            return
+        if striped[expert]:
+            to, time_ns = waiting.index(min(waiting)), estimates.to_localized_ns
+            waiting[to] += float(costs.ndp[expert])
+        else:
+            to, time_ns = STRIPED, estimates.to_striped_ns
+        migration = Migration("relayout", layer, expert, to, time_ns)
+        yield Task(migration, None, placement, float(saved[expert]))
+
+
+def rebalances(
+    costs: ExpertCosts,
+    layer: int,
+    placement: LayerPlacement,
+    moving: Flags,
+    busy: Floats,
+    skew: float,
+    most: int,
+    estimates: Estimates,
+) -> list[Task]:
+    """Cold experts one by one from the busiest DIMM to the most idle one, as long as there is skew.
+
+    There is skew where the busiest DIMM is busy longer than the mean by more than the share `skew`. The
+    expert that goes is the one that brings the two DIMMs closest; of equals the first. At most `most` go.
+    """
+    tasks: list[Task] = []
+    busy, dimm = busy.copy(), placement.dimm.copy()
+    movable = ~placement.resident & ~moving & (costs.ndp > 0)
+    while len(tasks) < most and len(busy) and busy.max() > busy.sum() / len(busy) * (1 + skew):
+        source, to = int(busy.argmax()), int(busy.argmin())
+        experts = np.flatnonzero(movable & (dimm == source))
+        if not len(experts):
+            break
+        times = costs.ndp[experts]
+        chosen = int(np.argmin(np.abs(busy[source] - busy[to] - 2 * times)))
+        expert, time = int(experts[chosen]), float(times[chosen])
+        benefit = _rebalance_benefit(busy, time, source, to)
+        if benefit <= 0:
+            break
+        here = LayerPlacement(dimm.copy(), placement.shards, placement.resident)
+        migration = Migration("rebalance", layer, expert, to, estimates.rebalance_ns)
+        tasks.append(Task(migration, None, here, benefit))
+        busy[source] -= time
+        busy[to] += time
+        dimm[expert] = to
+        movable[expert] = False
+    return sorted(tasks, key=_falling)
