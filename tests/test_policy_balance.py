@@ -15,7 +15,7 @@ from ndpsim.orchestrator.run import run_moe
 from ndpsim.policies import Policy, check_policy
 from ndpsim.policies.choose import ChosenPolicy
 from ndpsim.policies.interface import Assignment, parts_of
-from ndpsim.policies.own.balance import Balance, BalanceParameters
+from ndpsim.policies.own.balance.policy import Balance, BalanceParameters
 from ndpsim.policies.views import Estimates, Machine, OfflineView
 from ndpsim.routing import Routing
 from policy_machines import background_view, estimates, flags, layer_view, machine

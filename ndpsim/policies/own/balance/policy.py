@@ -7,11 +7,12 @@ efficiency. So each layer may choose among all ways of an expert, and none has t
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,19 +23,14 @@ from ndpsim.policies.interface import (
     Assignment,
     GpuOrder,
     Migration,
+    Part,
     Policy,
     PolicyParameters,
-    experts_and_parts,
 )
 from ndpsim.policies.offline import halves, hottest, hottest_of_each, mean_loads, spread
+from ndpsim.policies.own.balance.uses import Uses
 from ndpsim.policies.predictor import LoadPredictor
 from ndpsim.policies.views import BackgroundView, Flags, Floats, Ints, LayerView, OfflineView, Placement
-
-# Resources; the NDP units of each group of DIMMs follow.
-_GPU, _PCIE, _CHANNELS, _CPU, _GROUPS = range(5)
-
-#: Experts, and the share of each.
-_Shares = list[tuple[int, float]]
 
 _SAMPLED = 128  # layers of the offline trace, by which placements are judged, at most
 
@@ -71,6 +67,36 @@ class BalanceParameters(PolicyParameters):
     """whether the next layer's loads are known, which no real system knows"""
 
 
+class Ways(NamedTuple):
+    """Experts in order, the way of each, and the second way of some, which takes `moved` of its `parts`."""
+
+    order: Ints
+    first: Ints
+    second: Ints
+    moved: Ints
+    parts: int
+
+    @classmethod
+    def on_gpu(cls, order: Ints, parts: int) -> Ways:
+        """All on the GPU."""
+        first, second, moved = np.zeros((3, len(order)), np.int64)
+        return cls(order, first, second, moved, parts)
+
+    def takes(self, way: int) -> Flags:
+        """Flags, as in `order`: it takes this way, at least in part."""
+        return np.asarray((self.first == way) | ((self.second == way) & (self.moved > 0)))
+
+    def listed(self, way: int) -> list[int | Part]:
+        """Experts of a way, as an `Assignment` lists them."""
+        there = np.flatnonzero(self.takes(way))
+        listed: list[int | Part] = self.order[there].tolist()
+        for place in np.flatnonzero(self.moved[there]).tolist():
+            at = there[place]
+            share = int(self.moved[at]) / self.parts
+            listed[place] = Part(int(self.order[at]), 1.0 - share if self.first[at] == way else share)
+        return listed
+
+
 class Balance(Policy[BalanceParameters]):
     """Balance: sharded experts, each layer's fullest resource as empty as possible.
 
@@ -84,12 +110,20 @@ class Balance(Policy[BalanceParameters]):
         """The predictor, and what `place` and `background` decide."""
         self.sees_the_future = self.parameters.foresight
         layers, experts = self.machine.shape
+        self._uses = functools.cache(
+            lambda shards: Uses(self.machine, self.estimates, shards, self.parameters.losses)
+        )
         self.predictor = LoadPredictor(layers, experts, self.parameters.alpha)
         #: DIMMs over which an expert is sharded, and residents by layer.
         self.shards, self.quota = 1, [0] * layers
         #: Prefetches for the layer that comes, in their order; whether each layer copied experts last time.
         self.prefetched: list[int] = []
         self.copies = np.ones(layers, np.bool_)
+
+    @property
+    def uses(self) -> Uses:
+        """Use of resources by experts over `shards` DIMMs."""
+        return self._uses(self.shards)
 
     # Before the first step
 
@@ -164,11 +198,12 @@ class Balance(Policy[BalanceParameters]):
         arriving = [expert for expert in self.prefetched if view.arriving[expert]]
         groups = np.maximum(view.placement.dimm, 0) // self.shards
         resident = view.placement.resident
-        estimated_ns, shares = self._shared_out(view.loads, resident, arriving, groups)
-        self.copies[self.row[view.layer]] = not resident[[expert for expert, _ in shares[GPU]]].all()
-        place = {expert: place for place, expert in enumerate(arriving)}
-        shares[GPU].sort(key=lambda part: place.get(part[0], len(place)))
-        gpu, cpu, ndp = map(experts_and_parts, shares)
+        estimated_ns, ways = self._shared_out(view.loads, resident, arriving, groups)
+        self.copies[self.row[view.layer]] = not resident[ways.order[ways.takes(GPU)]].all()
+        gpu, cpu, ndp = map(ways.listed, (GPU, CPU, NDP))
+        if arriving:
+            place = {expert: place for place, expert in enumerate(arriving)}
+            gpu.sort(key=lambda one: place.get(one.expert if isinstance(one, Part) else one, len(place)))
         charge = self.parameters.charge
         return Assignment(
             gpu, cpu, ndp, estimated_ns=estimated_ns, planning=0.0 if charge == "none" else charge
@@ -176,112 +211,30 @@ class Balance(Policy[BalanceParameters]):
 
     def _shared_out(
         self, loads: Ints, resident: Flags, arriving: Sequence[int], groups: NDArray[np.integer]
-    ) -> tuple[float, tuple[_Shares, _Shares, _Shares]]:
-        """The largest load of a resource, and what each engine computes, those with most tokens first."""
+    ) -> tuple[float, Ways]:
+        """The largest load of a resource, and the ways of experts, those with most tokens first."""
+        uses, parts = self.uses, self.parameters.parts
         here = resident.copy()
         here[list(arriving)] = True
         active = np.flatnonzero(loads)
-        order = active[np.lexsort((active, -loads[active], ~here[active]))]
-        count, there, parts = len(order), int(here[order].sum()), self.parameters.parts
-        base, opening = self._fixed(loads[order], len(arriving))
+        order = active[np.lexsort((-loads[active], ~here[active]))]
+        tokens, there, count = loads[order], here[order], len(order)
+        base, opening = uses.fixed(tokens, len(arriving))
+        ways = Ways.on_gpu(order, parts)
         if not count:
-            return float(base.max()), ([], [], [])
-        uses, overhead = self._uses(loads[order], here[order], groups[order])
-        allowed = np.ones((count, 3), np.bool_)
-        allowed[:, GPU] = here[order] | (self.machine.expert_buffers > 0)
-        allowed[:, CPU], allowed[:, NDP] = self.machine.has_cpu, self.machine.dimms > 0
-        way, other, moved, taken = (np.zeros(size, np.int64) for size in (count, count, count, 3))
-        full, sums = np.zeros(len(base)), np.zeros((count + 1, *opening.shape))
+            return float(base.max()), ways
+        of_each, overhead = uses.of(tokens, there, groups[order])
+        at_first = int(np.count_nonzero(there))
+        full, taken, sums = np.empty(len(base)), np.empty(3, np.int64), np.empty((count + 1, *opening.shape))
         estimated_ns = least_maximum(
-            uses, overhead, allowed, base, opening, there, self.parameters.splits, parts,
-            way, other, moved, full, taken, sums,
+            of_each, overhead, uses.allowed.take(there, axis=0), base, opening, at_first,
+            self.parameters.splits, parts, ways.first, ways.second, ways.moved, full, taken, sums,
         )  # fmt: skip
-        alone_ns = float((base + uses[:, GPU].sum(axis=0))[:_CPU].max())
-        if there == count and alone_ns <= estimated_ns:
-            return alone_ns, ([(expert, 1.0) for expert in order.tolist()], [], [])
-        lists: tuple[_Shares, _Shares, _Shares] = ([], [], [])
-        for expert, first, second, number in zip(
-            order.tolist(), way.tolist(), other.tolist(), moved.tolist(), strict=True
-        ):
-            lists[first].append((expert, 1.0 - number / parts))
-            if number:
-                lists[second].append((expert, number / parts))
-        return estimated_ns, lists
-
-    def _fixed(self, loads: Ints, arriving: int) -> tuple[Floats, Floats]:
-        """Use of resources in any case (equation 4), and by the first expert on a way: [way, resource]."""
-        estimates, machine = self.estimates, self.machine
-        resources = _GROUPS + max(machine.dimms // self.shards, 1)
-        base, opening = np.zeros(resources), np.zeros((3, resources))
-        late = max(0.0, arriving - estimates.window_ns / self.copy_ns)  # copies that windows have not hidden
-        base[_GPU], base[_PCIE], base[_CHANNELS] = (
-            estimates.shared_ns,
-            late * self.copy_ns,
-            late * self.read_ns,
-        )
-        if machine.has_cpu:
-            base[_CPU] = late * self._delay_ns(self.copy_ns, self.cpu_ns[1])
-        if len(loads):
-            tokens = int(loads.sum()) // machine.model.experts_per_token
-            vectors_ns = estimates.vector_ns + (tokens - 1) * estimates.token_ns
-            opening[CPU, _CPU] = opening[NDP, _GROUPS:] = 2 * vectors_ns
-            opening[CPU if machine.has_cpu else NDP, _PCIE] = vectors_ns
-            opening[GPU, _PCIE] = estimates.gpu_ns[loads.min()]
-        return base, opening
-
-    def _uses(self, loads: Ints, here: Flags, groups: NDArray[np.integer]) -> tuple[Floats, Floats]:
-        """Use of each expert (equations 1 to 3), and of any part of it: [expert, way, resource]."""
-        estimates, machine = self.estimates, self.machine
-        experts, units = np.arange(len(loads)), _GROUPS + groups
-        uses = np.zeros((len(loads), 3, _GROUPS + max(machine.dimms // self.shards, 1)))
-        overhead = np.zeros_like(uses)
-        missing, typical = ~here, int(np.median(loads))
-        copy_ns, cpu_ns = self.copy_ns, self.cpu_ns
-        typical_ns = float(cpu_ns[typical])
-        uses[:, GPU, _GPU], overhead[:, GPU, _GPU] = estimates.gpu_ns[loads], estimates.gpu_part_ns
-        uses[missing, GPU, _PCIE], overhead[missing, GPU, _PCIE] = copy_ns, estimates.pcie_part_ns
-        uses[missing, GPU, _CHANNELS] = self.read_ns
-        if machine.has_cpu:
-            uses[:, CPU, _CPU], overhead[:, CPU, _CPU] = cpu_ns[loads], estimates.cpu_part_ns
-            uses[:, CPU, _CHANNELS] = self.read_ns
-            uses[:, CPU, _PCIE] = self._delay_ns(cpu_ns[loads], copy_ns)
-            uses[missing, GPU, _CPU] = self._delay_ns(copy_ns, typical_ns)
-        if machine.dimms:
-            uses[experts, NDP, units] = estimates.sharded_ns(self.shards)[loads]
-            uses[:, NDP, _CHANNELS] = _for_tokens(estimates.read_delay_ns(self.shards), loads)
-            uses[:, NDP, _CPU] = uses[:, NDP, _CHANNELS] * self.read_ns / typical_ns
-            overhead[experts, NDP, units] = estimates.ndp_part_ns(self.shards)
-            if self.parameters.losses:
-                uses[experts, GPU, units] = missing * self._lost_ns(typical, copy_ns, typical_ns)
-                if machine.has_cpu:
-                    uses[experts, CPU, units] = self._lost_ns(typical, typical_ns, copy_ns)
-        return uses, overhead
-
-    @property
-    def read_ns(self) -> float:
-        """The host's reading of an expert at its location."""
-        estimates = self.estimates
-        return estimates.sharded_read_ns(self.shards) if self.machine.dimms else estimates.striped_read_ns
-
-    @property
-    def copy_ns(self) -> float:
-        """An expert's copy to the GPU: the longer of PCIe and the host's reading it."""
-        return max(self.estimates.pcie_ns, self.read_ns)
-
-    @property
-    def cpu_ns(self) -> Floats:
-        """An expert on the CPU, by tokens: the longer of computing and reading it."""
-        return np.maximum(self.estimates.cpu_ns, self.read_ns)
-
-    def _delay_ns(self, reading_ns: Floats | float, other_ns: Floats | float) -> Any:
-        """By how much a read that takes `reading_ns` alone delays one that takes `other_ns` (equation 2)."""
-        wants, other = self.read_ns / reading_ns, self.read_ns / other_ns
-        gets = np.minimum(wants, np.maximum(0.5, 1.0 - other))
-        left = np.minimum(other, np.maximum(0.5, 1.0 - wants))
-        return self.read_ns / gets * (1.0 - left / other)
-
-    def _lost_ns(self, tokens: int, read_ns: float, other_ns: float) -> Any:
-        return _for_tokens(self.estimates.lost_ns(self.shards, read_ns, other_ns), tokens)
+        if at_first == count:
+            alone_ns = uses.alone_ns(base, of_each)
+            if alone_ns <= estimated_ns:
+                return alone_ns, Ways.on_gpu(order, parts)
+        return estimated_ns, ways
 
     # Between layers
 
@@ -295,7 +248,7 @@ class Balance(Policy[BalanceParameters]):
             room += 1 if one.kind == "evict" else -1
         self.prefetched = self._wanted(view, after, room)
         for expert in self.prefetched:
-            migrations.append(Migration("prefetch", view.next_layer, expert, estimated_ns=self.copy_ns))
+            migrations.append(Migration("prefetch", view.next_layer, expert, estimated_ns=self.uses.copy_ns))
         return migrations
 
     def _stay(self, view: BackgroundView, row: int) -> Iterator[Migration]:
@@ -331,13 +284,10 @@ class Balance(Policy[BalanceParameters]):
             return False
         if not self.machine.dimms:
             return True
-        lost_ns = self._lost_ns(tokens, self.copy_ns, float(self.cpu_ns[tokens]))
+        uses = self.uses
+        lost_ns = uses.lost_ns(tokens, uses.copy_ns, float(uses.cpu_ns[tokens]))
         saved_ns = self.estimates.sharded_ns(self.shards)[tokens]
         return bool((1 - unused) * saved_ns > (1 - hidden) * lost_ns)
-
-
-def _for_tokens(by_tokens: Floats | float, tokens: Ints | int) -> Any:
-    return by_tokens[tokens] if isinstance(by_tokens, np.ndarray) else by_tokens
 
 
 POLICY = Balance
