@@ -35,7 +35,7 @@ MADE = f"<!-- Made by `{COMMAND}`. -->\n\n"
 
 # ---- configuration.md ------------------------------------------------------------------------------------
 
-# What is allowed, where the type alone says too little.
+# Allowed values of keys whose type does not describe them.
 _ALLOWED = {
     "dram.standard": "a name of `ndpsim list standards`",
     "dram.org": "a name of `ndpsim list orgs`",
@@ -57,24 +57,23 @@ _ALLOWED = {
 _CONFIGURATION = """\
 # Every key of a hardware file
 
-`--hw FILE.yaml` takes a file with these keys. `--set KEY=VALUE` changes one, as does `sets=["KEY=VALUE"]` in
-Python. [hardware.md](hardware.md) explains how to write a file. `ndpsim show hw NAME` prints all values of a
-file with their sources; `ndpsim show schema hw` prints the JSON schema for editors.
+A file for `--hw FILE.yaml` has these keys. `--set KEY=VALUE` changes one key; in Python, `sets=["KEY=VALUE"]`
+does the same. [hardware.md](hardware.md) explains how to write a file. `ndpsim show hw NAME` prints all
+values of a file with their sources. `ndpsim show schema hw` prints the JSON schema for editors.
 
-If a section is present, its keys without a default are required: the file gives them, or the part that the
-section names. Each default has its reason. `null` means "not known": a command that needs the value says so,
-and the total energy names what it leaves out.
+If a section is present, its keys without a default are required. Either the file gives them, or the part that
+the section names. Each default has a reason. `null` means "not known": a command that needs the value prints
+an error, and the total energy names the components that it does not include.
 
-Clocks in `dram.overrides` of a file belong to the file's `dram.timing`. If `--set` chooses another timing,
-they are dropped, and one line lists them. Clocks that `--set` gives stay.
+Clocks in `dram.overrides` of a file belong to the file's `dram.timing`. If `--set` selects another timing,
+these clocks are dropped, and one line lists them. Clocks that are given by `--set` are kept.
 
-Short forms: `--set dram.nCL=38` is `--set dram.overrides.nCL=38`. `--set ndp.gemv=NAME` takes a unit from
-another file of `rtl_params/`. `--set gpu.part=NAME` takes another part
-([hardware.md](hardware.md#parts)).
+Short forms: `--set dram.nCL=38` is `--set dram.overrides.nCL=38`. `--set ndp.gemv=NAME` uses a unit from
+another file of `rtl_params/`. `--set gpu.part=NAME` uses another part ([hardware.md](hardware.md#parts)).
 """
 
 _ENVIRONMENT = """\
-## Timings that `dram.overrides` takes
+## Timings in `dram.overrides`
 
 {timings}
 
@@ -85,8 +84,8 @@ _ENVIRONMENT = """\
 | `NDPSIM_CACHE_DIR` | folder of compiled kernels and results, instead of the user's cache folder |
 | `NDPSIM_MEMORY_GIB` | GiB that one call may use, instead of 4 GiB or half of a smaller machine's memory |
 | `NDPSIM_PUBLIC_NUMBA=1` | compile kernels with Numba's public interface only ([running.md](running.md)) |
-| `NUMBA_DISABLE_JIT=1` | run everything in Python: slow, for debuggers |
-| `NO_COLOR`, `COLUMNS` | as in other programs: no colours; the width of the terminal |
+| `NUMBA_DISABLE_JIT=1` | run all kernels as Python: slow, for debuggers |
+| `NO_COLOR`, `COLUMNS` | as in other programs: no colours, and the width of the terminal |
 """
 
 
@@ -111,7 +110,7 @@ def _section(model: type[Section], path: tuple[str, ...]) -> Iterator[str]:
     """A section's heading, what it is, a table of its leaves, and the sections in it."""
     leaves = [key for key, field in model.model_fields.items() if section_of(field) is None]
     text = _reflowed(_code(inspect.getdoc(model) or ""))
-    missing = "" if _needed(path) else "\n\nThe section may be left out."
+    missing = "" if _needed(path) else "\n\nThe section is optional."
     title = f"`{'.'.join(path)}`" if path else "The file"
     yield f"## {title}\n\n{text}{missing}\n"
     if leaves:

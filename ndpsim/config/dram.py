@@ -25,39 +25,41 @@ from ndpsim.parameters.dram import MAPPERS, REFRESH_POLICIES, ROW_POLICIES, RULE
 
 
 class AddressMapping(Section):
-    """An address mapping as data, over the address of a burst: a byte address without the bits inside it.
+    """An address mapping as data: it maps the address of a burst, without the bits inside the burst.
 
-    `order` names the fields from the least significant bit up. ``FIELD:BITS`` takes that many of the bits
-    the field has left, lowest first, ``FIELD`` all of them; so each field ends with its bare name.
-    `channel` may be left out: it then stands lowest, consecutive bursts on consecutive channels.
+    `order` lists the fields from the least significant bit up. ``FIELD:BITS`` takes this number of the
+    field's remaining bits, lowest first. ``FIELD`` takes all remaining bits, so the last entry of each field
+    has no ``:BITS``. `channel` may be left out: then it is the lowest field, and consecutive bursts are on
+    consecutive channels.
 
-    `xor` says what is XORed onto a field afterwards: onto its bit 0 and up (``FIELD``) or bit B and up
-    (``FIELD:B``) go the bits of ``SOURCE:LOW-HIGH``, or the one of ``SOURCE:BIT``, of every source in the
-    list. A source is a field that is not XORed itself. Bits that a device does not have are left out.
+    `xor` changes fields afterwards. Its key is the target: ``FIELD`` from bit 0 up, or ``FIELD:B`` from bit B
+    up. Its value is a list of sources: the bits ``SOURCE:LOW-HIGH``, or the bit ``SOURCE:BIT``. The bits of
+    all sources are XORed with the target. A source must not be a target. Bits that a device does not have
+    are ignored.
     """
 
     order: Order = key("fields from the least significant bit up: column:2, rank, ..., row")
     xor: Xor = key(
-        "bits XORed onto a field: bankgroup: [row:0-1]",
+        "bits XORed with a field, for example bankgroup: [row:0-1]",
         {},
         json_schema_extra={"propertyNames": {"pattern": f"^{XOR_TARGET}$"}},
     )
 
 
 class Power(Section):
-    """Currents and voltages of a DRAM chip, over those of its data sheet (`ndpsim.energy.Currents`)."""
+    """Currents and voltages of a DRAM chip, instead of those of its data sheet (`ndpsim.energy.Currents`)."""
 
     VDD: Volts | None = key("supply of the core; VDD2H of LPDDR5", None)
     VDDQ: Volts | None = key("supply of the data pins", None)
     VPP: Volts | None = key("supply of the word lines; VDD1 of LPDDR5", None)
-    IDD0: Milliamps | None = key("one bank, ACT and PRE", None)
+    IDD0: Milliamps | None = key("ACT and PRE of one bank", None)
     IDD2N: Milliamps | None = key("standby, all banks closed", None)
     IDD3N: Milliamps | None = key("standby, all banks open", None)
-    IDD4R: Milliamps | None = key("burst after burst read", None)
-    IDD4W: Milliamps | None = key("burst after burst written", None)
-    IDD5B: Milliamps | None = key("refresh after refresh", None)
-    IDD5C: Milliamps | None = key("same-bank refresh after refresh", None)
-    IDD5PB: Milliamps | None = key("refresh of one bank after the other", None)
+    IDD4R: Milliamps | None = key("continuous read bursts", None)
+    IDD4W: Milliamps | None = key("continuous write bursts", None)
+    IDD5B: Milliamps | None = key("continuous refreshes", None)
+    IDD5C: Milliamps | None = key("continuous same-bank refreshes", None)
+    IDD5PB: Milliamps | None = key("continuous refreshes of single banks", None)
     IPP0: Milliamps | None = key("on VPP, in the loop of IDD0", None)
     IPP2N: Milliamps | None = key("on VPP, in the loop of IDD2N", None)
     IPP3N: Milliamps | None = key("on VPP, in the loop of IDD3N", None)
@@ -76,7 +78,7 @@ class Power(Section):
     standby_banks: Banks | None = key("banks open in the loop of IDD3N", None)
     burst_banks: Banks | None = key("banks open in the loops of IDD4R and IDD4W", None)
     scaled_from_mtps: MegaTransfers | None = key(
-        "data rate whose data sheet is scaled to the DRAM's own", None
+        "data rate of the data sheet whose currents are scaled to the DRAM's data rate", None
     )
 
 
@@ -90,15 +92,17 @@ class DramNames(Section):
 
 
 class Dram(DramNames):
-    """The DRAM behind every lane or channel, by the names of `ndpsim.spec`, and its controller."""
+    """The DRAM of every lane or channel, with names of `ndpsim.spec`, and its controller."""
 
-    overrides: dict[str, Clocks] = key("clocks by JEDEC name, which replace those of the preset", {})
-    rules: Literal[RULES] = key("rules: the standard's, or reference: those of Ramulator 2.1", "standard")  # type: ignore[valid-type]
-    mapper: Literal[(*MAPPERS, "custom")] = key("address mapping; custom: as mapping says", "RoBaRaCoCh")  # type: ignore[valid-type]
+    overrides: dict[str, Clocks] = key("timings in clocks, which replace those of the preset", {})
+    rules: Literal[RULES] = key("rules of the standard; reference: rules of Ramulator 2.1", "standard")  # type: ignore[valid-type]
+    mapper: Literal[(*MAPPERS, "custom")] = key(
+        "address mapping; custom: the mapping in dram.mapping", "RoBaRaCoCh"
+    )  # type: ignore[valid-type]
     mapping: AddressMapping | None = key("the address mapping of mapper: custom", None)
     scheduler: Literal[SCHEDULERS] = key("scheduling policy of the controller", "FRFCFS")  # type: ignore[valid-type]
     row_policy: Literal[ROW_POLICIES] = key(  # type: ignore[valid-type]
-        "rows stay open, or are closed after row_cap column accesses", "open"
+        "open: rows stay open; closed-cap: rows are closed after row_cap column accesses", "open"
     )
     row_cap: int = key(
         "column accesses after which closed-cap closes a row", 4, ge=1, le=1_000_000, unit="accesses"
@@ -107,6 +111,7 @@ class Dram(DramNames):
     read_buffer: Slots = key("slots of the read queue", 32)
     write_buffer: Slots = key("slots of the write queue", 32)
     wck: Literal[WCK] = key(  # type: ignore[valid-type]
-        "data clock of LPDDR5: a command starts it when it has stopped, or it always runs", "need-sync"
+        "data clock of LPDDR5; need-sync: a command starts it after a stop; always-on: it always runs",
+        "need-sync",
     )
     power: Power | None = None

@@ -20,10 +20,10 @@ from ndpsim.config.quantities import (
 
 
 class Multiplier(Section):
-    """A unit that multiplies, with the keys that each has.
+    """A multiplier unit, with the keys that every such unit has.
 
-    What a subclass says of itself is all that configuration knows of it. `called`: what reports call it.
-    `peak_formula`: how `peak_gflops` follows from its keys.
+    A subclass describes one kind of unit. `called`: its name in reports. `peak_formula`: the formula of
+    `peak_gflops` in its keys.
     """
 
     called: ClassVar[str]
@@ -41,9 +41,9 @@ class Multiplier(Section):
 
     @property
     def peak_gflops(self) -> float:
-        """At native precision, of the whole unit: a product and a sum are two."""
+        """Peak of the whole unit at native precision; a multiplication and an addition are two operations."""
         raise NotImplementedError
 
     def problem(self, behind_cxl: bool) -> tuple[str, str] | None:
-        """Why it cannot be in a system, with a CXL link or not: a key and what is wrong with it."""
+        """The reason why a system with or without a CXL link cannot have this unit: a key and a problem."""
         return None

@@ -96,7 +96,7 @@ Latency = Annotated[int, Field(ge=0, le=10_000), unit("cycles")]
 Bits = Annotated[int, Field(ge=1, le=64), unit("bit")]
 Count = Annotated[int, Field(ge=1, le=65_536)]
 LinkLatency = Annotated[float, Field(ge=0, le=1e6), AfterValidator(_thousandths), unit("ns")]
-PacketBytes = Annotated[int, Field(ge=1, le=1 << 20, description="payload of a packet, at most"), unit("B")]
+PacketBytes = Annotated[int, Field(ge=1, le=1 << 20, description="maximum payload of a packet"), unit("B")]
 Side = Annotated[int, Field(ge=1, le=256)]
 HeaderBytes = Annotated[int, Field(ge=0, le=4096, description="header of a packet"), unit("B")]
 MegaTransfers = Annotated[int, Field(ge=1, le=100_000), unit("MT/s")]
@@ -120,7 +120,7 @@ PartName = Annotated[
     Name | None,
     Field(
         exclude=True,
-        description="part that gives values which this file lacks: a bundled name, or a .yaml file",
+        description="part with values for keys that this file lacks: a bundled name, or a .yaml file",
     ),
 ]
 # Tables of measured times, on the GPU and on the CPU.
@@ -128,8 +128,8 @@ ExpertTimes = Annotated[
     Tables,
     Field(
         description=(
-            "measured times of experts, each instead of the roofline for models with such an expert: tables "
-            "by their names, or .csv files"
+            "measured times of experts, which replace the roofline for models with such an expert: names of "
+            "tables, or .csv files"
         )
     ),
 ]
@@ -139,18 +139,19 @@ Area = Annotated[Positive, unit("mm2")]
 StaticMw = Annotated[Milliwatts | None, Field(description="static power of the unit")]
 AreaMm2 = Annotated[Area | None, Field(description="area of the unit")]
 BufferKib = Annotated[Kib, Field(description="buffer for activations and partial sums")]
-ActivationBytes = Annotated[int, Field(ge=1, le=8, description="one activation"), unit("B")]
+ActivationBytes = Annotated[int, Field(ge=1, le=8, description="size of one activation"), unit("B")]
 FifoBursts = Annotated[
     int, Field(ge=2, le=4096, description="weight FIFO of each lane, in DRAM bursts"), unit("bursts")
 ]
 ProductPj = Annotated[
-    Picojoules | None, Field(description="energy of a product of native bits and its place in the sum")
+    Picojoules | None,
+    Field(description="energy of a multiplication of native bits and the addition to the sum"),
 ]
 BufferPj = Annotated[
     PicojoulesPerByte | None, Field(description="energy of a byte of activations read from the buffer")
 ]
 FifoPj = Annotated[
-    PicojoulesPerByte | None, Field(description="energy of a byte of weights through a FIFO, in and out")
+    PicojoulesPerByte | None, Field(description="energy of a byte of weights that enters and leaves a FIFO")
 ]
 Order = Annotated[list[Annotated[str, _pattern(_PART)]], AfterValidator(_order)]
 Xor = Annotated[dict[str, list[Annotated[str, _pattern(_SOURCE)]]], AfterValidator(_xor)]

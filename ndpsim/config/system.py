@@ -1,6 +1,6 @@
-"""The hardware description, typed: what every key of a hardware file is called, means and may be.
+"""The typed hardware description: name, meaning and allowed values of every key of a hardware file.
 
-What values may be, and their units, is in `quantities`; the memory in `dram`.
+`quantities` has the types of values with their units, and `dram` the sections of the memory.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ GPU_FAMILIES = (
 
 CopyOverhead = Annotated[
     Microseconds,
-    Field(description="additional time of a copy: driver, engine, signal of its end"),
+    Field(description="additional time of a copy: driver, copy engine, signal of its end"),
 ]
 
 
 class Dimm(Section):
-    """The DIMMs; with an `ndp` section, each has an NDP unit on its buffer chip.
+    """The DIMMs. With an `ndp` section, each DIMM has an NDP unit on its buffer chip.
 
     A memory device on a CXL link is one DIMM whose sub-channels are all channels of the device.
     """
@@ -82,8 +82,8 @@ class Dimm(Section):
     ranks: int = key("ranks on a DIMM", 1, ge=1, le=16)
     subchannels: int = key("independent channels of a DIMM (DDR5: two) or device", 1, ge=1, le=64)
     command_bus: Literal["private", "shared", "broadcast"] = key(
-        "between the buffer chip and the ranks of a sub-channel: private, a bus for every rank; shared, one "
-        "on which they take turns; broadcast, one whose commands all of them obey together",
+        "command buses between the buffer chip and the ranks of a sub-channel; private: a bus for every "
+        "rank; shared: the ranks take turns on one bus; broadcast: all ranks receive the commands of one bus",
         "private",
     )
 
@@ -102,65 +102,72 @@ class Host(Section):
     part: PartName = None
     channels: int = key("memory channels of the host", 1, ge=1, le=64)
     memory: HostMemory | None = key(
-        "memory apart from the DIMMs that compute: it has a copy of every expert and the KV cache, and what "
-        "CPU and GPU read comes from it; none: they read the DIMMs that compute",
+        "memory besides the DIMMs that compute: it has a copy of every expert and the KV cache, and CPU and "
+        "GPU read from it; null: they read the DIMMs that compute",
         None,
     )
     memory_bandwidth_gbps: Gbps | None = key(
-        "memory bandwidth of the host, as published; a cross-check", None
+        "published memory bandwidth of the host, for a cross-check", None
     )
     memory_tb: Annotated[Positive, unit("TB")] | None = key(
-        "memory capacity of the host, as published; a cross-check", None
+        "published memory capacity of the host, for a cross-check", None
     )
     mapper: Literal[(*MAPPERS, "dram")] = key(  # type: ignore[valid-type]
-        "address mapping of the traffic beside an expert; dram: as dram.mapper says", "RoBaCoRaCoBgCh"
+        "address mapping of host traffic beside an expert; dram: the mapping of dram.mapper", "RoBaCoRaCoBgCh"
     )
     cpu_tflops: Tflops | None = key(
-        "peak of a CPU's matrix units; none: from cpu_cores, cpu_clock_ghz and cpu_isa", None
+        "peak of a CPU's matrix units; null: computed from cpu_cores, cpu_clock_ghz and cpu_isa", None
     )
     cpu_compute_efficiency: Share | None = key(
         "share of cpu_tflops that an expert of many tokens reaches", None
     )
     cpu_added_tokens: int = key(
-        "tokens added to those of an expert when its time is computed", 0, ge=0, le=65_536, unit="tokens"
+        "tokens that are added to an expert's tokens in the computation of its time",
+        0,
+        ge=0,
+        le=65_536,
+        unit="tokens",
     )
     cpu_read_gbps: Gbps | None = key("highest rate at which the CPU reads an expert's weights", None)
     cpu_read_share: Share | None = key(
-        "share of the channels' peak that the reading of weights by the CPU reaches", None
+        "share of the channels' peak that the CPU reaches when it reads weights", None
     )
     cpu_expert_overhead_us: Microseconds = key(
-        "additional time of an expert on the CPU: handing its parts to the threads", 0.0
+        "additional time of an expert on the CPU: distribution of its parts to threads", 0.0
     )
     cpu_layer_overhead_us: Microseconds = key(
-        "additional time of a layer with experts on the CPU: waking threads, waiting for the GPU", 0.0
+        "additional time of a layer with experts on the CPU: start of threads, wait for the GPU", 0.0
     )
     cpu_sockets: int = key("CPUs that compute experts", 1, ge=1, le=64)
     cpu_cores: int | None = key(
-        "cores of a CPU; fewer threads than cores make that share of the peak", None, ge=1, le=65_536
+        "cores of a CPU; with fewer threads than cores, the peak is proportionally lower",
+        None,
+        ge=1,
+        le=65_536,
     )
     cpu_clock_ghz: Annotated[Positive, unit("GHz")] | None = key(
-        "clock of all cores under load by the data sheet; the base clock if it gives no other", None
+        "clock of all cores under load in the data sheet; the base clock if the data sheet has no other", None
     )
     cpu_isa: Literal["avx2", "avx512", "avx512-vnni", "avx512-bf16", "amx"] | None = key(
         "widest instructions that kernels use on the CPU", None
     )
     cpu_family: Literal[CPU_FAMILIES] | None = key(  # type: ignore[valid-type]
-        "microarchitecture, by which the fitted rates of reading are chosen", None
+        "microarchitecture, which selects the fitted read rates", None
     )
     cpu_memory_channels: int | None = key("memory channels of a socket, of 64 bits each", None, ge=1, le=64)
     cpu_memory_mtps: MegaTransfers | None = key("highest rate of the memory with one DIMM on a channel", None)
     cpu_memory_mtps_2dpc: MegaTransfers | None = key(
         "highest rate of the memory with two DIMMs on a channel", None
     )
-    cpu_fabric_gbps: Gbps | None = key(
-        "limit of the fabric between cores and memory controllers for reads", None
+    cpu_fabric_gbps: Gbps | None = key("read limit of the fabric between cores and memory controllers", None)
+    cpu_sockets_most: Literal[1, 2, 4, 8] | None = key(
+        "maximum number of sockets of a system with this CPU", None
     )
-    cpu_sockets_most: Literal[1, 2, 4, 8] | None = key("most sockets of a system with this CPU", None)
     cpu_threads: int | None = key("threads that compute experts on the CPU", None, ge=1, le=65_536)
     cpu_expert_times: ExpertTimes = None
     measured_power: Annotated[
         Tables,
-        Field(description="power of CPU and GPU while a model runs: tables by their names, or .csv files"),
+        Field(description="measured power of CPU and GPU while a model runs: names of tables, or .csv files"),
     ] = None
 
 
@@ -172,60 +179,72 @@ class Gpu(Section):
     memory_gb: Annotated[Positive, unit("GB")] = key("capacity of the GPU's memory")
     memory_tbps: Annotated[Positive, unit("TB/s")] = key("bandwidth of the GPU's memory")
     pcie_gbps: Gbps = key("PCIe bandwidth between host and GPU, one direction")
-    compute_efficiency: Share | None = key("share of tflops that matrix products of many tokens reach", None)
-    attention_efficiency: Share | None = key("share of tflops that queries with keys and values reach", None)
-    memory_efficiency: Share | None = key(
-        "share of memory_tbps that the reading of weights and caches reaches", None
+    compute_efficiency: Share | None = key(
+        "share of tflops that matrix multiplications with many tokens reach", None
     )
+    attention_efficiency: Share | None = key(
+        "share of tflops that attention (queries with keys and values) reaches", None
+    )
+    memory_efficiency: Share | None = key("share of memory_tbps that reads of weights and caches reach", None)
     family: Literal[GPU_FAMILIES] | None = key(  # type: ignore[valid-type]
-        "architecture; its fitted values are used for keys that are not given", None
+        "architecture; its fitted values replace keys that are not given", None
     )
     fused_efficiency: Share | None = key(
-        "share of tflops that one call for all experts reaches; none: compute_efficiency", None
+        "share of tflops that one call for all experts reaches; null: compute_efficiency", None
     )
     roofline_power: Annotated[float, Field(ge=1, le=64)] | None = key(
-        "compute c and memory m together take (c^p + m^p)^(1/p); none: the longer of both", None
+        "p: compute time c and memory time m combine to (c^p + m^p)^(1/p); null: the longer one", None
     )
     tile_tokens: int = key(
-        "tokens of a tile; an expert's tokens are multiplied in whole tiles", 1, ge=1, le=1024, unit="tokens"
+        "tokens of a tile; the tokens of an expert are rounded up to whole tiles",
+        1,
+        ge=1,
+        le=1024,
+        unit="tokens",
     )
     expert_calls: Literal["single", "fused"] = key(
-        "single: each expert is launched by itself; fused: one call for those of a layer", "single"
+        "single: one launch for each expert; fused: one call for all experts of a layer", "single"
     )
     expert_overhead_us: Microseconds = key(
-        "additional time of an expert that is launched by itself: launches, gathering and scattering", 0.0
+        "additional time of an expert with a launch of its own: launch, gather and scatter", 0.0
     )
     call_overhead_us: Microseconds = key("additional time of a fused call", 0.0)
-    slice_us: Microseconds = key("additional time of each expert, or slice of one, in a fused call", 0.0)
+    slice_us: Microseconds = key(
+        "additional time of each expert, or slice of an expert, in a fused call", 0.0
+    )
     kernel_overhead_us: Microseconds = key(
         "additional time of every kernel of dense parts and attention", 0.0
     )
     attention_overhead_us: Microseconds | None = key(
-        "additional time of queries with keys and values; none: kernel_overhead_us", None
+        "additional time of attention (queries with keys and values); null: kernel_overhead_us", None
     )
     expert_times: ExpertTimes = None
     reserved_gb: Annotated[float, Field(ge=0, le=1e6), unit("GB")] = key(
         "memory reserved for driver, libraries and fragmentation", 0.0
     )
-    count: int = key("GPUs, each with this memory and these rates; for serving", 1, ge=1, le=64)
-    link_gbps: Gbps | None = key("bandwidth of a GPU's link to others, one direction; none: pcie_gbps", None)
+    count: int = key("number of GPUs, each with this memory and these rates; for serving", 1, ge=1, le=64)
+    link_gbps: Gbps | None = key(
+        "bandwidth of a GPU's link to other GPUs, in one direction; null: pcie_gbps", None
+    )
     link_latency_us: Microseconds = key("additional time of an exchange between GPUs", 20.0)
-    expert_buffers: int = key("room for experts that arrive over PCIe", 2, ge=0, le=65_536, unit="experts")
+    expert_buffers: int = key(
+        "buffers in the GPU's memory for experts that arrive over PCIe", 2, ge=0, le=65_536, unit="experts"
+    )
 
 
 class Link(Section):
-    """The links between DIMMs; each carries `link_gbps` each way at once, and a bus as much in all."""
+    """The links between DIMMs. A link has `link_gbps` in each direction; a bus has `link_gbps` in total."""
 
     lanes: int = key("serial lanes of a link", ge=1, le=256)
     lane_gbit_s: Annotated[Positive, unit("Gb/s")] = key("rate of a lane")
     link_gbps: WireGbps = key("bandwidth of a link, one direction")
     pj_per_bit: PicojoulesPerBit | None = key("energy of a link, both ends", None)
     topology: Literal["chain", "ring", "mesh", "full", "bus", "groups"] = key(
-        "which DIMMs are linked; bus: all, by one wire that carries a packet at a time; groups: chains of "
-        "group_dimms, bridged over the host's channels"
+        "which DIMMs are linked; bus: one wire links all DIMMs and carries one packet at a time; groups: "
+        "chains of group_dimms, with bridges over the host's channels"
     )
-    ports: int = key("links a DIMM can have", ge=1, le=1023)
-    hop_latency_ns: LinkLatency = key("latency of a hop, from the last byte sent to it being ready to go on")
+    ports: int = key("maximum number of links of a DIMM", ge=1, le=1023)
+    hop_latency_ns: LinkLatency = key("latency of a hop, from the last byte sent until it can be forwarded")
     packet_bytes: PacketBytes
     header_bytes: HeaderBytes
     group_dimms: int = key("DIMMs in a group, with topology: groups", 1, ge=1, le=1024)
@@ -236,9 +255,9 @@ class Pcie(Section):
     """The PCIe link between host and GPU."""
 
     part: PartName = None
-    gbps: WireGbps = key("bandwidth in one direction, after line coding, headers included")
+    gbps: WireGbps = key("bandwidth in one direction after line coding; it includes headers")
     latency_ns: LinkLatency = key("latency of a packet")
-    copy_engines: int = key("copies under way at once; they share the link", ge=1, le=64)
+    copy_engines: int = key("number of copies at once; they share the link", ge=1, le=64)
     copy_overhead_us: CopyOverhead = 0.0
     packet_bytes: PacketBytes
     header_bytes: HeaderBytes
@@ -246,13 +265,13 @@ class Pcie(Section):
 
 
 class Cxl(Section):
-    """The CXL link between host or GPU and a memory that computes."""
+    """The CXL link between a memory device that computes, and host or GPU."""
 
-    gbps: WireGbps = key("bandwidth in one direction, headers included")
+    gbps: WireGbps = key("bandwidth in one direction; it includes headers")
     latency_ns: LinkLatency = key("latency of a packet")
     packet_bytes: PacketBytes
     header_bytes: HeaderBytes
-    copy_engines: int = key("copies to a GPU under way at once; they share the link", 1, ge=1, le=64)
+    copy_engines: int = key("number of copies to a GPU at once; they share the link", 1, ge=1, le=64)
     copy_overhead_us: CopyOverhead = 0.0
     pj_per_bit: PicojoulesPerBit | None = key("energy of the link, both ends", None)
 
@@ -260,7 +279,7 @@ class Cxl(Section):
 class Activation(Section):
     """The unit for non-linear functions beside the multipliers."""
 
-    units: Count = key("values computed in parallel")
+    units: Count = key("number of values computed in parallel")
     cycles_per_value: Cycles = key("cycles from one value to the next in a unit")
     latency_cycles: Latency = key("cycles from a value to its result")
     clock_mhz: ClockMhz = key("clock of the unit")
@@ -274,14 +293,14 @@ class Relayout(Section):
 
     clock_mhz: ClockMhz = key("clock of the engine")
     buffer_kib: Kib = key("staging buffer of the engine")
-    concurrent_experts: int = key("experts in migration at once, at most", ge=1, le=1024)
-    pj_per_byte: PicojoulesPerByte | None = key("energy of a byte through the engine, in and out", None)
+    concurrent_experts: int = key("maximum number of experts that move at once", ge=1, le=1024)
+    pj_per_byte: PicojoulesPerByte | None = key("energy of a byte that enters and leaves the engine", None)
     static_mw: StaticMw = None
     area_mm2: AreaMm2 = None
 
 
 class Published(Section):
-    """Figures of an NDP unit as published: cross-checks, used by no simulation."""
+    """Published figures of an NDP unit, for cross-checks; no simulation uses them."""
 
     gflops: Annotated[Positive, unit("GFLOPS")] | None = key("peak of a unit", None)
     bandwidth_gbps: Gbps | None = key("memory bandwidth inside its DIMM or device", None)
@@ -294,7 +313,7 @@ _Multipliers: Any = create_model("_Multipliers", __base__=Section, **_MULTIPLIER
 
 
 class Ndp(_Multipliers):  # type: ignore[misc]
-    """The near-data processing of a DIMM, or of a device on a CXL link: one unit that multiplies, and others.
+    """The NDP units of a DIMM, or of a device on a CXL link: one multiplier unit, and others.
 
     Each unit is a mapping, or the name of a file in ``rtl_params/``.
     """
@@ -305,19 +324,19 @@ class Ndp(_Multipliers):  # type: ignore[misc]
 
     @property
     def multiplier(self) -> tuple[str, Multiplier]:
-        """The unit that multiplies: its name, and what the file says of it."""
+        """The multiplier unit: its name and its section."""
         return next((name, getattr(self, name)) for name in MULTIPLIERS if getattr(self, name) is not None)
 
 
 class System(Section):
-    """A hardware file: a memory, and what stands around it: a host, a GPU, DIMMs that compute.
+    """A hardware file: the memory, the host, a GPU, and DIMMs that compute.
 
-    A section that is None is not there.
+    The machine lacks a section that is None.
     """
 
     name: Name = key("short name of the hardware")
-    title: Text | None = key("what it is, in one line", None)
-    paper: Text | None = key("the publication its numbers come from", None)
+    title: Text | None = key("description in one line", None)
+    paper: Text | None = key("the publication with its numbers", None)
     dram: Dram
     dimm: Dimm = Dimm()
     host: Host = Host()

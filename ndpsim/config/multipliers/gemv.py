@@ -17,9 +17,9 @@ class Gemv(Multiplier):
     peak_formula: ClassVar[str] = "multipliers x values_per_multiplier / bit_serial_cycles x 2 x clock_mhz"
 
     multipliers: Count = key("multipliers of the unit")
-    values_per_multiplier: int = key("products a multiplier works on at once", ge=1, le=1024)
-    native_bits: Bits = key("bits of a value the multiplier is built for")
-    bit_serial_cycles: Cycles = key("cycles a multiplier takes for native values")
+    values_per_multiplier: int = key("values that a multiplier processes at once", ge=1, le=1024)
+    native_bits: Bits = key("native bits of a value in the multiplier")
+    bit_serial_cycles: Cycles = key("cycles of a multiplier for values of native bits")
     adder_tree_cycles: Latency = key("latency of the adder tree")
 
     @property

@@ -20,16 +20,16 @@ class Systolic(Multiplier):
     columns: Side = key("columns of processing elements in an array")
     clock_mhz: ClockMhz = key("clock of the arrays")
     dataflow: Literal["output-stationary", "weight-stationary"] = key(
-        "what stays in a processing element: its sum, or its weight"
+        "the operand that stays in a processing element: its sum, or its weight"
     )
     low_bit_throughput: Literal["fixed", "inverse-bits"] = key(
-        "products of an element a cycle: one, or native_bits over the bits of a weight"
+        "multiplications of an element in a cycle; fixed: one; inverse-bits: native_bits / bits of a weight"
     )
-    native_bits: Bits = key("bits of a weight that takes an element a cycle")
+    native_bits: Bits = key("bits of a weight that an element multiplies in one cycle")
     stationary_registers: int = key(
-        "sums or weights that an element holds; with 2 a tile fills while another drains", ge=1, le=2
+        "number of sums or weights in an element; with 2, one tile fills while another drains", ge=1, le=2
     )
-    load_rows: Side = key("rows that load weights at the same time, if weight-stationary")
+    load_rows: Side = key("number of rows that load weights at the same time, if weight-stationary")
 
     @property
     def peak_gflops(self) -> float:
@@ -39,7 +39,7 @@ class Systolic(Multiplier):
     def problem(self, behind_cxl: bool) -> tuple[str, str] | None:
         """See `Multiplier.problem`."""
         if not behind_cxl:
-            return "cxl", "is missing: systolic arrays stand in a device behind a CXL link"
+            return "cxl", "is missing: systolic arrays need a device behind a CXL link"
         if self.load_rows > self.rows:
             problem = f"{self.load_rows} is more than the {self.rows} rows of an array"
             return "ndp.systolic.load_rows", problem
