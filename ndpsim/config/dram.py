@@ -96,9 +96,9 @@ class Dram(DramNames):
 
     overrides: dict[str, Clocks] = key("timings in clocks, which replace those of the preset", {})
     rules: Literal[RULES] = key("rules of the standard; reference: rules of Ramulator 2.1", "standard")  # type: ignore[valid-type]
-    mapper: Literal[(*MAPPERS, "custom")] = key(
+    mapper: Literal[(*MAPPERS, "custom")] = key(  # type: ignore[valid-type]
         "address mapping; custom: the mapping in dram.mapping", "RoBaRaCoCh"
-    )  # type: ignore[valid-type]
+    )
     mapping: AddressMapping | None = key("the address mapping of mapper: custom", None)
     scheduler: Literal[SCHEDULERS] = key("scheduling policy of the controller", "FRFCFS")  # type: ignore[valid-type]
     row_policy: Literal[ROW_POLICIES] = key(  # type: ignore[valid-type]
