@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -77,6 +80,19 @@ def test_results_leave_no_sooner_than_those_before_them():
     while lanes.asked[-1:] != [[[9, 9]]]:
         queue.advance()
     assert queue.goal == 3
+
+
+def test_lanes_are_freed_at_once_when_their_queue_is_dropped_within_an_expert():
+    lanes = _Clockwork()
+    queue, freed = Queue(lanes, _activated), weakref.ref(lanes)
+    queue.add((7,), 0)
+    queue.advance()
+    gc.disable()  # reference counts alone
+    try:
+        del queue, lanes
+        assert freed() is None
+    finally:
+        gc.enable()
 
 
 def test_each_answer_is_awaited():

@@ -96,6 +96,59 @@ class Lanes(Protocol):
         """
 
 
+class _Program:
+    """The program of a queue.
+
+    It does not know the queue, which holds its steps: memory would be freed late otherwise, by the search
+    for cycles, and lanes have large arrays.
+
+    Attributes:
+        begun: how many jobs have begun; the others are those of `Queue`.
+    """
+
+    def __init__(self, lanes: Lanes, activated: Callable[[Ints, int], int]) -> None:
+        self.lanes, self._activated = lanes, activated
+        self.jobs: list[Job] = []
+        self.of_phase: dict[tuple[str, int], tuple[int, int]] = {}
+        self.end, self.begun = lanes.now, 0
+
+    def run(self) -> Iterator[int]:
+        """The program of all jobs that are there."""
+        while self.begun < len(self.jobs):
+            job = self.jobs[self.begun]
+            self.begun += 1
+            self.lanes.begin(job)
+            at = max(self.end, self.lanes.now, job.release)
+            for tile, tokens in zip(job.tiles, job.tokens, strict=True):
+                at = yield from self._tile(tile, tokens, at)
+            self.end = at
+
+    def _tile(self, tile: int, tokens: int, start: int) -> Awaited[int]:
+        """The program of a tile of tokens, see the top of this module; returns when it ends."""
+        lanes, record = self.lanes, self._record
+        arrived = yield from lanes.write_activations(tokens, start)
+        record("activations-in", tile, [start], arrived)
+        sums = yield from self._multiply(GATE_UP, tile, tokens, arrived)
+        ready = [np.maximum(rows[::2], rows[1::2]) for rows in sums]  # gate and up rows alternate
+        hidden = [self._activated(of_dimm, tokens) for of_dimm in ready]
+        record("activation", tile, [int(of_dimm[0]) for of_dimm in ready], hidden)
+        sums = yield from self._multiply(DOWN, tile, tokens, hidden)
+        first = np.arange(0, len(sums[0]), lanes.rows_per_message)
+        known = [np.maximum.accumulate(np.maximum.reduceat(rows, first)) for rows in sums]
+        end = yield from lanes.read_results(tokens, known)
+        record("result-out", tile, [int(of_dimm[0]) for of_dimm in known], [end])
+        return end
+
+    def _multiply(self, region: int, tile: int, tokens: int, release: list[int]) -> Awaited[list[Ints]]:
+        sums = yield from self.lanes.multiply(region, tokens, release)
+        self._record(_REGIONS[region], tile, release, [int(rows.max()) for rows in sums])
+        return sums
+
+    def _record(self, name: str, tile: int, starts: Sequence[int], ends: Sequence[int]) -> None:
+        """A phase of a tile ran on DIMMs."""
+        self.of_phase[name, tile] = min(starts), max(ends)
+
+
 class Queue:
     """Experts in turn on the same lanes, and the program of the one that is under way; times are ticks.
 
@@ -107,17 +160,19 @@ class Queue:
     Attributes:
         jobs: all experts so far.
         of_phase: when each phase of each tile ran; of several DIMMs from the first start to the last end.
-        end: when the host had the last result of the last job that is done.
         goal: what the program waits for; None: no job is under way.
     """
 
     def __init__(self, lanes: Lanes, activated: Callable[[Ints, int], int]) -> None:
-        self.lanes, self._activated = lanes, activated
-        self.jobs: list[Job] = []
-        self.of_phase: dict[tuple[str, int], tuple[int, int]] = {}
-        self.end = lanes.now
+        self._program = program = _Program(lanes, activated)
+        self.lanes, self.jobs, self.of_phase = lanes, program.jobs, program.of_phase
         self.goal: int | None = None
-        self._begun, self._steps = 0, self._run()
+        self._steps = program.run()
+
+    @property
+    def end(self) -> int:
+        """When the host had the last result of the last job that is done."""
+        return self._program.end
 
     def add(self, tokens: tuple[int, ...], release: int, expert: Any = None) -> Job:
         """A job joins, see `Job`."""
@@ -128,7 +183,7 @@ class Queue:
     def advance(self) -> None:
         """Begin the next job, or take the step after what was awaited."""
         if self.goal is None:
-            self._steps = self._run()
+            self._steps = self._program.run()
         self.goal = next(self._steps, None)
 
     def phases(self, ns: Callable[[int], float]) -> tuple[Phase, ...]:
@@ -167,39 +222,3 @@ class Queue:
         ends = [0.0, *(time.end_ns for time in times[:-1])]
         waits = zip(self.jobs, times, ends, strict=True)
         return sum((time.start_ns - end for job, time, end in waits if job.release), 0.0)
-
-    def _run(self) -> Iterator[int]:
-        """The program of all jobs that are there."""
-        while self._begun < len(self.jobs):
-            job = self.jobs[self._begun]
-            self._begun += 1
-            self.lanes.begin(job)
-            at = max(self.end, self.lanes.now, job.release)
-            for tile, tokens in zip(job.tiles, job.tokens, strict=True):
-                at = yield from self._tile(tile, tokens, at)
-            self.end = at
-
-    def _tile(self, tile: int, tokens: int, start: int) -> Awaited[int]:
-        """The program of a tile of tokens, see the top of this module; returns when it ends."""
-        lanes, record = self.lanes, self._record
-        arrived = yield from lanes.write_activations(tokens, start)
-        record("activations-in", tile, [start], arrived)
-        sums = yield from self._multiply(GATE_UP, tile, tokens, arrived)
-        ready = [np.maximum(rows[::2], rows[1::2]) for rows in sums]  # gate and up rows alternate
-        hidden = [self._activated(of_dimm, tokens) for of_dimm in ready]
-        record("activation", tile, [int(of_dimm[0]) for of_dimm in ready], hidden)
-        sums = yield from self._multiply(DOWN, tile, tokens, hidden)
-        first = np.arange(0, len(sums[0]), lanes.rows_per_message)
-        known = [np.maximum.accumulate(np.maximum.reduceat(rows, first)) for rows in sums]
-        end = yield from lanes.read_results(tokens, known)
-        record("result-out", tile, [int(of_dimm[0]) for of_dimm in known], [end])
-        return end
-
-    def _multiply(self, region: int, tile: int, tokens: int, release: list[int]) -> Awaited[list[Ints]]:
-        sums = yield from self.lanes.multiply(region, tokens, release)
-        self._record(_REGIONS[region], tile, release, [int(rows.max()) for rows in sums])
-        return sums
-
-    def _record(self, name: str, tile: int, starts: Sequence[int], ends: Sequence[int]) -> None:
-        """A phase of a tile ran on DIMMs."""
-        self.of_phase[name, tile] = min(starts), max(ends)
