@@ -163,7 +163,10 @@ class ReadableLoop:
         jobs.left_ns[job], jobs.end_ns[job] = 0.0, self.clock_ns
         if jobs.turn[job] >= 0:
             self._last_on[int(jobs.server[job])] = job
-        for successor in jobs.after[jobs.first_after[job] : jobs.first_after[job + 1]]:
+        place = jobs.first_after[job]
+        while place >= 0:
+            successor = jobs.after[place]
+            place = jobs.next_after[place]
             jobs.waits[successor] -= 1
             if jobs.waits[successor] == 0:
                 self._ready(int(successor), job)

@@ -151,7 +151,10 @@ def jobs_of(rows: list[dict[str, float]], before: list[tuple[int, int]] = []) ->
         return np.array([row.get(name, usual) for row in rows], dtype=kind)
 
     work_ns = column("work_ns", 1.0, float)
+    first = np.cumsum([0, *map(len, after)])
+    number = np.arange(len(before))
     return Jobs(
+        np.array([count, len(before)]),
         work_ns,
         work_ns.copy(),
         column("per_ns", 0.0, float),
@@ -164,7 +167,8 @@ def jobs_of(rows: list[dict[str, float]], before: list[tuple[int, int]] = []) ->
         column("pause_share", 0.0, float),
         column("background", 0, int),
         np.array([sum(second == job for _, second in before) for job in range(count)], dtype=int),
-        np.cumsum([0, *map(len, after)]),
+        np.where(np.diff(first), first[:-1], -1),
+        np.where(np.isin(number + 1, first), -1, number + 1),
         np.array([one for of_job in after for one in of_job], dtype=int),
         column("start_ns", -1.0, float),
         np.full(count, -1.0),

@@ -18,7 +18,7 @@ from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.record import MigrationRecord
 from ndpsim.orchestrator.totals import Totals
 from ndpsim.policies import Assignment, Migration, Placement, Policy
-from ndpsim.policies.answers.assignment import CheckedAssignment
+from ndpsim.policies.answers import CheckedAssignment, Parts
 from ndpsim.policies.views import STRIPED, LayerPlacement, LayerView
 from ndpsim.simulate import simulate_host_read, simulate_relayout
 from small_moe import CACHE, EXPERT_BYTES, MODEL, alone_on, moe, recorded, trace_of
@@ -214,7 +214,10 @@ def test_a_read_of_few_bits_costs_its_share_of_a_read_in_full():
     nowhere = np.zeros(1, np.bool_)
     view = LayerView("decode", 0, 1, np.array([3]), 3, placement, nowhere, np.zeros((3, 1), np.int16))
     totals = Totals(16, 1000)
-    totals.add_layer(view, CheckedAssignment([], [(0, 0.5)], [], None, {0: 4}, False, 0.0, []), 1.0, 0.0, {})
+    none, half = Parts(np.array([], np.int64), np.array([])), Parts(np.array([0]), np.array([0.5]))
+    totals.add_layer(
+        view, CheckedAssignment(none, half, none, None, {0: 4}, False, 0.0, []), 1.0, 0.0, {}, []
+    )
     reads = SimpleNamespace(
         at_rest_nj=lambda time_ns: {},
         host_read=lambda shards: SimpleNamespace(added_nj={"read": 80.0}),

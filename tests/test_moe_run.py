@@ -17,6 +17,7 @@ import ndpsim
 from mistakes import mistake_of, refused
 from ndpsim.audit.schedule import check_schedule
 from ndpsim.errors import InputError
+from ndpsim.events.state import Jobs
 from ndpsim.moe import Attention, LinearAttention, MixedAttention, MoeShape
 from ndpsim.orchestrator.jobs import JobList
 from ndpsim.orchestrator.log import writing_log
@@ -125,18 +126,15 @@ def test_speed_ups_are_against_the_first_policy():
 def test_twice_the_real_costs_leave_the_answers_as_they_are(monkeypatch):
     policy = "trimoe:relayout=false,rebalance=false,prefetch=false"
     _, once, _ = recorded(policy)
-    add = JobList.add
+    ready = JobList.ready
 
-    def doubled(self: JobList, label: Any, work_ns: float, *others: Any, **more: Any) -> int:
-        return add(self, label, 2 * work_ns, *others, **{**more, "per_ns": more.get("per_ns", 0.0) / 2})
+    def doubled(self: JobList) -> Jobs:
+        jobs = ready(self)
+        jobs.left_ns[:] *= 2
+        jobs.per_ns[:] /= 2
+        return jobs
 
-    add_block = JobList.add_block
-
-    def doubled_block(self: JobList, labels: Any, work_ns: Any, *others: Any, **more: Any) -> None:
-        add_block(self, labels, 2 * work_ns, *others, **more)
-
-    monkeypatch.setattr(JobList, "add", doubled)
-    monkeypatch.setattr(JobList, "add_block", doubled_block)
+    monkeypatch.setattr(JobList, "ready", doubled)
     _, twice, _ = recorded(policy)
     assert [layer.assignment for layer in twice] == [layer.assignment for layer in once]
     assert sum(layer.end_ns - layer.start_ns for layer in twice) > 1.2 * sum(

@@ -84,11 +84,13 @@ def finish(jobs, work, job):
     if jobs.turn[job] >= 0:
         work.holder[jobs.server[job]] = -1
         work.freed_by[jobs.server[job]] = job
-    for place in range(jobs.first_after[job], jobs.first_after[job + 1]):
+    place = jobs.first_after[job]
+    while place >= 0:
         successor = jobs.after[place]
         jobs.waits[successor] -= 1
         if jobs.waits[successor] == 0:
             make_ready(jobs, work, successor, job)
+        place = jobs.next_after[place]
 
 
 @inlined
@@ -128,7 +130,7 @@ def run_jobs(jobs, kinds, slowdown, work, prioritised, servers):
 
     prioritised: of so many shared resources, the first ones, the foreground has what it wants.
     """
-    count, began_ns = len(jobs.work_ns), work.clock_ns[0]
+    count, began_ns = jobs.counts[0], work.clock_ns[0]
     open_jobs = 0
     work.counts[:] = 0
     work.holder[:] = -1

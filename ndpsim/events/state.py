@@ -12,6 +12,32 @@ from ndpsim._jit import by_reference
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+#: Exclusive resources; the NDP units of DIMM 0, 1 and so on follow.
+GPU, CPU, FIRST_NDP = 0, 1, 2
+
+#: The resources of jobs; NDP units are one. The exclusive ones come first, in the order above.
+RESOURCES = ("gpu", "cpu", "ndp", "pcie-down", "pcie-up", "links", "none")
+NDP, PCIE_DOWN, PCIE_UP = 2, 3, 4
+
+#: What jobs are.
+WHAT = (
+    "expert",
+    "copy",
+    "shared",
+    "activations",
+    "results",
+    "planning",
+    "hand-over",
+    "attention",
+    "cache",
+    "idle",
+    "prefetch",
+    "fetch",
+    "relayout",
+    "rebalance",
+)
+EXPERT, COPY, SHARED, ACTIVATIONS, RESULTS, PLANNING, HAND_OVER = range(7)
+
 
 @by_reference
 class Kinds(NamedTuple):
@@ -56,8 +82,9 @@ class Slowdown(NamedTuple):
 
 @by_reference
 class Jobs(NamedTuple):
-    """Jobs with dependencies. Places of `after` and `before` are those of `first_after`."""
+    """Jobs with dependencies, in arrays with room for more of both."""
 
+    counts: Ints  # [2]: jobs, and dependencies
     work_ns: Floats  # [job]: alone
     left_ns: Floats  # [job]
     per_ns: Floats  # [job]: share of the whole transfer of its kind in a ns at full speed
@@ -70,13 +97,32 @@ class Jobs(NamedTuple):
     pause_share: Floats  # [job]: and paced reads of the channel make up for all but so much
     background: Ints  # [job]: 1: yields to others where a resource knows priorities, and is not waited for
     waits: Ints  # [job]: for so many others
-    first_after: Ints  # [job + 1]: where its successors begin
-    after: Ints  # successors, those of a job behind one another
+    first_after: Ints  # [job]: the first of its dependencies: of those that wait for it; -1: there is none
+    next_after: Ints  # [dependency]: the next one of the same job; -1: it is the last
+    after: Ints  # [dependency]: the job that waits
     start_ns: Floats  # [job]: when it started; negative: not yet
     end_ns: Floats  # [job]: negative: not yet
     cause: Ints  # [job]: whose end started it; -1: the beginning
     allowed_ns: Floats  # [job]: alone, what of it could have been done with the prioritised resources it had
     turn: Ints  # [job]: waits for its server to be free, where the lowest turn is first; -1: starts at once
+
+
+@by_reference
+class Added(NamedTuple):
+    """Jobs as they were added: what `run_jobs` changes in `Jobs`, and what they are, for records."""
+
+    given_left_ns: Floats  # [job]: `Jobs.left_ns` before the loop
+    given_start_ns: Floats  # [job]: `Jobs.start_ns` before the loop
+    given_waits: Ints  # [job]: `Jobs.waits` before the loop
+    last_after: Ints  # [job]: the last of its dependencies; -1: there is none
+    resource: Ints  # [job]: of `RESOURCES`
+    what: Ints  # [job]: of `WHAT`
+    expert: Ints  # [job]: -1: none
+    share: Floats  # [job]: of the expert
+    tokens: Ints  # [job]
+    bytes: Ints  # [job]
+    alone_ns: Floats  # [job]
+    read_limit_gbps: Floats  # [job]: see `JobRecord`
 
 
 @by_reference

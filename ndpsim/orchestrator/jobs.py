@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.events.state import Jobs, Work
+from ndpsim.events.state import CPU, RESOURCES, WHAT, Added, Jobs, Work
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
 class Label(NamedTuple):
-    """The kind of a job, for records; see `JobRecord`."""
+    """The description of a job, for records; see `JobRecord`.
+
+    resource: of `RESOURCES`. what: of `WHAT`.
+    """
 
     resource: str
-    kind: str
+    what: str
     expert: int = -1
-    share: float = 1.0
-    tokens: int = 0
     bytes: int = 0
     alone_ns: float = 0.0
-    read_limit_gbps: float = 0.0
 
 
 class Beside(NamedTuple):
@@ -43,7 +43,7 @@ class Beside(NamedTuple):
     pause_ns: float = 0.0
 
 
-#: Columns of a job, with the value of jobs that say nothing else: `Jobs` has the meaning of each.
+#: Columns of a job, with the values of most: `Jobs` and `Added` have the meaning of each.
 _FLOATS = {
     "work_ns": 0.0,
     "left_ns": 0.0,
@@ -54,64 +54,85 @@ _FLOATS = {
     "start_ns": -1.0,
     "end_ns": -1.0,
     "allowed_ns": 0.0,
+    "given_left_ns": 0.0,
+    "given_start_ns": -1.0,
+    "share": 1.0,
+    "alone_ns": 0.0,
+    "read_limit_gbps": 0.0,
 }
-_NUMBERS = {"kind": -1, "server": -1, "dimm": -1, "table": 0, "background": 0, "turn": -1, "cause": -1}
-_PLACES = {name: place for place, name in enumerate((*_FLOATS, *_NUMBERS))}
-#: Those that a job has which is added by itself.
-_ONE_BY_ONE = [
-    _PLACES[name]
-    for name in ("work_ns", "left_ns", "per_ns", "start_ns", "kind", "server", "background", "turn")
-]
-_NONE = np.empty(0, np.int64)
-_USUAL = np.array([*_FLOATS.values(), *_NUMBERS.values()], dtype=np.float64)[:, None]
-
-
-class Labels(Sequence[Label]):
-    """Labels of jobs that were added at once, each made when it is asked for.
-
-    make: the label of a job by its place among them.
-    """
-
-    def __init__(self, count: int, make: Callable[[int], Label]) -> None:
-        self._count, self._make = count, make
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, job: int) -> Label:  # type: ignore[override]
-        if job >= self._count:
-            raise IndexError(job)
-        return self._make(job)
-
-
-class _Block(NamedTuple):
-    """Jobs behind one another, and pairs of jobs that wait for each other.
-
-    Attributes:
-        labels: of each.
-        columns: float64 [column, job].
-        before, after: of each pair, the job that is waited for, and the one that waits.
-    """
-
-    labels: Sequence[Label]
-    columns: Floats
-    before: Ints
-    after: Ints
+_NUMBERS = {
+    "kind": -1,
+    "server": -1,
+    "dimm": -1,
+    "table": 0,
+    "background": 0,
+    "waits": 0,
+    "first_after": -1,
+    "cause": -1,
+    "turn": -1,
+    "given_waits": 0,
+    "last_after": -1,
+    "resource": 0,
+    "what": 0,
+    "expert": -1,
+    "tokens": 0,
+    "bytes": 0,
+}
+_USUAL_FLOATS = np.array([*_FLOATS.values()])[:, None]
+_USUAL_NUMBERS = np.array([*_NUMBERS.values()])[:, None]
+_DEPENDENCIES = 4  # of a job, at most, on average
+_RESOURCES = {name: number for number, name in enumerate(RESOURCES)}
+_WHAT = {name: number for number, name in enumerate(WHAT)}
 
 
 class JobList:
-    """Jobs in the order in which they were added, each with what it waits for."""
+    """Jobs of a phase in the order in which they were added, each with what it waits for.
+
+    The arrays stay where they are from phase to phase, until there is no room in them: what kernels have of
+    them is the same.
+
+    Attributes:
+        arrays, added: of the jobs; for the event loop, see `ready`.
+    """
+
+    arrays: Jobs
+    added: Added
 
     def __init__(self) -> None:
-        self._blocks: list[_Block] = []
-        self._blocked = 0  # jobs of the blocks; those below come after them
-        self._labels: list[Label] = []
-        self._rows: list[tuple[float, ...]] = []
-        self._before: list[int] = []
-        self._after: list[int] = []
+        self._make_room(64)
 
     def __len__(self) -> int:
-        return self._blocked + len(self._rows)
+        return int(self.arrays.counts[0])
+
+    def _make_room(self, most: int) -> None:
+        self._floats = np.repeat(_USUAL_FLOATS, most, axis=1)
+        self._numbers = np.repeat(_USUAL_NUMBERS, most, axis=1)
+        columns: dict[str, NDArray[Any]] = {
+            **dict(zip(_FLOATS, self._floats, strict=True)),
+            **dict(zip(_NUMBERS, self._numbers, strict=True)),
+            "counts": np.zeros(2, np.int64),
+            "next_after": np.empty(_DEPENDENCIES * most, np.int64),
+            "after": np.empty(_DEPENDENCIES * most, np.int64),
+        }
+        self.arrays = Jobs(**{name: columns[name] for name in Jobs._fields})
+        self.added = Added(**{name: columns[name] for name in Added._fields})
+
+    def reserve(self, more: int) -> None:
+        """Make room for so many jobs more."""
+        needed, before = len(self) + more, self.arrays
+        if needed > len(before.work_ns):
+            floats, numbers, count = self._floats, self._numbers, len(self)
+            self._make_room(2 * needed)
+            self._floats[:, :count], self._numbers[:, :count] = floats[:, :count], numbers[:, :count]
+            for name in ("counts", "next_after", "after"):
+                old = getattr(before, name)
+                getattr(self.arrays, name)[: len(old)] = old
+
+    def clear(self) -> None:
+        """Begin a phase."""
+        count = len(self)
+        self._floats[:, :count], self._numbers[:, :count] = _USUAL_FLOATS, _USUAL_NUMBERS
+        self.arrays.counts[:] = 0
 
     def add(
         self,
@@ -119,91 +140,57 @@ class JobList:
         work_ns: float,
         after: Iterable[int] = (),
         *,
-        server: int = -1,
         kind: int = -1,
         per_ns: float = 0.0,
         left_ns: float = -1.0,
         start_ns: float = -1.0,
         background: bool = False,
-        turn: int = -1,
     ) -> int:
-        """Add a job that starts when all those `after` which it comes have ended; returns its number.
-
-        turn: it then also waits until its server is free; of those that wait, the lowest turn is first.
-        """
-        number = self._blocked + len(self._rows)
-        self._labels.append(label)
-        left_ns = work_ns if left_ns < 0 else left_ns
-        self._rows.append((work_ns, left_ns, per_ns, start_ns, kind, server, background, turn))
-        for one in after:
-            self._before.append(one)
-            self._after.append(number)
+        """Add a job that starts when all those `after` which it comes have ended; returns its number."""
+        self.reserve(1)
+        number, jobs, added = len(self), self.arrays, self.added
+        jobs.counts[0] = number + 1
+        jobs.work_ns[number] = work_ns
+        jobs.per_ns[number], jobs.kind[number] = per_ns, kind
+        jobs.background[number] = background
+        resource = _RESOURCES[label.resource]
+        jobs.server[number] = resource if resource <= CPU else -1
+        added.given_left_ns[number] = work_ns if left_ns < 0 else left_ns
+        added.given_start_ns[number] = start_ns
+        added.resource[number], added.what[number] = resource, _WHAT[label.what]
+        added.expert[number], added.bytes[number] = label.expert, label.bytes
+        added.alone_ns[number] = label.alone_ns
+        for before in after:
+            self._let_wait(number, before)
         return number
 
-    def add_block(
-        self,
-        labels: Sequence[Label],
-        work_ns: Floats,
-        before: Ints | Sequence[int],
-        after: Ints | Sequence[int],
-        **columns: Floats | Ints | int,
-    ) -> None:
-        """Add many jobs at once.
+    def _let_wait(self, job: int, before: int) -> None:
+        """See `let_wait` of kernels."""
+        jobs, added = self.arrays, self.added
+        place, last = int(jobs.counts[1]), int(added.last_after[before])
+        jobs.counts[1] = place + 1
+        jobs.after[place], jobs.next_after[place] = job, -1
+        if last < 0:
+            jobs.first_after[before] = place
+        else:
+            jobs.next_after[last] = place
+        added.last_after[before] = place
+        added.given_waits[job] += 1
 
-        Args:
-            work_ns: of each job.
-            before, after: of each pair, the number of a job that is waited for, and of the one that waits.
-            columns: further ones of `Jobs`, by name.
-        """
-        self._close()
-        block = np.repeat(_USUAL, len(work_ns), axis=1)
-        block[:2] = work_ns
-        for name, values in columns.items():
-            block[_PLACES[name]] = values
-        pairs = np.asarray(before, np.int64), np.asarray(after, np.int64)
-        self._blocks.append(_Block(labels, block, *pairs))
-        self._blocked += len(work_ns)
+    def resources(self) -> list[str]:
+        """The name of the resource of each job."""
+        names = map(RESOURCES.__getitem__, self.added.resource[: len(self)].tolist())
+        dimms = self.arrays.dimm[: len(self)].tolist()
+        return [name if dimm < 0 else f"{name} {dimm}" for name, dimm in zip(names, dimms, strict=True)]
 
-    def _close(self) -> None:
-        """Make a block of the jobs that were added one by one."""
-        if not self._rows:
-            return
-        block = np.repeat(_USUAL, len(self._rows), axis=1)
-        block[_ONE_BY_ONE] = np.array(self._rows, dtype=np.float64).T
-        pairs = np.array(self._before, np.int64), np.array(self._after, np.int64)
-        self._blocks.append(_Block(self._labels, block, *pairs))
-        self._blocked += len(self._rows)
-        self._labels, self._rows, self._before, self._after = [], [], [], []
-
-    def labels(self) -> list[Label]:
-        """Labels of all jobs."""
-        return [*(label for block in self._blocks for label in block.labels), *self._labels]
-
-    def label(self, job: int) -> Label:
-        """Label of a job."""
-        for block in self._blocks:
-            if job < len(block.labels):
-                return block.labels[job]
-            job -= len(block.labels)
-        return self._labels[job]
-
-    def arrays(self) -> Jobs:
-        """All of them, as the event loop takes them."""
-        self._close()
-        count = self._blocked
-        columns = np.concatenate([_USUAL[:, :0], *[block.columns for block in self._blocks]], axis=1)
-        whole = columns[len(_FLOATS) :].astype(np.int64)
-        before = np.concatenate([_NONE, *[block.before for block in self._blocks]])
-        after = np.concatenate([_NONE, *[block.after for block in self._blocks]])
-        first = np.zeros(count + 1, dtype=np.int64)
-        np.bincount(before, minlength=count).cumsum(out=first[1:])
-        return Jobs(
-            **dict(zip(_FLOATS, columns, strict=False)),
-            **dict(zip(_NUMBERS, whole, strict=True)),
-            waits=np.bincount(after, minlength=count),
-            first_after=first,
-            after=after[before.argsort(kind="stable")],
-        )
+    def ready(self) -> Jobs:
+        """All of them, none begun but those that have begun in an earlier phase."""
+        jobs, added, count = self.arrays, self.added, len(self)
+        jobs.left_ns[:count] = added.given_left_ns[:count]
+        jobs.start_ns[:count] = added.given_start_ns[:count]
+        jobs.waits[:count] = added.given_waits[:count]
+        jobs.end_ns[:count], jobs.cause[:count], jobs.allowed_ns[:count] = -1.0, -1, 0.0
+        return jobs
 
 
 def make_work(most: int, servers: int, shared: int, dimms: int) -> Work:

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.events.layer import HERE, MISSING, Copies, EngineParts, Rules, add_layer
 from ndpsim.orchestrator.costs import Costs
-from ndpsim.orchestrator.jobs import Beside, JobList, Label, Labels
+from ndpsim.orchestrator.jobs import Beside, JobList
 from ndpsim.orchestrator.location import Location
-from ndpsim.orchestrator.ndp_jobs import NdpJobs
 from ndpsim.orchestrator.transfers import Transfers
-from ndpsim.policies.answers import CheckedAssignment
+from ndpsim.policies.answers import CheckedAssignment, Parts
 from ndpsim.policies.interface import GpuOrder
-from ndpsim.policies.views import Machine
+from ndpsim.policies.views import LayerPlacement, Machine
 from ndpsim.processors import Cpu, Gpu, Processors
 from ndpsim.processors.devices import expert_format, weight_bytes
 from ndpsim.processors.operations import ACTIVATION_BYTES
 
-#: Exclusive resources; the NDP units of DIMM 0, 1 and so on follow.
-GPU, CPU, first_ndp = 0, 1, 2
-
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+#: Tokens, DIMMs, share, and bits of a replica (None: the expert itself) of a part of an expert on NDP units.
+NdpPart = tuple[int, int, float, int | None]
 
 
 def server_names(dimms: int) -> tuple[str, ...]:
@@ -38,36 +37,43 @@ class Gated(NamedTuple):
 
     Attributes:
         loads: tokens by expert.
-        dimm, shards: by expert, where it is, as in `LayerPlacement`.
-        resident: flags [expert]: in the GPU's memory.
-        gpu_bits: of copies there, or on their way, that are replicas, by expert.
+        placement: of its experts.
+        gpu_bits: of copies in the GPU's memory, or on their way, that are replicas, by expert.
         arriving: the jobs of experts on their way there.
         tokens_off_gpu: tokens with an expert on another engine.
         shared_ns: of the shared experts; 0: there are none.
         planning_ns: of the decision, before anything else.
     """
 
-    loads: Sequence[int]
-    dimm: Sequence[int]
-    shards: Sequence[int]
-    resident: NDArray[np.bool_]
+    loads: Ints
+    placement: LayerPlacement
     gpu_bits: Mapping[int, int]
     arriving: Mapping[int, int]
     tokens_off_gpu: int
     shared_ns: float
     planning_ns: float
 
-    def location(self, expert: int) -> Location:
-        """The location of an expert."""
-        return Location(self.dimm[expert], self.shards[expert])
 
+class _Table:
+    """Rows of numbers by key, each made when it is first asked for.
 
-class _Weights(NamedTuple):
-    """Weights of an expert that are read: bits (None: in full), bytes, and their share of the full bytes."""
+    make: the row of a key, with this many columns.
+    """
 
-    bits: int | None
-    bytes: int
-    share: float
+    def __init__(self, make: Callable[..., Sequence[float]], columns: int) -> None:
+        self._make, self._rows = make, np.empty((0, columns))
+        self._places: dict[tuple[object, ...], int] = {}
+
+    def rows(self, keys: Sequence[tuple[object, ...]]) -> Floats:
+        """The rows of keys: [key, column]."""
+        places = [*map(self._places.get, keys)]
+        if None in places:
+            for key in keys:
+                if key not in self._places:
+                    self._rows = np.vstack([self._rows, self._make(*key)])
+                    self._places[key] = len(self._places)
+            places = [self._places[key] for key in keys]
+        return self._rows[np.array(places, np.int64)]
 
 
 class LayerJobs:
@@ -87,183 +93,116 @@ class LayerJobs:
         gpu_order: GpuOrder,
     ) -> None:
         self._listed = gpu_order == "listed"
-        self._machine, self._transfers = machine, transfers
-        self._ndp = NdpJobs(costs, beside, server_names(machine.dimms)[first_ndp:], first_ndp)
-        whole = machine.model.expert
-
-        def timed(processor: Gpu | Cpu) -> Callable[[int, float, int | None], float]:
-            @functools.cache
-            def time_ns(tokens: int, share: float, bits: int | None) -> float:
-                return processor.expert_time(whole, tokens, bits or machine.weights, share).time_ns
-
-            return time_ns
-
-        self._gpu_ns, self._call_ns = timed(processors.gpu), processors.gpu.call_ns
-        self._cpu_layer_ns = 0.0
-        if machine.has_cpu:
-            self._cpu_ns = timed(processors.cpu)
-            self._cpu_layer_ns = processors.cpu.layer_overhead_ns
-        self._weights = functools.cache(self._weights_of)
-        self._read = functools.cache(lambda where: (transfers.read(where), transfers.read_ns(where)))
+        self._machine, self._costs, self._transfers, self._beside = machine, costs, transfers, beside
+        self._processors = processors
+        self._call_ns = float(processors.gpu.call_ns)
+        self._hand_over_ns = float(processors.cpu.layer_overhead_ns) if machine.has_cpu else 0.0
+        self._gpu, self._cpu = _Table(self._gpu_row, 4), _Table(self._cpu_row, 3)
+        self._ndp = _Table(self._ndp_row, 10)
+        self._copied = _Table(lambda *where: self._read_row(transfers.copy, Location(*where)), 2)
+        self._read = _Table(lambda *where: self._read_row(transfers.read, Location(*where)), 2)
         self._hidden_bytes = machine.model.hidden * ACTIVATION_BYTES
+        experts = machine.model.routed_experts
+        self._copies = Copies(np.empty(experts, np.int64), np.empty(experts, np.int64), np.zeros(2, np.int64))
+        self._last = np.empty(machine.dimms, np.int64)
 
-    def add(self, jobs: JobList, assigned: CheckedAssignment, layer: Gated) -> None:
-        """Add the jobs of a layer."""
-        begun: tuple[int, ...] = ()
-        if layer.planning_ns:
-            label = Label("cpu", "planning", alone_ns=layer.planning_ns)
-            begun = (jobs.add(label, layer.planning_ns, server=CPU),)
-        sent = begun
-        size = layer.tokens_off_gpu * self._hidden_bytes
-        if size:
-            sent = (self._add_vectors(jobs, "up", size, begun),)
-        last = self._add_gpu(jobs, assigned, layer, begun)
-        if assigned.sequential:
-            sent = (*sent, *last)
-        off_gpu = self._add_cpu(jobs, assigned, layer, sent)
-        if assigned.sequential:
-            sent = (*sent, *off_gpu)
-        off_gpu += self._ndp.add(
-            jobs, assigned.ndp, layer.loads, layer.dimm, layer.shards, assigned.bits, sent
+    def add(self, jobs: JobList, assigned: CheckedAssignment, layer: Gated) -> list[NdpPart]:
+        """Add the jobs of a layer; returns the parts of experts on NDP units."""
+        gpu, cpu, ndp, bits = assigned.gpu, assigned.cpu, assigned.ndp, assigned.bits
+        arrival, missing = _arrival(gpu.experts, layer)
+        gpu_bits = _bits(gpu.experts, layer.gpu_bits)
+        for part in missing.tolist() if bits else ():
+            gpu_bits[part] = bits.get(int(gpu.experts[part]))
+        copied = np.zeros((len(arrival), 2))
+        if len(missing):
+            copied[missing] = self._copied.rows(_locations(layer, gpu.experts[missing]))
+        reads = self._read.rows(_locations(layer, cpu.experts))
+        of_gpu = _parts(gpu, layer, self._gpu, gpu_bits)
+        of_cpu = _parts(cpu, layer, self._cpu, _bits(cpu.experts, bits))
+        shards = layer.placement.shards[ndp.experts]
+        tokens = layer.loads[ndp.experts]
+        of_each = ndp.shares.tolist(), _bits(ndp.experts, bits)
+        keys = [*zip(tokens.tolist(), shards.tolist(), *of_each, strict=True)]
+        of_ndp = EngineParts(ndp.experts, ndp.shares, tokens, self._ndp.rows(keys))
+        jobs.reserve(6 + 2 * len(gpu.experts) + len(cpu.experts) + int(shards.sum()))
+        rules, dimm = self._rules(assigned, layer), layer.placement.dimm[ndp.experts]
+        given = of_gpu, copied, arrival, self._copies, of_cpu, reads, of_ndp, dimm, self._last
+        add_layer(jobs.arrays, jobs.added, rules, *given)
+        return keys
+
+    def _rules(self, assigned: CheckedAssignment, layer: Gated) -> Rules:
+        size, transfers = layer.tokens_off_gpu * self._hidden_bytes, self._transfers
+        return Rules(
+            self._listed or assigned.sequential,
+            assigned.sequential,
+            transfers.pcie.copy_engines,
+            self._machine.expert_buffers,
+            self._call_ns,
+            self._hand_over_ns,
+            float(layer.planning_ns),
+            float(layer.shared_ns),
+            size,
+            transfers.pcie_ns(size) if size else 0.0,
+            transfers.vectors("up"),
+            transfers.vectors("down"),
         )
-        if size:
-            self._add_vectors(jobs, "down", size, off_gpu)
 
-    def _add_vectors(self, jobs: JobList, direction: str, size: int, after: Sequence[int]) -> int:
-        """Activations to the host, or results to the GPU."""
-        ns = self._transfers.pcie_ns(size)
-        kind = "activations" if direction == "up" else "results"
-        label = Label(f"pcie-{direction}", kind, bytes=size, alone_ns=ns)
-        transfer = self._transfers.vectors("up" if direction == "up" else "down")
-        return jobs.add(label, ns, after, kind=transfer, per_ns=1.0)
+    def _gpu_row(self, tokens: int, share: float, bits: int | None) -> Sequence[float]:
+        """See `ndpsim.events.layer`, as of the rows below."""
+        size, of_full = self._weights(share, bits)
+        ns = self._computing_ns(self._processors.gpu, tokens, share, bits)
+        return ns, size, of_full, self._transfers.pcie_ns(size)
 
-    def _add_gpu(
-        self, jobs: JobList, assigned: CheckedAssignment, layer: Gated, begun: tuple[int, ...]
-    ) -> tuple[int, ...]:
-        """Shared experts first, then the others; copies go ahead as far as buffers reach.
+    def _cpu_row(self, tokens: int, share: float, bits: int | None) -> Sequence[float]:
+        ns = self._computing_ns(self._processors.cpu, tokens, share, bits)
+        return ns, *self._weights(share, bits)
 
-        In the order of the list, each expert waits for the one before it. Otherwise experts have turns on the
-        GPU: those that hold a buffer, or are on their way, before those that are resident.
+    def _computing_ns(self, on: Gpu | Cpu, tokens: int, share: float, bits: int | None) -> float:
+        machine = self._machine
+        return on.expert_time(machine.model.expert, tokens, bits or machine.weights, share).time_ns
 
-        One fused call computes the experts that are there, and pays with the first of them. Whatever is
-        waited for is a call of its own when it is there. Where it may interrupt the residents, these are
-        launched once more after it.
-
-        Returns:
-            The last to be computed; those that have turns are not in it.
-        """
-        last, listed = begun, self._listed or assigned.sequential
-        if layer.shared_ns:
-            label = Label("gpu", "shared", alone_ns=layer.shared_ns)
-            turn = -1 if listed else 0
-            shared = jobs.add(label, layer.shared_ns, begun, server=GPU, turn=turn)
-            last = (shared,) if listed else begun
-        called = False
-        copies: list[int] = []
-        copied: list[int] = []  # the computing of copied experts
-        engines, buffers = self._transfers.pcie.copy_engines, self._machine.expert_buffers
-        resident = [layer.resident[expert] and expert not in layer.arriving for expert, _ in assigned.gpu]
-        place = 0
-        for here, run in itertools.groupby(resident):
-            parts = assigned.gpu[place : place + len([*run])]
-            first_turn, place = place + 1, place + len(parts)
-            if here:
-                turn = -1 if listed else first_turn + len(assigned.gpu)
-                last = self._add_residents(jobs, parts, layer, last, turn, 0.0 if called else self._call_ns)
-                called = True
-                continue
-            for turn, (expert, share) in enumerate(parts, first_turn):
-                bits = layer.gpu_bits.get(expert)
-                if expert in layer.arriving:
-                    arrival = layer.arriving[expert]
-                else:
-                    bits = assigned.bits.get(expert)
-                    before = [of[-n] for of, n in ((copies, engines), (copied, buffers)) if len(of) >= n]
-                    after = last if assigned.sequential else (*begun, *before)
-                    weights = self._weights(share, bits)
-                    arrival = self._add_copy(jobs, expert, share, weights, layer.location(expert), after)
-                    copies.append(arrival)
-                tokens, size = layer.loads[expert], self._weights(share, bits).bytes
-                ns = self._gpu_ns(tokens, share, bits) + (self._call_ns if listed else 2 * self._call_ns)
-                label = Label("gpu", "expert", expert, share, tokens, size, ns)
-                turn = -1 if listed else turn
-                job = jobs.add(label, ns, (*last, arrival), server=GPU, turn=turn)
-                last = (job,) if listed else last
-                if copies and copies[-1] == arrival:
-                    copied.append(job)
-        return last
-
-    def _add_residents(
-        self,
-        jobs: JobList,
-        parts: Sequence[tuple[int, float]],
-        layer: Gated,
-        after: tuple[int, ...],
-        turn: int,
-        call_ns: float,
-    ) -> tuple[int, ...]:
-        """Experts that are in the GPU's memory; what comes behind them waits for the jobs that are returned.
-
-        turn: of the first of them; -1: each waits for the one before it.
-        """
-        bits = [layer.gpu_bits.get(expert) for expert, _ in parts]
-        tokens = [layer.loads[expert] for expert, _ in parts]
-        work_ns = [
-            self._gpu_ns(of_expert, share, of_weight)
-            for of_expert, (_, share), of_weight in zip(tokens, parts, bits, strict=True)
-        ]
-        work_ns[0] += call_ns
-
-        def label(job: int) -> Label:
-            (expert, share), size = parts[job], self._weights(parts[job][1], bits[job]).bytes
-            return Label("gpu", "expert", expert, share, tokens[job], size, work_ns[job])
-
-        first, count = len(jobs), len(parts)
-        numbers = range(first, first + count)
-        labels = Labels(count, label)
-        if turn < 0:
-            pairs = [*after, *numbers[:-1]], [*[first] * len(after), *numbers[1:]]
-            jobs.add_block(labels, np.array(work_ns), *pairs, server=GPU)
-            return (numbers[-1],)
-        pairs = [*after] * count, [number for number in numbers for _ in after]
-        jobs.add_block(labels, np.array(work_ns), *pairs, server=GPU, turn=turn + np.arange(count))
-        return after
-
-    def _weights_of(self, share: float, bits: int | None) -> _Weights:
+    def _weights(self, share: float, bits: int | None) -> tuple[int, float]:
+        """Bytes of weights that are read (bits None: in full), and their share of the full bytes."""
         full = self._machine.expert_bytes
         if bits is None:
-            return _Weights(None, round(full * share), share)
+            return round(full * share), share
         size = weight_bytes(self._machine.model.expert, expert_format(bits))
-        return _Weights(bits, round(size * share), size / full * share)
+        return round(size * share), size / full * share
 
-    def _add_copy(
-        self,
-        jobs: JobList,
-        expert: int,
-        share: float,
-        weights: _Weights,
-        location: Location,
-        after: Sequence[int],
-    ) -> int:
-        size = weights.bytes
-        ns = self._transfers.pcie_ns(size)
-        alone = max(ns, weights.share * self._transfers.read_ns(location))
-        label = Label("pcie-down", "copy", expert, share, 0, size, alone, size / ns)
-        return jobs.add(label, ns, after, kind=self._transfers.copy(location), per_ns=weights.share / ns)
+    def _read_row(self, kind: Callable[[Location], int], location: Location) -> Sequence[float]:
+        return kind(location), self._transfers.read_ns(location)
 
-    def _add_cpu(
-        self, jobs: JobList, assigned: CheckedAssignment, layer: Gated, sent: tuple[int, ...]
-    ) -> list[int]:
-        """One after the other, each reading its weights while it computes; the hand-over to threads first."""
-        last = sent
-        if assigned.cpu and self._cpu_layer_ns:
-            label = Label("cpu", "hand-over", alone_ns=self._cpu_layer_ns)
-            last = (jobs.add(label, self._cpu_layer_ns, sent, server=CPU),)
-        for expert, share in assigned.cpu:
-            tokens, weights = layer.loads[expert], self._weights(share, assigned.bits.get(expert))
-            kind, read_ns = self._read(layer.location(expert))
-            ns = self._cpu_ns(tokens, share, weights.bits)
-            alone, per_ns = max(ns, weights.share * read_ns), weights.share / ns
-            label = Label("cpu", "expert", expert, share, tokens, weights.bytes, alone, weights.bytes / ns)
-            last = (jobs.add(label, ns, last, server=CPU, kind=kind, per_ns=per_ns),)
-        return list(last) if assigned.cpu else []
+    def _ndp_row(self, tokens: int, shards: int, share: float, bits: int | None) -> Sequence[float]:
+        costs = self._costs.for_bits(bits)
+        cost = costs.expert(tokens, shards, share)
+        row, between, bus_ns, pause_ns = self._beside[tokens, shards]
+        columns: list[float] = []
+        for work_ns in (cost.time_ns, costs.part_ns(tokens, shards, share)):
+            columns += (work_ns, *((bus_ns / work_ns, pause_ns / work_ns) if bus_ns else (0.0, 0.0)))
+        return *columns, between, row, cost.bytes // shards, shards
+
+
+def _arrival(experts: Ints, layer: Gated) -> tuple[Ints, Ints]:
+    """`arrival` of experts on the GPU, as `add_layer` takes it, and the places of those that are copied."""
+    arrival = np.where(layer.placement.resident[experts], HERE, MISSING)
+    for expert, job in layer.arriving.items():
+        arrival[experts == expert] = job
+    return arrival, np.flatnonzero(arrival == MISSING)
+
+
+def _bits(experts: Ints, bits: Mapping[int, int]) -> list[int | None]:
+    """The bits of each of these experts, None where there are none."""
+    return [*map(bits.get, experts.tolist())] if bits else [None] * len(experts)
+
+
+def _locations(layer: Gated, experts: Ints) -> list[tuple[int, int]]:
+    """The first DIMM and the number of DIMMs of each of these experts."""
+    placement = layer.placement
+    return [*zip(placement.dimm[experts].tolist(), placement.shards[experts].tolist(), strict=True)]
+
+
+def _parts(parts: Parts, layer: Gated, table: _Table, bits: Iterable[int | None]) -> EngineParts:
+    """The parts of GPU or CPU, with what they cost."""
+    tokens = layer.loads[parts.experts]
+    rows = table.rows([*zip(tokens.tolist(), parts.shares.tolist(), bits, strict=True)])
+    return EngineParts(parts.experts, parts.shares, tokens, rows)

@@ -8,7 +8,6 @@ from typing import Any
 
 from ndpsim.orchestrator.bounds import Bounds, RunBound
 from ndpsim.orchestrator.given import Given
-from ndpsim.orchestrator.outcome import critical_path
 from ndpsim.orchestrator.record import LayerRecord, Observer
 from ndpsim.orchestrator.step_run import DoneLayer, StepRunner
 from ndpsim.orchestrator.visits import GatedVisit, Window, itinerary
@@ -90,12 +89,11 @@ class PolicyRunner(StepRunner):
 
     def _count(self, done: DoneLayer) -> None:
         """Add a layer to what is told of the run, and show it."""
-        path, loads, view = critical_path(done.arrays), done.view.loads, done.view
-        waited_ns = self._add(done, path)
-        bound_ns, self._free_ns = self.bound.add(loads, done.visit.shared_ns, self._free_ns), 0.0
+        path, view = self._add(done), done.view
+        bound_ns, self._free_ns = self.bound.add(view.loads, done.visit.shared_ns, self._free_ns), 0.0
         wanted = self._wanted == (view.step, view.layer) and view.phase == "decode"
         if self._observer is not None or wanted:
-            self._show(self._record(done, path, waited_ns, bound_ns), wanted)
+            self._show(self._record(done, path, bound_ns), wanted)
         self.totals.add_migrations(self._migrations.done)
         self._progress(self.totals.layers / len(self._visits))
 

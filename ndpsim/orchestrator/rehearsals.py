@@ -174,9 +174,9 @@ class ScriptedRun(_Uncounted):
 
     def _count(self, done: DoneLayer) -> None:
         self._progress(0.0)
-        arrays = done.arrays
-        ends = np.where(arrays.background == 0, arrays.end_ns - done.began_ns, 0.0).tolist()
+        arrays, count = done.jobs.arrays, len(done.jobs)
+        ends_ns = np.where(arrays.background == 0, arrays.end_ns - done.began_ns, 0.0)[:count].tolist()
         latest: dict[str, float] = {}
-        for label, end_ns in zip(done.jobs.labels(), ends, strict=True):
-            latest[label.resource] = max(latest.get(label.resource, 0.0), end_ns)
+        for resource, end_ns in zip(done.jobs.resources(), ends_ns, strict=True):
+            latest[resource] = max(latest.get(resource, 0.0), end_ns)
         self.ends_ns = latest

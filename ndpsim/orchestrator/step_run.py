@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.events.loop import DONE, run_jobs
-from ndpsim.events.state import Jobs, Work
+from ndpsim.events.state import FIRST_NDP, GPU, Work
 from ndpsim.orchestrator.given import Given
 from ndpsim.orchestrator.jobs import Beside, JobList, Label, make_work
-from ndpsim.orchestrator.layer import GPU, Gated, LayerJobs, first_ndp, server_names
+from ndpsim.orchestrator.layer import Gated, LayerJobs, NdpPart, server_names
 from ndpsim.orchestrator.migrations import Migrations
-from ndpsim.orchestrator.outcome import critical_path, estimates_by_engine, job_records, time_by_resource
+from ndpsim.orchestrator.outcome import CriticalPath, critical_path, estimates_by_engine, job_records
 from ndpsim.orchestrator.placement import Places
 from ndpsim.orchestrator.record import LayerRecord, Observer, RunRecord
 from ndpsim.orchestrator.totals import Totals
@@ -25,6 +25,7 @@ from ndpsim.orchestrator.transfers import PRIORITISED
 from ndpsim.orchestrator.visits import GatedVisit, Window
 from ndpsim.policies.answers import (
     CheckedAssignment,
+    Parts,
     answering,
     checked_assignment,
     checked_migrations,
@@ -49,6 +50,7 @@ class DoneLayer(NamedTuple):
     Attributes:
         began_ns, window_ns: when its experts began, and the time of the window before them.
         own: those of the jobs that are no migrations.
+        on_ndp: the parts of experts on NDP units.
     """
 
     visit: GatedVisit
@@ -58,8 +60,8 @@ class DoneLayer(NamedTuple):
     began_ns: float
     window_ns: float
     jobs: JobList
-    arrays: Jobs
     own: range
+    on_ndp: list[NdpPart]
 
 
 class StepRunner:
@@ -102,10 +104,10 @@ class StepRunner:
         )
         self._slowdown = given.transfers.slowdown(policy.contention, shards)
         self._free_ns = 0.0  # time that PCIe was free for weights since the last layer with experts
-        self._servers = first_ndp + len(self._slowdown.channel)
+        self._servers = FIRST_NDP + len(self._slowdown.channel)
         self._names = (*server_names(len(self._slowdown.channel)), *given.transfers.shared_names)
         self._busy = np.zeros(len(self._names))
-        self._work = make_work(0, 0, 0, 0)
+        self._jobs, self._work = JobList(), make_work(0, 0, 0, 0)
         self._observer = observer
         self._run = RunRecord(
             policy.name, parameters, machine, hardware, given.batch, given.prefill_tokens, placement
@@ -125,10 +127,10 @@ class StepRunner:
     def wait_until(self, time_ns: float) -> None:
         """Nothing is computed until then; what is on its way moves on."""
         if self._migrations.under_way and time_ns > self.clock_ns:
-            jobs, idle_ns = JobList(), time_ns - self.clock_ns
+            jobs, idle_ns = self._no_jobs(), time_ns - self.clock_ns
             jobs.add(Label("none", "idle", alone_ns=idle_ns), idle_ns)
             self._migrations.add_jobs(jobs)
-            self._run_jobs(jobs, in_window=True)
+            self._run_jobs(in_window=True)
             self.totals.add_migrations(self._migrations.done)
             self._migrations.done = []
         self.clock_ns = max(self.clock_ns, time_ns)
@@ -150,23 +152,23 @@ class StepRunner:
         written = sum(of_layer.host_write_bytes for of_layer in layers)
         if not read and not written and not self._migrations.under_way:
             return self._compute(ns)
-        transfers, jobs = self.given.transfers, JobList()
+        transfers, jobs = self.given.transfers, self._no_jobs()
         if ns:
-            jobs.add(Label("gpu", "attention", alone_ns=ns), ns, server=GPU)
+            jobs.add(Label("gpu", "attention", alone_ns=ns), ns)
         self._add_cache(jobs, read, written)
         began = self.clock_ns
         if len(jobs):
             self._migrations.add_jobs(jobs)
-            self._run_jobs(jobs, in_window=True)
+            self._run_jobs(in_window=True)
         self._free_ns += self.clock_ns - began - (transfers.wire_ns(read) if read else 0.0)
         return self.clock_ns - began
 
     def move_cache(self, to_gpu: int, to_host: int) -> None:
         """Bytes of the KV cache are moved over PCIe, both ways at once, and nothing is computed meanwhile."""
-        jobs = JobList()
+        jobs = self._no_jobs()
         self._add_cache(jobs, to_gpu, to_host)
         self._migrations.add_jobs(jobs)
-        self._run_jobs(jobs, in_window=True)
+        self._run_jobs(in_window=True)
 
     def _add_cache(self, jobs: JobList, to_gpu: int, to_host: int) -> None:
         """Add transfers of the KV cache, in bytes, between the host's memory and the GPU."""
@@ -187,11 +189,16 @@ class StepRunner:
         self._free_ns += self.clock_ns - began
         return self.clock_ns - began
 
-    def _run_jobs(self, jobs: JobList, in_window: bool) -> Jobs:
-        began, kinds, copies = self.clock_ns, self.given.transfers.kinds(), _COPIES
+    def _no_jobs(self) -> JobList:
+        """The jobs of a phase that begins."""
+        self._jobs.clear()
+        return self._jobs
+
+    def _run_jobs(self, in_window: bool) -> None:
+        jobs, began, kinds, copies = self._jobs, self.clock_ns, self.given.transfers.kinds(), _COPIES
         while True:
             self._migrations.add_copies(jobs, copies)
-            arrays, work = jobs.arrays(), self._work_for(len(jobs))
+            arrays, work = jobs.ready(), self._work_for(len(jobs))
             work.clock_ns[0], work.busy_ns[:] = began, self._busy
             if run_jobs(arrays, kinds, self._slowdown, work, PRIORITISED, self._servers) != DONE:
                 raise RuntimeError(f"jobs wait for ever, after {began} ns")
@@ -201,7 +208,6 @@ class StepRunner:
         self._busy = work.busy_ns.copy()
         self.clock_ns = float(work.clock_ns[0])
         self._migrations.note(arrays, began, self.clock_ns, in_window)
-        return arrays
 
     def _work_for(self, jobs: int) -> Work:
         """Working arrays of the loop, made anew where there are more jobs than ever."""
@@ -243,10 +249,9 @@ class StepRunner:
             in_use = assigned.on_gpu(len(view.loads))
             in_use.flags.writeable = False
             self._background(visit, view.loads, "gate", in_use=in_use)
-        jobs, migrating = self._jobs_of(visit, view, assigned, planning_ns)
-        own = range(migrating, len(jobs))  # further migrations follow them
-        arrays = self._run_jobs(jobs, in_window=False)
-        self._count(DoneLayer(visit, view, answer, assigned, began, window_ns, jobs, arrays, own))
+        own, on_ndp = self._add_jobs(visit, view, assigned, planning_ns)
+        self._run_jobs(in_window=False)
+        self._count(DoneLayer(visit, view, answer, assigned, began, window_ns, self._jobs, own, on_ndp))
         self._migrations.done = []
         if "end" in self.policy.moments:
             copied = assigned.copied_in_full(view.placement.resident | view.arriving)
@@ -261,18 +266,15 @@ class StepRunner:
 
     def _count(self, done: DoneLayer) -> None:
         """Add a layer to what is told of the run, and show it."""
-        path = critical_path(done.arrays)
-        waited_ns = self._add(done, path)
+        path = self._add(done)
         if self._observer is not None:
-            self._observer(self._run, self._record(done, path, waited_ns, None))
+            self._observer(self._run, self._record(done, path, None))
         self.totals.add_migrations(self._migrations.done)
 
-    def _record(
-        self, done: DoneLayer, path: Sequence[int], waited_ns: Mapping[str, float], bound_ns: float | None
-    ) -> LayerRecord:
-        """The record of a layer; `path` and `waited_ns`: the critical path and its time by resource."""
+    def _record(self, done: DoneLayer, path: CriticalPath, bound_ns: float | None) -> LayerRecord:
+        """The record of a layer."""
         visit, view = done.visit, done.view
-        records, places_of_path = job_records(done.jobs.labels(), done.arrays, done.own, path)
+        records, places_of_path = job_records(done.jobs, done.own, path.jobs)
         return LayerRecord(
             *visit.visit,
             done.began_ns,
@@ -288,43 +290,45 @@ class StepRunner:
             int(self._places.now.resident.sum()),
             self._migrations.under_way,
             bound_ns,
-            max(waited_ns, key=waited_ns.__getitem__),
+            max(path.waited_ns, key=path.waited_ns.__getitem__),
             places_of_path,
             self._migrations.moved,
         )
 
-    def _add(self, done: DoneLayer, path: Sequence[int]) -> dict[str, float]:
-        """Add a layer's experts to the totals; returns the time by resource of its critical path, in ns."""
-        waited_ns = time_by_resource(path, done.arrays, self._names, done.jobs.label, done.began_ns)
-        time_ns = self.clock_ns - done.began_ns
-        self.totals.add_layer(done.view, done.assigned, time_ns, done.visit.shared_ns, waited_ns)
-        return waited_ns
+    def _add(self, done: DoneLayer) -> CriticalPath:
+        """Add a layer's experts to the totals; returns its critical path."""
+        path, time_ns = critical_path(done.jobs, done.began_ns), self.clock_ns - done.began_ns
+        shared_ns = done.visit.shared_ns
+        self.totals.add_layer(done.view, done.assigned, time_ns, shared_ns, path.waited_ns, done.on_ndp)
+        return path
 
-    def _jobs_of(
+    def _add_jobs(
         self,
         visit: GatedVisit,
         view: LayerView,
         assigned: CheckedAssignment,
         planning_ns: float,
-    ) -> tuple[JobList, int]:
-        """The jobs of a layer, after those of migrations, and how many these are."""
-        jobs, loads = JobList(), view.loads.tolist()
-        awaited = [*(expert for expert, _ in assigned.gpu), *assigned.awaits]
+    ) -> tuple[range, list[NdpPart]]:
+        """Make the jobs of a layer, after those of migrations.
+
+        Returns:
+            The layer's own jobs, and the parts of experts on NDP units.
+        """
+        jobs = self._no_jobs()
+        awaited = [*assigned.gpu.experts.tolist(), *assigned.awaits]
         coming = self._migrations.add_jobs(jobs, visit.row, awaited)
         migrating = len(jobs)
         gated = Gated(
-            loads,
-            view.placement.dimm.tolist(),
-            view.placement.shards.tolist(),
-            view.placement.resident,
+            view.loads,
+            view.placement,
             {expert: bits for (row, expert), bits in self._places.gpu_bits.items() if row == visit.row},
             coming,
-            _tokens_on(visit.ids, [*assigned.cpu, *assigned.ndp], len(loads)),
+            _tokens_on(visit.ids, (assigned.cpu, assigned.ndp), len(view.loads)),
             visit.shared_ns,
             planning_ns,
         )
-        self._layer_jobs.add(jobs, assigned, gated)
-        return jobs, migrating
+        on_ndp = self._layer_jobs.add(jobs, assigned, gated)
+        return range(migrating, len(jobs)), on_ndp
 
     def _background(
         self,
@@ -379,10 +383,9 @@ class StepRunner:
         return shown, predicted, predictor.above(loads, following.ids, following.scores)
 
 
-def _tokens_on(ids: NDArray[np.int16], parts: Sequence[tuple[int, float]], experts: int) -> int:
-    """Tokens with one of these experts."""
-    if not parts:
-        return 0
+def _tokens_on(ids: NDArray[np.int16], engines: Sequence[Parts], experts: int) -> int:
+    """Tokens with an expert on one of these engines."""
     chosen = np.zeros(experts, dtype=np.bool_)
-    chosen[[expert for expert, _ in parts]] = True
+    for parts in engines:
+        chosen[parts.experts] = True
     return int(chosen[ids].any(axis=-1).sum())

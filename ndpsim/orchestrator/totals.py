@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.layer import NdpPart
 from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.record import MigrationRecord
-from ndpsim.policies.answers import CheckedAssignment
-from ndpsim.policies.views import LayerView
+from ndpsim.policies.answers import CheckedAssignment, Parts
+from ndpsim.policies.views import STRIPED, LayerView
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 ENGINES = ("gpu_hit", "gpu_miss", "cpu", "ndp")
 
@@ -43,7 +50,7 @@ class Totals:
         self.bits: dict[str, float] = dict.fromkeys(ENGINES, 0.0)
         self.waited_ns: Counter[str] = Counter()
         self._migrations: dict[str, dict[str, float]] = {}
-        self._ndp: Counter[tuple[int, int, float, int | None]] = Counter()
+        self._ndp: Counter[NdpPart] = Counter()
         self._reads: defaultdict[int | None, float] = defaultdict(float)
         self._relayouts: Counter[tuple[str, str]] = Counter()
 
@@ -59,8 +66,9 @@ class Totals:
         time_ns: float,
         shared_ns: float,
         waited_ns: Mapping[str, float],
+        on_ndp: Sequence[NdpPart],
     ) -> None:
-        """Add a layer's experts."""
+        """Add a layer's experts; `on_ndp`: the parts of `assigned.ndp`, as the jobs were made."""
         self.layer_ns[view.phase].append(time_ns)
         self.shared_ns += shared_ns
         self.waited_ns.update(waited_ns)
@@ -68,36 +76,36 @@ class Totals:
             self.estimated_ns = None
         elif self.estimated_ns is not None:
             self.estimated_ns += assigned.estimated_ns
-        loads, placement, own, bits = view.loads.tolist(), view.placement, self._bits, assigned.bits
-        dimms, shards = placement.dimm.tolist(), placement.shards.tolist()
-        there = (placement.resident | view.arriving).tolist()
-        missing = [part for part in assigned.gpu if not there[part[0]]]
-        for engine, parts in (
-            ("gpu_hit", [part for part in assigned.gpu if there[part[0]]]),
-            ("gpu_miss", missing),
-            ("cpu", assigned.cpu),
-            ("ndp", assigned.ndp),
-        ):
-            self._add(engine, [(loads[expert], share, bits.get(expert, own)) for expert, share in parts])
-        for expert, share in (*missing, *assigned.cpu):
-            read = Location(dimms[expert], shards[expert]).read_shards
-            self._reads[read] += share * bits.get(expert, own) / own
-        self._ndp.update(
-            [(loads[expert], shards[expert], share, bits.get(expert)) for expert, share in assigned.ndp]
-        )
+        placement = view.placement
+        bits_of_each = np.full(len(view.loads), self._bits, np.float64)
+        bits_of_each[[*assigned.bits]] = [*assigned.bits.values()]
+        on_gpu = assigned.gpu.experts
+        here = (placement.resident | view.arriving)[on_gpu]
+        hits, misses = (Parts(on_gpu[of], assigned.gpu.shares[of]) for of in (here, ~here))
+        for engine, parts in zip(ENGINES, (hits, misses, assigned.cpu, assigned.ndp), strict=True):
+            self._add(engine, view.loads[parts.experts], parts.shares, bits_of_each[parts.experts])
+        for experts, shares in (misses, assigned.cpu):
+            dimms = np.where(placement.dimm[experts] == STRIPED, 0, placement.shards[experts])
+            read = shares * bits_of_each[experts] / self._bits
+            for of_dimms, whole in zip(dimms.tolist(), read.tolist(), strict=True):
+                self._reads[of_dimms or None] += whole
+        self._ndp.update(on_ndp)
 
     def add_cache_read(self, experts: float) -> None:
         """Add what the host reads of the KV cache, as this many striped experts."""
         self._reads[None] += experts
 
-    def _add(self, engine: str, parts: Sequence[tuple[int, float, float]]) -> None:
-        """Add parts of experts: tokens, share and bits of each."""
-        experts, pairs, bits = self.experts[engine], self.pairs[engine], self.bits[engine]
-        for tokens, share, of_weight in parts:
+    def _add(self, engine: str, tokens: Ints, shares: Floats, bits: Floats) -> None:
+        """Add parts of experts on an engine: tokens, share and bits of each."""
+        experts, pairs, weighted = self.experts[engine], self.pairs[engine], self.bits[engine]
+        computed = tokens * shares
+        for share, of_part, of_bits in zip(
+            shares.tolist(), computed.tolist(), (computed * bits).tolist(), strict=True
+        ):
             experts += share
-            pairs += tokens * share
-            bits += tokens * share * of_weight
-        self.experts[engine], self.pairs[engine], self.bits[engine] = experts, pairs, bits
+            pairs += of_part
+            weighted += of_bits
+        self.experts[engine], self.pairs[engine], self.bits[engine] = experts, pairs, weighted
 
     def add_migrations(self, done: Sequence[MigrationRecord]) -> None:
         """Add migrations that have ended."""

@@ -87,7 +87,7 @@ class ScriptWriter:
 
     def assigned(self, visit: Visit, checked: CheckedAssignment, planning_ns: float) -> None:
         """An assignment, with the time that was charged for it."""
-        gpu, cpu, ndp = map(experts_and_parts, checked[:3])
+        gpu, cpu, ndp = (experts_and_parts(parts.listed()) for parts in checked[:3])
         self._assigned[visit] = Assignment(
             gpu,
             cpu,

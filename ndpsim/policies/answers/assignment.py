@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,19 +15,33 @@ from ndpsim.policies.answers.asking import At, moment_of, sequence, time_from, w
 from ndpsim.policies.interface import Assignment, Part
 from ndpsim.policies.views import STRIPED, LayerView, Machine
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
 _ROUNDING = 1e-9  # by which shares of an expert may differ from 1 together
 _ENGINES = {"gpu": "the GPU", "cpu": "the CPU", "ndp": "the NDP units"}
 
 
-class CheckedAssignment(NamedTuple):
-    """Experts and the share of each, in the order in which an engine takes them.
+class Parts(NamedTuple):
+    """Experts of an engine and the share of each, in the order in which it takes them: arrays [part]."""
 
-    `bits`: of those whose weights are read from a replica. `planning_ns`: None where it is to be measured.
+    experts: Ints
+    shares: Floats
+
+    def listed(self) -> list[tuple[int, float]]:
+        """Expert and share of each part."""
+        return [*zip(self.experts.tolist(), self.shares.tolist(), strict=True)]
+
+
+class CheckedAssignment(NamedTuple):
+    """The parts of each engine, and the rest of an `Assignment`.
+
+    `bits`: of experts whose weights are read from a replica. `planning_ns`: None where it is to be measured.
     """
 
-    gpu: list[tuple[int, float]]
-    cpu: list[tuple[int, float]]
-    ndp: list[tuple[int, float]]
+    gpu: Parts
+    cpu: Parts
+    ndp: Parts
     estimated_ns: float | None
     bits: dict[int, int]
     sequential: bool
@@ -37,7 +51,7 @@ class CheckedAssignment(NamedTuple):
     def on_gpu(self, experts: int) -> NDArray[np.bool_]:
         """Flags [expert]: the GPU computes it, or a part of it."""
         flags = np.zeros(experts, np.bool_)
-        flags[[expert for expert, _ in self.gpu]] = True
+        flags[self.gpu.experts] = True
         return flags
 
     def copied_in_full(self, there: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -46,7 +60,8 @@ class CheckedAssignment(NamedTuple):
         there: flags [expert]: in the GPU's memory before, or on its way.
         """
         copied = np.zeros_like(there)
-        copied[[expert for expert, share in self.gpu if share == 1.0 and expert not in self.bits]] = True
+        copied[self.gpu.experts[self.gpu.shares == 1.0]] = True
+        copied[[*self.bits]] = False
         return copied & ~there
 
 
@@ -64,7 +79,7 @@ def _share(part: Part, expert: int, columns: int, at: At) -> float:
 def checked_assignment(
     policy: str, view: LayerView, assignment: Assignment, machine: Machine, replicas: tuple[int, ...] = ()
 ) -> CheckedAssignment:
-    """An assignment as plain lists, if it is legal: every expert with tokens once, on engines that can.
+    """An assignment as arrays, if it is legal: every expert with tokens once, on engines that can.
 
     Shares of an expert add up to 1 except for rounding, and are given as they are.
 
@@ -79,26 +94,11 @@ def checked_assignment(
     at = At(policy, moment_of(view))
     if not isinstance(assignment, Assignment):
         raise at.error(f"assign gives {shown(assignment)}, not an Assignment")
-    loads: list[int] = view.loads.tolist()
-    experts, sums = len(loads), [0.0] * len(loads)
-    columns = machine.model.expert_intermediate
-    lists: list[list[tuple[int, float]]] = []
-    for name, engine in _ENGINES.items():
-        listed: list[tuple[int, float]] = []
-        for item in sequence(getattr(assignment, name), name, at):
-            expert = item if type(item) is int else _expert_of(item, at)
-            if not 0 <= expert < experts:
-                raise at.error(f"expert {expert} is not from 0 to {experts - 1}")
-            if not loads[expert]:
-                raise at.error(f"expert {expert} has no tokens, and is assigned to {engine}")
-            share = _share(item, expert, columns, at) if isinstance(item, Part) else 1.0
-            sums[expert] += share
-            listed.append((expert, share))
-        if len(dict(listed)) < len(listed):
-            raise at.error(f"expert {_repeated(listed)} is assigned to {engine} twice")
-        lists.append(listed)
-    _check_shares(sums, loads, at)
-    gpu, cpu, ndp = lists
+    lists, columns = [getattr(assignment, name) for name in _ENGINES], machine.model.expert_intermediate
+    parts = _legal_parts(lists, view.loads, columns)
+    if parts is None:
+        parts = _parts_one_by_one(lists, view.loads.tolist(), columns, at)
+    gpu, cpu, ndp = parts
     _check_engines(gpu, cpu, ndp, view, machine, at)
     estimated, planning = assignment.estimated_ns, assignment.planning
     for key, value in assignment.details.items():
@@ -109,11 +109,67 @@ def checked_assignment(
         cpu,
         ndp,
         None if estimated is None else time_from(estimated, "estimated_ns", at),
-        _checked_bits(assignment, loads, machine, replicas, at),
+        _checked_bits(assignment, view.loads, machine, replicas, at),
         bool(assignment.sequential),
         None if planning == "measured" else time_from(planning, "planning", at),
         _checked_awaits(assignment, view, at),
     )
+
+
+def _legal_parts(lists: Sequence[object], loads: Ints, columns: int) -> list[Parts] | None:
+    """The parts of each engine, if all are legal and have the usual types; None: look at them one by one."""
+    parts = [found for listed in lists if (found := _usual_parts(listed)) is not None]
+    if len(parts) < len(lists):
+        return None
+    experts, shares = (np.concatenate(of_all) for of_all in zip(*parts, strict=True))
+    if not len(experts) or experts.min() < 0 or experts.max() >= len(loads) or shares.min() * columns < 1:
+        return None
+    if any(len({*one.experts.tolist()}) < len(one.experts) for one in parts):
+        return None
+    off = np.bincount(experts, shares, len(loads)) - (loads > 0)
+    return parts if np.abs(off).max() <= _ROUNDING else None
+
+
+def _usual_parts(listed: object) -> Parts | None:
+    """The parts of a list of ints and of Parts, these of ints and of floats up to 1; None: it is another."""
+    if not isinstance(listed, list | tuple):
+        return None
+    experts, shares, types = listed, np.ones(len(listed)), {*map(type, listed)}
+    if Part in types:
+        pairs = [(one.expert, one.share) if type(one) is Part else (one, 1.0) for one in listed]
+        experts, of_each = zip(*pairs, strict=True)
+        types, shares = {*map(type, experts)}, np.array(of_each)
+        if {*map(type, of_each)} != {float} or not shares.max() <= 1.0:
+            return None
+    if types - {int}:
+        return None
+    try:
+        return Parts(np.array(experts, np.int64), shares)
+    except OverflowError:
+        return None
+
+
+def _parts_one_by_one(lists: Sequence[object], loads: list[int], columns: int, at: At) -> list[Parts]:
+    """The parts of each engine, with what is wrong in them."""
+    experts, sums, parts = len(loads), [0.0] * len(loads), []
+    for (name, engine), given in zip(_ENGINES.items(), lists, strict=True):
+        listed: list[int] = []
+        shares: list[float] = []
+        for item in sequence(given, name, at):
+            expert = whole(item.expert if isinstance(item, Part) else item, "an expert", at)
+            if not 0 <= expert < experts:
+                raise at.error(f"expert {expert} is not from 0 to {experts - 1}")
+            if not loads[expert]:
+                raise at.error(f"expert {expert} has no tokens, and is assigned to {engine}")
+            share = _share(item, expert, columns, at) if isinstance(item, Part) else 1.0
+            sums[expert] += share
+            listed.append(expert)
+            shares.append(share)
+        if len({*listed}) < len(listed):
+            raise at.error(f"expert {_repeated(listed)} is assigned to {engine} twice")
+        parts.append(Parts(np.array(listed, np.int64), np.array(shares)))
+    _check_shares(sums, loads, at)
+    return parts
 
 
 def _checked_awaits(assignment: Assignment, view: LayerView, at: At) -> list[int]:
@@ -126,7 +182,7 @@ def _checked_awaits(assignment: Assignment, view: LayerView, at: At) -> list[int
 
 
 def _checked_bits(
-    assignment: Assignment, loads: list[int], machine: Machine, replicas: tuple[int, ...], at: At
+    assignment: Assignment, loads: Ints, machine: Machine, replicas: tuple[int, ...], at: At
 ) -> dict[int, int]:
     """Bits by expert of those with tokens, the full weights left out."""
     bits: dict[int, int] = {}
@@ -145,13 +201,8 @@ def _checked_bits(
     return bits
 
 
-def _expert_of(item: object, at: At) -> int:
-    return whole(item.expert if isinstance(item, Part) else item, "an expert", at)
-
-
-def _repeated(listed: Iterable[tuple[int, float]]) -> int:
-    experts = [expert for expert, _ in listed]
-    return next(expert for place, expert in enumerate(experts) if expert in experts[:place])
+def _repeated(listed: Sequence[int]) -> int:
+    return next(expert for place, expert in enumerate(listed) if expert in listed[:place])
 
 
 def _check_shares(sums: list[float], loads: list[int], at: At) -> None:
@@ -163,26 +214,16 @@ def _check_shares(sums: list[float], loads: list[int], at: At) -> None:
         raise at.error(f"the shares of expert {expert} add up to {total:g}, not 1")
 
 
-def _check_engines(
-    gpu: list[tuple[int, float]],
-    cpu: list[tuple[int, float]],
-    ndp: list[tuple[int, float]],
-    view: LayerView,
-    machine: Machine,
-    at: At,
-) -> None:
-    if ndp and not machine.dimms:
-        raise at.error(f"expert {ndp[0][0]} is assigned to the NDP units, and the machine has none")
-    if cpu and not machine.has_cpu:
-        raise at.error(f"expert {cpu[0][0]} is assigned to the CPU, and the machine has none for experts")
-    location = view.placement.dimm.tolist()
-    for expert, _ in ndp:
-        if location[expert] == STRIPED:
-            raise at.error(f"expert {expert} is assigned to the NDP units and is striped over all DIMMs")
+def _check_engines(gpu: Parts, cpu: Parts, ndp: Parts, view: LayerView, machine: Machine, at: At) -> None:
+    if len(ndp.experts) and not machine.dimms:
+        raise at.error(f"expert {ndp.experts[0]} is assigned to the NDP units, and the machine has none")
+    if len(cpu.experts) and not machine.has_cpu:
+        raise at.error(
+            f"expert {cpu.experts[0]} is assigned to the CPU, and the machine has none for experts"
+        )
+    for expert in ndp.experts[view.placement.dimm[ndp.experts] == STRIPED][:1]:
+        raise at.error(f"expert {expert} is assigned to the NDP units and is striped over all DIMMs")
     if not machine.expert_buffers:
-        there = view.placement.resident | view.arriving
-        for expert, _ in gpu:
-            if not there[expert]:
-                raise at.error(
-                    f"expert {expert} is assigned to the GPU, is not there, and the GPU has no buffer for it"
-                )
+        for expert in gpu.experts[~(view.placement.resident | view.arriving)[gpu.experts]][:1]:
+            problem = "is assigned to the GPU, is not there, and the GPU has no buffer for it"
+            raise at.error(f"expert {expert} {problem}")

@@ -1,0 +1,194 @@
+"""The kernel that adds the jobs of a layer, beside its twin; and the list that has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ndpsim.events.layer import HERE, MISSING, Copies, EngineParts, Rules, add_layer
+from ndpsim.events.state import WHAT
+from ndpsim.orchestrator.jobs import JobList, Label
+from readable_layer import ReadableLayer
+
+DIMMS, MIGRATIONS = 6, 3
+
+
+def random_layer(random: np.random.Generator) -> tuple[Rules, list[list[dict[str, Any]]]]:
+    """Rules, and the parts of GPU, CPU and NDP units."""
+    listed, sequential = (bool(one) for one in random.integers(2, size=2))
+    times = (random.integers(1, 9, 5) * random.integers(0, 2, 5)).astype(float).tolist()
+    size = int(random.integers(0, 3)) * 256
+    rules = Rules(
+        listed or sequential, sequential, *random.integers(1, 4, 2).tolist(), *times[:4], size, 4.5, 0, 1
+    )
+    experts = random.permutation(24)
+    parts: list[list[dict[str, Any]]] = []
+    for of_engine in np.split(experts, np.sort(random.integers(0, 24, 2))):
+        listed_parts = []
+        for expert in of_engine.tolist():
+            first, shards = int(random.integers(DIMMS)), int(random.integers(1, 4))
+            numbers = random.uniform(1.0, 9.0, 12).tolist()
+            part = {
+                "expert": expert,
+                "share": numbers[0] / 9,
+                "tokens": int(random.integers(1, 50)),
+                "bytes": int(random.integers(1, 5000)),
+                "ns": numbers[1],
+                "of_full": numbers[2],
+                "pcie_ns": numbers[3],
+                "kind": int(random.integers(2, 7)),
+                "read_ns": 3 * numbers[4],
+                "arrival": [None, "copied", int(random.integers(MIGRATIONS))][int(random.integers(3))],
+                "units": range(first, min(first + shards, DIMMS)),
+                "first": numbers[5:8],
+                "behind": numbers[8:11],
+                "between": numbers[11] / 9,
+                "table": int(random.integers(5)),
+            }
+            listed_parts.append(part)
+        parts.append(listed_parts)
+    return rules, parts
+
+
+def engine_parts(parts: list[dict[str, Any]], *columns: str) -> EngineParts:
+    costs = [[value for name in columns for value in np.ravel(part[name])] for part in parts]
+    width = len(costs[0]) if costs else 4
+    return EngineParts(
+        np.array([part["expert"] for part in parts], np.int64),
+        np.array([part["share"] for part in parts], np.float64),
+        np.array([part["tokens"] for part in parts], np.int64),
+        np.array(costs, np.float64).reshape(len(parts), width),
+    )
+
+
+def reads(parts: list[dict[str, Any]]) -> np.ndarray:
+    return np.array([[part["kind"], part["read_ns"]] for part in parts], np.float64).reshape(-1, 2)
+
+
+def added(rules: Rules, parts: list[list[dict[str, Any]]], jobs: JobList) -> None:
+    """Add the layer by the kernel."""
+    gpu, cpu, ndp = parts
+    ndp = [{**part, "dimms": len(part["units"])} for part in ndp]
+    places = {None: HERE, "copied": MISSING}
+    arrival = np.array([places.get(part["arrival"], part["arrival"]) for part in gpu], np.int64)
+    copies = Copies(np.empty(24, np.int64), np.empty(24, np.int64), np.zeros(2, np.int64))
+    jobs.reserve(200)
+    add_layer(
+        jobs.arrays,
+        jobs.added,
+        rules,
+        engine_parts(gpu, "ns", "bytes", "of_full", "pcie_ns"),
+        reads(gpu),
+        arrival,
+        copies,
+        engine_parts(cpu, "ns", "bytes", "of_full"),
+        reads(cpu),
+        engine_parts(ndp, "first", "behind", "between", "table", "bytes", "dimms"),
+        np.array([part["units"].start for part in ndp], np.int16),
+        np.empty(DIMMS, np.int64),
+    )
+
+
+def rows(jobs: JobList, first: int) -> list[dict[str, Any]]:
+    """Jobs from a number on, with the names of the twin."""
+    arrays, resources = jobs.ready(), jobs.resources()
+    after: dict[int, list[int]] = {job: [] for job in range(len(jobs))}
+    for job in range(len(jobs)):
+        place, before = int(arrays.first_after[job]), -1
+        while place >= 0:
+            successor = int(arrays.after[place])
+            assert successor >= before, "they start in the order in which they were added"
+            after[successor].append(job)
+            place, before = int(arrays.next_after[place]), successor
+    columns = ["work_ns", "per_ns", "kind", "dimm", "table", "between", "bus_share", "pause_share", "turn"]
+    of_label = ["expert", "share", "tokens", "bytes", "alone_ns", "read_limit_gbps"]
+    found = []
+    for job in range(first, len(jobs)):
+        row = {name: getattr(arrays, name)[job].item() for name in columns}
+        row |= {name: getattr(jobs.added, name)[job].item() for name in of_label}
+        row |= {"resource": resources[job], "what": WHAT[jobs.added.what[job]], "after": after[job]}
+        servers = {"gpu": 0, "cpu": 1}
+        server = 2 + row["dimm"] if row["dimm"] >= 0 else servers.get(row["resource"], -1)
+        assert (arrays.server[job], arrays.left_ns[job]) == (server, row["work_ns"])
+        assert arrays.waits[job] == len(after[job])
+        found.append(row)
+    return found
+
+
+USUAL = dict(
+    per_ns=0.0,
+    kind=-1,
+    dimm=-1,
+    table=0,
+    between=0.0,
+    bus_share=0.0,
+    pause_share=0.0,
+    turn=-1,
+    expert=-1,
+    share=1.0,
+    tokens=0,
+    bytes=0,
+    read_limit_gbps=0.0,
+)
+
+
+def test_jobs_of_a_layer_are_those_of_the_twin():
+    jobs = JobList()
+    seen = set()
+    for seed in range(200):
+        rules, parts = random_layer(np.random.default_rng(seed))
+        jobs.clear()
+        for _ in range(MIGRATIONS):
+            jobs.add(Label("pcie-down", "prefetch", alone_ns=5.0), 5.0, kind=3, per_ns=0.2)
+        added(rules, parts, jobs)
+        twin = ReadableLayer(rules, MIGRATIONS)
+        twin.build(*parts)
+        expected = [{**USUAL, **job} for job in twin.jobs]
+        assert rows(jobs, MIGRATIONS) == expected, seed
+        seen |= {(job["resource"].split()[0], job["what"]) for job in expected}
+    assert len(seen) == 9
+
+
+def test_a_list_that_has_become_longer_keeps_its_jobs_and_a_cleared_one_has_none():
+    jobs = JobList()
+    for number in range(500):
+        after = [number - 1, number - 2] if number > 1 else []
+        label = Label("links", "relayout", number, 7, 2.0)
+        given = {"left_ns": 1.0, "start_ns": 3.0, "background": True} if number % 2 else {}
+        assert jobs.add(label, 5.0, after, kind=2, per_ns=0.25, **given) == number
+    found = rows_of_relayouts(jobs)
+    assert found == [
+        (number, [one for one in (number - 2, number - 1) if number > 1], number % 2) for number in range(500)
+    ]
+    arrays = jobs.ready()
+    assert arrays.left_ns[:4].tolist() == [5.0, 1.0, 5.0, 1.0]
+    assert arrays.start_ns[:4].tolist() == [-1.0, 3.0, -1.0, 3.0]
+    jobs.clear()
+    jobs.add(Label("none", "idle"), 2.0)
+    arrays = jobs.ready()
+    assert (len(jobs), jobs.resources(), arrays.kind[0], arrays.background[0]) == (1, ["none"], -1, 0)
+    assert (arrays.waits[0], arrays.first_after[0], arrays.left_ns[0]) == (0, -1, 2.0)
+
+
+def rows_of_relayouts(jobs: JobList) -> list[tuple[int, list[int], int]]:
+    arrays, after = jobs.ready(), [[] for _ in range(len(jobs))]
+    for job in range(len(jobs)):
+        place = int(arrays.first_after[job])
+        while place >= 0:
+            after[arrays.after[place]].append(job)
+            place = int(arrays.next_after[place])
+    numbers = jobs.added.expert[: len(jobs)].tolist()
+    background = arrays.background[: len(jobs)].tolist()
+    return [*zip(numbers, after, background, strict=True)]
+
+
+def test_a_phase_that_is_run_again_begins_as_before():
+    jobs = JobList()
+    first = jobs.add(Label("none", "idle"), 2.0)
+    jobs.add(Label("none", "idle"), 3.0, [first])
+    before = [array.copy() for array in jobs.ready()]
+    for name, value in dict(left_ns=0.0, start_ns=7.0, end_ns=9.0, waits=0, cause=1, allowed_ns=4.0).items():
+        getattr(jobs.arrays, name)[:2] = value
+    after = jobs.ready()
+    assert all((one[:2] == other[:2]).all() for one, other in zip(before, after, strict=True))
