@@ -14,11 +14,16 @@ _BENCH = table(
     {
         "What is simulated": (
             Parameter(
-                "row", "Only this row. Repeatable.", Kind(form="NAME"), names="bench-rows", repeatable=True
+                "row",
+                "Measure only this row. Repeatable.",
+                Kind(form="NAME"),
+                names="bench-rows",
+                repeatable=True,
             ),
             Parameter(
                 "repeat",
-                "Runs; the fastest counts. Experts run at least 20 times, Ramulator at most 3, compile once.",
+                "Number of runs; the fastest is used. Experts run at least 20 times, Ramulator at most 3, "
+                "compile once.",
                 Whole(1),
                 5,
             ),
@@ -38,11 +43,11 @@ _BENCH = table(
     examples=("ndpsim bench --row stream_r1 --json -", "ndpsim bench --repeat 9 --markdown performance.md"),
 )
 def command(given: Given) -> None:
-    """Measure how fast the simulator is, row by row.
+    """Measure the speed of the simulator, row by row.
 
     Requests, cycles and commands of every row must equal known values. The plain implementation must agree in
-    every counter, and so must Ramulator 2.1 if its Python package `ramulator` is installed. Exit status 1 if
-    anything differs.
+    every counter. So must Ramulator 2.1, if its Python package `ramulator` is installed. The exit status is 1
+    if a value differs.
     """
     from ndpsim.devtools.bench import run_rows
     from ndpsim.devtools.bench.table import COLUMNS, cells, machine, markdown

@@ -48,8 +48,8 @@ def _root(root: Path, current: Collection[str]) -> dict[str, Any]:
 def command(context: click.Context, json: str | None) -> None:
     """Show the folders of compiled kernels and cached results, with their sizes and versions.
 
-    The folders are in the user's cache folder, or in NDPSIM_CACHE_DIR; if that cannot be used, in the folder
-    for temporary files. A folder that other users own or can write is not used.
+    The folders are in the user's cache folder, or in NDPSIM_CACHE_DIR; if neither can be used, they are in
+    the folder for temporary files. A folder that other users own or can write is not used.
     """
     if context.invoked_subcommand is not None:
         return
@@ -90,8 +90,8 @@ _VERSIONS = ("ndpsim", "numba", "numpy", "python")
 _CLEAR = table(
     {
         "Results": (
-            Parameter("kernels", "Remove compiled kernels only.", Flag()),
-            Parameter("results", "Remove results only.", Flag()),
+            Parameter("kernels", "Remove only compiled kernels.", Flag()),
+            Parameter("results", "Remove only results.", Flag()),
             JSON,
         )
     }
@@ -104,7 +104,7 @@ _CLEAR = table(
     examples=("ndpsim cache clear", "ndpsim cache clear --results", "ndpsim cache clear --json cleared.json"),
 )
 def clear(given: Given) -> None:
-    """Remove all that ndpsim of any version put into its caches, and nothing else."""
+    """Remove all files of ndpsim, of any version, from the caches, and no other files."""
     from ndpsim import cachedirs
     from ndpsim.units import format_bytes
 

@@ -118,17 +118,16 @@ def _lanes(given: Given, channel: _Channel, commands: CommandTrace) -> int | Non
     ),
 )
 def command(given: Given) -> None:
-    """Check a command trace against every rule of its DRAM standard, or a log of ndpsim moe.
+    """Check a command trace against the rules of its DRAM standard, or a log of ndpsim moe or serve.
 
     --standard, --org and --timing describe the channel; --set nCL=40 changes a timing. With --hw the channel
-    is a lane of that hardware, or with --ranks a bus of its host. If the rank column has more than one rank,
-    --hw takes the ranks for the lanes of one DIMM, or of all DIMMs if there are more, DIMM after DIMM. It
-    then also checks dimm.command_bus. Exit status 1 if a command is illegal. --energy counts from clock 0, or
-    --start-clock, to the last command or beat of read data.
+    is a lane of that hardware, or, with --ranks, a bus of its host. If a trace with --hw has several ranks,
+    each rank is a lane: a lane of one DIMM, or, if one DIMM has fewer lanes, of all DIMMs, numbered DIMM by
+    DIMM. Then dimm.command_bus is checked, too. The exit status is 1 if a command is illegal. --energy covers
+    the time from clock 0, or --start-clock, to the last command or beat of read data.
 
-    A log of ndpsim moe (.jsonl or .jsonl.gz) or of ndpsim serve needs no options. It is checked against rules
-    that hold for every schedule, with no code of the simulator that wrote it. Exit status 1 if a rule is
-    broken.
+    A log of ndpsim moe or ndpsim serve (.jsonl or .jsonl.gz) needs no options. The rules hold for every
+    schedule, and the check uses no code of the simulator. The exit status is 1 if a rule is broken.
     """
     from ndpsim.audit import check_schedule, check_serving, is_schedule_log, is_serving_log
 

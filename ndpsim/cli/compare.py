@@ -37,7 +37,8 @@ _SIMULATOR = Parameter(
 def command(given: Given) -> None:
     """Run a request trace through ndpsim and through Ramulator 2.1, if its Python package is installed.
 
-    Prints "identical" or the first command that differs, and the speed of both. Exit status 1 if they differ.
+    Prints "identical" or the first command that differs, and the speed of both simulators. The exit status is
+    1 if the commands differ.
     """
     from ndpsim.devtools.peers.ramulator import compare
     from ndpsim.traces import read_requests

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _OUTPUTS = table(
     {
         "What is simulated": (SET,),
-        "Trace": (Parameter("sweep-load", "Run the trace at rising loads.", Flag()),),
+        "Trace": (Parameter("sweep-load", "Run the trace at increasing loads.", Flag()),),
         "Results": (
             JSON,
             *picture("Draw read latencies and the energy, or the sweep.", "latencies", "sweep"),
@@ -28,7 +28,7 @@ _OUTPUTS = table(
             COMMANDS,
             Parameter(
                 "commands-format",
-                "Format of --commands: ndpsim list command-forms.",
+                "Format of --commands: a name of ndpsim list command-forms.",
                 Kind(form="NAME"),
                 "ndpsim",
                 names="command-forms",
@@ -36,9 +36,9 @@ _OUTPUTS = table(
             ),
             Parameter(
                 "channel",
-                "With --commands: this channel.",
+                "With --commands: number of the channel.",
                 Whole(0),
-                otherwise="0, the only one",
+                otherwise="0, if there is only one",
                 needs="commands",
             ),
         ),
@@ -56,10 +56,10 @@ _OUTPUTS = table(
     ),
 )
 def command(given: Given) -> None:
-    """Run a request trace through the controller of a memory until every request is served.
+    """Simulate a memory and its controller until every request of a trace is served.
 
     TRACE has a format of Ramulator 2 (LD/ST, or R/W vectors), Ramulator 1, DRAMsim3 or DRAMSys, plain or
-    gzip. A channel takes at most one request a clock; requests of a timed trace wait for their cycle. --set
+    gzip. A channel accepts at most one request a clock. Requests of a timed trace wait for their cycle. --set
     nCL=40 changes a timing; with --hw, --set a.b=c changes the hardware.
     """
     sweeps = "sweep-load" in given

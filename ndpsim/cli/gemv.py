@@ -32,7 +32,7 @@ _OUTPUTS = table(
             COMMANDS,
             Parameter(
                 "lane",
-                "With --commands: only this lane, or this bus.",
+                "With --commands: write only this lane, or this bus.",
                 Whole(0),
                 otherwise="all lanes; bus 0",
                 needs="commands",
@@ -57,12 +57,13 @@ def command(given: Given) -> None:
 
     The NDP unit on the DIMM's buffer chip multiplies all weights of the expert (gate, up, down) as they are
     read from the ranks. With --layout sharded:N, each of N DIMMs has a slice of the weights. With
-    --host-traffic the host reads and writes the same DIMM meanwhile, and the result has the slowdown of both.
-    In a command trace of all lanes, the column `rank` is the lane, DIMM after DIMM; each lane is a channel.
+    --host-traffic the host reads and writes the same DIMM at the same time, and the result has the slowdown
+    of each side. In a command trace of all lanes, each lane is a channel, and the column `rank` is the number
+    of the lane, counted over all DIMMs.
 
-    With --engine host-read the host reads the weights over its channels: all, one, or those of N DIMMs. In
-    the command trace of a bus (a sub-channel of a channel), the column `rank` counts the ranks of the
-    channel's DIMMs.
+    With --engine host-read the host reads the weights over its channels: all channels, one channel, or the
+    channels of N DIMMs. In the command trace of a bus (a sub-channel of a channel), the column `rank` is the
+    number of the rank, counted over the channel's DIMMs.
     """
     check_gemv(given, "--")
     host_reads, beside = given.get("engine") == "host-read", "host-traffic" in given

@@ -18,9 +18,13 @@ _IMPORT = table(
                 "file", "The configuration.", Kind(form="FILE"), positional=True, required=True, files=("",)
             ),
             Parameter(
-                "out", "Write here.", Output(form="NAME.yaml"), otherwise="standard output", files=("",)
+                "out",
+                "File of the hardware.",
+                Output(form="NAME.yaml"),
+                otherwise="standard output",
+                files=("",),
             ),
-            Parameter("name", "Name of the hardware.", Kind(), otherwise="that of the file"),
+            Parameter("name", "Name of the hardware.", Kind(), otherwise="the name of the file"),
             Parameter("force", "Replace --out if it exists.", Flag(), needs="out"),
         )
     }
@@ -32,10 +36,10 @@ _IMPORT = table(
     examples=("ndpsim import DDR4_8Gb_x8_3200.ini --out mine.yaml", "ndpsim import config.yaml --name mine"),
 )
 def command(given: Given) -> None:
-    """Turn a DRAMsim3 INI file or a Ramulator 2 YAML file into a hardware file.
+    """Convert a DRAMsim3 INI file or a Ramulator 2 YAML file into a hardware file.
 
-    Each value has a source: file and key. Standard error has a line for each value that could not be carried
-    over.
+    Each value has a source: file and key. For each setting that cannot be converted, a line is printed on
+    standard error.
     """
     from ndpsim.importers import import_hardware
 

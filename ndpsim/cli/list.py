@@ -6,14 +6,17 @@ from ndpsim.cli.command import Given, taking
 from ndpsim.cli.names import NAMES
 from ndpsim.parameters import Choice, Parameter, table
 
-_WHAT = Parameter("what", "The kind.", Choice(tuple(NAMES), "kind of thing", form="WHAT"), positional=True)
+_WHAT = Parameter(
+    "what", "Kind of names.", Choice(tuple(NAMES), "kind of thing", form="WHAT"), positional=True
+)
 
 
 @taking(table({"": (_WHAT,)}), examples=("ndpsim list", "ndpsim list models"))
 def command(given: Given) -> None:
     """List the names of one kind (hw, models, orgs, ...), or of all kinds.
 
-    A policy has its engines (all, and those that it needs) and its paper beside it, a part its main numbers.
+    For a policy, the list has the engines that it uses and those that it needs, and its paper. For a part,
+    the list has the main numbers.
     """
     from ndpsim.report.printing import print_text
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _POLICIES = replace(
     MOE["policy"],
-    help="A policy, FILE.py:CLASS, or all. Repeatable: all on one trace, speed-ups against the first.",
+    help="A policy, FILE.py:CLASS, or all. Repeatable: policies run on one trace; the first is the baseline.",
     argument="policies",
     names="policies all",
     repeatable=True,
@@ -83,14 +83,15 @@ def _history(given: Given) -> History | None:
     ),
 )
 def command(given: Given) -> None:
-    """Run a model's layers; a policy decides which experts GPU, CPU and DIMMs compute.
+    """Run the layers of a model. A policy decides which experts GPU, CPU and DIMMs compute.
 
     The times of experts on DIMMs, host reads and relayouts, and their effects on each other, come from the
-    cycle-level model. All policies of a call run on the same trace. ndpsim list policies names them; ndpsim
-    show policy NAME lists a policy's parameters.
+    cycle-level model. All policies of a call run on the same trace. ndpsim list policies lists policies;
+    ndpsim show policy NAME lists the parameters of a policy.
 
-    --check-layer compares one layer with the cycle-level session. Exit status 1 if an expert, a read or the
-    layer ends further from it than --check-limit allows. --plot and --report draw the jobs of this layer.
+    --check-layer simulates one layer again in the cycle-level session. The exit status is 1 if the end time
+    of an expert, a read or the layer differs by more than --check-limit. --plot and --report draw the jobs of
+    this layer.
     """
     plot, history = plot_of(given, "moe"), _history(given)
 

@@ -30,12 +30,13 @@ _SHOWN = 40  # points that are printed
     ),
 )
 def command(given: Given) -> None:
-    """Search a sweep for the points with the best metrics, running only few points.
+    """Search a sweep for the points with the best metrics; only a few points run.
 
     FILE.yaml names variables (keys of the hardware and options of a command), objectives, constraints and the
-    number of runs. Each finished point is in the folder --out at once. The same call continues an interrupted
-    search; with more --runs it continues a finished one. The points depend on the file, --seed and --batch
-    alone. Needs pip install 'ndpsim[optimize]'. Exit status 1 if no point is feasible.
+    number of runs. Each finished point is saved in the folder --out at once. The same call continues an
+    interrupted search. With more --runs it adds points to a finished search. The points depend only on the
+    file, --seed and --batch. The command needs pip install 'ndpsim[optimize]'. The exit status is 1 if no
+    point is feasible.
     """
     out = folder_of(given, given["study"], "optimize")
     check_format(given)

@@ -22,7 +22,7 @@ from ndpsim.parameters import Flag, Output, Parameter
 JSON = Parameter("json", "Write the result as JSON; - for standard output.", Output(), files=("",))
 REPORT = Parameter(
     "report",
-    "Write a report as one HTML file: tables, pictures, configuration, provenance.",
+    "Write a report as one HTML file: tables, pictures, configuration, sources.",
     Output(),
     files=("",),
 )
@@ -35,7 +35,7 @@ def timeline(drawn: str) -> Parameter:
 
 COMMANDS = Parameter("commands", "Write every DRAM command as CSV (.gz compresses).", Output(), files=("",))
 EXACT_CHECK = Parameter(
-    "exact-check", "Run a second time, step by step on the plain controller, and compare.", Flag()
+    "exact-check", "Run a second time, step by step, on the plain controller, and compare.", Flag()
 )
 
 _PATIENCE_S = 1.0  # work that takes longer shows how far it is

@@ -31,7 +31,11 @@ class Plot:
 
 
 SIZE = Parameter(
-    "size", f"With --plot: {', '.join(SIZES)}.", Choice(tuple(SIZES), "size"), DEFAULT_SIZE, needs="plot"
+    "size",
+    f"With --plot: size of the picture: {', '.join(SIZES)}.",
+    Choice(tuple(SIZES), "size"),
+    DEFAULT_SIZE,
+    needs="plot",
 )
 
 
@@ -40,7 +44,7 @@ def picture(drawn: str, *pictures: str) -> tuple[Parameter, ...]:
     names = ", ".join(dict.fromkeys(name for one in pictures for name in PANELS[one]))
     panels = Parameter(
         "panels",
-        f"With --plot: panels to draw, of {names}.",
+        f"With --plot: panels to draw: {names}.",
         Several(always=True, form="NAME,..."),
         needs="plot",
     )

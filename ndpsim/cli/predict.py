@@ -12,9 +12,9 @@ from ndpsim.parameters.predict import PREDICT
 from ndpsim.prediction.programs import PROGRAMS
 
 _PROGRAM = replace(
-    PREDICT["program"], help=f"What runs the model: {', '.join(PROGRAMS)}.", names=tuple(PROGRAMS)
+    PREDICT["program"], help=f"Program that runs the model: {', '.join(PROGRAMS)}.", names=tuple(PROGRAMS)
 )
-_PICTURE = picture("Draw the parts of the time, and the gain of upgrades.", "predict")
+_PICTURE = picture("Draw the components of the time, and the gains from upgrades.", "predict")
 
 
 @taking(
@@ -27,10 +27,11 @@ _PICTURE = picture("Draw the parts of the time, and the gain of upgrades.", "pre
     ),
 )
 def command(given: Given) -> None:
-    """Predict tokens/s of one sequence on a machine made of parts, and on upgraded machines.
+    """Predict tokens/s of one sequence on a machine built from parts, and on upgraded machines.
 
-    Rates of parts come from data sheets and public measurements; ndpsim show part NAME shows them. The band
-    is the range of measured figures around predictions (validation/machines.md).
+    Rates of parts come from data sheets and public measurements; ndpsim show part NAME shows them. The
+    numbers in brackets are a range around the prediction, from its errors on measured machines
+    (validation/machines.md).
     """
     plot = plot_of(given, "predict")
     from ndpsim.prediction import predict

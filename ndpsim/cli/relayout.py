@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _ALL = "all"
 _TOPOLOGY = dataclasses.replace(
     RELAYOUT["topology"],
-    help="Topology of the links: chain, ring, mesh, full, bus or groups; all: each of them.",
+    help="Topology of the links: chain, ring, mesh, full, bus or groups; all: each topology.",
     names="link.topology all",
 )
 _OUTPUTS = table(
@@ -29,7 +29,8 @@ _OUTPUTS = table(
         "Results": (
             JSON,
             *picture(
-                "Draw data over time, busy links and DRAM, and energy; several topologies in one picture.",
+                "Draw data over time, utilization of links and DRAM, and energy; all topologies in one "
+                "picture.",
                 "relayout",
                 "topologies",
             ),
@@ -52,9 +53,9 @@ _OUTPUTS = table(
 def command(given: Given) -> None:
     """Move experts from one layout to another, over the links between DIMMs.
 
-    Each burst is read on lanes of its source DIMM, sent in packets, and written on lanes of its target, DRAM
-    command by DRAM command. With --topology all, DIMMs have the ports that each topology needs. In a command
-    trace the column `rank` is the lane, DIMM after DIMM.
+    Each burst is read on a lane of the source DIMM, sent in packets, and written on a lane of the target
+    DIMM, DRAM command by DRAM command. With --topology all, DIMMs have the ports that each topology needs. In
+    a command trace the column `rank` is the number of the lane, counted over all DIMMs.
     """
     topology = given.get("topology")
     if topology == _ALL:

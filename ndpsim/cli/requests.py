@@ -1,4 +1,4 @@
-"""``ndpsim requests``: import, generate and describe the requests that a serving system gets."""
+"""``ndpsim requests``: import, generate and describe the requests to a serving system."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     ),
 )
 def command() -> None:
-    """Import, generate and describe the requests that a serving system gets.
+    """Import, generate and describe the requests to a serving system.
 
     Requests are CSV with the columns id,arrival_s,input_tokens,output_tokens.
     """
@@ -49,15 +49,15 @@ def _save(requests: Requests, out: str) -> None:
 def generate(given: Given) -> None:
     """Generate requests.
 
-    SPEC is poisson, gamma or closed-loop, and then :KEY=VALUE,... poisson and gamma have rate=1, in requests
-    a second; gamma has burstiness=0.5, the shape of the distribution of times between arrivals, as in vllm
-    bench: 1 is a Poisson process, less comes in bursts. closed-loop has concurrency=32 requests in the
-    system: the next one arrives when one ends.
+    SPEC is poisson, gamma or closed-loop, with optional :KEY=VALUE,... The SPECs poisson and gamma have
+    rate=1, in requests a second. The SPEC gamma also has burstiness=0.5, the shape of the distribution of
+    times between arrivals, as in vllm bench: 1 is a Poisson process, and smaller values give bursts. The SPEC
+    closed-loop has concurrency=32 requests in the system: when one ends, the next one arrives.
 
-    Every SPEC takes requests=300; input_tokens=1024 and output_tokens=128, mean tokens of prompts and
-    outputs; input_sigma=0 and output_sigma=0, the standard deviation of their logarithm, for log-normal
-    lengths; input_most and output_most, to which longer ones are cut; or lengths=FILE, requests of any known
-    format from which pairs of lengths are drawn.
+    Every SPEC has requests=300, the number of requests. input_tokens=1024 and output_tokens=128 are the mean
+    lengths of prompts and outputs. input_sigma=0 and output_sigma=0 are the standard deviations of their
+    logarithms, for log-normal lengths. input_most and output_most are upper limits. With lengths=FILE, pairs
+    of lengths are drawn from the requests of a file of any known format.
     """
     from ndpsim.workloads import generate_requests
 
@@ -76,12 +76,12 @@ def generate(given: Given) -> None:
     ),
 )
 def import_(given: Given) -> None:
-    """Turn a recording of another program into requests.
+    """Convert a recording of another program into requests.
 
-    Known are azure-2023 and azure-2024 (CSV), burstgpt (CSV, with sessions or without), llmservingsim (JSON
-    lines), mooncake (JSON lines, with the hashes of prompts' blocks), vllm-bench (JSON of vllm bench serve
-    --save-detailed) and csv, ndpsim's own. Files may be packed with gzip. A request that failed is left out.
-    The first one arrives at 0, except in ndpsim's own files.
+    The formats are azure-2023 and azure-2024 (CSV), burstgpt (CSV, with sessions or without), llmservingsim
+    (JSON lines), mooncake (JSON lines, with the hashes of prompts' blocks), vllm-bench (JSON of vllm bench
+    serve --save-detailed) and csv, ndpsim's own. Files may be compressed with gzip. Failed requests are left
+    out. The first request arrives at 0, except in ndpsim's own files.
     """
     from ndpsim.workloads import import_requests
 
@@ -102,9 +102,10 @@ def import_(given: Given) -> None:
     ),
 )
 def describe(given: Given) -> None:
-    """Print the rate, the burstiness and the lengths of requests of a file, or of generated ones.
+    """Print the rate, the burstiness and the lengths of requests of a file, or of generated requests.
 
-    Of prompts with hashes of their blocks it prints how many came before: what an endless prefix cache saves.
+    If prompts have hashes of their blocks, it also prints the share of blocks that occurred before. This is
+    the share that an unlimited prefix cache saves.
     """
     from ndpsim.report.requests import print_requests
     from ndpsim.workloads import describe_requests, import_requests, load_requests

@@ -65,12 +65,13 @@ def generate(given: Given) -> None:
     SPEC is skewed[:KEY=VALUE,...], popularity:NAME[:KEY=VALUE,...] or ranks:NAME[:KEY=VALUE,...]. skewed has
     hot, warm and cold experts: hot_experts=0.05, warm_experts=0.25, hot_share=0.22, warm_share=0.7.
     popularity uses bundled counts or a JSON file of counts. ranks uses published shares by rank. data=NAME
-    chooses among several.
+    selects one of several sets of data.
 
-    Every SPEC takes token_stickiness, the probability that a token repeats the choices of the previous token;
-    step_stickiness, that it repeats those of its sequence's previous step; step_drift, the share of experts
-    that exchange their popularity from step to step; drift=0.08, the same between the offline trace and this
-    one; and prefill_cosine, the cosine similarity of popularity in prefill and decode.
+    Every SPEC has five more keys. token_stickiness is the probability that a token repeats the choices of the
+    previous token. step_stickiness is the probability that a token repeats the choices of its sequence in the
+    previous step. step_drift is the share of experts that exchange their popularity from step to step.
+    drift=0.08 is this share between the offline trace and the trace. prefill_cosine is the cosine similarity
+    of popularity in prefill and decode.
     """
     _save(_generated(GENERATE.value(given, "spec"), given), given["out"])
 
@@ -84,11 +85,11 @@ def generate(given: Given) -> None:
     ),
 )
 def import_(given: Given) -> None:
-    """Turn a recording of another program into a routing trace.
+    """Convert a recording of another program into a routing trace.
 
-    Known are counts (JSON, CSV), dynande (CSV), llama-cpp (CSV), megatron (JSON lines), sglang (.pt) and vllm
-    (NPY, NPZ, JSON). Several files make one recording: requests, ranks, layers or parts, see
-    `ndpsim/routing/formats` says.
+    The formats are counts (JSON, CSV), dynande (CSV), llama-cpp (CSV), megatron (JSON lines), sglang (.pt)
+    and vllm (NPY, NPZ, JSON). Several files may be one recording: requests, ranks, layers or parts. The files
+    in `ndpsim/routing/formats` describe the formats.
     """
     from ndpsim.routing import import_routing
 
@@ -110,10 +111,11 @@ def import_(given: Given) -> None:
     ),
 )
 def describe(given: Given) -> None:
-    """Print the statistics that papers quote of a trace, or of a generated one, with sampling errors.
+    """Print the statistics of a trace that papers report, with sampling errors.
 
-    These are shares of selections by class and rank, active experts by batch, reuse from token to token and
-    step to step, drift, similarity of prefill and decode, and how well a moving average predicts loads.
+    The statistics are the shares of selections by class and rank, active experts by batch, reuse from token
+    to token and from step to step, drift, similarity of prefill and decode, and the accuracy of a moving
+    average as a predictor of loads. A SPEC stands for a generated trace.
     """
     plot = plot_of(given, "routing")
     from ndpsim.report.routing import print_routing

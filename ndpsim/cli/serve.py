@@ -52,10 +52,11 @@ _OUTPUTS = table(
     ),
 )
 def command(given: Given) -> None:
-    """Serve requests: they arrive, a scheduler forms steps of them, and a policy decides where experts run.
+    """Serve requests: a scheduler forms steps, and a policy decides where experts run.
 
-    Steps mix prompts and decoded tokens; the KV cache grows with each sequence. The times of layers are those
-    of ndpsim moe. ndpsim list policies names the policies; ndpsim requests generates and imports requests.
+    A step may have tokens of prompts and decoded tokens. The KV cache grows with each sequence. The times of
+    layers are computed as in ndpsim moe. ndpsim list policies names the policies; ndpsim requests generates
+    and imports requests.
     """
     asked, rates = _RUN.arguments(given), _rates(given)
     for name in ("prefix_cache", "async_scheduling"):

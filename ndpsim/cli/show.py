@@ -235,14 +235,15 @@ _USED = {
     ),
 )
 def command(given: Given) -> None:
-    """Show one of: hw, part, model, org, timing, schema hw, layout, processor, policy or weights.
+    """Show one object: hw, part, model, org, timing, schema hw, layout, processor, policy or weights.
 
     `show hw` prints every value of a system with its unit and source, after the changes of --set. With --for,
-    it lists all values that the file lacks for a command, with an example and where to look each up; exit
-    status 1 if the command cannot run. `show part` prints every value of a CPU, memory, GPU or link. `show
+    it lists all values that the file lacks for a command, with an example and a place to find each; the exit
+    status is 1 if the command cannot run. `show part` prints every value of a CPU, memory, GPU or link. `show
     layout` prints the bytes of each matrix of an expert on each DIMM. `show policy` prints the parameters of
     a policy of ndpsim moe, or of your own FILE.py:CLASS. `show processor gpu` (or cpu) prints the time of an
-    expert by tokens. `show weights` prints the bits of each part of a model in a weight file, and its size.
+    expert for several numbers of tokens. `show weights` prints the bits of each part of a model in a weight
+    file, and its size.
     """
     what = given["what"]
     for name in given.keys() - {"what", "name", "json", *_USED.get(what, ())}:

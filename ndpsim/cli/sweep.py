@@ -50,14 +50,14 @@ OUTPUTS = table(
         )
     }
 )
-_REPORT = Parameter("report", "Write everything as one self-contained HTML page.", Output(), files=("",))
+_REPORT = Parameter("report", "Write a report as one self-contained HTML page.", Output(), files=("",))
 
 #: Of every sweep.
 OPTIONS = joined(SWEEP, OUTPUTS, PLOT, table({"Results": (_REPORT,)}))
 
-_HELP = """Each finished point is a file in the folder --out and a row of table.csv there; also of
-table.parquet, with pip install 'ndpsim[parquet]'. The same call continues an interrupted sweep, and runs
-points again if ndpsim or a file has changed. Exit status 1 if points failed."""
+_HELP = """Each finished point is a file in the folder --out and a row of table.csv there. With pip install
+'ndpsim[parquet]' it is also a row of table.parquet. The same call continues an interrupted sweep. It runs
+points again if ndpsim or a file has changed. The exit status is 1 if points failed."""
 _EXAMPLES = (
     "ndpsim sweep gemv --model mixtral-8x7b --vary tokens=1,2,4 --vary dimm.ranks=1,2,4 --plot gemv.pdf",
     "ndpsim sweep study.yaml --jobs 8 --report study.html",

@@ -14,10 +14,16 @@ from ndpsim.parameters.swept import JOBS
 _VALIDATE = table(
     {
         "Validation": (
-            Parameter("names", "Claims to run.", Kind(form="PAPER|CLAIM"), positional=True, repeatable=True),
+            Parameter(
+                "names",
+                "Papers or claims to run.",
+                Kind(form="PAPER|CLAIM"),
+                positional=True,
+                repeatable=True,
+            ),
             JOBS,
             Parameter(
-                "sensitivity", "Run again with other values of what papers do not state; takes long.", Flag()
+                "sensitivity", "Run again with other values of unstated assumptions; takes long.", Flag()
             ),
         ),
         "Results": (
@@ -38,11 +44,12 @@ _VALIDATE = table(
     ),
 )
 def command(given: Given) -> None:
-    """Run the simulations behind published claims, and compare published with simulated figures.
+    """Run the simulations for published claims, and compare published figures with simulated ones.
 
-    An exact claim must be equal, a simulated one within the tolerance of its class, and a ratio also on the
-    same side of 1. Exit status 1 if a verdict differs from the expected one, in either direction. Runs of the
-    same version of ndpsim are found in the cache.
+    The figure of an exact claim must be equal. The figure of a simulated claim must be within the tolerance
+    of its class; a ratio must also be on the same side of 1. The exit status is 1 if a verdict differs from
+    the expected one, also if a claim holds unexpectedly. Runs of the same version of ndpsim are read from the
+    cache.
     """
     from ndpsim.devtools.claims.evaluate import chosen_claims, evaluate
     from ndpsim.devtools.claims.evaluate import sensitivity as at_other_values

@@ -30,21 +30,23 @@ CHECK = table(
             replace(ORG, help="Organisation preset, e.g. DDR5_16Gb_x8.", default=None),
             replace(TIMING, help="Timing preset, e.g. DDR5_4800AN.", default=None),
             replace(RANKS, help="Ranks on the channel."),
-            replace(RULE_SET, help="standard, or reference: Ramulator's."),
-            replace(REFRESH, otherwise="all-bank, or as the hardware says"),
-            Parameter("lanes", "The rank column holds N lanes, each a channel of its own.", Whole(1)),
+            replace(RULE_SET, help="standard, or reference: the rules of Ramulator 2.1."),
+            replace(REFRESH, otherwise="all-bank, or the hardware's"),
+            Parameter("lanes", "The column rank has N lanes, and each lane is a channel.", Whole(1)),
         ),
         "Trace": (
             Parameter(
                 "start-clock",
-                "The trace begins at clock N, not 0: refreshes due before are done.",
+                "The trace begins at clock N; refreshes that were due earlier are taken as done.",
                 Whole(0),
                 0,
             ),
         ),
         "Results": (
             Parameter("energy", "Print the energy of the commands, if they are legal.", Flag()),
-            Parameter("limit", "Violations or findings to print.", Whole(0, MOST_DESCRIBED), 20),
+            Parameter(
+                "limit", "Maximum number of violations or findings to print.", Whole(0, MOST_DESCRIBED), 20
+            ),
         ),
     }
 )

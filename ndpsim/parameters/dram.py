@@ -32,7 +32,7 @@ TIMING = Parameter("timing", "Timing preset.", Kind(form="NAME"), "DDR5_4800AN",
 RANKS = Parameter("ranks", "Ranks on a channel.", Whole(1), 1)
 RULE_SET = Parameter(
     "rules",
-    "Rules: standard, or reference: Ramulator's where these depart from it.",
+    "Rules: standard, or reference: the rules of Ramulator 2.1.",
     Choice(RULES, "set of rules"),
     "standard",
 )
@@ -47,8 +47,10 @@ CHANNEL = table(
             TIMING,
             RANKS,
             RULE_SET,
-            Parameter("channels", "Channels, interleaved by burst.", Whole(1, MOST_CHANNELS), 1),
-            Parameter("mapper", f"{', '.join(MAPPERS)}.", Choice(MAPPERS, "mapper"), "RoBaRaCoCh"),
+            Parameter("channels", "Channels, interleaved by bursts.", Whole(1, MOST_CHANNELS), 1),
+            Parameter(
+                "mapper", f"Address mapping: {', '.join(MAPPERS)}.", Choice(MAPPERS, "mapper"), "RoBaRaCoCh"
+            ),
         )
     }
 )
@@ -56,8 +58,8 @@ CHANNEL = table(
 CONTROLLER = table(
     {
         "Memory": (
-            Parameter("scheduler", f"{_SCHEDULER.allowed}.", _SCHEDULER, "FRFCFS"),
-            Parameter("row-policy", f"{_ROWS.allowed}.", _ROWS, "open"),
+            Parameter("scheduler", f"Scheduling policy: {_SCHEDULER.allowed}.", _SCHEDULER, "FRFCFS"),
+            Parameter("row-policy", f"Row policy: {_ROWS.allowed}.", _ROWS, "open"),
             Parameter(
                 "row-cap",
                 "Column accesses after which closed-cap closes a row.",
@@ -79,7 +81,11 @@ MEMORY = joined(
     table(
         {
             "What is simulated": (
-                replace(HW, help="Take the memory from this hardware, instead of its options.", default=None),
+                replace(
+                    HW,
+                    help="Use the memory of this hardware, instead of the options for a memory.",
+                    default=None,
+                ),
             ),
             "Trace": (
                 Parameter(
@@ -95,7 +101,5 @@ MEMORY = joined(
 )
 DRAM: Table = joined(
     MEMORY,
-    table(
-        {"Trace": (Parameter("wrap", "Wrap addresses beyond the memory's end around to its start.", Flag()),)}
-    ),
+    table({"Trace": (Parameter("wrap", "Take addresses beyond the memory modulo its size.", Flag()),)}),
 )

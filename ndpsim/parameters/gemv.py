@@ -20,7 +20,9 @@ LAST_START = 1 << 48  #: The last DRAM clock at which a run may begin.
 MOST_PHASES = 1024
 
 MODEL = model_of(DEFAULT_MODEL)
-SHAPE = Parameter("shape", "An expert of this shape, instead of a model's.", Kind(form="HIDDEN,INTERMEDIATE"))
+SHAPE = Parameter(
+    "shape", "An expert of this shape, instead of an expert of a model.", Kind(form="HIDDEN,INTERMEDIATE")
+)
 
 GEMV = table(
     {
@@ -30,13 +32,13 @@ GEMV = table(
             SHAPE,
             Parameter(
                 "tokens",
-                "Tokens of the expert; 3,1,2: of three experts in turn.",
+                "Number of tokens of the expert; 3,1,2: tokens of three experts in turn.",
                 Several(Whole(1, MAX_TOKENS)),
                 1,
             ),
             Parameter(
                 "release-ns",
-                "Earliest start of the expert; 0,100,200: of three experts.",
+                "Earliest start of the expert; 0,100,200: starts of three experts.",
                 Several(Real(0, LAST_RELEASE_NS), form="NS,..."),
                 0,
             ),
@@ -48,7 +50,7 @@ GEMV = table(
             ),
             Parameter(
                 "refresh-phases",
-                "Run from N start clocks over one period of refreshes; adds mean, least and most time.",
+                "Run from N start clocks in one refresh period; print mean, minimum and maximum time.",
                 Whole(1, MOST_PHASES),
             ),
             Parameter(
@@ -75,7 +77,7 @@ HOST = tuple(name for name, one in GEMV.items() if one.section == "Host traffic"
 
 
 def check_gemv(given: Mapping[str, Any], dashes: str = "") -> None:
-    """Make sure that nothing is given which means nothing beside the rest.
+    """Refuse options that have no meaning beside other given options.
 
     Args:
         dashes: as in `Table.check_needs`.

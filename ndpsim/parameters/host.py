@@ -28,13 +28,13 @@ def _rate(value: Any, key: str) -> float | str:
 _ARBITRATION = Choice(option_names("dimm/arbitrations", "host-first"), "arbitration", settings=True)
 ARBITRATION = Parameter(
     "arbitration",
-    f"Who goes first on a DIMM, host or NDP unit: {_ARBITRATION.allowed}; parameters follow a colon.",
+    f"Priority between host and NDP unit: {_ARBITRATION.allowed}; parameters follow a colon.",
     _ARBITRATION,
     "host-first",
 )
 TRAFFIC = Parameter(
     _TRAFFIC,
-    "Rate in GB/s at which the host reads and writes the DIMM meanwhile.",
+    "Rate in GB/s at which the host reads and writes the DIMM during the run.",
     Own(_rate, form="GBPS|saturate", words="saturate, or a number from 0"),
     argument="host_gbps",
     names=("saturate",),
@@ -49,7 +49,7 @@ READS = Parameter(
 )
 PATTERN = Parameter(
     "host-pattern",
-    "sequential, random, or a request trace.",
+    "Addresses of the host traffic: sequential, random, or a request trace.",
     Kind(form="NAME|FILE"),
     "sequential",
     argument="pattern",
@@ -59,7 +59,7 @@ PATTERN = Parameter(
 )
 SLICE_CLOCKS = Parameter(
     "slice-clocks",
-    "DRAM clocks of a turn with slice.",
+    "DRAM clocks of a turn, for arbitration slice.",
     Whole(1, MAX_SLICE),
     1000,
     needs="arbitration=slice",

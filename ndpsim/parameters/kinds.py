@@ -133,7 +133,8 @@ class Choice(Kind):
     @property
     def allowed(self) -> str:
         """See `Kind`."""
-        return ", ".join(self.names[:-1]) + f" or {self.names[-1]}"
+        *others, last = self.names
+        return f"{', '.join(others)} or {last}" if others else last
 
     def read(self, value: Any) -> Any:
         """See `Kind`."""

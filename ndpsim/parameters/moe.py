@@ -53,7 +53,7 @@ MOE = table(
             ),
             Parameter(
                 "layers",
-                "Only these layers of the model, from 0.",
+                "Simulate only these layers of the model; the first is 0.",
                 Own(_layers, form="N-N,..."),
                 otherwise="those of the trace, else all",
             ),
@@ -66,14 +66,14 @@ MOE = table(
             Parameter("context", "Tokens that a decoded token attends to.", Whole(), 512),
             Parameter(
                 "gpu-experts",
-                "Experts of a layer that the GPU's memory holds.",
+                "Experts of a layer in the GPU's memory.",
                 Whole(0),
-                otherwise="what fits",
+                otherwise="as many as fit",
             ),
         ),
         "Weights": (
             Parameter("bits", "Bits of a weight of a routed expert.", Whole(1, 16), 16),
-            Parameter("dense-bits", "Bits of any other weight.", Whole(1, 32), 16),
+            Parameter("dense-bits", "Bits of all other weights.", Whole(1, 32), 16),
             Parameter(
                 "weights",
                 "A weight file with the bits of all weights, e.g. q4_k_m: ndpsim list weights.",
@@ -117,12 +117,12 @@ CHECKS = table(
         "Results": (
             Parameter(
                 "check-layer",
-                "Run this layer again in the cycle-level session, and compare.",
+                "Simulate this layer again in the cycle-level session, and compare.",
                 Own(_step_and_layer, form="STEP,LAYER"),
             ),
             Parameter(
                 "check-limit",
-                "With --check-layer: largest error of an end, as a share of the layer's time.",
+                "With --check-layer: largest error of an end time, as a share of the layer's time.",
                 Real(0, form="SHARE"),
                 0.05,
                 needs="check-layer",

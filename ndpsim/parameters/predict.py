@@ -19,16 +19,16 @@ PREDICT = table(
         "Machine": (
             Parameter(
                 "cpu",
-                "A part: ndpsim list parts.",
+                "CPU: a part of ndpsim list parts.",
                 form=_PART,
                 names="parts:cpus",
                 files=_YAML,
                 required=True,
             ),
-            Parameter("sockets", "CPUs.", Whole(1, 8), 1),
+            Parameter("sockets", "Number of CPUs.", Whole(1, 8), 1),
             Parameter(
                 "memory",
-                "A part, and the number of DIMMs in all sockets.",
+                "Memory: a part, and the number of DIMMs over all sockets.",
                 form="NAMExDIMMS",
                 names="dimms",
                 required=True,
@@ -41,7 +41,7 @@ PREDICT = table(
             ),
             Parameter(
                 "gpu",
-                "A part; none: the CPU computes everything.",
+                "GPU: a part; none: the CPU computes the whole model.",
                 form=_PART,
                 names="parts:gpus none",
                 files=_YAML,
@@ -49,7 +49,7 @@ PREDICT = table(
             ),
             Parameter(
                 "link",
-                "The link between CPU and GPU: a part.",
+                "Link between CPU and GPU: a part.",
                 default="pcie-4-x16",
                 form=_PART,
                 names="parts:links",
@@ -58,17 +58,27 @@ PREDICT = table(
         ),
         "What is simulated": (model_of("deepseek-v3"), SET),
         "Weights": (
-            Parameter("weights", "ndpsim list weights.", Kind(form="NAME"), "q4_k_m", names="weights"),
+            Parameter(
+                "weights",
+                "Weight file: a name of ndpsim list weights.",
+                Kind(form="NAME"),
+                "q4_k_m",
+                names="weights",
+            ),
             MOE["kv-bits"],
         ),
         "Program": (
-            Parameter("program", "What runs the model.", Kind(form="NAME"), "ik_llama.cpp", names="programs"),
-            Parameter("chunk", "Prompt tokens computed at once.", Whole(1), otherwise="the program's"),
+            Parameter(
+                "program", "Program that runs the model.", Kind(form="NAME"), "ik_llama.cpp", names="programs"
+            ),
+            Parameter(
+                "chunk", "Prompt tokens that are computed at once.", Whole(1), otherwise="the program's"
+            ),
             Parameter(
                 "n-cpu-moe",
-                "Number of first layers with their experts in the host's memory.",
+                "Number of layers, from the first, whose experts are in host memory.",
                 Whole(0, 1 << 20),
-                otherwise="as few as must",
+                otherwise="the smallest that fits",
                 form="LAYERS",
             ),
             Parameter("no-upgrades", "Do not simulate upgrades.", Flag()),
@@ -76,7 +86,7 @@ PREDICT = table(
         "Routing": (
             Parameter("prompt", "Tokens of the prompt.", Whole(1, MOST_TOKENS), 512),
             Parameter("generated", "Tokens generated after the prompt.", Whole(1, MOST_TOKENS), 128),
-            replace(SEED, help="Seed of the tokens' choice of experts."),
+            replace(SEED, help="Seed of the choice of experts."),
         ),
     }
 )

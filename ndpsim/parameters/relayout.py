@@ -19,11 +19,11 @@ RELAYOUT = table(
         "What is simulated": (
             HW,
             MODEL,
-            replace(SHAPE, help="Experts of this shape, instead of a model's."),
+            replace(SHAPE, help="Experts of this shape, instead of experts of a model."),
             Parameter("experts", "Experts that move.", Whole(1, MAX_EXPERTS), 1),
             Parameter(
                 "from",
-                "Their layout before: localized, striped or sharded:N.",
+                "Layout before the move: localized, striped or sharded:N.",
                 Kind(form="NAME"),
                 "localized",
                 argument="source",
@@ -31,7 +31,7 @@ RELAYOUT = table(
             ),
             Parameter(
                 "to",
-                "Their layout afterwards.",
+                "Layout after the move.",
                 Kind(form="NAME"),
                 "striped",
                 argument="target",

@@ -10,14 +10,14 @@ from ndpsim.parameters.kinds import Whole
 from ndpsim.parameters.table import Parameter, table
 
 _RESULTS = (written("requests here, as CSV"),)
-_SEED = replace(ANY_SEED, help="The same seed, the same requests.")
+_SEED = replace(ANY_SEED, help="Seed; equal seeds give equal requests.")
 
 #: What describes a file that is recorded, not generated.
 RECORDED = table(
     {
         "Requests": (
             format_of("file", "workload-formats"),
-            Parameter("first", "Only the first requests.", Whole(1), otherwise="all"),
+            Parameter("first", "Use only the first N requests.", Whole(1), otherwise="all"),
         )
     }
 )

@@ -24,7 +24,7 @@ _RESULTS = (written("trace here"),)
 _MODEL = model_of(None, otherwise=f"that of the counts, else {DEFAULT_MODEL}")
 #: What is generated beside the SPEC.
 GENERATED = table(
-    {"Routing": (_MODEL, BATCH, STEPS, PROMPT, replace(SEED, help="The same seed, the same trace."))}
+    {"Routing": (_MODEL, BATCH, STEPS, PROMPT, replace(SEED, help="Seed; equal seeds give equal traces."))}
 )
 
 GENERATE = table(
@@ -34,7 +34,7 @@ GENERATE = table(
             *GENERATED.values(),
             Parameter(
                 "offline",
-                "Generate the offline trace, for policies that learn: other choices, with `drift`.",
+                "Generate the offline trace, from which policies learn: other choices, with `drift`.",
                 Flag(),
             ),
         ),
@@ -46,12 +46,14 @@ IMPORT = table(
         "Routing": (
             recording_of(argument="files", repeatable=True),
             format_of("files", "routing-formats"),
-            model_of(None, help="The model of the recording; it gives the layers their numbers."),
-            Parameter("experts", "Experts of a layer.", Whole(1), otherwise="as the files say"),
+            model_of(None, help="The model of the recording, which decides the numbers of layers."),
+            Parameter("experts", "Experts of a layer.", Whole(1), otherwise="read from the files"),
             Parameter(
-                "experts-per-token", "Experts that a token chooses, if the files do not say it.", Whole(1)
+                "experts-per-token",
+                "Experts that a token chooses, if the files do not contain this number.",
+                Whole(1),
             ),
-            Parameter("steps", "Only the first decode steps.", Whole(1), otherwise="all"),
+            Parameter("steps", "Use only the first N decode steps.", Whole(1), otherwise="all"),
         ),
         "Results": _RESULTS,
     }

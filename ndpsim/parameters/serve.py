@@ -66,7 +66,7 @@ SERVE = table(
             model_of("deepseek-v2"),
             Parameter(
                 "requests",
-                "Requests: a file of them, or a SPEC of ndpsim requests generate.",
+                "Requests: a file, or a SPEC of ndpsim requests generate.",
                 Kind(form="FILE|SPEC"),
                 names="workloads",
                 files=("",),
@@ -74,13 +74,13 @@ SERVE = table(
             replace(MOE["policy"], default=None, otherwise="trimoe, or none for a dense model"),
             Parameter(
                 "rate",
-                "Requests a second: arrivals are moved apart or together to this mean.",
+                "Mean rate in requests a second; times between arrivals are scaled to it.",
                 Real(1e-9, 1e9, form="R"),
                 otherwise="as the requests arrive",
             ),
             Parameter(
                 "slo",
-                "Service level of a request: its time to the first token, and between tokens in the mean.",
+                "Service level of a request: limits of time to first token, and of mean time between tokens.",
                 Own(_level, form="ttft=1s,tpot=50ms"),
             ),
         ),
@@ -91,19 +91,19 @@ SERVE = table(
                 Choice(_SCHEDULERS, "scheduler"),
                 "vllm",
             ),
-            Parameter("max-batch", "Sequences in the KV cache at a time.", Whole(1, 1 << 16), 128),
-            Parameter("max-tokens", "Tokens that a step computes.", Whole(1, 1 << 20), 2048),
+            Parameter("max-batch", "Maximum number of running sequences.", Whole(1, 1 << 16), 128),
+            Parameter("max-tokens", "Maximum number of tokens in a step.", Whole(1, 1 << 20), 2048),
             Parameter(
                 "preemption",
-                "A sequence without room is computed again, or moved to the host's memory and back: "
-                "recompute or swap.",
+                "Treatment of a sequence if the KV cache is full; recompute: compute it again later; swap: "
+                "move its cache to host memory and back.",
                 Choice(PREEMPTIONS, "preemption"),
                 "recompute",
             ),
             Parameter(
                 "parallel",
-                "With several GPUs: data (each an engine and a part of the experts) or tensor (a part of "
-                "each matrix).",
+                "With several GPUs: data (each GPU is an engine and has a part of the experts) or tensor "
+                "(each GPU has a part of each matrix).",
                 Choice(("data", "tensor"), "parallelism"),
                 otherwise="data, or tensor for a dense model",
             ),
@@ -111,15 +111,15 @@ SERVE = table(
             MOE["kv-bits"],
             Parameter(
                 "kv-blocks",
-                "Blocks of the KV cache.",
+                "Number of blocks in the KV cache.",
                 Whole(1, 1 << 32),
-                otherwise="what fits, or what the longest requests need",
+                otherwise="as many as fit, or as the longest requests need",
             ),
             Parameter("block-tokens", "Tokens of a block of the KV cache.", Whole(1, 1 << 16), 16),
-            Parameter("no-prefix-cache", "Find no blocks of earlier prompts again.", Flag()),
+            Parameter("no-prefix-cache", "Do not reuse blocks of earlier prompts.", Flag()),
             Parameter(
                 "no-async-scheduling",
-                "Form a step when the one before it has ended, not when it begins.",
+                "Form a step after the previous step has ended, not when that step begins.",
                 Flag(),
             ),
             MOE["gpu-experts"],
@@ -145,7 +145,7 @@ FIND = table(
             ),
             Parameter(
                 "attainment",
-                "With --find-rate: share of the requests that must be within --slo.",
+                "With --find-rate: share of requests that must be within --slo.",
                 Real(0, 1, form="SHARE"),
                 0.9,
                 needs="find-rate",

@@ -34,17 +34,24 @@ SHOW = table(
         "What is simulated": (
             Parameter(
                 "what",
-                "The kind of thing.",
+                "The kind of object.",
                 Choice(tuple(SHOWN), "kind of thing", form="WHAT"),
                 positional=True,
                 required=True,
             ),
-            Parameter("name", "Its name.", Kind(form="NAME"), names="shown", positional=True, required=True),
+            Parameter(
+                "name",
+                "The name of the object.",
+                Kind(form="NAME"),
+                names="shown",
+                positional=True,
+                required=True,
+            ),
             replace(HW, help="For a layout or processor: the hardware."),
             model_of(DEFAULT_MODEL, help="For a layout, processor or weight file: the model."),
             Parameter(
                 "tokens",
-                "For a processor: numbers of tokens.",
+                "For a processor: numbers of tokens of an expert.",
                 Several(Whole(1, 1 << 24), always=True),
                 [1, 4, 16, 64, 256, 1024],
                 otherwise="1,4,16,64,256,1024",
@@ -52,7 +59,7 @@ SHOW = table(
             SET,
             Parameter(
                 "for",
-                "For hw: list what the file lacks for moe, gemv, relayout or dram.",
+                "For hw: list the values that the file lacks for a command.",
                 Choice(tuple(SWEPT), "command that needs hardware", form="COMMAND"),
             ),
         ),

@@ -37,16 +37,16 @@ _PLACE = (
     JOBS,
     Parameter(
         "cluster",
-        "Run the points on this Dask cluster: tcp://HOST:PORT, or a scheduler file. Named files "
-        "named must be there, too, under the same path.",
+        "Run the points on this Dask cluster: tcp://HOST:PORT, or a scheduler file. Its workers need the "
+        "files of the points under the same paths.",
         Kind(form="ADDRESS"),
     ),
-    Parameter("retry-failed", "Run points again that failed before.", Flag()),
+    Parameter("retry-failed", "Run failed points again.", Flag()),
 )
 #: Where points run.
 PLACE = tuple(one.name for one in _PLACE)
-_SETS = replace(SET, help="A value for all points, e.g. dimm.ranks=2. Repeatable.")
-_OUT = Parameter("out", "Folder of the points' files and the tables.", Folder(), short="o")
+_SETS = replace(SET, help="Set a value for all points, e.g. dimm.ranks=2. Repeatable.")
+_OUT = Parameter("out", "Folder for the files of points and the tables.", Folder(), short="o")
 FORCE = Parameter("force", "Replace the tables of another run in that folder.", Flag())
 
 SWEEP = table(
@@ -56,11 +56,13 @@ SWEEP = table(
             Parameter(
                 "vary",
                 "An option without its dashes, or a key of the hardware, and its values: 1,2,4 or 1..8 or "
-                "log:10..1000:7. Repeatable; the last changes fastest.",
+                "log:10..1000:7. Repeatable; the last key changes fastest.",
                 _VALUES,
                 repeatable=True,
             ),
-            Parameter("zip", "Combine the n-th values of all keys, instead of all combinations.", Flag()),
+            Parameter(
+                "zip", "The n-th point has the n-th value of every key, instead of all combinations.", Flag()
+            ),
             Parameter(
                 "baseline",
                 "Add the metric speedup, relative to the point with this value. Repeatable.",
@@ -78,12 +80,12 @@ PLOT = table(
         "Results": (
             Parameter(
                 "kind",
-                "With --plot: lines, bars, heat or pareto.",
+                "With --plot: kind of picture: lines, bars, heat or pareto.",
                 Choice(KINDS, "kind"),
-                otherwise="by what varies",
+                otherwise="depends on the keys that vary",
             ),
-            Parameter("x", "With --plot: the horizontal axis; for pareto a metric.", Kind(form="KEY")),
-            Parameter("y", "With --plot: the vertical axis.", Kind(form="METRIC")),
+            Parameter("x", "With --plot: key on the horizontal axis; for pareto a metric.", Kind(form="KEY")),
+            Parameter("y", "With --plot: metric on the vertical axis.", Kind(form="METRIC")),
             Parameter("by", "With --plot: keys with a line for each value.", Kind(form="KEY,...")),
             Parameter("log", "With --plot: logarithmic axes.", Choice(LOGS, "log", form="x|y|xy|none")),
         )
@@ -95,39 +97,39 @@ OPTIMIZE = table(
         "What is simulated": (
             Parameter(
                 "study",
-                "The search.",
+                "The file of the search.",
                 Kind(form="FILE.yaml"),
                 argument="command",
                 positional=True,
                 required=True,
                 files=STUDIES,
             ),
-            replace(_SETS, help="A value for all points, or of a variable, e.g. dimm.ranks=2. Repeatable."),
+            _SETS,
         ),
         "Sweep": (
             Parameter(
                 "vary",
-                "Values of a variable, or a range: 0.5..2.0, log:10..1000. Repeatable.",
+                "A variable and its values, or a range: 0.5..2.0, log:10..1000. Repeatable.",
                 _VALUES,
                 repeatable=True,
             ),
             Parameter(
                 "runs",
-                "Points that are run.",
+                "Number of points to run.",
                 Whole(1, MOST_RUNS),
                 otherwise="the file's budget, or 100",
                 argument="budget",
             ),
             Parameter(
                 "sampler",
-                "tpe, nsga2 or random.",
+                "Sampler: tpe, nsga2 or random.",
                 Choice(SAMPLERS, "sampler"),
                 otherwise="the file's, or tpe",
             ),
             Parameter("seed", "Seed of the sampler.", Whole(0, (1 << 32) - 1), otherwise="the file's, or 1"),
             Parameter(
                 "batch",
-                "Points that the sampler proposes together.",
+                "Points that the sampler chooses at once.",
                 Whole(1, MOST_RUNS),
                 otherwise="the file's, or 8",
             ),
@@ -136,7 +138,7 @@ OPTIMIZE = table(
         "Results": (
             replace(
                 _OUT,
-                help="Folder of the points' files and the tables; points of a sweep there are reused.",
+                help="Folder for the files of points and the tables; points of a sweep there are reused.",
                 otherwise="NAME.optimize",
             ),
             FORCE,

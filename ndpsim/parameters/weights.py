@@ -61,7 +61,7 @@ WEIGHTS = (
         "zero-point-bits",
         "Bits of a group's zero point.",
         Whole(0, 64),
-        otherwise="those of a weight",
+        otherwise="the bits of a weight",
         needs="group-size",
     ),
     Parameter(
