@@ -56,12 +56,12 @@ Code = Literal[
 
 
 class InputError(ValueError):
-    """A mistake in what the user gave: a file, a key, an option, a value.
+    """A mistake of the user in a file, a key, an option or a value.
 
     The text is one line, ``FILE:LINE: KEY: what is wrong``, with the parts that are known.
 
     Args:
-        problem: what is wrong, with the value and what is allowed.
+        problem: the mistake, with the value and the allowed values.
         code: which kind of mistake it is, one of `Code`.
         file: the file it was read from.
         line: its line there, counted from 1.
@@ -102,7 +102,7 @@ def no_way_on(what: str) -> InputError:
 
 
 class MismatchError(RuntimeError):
-    """Two ways of computing the same did not agree; the message says in what, in one line."""
+    """Two computations of the same result differ; the message names the difference in one line."""
 
     def __init__(self, difference: str) -> None:
         super().__init__(difference)

@@ -125,7 +125,7 @@ def check_lanes(
     """Check the lanes of an NDP machine: every lane is a channel of its own, `device`.
 
     The `rank` column of `trace` holds the lane, 0 to `lanes` - 1; where the channel has several ranks, it
-    counts those of all lanes, lane after lane. Refreshes are due until the last command of the lane. The
+    numbers the ranks of all lanes, lane by lane. Refreshes are due until the last command of the lane. The
     other arguments are those of `check`; `limit` holds for all lanes together.
 
     Args:

@@ -15,7 +15,7 @@ class Violation:
     """A command that breaks a rule.
 
     Attributes:
-        index: its place in the trace, from 0; in a file it stands on line index + 2.
+        index: its index in the trace, from 0; in a file it is on line index + 2.
         clock: its clock.
         rule: the JEDEC name of a timing rule ("tRCD", "tFAW"), or one of "clock order", "command",
             "coordinates", "command bus", "shared command bus", "broadcast command bus", "data bus",
@@ -51,7 +51,7 @@ class Report(Outcome):
 
     Attributes:
         commands: how many commands were checked.
-        count: how many violations were found; a command counts once for every rule that it breaks.
+        count: number of violations; a command is counted once for every rule that it breaks.
         violations: the first of them, in the order of the trace.
         tolerated_overlaps: pairs of a read and a later write on another rank whose data overlap on the bus.
             The reference's rule between ranks allows them, so they do not count; real ranks could not.

@@ -51,7 +51,7 @@ class ScheduleReport(LogReport):
 
     Attributes:
         runs, layers, jobs, migrations: that were checked.
-        count: how many findings there are.
+        count: number of findings.
         findings: the first of them, in the order of the log.
     """
 

@@ -41,7 +41,7 @@ class ServingReport(LogReport):
 
     Attributes:
         requests, steps, tokens: that were checked; tokens as often as they were computed.
-        count: how many findings there are.
+        count: number of findings.
         findings: the first of them, in the order of the log.
     """
 

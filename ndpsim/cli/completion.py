@@ -104,7 +104,7 @@ def _shown(context: click.Context, typed: str) -> Iterator[str]:
 
 
 def _files(typed: str, endings: Sequence[str]) -> Iterator[str]:
-    """Files that begin as typed and have one of the endings, and folders; hidden ones when asked for."""
+    """Files that begin as typed and have one of the endings, and folders; hidden ones if requested."""
     folder, slash, start = typed.rpartition("/")
     with os.scandir(os.path.expanduser(folder + slash) or ".") as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):

@@ -42,12 +42,13 @@ def load_hardware(
 
     Args:
         hw: a bundled name ("trimoe"), or the path of a hardware file; a `Hardware` stays as it is.
-        sets: ``key=value`` options with dotted keys, over what the files say, the later over the earlier:
-            ``dimm.ranks=2``, ``ndp.gemv.fifo_bursts=8``, ``dram.nCL=38`` (short for ``dram.overrides.nCL``),
-            ``ndp.gemv=NAME`` (another file of ``rtl_params/``, read before keys inside it are set; a path
-            given here is relative to the current folder), ``gpu.part=NAME`` (another part, whose values
-            replace those of the file; other options are over them). Clocks that the file itself overrides
-            belong to its ``dram.timing``: with another one they are dropped, and one line says which.
+        sets: ``key=value`` options with dotted keys, which replace values of the files; later ones replace
+            earlier ones: ``dimm.ranks=2``, ``ndp.gemv.fifo_bursts=8``, ``dram.nCL=38`` (short for
+            ``dram.overrides.nCL``), ``ndp.gemv=NAME`` (another file of ``rtl_params/``, read before keys
+            inside it are set; a path given here is relative to the current folder), ``gpu.part=NAME``
+            (another part, whose values replace those of the file; other options are over them). Clocks that
+            the file itself overrides belong to its ``dram.timing``: with another one they are dropped, and
+            one line says which.
         command: the command for which it is used, "dram", "gemv", "relayout" or "moe": an error names all
             that the file lacks for it.
 

@@ -67,7 +67,7 @@ class LinearAttention:
 
     @property
     def values_in_work(self) -> int:
-        """Values of a token in work at once: what is projected and convolved, and the result."""
+        """Values of a token in memory at once: the projected and convolved values, and the result."""
         results = self.value_heads * self.value_size
         return 2 * self.channels + 2 * results + 2 * self.value_heads
 

@@ -277,7 +277,8 @@ def load_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
     has none of experts.
 
     Raises:
-        InputError: there is no such model or file, it is no JSON object, or a key is missing or out of range.
+        InputError: the model or file does not exist, the file is not a JSON object, or a key is missing or
+            out of range.
     """
     if isinstance(model, MoeShape):
         return model

@@ -31,7 +31,7 @@ CHECK = table(
             replace(TIMING, help="Timing preset, e.g. DDR5_4800AN.", default=None),
             replace(RANKS, help="Ranks on the channel."),
             replace(RULE_SET, help="standard, or reference: the rules of Ramulator 2.1."),
-            replace(REFRESH, otherwise="all-bank, or the hardware's"),
+            replace(REFRESH, otherwise="all-bank, or as the hardware says"),
             Parameter("lanes", "The column rank has N lanes, and each lane is a channel.", Whole(1)),
         ),
         "Trace": (

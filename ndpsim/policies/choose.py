@@ -57,7 +57,7 @@ class PolicyParameter:
 
 @dataclass(frozen=True)
 class ChosenPolicy:
-    """A policy that a run was asked for, with all of its parameters.
+    """A chosen policy, with all of its parameters.
 
     Attributes:
         policy: its class.
@@ -124,8 +124,8 @@ def choose_policy(asked: str | type[Policy] | ChosenPolicy) -> ChosenPolicy:
         asked: ``NAME[:KEY=VALUE,...]``, ``path/to/file.py:ClassName[:KEY=VALUE,...]``, or a class.
 
     Raises:
-        InputError: there is no such policy or file, the file cannot be run, its class is no policy, or a
-            parameter does not exist or cannot have that value.
+        InputError: the policy or file does not exist, the file cannot be run, its class is not a policy, or a
+            parameter does not exist or cannot have this value.
     """
     if isinstance(asked, ChosenPolicy):
         return asked

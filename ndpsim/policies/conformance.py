@@ -64,7 +64,7 @@ def check_policy(
     estimates: Estimates | None = None,
     seed: int = 1,
 ) -> PolicyCheck:
-    """Replay a small trace under a policy, and check every answer against the rules.
+    """Run a policy on a small trace, and check every decision against the rules.
 
     The trace has a prefill and decode steps. It is replayed twice unchanged, once with its second half
     scrambled, and once with a GPU that has no room for experts. Migrations take as long as one layer or two.

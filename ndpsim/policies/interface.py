@@ -125,8 +125,8 @@ else:
 class Policy(ABC, Generic[Parameters_co]):
     """A policy, started for one run.
 
-    A class has a `name`, a docstring, its `paper`, the `engines` on which it computes experts, those of them
-    that it `needs`, and its parameters: ``class Mine(Policy[MyParameters])``.
+    A class has a `name`, a docstring, its `paper`, the `engines` that it uses, the engines that it `needs`,
+    and its parameters: ``class Mine(Policy[MyParameters])``.
     """
 
     name: ClassVar[str]
@@ -199,5 +199,5 @@ class Policy(ABC, Generic[Parameters_co]):
         return None
 
     def prediction(self) -> Mapping[str, Any] | None:
-        """Accuracy of its predictions, and what it counts; None: it predicts nothing."""
+        """Accuracy of its predictions, and the definition of the accuracy; None: it makes no predictions."""
         return None

@@ -39,7 +39,7 @@ def places(flags: Flags) -> list[Place]:
 class Offloading(Policy[Parameters_co]):
     """A policy that copies experts from the host's memory to the GPU, for one layer or to stay there.
 
-    It needs all of its `engines`, unless a class says what it `needs`.
+    A policy needs all of its `engines`, unless its class sets `needs`.
     """
 
     engines: ClassVar[tuple[str, ...]] = ("gpu", "cpu")
@@ -56,7 +56,7 @@ class Offloading(Policy[Parameters_co]):
         return self.estimates.copy_ns
 
     def residents(self, resident: Flags) -> Placement:
-        """All experts striped, and those of the flags [layer, expert] also in the GPU's memory."""
+        """All experts are striped; the experts with a flag [layer, expert] are also in the GPU's memory."""
         placement = Placement.striped(*resident.shape)
         placement.resident[:] = resident
         return placement

@@ -118,10 +118,10 @@ class Estimates:
             attention.
         shared_ns: the shared experts of a layer on the GPU, and the overhead of a fused call of the others.
         token_ns: a token's vector over PCIe, one way, as one of many.
-        vector_ns: a token's vector over PCIe, one way, alone: the link's latency is part of it.
+        vector_ns: time of one token's vector over PCIe in one direction, including the link's latency.
         sharded_ns: by a number of DIMMs: an expert sharded over them, as `ndp_ns`. Simulated when called.
         gpu_part_ns, cpu_part_ns, pcie_part_ns: overhead of a part of an expert beyond its share of the whole:
-            twice the time of a half less that of the whole, at one token.
+            twice the time of a half, minus the time of the whole, at one token.
         ndp_part_ns: likewise, by a number of DIMMs.
         sharded_read_ns: by a number of DIMMs: the host's reading of an expert sharded over them.
         lost_ns: by a number of DIMMs, the time of such a read, and that of another one beside it (inf: none):

@@ -42,31 +42,30 @@ def predict(
     seed: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> Prediction:
-    """Predict the speed of prefill and decode of one sequence, the parts of the time, and the gain of
-    upgrades.
+    """Predict tokens/s of one sequence in prefill and decode, and the gain from upgrades.
 
     Every number comes from `run_moe` on a machine with the rates of its parts.
 
     Args:
-        cpu, gpu, link: names of parts, or paths of part files; gpu "none": the CPU computes everything.
+        cpu, gpu, link: names of parts, or paths of part files; gpu "none": the CPU computes the whole model.
         memory: PARTxDIMMS, for instance ``ddr5-4800x16``, over all sockets.
-        model: as `load_model` takes it.
-        weights: a file of weights by name (`ndpsim list weights`).
+        model: as in `load_model`.
+        weights: the name of a weight file (`ndpsim list weights`).
         prompt, generated: tokens; a decoded token attends to the prompt and half of the generated ones.
-        sockets: CPUs, each of which reads the weights from its own memory.
-        program: that runs the model, of `ndpsim.prediction.programs`.
+        sockets: number of CPUs; each reads weights from its own memory.
+        program: the program that runs the model, of `ndpsim.prediction.programs`.
         chunk: prompt tokens that are computed at once; None: as the program does by default.
-        n_cpu_moe: number of first layers with their experts in the host's memory; None: as few as the GPU's
-            memory allows.
+        n_cpu_moe: number of layers, from the first, whose experts are in host memory; None: the smallest that
+            fits the GPU's memory.
         memory_gb: of the host; None: as much as the model needs.
         kv_bits: of a value in the KV cache.
-        sets: changes of the machine, KEY=VALUE, as `load_hardware` takes them.
+        sets: changes of the machine, KEY=VALUE, as in `load_hardware`.
         upgrades: also run the machine with each part changed.
         seed: of the tokens' choice of experts.
         progress: called with the share of the work that is done.
 
     Raises:
-        InputError: a part, model or file of weights does not exist, or something does not fit, by name.
+        InputError: a part, model or weight file does not exist, or the model does not fit.
     """
     progress = progress_function(progress)
     shape = load_moe_model(model)

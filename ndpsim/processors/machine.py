@@ -164,7 +164,7 @@ class Processors:
         """The GPU's time for the dense parts: attention, router, shared experts and more.
 
         Args:
-            model: as `load_model` takes it.
+            model: as in `load_model`.
             sequences: sequences of the step.
             context: tokens that the last new token of each attends to, itself among them.
             new_tokens: of each sequence: 1 in decode, `context` in a prefill at once.
@@ -281,7 +281,7 @@ def _scaled(value: Any, factor: int | Fraction) -> float:
 
 
 def load_processors(hw: str | PathLike[str] | Hardware = "trimoe", sets: Sequence[str] = ()) -> Processors:
-    """The GPU and the CPU of a hardware file, as `load_hardware` takes it.
+    """The GPU and the CPU of a hardware file, as in `load_hardware`.
 
     Raises:
         InputError: as `load_hardware`.

@@ -87,7 +87,7 @@ class ResultCache:
         misses: calls that had to be computed.
 
     Raises:
-        InputError: an argument makes no sense.
+        InputError: an argument is invalid.
     """
 
     def __init__(

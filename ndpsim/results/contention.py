@@ -27,7 +27,7 @@ class ContentionResult(Reported):
             `run_trace`; `host_alone_ns` the same requests alone, by `run_trace` on the channel's ranks.
         host_slowdown: `host_time_ns` over `host_alone_ns`; None without requests. It can be a little below 1:
             while weights are read, writes collect for longer and turn the buses around less often.
-        host_offered_gbps: traffic that the host asks for; None: as much as it can get.
+        host_offered_gbps: requested traffic of the host; None: as much as possible.
         host_gbps: bytes over its buses in `ndp_time_ns`; `host_alone_gbps` in `host_alone_ns`, alone.
         host_peak_fraction: `host_gbps` over `bus_peak_gbps`.
         host_latency_ns: of the host's reads, from when a request is taken to its last beat on the bus: mean,
@@ -55,7 +55,7 @@ class ContentionResult(Reported):
         curve_ns, ndp_curve_gbps, host_curve_gbps: ends of equal times up to `ndp_time_ns`, whole
             refresh intervals or equal parts of one, each to the next clock (the last may be shorter); in each
             of them what the NDP unit read, and what the host moved over its buses.
-        command_traces: by lane, when asked for.
+        command_traces: by lane, if requested.
     """
 
     ndp_time_ns: float = field(metadata=quantity("NDP time with host traffic"))

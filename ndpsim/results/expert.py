@@ -75,15 +75,15 @@ class ExpertResult(Reported):
         gflops: operations (a product and a sum are two) over `time_ns`.
         peak_gflops: limit of the multipliers at these bits of a weight.
         bound: "memory", "compute" or "io": the resource that is busy longest.
-        busy: share of `time_ns` in which each resource is busy: `memory` (DRAM, without time in which full
-            FIFOs held reads back), `compute` (multipliers), `io` (the bus or link to the host).
+        busy: share of `time_ns` in which each resource is busy: `memory` (DRAM, without the time in which
+            full FIFOs delayed reads), `compute` (multipliers), `io` (the bus or link to the host).
         phases: the expert program, in order of start.
         commands: DRAM commands by kind, over all lanes, until the last result is at the host; refreshes after
             the last read, and of lanes without weights, are included.
         dimms: DIMMs that share each expert.
         lanes: lanes of all of them.
         lanes_simulated: distinct lanes; equal lanes are simulated once.
-        stall_ns: time for which a full FIFO held reads back, mean over the lanes.
+        stall_ns: time in which a full FIFO delayed reads, mean over the lanes.
         idle_ns: idle time of a lane's data bus while weights were read, by cause, mean over the lanes:
             `refresh`, `fifo` (equals `stall_ns`), `rows` (row changes, bus turnaround, empty queue).
         communication_ns: time without products because activations were on their way to the DIMMs, or the
@@ -100,8 +100,8 @@ class ExpertResult(Reported):
         config: everything that was used: hardware, model, weights, layout.
         wall_s: duration of the call, without `compile_s`; almost 0 for a result from a cache.
         compile_s: duration of compiling kernels for it; 0 if they were in the cache.
-        command_traces: by lane, when asked for; clocks count from clock 0, as for refreshes.
-        over_refresh: times over start clocks in a refresh period, when asked for; all other fields are of the
+        command_traces: by lane, if requested; clocks count from clock 0, as for refreshes.
+        over_refresh: times over start clocks in a refresh period, if requested; all other fields are from the
             first start clock.
     """
 

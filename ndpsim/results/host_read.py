@@ -32,7 +32,7 @@ class HostReadResult(Reported):
         config: everything that was used: hardware, model, weights, layout.
         wall_s: duration of the call, without `compile_s`; almost 0 for a result from a cache.
         compile_s: duration of compiling kernels for it; 0 if they were in the cache.
-        command_traces: by bus (channel by channel, of each its sub-channels), when asked for.
+        command_traces: by bus (channel by channel, of each its sub-channels), if requested.
     """
 
     time_ns: float = field(metadata=quantity("time", beside=("cycles", "clock_ns")))

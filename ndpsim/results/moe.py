@@ -107,7 +107,7 @@ class PolicyRun(Reported):
         tokens_per_s: decoded tokens over `decode_ns`; for a prefill alone, its tokens over `prefill_ns`.
         speedup, speedup_moe: `time_ns` and `moe_ns` of the first policy of the call over this one's.
         bound: method of `bound_ns`: "linear-programme", for a step or the run with all layers together;
-            without scipy "layers", each layer by itself.
+            without scipy "layers", one bound for each layer.
         bound_ns: lower bound on `moe_ns`, the time of the layers' experts, for every policy.
         pairs: computed pairs of a token and an expert.
         experts, pairs_by_engine: by engine; parts of an expert count by their share.
@@ -119,17 +119,17 @@ class PolicyRun(Reported):
             layer's experts).
         cache: "hits", "misses" and "hit_rate", None where the GPU had none: for experts on the GPU, unless
             the policy counts otherwise or adds further shares.
-        prediction: "accuracy", and what it counts; None if the policy predicts nothing.
+        prediction: "accuracy", and its definition; None if the policy makes no predictions.
         estimated_ns: sum of the policy's own estimates of its layers, to compare with `moe_ns`; None: it
             makes none.
         policy_wall_s: duration of the policy's own code.
         bottleneck: share of the time of the layers' critical paths by resource.
         energy_nj: by component, None if not known: standby of all memory over `time_ns`, and what experts,
             host reads and relayouts add to it ("dram": None if its currents are not known).
-        energy_note: source of the energy, and what it leaves out.
+        energy_note: source of the energy, and the components that it does not include.
         wall_s: how long the run took, without `compile_s`.
         compile_s: duration of compiling kernels for it; 0 if they were in the cache.
-        check: comparison of one layer with the cycle-level session; None if not asked for.
+        check: comparison of one layer with the cycle-level session; None if not requested.
         best_known_ns: `time_ns` of the best known run: that of a policy that rehearses, such as `oracle`, in
             the same call. It is no bound; do not compare it with `bound_ns`. None: there is no such run, or
             this run reads fewer bits.

@@ -66,7 +66,7 @@ class RelayoutResult(Reported):
         time_ns: from the first DRAM command to the last beat written.
         cycles: the same in DRAM clocks.
         clock_ns: the DRAM clock.
-        experts: experts asked for.
+        experts: number of experts.
         moved: experts that moved; the others were in place already.
         waves: groups of experts that moved one after the other.
         weight_bytes: bytes of weights, scales and zero points of those that moved.
@@ -84,9 +84,9 @@ class RelayoutResult(Reported):
             far above this bound, buffers, row changes or turnarounds delay it.
         transit_bytes: most bytes in the buffers of a DIMM's router.
         commands: DRAM commands by kind; those of a lane end with its last data.
-        host: the same move by the host; None if not asked for.
+        host: the same move by the host; None if not requested.
         host_speedup: the host's time over `time_ns`.
-        other_dimms: the same move with experts on neighbouring DIMMs; None if not asked for.
+        other_dimms: the same move with experts on neighbouring DIMMs; None if not requested.
         stretches: times of reading and writing, by DIMM.
         energy_nj: by component, and their `total`, of all DIMMs and links; None if nothing moved, or if the
             DRAM's currents are not known. `energy_note` names the source, or the reason for None.
@@ -96,7 +96,7 @@ class RelayoutResult(Reported):
         config: everything that was used.
         wall_s: duration of the call, without `compile_s`; almost 0 for a result from a cache.
         compile_s: duration of compiling kernels for it; 0 if they were in the cache.
-        command_traces: by wave, then by DIMM and lane, when asked for.
+        command_traces: by wave, then by DIMM and lane, if requested.
     """
 
     time_ns: float = field(metadata=quantity("time", beside=("cycles", "clock_ns")))

@@ -33,13 +33,13 @@ class TraceResult(Reported):
         per_channel: requests, cycles and bandwidth_gbps of each.
         fast_forwarded: share of the requests that fast-forward skipped; results are exact.
         energy_nj: by component (`energy.split`), and their `total`, with background to the end of `cycles`;
-            None where nothing is known of the DRAM's currents. `energy_note` says what it rests on, or why
-            there is none.
+            None if the DRAM's currents are not known. `energy_note` names the sources, or the reason why the
+            energy is missing.
         config: everything that was used.
         run_s: duration of the controllers' run, also for a result from a cache; wall_s: duration of the call
             without reading the trace.
-        compile_s: duration of compiling kernels, which is not in `run_s` and `wall_s`.
-        command_traces: by channel, when asked for.
+        compile_s: compile time of kernels, which is not in `run_s` and `wall_s`.
+        command_traces: by channel, if requested.
     """
 
     requests: int = field(metadata=quantity("requests", beside=("reads", "writes")))

@@ -182,7 +182,7 @@ def find_routing(
             over.
 
     Raises:
-        InputError: there is no such file or generator, or the trace does not fit the model or lacks what is
+        InputError: the file or generator does not exist, or the trace does not fit the model or lacks what is
             asked.
     """
     shape = load_moe_model(model)

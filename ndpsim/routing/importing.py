@@ -42,8 +42,8 @@ def import_routing(
     Args:
         files: one, or several that belong together, as the format says.
         format: a name of `routing_formats`; None: it is detected.
-        model: the model of the record: a bundled name or a config.json. Its experts, layers and experts a
-            token must be those of the files; layers get its numbers.
+        model: the model of the record: a bundled name or a config.json. Its number of experts, layers and
+            experts for each token must equal those of the files. Layers are numbered as in the model.
         experts: experts of a layer, if no model is given; by default as the files say, else the largest id
             plus one.
         experts_per_token: if the files do not say it, and no model is given.

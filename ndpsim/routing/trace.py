@@ -167,7 +167,7 @@ class Routing(Shown):
         steps: int | None = None,
         layers: Sequence[int] | None = None,
     ) -> Routing:
-        """The trace cut to what a run needs.
+        """The part of the trace that a run needs.
 
         Args:
             model: the model to run; its experts, experts a token and layers with experts must be the trace's.
@@ -237,7 +237,7 @@ class Routing(Shown):
         )
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the trace to a file, whole or not at all; the same trace is always the same bytes.
+        """Write the trace to a file, completely or not at all; equal traces give equal bytes.
 
         Raises:
             InputError: it cannot be written.

@@ -60,17 +60,17 @@ def optimize(
             "log:10..1000" for a logarithmic scale.
         objectives: "minimize" or "maximize" by metric: a metric of a sweep's table, or a derived one. Names
             contain units.
-        fixed: keys with one value, the same at all points.
+        fixed: keys with the same value at all points.
         constraints: "<= 50" or ">= 50" by metric.
         derived: formulas of further metrics, of keys and metrics: {"power_w": "energy_nj.total / time_ns"}.
             With + - * / **, min, max, ceil, floor, log2 and sqrt; dashes in names of options are underscores.
         zip: as in `sweep`.
         base: a value of each variable: the point that runs first, and with which others are compared.
-        budget: how many different points are run; None: what the file says, or 100.
-        sampler: "tpe", "nsga2" or "random"; None: what the file says, or "tpe".
-        seed: of the sampler; None: what the file says, or 1.
-        batch: points that the sampler proposes together, which may run at once; None: what the file says, or
-            8.
+        budget: number of different points to run; None: the value of the file, or 100.
+        sampler: "tpe", "nsga2" or "random"; None: the value of the file, or "tpe".
+        seed: of the sampler; None: the value of the file, or 1.
+        batch: points that the sampler chooses at once, which may run in parallel; None: the value of the
+            file, or 8.
         out: a folder as in `sweep`: the same call, or one with a larger budget, continues the search there.
         jobs, cluster, retry_failed, force: as in `sweep`.
         progress: called with the share of the budget that is run.
@@ -79,7 +79,7 @@ def optimize(
         The Pareto front, or with one objective the best point, and all points that were run.
 
     Raises:
-        InputError: the search makes no sense, Optuna is not installed, or `out` cannot be written, or
+        InputError: the search is invalid, Optuna is not installed, or `out` cannot be written, or
             holds another search.
     """
     problem = problem_of(

@@ -113,22 +113,22 @@ def simulate_contention(
 
     Args:
         hw, model, tokens, layout, bits, sets, release_ns: as in `simulate_expert`.
-        host_gbps: the host's traffic on this DIMM in GB/s, 0 for none; or "saturate": as much as it can get.
+        host_gbps: the host's traffic on this DIMM in GB/s, 0 for none; or "saturate": as much as possible.
         read_share: the share of reads among its requests, 0 to 1.
         pattern: "sequential", "random" (seeded, always the same), or a request trace (any format of
-            `traces.read_requests`): its addresses and kinds again and again, at the pace of `host_gbps`.
+            `traces.read_requests`): its addresses and kinds are repeated at the rate `host_gbps`.
         arbitration: a module of `dimm.arbitrations`, "host-first", "ndp-first", "slice" or "batch"; with its
-            parameters "batch:reads=4,clocks=500". Under each of them, a request that has waited for more than
-            16384 clocks in a lane gives its master precedence.
+            parameters "batch:reads=4,clocks=500". Under each arbitration, a request that has waited for more
+            than 16384 clocks in a lane gives its master priority.
         slice_clocks: DRAM clocks of a turn with "slice".
         record_commands: keep the command trace of every lane.
-        progress: called with the share of the work that is done, first with 0 after all checks; None: not
-            called.
+        progress: called with the share of the work that is done, first with 0 after all checks; None: no
+            calls.
         cache: True, or a `ResultCache`, to reuse the result of an equal simulation; with `record_commands`
             everything is simulated.
 
     Raises:
-        InputError: an argument, the hardware, the model or the trace makes no sense or does not fit, or the
+        InputError: an argument, the hardware, the model or the trace is invalid or does not fit, or the
             host's traffic leaves the NDP unit no bandwidth.
     """
     stopwatch = Stopwatch()

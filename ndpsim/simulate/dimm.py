@@ -42,7 +42,7 @@ def simulate_dimm(
         dimms, arbitration, slice_clocks, start_clock, open_rows, sets, record_commands: as in `Session`.
 
     Raises:
-        InputError: an argument makes no sense.
+        InputError: an argument is invalid.
     """
     session = Session(hw, dimms, arbitration, slice_clocks, start_clock, open_rows, sets, record_commands)
     for add, key, calls in (

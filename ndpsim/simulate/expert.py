@@ -109,20 +109,20 @@ def simulate_expert(
         record_commands: keep the command trace of every lane.
         exact_check: run a second time with every lane by itself, step by step on the plain controller, and
             compare.
-        progress: called with the share of the work that is done, first with 0 after all checks; None: not
-            called.
+        progress: called with the share of the work that is done, first with 0 after all checks; None: no
+            calls.
         cache: True, or a `ResultCache`, to reuse the result of an equal simulation; with `record_commands` or
             `exact_check` everything is simulated.
         release_ns: earliest start in ns after the first clock, of each expert in turn or of all; before it,
             no activations arrive and no weights are read ahead.
-        start_clock: the DRAM clock at which the run begins. Refreshes are due at multiples of their interval,
-            counted from clock 0; those before the start are done, and all ranks are ready. Times count from
-            the start, clocks of commands from clock 0.
+        start_clock: the DRAM clock at which the run begins. Refreshes are due at multiples of their interval
+            from clock 0; refreshes that were due before the start are done, and all ranks are ready. Times
+            are relative to the start; clocks of commands are relative to clock 0.
         refresh_phases: also run from this number of clocks (at most 1024), evenly over one period of the
             refreshes from `start_clock` on; the result has `over_refresh`. None: run from `start_clock` only.
 
     Raises:
-        InputError: an argument, the hardware or the model makes no sense, or does not fit.
+        InputError: an argument, the hardware or the model is invalid or does not fit.
         MismatchError: the exact check found a difference.
     """
     stopwatch = Stopwatch()

@@ -139,12 +139,12 @@ def simulate_host_read(
         layout: layout of the weights: "localized", "striped" or "sharded:N".
         record_commands: keep the command trace of every bus.
         exact_check: run a second time, step by step on the plain controller, and compare.
-        progress: called with the share of the work that is done, first with 0 after all checks; None: not
-            called.
+        progress: called with the share of the work that is done, first with 0 after all checks; None: no
+            calls.
         cache: as in `simulate_expert`.
 
     Raises:
-        InputError: an argument, the hardware or the model makes no sense, or does not fit.
+        InputError: an argument, the hardware or the model is invalid or does not fit.
         MismatchError: the exact check found a difference.
     """
     stopwatch = Stopwatch()

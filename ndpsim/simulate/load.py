@@ -22,7 +22,7 @@ _LEAST_LOAD, _MOST_LOAD = 1e-6, 1000  # so that clocks of 2**40 requests stay wi
 
 @dataclass(frozen=True)
 class LoadPoint:
-    """The result at one load: bandwidths in GB/s; read latency in ns, from when a request is taken."""
+    """The result at one load: bandwidths in GB/s, and read latency in ns, from the entry into the queue."""
 
     load: float
     offered_gbps: float = field(metadata=quantity("offered load"))
@@ -42,7 +42,7 @@ def sweep_load(
     wrap: bool = False,
     progress: Progress | None = None,
 ) -> list[LoadPoint]:
-    """Run the requests evenly spaced at each of several loads; their own times do not count.
+    """Run the requests evenly spaced at each of several loads; their own times are ignored.
 
     A request waits at the front end while its queue is full; this wait is not part of its latency.
 
@@ -50,11 +50,11 @@ def sweep_load(
         requests: what is asked.
         memory: the channels and their controllers.
         loads: shares of the peak bandwidth, each from 0.000001 to 1000; None: `LOADS`.
-        wrap: wrap addresses beyond the memory's end around to its start, instead of refusing them.
-        progress: called with the share of the loads that are done; None: nothing is called.
+        wrap: take addresses beyond the memory modulo its size, instead of refusing them.
+        progress: called with the share of the loads that are done; None: no calls.
 
     Raises:
-        InputError: an argument makes no sense, or a request is beyond the memory.
+        InputError: an argument is invalid, or a request is beyond the memory.
     """
     requests, memory = instance(requests, "requests", Requests), instance(memory, "memory", Memory)
     loads = LOADS if loads is None else several(loads, "loads", _load)

@@ -55,12 +55,12 @@ class Memory:
         device: the DRAM of one channel.
         options: its controller; by default `ControllerOptions()`.
         mapping: how addresses become coordinates; if it is not given, `mapper` names it.
-        channels: how many; consecutive bursts go to consecutive channels.
-        power: currents and the like of a DRAM chip, instead of those of its data sheet
+        channels: number of channels; consecutive bursts are on consecutive channels.
+        power: currents and voltages of a DRAM chip, instead of those of its data sheet
             (`energy.find_currents`).
 
     Raises:
-        InputError: a name is unknown, a number makes no sense, or something is of another type.
+        InputError: a name is unknown, a number is invalid, or a value has another type.
     """
 
     device: Device
@@ -106,7 +106,7 @@ class Memory:
         options: ControllerOptions | None = None,
         rules: str = "standard",
     ) -> Memory:
-        """A memory from the names of its parts.
+        """A memory, described by names.
 
         Args:
             standard, org, timing, ranks, overrides, rules: a channel, as in `spec.resolve`.
@@ -123,7 +123,7 @@ class Memory:
 
     @classmethod
     def of_hardware(cls, hardware: Hardware) -> Memory:
-        """The memory of a hardware file as the host sees it: the buses of its channels with all ranks.
+        """The host's memory in a hardware file: the buses of its channels with all ranks.
 
         Raises:
             InputError: `hardware` is no `Hardware`, or has a refresh that its DRAM does not know.
@@ -158,7 +158,7 @@ class Memory:
         return text_table(f"Memory of {channels} of {device.standard.name}", rows.items())
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything a run depends on, as plain data."""
+        """All inputs of a run, as plain data."""
         device = self.device
         return {
             "standard": device.standard.name,

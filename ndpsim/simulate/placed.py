@@ -112,7 +112,7 @@ def place_expert(
             tiles that `simulate_expert` reads there.
 
     Raises:
-        InputError: an argument, the hardware or the model makes no sense, or the expert does not fit.
+        InputError: an argument, the hardware or the model is invalid, or the expert does not fit.
     """
     layout = text(layout, "layout")
     hardware = load_hardware(hw, sets)

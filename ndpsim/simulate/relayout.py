@@ -120,7 +120,7 @@ def simulate_relayout(
         hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
         model: a bundled model name, a path of a Hugging Face config.json, what `load_model` returns, or an
             `Expert`.
-        experts: how many, 1 to 64.
+        experts: number of experts, 1 to 64.
         source, target: the layouts: "localized", "striped", "sharded:N".
         source_dimms, target_dimms: the first DIMM of each expert; None: spread evenly. If both layouts are
             the same, each expert moves to the next DIMM (or DIMMs).
@@ -130,12 +130,12 @@ def simulate_relayout(
         other_dimms: also simulate the move with experts on neighbouring DIMMs; experts that are spread evenly
             may be on few of the host's channels.
         record_commands: keep the command trace of every lane.
-        progress: called with the share of the work that is done; None: nothing is called.
+        progress: called with the share of the work that is done; None: no calls.
         cache: True, or a `ResultCache`, to reuse the result of an equal simulation; with `record_commands`
             everything is simulated.
 
     Raises:
-        InputError: an argument, the hardware or the model makes no sense, or does not fit.
+        InputError: an argument, the hardware or the model is invalid or does not fit.
     """
     stopwatch = Stopwatch()
     experts = RELAYOUT["experts"].checked(experts)

@@ -46,20 +46,20 @@ class Session:
 
     Args:
         hw: as in `simulate_expert`.
-        dimms: the number of first DIMMs of the channel that may run experts; None: all. The others belong to
-            the host.
+        dimms: the number of DIMMs, from the first of the channel, that may run experts; None: all. The others
+            have only host traffic.
         arbitration, slice_clocks: as in `simulate_contention`.
-        start_clock: the DRAM clock at which the session begins. Refreshes fall due after whole refresh
-            intervals from clock 0 on; those before the start are done, and all ranks ready. Times of a
-            session, turns of "slice" and the clocks of the units count from the start, clocks of commands
-            from clock 0.
+        start_clock: the DRAM clock at which the session begins. Refreshes are due at multiples of their
+            interval from clock 0; refreshes that were due before the start are done, and all ranks are ready.
+            Times of a session, turns of "slice" and the clocks of units are relative to the start; clocks of
+            commands are relative to clock 0.
         open_rows: rows that are open at the start: (rank on the channel, bank group, bank, row), on every
             sub-channel.
         sets: changes to the hardware, "dimm.ranks=2".
         record_commands: keep the commands of every lane.
 
     Raises:
-        InputError: an argument or the hardware makes no sense.
+        InputError: an argument or the hardware is invalid.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Session:
         release_ns: float = 0.0,
         bits: int | ExpertFormat = 16,
     ) -> int:
-        """Add an expert to the queue of a DIMM; its weights are placed behind those that are there.
+        """Add an expert to the queue of a DIMM; its weights are placed behind the weights of earlier experts.
 
         Args:
             model, bits: as in `simulate_expert`.
@@ -117,7 +117,7 @@ class Session:
             Its number among the experts of the session.
 
         Raises:
-            InputError: an argument makes no sense, or the weights do not fit.
+            InputError: an argument is invalid, or the weights do not fit.
         """
         tokens = whole_number(tokens, "tokens", 1, MAX_TOKENS)
         dimm = whole_number(dimm, "dimm", 0, len(self._run.queues) - 1)
@@ -146,7 +146,7 @@ class Session:
             Its number among the host's streams.
 
         Raises:
-            InputError: an argument makes no sense, or weights leave no rows.
+            InputError: an argument is invalid, or weights leave no rows.
         """
         machine, run = self.machine, self._run
         traffic = HostTraffic.of(gbps, read_share, pattern, self.hardware.dimm_host_gbps)
@@ -183,7 +183,7 @@ class Session:
             Its number among the host's streams.
 
         Raises:
-            InputError: an argument makes no sense, or no weights are on this channel.
+            InputError: an argument is invalid, or no weights are on this channel.
         """
         machine, run, layout = self.machine, self._run, text(layout, "layout")
         traffic = HostTraffic.of(gbps, 1.0, "sequential", self.hardware.dimm_host_gbps)
@@ -236,7 +236,7 @@ class Session:
             Its number among the relayouts of the session.
 
         Raises:
-            InputError: an argument makes no sense, the experts do not fit, do not move at all, move in no
+            InputError: an argument is invalid, the experts do not fit, do not move at all, move in no
                 time, or the last relayout is not done.
         """
         run, geometry, hardware = self._run, self.machine.geometry, self.hardware
@@ -264,8 +264,9 @@ class Session:
         return max(self.machine.clock_at(number(ns, key, 0)), self._run.dimms.clock)
 
     def run(self, until_ns: float | None = None) -> None:
-        """Run until a time; or until all experts and all finite work of the host are done. It can be called
-        again, also after more work was added.
+        """Run until a time, or until all experts and all finite work of the host are done.
+
+        You may add work and call it again.
 
         Raises:
             InputError: no work has an end, or the time has passed.
@@ -286,7 +287,7 @@ class Session:
 
     @property
     def now_ns(self) -> float:
-        """The time until which has been simulated, after the first clock."""
+        """The simulated time after the first clock."""
         return self._run.clock_ns(self._run.dimms.clock)
 
     @property
@@ -312,7 +313,7 @@ class Session:
         return tuple(relayout_run(self._run, relayout) for relayout in self._run.relayouts)
 
     def result(self) -> DimmResult:
-        """All that has happened until now."""
+        """The result until now."""
         run, machine, time_ns = self._run, self.machine, self.now_ns
         energy_nj, energy_note = channel_energy(run, self.hardware)
         ndp, host = (bursts * machine.device.burst_bytes / max(time_ns, 1e-9) for bursts in run.moved())

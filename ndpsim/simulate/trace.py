@@ -96,15 +96,15 @@ def run_requests(
     """Run requests through a memory until all are served.
 
     Args:
-        requests: the requests; a channel takes at most one a clock, and none before its cycle.
+        requests: the requests; a channel accepts at most one a clock, and no request before its cycle.
         memory: the channels and their controllers.
         wrap, record_commands, exact_check: as in `run_trace`.
-        progress: called with the share of the requests that are served; None: nothing is called.
+        progress: called with the share of the requests that are served; None: no calls.
         cache: True, or a `ResultCache`, to reuse the result of an equal run; with `record_commands` or
             `exact_check` everything is run.
 
     Raises:
-        InputError: an argument makes no sense, or a request is beyond the memory.
+        InputError: an argument is invalid, or a request is beyond the memory.
         MismatchError: the exact check found a difference.
     """
     requests, memory = instance(requests, "requests", Requests), instance(memory, "memory", Memory)
@@ -224,7 +224,7 @@ def run_trace(
     rules: str = "standard",
     wck: str = "need-sync",
 ) -> TraceResult:
-    """Run requests until all are served; a channel takes at most one a clock.
+    """Run requests until all are served. A channel accepts at most one request a clock.
 
     Args:
         requests: a trace file in any format of `traces.read_requests`, `Requests`, or two integer arrays of
@@ -236,14 +236,14 @@ def run_trace(
         refresh: "all-bank", "staggered", "same-bank" (DDR5), "per-bank" or "none".
         rules, wck: as in `spec.resolve`, and in `ControllerOptions`.
         read_buffer, write_buffer: slots of the queues.
-        channels: channels, each with its own requests; consecutive bursts go to consecutive ones.
-        wrap: wrap addresses beyond the memory's end around to its start, instead of refusing them.
+        channels: number of channels; consecutive bursts are on consecutive channels.
+        wrap: take addresses beyond the memory modulo its size, instead of refusing them.
         record_commands: keep the command traces; fast-forward then skips no request.
         exact_check: first run on both controllers, step by step on the plain one, and compare.
         cache: as in `run_requests`; a trace file is read in any case, because its contents decide.
 
     Raises:
-        InputError: a name, a number or the trace makes no sense, or an address is beyond the memory.
+        InputError: a name, a number or the trace is invalid, or an address is beyond the memory.
         MismatchError: the exact check found a difference.
     """
     options = state.ControllerOptions(scheduler, row_policy, row_cap, refresh, read_buffer, write_buffer, wck)

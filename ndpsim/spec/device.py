@@ -49,7 +49,7 @@ class Device:
 
     @property
     def bankgroups(self) -> int:
-        """Bank groups in a rank, those of all its stacks."""
+        """Number of bank groups in all stacks of a rank."""
         return self.stacks * self.organisation.bankgroups
 
     @property

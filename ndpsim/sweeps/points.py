@@ -134,7 +134,7 @@ class Run:
         return self._tasks_of(self._points)
 
     def _tasks_of(self, points: Sequence[Point]) -> Tasks:
-        """Tasks of points, resolved when asked for; points without a task are finished on the way."""
+        """Tasks of points, resolved if requested; points without a task are finished on the way."""
         for point in points:
             given = self._definition.given(point.values)
             try:

@@ -47,9 +47,9 @@ def sweep(
         command: gemv, moe, relayout or dram; or a YAML file that describes a sweep; or a `Definition`.
         vary: the keys that vary, each with its values: a list, or a text as ``--vary`` takes it, "1,2,4",
             "1..8", "log:10..1000:7". A key is an option of the command without its dashes (``group-size``) or
-            a key of the hardware (``dimm.ranks``). The last one changes fastest. These override the values of
+            a key of the hardware (``dimm.ranks``). The last key changes fastest. These override the values of
             a file or a definition.
-        fixed: keys with one value, the same at all points.
+        fixed: keys with the same value at all points.
         zip: True: combine the n-th values of all keys, instead of all combinations. [["tokens", "bits"],
             ...]: combine the n-th values of the keys of each group.
         baseline: values of some varied keys: `speedup` compares each point with the point that has these
@@ -68,7 +68,7 @@ def sweep(
         The rows of the table. If a point fails, its row has the reason.
 
     Raises:
-        InputError: the sweep makes no sense, or `out` cannot be written, or holds another sweep.
+        InputError: the sweep is invalid, or `out` cannot be written, or holds another sweep.
     """
     definition = defined(command, vary, fixed, zip, baseline)
     running = Running.asked(out, progress, jobs=jobs, cluster=cluster, retry_failed=retry_failed, force=force)

@@ -248,7 +248,7 @@ class SweepResult(Listed):
 
     @property
     def main_metrics(self) -> tuple[str, ...]:
-        """The most important metrics of those that there are."""
+        """The most important metrics of this sweep."""
         return tuple(name for name in _MAIN if name in self.metrics) or self.metrics[:3]
 
     def _few(self) -> tuple[list[str], list[list[str]]]:

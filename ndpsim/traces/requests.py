@@ -147,7 +147,7 @@ class Requests(Columns):
         return rows.items()
 
     def line(self, request: int) -> int | None:
-        """The line of the file on which a request stands, counted from 1."""
+        """The line number of a request in its file, from 1."""
         if self.file is None:
             return None
         if self.skipped is None:

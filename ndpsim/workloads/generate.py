@@ -83,7 +83,7 @@ def load_requests(requests: str | PathLike[str] | RequestSpec | Requests, seed: 
         seed: of what is generated.
 
     Raises:
-        InputError: there is no such file or generator; see `import_requests` and `generate_requests`.
+        InputError: the file or generator does not exist; see `import_requests` and `generate_requests`.
     """
     if isinstance(requests, Requests):
         return requests

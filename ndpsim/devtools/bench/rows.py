@@ -131,7 +131,7 @@ def run_rows(
     Args:
         rows: names in `ROWS`, in any order; none: all.
         repeat: runs, of which the fastest counts, 1 to 10,000.
-        progress: called with the share of rows done, from 0; None: nothing is called.
+        progress: called with the share of rows done, from 0; None: no calls.
 
     Raises:
         InputError: there is no such row, or `repeat` is not positive.

@@ -134,7 +134,7 @@ def weight_file(weights: str, model: str | PathLike[str] | MoeShape) -> WeightFi
     """The weights of a model in the file that `weights` names, as "q4_k_m".
 
     Raises:
-        InputError: there is no such file or model, or the model's own says too little of attention or
+        InputError: the file or model does not exist, or the model's file lacks values for attention or
             vocabulary.
     """
     return _made(weight_name(weights), load_moe_model(model))
