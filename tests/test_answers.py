@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import timeit
 from dataclasses import replace
+from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +25,8 @@ from ndpsim.policies import (
     Placement,
 )
 from ndpsim.policies.answers import checked_assignment, checked_migrations, checked_placement
+from ndpsim.policies.answers.asking import At
+from ndpsim.policies.answers.assignment import legal_parts, parts_one_by_one
 
 EXPERTS = 8
 MODEL = replace(load_model("mixtral-8x7b"), routed_experts=EXPERTS)
@@ -111,6 +115,39 @@ def test_a_legal_assignment_comes_back_as_arrays():
 )
 def test_an_illegal_assignment_is_refused_with_step_layer_and_expert(answer, words):
     assert refusal(checked_assignment, layer_view(), answer, MACHINE) == words
+
+
+def random_lists(random: Random) -> list[list[Any]]:
+    """Experts 0 to 7, with tokens but for 1, 4 and 5, on three engines, and now and then a mistake."""
+    lists: list[list[Any]] = [[], [], []]
+    for expert in (0, 2, 3, 6, 7):
+        if random.random() < 0.7:
+            random.choice(lists).append(expert)
+            continue
+        share = random.choice([0.25, 0.5, 1 / 3])
+        for engine, part in zip(random.sample(lists, 2), (share, 1 - share), strict=True):
+            engine.append(Part(expert, part))
+    if random.random() < 0.6:
+        wrong = [1, 8, -1, 1 << 70, True, 0.5, None, 6, Part(2, 0.5), Part(3, 1.5), Part(3, float("nan"))]
+        more = [Part(7, 1e-9), Part(True, 1.0), Part(9, 1.0), Part(6, 1), Part(0, "1"), Part(0, -0.5)]
+        random.choice(lists).append(random.choice([*wrong, *more]))
+    return lists
+
+
+def test_lists_are_legal_at_once_where_they_are_one_by_one():
+    view, columns, seen = layer_view(), MODEL.expert_intermediate, set()
+    for seed in range(600):
+        lists = random_lists(Random(seed))
+        at_once = legal_parts(lists, view.loads, columns)
+        try:
+            one_by_one = parts_one_by_one(lists, view.loads.tolist(), columns, At("mine", "step 3"))
+        except InputError:
+            assert at_once is None, lists
+        else:
+            assert at_once is not None, lists
+            assert [of.listed() for of in at_once] == [of.listed() for of in one_by_one]
+        seen.add(at_once is None)
+    assert seen == {True, False}
 
 
 def test_engines_that_the_machine_has_not_are_refused():

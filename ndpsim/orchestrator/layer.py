@@ -54,26 +54,25 @@ class Gated(NamedTuple):
     planning_ns: float
 
 
-class _Table:
-    """Rows of numbers by key, each made when it is first asked for.
+class _Table(dict[tuple[object, ...], int]):
+    """Places of keys among rows of numbers, each made when it is first asked for.
 
     make: the row of a key, with this many columns.
     """
 
     def __init__(self, make: Callable[..., Sequence[float]], columns: int) -> None:
+        super().__init__()
         self._make, self._rows = make, np.empty((0, columns))
-        self._places: dict[tuple[object, ...], int] = {}
+
+    def __missing__(self, key: tuple[object, ...]) -> int:
+        self._rows = np.vstack([self._rows, self._make(*key)])
+        self[key] = place = len(self)
+        return place
 
     def rows(self, keys: Sequence[tuple[object, ...]]) -> Floats:
         """The rows of keys: [key, column]."""
-        places = [*map(self._places.get, keys)]
-        if None in places:
-            for key in keys:
-                if key not in self._places:
-                    self._rows = np.vstack([self._rows, self._make(*key)])
-                    self._places[key] = len(self._places)
-            places = [self._places[key] for key in keys]
-        return self._rows[np.array(places, np.int64)]
+        places = np.fromiter(map(self.__getitem__, keys), np.int64, len(keys))
+        return self._rows.take(places, axis=0)
 
 
 class LayerJobs:
@@ -187,7 +186,7 @@ def _arrival(experts: Ints, layer: Gated) -> tuple[Ints, Ints]:
     arrival = np.where(layer.placement.resident[experts], HERE, MISSING)
     for expert, job in layer.arriving.items():
         arrival[experts == expert] = job
-    return arrival, np.flatnonzero(arrival == MISSING)
+    return arrival, (arrival == MISSING).nonzero()[0]
 
 
 def _bits(experts: Ints, bits: Mapping[int, int]) -> list[int | None]:

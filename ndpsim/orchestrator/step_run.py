@@ -388,4 +388,4 @@ def _tokens_on(ids: NDArray[np.int16], engines: Sequence[Parts], experts: int) -
     chosen = np.zeros(experts, dtype=np.bool_)
     for parts in engines:
         chosen[parts.experts] = True
-    return int(chosen[ids].any(axis=-1).sum())
+    return int(np.count_nonzero(chosen[ids].any(axis=-1)))

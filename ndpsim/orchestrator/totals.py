@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.layer import NdpPart
 from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.record import MigrationRecord
-from ndpsim.policies.answers import CheckedAssignment, Parts
+from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.views import STRIPED, LayerView
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 ENGINES = ("gpu_hit", "gpu_miss", "cpu", "ndp")
 
@@ -76,36 +70,38 @@ class Totals:
             self.estimated_ns = None
         elif self.estimated_ns is not None:
             self.estimated_ns += assigned.estimated_ns
-        placement = view.placement
-        bits_of_each = np.full(len(view.loads), self._bits, np.float64)
-        bits_of_each[[*assigned.bits]] = [*assigned.bits.values()]
-        on_gpu = assigned.gpu.experts
-        here = (placement.resident | view.arriving)[on_gpu]
-        hits, misses = (Parts(on_gpu[of], assigned.gpu.shares[of]) for of in (here, ~here))
-        for engine, parts in zip(ENGINES, (hits, misses, assigned.cpu, assigned.ndp), strict=True):
-            self._add(engine, view.loads[parts.experts], parts.shares, bits_of_each[parts.experts])
-        for experts, shares in (misses, assigned.cpu):
-            dimms = np.where(placement.dimm[experts] == STRIPED, 0, placement.shards[experts])
-            read = shares * bits_of_each[experts] / self._bits
-            for of_dimms, whole in zip(dimms.tolist(), read.tolist(), strict=True):
-                self._reads[of_dimms or None] += whole
+        placement, bits = view.placement, assigned.bits
+        loads, there = view.loads.tolist(), (placement.resident | view.arriving).tolist()
+        gpu, cpu, ndp = (parts.listed() for parts in assigned[:3])
+        missing = [part for part in gpu if not there[part[0]]]
+        self._add("gpu_hit", [part for part in gpu if there[part[0]]], loads, bits)
+        for engine, parts in (("gpu_miss", missing), ("cpu", cpu), ("ndp", ndp)):
+            self._add(engine, parts, loads, bits)
+        for expert, share in (*missing, *cpu):
+            striped = placement.dimm[expert] == STRIPED
+            read = share * bits.get(expert, self._bits) / self._bits
+            self._reads[None if striped else int(placement.shards[expert])] += read
         self._ndp.update(on_ndp)
 
     def add_cache_read(self, experts: float) -> None:
         """Add what the host reads of the KV cache, as this many striped experts."""
         self._reads[None] += experts
 
-    def _add(self, engine: str, tokens: Ints, shares: Floats, bits: Floats) -> None:
-        """Add parts of experts on an engine: tokens, share and bits of each."""
-        experts, pairs, weighted = self.experts[engine], self.pairs[engine], self.bits[engine]
-        computed = tokens * shares
-        for share, of_part, of_bits in zip(
-            shares.tolist(), computed.tolist(), (computed * bits).tolist(), strict=True
-        ):
+    def _add(
+        self,
+        engine: str,
+        parts: Sequence[tuple[int, float]],
+        loads: Sequence[int],
+        bits_of: Mapping[int, int],
+    ) -> None:
+        """Add experts on an engine and the share of each."""
+        experts, pairs, bits, usual = self.experts[engine], self.pairs[engine], self.bits[engine], self._bits
+        for expert, share in parts:
+            computed = loads[expert] * share
             experts += share
-            pairs += of_part
-            weighted += of_bits
-        self.experts[engine], self.pairs[engine], self.bits[engine] = experts, pairs, weighted
+            pairs += computed
+            bits += computed * bits_of.get(expert, usual)
+        self.experts[engine], self.pairs[engine], self.bits[engine] = experts, pairs, bits
 
     def add_migrations(self, done: Sequence[MigrationRecord]) -> None:
         """Add migrations that have ended."""

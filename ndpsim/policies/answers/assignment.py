@@ -95,9 +95,9 @@ def checked_assignment(
     if not isinstance(assignment, Assignment):
         raise at.error(f"assign gives {shown(assignment)}, not an Assignment")
     lists, columns = [getattr(assignment, name) for name in _ENGINES], machine.model.expert_intermediate
-    parts = _legal_parts(lists, view.loads, columns)
+    parts = legal_parts(lists, view.loads, columns)
     if parts is None:
-        parts = _parts_one_by_one(lists, view.loads.tolist(), columns, at)
+        parts = parts_one_by_one(lists, view.loads.tolist(), columns, at)
     gpu, cpu, ndp = parts
     _check_engines(gpu, cpu, ndp, view, machine, at)
     estimated, planning = assignment.estimated_ns, assignment.planning
@@ -116,22 +116,26 @@ def checked_assignment(
     )
 
 
-def _legal_parts(lists: Sequence[object], loads: Ints, columns: int) -> list[Parts] | None:
+def legal_parts(lists: Sequence[object], loads: Ints, columns: int) -> list[Parts] | None:
     """The parts of each engine, if all are legal and have the usual types; None: look at them one by one."""
-    parts = [found for listed in lists if (found := _usual_parts(listed)) is not None]
+    parts = [found for listed in lists if (found := _usual_parts(listed, columns)) is not None]
     if len(parts) < len(lists):
         return None
     experts, shares = (np.concatenate(of_all) for of_all in zip(*parts, strict=True))
-    if not len(experts) or experts.min() < 0 or experts.max() >= len(loads) or shares.min() * columns < 1:
+    try:
+        sums = np.bincount(experts, shares, len(loads))
+    except ValueError:  # one is below 0
         return None
-    if any(len({*one.experts.tolist()}) < len(one.experts) for one in parts):
+    if len(sums) > len(loads) or np.abs(sums - (loads > 0)).max() > _ROUNDING:
         return None
-    off = np.bincount(experts, shares, len(loads)) - (loads > 0)
-    return parts if np.abs(off).max() <= _ROUNDING else None
+    return parts
 
 
-def _usual_parts(listed: object) -> Parts | None:
-    """The parts of a list of ints and of Parts, these of ints and of floats up to 1; None: it is another."""
+def _usual_parts(listed: object, columns: int) -> Parts | None:
+    """The parts of a list of ints and of `Part`s of ints and floats, if these are legal; None: it is another.
+
+    Whether whole experts are listed twice is seen by the sums of their shares.
+    """
     if not isinstance(listed, list | tuple):
         return None
     experts, shares, types = listed, np.ones(len(listed)), {*map(type, listed)}
@@ -139,7 +143,9 @@ def _usual_parts(listed: object) -> Parts | None:
         pairs = [(one.expert, one.share) if type(one) is Part else (one, 1.0) for one in listed]
         experts, of_each = zip(*pairs, strict=True)
         types, shares = {*map(type, experts)}, np.array(of_each)
-        if {*map(type, of_each)} != {float} or not shares.max() <= 1.0:
+        if {*map(type, of_each)} != {float} or not (shares.min() * columns >= 1 and shares.max() <= 1.0):
+            return None
+        if types == {int} and len({*experts}) < len(experts):
             return None
     if types - {int}:
         return None
@@ -149,7 +155,7 @@ def _usual_parts(listed: object) -> Parts | None:
         return None
 
 
-def _parts_one_by_one(lists: Sequence[object], loads: list[int], columns: int, at: At) -> list[Parts]:
+def parts_one_by_one(lists: Sequence[object], loads: list[int], columns: int, at: At) -> list[Parts]:
     """The parts of each engine, with what is wrong in them."""
     experts, sums, parts = len(loads), [0.0] * len(loads), []
     for (name, engine), given in zip(_ENGINES.items(), lists, strict=True):
