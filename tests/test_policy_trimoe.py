@@ -19,7 +19,7 @@ from ndpsim.policies.interface import Assignment, Migration
 from ndpsim.policies.predictor import LoadPredictor
 from ndpsim.policies.published.trimoe.makespan import HOT, CostModel, EngineCosts, Schedule, scheduled
 from ndpsim.policies.published.trimoe.policy import POLICY, TriMoE, TriMoEParameters
-from ndpsim.policies.published.trimoe.relocation import ndp_busy, prefetches, rebalances
+from ndpsim.policies.published.trimoe.relocation import Coming, ndp_busy, prefetches, rebalances
 from ndpsim.routing import Routing
 from policy_machines import TOKENS
 from policy_machines import estimates as plain_estimates
@@ -628,15 +628,14 @@ def test_what_is_under_way_is_not_decided_again() -> None:
 def test_an_expert_on_its_way_is_no_candidate() -> None:
     expert_costs = CostModel(ESTIMATES, 4).expert_costs(np.array([22, 20, 1, 1, 1]))
     here = layer([views.STRIPED, views.STRIPED, 0, 0, 0])
-    busy = ndp_busy(expert_costs, here, 4)
-    assert busy.tolist() == [90, 0, 0, 0]
+    assert ndp_busy(expert_costs, here, 4).tolist() == [90, 0, 0, 0]
     for moving, prefetched, rebalanced in (([], 0, 2), ([0, 2], 1, 3)):
         flags = np.zeros(5, np.bool_)
         flags[moving] = True
-        hot = expert_costs.classes(2) == HOT
-        begun = prefetches(expert_costs, 0, here, flags, hot, 2, ESTIMATES)
+        coming = Coming(0, expert_costs, here, flags, 4, ESTIMATES)
+        begun = prefetches(coming, expert_costs.classes(2) == HOT, 2)
         assert begun[0].migration.expert == prefetched
-        (cold,) = rebalances(expert_costs, 0, here, flags, busy, 0.0, 1, ESTIMATES)
+        (cold,) = rebalances(coming, 0.0, 1)
         assert cold.migration.expert == rebalanced
 
 

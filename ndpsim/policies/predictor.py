@@ -27,7 +27,8 @@ class LoadPredictor:
 
     def update(self, row: int, loads: NDArray[np.int64]) -> None:
         """A step's loads of a layer."""
-        self.loads[row] += self.alpha * (loads - self.loads[row])
+        average = self.loads[row]
+        average += self.alpha * (loads - average)
 
 
 @dataclass

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,20 +58,26 @@ class ExpertCosts:
     ndp: Floats
     cold: Flags
 
-    def classes(self, room: int) -> Ints:
-        """`COLD`, `WARM` or `HOT` of each expert.
+    @cached_property
+    def most_gain(self) -> Floats:
+        """What each expert gains by being with the GPU at least, at any location."""
+        return np.asarray(np.minimum(self.striped, self.localized) - self.resident)
 
-        Hot are those, `room` at most, that gain most by being with the GPU, at any location.
-        """
-        most_gain = np.minimum(self.striped, self.localized) - self.resident
-        hottest = (-most_gain).argsort(kind="stable")[:room]
-        classes = np.where(self.cold, COLD, WARM)
-        classes[hottest[most_gain[hottest] > 0]] = HOT
-        return classes
+    def classes(self, room: int) -> Ints:
+        """See `classes_of`."""
+        return classes_of(self.most_gain, self.cold, room)
 
     def gain(self, dimm: NDArray[np.int16]) -> Floats:
         """Gain of each expert by being in the GPU, from its location."""
         return np.where(dimm == STRIPED, self.striped, self.localized) - self.resident
+
+
+def classes_of(most_gain: Floats, cold: Flags, room: int) -> Ints:
+    """`COLD`, `WARM` or `HOT` of each expert; hot are those, `room` at most, that gain most."""
+    hottest = (-most_gain).argsort(kind="stable")[:room]
+    classes = np.where(cold, COLD, WARM)
+    classes[hottest[most_gain[hottest] > 0]] = HOT
+    return classes
 
 
 class CostModel:
@@ -148,6 +155,11 @@ class CostModel:
         return ExpertCosts(
             of.striped[tokens], of.localized[tokens], of.resident[tokens], of.ndp[tokens], of.cold[tokens]
         )
+
+    def classes(self, loads: Ints, room: int) -> Ints:
+        """See `classes_of`; of a step with this many tokens."""
+        of, tokens = self._by_tokens, np.minimum(loads, self.estimates.most_tokens)
+        return classes_of(of.most_gain[tokens], of.cold[tokens], room)
 
     def _expert_costs(self, loads: NDArray[np.floating | np.integer]) -> ExpertCosts:
         gpu, cpu, ndp = self._times(loads)

@@ -26,9 +26,9 @@ from ndpsim.policies.published.trimoe.makespan import (
     scheduled,
 )
 from ndpsim.policies.published.trimoe.relocation import (
+    Coming,
     Task,
     Window,
-    ndp_busy,
     prefetches,
     rebalances,
     relayouts,
@@ -259,18 +259,19 @@ class TriMoE(Policy[TriMoEParameters]):
         self, view: BackgroundView, row: int, expert_costs: ExpertCosts, hot: Flags, window: Window
     ) -> Iterator[Iterable[Task]]:
         """All that would be of benefit, and has a resource that is not full already, by kind."""
-        wanted, layer, moving = self.parameters, view.next_layer, view.moving[row]
-        here = self._soon(view.placement.of_layer(row), row)
+        wanted, here = self.parameters, self._soon(view.placement.of_layer(row), row)
+        coming = Coming(
+            view.next_layer, expert_costs, here, view.moving[row], self.machine.dimms, self.estimates
+        )
         if wanted.prefetch and not window.full("pcie"):
-            yield prefetches(expert_costs, layer, here, moving, hot, view.gpu_free, self.estimates)
+            yield prefetches(coming, hot, view.gpu_free)
         if not self.machine.has_links or window.full("link"):
             return
-        busy = ndp_busy(expert_costs, here, self.machine.dimms)
         if wanted.relayout:
-            yield relayouts(expert_costs, layer, here, moving, busy, window, self.estimates)
+            yield relayouts(coming, window)
         if wanted.rebalance:
             most = 1 + int(window.budget_ns / max(self.estimates.rebalance_ns, 1.0))
-            yield rebalances(expert_costs, layer, here, moving, busy, wanted.skew, most, self.estimates)
+            yield rebalances(coming, wanted.skew, most)
 
     def _soon(self, placement: LayerPlacement, row: int) -> LayerPlacement:
         """The placement of a layer when what is under way has ended."""
@@ -289,10 +290,11 @@ class TriMoE(Policy[TriMoEParameters]):
         if self._expected is None or self._expected[0] != row:
             return
         _, classes, tasks = self._expected
-        expert_costs = self.costs.expert_costs(loads)
-        right = expert_costs.classes(self.room[row]) == classes
+        right = self.costs.classes(loads, self.room[row]) == classes
         self._classes.add(int(np.count_nonzero(right)), len(classes))
-        self._decisions.add(sum(task.benefit(expert_costs) > 0 for task in tasks), len(tasks))
+        if tasks:
+            expert_costs = self.costs.expert_costs(loads)
+            self._decisions.add(sum(task.benefit(expert_costs) > 0 for task in tasks), len(tasks))
 
     def prediction(self) -> Mapping[str, Any] | None:
         """Candidates for the paper's "predictor accuracy" of 78%: its share of classes, or of decisions."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -131,99 +132,108 @@ def ndp_busy(costs: ExpertCosts, placement: LayerPlacement, dimms: int) -> Float
     return np.bincount(placement.dimm - STRIPED, times, dimms + 1)[1:].astype(np.float64)
 
 
-def prefetches(
-    costs: ExpertCosts,
-    layer: int,
-    placement: LayerPlacement,
-    moving: Flags,
-    hot: Flags,
-    free: int,
-    estimates: Estimates,
-) -> list[Task]:
+@dataclass(frozen=True, eq=False)
+class Coming:
+    """The next layer.
+
+    Attributes:
+        layer: its number.
+        costs: of its experts, as predicted.
+        placement: of its experts when all that is under way has ended.
+        moving: flags [expert]: it is under way.
+        dimms: of the machine.
+    """
+
+    layer: int
+    costs: ExpertCosts
+    placement: LayerPlacement
+    moving: Flags
+    dimms: int
+    estimates: Estimates
+
+    @cached_property
+    def movable(self) -> Flags:
+        """Flags [expert]: it is neither with the GPU nor under way."""
+        return np.asarray(~(self.placement.resident | self.moving))
+
+    @cached_property
+    def busy_ns(self) -> Floats:
+        """See `ndp_busy`."""
+        return ndp_busy(self.costs, self.placement, self.dimms)
+
+
+def prefetches(coming: Coming, hot: Flags, free: int) -> list[Task]:
     """Experts predicted as hot, the hottest first, instead of the coldest residents where none is `free`."""
-    wanted = np.flatnonzero(hot & ~placement.resident & ~moving)
-    if not len(wanted):
+    wanted = np.flatnonzero(hot & coming.movable).tolist()
+    if not wanted:
         return []
-    gain = costs.gain(placement.dimm)
-    wanted = wanted[np.argsort(-gain[wanted], kind="stable")]
-    there = np.flatnonzero(placement.resident & ~moving)
-    victims = [None] * max(free, 0) + there[np.argsort(gain[there], kind="stable")].tolist()
+    placement, time_ns = coming.placement, coming.estimates.pcie_ns
+    gain = coming.costs.gain(placement.dimm)
+    wanted.sort(key=(-gain).tolist().__getitem__)
+    there = np.flatnonzero(placement.resident & ~coming.moving).tolist()
+    there.sort(key=gain.tolist().__getitem__)
     tasks = []
-    for expert, victim in zip(wanted.tolist(), victims, strict=False):
+    for expert, victim in zip(wanted, [*[None] * max(free, 0), *there], strict=False):
         benefit = _prefetch_benefit(gain, expert, victim)
         if benefit > 0:
-            migration = Migration("prefetch", layer, expert, estimated_ns=estimates.pcie_ns)
+            migration = Migration("prefetch", coming.layer, expert, estimated_ns=time_ns)
             tasks.append(Task(migration, victim, placement, benefit))
     return sorted(tasks, key=_falling)
 
 
-def relayouts(
-    costs: ExpertCosts,
-    layer: int,
-    placement: LayerPlacement,
-    moving: Flags,
-    busy: Floats,
-    window: Window,
-    estimates: Estimates,
-) -> Iterator[Task]:
+def relayouts(coming: Coming, window: Window) -> Iterator[Task]:
     """Experts whose layout is not that of their best engine, those that gain most first.
 
     A striped one goes to the DIMM that is busy least, those before it counted. None comes when the links'
     window is full, or too short for all of them.
     """
-    striped = placement.dimm == STRIPED
-    saved = np.where(striped, costs.striped - costs.localized, costs.localized - costs.striped)
-    wanted = np.flatnonzero((saved > 0) & ~placement.resident & ~moving)
-    time = np.where(striped[wanted], estimates.to_localized_ns, estimates.to_striped_ns)
-    if not window.fits("link", saved[wanted], time).any():
+    costs, estimates = coming.costs, coming.estimates
+    times = estimates.to_striped_ns, estimates.to_localized_ns
+    striped = coming.placement.dimm == STRIPED
+    saved = costs.localized - costs.striped
+    saved = np.where(striped, -saved, saved)
+    wanted = np.flatnonzero((saved > 0) & coming.movable)
+    most = saved[wanted].max(initial=0.0)
+    if not len(wanted) or not any(window.fits("link", most, time) for time in times):
         return
-    waiting: list[float] = busy.tolist()
+    busy: list[float] = coming.busy_ns.tolist()
     for expert in wanted[np.argsort(-saved[wanted], kind="stable")].tolist():
         if window.full("link"):
             return
+        to = STRIPED
         if striped[expert]:
-            to, time_ns = waiting.index(min(waiting)), estimates.to_localized_ns
-            waiting[to] += float(costs.ndp[expert])
-        else:
-            to, time_ns = STRIPED, estimates.to_striped_ns
-        migration = Migration("relayout", layer, expert, to, time_ns)
-        yield Task(migration, None, placement, float(saved[expert]))
+            to = busy.index(min(busy))
+            busy[to] += float(costs.ndp[expert])
+        migration = Migration("relayout", coming.layer, expert, to, times[to != STRIPED])
+        yield Task(migration, None, coming.placement, float(saved[expert]))
 
 
-def rebalances(
-    costs: ExpertCosts,
-    layer: int,
-    placement: LayerPlacement,
-    moving: Flags,
-    busy: Floats,
-    skew: float,
-    most: int,
-    estimates: Estimates,
-) -> list[Task]:
+def rebalances(coming: Coming, skew: float, most: int) -> list[Task]:
     """Cold experts one by one from the busiest DIMM to the most idle one, as long as there is skew.
 
     There is skew where the busiest DIMM is busy longer than the mean by more than the share `skew`. The
     expert that goes is the one that brings the two DIMMs closest; of equals the first. At most `most` go.
     """
+    time_ns, placement = coming.estimates.rebalance_ns, coming.placement
+    busy, movable = coming.busy_ns, coming.movable & (coming.costs.ndp > 0)
     tasks: list[Task] = []
-    busy, dimm = busy.copy(), placement.dimm.copy()
-    movable = ~placement.resident & ~moving & (costs.ndp > 0)
     while len(tasks) < most and len(busy) and busy.max() > busy.sum() / len(busy) * (1 + skew):
         source, to = int(busy.argmax()), int(busy.argmin())
-        experts = np.flatnonzero(movable & (dimm == source))
+        experts = np.flatnonzero(movable & (placement.dimm == source))
         if not len(experts):
             break
-        times = costs.ndp[experts]
+        times = coming.costs.ndp[experts]
         chosen = int(np.argmin(np.abs(busy[source] - busy[to] - 2 * times)))
         expert, time = int(experts[chosen]), float(times[chosen])
         benefit = _rebalance_benefit(busy, time, source, to)
         if benefit <= 0:
             break
-        here = LayerPlacement(dimm.copy(), placement.shards, placement.resident)
-        migration = Migration("rebalance", layer, expert, to, estimates.rebalance_ns)
-        tasks.append(Task(migration, None, here, benefit))
+        migration = Migration("rebalance", coming.layer, expert, to, time_ns)
+        tasks.append(Task(migration, None, placement, benefit))
+        busy, dimm = busy.copy(), placement.dimm.copy()
         busy[source] -= time
         busy[to] += time
         dimm[expert] = to
         movable[expert] = False
+        placement = LayerPlacement(dimm, placement.shards, placement.resident)
     return sorted(tasks, key=_falling)
