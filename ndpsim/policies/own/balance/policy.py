@@ -264,9 +264,12 @@ class Balance(Policy[BalanceParameters]):
 
     def _wanted(self, view: BackgroundView, row: int, room: int) -> list[int]:
         """Experts of the next layer that are copied meanwhile."""
+        most = min(room, self.prefetches)
+        if most <= 0:
+            return []
         heat = self.predictor.loads[row] if view.next_loads is None else view.next_loads
         there = view.placement.resident[row] | view.moving[row]
-        coming = np.argsort(-np.where(there, -1.0, heat), kind="stable")[: max(min(room, self.prefetches), 0)]
+        coming = np.argsort(-np.where(there, -1.0, heat), kind="stable")[:most]
         hidden, wanted = self.estimates.window_ns / self.estimates.copy_ns, []
         for expert in coming.tolist():
             if there[expert] or heat[expert] <= 0 or not self._pays(row, heat[expert], hidden):

@@ -45,7 +45,7 @@ class Uses:
         self.allowed[:, CPU], self.allowed[:, NDP] = machine.has_cpu, machine.dimms > 0
 
     def _tables(self) -> tuple[Floats, Floats]:
-        """Uses that are the same in all layers, [here and tokens, way, resource]; overheads: [here, ...]."""
+        """Uses that all layers have: [here and tokens, way, resource]; overheads: [here and group, ...]."""
         machine, estimates = self.machine, self.estimates
         uses = np.zeros((2, len(self.cpu_ns), 3, _OWN + 1))
         overhead = np.zeros((2, 3, _OWN + 1))
@@ -60,7 +60,8 @@ class Uses:
             uses[:, :, NDP, _OWN] = estimates.sharded_ns(self.shards)
             uses[:, :, NDP, _CHANNELS] = estimates.read_delay_ns(self.shards)
             overhead[:, NDP, _OWN] = estimates.ndp_part_ns(self.shards)
-        return uses.reshape(-1, 3, _OWN + 1), overhead
+        of_groups = np.tile(np.arange(self.groups), 2)
+        return uses.reshape(-1, 3, _OWN + 1), self._by_group(overhead.repeat(self.groups, axis=0), of_groups)
 
     def fixed(self, loads: Ints, arriving: int) -> tuple[Floats, Floats]:
         """Use of resources in any case (equation 4), and by the first expert on a way: [way, resource]."""
@@ -90,7 +91,8 @@ class Uses:
         uses[:, GPU, _CPU], uses[:, GPU, _OWN] = missing * cpu_delay_ns, missing * lost_to_gpu_ns
         uses[:, CPU, _OWN] = lost_to_cpu_ns
         uses[:, NDP, _CPU] = uses[:, NDP, _CHANNELS] * self.read_ns / typical_ns
-        return self._by_group(uses, groups), self._by_group(self._overhead.take(at, axis=0), groups)
+        overhead = self._overhead.take(at * self.groups + groups, axis=0)
+        return self._by_group(uses, groups), overhead
 
     def alone_ns(self, base: Floats, uses: Floats) -> float:
         """Time of experts that the GPU has, without vectors to and from other engines."""
