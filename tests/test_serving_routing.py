@@ -90,7 +90,7 @@ def test_a_sequence_is_routed_alike_in_any_batch():
 
 def test_popularity_drifts_from_step_to_step_where_the_spec_says_so():
     def change(spec: str) -> float:
-        routed = routing_of_sequences(spec, MODEL, np.full(2000, 4), 1)
+        routed = routing_of_sequences(spec, MODEL, 1)(np.full(2000, 4))
         first, later = (shares(tokens(routed, 2000, place, place + 1)) for place in (4, 204))
         return float(np.abs(first - later).sum(axis=1).mean())
 

@@ -8,7 +8,7 @@ it with `token_stickiness`, a decoded one with `step_stickiness`; sequences do n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -45,24 +45,24 @@ class TokenRouting(Protocol):
 
 
 def routing_of_sequences(
-    routing: str | Spec | Routing, model: MoeShape, prompt_tokens: Ints, seed: int
-) -> TokenRouting:
-    """The routing of the tokens of sequences.
+    routing: str | Spec | Routing, model: MoeShape, seed: int
+) -> Callable[[Ints], TokenRouting]:
+    """The routing of the tokens of sequences, from the prompt tokens of each.
 
     Args:
         routing: a SPEC, or a trace of all layers with experts. A SPEC whose popularity drifts from step to
             step is generated as a trace.
-        prompt_tokens: of each sequence.
 
     Raises:
-        InputError: the SPEC is impossible, or the trace has no decode steps.
+        InputError: the SPEC is impossible. The function raises: the trace has no decode steps.
     """
     if not isinstance(routing, Routing):
         spec = parse_spec(routing)
         if not spec.settings["step_drift"]:
-            return SequenceRouting(spec, model, prompt_tokens, seed)
+            return lambda prompt_tokens: SequenceRouting(spec, model, prompt_tokens, seed)
         routing = generate_routing(spec, model, _SEQUENCES, _TOKENS, _TOKENS, seed)
-    return ReplayedRouting(routing, prompt_tokens, seed)
+    trace = routing
+    return lambda prompt_tokens: ReplayedRouting(trace, prompt_tokens, seed)
 
 
 class _Lines:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,9 +18,10 @@ from ndpsim.parameters.moe import MOE
 from ndpsim.policies.choose import ChosenPolicy
 from ndpsim.processors import DenseTime, Processors
 from ndpsim.processors.operations import MixedStep
-from ndpsim.routing import Routing
-from ndpsim.routing.sequences import routing_of_sequences
+from ndpsim.routing.sequences import TokenRouting
+from ndpsim.serving.asked import RoutingAsked
 from ndpsim.serving.gpus import Exchange, Experts, GpuSteps, tensor_part
+from ndpsim.serving.room import KvRoom
 from ndpsim.serving.steps import MoeSteps, Steps
 from ndpsim.workloads import Requests
 
@@ -46,20 +46,15 @@ class UnderPolicy:
     """A machine on which a policy decides where experts run.
 
     Attributes:
-        routing: a SPEC, or a trace.
-        routed: what it is called.
-        dense_time: of attention and dense parts in a step.
-        kept_bytes: as of `KvRoom`.
+        room: of the KV cache.
     """
 
     chosen: ChosenPolicy
     given: Given
-    routing: str | Routing
-    routed: str
-    seed: int
-    dense_time: Callable[[MixedStep], DenseTime]
+    routing: RoutingAsked
+    weights: RunWeights
+    room: KvRoom
     kv_bits: int
-    kept_bytes: Callable[[Sequence[int]], int]
     engines: int = 1
 
     @property
@@ -68,7 +63,7 @@ class UnderPolicy:
         return {
             "policy": self.chosen.name,
             "parameters": self.chosen.parameters.model_dump(),
-            "routing": self.routed,
+            "routing": self.routing.called,
             "gpu_experts": self.given.machine.gpu_experts,
             "parallel": None,
             "engines": 1,
@@ -80,10 +75,16 @@ class UnderPolicy:
         policy = chosen.start(given.machine, given.estimates)
         return MoeSteps(
             StepRunner(given, policy, chosen.parameters.model_dump(), observer),
-            routing_of_sequences(self.routing, given.machine.model, requests.prompt_tokens, self.seed),
-            self.dense_time,
+            self.routing.by_sequence(requests.prompt_tokens),
+            self._dense_time,
             self.kv_bits,
-            self.kept_bytes,
+            self.room.kept_bytes,
+        )
+
+    def _dense_time(self, step: MixedStep) -> DenseTime:
+        given = self.given
+        return given.processors.step_time(
+            given.machine.model, step, kv=self.room.memory.kv, bits=self.weights.dense
         )
 
 
@@ -94,7 +95,7 @@ class Gpus:
     Attributes:
         parallel: "data", "tensor", or None: there is one GPU.
         part: the model, or a GPU's part of it.
-        routing: a SPEC, or a trace; None: the model is dense. `routed`: what it is called.
+        routing: None: the model is dense.
         most_tokens: of a step of an engine.
     """
 
@@ -102,9 +103,7 @@ class Gpus:
     parallel: str | None
     part: MoeShape
     weights: RunWeights
-    routing: str | Routing | None
-    routed: str | None
-    seed: int
+    routing: RoutingAsked | None
     kv_bits: int
     most_tokens: int
 
@@ -121,7 +120,8 @@ class Gpus:
     @property
     def config(self) -> dict[str, Any]:
         """See `Machine`."""
-        none: dict[str, Any] = {"policy": None, "parameters": {}, "routing": self.routed, "gpu_experts": None}
+        called = None if self.routing is None else self.routing.called
+        none: dict[str, Any] = {"policy": None, "parameters": {}, "routing": called, "gpu_experts": None}
         bits = {} if self.part.has_experts else {"bits": None}
         return {**none, **bits, "parallel": self.parallel, "engines": self.engines}
 
@@ -131,19 +131,20 @@ class Gpus:
         assert gpu is not None
         link_gbps = gpu.pcie_gbps if gpu.link_gbps is None else gpu.link_gbps
         exchange = Exchange(self.count, link_gbps, 1e3 * gpu.link_latency_us)
-        experts = None if self.routing is None else self._experts(self.routing, requests)
+        routing = None if self.routing is None else self.routing.by_sequence(requests.prompt_tokens)
+        experts = None if routing is None else self._experts(routing)
         return GpuSteps(self.part, self._dense_time, self.kv_bits, experts, exchange, self.engines)
 
     def _dense_time(self, step: MixedStep) -> DenseTime:
         return self.processors.step_time(self.part, step, bits=self.weights.dense)
 
-    def _experts(self, routing: str | Routing, requests: Requests) -> Experts:
+    def _experts(self, routing: TokenRouting) -> Experts:
         gpu, part = self.processors.gpu, self.part
         loads = range(1, self.engines * self.most_tokens + 1)
         times = [gpu.expert_time(part.expert, load, self.weights.expert).time_ns for load in loads]
         places = np.array_split(np.arange(part.routed_experts), self.engines)
         return Experts(
-            routing_of_sequences(routing, part, requests.prompt_tokens, self.seed),
+            routing,
             np.array([0.0, *times]),
             gpu.call_ns,
             np.array([place[0] for place in places]),

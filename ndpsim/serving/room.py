@@ -50,6 +50,7 @@ class KvRoom:
     """
 
     blocks: int
+    block_tokens: int
     block_bytes: int
     state_bytes: int
     memory: GpuMemory
@@ -101,7 +102,7 @@ def kv_room(
         if kv == "gpu" and asked.blocks is None:
             blocks = left if all_fit else min(needed, left)
     _check_lengths(requests, lengths, blocks, asked.block_tokens)
-    return KvRoom(blocks, block, _state_bytes(shape, 1), memory(kv, blocks))
+    return KvRoom(blocks, asked.block_tokens, block, _state_bytes(shape, 1), memory(kv, blocks))
 
 
 def _block_bytes(shape: MoeShape, asked: KvAsked) -> list[int]:

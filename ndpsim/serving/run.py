@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from os import PathLike
 from typing import Any
 
-from ndpsim.arguments import flag, instance, progress_function, shown
+from ndpsim.arguments import instance, progress_function
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.arbitrations import checked_arbitration
-from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape, load_model
 from ndpsim.orchestrator.given import Given, check_link, given_of
 from ndpsim.orchestrator.weights import RunWeights, run_weights
 from ndpsim.parameters.serve import SERVE, ServiceLevel, service_level
-from ndpsim.policies.choose import ChosenPolicy, choose_policies
+from ndpsim.policies.choose import ChosenPolicy
 from ndpsim.policies.interface import Policy
-from ndpsim.processors import DenseTime, Processors
-from ndpsim.processors.operations import MixedStep
+from ndpsim.processors import Processors
 from ndpsim.results.cache import ResultCache
 from ndpsim.results.serving import ServingResult
 from ndpsim.results.stopwatch import Stopwatch
-from ndpsim.routing import Routing, default_routing, generate_routing, load_routing
-from ndpsim.routing.generate import existing_file, is_spec
+from ndpsim.routing import Routing, generate_routing
+from ndpsim.serving.asked import (
+    check_experts_fit,
+    check_gpus,
+    check_preemption,
+    engine_asked,
+    policy_asked,
+    requests_asked,
+    routing_asked,
+)
 from ndpsim.serving.engine import Arrivals, DoneStep, Engines
 from ndpsim.serving.hashes import prompt_hashes
-from ndpsim.serving.kv import KvCache
 from ndpsim.serving.level import check_level
 from ndpsim.serving.log import ServingLog
 from ndpsim.serving.machines import Gpus, Machine, UnderPolicy, default_policy, gpus_of, parallelism, part_of
@@ -36,7 +41,7 @@ from ndpsim.serving.scheduler import Limits, Scheduler, scheduler_named
 from ndpsim.serving.sequence import Sequence as Served
 from ndpsim.serving.steps import Steps
 from ndpsim.serving.summary import served, summary
-from ndpsim.workloads import Requests, load_requests
+from ndpsim.workloads import Requests
 
 _OFFLINE_STEPS = 16  # of the trace that policies may learn from
 
@@ -110,15 +115,16 @@ def run_serving(
             policy gives an impossible answer.
     """
     watch, progress = Stopwatch(), progress_function(progress)
+    observers = _observers(log, observer)
     shape = load_model(model)
     hardware = load_hardware(hw, sets, "moe" if shape.has_experts else None)
     processors, gpus, usual = Processors(hardware), gpus_of(hardware), default_policy(shape, hardware)
     parallel = parallelism(shape, gpus, SERVE["parallel"].checked(parallel))
-    chosen = None if usual is None else _policy(usual if policy is None else policy)
+    chosen = None if usual is None else policy_asked(usual if policy is None else policy)
     if chosen is None:
         of_experts = {"bits": bits, "weights": weights, "routing": routing} if not shape.has_experts else {}
-        _check_gpus(shape, kv, {"policy": policy, "gpu_experts": gpu_experts, **of_experts})
-    limits = _limits(max_batch, max_tokens)
+        check_gpus(shape, kv, {"policy": policy, "gpu_experts": gpu_experts, **of_experts})
+    engine = engine_asked(scheduler, max_batch, max_tokens, preemption, prefix_cache, async_scheduling)
     asked = KvAsked(
         SERVE["kv"].checked(kv) if chosen else "gpu",
         SERVE["kv-bits"].checked(kv_bits),
@@ -126,76 +132,33 @@ def run_serving(
         SERVE["kv-blocks"].checked(kv_blocks),
     )
     seed, level = SERVE["seed"].checked(seed), None if slo is None else service_level(slo)
-    of_scheduler = scheduler_named(SERVE["scheduler"].checked(scheduler))
     checked_arbitration(arbitration)
     check_link(hardware, None, arbitration)
-    prefix_cache = flag(prefix_cache, "prefix_cache")
-    preemption = SERVE["preemption"].checked(preemption)
-    swaps = preemption == "swap"
-    ahead = flag(async_scheduling, "async_scheduling") and of_scheduler.works_ahead and not swaps
-    if log is not None:
-        instance(log, "log", ServingLog)
-    if observer is not None:
-        instance(observer, "observer", ServingObserver)
-    if requests is None:
-        raise InputError("are needed: a file, a SPEC, or Requests", "missing", key="requests")
-    arriving = load_requests(requests, seed)
-    if rate is not None:
-        arriving = arriving.at_rate(SERVE["rate"].checked(rate))
+    arriving = requests_asked(requests, rate, seed)
     written = run_weights(shape, bits, dense_bits, weights)
-    part = part_of(shape, gpus, parallel)
-    spread = gpus if parallel == "data" else 1
-    room = kv_room(processors, part, written, arriving, limits, asked, gpu_experts, spread)
-    _check_preemption(preemption, chosen is not None, room)
-    given_routing, routed = _routing(routing, shape) if shape.has_experts else (None, None)
+    part, spread = part_of(shape, gpus, parallel), gpus if parallel == "data" else 1
+    room = kv_room(processors, part, written, arriving, engine.limits, asked, gpu_experts, spread)
+    check_preemption(preemption, chosen is not None, room)
+    routed = routing_asked(routing, shape, seed)
     machine: Machine
-    if chosen is None or given_routing is None or routed is None:
-        _check_experts_fit(part, room, spread)
-        machine = Gpus(
-            processors, parallel, part, written, given_routing, routed, seed, kv_bits, limits.tokens
-        )
+    if chosen is None or routed is None:
+        check_experts_fit(part, room, spread)
+        machine = Gpus(processors, parallel, part, written, routed, kv_bits, engine.limits.tokens)
     else:
         given = _given(
-            processors,
-            shape,
-            written,
-            room,
-            arriving,
-            limits,
-            kv_bits,
-            given_routing if isinstance(given_routing, str) else default_routing(shape),
-            seed,
-            gpu_experts,
-            arbitration,
-            cache,
-        )
-
-        def dense_time(step: MixedStep) -> DenseTime:
-            return processors.step_time(shape, step, kv=room.memory.kv, bits=written.dense)
-
-        machine = UnderPolicy(
-            chosen, given, given_routing, routed, seed, dense_time, kv_bits, room.kept_bytes
-        )
-
-    def schedulers(kind: type[Scheduler], finds: bool) -> list[Scheduler]:
-        return [
-            kind(KvCache(room.blocks, asked.block_tokens, finds), limits, swaps)
-            for _ in range(machine.engines)
-        ]
-
+            processors, shape, written, room, arriving, engine.limits, kv_bits, routed.offline, seed,
+            gpu_experts, arbitration, cache,
+        )  # fmt: skip
+        machine = UnderPolicy(chosen, given, routed, written, room, kv_bits)
     if level is not None:
-        check_level(level, arriving, machine.steps_for, schedulers(scheduler_named("vllm"), True))
-    steps = machine.steps_for(arriving, None if observer is None else observer.layer)
-    formers = schedulers(of_scheduler, prefix_cache)
+        usually = replace(engine, scheduler=scheduler_named("vllm"), prefix_cache=True)
+        check_level(level, arriving, machine.steps_for, usually.schedulers(machine.engines, room))
     config = {
         "hardware": hardware.to_dict(),
         "model": shape.name,
         "requests": dict(arriving.source or {}),
         "closed_loop": arriving.closed_loop,
-        "scheduler": of_scheduler.name,
-        "max_batch": limits.sequences,
-        "max_tokens": limits.tokens,
-        "preemption": preemption,
+        **engine.config,
         "slo": None if level is None else asdict(level),
         "seed": seed,
         **written.to_dict(),
@@ -203,88 +166,27 @@ def run_serving(
         "kv": room.memory.kv,
         "kv_bits": kv_bits,
         "kv_blocks": room.blocks,
-        "block_tokens": asked.block_tokens,
-        "prefix_cache": prefix_cache,
-        "async_scheduling": ahead,
+        "block_tokens": room.block_tokens,
+        "prefix_cache": engine.prefix_cache,
+        "async_scheduling": engine.ahead,
         "gpu_bytes": dict(room.memory.parts),
         "arbitration": arbitration,
     }
-    observers = [one for one in (log, observer) if one is not None]
-    engine = _served(formers, steps, arriving, config, observers, progress)
-    per_request = served(arriving, engine.sequences)
+    steps = machine.steps_for(arriving, None if observer is None else observer.layer)
+    engines = _served(engine.schedulers(machine.engines, room), steps, arriving, config, observers, progress)
+    per_request = served(arriving, engines.sequences)
     time_ns = steps.clock_ns - per_request[0].arrival_ns
     of_machine = {**steps.results(time_ns), **watch.times()}
-    return summary(config, arriving, per_request, engine.history, level, of_machine)
+    return summary(config, arriving, per_request, engines.history, level, of_machine)
 
 
-def _check_gpus(shape: MoeShape, kv: str, of_policy: Mapping[str, object]) -> None:
-    """Make sure that GPUs that hold all weights are asked for nothing that needs a policy or other memory.
-
-    of_policy: values by the names of arguments; None: not given.
-    """
-    why = "GPUs hold all of its experts" if shape.has_experts else "it is a dense model, without experts"
-    for key, value in of_policy.items():
-        if value is not None:
-            raise InputError(f"has no meaning for {shape.name}: {why}", "conflict", key=key)
-    if kv == "host":
-        problem = f"the KV cache of {shape.name} is in the memory of GPUs: {why}"
-        raise InputError(problem, "unsupported", key="kv")
-
-
-def _check_preemption(preemption: str, has_policy: bool, room: KvRoom) -> None:
-    """Make sure that blocks can be moved to the host's memory, if they are to be."""
-    if preemption == "swap" and not has_policy:
-        problem = "swap is for a machine under a policy; without one sequences are computed again"
-        raise InputError(problem, "unsupported", key="preemption")
-    if preemption == "swap" and room.memory.kv == "host":
-        problem = "the KV cache is in the host's memory, and so nothing can be moved there"
-        raise InputError(problem, "conflict", key="preemption")
-
-
-def _check_experts_fit(part: MoeShape, room: KvRoom, gpus: int) -> None:
-    """Make sure that each GPU has room for its part of the experts."""
-    needed, memory = part.moe_layers * -(-part.routed_experts // gpus), room.memory
-    if memory.experts < needed:
-        problem = (
-            f"the experts of {part.name} need {needed * memory.expert_bytes:,} B of each GPU, which has "
-            f"{memory.experts_bytes:,} B for them"
-        )
-        raise InputError(problem, "too-large", key="gpu.memory_gb")
-
-
-def _policy(policy: str | type[Policy] | ChosenPolicy) -> ChosenPolicy:
-    if not isinstance(policy, str | type | ChosenPolicy):
-        raise InputError(f"{shown(policy)} is no policy", "type", key="policy")
-    (chosen, _), *others = choose_policies((policy,))
-    if others:
-        raise InputError("a run has one policy; sweep over several", "unsupported", key="policy")
-    if chosen.policy.rehearses:
-        problem = f"{chosen.name} tries whole runs first, and the steps of serving are not known before"
-        raise InputError(problem, "unsupported", key="policy")
-    return chosen
-
-
-def _limits(max_batch: int, max_tokens: int) -> Limits:
-    limits = Limits(SERVE["max-batch"].checked(max_batch), SERVE["max-tokens"].checked(max_tokens))
-    if limits.tokens < limits.sequences:
-        problem = f"{limits.tokens} are fewer than the {limits.sequences} sequences of max_batch"
-        raise InputError(problem, "conflict", key="max_tokens")
-    return limits
-
-
-def _routing(routing: str | PathLike[str] | Routing | None, shape: MoeShape) -> tuple[str | Routing, str]:
-    """A SPEC, or a trace that has all layers with experts, and what it is called."""
-    if routing is None:
-        routing = default_routing(shape)
-    if isinstance(routing, str) and is_spec(routing):
-        return routing, routing
-    if isinstance(routing, Routing):
-        trace, called = routing, "a trace"
-    else:
-        trace, called = load_routing(existing_file(routing)), str(routing)
-    if not trace.steps:
-        raise InputError("the trace has no decode steps", "missing", key="routing")
-    return trace.for_model(shape), called
+def _observers(log: ServingLog | None, observer: ServingObserver | None) -> list[ServingObserver]:
+    """Those that are told of the run."""
+    if log is not None:
+        instance(log, "log", ServingLog)
+    if observer is not None:
+        instance(observer, "observer", ServingObserver)
+    return [one for one in (log, observer) if one is not None]
 
 
 def _given(

@@ -1,0 +1,167 @@
+"""Arguments of `run_serving`, checked: the engine, the requests, the policy and the routing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.arguments import flag, shown
+from ndpsim.errors import InputError
+from ndpsim.moe import MoeShape
+from ndpsim.parameters.serve import SERVE
+from ndpsim.policies.choose import ChosenPolicy, choose_policies
+from ndpsim.policies.interface import Policy
+from ndpsim.routing import Routing, default_routing, load_routing
+from ndpsim.routing.generate import existing_file, is_spec
+from ndpsim.routing.sequences import TokenRouting, routing_of_sequences
+from ndpsim.serving.kv import KvCache
+from ndpsim.serving.room import KvRoom
+from ndpsim.serving.scheduler import Limits, Scheduler, scheduler_named
+from ndpsim.workloads import Requests, load_requests
+
+
+@dataclass(frozen=True)
+class EngineAsked:
+    """How engines form steps.
+
+    Attributes:
+        ahead: a step is formed when the one before it begins.
+    """
+
+    scheduler: type[Scheduler]
+    limits: Limits
+    preemption: str
+    prefix_cache: bool
+    ahead: bool
+
+    def schedulers(self, engines: int, room: KvRoom) -> list[Scheduler]:
+        """One for each engine."""
+        swaps = self.preemption == "swap"
+        return [
+            self.scheduler(KvCache(room.blocks, room.block_tokens, self.prefix_cache), self.limits, swaps)
+            for _ in range(engines)
+        ]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The part of a result on steps."""
+        return {
+            "scheduler": self.scheduler.name,
+            "max_batch": self.limits.sequences,
+            "max_tokens": self.limits.tokens,
+            "preemption": self.preemption,
+        }
+
+
+def engine_asked(
+    scheduler: str,
+    max_batch: int,
+    max_tokens: int,
+    preemption: str,
+    prefix_cache: bool,
+    async_scheduling: bool,
+) -> EngineAsked:
+    """See `run_serving`."""
+    former = scheduler_named(SERVE["scheduler"].checked(scheduler))
+    limits = Limits(SERVE["max-batch"].checked(max_batch), SERVE["max-tokens"].checked(max_tokens))
+    if limits.tokens < limits.sequences:
+        problem = f"{limits.tokens} are fewer than the {limits.sequences} sequences of max_batch"
+        raise InputError(problem, "conflict", key="max_tokens")
+    preemption = SERVE["preemption"].checked(preemption)
+    ahead = flag(async_scheduling, "async_scheduling") and former.works_ahead and preemption != "swap"
+    return EngineAsked(former, limits, preemption, flag(prefix_cache, "prefix_cache"), ahead)
+
+
+def requests_asked(
+    requests: str | PathLike[str] | Requests | None, rate: float | None, seed: int
+) -> Requests:
+    """See `run_serving`."""
+    if requests is None:
+        raise InputError("are needed: a file, a SPEC, or Requests", "missing", key="requests")
+    arriving = load_requests(requests, seed)
+    return arriving if rate is None else arriving.at_rate(SERVE["rate"].checked(rate))
+
+
+def policy_asked(policy: str | type[Policy] | ChosenPolicy) -> ChosenPolicy:
+    """The one policy of a run."""
+    if not isinstance(policy, str | type | ChosenPolicy):
+        raise InputError(f"{shown(policy)} is no policy", "type", key="policy")
+    (chosen, _), *others = choose_policies((policy,))
+    if others:
+        raise InputError("a run has one policy; sweep over several", "unsupported", key="policy")
+    if chosen.policy.rehearses:
+        problem = f"{chosen.name} tries whole runs first, and the steps of serving are not known before"
+        raise InputError(problem, "unsupported", key="policy")
+    return chosen
+
+
+class RoutingAsked(NamedTuple):
+    """The routing of a run, or nothing for a dense model.
+
+    Attributes:
+        called: what it is called.
+        by_sequence: see `routing_of_sequences`.
+        offline: a SPEC of the trace that policies may learn from.
+    """
+
+    called: str
+    by_sequence: Callable[[NDArray[np.int64]], TokenRouting]
+    offline: str
+
+
+def routing_asked(
+    routing: str | PathLike[str] | Routing | None, shape: MoeShape, seed: int
+) -> RoutingAsked | None:
+    """A SPEC, or a trace that has all layers with experts; None: the model is dense."""
+    if not shape.has_experts:
+        return None
+    if routing is None:
+        routing = default_routing(shape)
+    if isinstance(routing, str) and is_spec(routing):
+        return RoutingAsked(routing, routing_of_sequences(routing, shape, seed), routing)
+    if isinstance(routing, Routing):
+        trace, called = routing, "a trace"
+    else:
+        trace, called = load_routing(existing_file(routing)), str(routing)
+    by_sequence = routing_of_sequences(trace.for_model(shape), shape, seed)
+    return RoutingAsked(called, by_sequence, default_routing(shape))
+
+
+def check_gpus(shape: MoeShape, kv: str, of_policy: Mapping[str, object]) -> None:
+    """Make sure that GPUs that hold all weights are asked for nothing that needs a policy or other memory.
+
+    of_policy: values by the names of arguments; None: not given.
+    """
+    why = "GPUs hold all of its experts" if shape.has_experts else "it is a dense model, without experts"
+    for key, value in of_policy.items():
+        if value is not None:
+            raise InputError(f"has no meaning for {shape.name}: {why}", "conflict", key=key)
+    if kv == "host":
+        problem = f"the KV cache of {shape.name} is in the memory of GPUs: {why}"
+        raise InputError(problem, "unsupported", key="kv")
+
+
+def check_preemption(preemption: str, has_policy: bool, room: KvRoom) -> None:
+    """Make sure that blocks can be moved to the host's memory, if they are to be."""
+    if preemption == "swap" and not has_policy:
+        problem = "swap is for a machine under a policy; without one sequences are computed again"
+        raise InputError(problem, "unsupported", key="preemption")
+    if preemption == "swap" and room.memory.kv == "host":
+        problem = "the KV cache is in the host's memory, and so nothing can be moved there"
+        raise InputError(problem, "conflict", key="preemption")
+
+
+def check_experts_fit(part: MoeShape, room: KvRoom, gpus: int) -> None:
+    """Make sure that each GPU has room for its part of the experts."""
+    needed, memory = part.moe_layers * -(-part.routed_experts // gpus), room.memory
+    if memory.experts < needed:
+        problem = (
+            f"the experts of {part.name} need {needed * memory.expert_bytes:,} B of each GPU, which has "
+            f"{memory.experts_bytes:,} B for them"
+        )
+        raise InputError(problem, "too-large", key="gpu.memory_gb")
