@@ -37,6 +37,46 @@ for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TERM", "MPLBACKEND"
     os.environ.pop(name, None)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def short_sessions() -> Iterator[dict[str, Any]]:
+    """Rates of experts beside the host are measured in a fraction of the time, and kept in no folder.
+
+    What users have instead, by its name in `ndpsim.orchestrator.shared_dimm`.
+    """
+    from ndpsim.orchestrator import contention, shared_dimm
+    from ndpsim.results.cache import ResultCache
+
+    kept, measure = ResultCache(disk_bytes=0), shared_dimm.measure_shared_dimm
+    short = {
+        "_TOKENS": (1, 8),
+        "_RELAYOUT_TOKENS": (1, 8),
+        "_SHARES_OF_SEVERAL": (0.5,),
+        "_WINDOW_NS": (2_000.0, 16_000.0),
+        "_RELAYOUT_WINDOW_NS": (2_000.0, 6_000.0),
+    }
+
+    def measure_in_memory(*given: Any) -> Any:
+        *others, cache, is_part = given
+        return measure(*others, kept if cache is True else cache, is_part)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contention, "measure_shared_dimm", measure_in_memory)
+        whole = {name: getattr(shared_dimm, name) for name in short}
+        for name, value in short.items():
+            patch.setattr(shared_dimm, name, value)
+        yield whole
+
+
+@pytest.fixture
+def whole_sessions(short_sessions: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rates of experts beside the host are measured as users have them."""
+    from ndpsim.orchestrator import contention, shared_dimm
+
+    for name, value in short_sessions.items():
+        monkeypatch.setattr(shared_dimm, name, value)
+    monkeypatch.setattr(contention, "measure_shared_dimm", shared_dimm.measure_shared_dimm)
+
+
 @pytest.fixture(scope="session")
 def reversed_banks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A refresh policy of one more file: the banks from the last to the first, one rank after the other."""

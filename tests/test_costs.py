@@ -239,19 +239,9 @@ def test_expected_times_beyond_the_last_point_go_on_along_the_line(monkeypatch):
 
 @pytest.fixture(scope="module")
 def tables():
-    """By arbitration, the table of a memory-bound and a compute-bound expert; windows are short."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in (
-            ("_TOKENS", (1, 8)),
-            ("_RELAYOUT_TOKENS", (1, 8)),
-            ("_WINDOW_NS", (2000.0, 16_000.0)),
-            ("_RELAYOUT_WINDOW_NS", (2000.0, 6_000.0)),
-        ):
-            patch.setattr(f"ndpsim.orchestrator.shared_dimm.{name}", value)
-        model = Expert(1024, 512)
-        return {
-            name: costs(model=model, arbitration=name).contention() for name in ("host-first", "ndp-first")
-        }
+    """By arbitration, the table of a memory-bound and a compute-bound expert."""
+    model = Expert(1024, 512)
+    return {name: costs(model=model, arbitration=name).contention() for name in ("host-first", "ndp-first")}
 
 
 def test_an_expert_loses_more_to_the_host_the_more_it_reads_and_the_less_it_computes(tables):

@@ -68,6 +68,8 @@ def smaller(words: list[str]) -> list[str]:
         if "--check-layer" in words:  # of so small a layer a few clocks are a large share
             small += ["--check-layer", "1,12", "--check-limit", "1"]
         words = [*without(words, small[::2]), *small]
+    elif words[0] == "predict":
+        words = [*without(words, ["--model"]), "--model", "small.json", "--generated", "8"]
     elif words[0] == "serve" or words[:2] == ["sweep", "serve"]:
         words = [*without(words, SMALL_SERVING[::2]), *SMALL_SERVING]
     elif words[0] == "validate":  # test_validate.py has the exact claims; the others take minutes
@@ -180,11 +182,13 @@ def reason_not_to_run(line: str) -> str | None:
 
 
 @pytest.mark.parametrize("command", to_run(), ids=lambda command: command.line)
-def test_command(command, folder):
+def test_command(command, folder, request):
     assert command.line.startswith("ndpsim"), f"{command.pages}: what is it? NOT_RUN takes what cannot be run"
     words = words_of(command.line)
     written = outputs(words)
-    if not command.shown:
+    if command.shown:
+        request.getfixturevalue("whole_sessions")
+    else:
         words = smaller(words)
     prepare(words, written)
     status, out, err = call(*words)
