@@ -85,7 +85,7 @@ def no_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 BIG = Expert(4096, 4096)
-MANY_LANES = load_hardware("trimoe", ["dimm.count=1024", "dimm.ranks=16", "dimm.subchannels=64"])
+MANY_LANES = load_hardware("trimoe", ["dimm.count=256", "dimm.ranks=16", "dimm.subchannels=64"])
 
 
 @pytest.mark.usefixtures("one_mib", "no_simulation")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 
 import numpy as np
@@ -81,12 +82,16 @@ def least_ns(access, transfers, waves):
     return total
 
 
-@settings(max_examples=60, deadline=None)
+@functools.cache
+def access_over(topology, access):
+    return access(load_hardware("trimoe", [f"link.topology={topology}", "link.ports=15"]), GEOMETRY)
+
+
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_waves_are_no_worse_than_those_of_any_simple_order(data):
     topology = data.draw(st.sampled_from(["chain", "ring", "mesh", "full", "bus", "groups"]))
-    hardware = load_hardware("trimoe", [f"link.topology={topology}", "link.ports=15"])
-    access = data.draw(st.sampled_from([access_by_units, access_by_host]))(hardware, GEOMETRY)
+    access = access_over(topology, data.draw(st.sampled_from([access_by_units, access_by_host])))
     experts, at_once = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 5))
     layouts = data.draw(
         st.lists(st.sampled_from(["localized", "sharded:4", "striped"]), min_size=2, max_size=2)
