@@ -108,7 +108,7 @@ MADE_UP = dict(
     ("GDDR6", "GDDR6_16Gb_x16", "GDDR6_14000_1250mV_double", 1),
     ("HBM3", "HBM3_8Gb_8hi", "HBM3_6400Mbps", 1),
     ("LPDDR5", "LPDDR5_8Gb_x16", "LPDDR5_6400", 2),
-    ("LPDDR5X", "LPDDR5X_16Gb_x16", "LPDDR5X_8533", 1),
+    ("LPDDR5X", "LPDDR5X_16Gb_x16", "LPDDR5X_8533", 2),
 ])  # fmt: skip
 def test_counters_and_command_traces_of_other_memories_give_the_same_energy(preset, seed):
     rng = np.random.default_rng(seed)

@@ -32,6 +32,8 @@ from ndpsim.simulate import (
     simulate_relayout,
     sweep_load,
 )
+from ndpsim.simulate.geometry import geometry_of
+from ndpsim.simulate.relayout_plan import access_by_host, access_by_units
 from ndpsim.spec.standard import ACTIVATE as ACT
 from ndpsim.spec.standard import READ as RD
 from ndpsim.spec.standard import WRITE as WR
@@ -646,7 +648,11 @@ ENGINES: dict[str, Callable[..., Any]] = {
         "trimoe", Expert(512, 512), sets=sets, record_commands=True
     ),
     "shared": lambda *sets: simulate_contention(
-        "trimoe", Expert(512, 512), sets=("host.mapper=RoBaRaCoCh", *sets), record_commands=True
+        "trimoe",
+        Expert(512, 512),
+        sets=("host.mapper=RoBaRaCoCh", *sets),
+        arbitration="ndp-first",  # with rows that close early, each arbitration is compiled anew
+        record_commands=True,
     ),
     "relayout": lambda *sets: simulate_relayout("trimoe", Expert(512, 512), 1, sets=sets, host=False),
 }
@@ -663,6 +669,12 @@ def test_every_engine_has_the_controller_of_the_file(engine):
     assert (usual.commands["REFab"] > 0, usual.commands.get("REFsb", 0)) == (True, 0)
     assert {"REFab", "REFsb"} & set(none.commands) == set()
     assert (same_bank.commands.get("REFab", 0), same_bank.commands["REFsb"] > 0) == (0, True)
+    if engine == "relayout":  # it would be compiled anew for rows that close early
+        hardware = load_hardware("trimoe", ("dram.row_policy=closed-cap", "dram.row_cap=3"))
+        for access in (access_by_units, access_by_host):
+            policy = access(hardware, geometry_of(hardware)).policy
+            assert (type(policy.rows).__name__, policy.row_cap) == ("ClosedCap", 3)
+        return
     counts = [
         run(*QUIET, "dram.row_policy=closed-cap", f"dram.row_cap={cap}").commands["ACT"] for cap in (1, 4)
     ]
