@@ -121,7 +121,7 @@ def run(
     [
         ("host-first", (), "random"),
         ("ndp-first", ("dimm.command_bus=shared",), "sequential"),
-        ("slice", ("dram.refresh=same-bank",), "random"),
+        ("ndp-first", ("dram.refresh=same-bank",), "random"),
         ("host-first", ("dram.nREFI=2500",), None),
         ("ndp-first", ("dram.write_buffer=2", "dram.refresh=none"), "sequential"),
     ],
@@ -145,7 +145,7 @@ def assert_same(fast, readable):
 
 @pytest.mark.parametrize("command_bus", ["private", "shared"])
 def test_commands_of_experts_host_and_relayout_together_are_legal(monkeypatch, command_bus):
-    result = run(monkeypatch, False, "slice", (f"dimm.command_bus={command_bus}",))
+    result = run(monkeypatch, False, "ndp-first", (f"dimm.command_bus={command_bus}",))
     hardware = load_hardware("trimoe", ONE_CHANNEL)
     report = check_lanes(
         all_lanes(result.command_traces), hardware.lane_device(), 8, buses=CommandBuses(command_bus, 2, 2)
