@@ -24,8 +24,8 @@ HEAD = f"""\
 # The gain of each part of balance
 
 Made by `python validation/balance.py`: the cells of [best.md](best.md) with skewed routing, {LAYERS}
-layers, {STEPS} steps. Each figure is the time of the layers' experts without a part, divided by the time
-with all parts: geometric mean over the cells of a machine, and the largest.
+layers, {STEPS} steps. Each figure is the experts' time without a part, divided by the time with all
+parts: geometric mean over the cells of a machine, and maximum.
 
 | machine | layout (localized instead) | {" | ".join(PARTS)} |
 |---|---{"|---" * len(PARTS)}|"""
@@ -33,7 +33,7 @@ with all parts: geometric mean over the cells of a machine, and the largest.
 ORDER = """
 ## Order on the GPU of published policies
 
-Time of the layers' experts with `gpu_order=listed`, over that with `gpu_order=arrived`: skewed routing, the
+Experts' time with `gpu_order=listed`, divided by the time with `gpu_order=arrived`: skewed routing, the
 middle batch, range over the three models. Below 1 the order of arrival is slower.
 
 | machine | gain | at most 0.5% |

@@ -346,13 +346,14 @@ HEAD = f"""\
 # Which policy is best on which machine
 
 Made by `python validation/best.py`: {LAYERS} layers spread over each model, {STEPS} decode steps, seed 1,
-16 bits, all policies at their defaults. Times are of the layers' experts (`moe_ns`). "Measured" routing
-draws from measured counts or load curves of this model or of a similar one ([routing](../docs/routing.md));
-"skewed" from TriMoE's three classes. "Own estimate", "bound" and "best known" are shares of the best
-policy's time: the time that it expected, a lower bound ([moe](../docs/moe.md)), and the time of the policy
-`{KNOWN}`, which runs in some cells. "Binds" is the resource with the largest share of the layers' critical
-paths. A policy that is missing in a cell cannot run there. "Least energy" is the sum of the parts with
-known energy ([energy](../docs/energy.md)), the same parts for all policies of a machine.
+16 bits, all policies at their defaults. Times are the experts' time (`moe_ns`). "Measured" routing is
+drawn from measured counts or load curves of this model or of a similar one
+([routing](../docs/routing.md)); "skewed" routing is drawn from TriMoE's three classes. "Own estimate",
+"bound" and "best known" are shares of the best policy's time: the policy's estimate, a lower bound
+([moe](../docs/moe.md)), and the time of the policy `{KNOWN}`, which runs in some cells. "Binds" is the
+resource with the largest share of the layers' critical paths. If a policy is missing in a cell, it cannot
+run there. "Least energy" is the sum of the components with known energy ([energy](../docs/energy.md)).
+These components are the same for all policies of a machine.
 """
 
 

@@ -49,8 +49,8 @@ TEXT = """\
 Made by `python validation/cpu.py`, which also writes `ndpsim/processors/fits/cpu.csv`. The fits use
 measurements of memory and of kernels, and prompts computed by a CPU alone; they do not use tokens/s of
 machines with a GPU. Sources are in `validation/cpu_reads.csv`, `cpu_products.csv` and `cpu_steps.csv`.
-Means are geometric. An error is that of the model against the measurement; "left out" is the error of a
-prediction from all other measurements.
+Means are geometric. An error is the model minus the measurement, as a share of the measurement. "Left
+out" is the error of a prediction from all other measurements.
 
 ## Reading: share of the channels' peak
 
@@ -66,8 +66,8 @@ off at worst. The benchmarks differ: MLC and OCCT read, STREAM and memcpy also w
 far below other Xeons, and its page does not give power settings; the fit includes it. For Sapphire
 Rapids and Granite Rapids, no measurement that names the memory was found.
 
-A fabric may carry less than the channels: 32 B a clock for each chiplet of eight cores, at 1.8 GHz
-(Threadripper) or 2.0 GHz. Nothing is fitted there:
+A fabric may be slower than the channels: it transfers 32 B a clock for each chiplet of eight cores, at
+1.8 GHz (Threadripper) or 2.0 GHz. These values are not fitted:
 
 | CPU | measured GB/s | model | error |
 |---|---|---|---|
@@ -80,11 +80,12 @@ Programs that compute experts of one token reach a share of these limits, on ave
 |---|---|---|---|---|
 {experts}
 
-A program that unpacks weights value by value is slower, and is not in the fit: {scalar}.
+A program that unpacks weights value by value is slower and is not part of the fit: {scalar}.
 
 ## Reading: a core
 
-One thread, by family as above. N threads read N times that, up to the limit of all; this is not fitted.
+The table has the rate of one thread, by family as above. N threads read N times as fast, up to the limit
+of all threads. This rule is not fitted.
 
 | CPU | threads | measured GB/s | model | error | left out |
 |---|---|---|---|---|---|
@@ -92,17 +93,18 @@ One thread, by family as above. N threads read N times that, up to the limit of 
 
 Of all families: {any_core:.1f} GB/s. The model is too fast with 2 to 16 threads, because some of them
 wait for the same channels. A rate that flattens towards the limit, L (1 - (1 - core / L) ^ threads),
-would be nearer there, but would give the 32 cores of an EPYC 9355 only {flat:.0%} of their measured
-rate. The times of the Threadripper 7960X are those of a program, which reads less than the memory delivers.
+would be more accurate there, but would give the 32 cores of an EPYC 9355 only {flat:.0%} of their
+measured rate. The times of the Threadripper 7960X are those of a program, which reads less than the
+memory delivers.
 
 ## Products of many tokens
 
-The figures are operations a clock and core with which the model takes as long as the measured prompt. An
-expert takes at least as long as reading its weights; its tokens are those of the trace that `ndpsim moe`
-makes for the model. If a CPU's memory is not known, reading does not count. Routed experts are a little
-more than half of the operations. Attention and dense parts are assumed to run as fast, in the same code;
-their operations follow from the model's shape. Clocks are the data sheets' base clocks
-(`host.cpu_clock_ghz`). CPUs exceed them under load by an unknown amount.
+The figures are operations in a clock on one core. With this number the model takes as long as the
+measured prompt. An expert takes at least the time to read its weights. Its tokens come from the trace
+that `ndpsim moe` makes for the model. If a CPU's memory is not known, the time to read is ignored. Routed
+experts are a little more than half of the operations. Attention and dense parts are assumed to run at the
+same rate, in the same code; their operations are computed from the model's shape. Clocks are the data
+sheets' base clocks (`host.cpu_clock_ghz`). CPUs exceed them under load by an unknown amount.
 
 | CPU | code | model | experts' share | tokens an expert | operations | model | error | left out |
 |---|---|---|---|---|---|---|---|---|

@@ -161,37 +161,38 @@ def speed_ups(
 def main(steps: int) -> None:
     print("# The evaluation of context-aware inference on CXL-NDP\n")
     say(
-        f"Made by `python validation/cxl.py {steps}`: {HARDWARE}, {steps} decode steps, all "
-        "layers, seed 1. Figures are times of the other policies over those of cxl with 2 and 3 bits."
+        f"Made by `python validation/cxl.py {steps}`: {HARDWARE}, {steps} decode steps, all layers, seed "
+        "1. Figures are times of the other policies, divided by the times of cxl with 2 and 3 bits."
     )
     say(
         "Assumptions: the paper gives neither batch nor lengths. Routing is generated. Mixtral-8x7B's "
-        "popularity is measured over all sequences, and is flat. For 8x22B there are no counts: its "
+        "popularity is measured over all sequences, and is flat. No counts are known for 8x22B: its "
         "routing is `skewed`, with the similarity of prefill and decode that the paper measures for 8x7B. "
         "Scores are drawn so that HOBBIT's classes have their published shares for Mixtral. All policies "
-        "have the same room on the GPU, the 4 and 2 experts a layer of Section 5.1. MoNDE "
-        "with `residents=none` moves activations only; with `migrations=0.05` an expert of every "
-        "twentieth layer is copied in the background; `hot` keeps as many experts in the GPU as cxl, "
-        "chosen offline. Decode includes the migration after the prefill; its second half has no "
-        "migration, or the rest of it."
+        "have space for the same number of experts on the GPU, 4 and 2 a layer as in Section 5.1. MoNDE "
+        "with `residents=none` moves only activations. With `migrations=0.05` an expert of every "
+        "twentieth layer is copied in the background. `hot` keeps as many experts in the GPU's memory as "
+        "cxl, chosen offline. Decode includes the migration after the prefill. The second half of decode "
+        "has no migration, or only the rest of it."
     )
     say(
-        "Published over MoNDE: end to end 7.9 to 10.6 and 6.6 to 8.3 (8x7B, 2 and 3 bits), 9.5 to "
-        "11.2 and 7.6 to 8.7 (8x22B); decode up to 11.2, 8.7, 11.5, 8.9. Over HOBBIT end to end up to "
-        "18 and 19 (2 bits). End to end, distances are to the nearer end of these ranges; for the second "
-        "half, to the best of decode."
+        "Published speed-ups over MoNDE: end to end 7.9 to 10.6 and 6.6 to 8.3 (8x7B, 2 and 3 bits), 9.5 "
+        "to 11.2 and 7.6 to 8.7 (8x22B); decode up to 11.2, 8.7, 11.5, 8.9. Published over HOBBIT: end to "
+        "end up to 18 and 19 (2 bits). Differences end to end are from the nearer end of these ranges. "
+        "Differences of the second half are from the largest figure of decode."
     )
     say(
-        "The result: in decode and end to end, 2 bits are faster than 3 bits, 3 bits than MoNDE, and MoNDE "
-        "than HOBBIT, as published. With `arriving=wait` this holds only if the output is long enough to pay "
-        "for the migration, half a second of decode (with 8 steps MoNDE is faster). At batch 1 the factors "
-        "over MoNDE are below the published ones. The batch decides, and whether MoNDE keeps hot experts in "
-        "the GPU: with `residents=none` the factors of decode at batches of 8 and 16 are near the published "
-        "ones, with hot residents far below. Migrations of MoNDE in the background make it faster at batch "
-        "1, and slower at 8 and 16. The paper's HOBBIT is faster than the simulated one. A factor of 19 on "
-        "8x22B would mean that about a third of an expert is copied a layer; with 2 of 8 experts in the GPU, "
-        "more than one is missing. With `low_bit_throughput=fixed` 2 and 3 bits take the same time, and "
-        "MoNDE with the same experts in the GPU is about as fast."
+        "In decode and end to end, 2 bits are faster than 3 bits, 3 bits are faster than MoNDE, and MoNDE "
+        "is faster than HOBBIT, as published. With `arriving=wait` this holds only if the output is long "
+        "enough to pay for the migration, half a second of decode (with 8 steps MoNDE is faster). At "
+        "batch 1 the speed-ups over MoNDE are below the published ones. They depend on the batch, and on "
+        "the hot experts that MoNDE keeps in the GPU's memory. With `residents=none` the speed-ups of "
+        "decode at batches of 8 and 16 are near the published ones; with hot residents they are far "
+        "below. Background migrations make MoNDE faster at batch 1, and slower at 8 and 16. The paper's "
+        "HOBBIT is faster than the simulated one. A factor of 19 on 8x22B would mean that about a third "
+        "of an expert is copied in each layer, but with 2 of 8 experts in the GPU's memory more than one "
+        "expert is missing. With `low_bit_throughput=fixed` 2 and 3 bits take the same time. MoNDE with "
+        "the same experts in the GPU's memory is then about as fast."
     )
     print("## The device alone (Section 5.2: about 5 and 8 times)\n")
     alone()
@@ -201,8 +202,8 @@ def main(steps: int) -> None:
             speed_ups(model, steps, prompt, THROUGHPUT[0], room)
     print("## Batches\n")
     say(
-        "The paper does not give the batch. For 8x22B, the KV cache of 16 sequences does not fit beside "
-        "2 experts a layer."
+        "The paper does not give the batch. For 8x22B, the KV cache of 16 sequences and 2 experts a layer "
+        "do not fit together."
     )
     for model, (_, room) in MODELS.items():
         for batch in BATCHES[model]:

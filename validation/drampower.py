@@ -376,10 +376,10 @@ def within(errors: Mapping[str, float], workload: Workload) -> bool:
 HEAD = """\
 # Energy against DRAMPower
 
-Made by `python validation/drampower.py PATH` with DRAMPower {version}:
-{workloads} command traces, each through `ndpsim.energy` and through DRAMPower, with the currents, voltages
-and resistances of `ndpsim/energy/devices`. `drampower.csv` has what DRAMPower said; without PATH the page is
-written from it.
+Made by `python validation/drampower.py PATH` with DRAMPower {version}: {workloads} command traces, each
+through `ndpsim.energy` and through DRAMPower, with the currents, voltages and resistances of
+`ndpsim/energy/devices`. `drampower.csv` has the results of DRAMPower; without PATH the page is written
+from this file.
 
 Both use the same model of a chip: energies of commands above standby, and standby that grows with each
 open bank (Jung et al., RAPIDO 2017; DRAMPower's `factRho`, here 0). Equality therefore shows that
@@ -394,7 +394,7 @@ limit that was set before the first comparison. Energies are in nJ, of all ranks
 |---|---|---|---|---|---|---|"""
 
 COUNTED = """
-## What is counted differently
+## Differences of the two programs
 
 - **Refresh and background.** In DRAMPower all banks are open during a refresh: it counts (IDD5B - IDD3N)
   x tRFC as refresh and IDD3N as background, ndpsim (IDD5B - IDD2N) x tRFC and IDD2N. The sums are equal:
@@ -408,8 +408,8 @@ COUNTED = """
   of the table below shows how the default changes DRAMPower's sum: {rho}. With the default, an ACT of the
   DDR5 part has negative energy, because its IDD0 is {IDD0:g} mA and its IDD3N {IDD3N:g} mA. No data sheet
   says what the first bank adds.
-- **Precharge.** DRAMPower counts it when a bank closes, ndpsim with the ACT. All rows are closed at the
-  end of these traces; for each open bank ndpsim would count {precharge} more.
+- - **Precharge.** DRAMPower adds its energy when a bank closes, ndpsim with the ACT. All rows are closed
+  at the end of these traces; for each open bank ndpsim would count {precharge} more.
 - **Whole clocks.** DRAMPower takes the times of loops in clocks; here both round them up. With the exact
   times of the data sheets, as ndpsim usually takes them, an ACT costs {rounding}.
 - **Auto-precharge in DDR5.** A command of two clocks takes effect in its second clock in ndpsim, and in

@@ -180,12 +180,12 @@ def most_of_balance() -> str:
     assert hardware.system.pcie is not None
     gains = [100 * hardware.system.pcie.gbps / (dimms * hardware.dimm_peak_gbps) for dimms in DIMMS]
     return (
-        "The largest possible gain of TP+LB over TP is arithmetic. The units read at N x the bandwidth "
-        "inside a DIMM, and PCIe brings weights to the GPU at the same time. Together they are "
-        "1 + PCIe / (N x the bandwidth inside a DIMM) times as fast as the units alone: "
+        "The largest possible gain of TP+LB over TP can be computed. The units read at N x the bandwidth "
+        "inside a DIMM, and PCIe copies weights to the GPU at the same time. Together they are "
+        "at most 1 + PCIe / (N x the bandwidth inside a DIMM) times as fast as the units alone: "
         + ", ".join(f"{gain:.0f}% with {dimms}" for gain, dimms in zip(gains, DIMMS, strict=True))
         + " DIMMs more. If the host reads the NDP-DIMMs, the units cannot read while a byte is copied. "
-        "As long as the units are bound by their memory, balance then gains almost nothing."
+        "If the units are memory-bound, balance then gains almost nothing."
     )
 
 
@@ -194,9 +194,9 @@ def decode(cases: Cases, steps: int) -> None:
     print("## Decode: gain of each part (Figure 11)\n")
     print(f"{command(('MoNDE', *ABLATION), steps)}\n")
     say(
-        "Speed-ups of the experts' time in decode over MoNDE; in brackets the distance of the mean from "
-        "the paper's. Assumption: TopK experts of a layer are prefetched if there is room, as in Section "
-        "IV-D."
+        "Speed-ups of the experts' time in decode over MoNDE. The numbers in brackets are the difference "
+        "of the mean from the paper's mean. Assumption: TopK experts of a layer are prefetched if there "
+        "is room, as in Section IV-D."
     )
     decode_table(cases, "", "MoNDE")
     say(most_of_balance())
@@ -210,17 +210,18 @@ def decode(cases: Cases, steps: int) -> None:
         decode_table(cases, f", {name}", f"MoNDE, {name}")
     print("### Over MoNDE with alpha 1\n")
     say(
-        "Assumption: MoNDE's rule is not corrected. By this rule the GPU loads a share of experts that "
-        "follows from the bandwidths of PCIe and of all NDP units, although the experts of one token keep "
-        "only few units busy."
+        "Assumption: MoNDE's rule is not corrected. By this rule the share of experts that the GPU loads "
+        "is computed from the bandwidths of PCIe and of all NDP units, although the experts of one token "
+        "keep only a few units busy."
     )
     decode_table(cases, "", "MoNDE, alpha 1")
     print("## Tensor parallelism with two DIMMs (Section IV-D)\n")
     names = ("MoNDE", "MoNDE, alpha 0", "MoNDE, alpha 1", "MoNDE, hot")
     print(f"{command((*names, 'TP'), steps)}\n")
     say(
-        "The paper: slightly below MoNDE (below 1) for DeepSeek-MoE and Qwen3. Here it is far below 1 if "
-        "MoNDE's GPU holds as many hot experts as fit, chosen from an offline trace."
+        "In the paper it is slightly slower than MoNDE (below 1) for DeepSeek-MoE and Qwen3. Here it is "
+        "far below 1 if MoNDE keeps as many hot experts as fit the GPU's memory, chosen from an offline "
+        "trace."
     )
     print(
         "| model | TP over MoNDE | over alpha 0 (all on NDP) | over alpha 1 | over MoNDE with hot experts |"
@@ -238,11 +239,12 @@ def prefill(cases: Cases, steps: int) -> None:
     print("## Prefill (Figure 10)\n")
     print(f"{command(('MoNDE', 'MoNDE, alpha 0', 'TP', 'TP+LB', 'TP+LB, activated'), steps)}\n")
     say(
-        "Speed-ups of the experts' time in the prefill over MoNDE, whose alpha is 1 there. TP+LB "
-        "distributes TopK experts by equation 2, as printed; 'activated': all activated experts. The "
-        "columns over alpha 0 assume that MoNDE computes its prefill on the NDP units alone; TP is then "
-        "faster, as in the paper. MoNDE's rule takes the time of one token for an expert on NDP. It still "
-        "moves enough experts to the GPU to be faster than TP alone with few DIMMs."
+        "Speed-ups of the experts' time in the prefill over MoNDE, whose alpha is 1 in the prefill. TP+LB "
+        "distributes TopK experts by equation 2, as printed. In column 'activated' it distributes all "
+        "activated experts. The columns over alpha 0 assume that MoNDE computes its prefill only on the "
+        "NDP units. Then TP is faster, as in the paper. MoNDE's rule uses the time of one token for an "
+        "expert on NDP. It still moves enough experts to the GPU to be faster than TP alone with few "
+        "DIMMs."
     )
     columns: Columns = {
         "TP": lambda case: case.prefill("TP"),
@@ -268,11 +270,11 @@ def end_to_end(cases: Cases, steps: int) -> None:
     names = ("on-demand", "fiddler on the CPU", "fiddler", "MoNDE", "all", "edge")
     print(f"{command(names, steps)}\n")
     say(
-        "Speed-ups of the whole time over each baseline, with all parts and TopK experts prefetched; `edge` "
-        f"prefetches as many as fit. The {OUT} tokens of output take the mean of the decode steps. The paper "
-        "prints the largest speed-ups. Assumption: Fiddler computes all experts on the CPU, as the paper "
-        "describes it. Fiddler by its own rule, with popular experts in the GPU's memory, is a further "
-        "baseline."
+        "Speed-ups of the whole time over each baseline, with all parts and TopK prefetched experts. "
+        f"`edge` prefetches as many as fit. Each of the {OUT} output tokens takes the mean time of a "
+        "decode step. The paper prints the largest speed-ups. Assumption: Fiddler computes all experts on "
+        "the CPU, as the paper describes it. Fiddler by its own rule, with popular experts in the GPU's "
+        "memory, is a further baseline."
     )
     columns: Columns = {
         "on-demand": lambda case: case.total("all", "on-demand"),
@@ -297,8 +299,8 @@ def main(steps: int) -> None:
         f"Made by `python validation/edge.py {steps}`: one sequence, {PROMPT} tokens in, {steps} decode "
         f"steps of the paper's {OUT}, seed 1, all layers. Nothing here was fitted to the paper's figures. "
         f"Routing: {traces}. CPU and GPU read experts from the host's own DDR5-5600, with a peak of 89.6 "
-        "GB/s. NDP units read NDP-DIMMs of 32 GB. N.S.: the experts do not fit on the DIMMs, in the same "
-        "cases as in the paper's figures."
+        "GB/s. NDP units read NDP-DIMMs of 32 GB. N.S. (not supported): the experts do not fit on the "
+        "DIMMs. These are the same cases as in the paper's figures."
     )
     say("MoNDE is `monde:variant=bandwidth,placement=cyclic,residents=none`, alpha by its past.")
     decode(cases, steps)

@@ -239,8 +239,8 @@ Made by `python validation/energy.py`. [drampower.md](drampower.md) compares wit
 ## Loops that the model uses
 
 JESD79-4 and JESD79-5 prescribe a loop of commands for each current. Run as a trace, each of the {loops}
-loops of {parts} parts draws what its data sheet says, to rounding{worst}. Times are rounded up to
-clocks. This shows that nothing is counted twice or left out.
+loops of {parts} parts draws what its data sheet says, to rounding{worst}. Times are rounded up to clocks.
+This shows that no current is counted twice or missing.
 
 ## Loops that the model does not use
 

@@ -64,11 +64,11 @@ ON_EDGE = (
 CELLS = (*(("trimoe", *cell) for cell in LAYERS), *(("edge", *cell) for cell in ON_EDGE))
 
 HEAD = f"""\
-# Layers by rates, and command by command
+# Layers simulated with rates, and command by command
 
-Made by `python validation/exact_layers.py`: layers 0 to 5, {STEPS} steps, seed 1, all else by default.
-Errors are shares of the layer's time: the error of the layer, and the largest error of all ends of DIMMs
-and host reads. For ends on the critical path the error is a share of the end's own time; the largest is
+Made by `python validation/exact_layers.py`: layers 0 to 5, {STEPS} steps, seed 1, defaults otherwise.
+Errors are shares of the layer's time: the error of the layer, and the largest error of the end times of
+DIMMs and host reads. On the critical path the error is a share of the end time itself; the largest one is
 in column "path". `--check-layer` allows 2% for the layer and 5% for each end.
 
 | hw | model | routing | batch | policy | set | step, layer | rates | cycles | layer | largest | path | ok |
@@ -78,7 +78,8 @@ in column "path". `--check-layer` allows 2% for the layer and 5% for each end.
 TAIL = """
 With half of the ranks, two layers are beyond the limits. In one, an expert moves from a DIMM while the
 host reads another expert there and the DIMM's unit computes. In the other, experts over all DIMMs run
-beside several reads of the host, and rates are 8% too fast. The layer of `oracle` has experts over 8 and
+beside several reads of the host, and the simulation with rates is 8% too fast. The layer of `oracle` has
+experts over 8 and
 over 16 DIMMs. Other ends beyond 5% are single reads of the CPU; their layers are right within 0.4%."""
 
 

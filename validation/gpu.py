@@ -56,16 +56,16 @@ TEXT = """\
 # GPU: measured calls, kernels and copies
 
 Made by `python validation/gpu.py`, which also writes `ndpsim/processors/fits/gpu.csv`: the values of
-keys that a machine with `gpu.family` does not give. Others measured the figures;
+keys that a machine with `gpu.family` does not give. The measurements were published by others;
 `validation/gpu_measured/` has them with their sources. An error is simulated minus measured, as a share
 of measured.
 
 ## One call for all experts of a layer
 
-An expert of a fused call takes together(c, m) + `gpu.slice_us`, where c is the time of its products,
-with tokens rounded up to tiles of `gpu.tile_tokens`, at `gpu.fused_efficiency` of the peak; m is the
-time of its bytes at `gpu.memory_efficiency` of the bandwidth; and together(c, m) = (c^p + m^p)^(1/p)
-with p = `gpu.roofline_power`. The call adds `gpu.call_overhead_us`. If a source does not say how many
+An expert of a fused call takes together(c, m) + `gpu.slice_us`, where c is the time to multiply, with
+tokens rounded up to tiles of `gpu.tile_tokens`, at `gpu.fused_efficiency` of the peak. m is the time to
+read its bytes at `gpu.memory_efficiency` of the bandwidth, and together(c, m) = (c^p + m^p)^(1/p) with
+p = `gpu.roofline_power`. The call adds `gpu.call_overhead_us`. If a source does not say how many
 experts were active, the tokens of a batch choose evenly.
 
 Mean error over {sets} sets on {cards} cards, with all values fitted again for each cell:
@@ -74,8 +74,8 @@ Mean error over {sets} sets on {cards} cards, with all values fitted again for e
 |---|{rule}
 {powers}
 
-Reading and computing overlap in part: the maximum of both, as in the roofline, is worse. Chosen:
-p = {power:g} and tiles of {tile}.
+Reading and computing overlap partially: the maximum of the two times, as in the roofline, is less
+accurate. Chosen values: p = {power:g} and tiles of {tile}.
 
 | family | {keys} |
 |---|---|---|---|---|

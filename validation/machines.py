@@ -31,18 +31,18 @@ FAR = 0.35
 TEXT = """\
 # Machines that people own
 
-Made by `python validation/machines.py` from `machines.csv` (what owners published, each with its source) and
+Made by `python validation/machines.py` from `machines.csv` (published runs with their sources) and
 `machines_predicted.csv` (`python validation/machines.py predict`).
 
 {runs} runs of 7 CPUs. Rates of parts come from data sheets and from measurements of kernels and memory
-([cpu.md](cpu.md), [gpu.md](gpu.md)); nothing was fitted to these tokens/s. The published table was
-known while the models were written. Predictions were committed before they were compared with it. After
-the comparison three inputs were corrected from their sources: a limit of a fabric that had counted as one
-of the channels (7965WX), the memory of a 7950X, and which runs had repacked their weights (`-rtr` and `_R4`
-in the sources), so that their prompts stay on the CPU. A fourth change came later: the fit of products
-on CPUs includes the reading of weights. Errors are those of the prediction against the measured
-rate. Median size of the error: prefill {prefill}, decode {decode}. Each error beyond {far} has an
-experiment below, except the prefill of o25, whose cause was not found.
+([cpu.md](cpu.md), [gpu.md](gpu.md)); nothing was fitted to these tokens/s. The published table was known
+while the models were written. Predictions were committed before they were compared with it. After the
+comparison three inputs were corrected from their sources: a limit of a fabric that had been taken as a
+limit of the channels (7965WX), the memory of a 7950X, and the list of runs with repacked weights (`-rtr`
+and `_R4` in the sources), whose prompts stay on the CPU. A fourth change came later: the fit of products
+on CPUs includes the reading of weights. An error is the predicted minus the measured rate, as a share of
+the measured rate. Median size of the error: prefill {prefill}, decode {decode}. Each error beyond {far}
+has an experiment below, except the prefill of o25, whose cause was not found.
 """
 
 Row = Mapping[str, str]
@@ -73,19 +73,18 @@ EXPERIMENTS = (
         ("o01", "o02", "o03", "o05"),
         PHASES,
         "**Two sockets.** The experiment has one socket. KTransformers gives each of two sockets a copy "
-        "of the weights. Measured, the second socket gives 1.40 times the tokens/s in decode and "
-        "1.53 times in prefill (o04 and o05); in the model it gives nearly twice as many in prefill and "
-        "1.64 times in decode. The model has no waiting between threads of two sockets.",
+        "of the weights. Measured, the second socket gives 1.40 times the tokens/s in decode and 1.53 "
+        "times in prefill (o04 and o05); in the simulation it gives 1.64 times the tokens/s in decode and "
+        "nearly twice in prefill. The simulation has no waiting between threads of two sockets.",
         one_socket,
     ),
     Experiment(
         ("o13", "o14", "o17"),
         ("decode",),
-        "**Unpacking.** An expert of one token takes as long to compute as one of six "
-        "(`host.cpu_added_tokens=5`). o13 and o14 are one machine with files of about as many "
-        "bytes: IQ4_K_R4 gives 12.3 tokens/s, UD-Q4_K_XL 15.0. The difference is the time to unpack a "
-        "format, which the model does not have. The change is right for IQ4_K_R4 and too large for the "
-        "others.",
+        "**Unpacking.** An expert of one token takes as long to compute as an expert of six tokens "
+        "(`host.cpu_added_tokens=5`). o13 and o14 are one machine with files of about as many bytes: "
+        "IQ4_K_R4 gives 12.3 tokens/s, UD-Q4_K_XL 15.0. The difference is the time to unpack a format, "
+        "which is not modelled. The change is right for IQ4_K_R4 and too large for the others.",
         lambda row: {"sets": ("host.cpu_added_tokens=5",)},
     ),
     Experiment(

@@ -39,8 +39,8 @@ One expert of Mixtral-8x7B on an H100, as LLMServingSim measured it
 | `gpu.compute_efficiency`: least squares from {many} tokens on | {compute:.3f} | {file_compute} |
 
 The roofline with all values of the file is then {below:+.0%} ({below_at} tokens) to {above:+.0%}
-({above_at}) from what was measured. It is too fast where memory and compute take about as long, and too
-slow with few tokens, where the fitted efficiency already includes the overhead.
+({above_at}) from what was measured. It is too fast where memory and compute take about equally long, and
+too slow with few tokens, where the fitted efficiency already includes the overhead.
 
 ## GPU: overhead of an expert
 
@@ -50,8 +50,8 @@ Section 3.1 of the TriMoE paper: an H100 needs at least 256 tokens an expert for
 |---|---|---|
 {overheads}
 
-The overhead is that of an expert launched by itself, as in the paper's equation 1. A call for all
-experts of a layer has it once: [gpu.md](gpu.md) has such calls, also on other cards.
+The overhead is for an expert with a launch of its own, as in the paper's equation 1. One call for all
+experts of a layer has the overhead once: [gpu.md](gpu.md) has such calls, also on other cards.
 
 ## CPU
 

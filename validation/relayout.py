@@ -34,19 +34,20 @@ TEXT = """\
 # Relayout: four experts on TriMoE
 
 The TriMoE paper says that up to four experts migrate in about 0.63 ms (Section 5.5), and that relayout
-without the host is over 62x more efficient than data movement by the CPU (Section 4.1). It does not name the
-model, the layouts, the number of links of a DIMM, or the DIMMs that they connect. The tables have each
-topology with the links of `hwconfigs/trimoe.yaml` (25 GB/s each way). Nothing was tuned. If a topology needs
-more ports than the file gives, the DIMMs have them.
+without the host is over 62x more efficient than data movement by the CPU (Section 4.1). The paper does
+not name the model, the layouts, the number of links of a DIMM, or the DIMMs that these links connect. The
+tables have each topology with the links of `hwconfigs/trimoe.yaml` (25 GB/s in each direction). Nothing
+was tuned. If a topology needs more ports than the file gives, the DIMMs have as many ports as it needs.
 
 Made by `python validation/relayout.py`. One table by itself:
 
     ndpsim relayout --hw trimoe --model {model} --experts 4 --from localized --to striped --topology all
 
-*time*: from the first DRAM command to the last beat written. *at least*: the time that the busiest resource
-needs, and its name. *transit*: the most bytes in the buffers of a DIMM's router. *host*: the host's time for
-the same move, as a multiple; the host moves the data through its memory channels, command by command, with as
-many bursts in flight as its controllers' queues hold and no time on its cores.
+*time*: from the first DRAM command to the last beat written. *at least*: the minimum time of the busiest
+resource, and its name. *transit*: the maximum number of bytes in the buffers of a DIMM's router. *host*:
+the host's time for the same move, divided by *time*. The host moves the data through its memory channels,
+command by command. As many bursts are in flight as fit its controllers' queues, and its cores take no
+time.
 
 {tables}
 ## Against the paper

@@ -22,18 +22,18 @@ TEXT = """\
 
 Made by `python validation/serving.py`. vLLM 0.19.0 served 300 requests, Poisson arrivals at 10 a second,
 on RTX PRO 6000 cards (Blackwell, Server Edition) in bfloat16. An engine runs at most {sequences} sequences,
-and computes at most {tokens} tokens a step. The records are of casys-kaist/LLMServingSim @5daddb2, which has
-its own simulator judged by them (`validation/serving_measured/`, MIT). Requests come when vLLM's engine got
-them; lengths are those of the run.
+and computes at most {tokens} tokens in a step. The records are from casys-kaist/LLMServingSim @5daddb2, whose
+authors compare their own simulator with them (`validation/serving_measured/`, MIT). Requests arrive when
+vLLM's engine received them, with the lengths of the run.
 
-What is simulated, by `run_serving`: the scheduler `vllm` with asynchronous scheduling, its KV cache in
-blocks, and the layers of the model on the part `{part}`, with the values of its family in [gpu.md](gpu.md).
-Those were fitted to kernels that the same authors measured, of Qwen3-30B-A3B; nothing is fitted to the runs.
-The part is the Workstation Edition with 1792 GB/s; the authors give the card of the runs 1597 GB/s, which is
-taken here.
+`run_serving` simulates the scheduler `vllm` with asynchronous scheduling, its KV cache in blocks, and the
+layers of the model on the part `{part}`, with the values of its family in [gpu.md](gpu.md).
+These values were fitted to kernels of Qwen3-30B-A3B that the same authors measured. Nothing is fitted to the
+runs. The part is the Workstation Edition with 1792 GB/s. The authors give 1597 GB/s for the card of the runs,
+which is used here.
 
-Not simulated: sampling, the time of vLLM's own code between steps, CUDA graphs. The records have no steps, so
-steps are not compared.
+Sampling, the time of vLLM's own code between steps, and CUDA graphs are not simulated. The records have
+no steps, so steps are not compared.
 
 An error is simulated minus measured, as a share of measured. The last column has the errors that the authors
 print for their simulator.
@@ -41,8 +41,8 @@ print for their simulator.
 {sections}"""
 
 LINKED = """\
-The link between the cards is not recorded. It is assumed in three ways: 16 GB/s and 20 us, as the authors'
-simulator has it; 64 GB/s, what 16 lanes of PCIe 5 carry at most; and a link that costs nothing.
+The link between the cards is not recorded. There are three assumptions: 16 GB/s and 20 us, as in the
+authors' simulator; 64 GB/s, the maximum of 16 lanes of PCIe 5; and a link that takes no time.
 
 """
 

@@ -51,11 +51,12 @@ def main(steps: int) -> None:
     }
     print("# TriMoE's evaluation\n")
     print(f"Made by `python validation/trimoe.py {steps}`: batch {BATCH}, {steps} decode steps, all layers, "
-          f"seed 1, the KV cache with the\nhost, {GPU_EXPERTS} experts of a layer with the GPU. Speed-ups "
-          "compare the experts' time, `moe_ns`. Nothing was fitted to the\npaper's figures.\n")  # fmt: skip
+          f"seed 1, the KV cache in host\nmemory, {GPU_EXPERTS} experts of a layer in the GPU's memory. "
+          "Speed-ups compare the experts' time, `moe_ns`. Nothing was\nfitted to the paper's "
+          "figures.\n")  # fmt: skip
     print("## Speed-up over Klotski (Figure 6, batch 512)\n")
-    print("The paper: TriMoE 2.12 to 2.83 times as fast as the best baseline, on average over batches of 256 "
-          "to 768.\n")  # fmt: skip
+    print("In the paper TriMoE is 2.12 to 2.83 times as fast as the best baseline, on average over batches "
+          "of 256 to 768.\n")  # fmt: skip
     names = (*BASELINES, "trimoe")
     print(f"| model | routing | {' | '.join(names)} | trimoe over the best of the others |")
     print(f"|---|---|{'---|' * (len(names) + 1)}")
@@ -66,7 +67,7 @@ def main(steps: int) -> None:
         cells = " | ".join(f"{speed[name]:.2f}" for name in names)
         print(f"| {model} | {routing} | {cells} | {speed['trimoe'] / best:.2f} |")
     print("\n## Gain of each part (Figure 8, batch 512)\n")
-    print("Each figure is a factor over the line before.\n")
+    print("Each figure is the speed-up over the previous line.\n")
     print(f"| model | routing | {' | '.join(PUBLISHED)} | all with contention=whole |")
     print(f"|---|---|{'---|' * (len(PUBLISHED) + 1)}")
     print(f"| paper | its traces | {' | '.join(map(str, PUBLISHED.values()))} | |")
@@ -92,7 +93,10 @@ def main(steps: int) -> None:
         cells = [*shares, *right, (run.estimated_ns or 0.0) / run.moe_ns]
         text = " | ".join("-" if cell is None else f"{100 * cell:.1f}%" for cell in cells)
         print(f"| {model} | {routing} | {text} |")
-    print("\nShares of CPU and NDP are of the experts' time, the GPU's of all time with attention.")
+    print(
+        "\nThe shares of CPU and NDP are shares of the experts' time. The GPU's share is a share of the "
+        "whole time, with attention."
+    )
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ UNITS = {"GiB": 1 << 30, "GB": 10**9}
 TEXT = """\
 # Weight files: their sizes beside published ones
 
-Made by `python validation/weights.py` from `validation/weights.csv`, which has the sources. A size is
-the sum over all tensors of weights times bits of the format, in GiB as llama.cpp prints it. Nothing is
-fitted. Most errors are rounding of the published figure.
+Made by `python validation/weights.py` from `validation/weights.csv`, which has the sources. A size is the
+number of weights times the bits of their format, summed over all tensors, in GiB as llama.cpp prints it.
+Nothing is fitted. Most errors are rounding errors of the published figure.
 
 | model | file | published, GiB | computed, GiB | error |
 |---|---|---|---|---|
@@ -32,7 +32,7 @@ Largest error: {largest:+.2%}. Known causes of errors above 0.1%:
 - iq4_nl and iq4_xs of mixtral-8x22b were made without an importance matrix, which gives `ffn_down` of
   the first eighth of the layers Q5_K. The recipe here is that with a matrix.
 - deepseek-v2-lite of 9.78 GiB and kimi-k2 hold `attn_kv_b` a second time, as `attn_k_b` and `attn_v_b`.
-- In files in GB the tokenizer and other metadata count.
+- - Sizes in GB include the tokenizer and other metadata.
 
 For ud-q2_k_xl, mix-iq6_k and mix-iq3_k, only llama.cpp's output is known: the number of tensors in each
 format, and the size. The recipes here agree with both, but another assignment with the same counts and
