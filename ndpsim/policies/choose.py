@@ -61,7 +61,7 @@ class ChosenPolicy:
 
     Attributes:
         policy: its class.
-        parameters: those that were given, and the defaults of the others.
+        parameters: the given values, and the defaults of all others.
     """
 
     policy: type[Policy]

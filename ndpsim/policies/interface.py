@@ -51,18 +51,18 @@ class Assignment:
     """The engine of each expert, and the order of experts on an engine.
 
     Attributes:
-        gpu, cpu, ndp: experts, or parts of them, in the order in which the engine takes them (for `gpu` see
-            `PolicyParameters.gpu_order`). Those of `ndp` run on their DIMMs, each DIMM in this order.
-        estimated_ns: the policy's estimate of the layer's time; None: it makes none.
+        gpu, cpu, ndp: experts, or parts of experts, in the order of the engine (for `gpu` see
+            `PolicyParameters.gpu_order`). Experts in `ndp` run on their DIMMs, on each DIMM in this order.
+        estimated_ns: the policy's estimate of the layer's time; None: no estimate.
         details: further numbers for the log, such as the estimate before a refinement.
-        bits: by expert, the bits of the replica whose weights are read; for other experts the full weights
-            are read. Entries of experts without tokens are ignored.
-        sequential: nothing overlaps: the GPU copies and computes one expert after the other, then the CPU
-            computes its experts, then the NDP units theirs.
+        bits: for an expert, the bits of the replica that is read; for other experts the full weights are
+            read. Entries of experts without tokens are ignored.
+        sequential: no work overlaps: the GPU copies and computes one expert after the other, then the CPU
+            computes its experts, and then the NDP units compute theirs.
         planning: time of the decision in ns, before anything else of the layer begins; "measured": the time
             that `assign` took here, which differs from run to run.
-        awaits: experts on their way to the GPU for which the layer waits, even if no token has chosen them.
-            The layer always waits for those that the GPU computes.
+        awaits: experts whose copies to the GPU have not ended, and for which the layer waits, even if no
+            token has chosen them. The layer always waits for experts that the GPU computes.
     """
 
     gpu: Sequence[int | Part] = ()
@@ -87,8 +87,8 @@ class Migration:
         layer, expert: which.
         to: the DIMM of a relayout or a rebalance, or `STRIPED`; ignored for other kinds.
         estimated_ns: the policy's estimate of its time.
-        bits: of the replica that a prefetch or a fetch copies; None: the full weights. It takes the room of a
-            whole expert, and the GPU computes with it while it is there.
+        bits: bits of the replica that a prefetch or a fetch copies; None: the full weights. A replica
+            occupies the space of a whole expert, and the GPU computes with the replica while it is resident.
     """
 
     kind: str
@@ -178,7 +178,7 @@ class Policy(ABC, Generic[Parameters_co]):
 
     @classmethod
     def whole_runs(cls, parameters: Any) -> int:
-        """The most whole runs that it takes, its own included."""
+        """The maximum number of whole runs that it needs, including its own run."""
         return 1
 
     def rehearse(self, rehearsal: Rehearsal) -> None:
@@ -193,8 +193,9 @@ class Policy(ABC, Generic[Parameters_co]):
         return ()
 
     def cache_counts(self) -> Mapping[str, float | None] | None:
-        """Counts of its cache: `hits`, `misses`, `hit_rate`, and further shares. None: experts that the GPU
-        computes count, as hits if they were in its memory.
+        """Counts of its cache: `hits`, `misses`, `hit_rate`, and further shares.
+
+        None: the experts that the GPU computes are counted, as hits if they were in its memory.
         """
         return None
 

@@ -63,12 +63,12 @@ class Offloading(Policy[Parameters_co]):
 
     @staticmethod
     def by_tokens(view: LayerView) -> Ints:
-        """The layer's active experts, those with most tokens first."""
+        """The layer's active experts, experts with most tokens first."""
         active = np.flatnonzero(view.loads)
         return active[np.argsort(-view.loads[active], kind="stable")]
 
     def by_arrival(self, view: LayerView) -> Ints:
-        """Active experts: those in the GPU's memory, those on their way, missing ones; each by tokens."""
+        """Active experts in three groups, each by tokens: in the GPU's memory, being copied, and missing."""
         order = self.by_tokens(view)
         here = np.where(view.placement.resident[order], 0, np.where(view.arriving[order], 1, 2))
         return order[np.argsort(here, kind="stable")]

@@ -51,7 +51,7 @@ STRIPED = -1
 
 @dataclass(frozen=True)
 class Machine:
-    """The hardware and the model as a policy sees them.
+    """The hardware and the model, as far as a policy knows them.
 
     Attributes:
         model: what is run.
@@ -59,8 +59,8 @@ class Machine:
         expert_bytes: of a routed expert's weights.
         dimms: DIMMs of the machine; 0: none has an NDP unit.
         channel: host channel of each DIMM.
-        gpu_experts: experts that the GPU's memory holds, over all layers of the run.
-        expert_buffers: further experts that may be on their way to the GPU, or be computed behind it.
+        gpu_experts: experts that fit the GPU's memory, over all layers of the run.
+        expert_buffers: further experts that may be copied to the GPU at once, or wait there to be computed.
         name: of the hardware.
         has_cpu: the host's CPU computes experts.
         has_links: experts can move between DIMMs.
@@ -100,9 +100,9 @@ class Machine:
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Times in ns, each alone, as a policy expects them: the profile that its system would have made.
+    """Times in ns that a policy expects, each for work that runs alone: the profile of a real system.
 
-    Arrays have one entry for each number of tokens, from 0 to `most_tokens`; those of NDP are interpolated
+    Arrays have one entry for each number of tokens, from 0 to `most_tokens`; arrays of NDP are interpolated
     between simulated numbers of tokens.
 
     Attributes:
@@ -110,23 +110,24 @@ class Estimates:
         ndp_ns: a localized expert on its DIMM, with the reading of its weights.
         ndp_error: largest relative error of the interpolation of `ndp_ns`, measured between its points.
         pcie_ns: an expert's weights over PCIe to the GPU.
-        striped_read_ns, localized_read_ns: the host reads an expert's weights from all channels, from one.
+        striped_read_ns, localized_read_ns: time in which the host reads an expert's weights from all
+            channels, and from one channel.
         to_striped_ns, to_localized_ns, rebalance_ns: moves of an expert: from localized to striped, from
             striped to localized, and from one DIMM to another.
         window_ns: between two layers' experts: attention and dense parts on the GPU, or the transfer of the
             KV cache from the host's memory and back, whichever is longer; the mean if layers have different
             attention.
         shared_ns: the shared experts of a layer on the GPU, and the overhead of a fused call of the others.
-        token_ns: a token's vector over PCIe, one way, as one of many.
+        token_ns: time of one token's vector over PCIe in one direction, as one of many vectors.
         vector_ns: time of one token's vector over PCIe in one direction, including the link's latency.
         sharded_ns: by a number of DIMMs: an expert sharded over them, as `ndp_ns`. Simulated when called.
         gpu_part_ns, cpu_part_ns, pcie_part_ns: overhead of a part of an expert beyond its share of the whole:
             twice the time of a half, minus the time of the whole, at one token.
         ndp_part_ns: likewise, by a number of DIMMs.
         sharded_read_ns: by a number of DIMMs: the host's reading of an expert sharded over them.
-        lost_ns: by a number of DIMMs, the time of such a read, and that of another one beside it (inf: none):
-            the additional time of the NDP unit of each of these DIMMs because of the read, by the tokens of
-            the expert that the unit computes meanwhile.
+        lost_ns: arguments: a number of DIMMs, the time of such a read, and the time of another read beside it
+            (inf: none). The additional time of the NDP unit of each of these DIMMs because of the read, by
+            the tokens of the expert that the unit computes meanwhile.
         read_delay_ns: by a number of DIMMs: the additional time of host reads on each channel while units
             compute an expert sharded over them, by its tokens: vectors have precedence on the bus.
     """
@@ -202,7 +203,7 @@ class Placement:
 
     @classmethod
     def striped(cls, layers: int, experts: int) -> Placement:
-        """All experts striped, none in the GPU; arrays can be written."""
+        """All experts are striped, and none is in the GPU's memory; arrays can be written."""
         shape = layers, experts
         return cls(np.full(shape, STRIPED, np.int16), np.ones(shape, np.int16), np.zeros(shape, np.bool_))
 
@@ -213,7 +214,7 @@ class Placement:
 
 @dataclass(frozen=True, eq=False)
 class OfflineView:
-    """The run as `place` sees it.
+    """The run, as an argument of `place`.
 
     Attributes:
         trace: an offline trace of the same kind as the run's, never the run's own.
@@ -230,7 +231,7 @@ class OfflineView:
 
 @dataclass(frozen=True, eq=False)
 class LayerView:
-    """The layer as `assign` sees it.
+    """The layer, as an argument of `assign`.
 
     Attributes:
         phase: "prefill", "decode", or "mixed": some of its tokens are of prompts, others are decoded.
@@ -242,7 +243,7 @@ class LayerView:
         arriving: flags [expert]: on its way to the GPU's memory.
         ids: the experts that each token chose, int16 [token, k].
         scores: the router's weights of these choices, float32 [token, k]; None: the trace has none.
-        prompt_tokens: those of its tokens, the last ones, that are of prompts.
+        prompt_tokens: number of tokens of prompts, which are the last tokens.
     """
 
     phase: str
@@ -267,17 +268,19 @@ class BackgroundView:
         next_layer: the next layer; after the last one, the first.
         loads: of the layer, int64 [expert].
         placement: of all layers, as it is now.
-        moving: flags [layer, expert]: a migration of it has been decided and is not done.
-        gpu_free: free room in the GPU's memory, in experts, beside residents and those on their way.
+        moving: flags [layer, expert]: a migration of the expert has been decided and has not ended.
+        gpu_free: free space in the GPU's memory, in experts, besides residents and experts that are being
+            copied.
         ids, scores: of the layer, as in `LayerView`.
         copied: flags [expert]: the finished layer has copied the whole expert to the GPU, where it can stay;
-            after routing none.
+            at the gate no flag is set.
         next_loads: of the next layer, for a policy that `sees_the_future`; None for all others, and where the
             next step is not known yet.
-        predicted: experts of the next layer by the policy's `stated_predictor`, those with most tokens first;
-            empty without a predictor, and at the later of two moments.
-        predicted_above: for each of these, the share of a token's scores that rank above it, minimum over
-            tokens; for a wrong prediction, that of the expert that it replaces; empty without `ranks`.
+        predicted: experts of the next layer, predicted by the policy's `stated_predictor`, experts with most
+            tokens first; empty without a predictor, and at the later of two moments.
+        predicted_above: for each predicted expert, the share of a token's scores that rank above it, minimum
+            over tokens; for a wrong prediction, the share of the expert that it replaces; empty without
+            `ranks`.
         moment: one of the policy's `moments`.
         in_use: flags [expert]: after routing, experts that the GPU computes in this layer; they stay until it
             is done.

@@ -73,6 +73,6 @@ def _print_band(result: Prediction) -> None:
     band = result.decode.band
     if band is not None:
         print_text(
-            f"In brackets: the range of 8 of 10 of {band.machines} measured machines around their "
+            f"In brackets: 80% of {band.machines} measured runs are within this range around their "
             "predictions (validation/machines.md)."
         )

@@ -47,7 +47,7 @@ def optimize(
     force: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> SearchResult:
-    """Search a sweep for the points with the best metrics, running only few points.
+    """Search a sweep for the points with the best metrics; only a few points run.
 
     Needs the extra `optimize`. The points depend on the problem, its seed and its batch alone, not on `jobs`,
     the cluster or the time of points. A point that cannot be run, or has no number for an objective, is
@@ -62,10 +62,10 @@ def optimize(
             contain units.
         fixed: keys with the same value at all points.
         constraints: "<= 50" or ">= 50" by metric.
-        derived: formulas of further metrics, of keys and metrics: {"power_w": "energy_nj.total / time_ns"}.
+        derived: further metrics, as formulas of keys and metrics: {"power_w": "energy_nj.total / time_ns"}.
             With + - * / **, min, max, ceil, floor, log2 and sqrt; dashes in names of options are underscores.
         zip: as in `sweep`.
-        base: a value of each variable: the point that runs first, and with which others are compared.
+        base: a value of each variable: this point runs first and is the reference for other points.
         budget: number of different points to run; None: the value of the file, or 100.
         sampler: "tpe", "nsga2" or "random"; None: the value of the file, or "tpe".
         seed: of the sampler; None: the value of the file, or 1.
