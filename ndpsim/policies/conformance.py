@@ -230,7 +230,8 @@ class _Replay:
             answer = self.policy.assign(view)
         checked = checked_assignment(self.name, view, answer, self.machine, self.replicas)
         self.copied = checked.copied_in_full(location.resident | arriving)
-        self.answers.append((self._when(moment, "assign"), (*checked, dict(answer.details))))
+        lists = [parts.listed() for parts in checked[:3]]
+        self.answers.append((self._when(moment, "assign"), (*lists, *checked[3:], dict(answer.details))))
         return checked.on_gpu(len(moment.loads))
 
     def _background(
