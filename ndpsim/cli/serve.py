@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _RATES = replace(
     SERVE["rate"],
-    help="Requests a second: arrivals are moved apart or together to this mean. Several, as 1,2,4 or 1..16: "
+    help="Mean rate in requests a second; times between arrivals are scaled. Several, as 1,2,4 or 1..16: "
     "a run for each.",
     kind=Kind(form="R"),
 )
