@@ -87,7 +87,7 @@ def access_over(topology, access):
     return access(load_hardware("trimoe", [f"link.topology={topology}", "link.ports=15"]), GEOMETRY)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_waves_are_no_worse_than_those_of_any_simple_order(data):
     topology = data.draw(st.sampled_from(["chain", "ring", "mesh", "full", "bus", "groups"]))
