@@ -69,7 +69,11 @@ def check_serving(path: str | PathLike[str], limit: int = 20) -> ServingReport:
     engine follow each other. A request ends with its last token. A closed loop keeps its number of requests.
     Of the schedulers `vllm` and `static` also what each of them has to do.
 
-    Args, Raises: as of `check_schedule`.
+    Args:
+        path, limit: as in `check_schedule`.
+
+    Raises:
+        InputError: as there.
     """
     judge, found = judge_log(path, limit, "ndpsim serve", _Judge)
     return ServingReport(*judge.counts, found.count, tuple(found.first))
