@@ -10,7 +10,7 @@ from ndpsim.orchestrator.layer import NdpPart
 from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.record import MigrationRecord
 from ndpsim.policies.answers import CheckedAssignment
-from ndpsim.policies.views import STRIPED, LayerView
+from ndpsim.policies.views import LayerView
 
 ENGINES = ("gpu_hit", "gpu_miss", "cpu", "ndp")
 
@@ -78,9 +78,8 @@ class Totals:
         for engine, parts in (("gpu_miss", missing), ("cpu", cpu), ("ndp", ndp)):
             self._add(engine, parts, loads, bits)
         for expert, share in (*missing, *cpu):
-            striped = placement.dimm[expert] == STRIPED
-            read = share * bits.get(expert, self._bits) / self._bits
-            self._reads[None if striped else int(placement.shards[expert])] += read
+            location = Location(int(placement.dimm[expert]), int(placement.shards[expert]))
+            self._reads[location.read_shards] += share * bits.get(expert, self._bits) / self._bits
         self._ndp.update(on_ndp)
 
     def add_cache_read(self, experts: float) -> None:
