@@ -43,6 +43,26 @@ NOT_RUN = {
 }
 RUN_ALL_THE_SAME = ("ndpsim bench --row",)
 
+# Commands that take long, by how they begin: another command of a page does the same in another case.
+LONG = (
+    "ndpsim bench --row stream_lpddr5",
+    "ndpsim gemv --hw trimoe --model qwen3-30b-a3b --refresh-phases 4",
+    "ndpsim moe --hw edge",
+    "ndpsim moe --model deepseek-v2 --batch 128",
+    "ndpsim optimize examples/optimize/cheapest_trimoe.yaml",
+    "ndpsim predict --cpu ryzen-9-7950x --memory ddr5-5200x2 --gpu rtx-4080",
+    "ndpsim relayout --experts 4 --bits 4 --other-dimms",
+    "ndpsim relayout --experts 4 --from localized --to striped --topology all --plot",
+    "ndpsim routing describe skewed --model deepseek-v2 --plot",
+    "ndpsim show layout striped --plot layout.png",
+    "ndpsim sweep examples/edge_dimm_count.yaml",
+    "ndpsim sweep examples/trimoe_ndp_count.yaml",
+    "ndpsim sweep gemv --model mixtral-8x7b",
+    "ndpsim sweep moe --hw dali-7532-3090",
+    "ndpsim sweep serve --requests examples/requests.csv --vary rate=1,4 --vary policy=trimoe,balance --plot policies.pdf",
+    "ndpsim validate cxl-8x7b-ndp-2bit --sensitivity",
+)
+
 # Of commands whose output is not shown, whole models and relayouts run in a smaller form: with these options
 # behind their own, of which the last counts.
 SMALL_MODEL = ("--model", "small.json", "--batch", "16", "--steps", "2")
@@ -181,7 +201,18 @@ def reason_not_to_run(line: str) -> str | None:
     return next((reason for start, reason in NOT_RUN.items() if line.startswith(start)), None)
 
 
-@pytest.mark.parametrize("command", to_run(), ids=lambda command: command.line)
+def test_commands_that_take_long_are_each_on_a_page():
+    lines = [command.line for command in to_run()]
+    assert [start for start in LONG if not any(line.startswith(start) for line in lines)] == []
+
+
+RUNS = [
+    pytest.param(command, marks=[pytest.mark.long] if command.line.startswith(LONG) else [], id=command.line)
+    for command in to_run()
+]
+
+
+@pytest.mark.parametrize("command", RUNS)
 def test_command(command, folder, request):
     assert command.line.startswith("ndpsim"), f"{command.pages}: what is it? NOT_RUN takes what cannot be run"
     words = words_of(command.line)

@@ -24,11 +24,14 @@ TERMS, RETIRED = (rows(part) for part in PAGE.split("## Words not used in code")
 
 @cache
 def identifiers() -> frozenset[str]:
-    """Every name that the package defines or uses, those of its modules and folders included."""
-    found: set[str] = set()
+    """Words of the page that the package defines or uses as names, those of its modules and folders included."""
+    asked, found = set(re.findall(r"`(\w+)`", PAGE)), set()
     for path in (ROOT / "ndpsim").rglob("*.py"):
         found |= {path.stem, path.parent.name}
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        if asked.isdisjoint(set(re.findall(r"\w+", text)) - found):
+            continue
+        for node in ast.walk(ast.parse(text)):
             named = (getattr(node, key, None) for key in ("name", "arg", "id", "attr"))
             found |= {name for name in named if isinstance(name, str)}
     return frozenset(found)

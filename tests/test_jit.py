@@ -326,7 +326,7 @@ DRAM = (*DEVICE, "--ranks", "2", "--mapper", "MOP4CLXOR", "--json", "-")
     [
         GEMV,
         (*GEMV, "--engine", "host-read", "--layout", "striped"),
-        (*GEMV, "--host-traffic", "saturate", "--arbitration", "slice"),
+        pytest.param((*GEMV, "--host-traffic", "saturate", "--arbitration", "slice"), marks=pytest.mark.long),
         (*GEMV, "--hw", "cxl", "--set", "ndp.systolic.dataflow=weight-stationary"),
         ("relayout", "--shape", "64,64", "--from", "localized", "--to", "striped", "--json", "-"),
         ("dram", "t.trace", *DRAM, "--exact-check"),

@@ -210,11 +210,7 @@ def test_no_host_is_simulated_where_it_is_not_wanted():
 def test_a_picture_is_as_wide_as_two_columns_unless_told_otherwise(before, requests, tmp_path):
     arguments = [requests if word == "requests" else word for word in before]
     # Inches, and dots an inch.
-    for options, width in (
-        ((), 7.16 * 300),
-        (("--size", "two-columns"), 7.16 * 300),
-        (("--size", "column"), 3.5 * 600),
-    ):
+    for options, width in (((), 7.16 * 300), (("--size", "column"), 3.5 * 600)):
         assert call(*arguments, "--plot", tmp_path / "p.png", *options)[0] == 0
         header = (tmp_path / "p.png").read_bytes()[:24]
         assert int.from_bytes(header[16:20]) == pytest.approx(width, abs=1)

@@ -75,7 +75,7 @@ def replaying(script: Script) -> type[Scripted]:
 @pytest.mark.parametrize(
     ("hw", "options"),
     [
-        ("trimoe", {}),
+        pytest.param("trimoe", {}, marks=pytest.mark.long),
         ("trimoe", {"batch": 4, "prompt": 8, "steps": 2}),
         ("edge", {"batch": 8, "steps": 2}),
         ("cxl", {"batch": 4, "steps": 2}),
@@ -351,7 +351,7 @@ def least_ns(rehearsal: Rehearsal, placement: Placement) -> float:
     return stage.clock_ns
 
 
-@pytest.mark.parametrize("batch", [2, 12, 64])
+@pytest.mark.parametrize("batch", [2, 12, pytest.param(64, marks=pytest.mark.long)])
 @pytest.mark.parametrize("gpu_experts", [0, 1])
 def test_a_sweep_is_at_most_2_percent_behind_all_assignments_of_whole_experts(batch, gpu_experts):
     options = {"model": TINY, "batch": batch, "steps": 1, "gpu_experts": gpu_experts}

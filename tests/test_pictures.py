@@ -336,7 +336,10 @@ def overlap(first, second, slack=0.5):
     )
 
 
-@pytest.mark.parametrize("size", SIZES)
+SIZES_RUN = ["column", *(pytest.param(size, marks=pytest.mark.long) for size in SIZES if size != "column")]
+
+
+@pytest.mark.parametrize("size", SIZES_RUN)
 def test_nothing_overlaps_and_nothing_is_cut(figures, size):
     for name, figure in figures(size).items():
         boxes = boxes_of_text(figure)
@@ -360,7 +363,7 @@ def test_nothing_overlaps_and_nothing_is_cut(figures, size):
                 assert id(text) in own or not overlap(box, inner), (name, text)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", SIZES_RUN)
 def test_all_text_can_be_read(figures, size):
     least = {"column": 6.5, "two-columns": 7, "slide": 12}[size]
     for name, figure in figures(size).items():

@@ -357,7 +357,7 @@ def _runs(
 @pytest.mark.parametrize(
     ("hw", "dimms", "contention"), [("trimoe", 16, False), ("cxl", 1, True), ("dali-7532-3090", 0, True)]
 )
-@pytest.mark.parametrize("gpu_experts", [0, 1])
+@pytest.mark.parametrize("gpu_experts", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_no_search_over_schedules_beats_the_bound(hw, dimms, contention, gpu_experts):
     trace, best = _trace(4, 2, 12), (np.inf, Plan(5, 2, 2 * gpu_experts, dimms))
     for _ in range(12):
@@ -372,7 +372,7 @@ def test_no_search_over_schedules_beats_the_bound(hw, dimms, contention, gpu_exp
     assert runs[0].bound_ns > 0.2 * best[0]
 
 
-@pytest.mark.parametrize("tokens", [1, 4])
+@pytest.mark.parametrize("tokens", [pytest.param(1, marks=pytest.mark.long), 4])
 def test_no_assignment_of_whole_experts_beats_the_bound_whatever_the_residents(tokens):
     """All ways of each expert in each visit, with all pairs of residents that stay: visits are independent."""
     trace, least, bounds = _trace(6, 2, tokens, 3), np.inf, set()

@@ -15,7 +15,6 @@ import test_pictures
 from calls import GIVEN, refused_call, said
 from mistakes import refused
 from ndpsim.policies import policies
-from ndpsim.report.panels import SIZES
 from ndpsim.report.pictures.rates import rates_figure
 from ndpsim.report.pictures.serving import serving_figure
 from ndpsim.report.serving_timeline import writing_serving_timeline
@@ -95,7 +94,7 @@ def test_the_picture_of_rates_shows_percentiles_and_the_service_level(folder: Pa
     assert (folder / "rates.svg").stat().st_size > 5000
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", test_pictures.SIZES_RUN)
 def test_nothing_overlaps_in_pictures_of_serving(size: str):
     results = [serve(rate=rate, slo="ttft=1s,tpot=1s") for rate in (1, 9, 9e3)]
     drawn = {"serve": serving_figure(results[1], size), "rates": rates_figure(results, size)}

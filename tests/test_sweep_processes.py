@@ -117,7 +117,11 @@ def test_processes_that_cannot_start_end_the_sweep_in_one_line(monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "status", "said"),
-    [("SIGKILL", -9, ""), ("SIGTERM", 143, "ndpsim: terminated\n"), ("SIGINT", 130, "ndpsim: interrupted\n")],
+    [
+        ("SIGKILL", -9, ""),
+        ("SIGTERM", 143, "ndpsim: terminated\n"),
+        pytest.param("SIGINT", 130, "ndpsim: interrupted\n", marks=pytest.mark.long),
+    ],
 )
 def test_a_sweep_that_is_killed_goes_on_where_it_was(tmp_path, folder, name, status, said):
     arguments = ["--folder", str(folder), "--vary", "how=ok,waits", "--vary", "n=1..4", "--jobs", "2"]
