@@ -64,7 +64,13 @@ def test_the_rows_in_their_order():
 # The work
 
 
-@pytest.mark.parametrize("row", TRAFFIC, ids=lambda row: row.name)
+PINNED = [
+    pytest.param(row, marks=[pytest.mark.long] if row.name.startswith("queue256") else [], id=row.name)
+    for row in TRAFFIC
+]
+
+
+@pytest.mark.parametrize("row", PINNED)
 def test_the_work_of_the_rows_is_the_pinned_one(row):
     measured = row.run(1)
     assert measured.work == row.pinned

@@ -46,6 +46,7 @@ RUN_ALL_THE_SAME = ("ndpsim bench --row",)
 # Commands that take long, by how they begin: another command of a page does the same in another case.
 LONG = (
     "ndpsim bench --row stream_lpddr5",
+    "ndpsim gemv --hw hbm3.yaml",
     "ndpsim gemv --hw trimoe --model qwen3-30b-a3b --refresh-phases 4",
     "ndpsim moe --hw edge",
     "ndpsim moe --model deepseek-v2 --batch 128",

@@ -140,7 +140,15 @@ def test_timings_and_sizes_are_those_of_the_reference(case):
     assert device.standard.ticks_per_clock == facts["ticks_per_clock"]
 
 
-@pytest.mark.parametrize("case", RUN, ids=lambda case: case.stem)
+#: For these, only this test compiles the general controller.
+COMPILED_ANEW = ("hbm3_8hi_mixed_closedcap", "lpddr5_r2_mixed_closedcap")
+BOTH_WAYS = [
+    pytest.param(case, marks=[pytest.mark.long] if case.stem in COMPILED_ANEW else [], id=case.stem)
+    for case in RUN
+]
+
+
+@pytest.mark.parametrize("case", BOTH_WAYS)
 def test_the_fast_controller_runs_it_with_the_same_commands(case):
     facts = yaml.safe_load(case.read_text())
     memory = memory_of(facts)
@@ -177,6 +185,18 @@ SHORT |= {
 
 @pytest.mark.parametrize("seed", range(80))
 def test_both_controllers_agree_on_random_channels(seed):
+    row_policies = ["open", "closed-cap"] if seed % len(SMALL) == 0 else ["open"]
+    assert_controllers_agree(seed, row_policies, [1, 5, 32])
+
+
+@pytest.mark.long  # each row policy and each length of a queue is compiled anew for each standard
+@pytest.mark.parametrize("seed", range(80))
+def test_both_controllers_agree_on_random_channels_of_every_kind(seed):
+    assert_controllers_agree(seed, ["open", "closed-cap"], [1, 5, 32, 130])
+
+
+def assert_controllers_agree(seed, row_policies, slots):
+    """Both controllers issue the same commands, on a channel that is drawn with these row policies and queues."""
     rng = np.random.default_rng(seed)
     preset = SMALL[seed % len(SMALL)]
     pick = lambda values: values[rng.integers(len(values))]  # noqa: E731
@@ -184,15 +204,9 @@ def test_both_controllers_agree_on_random_channels(seed):
     overrides = {name: pick(values) for name, values in SHORT.items() if name in known and rng.random() < 0.6}
     ranks = pick([1, 2, 4]) if preset[0].startswith("LPDDR5") else 1
     device = resolve(*preset, ranks, overrides, pick(["standard", "reference"]))
-    row_policy, slots = pick(["open", "closed-cap"]), [1, 5, 32]
-    # A queue of more than 64 is compiled anew for each kind of commands: for each with one kind of rows and of ranks.
-    if (preset[0][:6], ranks, row_policy) in {("LPDDR5", 1, "closed-cap"), ("HBM3", 1, "open")}:
-        slots = [130] if preset[0].startswith("LPDDR5") else [*slots, 130]
-    elif preset[0] == "GDDR6":
-        slots = [*slots, 130]
     options = ControllerOptions(
         scheduler=pick(["FRFCFS", "FRFCFS-RowHit"]),
-        row_policy=row_policy,
+        row_policy=pick(row_policies),
         row_cap=pick([1, 2, 4]),
         refresh=pick(["none", "all-bank", "staggered"] + ["per-bank"] * (preset[0] != "GDDR6")),
         read_buffer=pick(slots),
@@ -440,7 +454,7 @@ def test_what_a_memory_lacks_is_one_line():
 
 
 @pytest.mark.parametrize("refresh", ["all-bank", "per-bank"])
-@pytest.mark.parametrize("row_policy", ["open", "closed-cap"])
+@pytest.mark.parametrize("row_policy", ["open", pytest.param("closed-cap", marks=pytest.mark.long)])
 def test_an_expert_runs_on_lanes_of_lpddr5(row_policy, refresh):
     changes = {"standard": "LPDDR5", "org": "LPDDR5_16Gb_x16", "timing": "LPDDR5_6400"}
     changes |= {"row_policy": row_policy, "refresh": refresh}

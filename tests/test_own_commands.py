@@ -160,9 +160,17 @@ def with_rules(device: Device, rules: tuple[Rule, ...]) -> Device:
     return dataclasses.replace(device, standard=dataclasses.replace(device.standard, rules=rules))
 
 
+OPEN, CLOSED = ("FRFCFS", "open"), ("FRFCFS-RowHit", "closed-cap")
+#: Each row policy is compiled anew for each controller.
+CONTROLLERS = [
+    pytest.param(name.upper(), *rows, marks=[pytest.mark.long] if rows == CLOSED and name != "toy8" else [])
+    for name in PAGES
+    for rows in (OPEN, CLOSED)
+]
+
+
 @pytest.mark.parametrize("refresh", ["all-bank", "per-bank"])
-@pytest.mark.parametrize(("scheduler", "row_policy"), [("FRFCFS", "open"), ("FRFCFS-RowHit", "closed-cap")])
-@pytest.mark.parametrize("name", [name.upper() for name in PAGES])
+@pytest.mark.parametrize(("name", "scheduler", "row_policy"), CONTROLLERS)
 def test_every_controller_runs_legally_and_alike_on_both_paths(name, scheduler, row_policy, refresh):
     device = resolve(name, f"{name}_1Gb", f"{name}_6400", 2)
     options = dict(scheduler=scheduler, row_policy=row_policy, refresh=refresh, row_cap=2)
@@ -181,7 +189,7 @@ def test_every_controller_runs_legally_and_alike_on_both_paths(name, scheduler, 
 
 
 @pytest.mark.parametrize("refresh", ["all-bank", "per-bank"])
-@pytest.mark.parametrize(("scheduler", "row_policy"), [("FRFCFS", "open"), ("FRFCFS-RowHit", "closed-cap")])
+@pytest.mark.parametrize(("scheduler", "row_policy"), [OPEN, pytest.param(*CLOSED, marks=pytest.mark.long)])
 def test_a_controller_of_two_buses_issues_two_commands_a_clock_legally(scheduler, row_policy, refresh):
     options = dict(scheduler=scheduler, row_policy=row_policy, refresh=refresh)
     traces = [run(make_controller, resolve(*names, 2), 4000, **options)[1] for names in (TOY, TOY9)]
@@ -209,14 +217,18 @@ def test_a_page_names_its_controller():
     )
     assert len(np.unique(result.command_traces[0].clock)) < len(result.command_traces[0])
     assert check(result.command_traces[0], memory.device).ok
+    with refused("unknown-name controller"):
+        state.make_policy(state.ControllerOptions(), "three")
+
+
+@pytest.mark.long  # test_memory_machines.py has experts on HBM3, which has two buses, too
+def test_an_expert_runs_on_two_buses():
     changes = ["dram.standard=TOY9", "dram.org=TOY9_1Gb", "dram.timing=TOY9_6400", "dimm.ranks=2"]
     hardware = load_hardware("edge", changes)
     alone = simulate_expert(hardware, ndpsim.Expert(256, 64), record_commands=True, exact_check=True)
     assert all(check(trace, hardware.lane_device()).ok for trace in alone.command_traces)
     with refused("unsupported dram.standard"):
         simulate_contention(hardware, ndpsim.Expert(256, 64))
-    with refused("unknown-name controller"):
-        state.make_policy(state.ControllerOptions(), "three")
 
 
 # What the general controller obeys, and the fast one does not know.

@@ -493,7 +493,9 @@ def test_hardware_that_cannot_do_it_is_refused(sets, key, problem):
     assert error.value.key == key
 
 
-@pytest.mark.parametrize("sets", [("dram.row_policy=closed-cap",), ("dram.read_buffer=100",)])
+@pytest.mark.parametrize(
+    "sets", [pytest.param(("dram.row_policy=closed-cap",), marks=pytest.mark.long), ("dram.read_buffer=100",)]
+)
 def test_what_the_fast_controller_cannot_run_is_run_by_the_general_one(sets):
     hardware = load_hardware("trimoe", (*SMALL, *sets))
     geometry, weights = geometry_of(hardware), ExpertWeights(256, 48, ExpertFormat.of(16))

@@ -92,7 +92,7 @@ def test_whole_intervals_later_all_is_the_same():
     [
         ("trimoe", "localized", ["dram.refresh=same-bank"]),
         ("trimoe", "localized", ["dram.refresh=staggered", "dram.row_policy=closed-cap"]),
-        ("trimoe", "localized", ["dram.read_buffer=256"]),
+        pytest.param("trimoe", "localized", ["dram.read_buffer=256"], marks=pytest.mark.long),
         ("trimoe", "localized", ["dimm.command_bus=broadcast"]),
         ("edge", "sharded:3", []),
         ("cxl", "localized", ["dimm.subchannels=4", "ndp.systolic.arrays=8"]),

@@ -44,7 +44,8 @@ def test_rows_of_all_presets_can_be_read_before_they_are_closed(standard):
 
 
 def test_host_and_job_go_on_where_a_row_is_read_just_before_it_may_be_closed():
-    session = Session(load_hardware("edge", [*CLOSED, "dram.nRCD=52", "dram.nREFI=2000"]))
+    hardware = load_hardware("edge", [*CLOSED, "dram.nRCD=52", "dram.nREFI=2000"])
+    session = Session(hardware, arbitration="ndp-first")
     session.host(gbps="saturate", pattern="sequential", read_share=0.67)
     session.expert(Expert(128, 64))
     session.run(until_ns=60_000)
