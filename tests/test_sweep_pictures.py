@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from matplotlib.path import Path
 
 from mistakes import refused
 from ndpsim.report.metrics import described, key_label, metric_label, metric_text, name_of, scale_of
@@ -241,6 +242,29 @@ def test_every_point_of_a_front_has_a_name_even_where_others_lie_on_it():
     plot = chosen_plot(definition, rows, kind="pareto", log="none")
     (axes,) = points_figure(rows, definition, plot).axes
     assert "seed 1" in [text.get_text() for text in axes.texts]
+
+
+def test_no_name_of_a_long_front_covers_its_stairs_and_no_leader_crosses_a_name():
+    names = ("seed", "tokens", "bits")
+    rows = [
+        row(dict.fromkeys(names, 10**9 + n), **{"time_ns": 1.1**n, "energy_nj.total": 1.1**-n})
+        for n in range(24)
+    ]
+    definition = Definition("gemv", {}, {name: tuple(one[name] for one in rows) for name in names})
+    plot = chosen_plot(definition, rows, kind="pareto", log="xy")
+    (axes,) = points_figure(rows, definition, plot).axes
+    boxes = [text.get_window_extent() for text in axes.texts if text.get_text()]
+    leaders = [text for text in axes.texts if not text.get_text()]
+    to_pixels = axes.transData.transform
+    ends = [
+        (to_pixels(one.xy), to_pixels(one.xy) + np.multiply(one.get_position(), axes.figure.dpi / 72))
+        for one in leaders
+    ]
+    assert len(boxes) > 5
+    assert len(leaders) > 2
+    stairs = axes.lines[0]
+    lines = [Path(to_pixels(stairs.get_xydata())), *map(Path, ends)]
+    assert not [box for box in boxes for line in lines if line.intersects_bbox(box, filled=False)]
 
 
 def test_points_on_the_front_and_others_are_both_in_the_legend():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.text import Text
+from matplotlib.path import Path
 from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
@@ -33,6 +34,8 @@ _AROUND = ((1, 1), (1, -1), (-1, 1), (-1, -1), (1, 0), (-1, 0), (0, 1.2), (0, -1
 _FURTHER = (1.0, 2.5, 4.0, 6.0)  # times as far a name may be whose point has no room near it
 _PALE = 0.45
 
+Point = tuple[float, float]
+
 
 def front_of(rows: Sequence[Row], x: str, y: str, wants_more: Callable[[str], bool]) -> list[Row]:
     """The rows that no other beats in one metric without being worse in the other, by `x`.
@@ -56,14 +59,15 @@ def _wanted(metric: str, points: Points) -> str:
 def _pareto(axes: Axes, points: Points, across: Scale) -> None:
     plot = points.plot
 
-    def at(row: Row) -> tuple[float, float]:
+    def at(row: Row) -> Point:
         return row[plot.x] / across.divisor, points.scaled(row[plot.y])
 
     front = front_of(points.rows, plot.x, plot.y, plot.wants_more)
     chosen = {id(row) for row in front}
-    step = "steps-pre" if plot.wants_more(plot.x) else "steps-post"
+    upright_first = plot.wants_more(plot.x)
     label = f"Pareto front: {_wanted(plot.x, points)}, {_wanted(plot.y, points)}"
-    axes.plot(*zip(*map(at, front), strict=True), color=INK, linestyle="--", drawstyle=step, label=label)
+    corners = _corners([at(row) for row in front], upright_first)
+    axes.plot(*zip(*corners, strict=True), color=INK, linestyle="--", label=label)
     for place, series in enumerate(points.series):
         colour, marker = SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)]
         rows = list(points.of(series))
@@ -82,7 +86,15 @@ def _pareto(axes: Axes, points: Points, across: Scale) -> None:
     axes.margins(x=0.1, y=0.1)
     for which in "xy":
         (logarithmic if which in plot.log else plain_ticks)(axes, which)
-    _write(axes, points, front, across)
+    _write(axes, points, front, across, corners)
+
+
+def _corners(front: Sequence[Point], upright_first: bool) -> list[Point]:
+    """The points of a front, and the corners of the stairs between them."""
+    corners = list(front[:1])
+    for (x, y), (next_x, next_y) in pairwise(front):
+        corners += [(x, next_y) if upright_first else (next_x, y), (next_x, next_y)]
+    return corners
 
 
 def _published(axes: Axes, points: Points, across: Scale) -> None:
@@ -108,8 +120,8 @@ def _published(axes: Axes, points: Points, across: Scale) -> None:
                 named.add(source)
 
 
-def _write(axes: Axes, points: Points, front: Sequence[Row], across: Scale) -> None:
-    """Labels of points: always of those of the front, of others where they are few and have room."""
+def _write(axes: Axes, points: Points, front: Sequence[Row], across: Scale, stairs: Sequence[Point]) -> None:
+    """Labels of points where they have room: of those of the front, and of others where they are few."""
     keys = [
         key for key in panel_keys(points.swept, points.rows, points.plot.by) if key in points.swept.varied
     ]
@@ -124,7 +136,7 @@ def _write(axes: Axes, points: Points, front: Sequence[Row], across: Scale) -> N
         id(row): (row[points.plot.x] / across.divisor, points.scaled(row[points.plot.y]))
         for row in points.rows
     }
-    labels = _Labels(axes, list(places.values()))
+    labels = _Labels(axes, list(places.values()), stairs)
     for row in [*front[:1], *front[:0:-1]][:_MOST_LABELS]:  # the ends of a front first
         labels.add(_words({key: row[key] for key in keys}, named), places[id(row)], _FURTHER)
     if len(points.rows) <= _LABELLED:
@@ -135,22 +147,31 @@ def _write(axes: Axes, points: Points, front: Sequence[Row], across: Scale) -> N
 
 
 class _Labels:
-    """Names beside points, each where nothing else stands."""
+    """Names beside points, each where nothing else stands.
 
-    def __init__(self, axes: Axes, points: Sequence[tuple[float, float]]) -> None:
+    Args:
+        axes: in which they are written.
+        points: in data; no name covers one.
+        stairs: the corners of a line that no name covers, in data.
+    """
+
+    def __init__(self, axes: Axes, points: Sequence[Point], stairs: Sequence[Point]) -> None:
         self._axes = axes
         self._font = float(axes.yaxis.get_major_ticks()[0].label1.get_fontsize())
         figure = axes.get_figure(root=True)
         assert figure is not None
         self._renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
-        self._half = 0.45 * self._font * figure.dpi / 72
+        self._pixels_per_pt = figure.dpi / 72
+        self._half = 0.45 * self._font * self._pixels_per_pt
         self._pixels = axes.transData.transform(points)
         self._taken = [self._around(at) for at in self._pixels]
+        self._lines = [Path(axes.transData.transform(stairs))]  # that no name covers
+        self._leaders: list[Path] = []  # which cross neither names nor each other
 
     def _around(self, at: NDArray[np.float64]) -> Bbox:
         return Bbox.from_extents(*(at - self._half), *(at + self._half))
 
-    def add(self, text: str, point: tuple[float, float], further: Sequence[float]) -> None:
+    def add(self, text: str, point: Point, further: Sequence[float]) -> None:
         """A name for a point; no name where it has no room.
 
         Args:
@@ -159,16 +180,8 @@ class _Labels:
             further: how far from the point the name may be; a line leads to one that is not at 1.
         """
         note = self._axes.annotate(
-            text,
-            point,
-            xytext=(0, 0),
-            textcoords="offset points",
-            fontsize=self._font,
-            parse_math=False,
-            arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3},
+            text, point, xytext=(0, 0), textcoords="offset points", fontsize=self._font, parse_math=False
         )
-        line = note.arrow_patch
-        assert line is not None
         own = self._axes.transData.transform(point)
         for times in further:
             for dx, dy in _AROUND:
@@ -177,18 +190,42 @@ class _Labels:
                     horizontalalignment=("right", "center", "left")[int(dx) + 1],
                     verticalalignment="center" if dy == 0 else "bottom" if dy > 0 else "top",
                 )
-                note.update_positions(self._renderer)
-                box = Text.get_window_extent(note, self._renderer)
-                if self._is_free(box) and (times > 1 or self._is_nearest(box, own)):
-                    line.set_visible(times > 1)
+                box = note.get_window_extent(self._renderer).padded(self._half / 2)
+                end = _nearest_of(box, own)
+                leader = Path(np.array([own, end])) if times > 1 else None
+                if self._is_free(box) and (self._is_clear(leader) if leader else self._is_nearest(box, own)):
                     self._taken.append(box)
+                    if leader:
+                        self._leaders.append(leader)
+                        self._draw_leader(point, end - own)
                     return
         note.remove()
 
+    def _draw_leader(self, point: Point, way: NDArray[np.float64]) -> None:
+        """A line from a point, as far as `way` in pixels; it moves with the point, as names do."""
+        self._axes.annotate(
+            "",
+            point,
+            xytext=tuple(way / self._pixels_per_pt),
+            textcoords="offset points",
+            arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3},
+        )
+
     def _is_free(self, box: Bbox) -> bool:
+        """Whether a name is within the axes, and nothing is there."""
         room = self._axes.get_window_extent()
         within = room.x0 <= box.x0 and box.x1 <= room.x1 and room.y0 <= box.y0 and box.y1 <= room.y1
-        return within and not any(box.overlaps(other) for other in self._taken)
+        covers = any(box.overlaps(other) for other in self._taken) or any(
+            line.intersects_bbox(box, filled=False) for line in (*self._lines, *self._leaders)
+        )
+        return within and not covers
+
+    def _is_clear(self, leader: Path) -> bool:
+        """Whether a line to a name crosses no other such line and no name."""
+        names = self._taken[len(self._pixels) :]
+        return not any(leader.intersects_bbox(name, filled=False) for name in names) and not any(
+            leader.intersects_path(other, filled=False) for other in self._leaders
+        )
 
     def _is_nearest(self, box: Bbox, own: NDArray[np.float64]) -> bool:
         """Whether a name is nearer to its own point than to all that stand apart from it."""
@@ -197,10 +234,14 @@ class _Labels:
         return _distance(box, own) < _NEARER * nearest
 
 
+def _nearest_of(box: Bbox, at: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The place of a box that is nearest to a point."""
+    return np.clip(at, box.min, box.max)
+
+
 def _distance(box: Bbox, at: NDArray[np.float64]) -> float:
-    """Distance from a point to the nearest side of a box."""
-    across = max(box.x0 - at[0], 0.0, at[0] - box.x1)
-    return math.hypot(across, max(box.y0 - at[1], 0.0, at[1] - box.y1))
+    """Distance from a point to the nearest place of a box."""
+    return math.dist(at, _nearest_of(box, at))
 
 
 def _words(values: Mapping[str, object], named: bool) -> str:
