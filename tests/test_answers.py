@@ -27,6 +27,7 @@ from ndpsim.policies import (
 from ndpsim.policies.answers import checked_assignment, checked_migrations, checked_placement
 from ndpsim.policies.answers.asking import At
 from ndpsim.policies.answers.assignment import legal_parts, parts_one_by_one
+from ndpsim.policies.interface import Parts
 
 EXPERTS = 8
 MODEL = replace(load_model("mixtral-8x7b"), routed_experts=EXPERTS)
@@ -146,6 +147,7 @@ def test_lists_are_legal_at_once_where_they_are_one_by_one():
         else:
             assert at_once is not None, lists
             assert [of.listed() for of in at_once] == [of.listed() for of in one_by_one]
+            assert legal_parts(at_once, view.loads, columns) == at_once
         seen.add(at_once is None)
     assert seen == {True, False}
 
@@ -299,3 +301,12 @@ def test_what_is_no_migration_is_refused():
         refusal(checked_migrations, background_view(), asked, plain)
         == "policy policy mine: after step 3, layer 1 0 1"
     )
+
+
+def test_arrays_of_another_type_are_taken_one_by_one_or_refused():
+    whole, floats = np.ones(5), np.array([0.0, 2, 3, 6, 7])
+    short = Parts(np.array([0, 2, 3, 6, 7], np.int16), whole)
+    checked = checked_assignment("mine", layer_view(), Assignment(gpu=short), MACHINE)
+    assert checked.gpu.listed() == [(0, 1.0), (2, 1.0), (3, 1.0), (6, 1.0), (7, 1.0)]
+    refusal(checked_assignment, layer_view(), Assignment(gpu=Parts(floats, whole)), MACHINE)
+    refusal(checked_assignment, layer_view(), Assignment(gpu=Parts(np.array([0, 2]), np.ones(2))), MACHINE)

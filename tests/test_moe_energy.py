@@ -18,7 +18,8 @@ from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.record import MigrationRecord
 from ndpsim.orchestrator.totals import Totals
 from ndpsim.policies import Assignment, Migration, Placement, Policy
-from ndpsim.policies.answers import CheckedAssignment, Parts
+from ndpsim.policies.answers import CheckedAssignment
+from ndpsim.policies.interface import Parts
 from ndpsim.policies.views import STRIPED, LayerPlacement, LayerView
 from ndpsim.simulate import simulate_host_read, simulate_relayout
 from small_moe import CACHE, EXPERT_BYTES, MODEL, alone_on, moe, recorded, trace_of

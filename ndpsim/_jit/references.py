@@ -54,8 +54,8 @@ def _put(value: Any, words: list[int]) -> None:
             words += value.strides
     elif isinstance(value, np.void):
         words.append(value.__array_interface__["data"][0])
-    elif hasattr(value, "_table"):
-        words.append(_address(value))
+    elif hasattr(value, "_address"):
+        words.append(value._address)
     elif isinstance(value, tuple):
         for part in value:
             _put(part, words)
@@ -77,7 +77,7 @@ def _address(value: Any) -> int:
 def referenced(cls: type[T]) -> type[T]:
     """The named tuple whose values are passed as the address of a table."""
     names = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
-    table = {"_table": functools.cached_property(_table), "_address": property(_address)}
+    table = {"_table": functools.cached_property(_table), "_address": functools.cached_property(_address)}
     no_table = {"__getstate__": lambda value: None}  # a copy has arrays of its own
     of: Any = type(cls.__name__, (cls,), {**names, **table, **no_table})
 

@@ -123,20 +123,29 @@ def move(uses, allowed, opening, choice, loads, counts):
             off = -change(uses, opening, counts, expert, source, target, full)
             if off <= loads[full] * _ROUNDING:
                 continue
-            added = 0.0
+            added, most = 0.0, best * off
             for r in range(len(loads)):
                 grows = change(uses, opening, counts, expert, source, target, r)
                 if grows > 0.0:
                     if loads[r] + grows >= limit:
                         added = np.inf
-                        break
                     added += grows * (loads[r] + grows)
-            if added < best * off:
+                if added >= most:
+                    break
+            if added < most:
                 best, moved, to = added / off, expert, target
     if moved < 0:
         return False
     choice[moved] = to
     return True
+
+
+@inlined
+def exchanged(uses, first, second, source, target, r):
+    """By how much the load of a resource grows when two experts exchange their ways."""
+    return (
+        uses[first, target, r] - uses[first, source, r] + (uses[second, source, r] - uses[second, target, r])
+    )
 
 
 @outlined
@@ -152,11 +161,12 @@ def exchange(uses, allowed, opening, choice, loads, counts):
             target = choice[second]
             if target == source or not (allowed[first, target] and allowed[second, source]):
                 continue
-            most = 0.0
+            most = loads[full] + exchanged(uses, first, second, source, target, full)
+            if most >= best:
+                continue
             for r in range(len(loads)):
-                grows = uses[first, target, r] - uses[first, source, r]
-                grows += uses[second, source, r] - uses[second, target, r]
-                if grows > 0.0 or r == full:
+                grows = exchanged(uses, first, second, source, target, r)
+                if grows > 0.0:
                     most = max(most, loads[r] + grows)
                 if most >= best:
                     break
@@ -218,6 +228,11 @@ def split(uses, overhead, allowed, opening, parts, choice, loads, counts, split_
         for target in range(_WAYS):
             if target == source or not allowed[expert, target]:
                 continue
+            fixed = begun(overhead, opening, counts, expert, target, full)
+            rises = slope(uses, overhead, expert, source, target, full)
+            least = (parts - 1) / parts if rises < 0.0 else 1 / parts
+            if loads[full] + (fixed + least * rises) >= best:
+                continue  # whatever the share is
             share = best_share(uses, overhead, opening, loads, counts, expert, source, target)
             for whole in range(int(share * parts), int(share * parts) + 2):
                 if not 0 < whole < parts:

@@ -13,8 +13,8 @@ from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import Beside, JobList
 from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.transfers import Transfers
-from ndpsim.policies.answers import CheckedAssignment, Parts
-from ndpsim.policies.interface import GpuOrder
+from ndpsim.policies.answers import CheckedAssignment
+from ndpsim.policies.interface import GpuOrder, Parts
 from ndpsim.policies.views import LayerPlacement, Machine
 from ndpsim.processors import Cpu, Gpu, Processors
 from ndpsim.processors.devices import expert_format, weight_bytes

@@ -25,13 +25,12 @@ from ndpsim.orchestrator.transfers import PRIORITISED
 from ndpsim.orchestrator.visits import GatedVisit, Window
 from ndpsim.policies.answers import (
     CheckedAssignment,
-    Parts,
     answering,
     checked_assignment,
     checked_migrations,
     checked_placement,
 )
-from ndpsim.policies.interface import Assignment, Migration, Policy
+from ndpsim.policies.interface import Assignment, Migration, Parts, Policy
 from ndpsim.policies.views import BackgroundView, LayerView, OfflineView
 from ndpsim.processors import AttentionTime
 from ndpsim.routing.trace import loads_of

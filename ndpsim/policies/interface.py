@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from ndpsim.policies.predictor import StatedPredictor
@@ -19,6 +20,8 @@ from ndpsim.policies.views import (
     STRIPED,
     BackgroundView,
     Estimates,
+    Floats,
+    Ints,
     LayerView,
     Machine,
     OfflineView,
@@ -44,6 +47,41 @@ def parts_of(listed: Sequence[int | Part]) -> list[tuple[int, float]]:
 def experts_and_parts(shares: Sequence[tuple[int, float]]) -> list[int | Part]:
     """Experts with their shares as an `Assignment` lists them: whole ones by their number."""
     return [expert if share == 1.0 else Part(expert, share) for expert, share in shares]
+
+
+class Parts(Sequence["int | Part"]):
+    """Experts of an engine as arrays, for an `Assignment` in place of a list. The arrays must not change.
+
+    Attributes:
+        experts: int64 [part], in the order of the engine.
+        shares: of each expert, float64 [part].
+
+    Raises:
+        ValueError: the arrays have different shapes.
+    """
+
+    __slots__ = ("experts", "shares")
+
+    def __init__(self, experts: Ints, shares: Floats) -> None:
+        self.experts, self.shares = np.asarray(experts), np.asarray(shares)
+        if self.experts.shape != self.shares.shape:
+            raise ValueError(f"experts of shape {self.experts.shape}, and shares of {self.shares.shape}")
+
+    def listed(self) -> list[tuple[int, float]]:
+        """Expert and share of each part."""
+        return [*zip(self.experts.tolist(), self.shares.tolist(), strict=True)]
+
+    def __len__(self) -> int:
+        return len(self.experts)
+
+    def __iter__(self) -> Iterator[int | Part]:
+        return iter(experts_and_parts(self.listed()))
+
+    def __getitem__(self, place: Any) -> Any:
+        return experts_and_parts(self.listed())[place]
+
+    def __repr__(self) -> str:
+        return repr([*self])
 
 
 @dataclass(frozen=True)

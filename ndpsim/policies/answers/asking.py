@@ -15,6 +15,7 @@ import numpy as np
 
 from ndpsim.arguments import shown
 from ndpsim.errors import InputError
+from ndpsim.policies.interface import Parts
 from ndpsim.policies.views import BackgroundView, LayerView
 
 
@@ -59,7 +60,7 @@ def answering(policy: str, question: str, view: LayerView | BackgroundView | Non
 
 
 def sequence(value: object, what: str, at: At) -> Sequence[Any]:
-    if isinstance(value, list | tuple | range):
+    if isinstance(value, list | tuple | range | Parts):
         return value
     if isinstance(value, np.ndarray) and value.ndim == 1:
         listed: list[Any] = value.tolist()

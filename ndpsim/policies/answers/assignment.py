@@ -11,26 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.arguments import shown
+from ndpsim.assignment.parts import ROUNDING, are_legal
 from ndpsim.policies.answers.asking import At, moment_of, sequence, time_from, whole
-from ndpsim.policies.interface import Assignment, Part
+from ndpsim.policies.interface import Assignment, Part, Parts
 from ndpsim.policies.views import STRIPED, LayerView, Machine
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_ROUNDING = 1e-9  # by which shares of an expert may differ from 1 together
 _ENGINES = {"gpu": "the GPU", "cpu": "the CPU", "ndp": "the NDP units"}
-
-
-class Parts(NamedTuple):
-    """Experts of an engine and the share of each, in the order in which it takes them: arrays [part]."""
-
-    experts: Ints
-    shares: Floats
-
-    def listed(self) -> list[tuple[int, float]]:
-        """Expert and share of each part."""
-        return [*zip(self.experts.tolist(), self.shares.tolist(), strict=True)]
 
 
 class CheckedAssignment(NamedTuple):
@@ -69,7 +57,7 @@ def _share(part: Part, expert: int, columns: int, at: At) -> float:
     share = part.share
     # Most shares are floats, of which this is known sooner.
     real = type(share) is float or (isinstance(share, numbers.Real) and not isinstance(share, bool))
-    if not real or not 0 < share <= 1 + _ROUNDING:
+    if not real or not 0 < share <= 1 + ROUNDING:
         raise at.error(f"the share of expert {expert} is {shown(share)}, not a number above 0 up to 1")
     if share * columns < 1:
         raise at.error(f"a share of {share:g} of expert {expert} is less than one of its {columns} columns")
@@ -118,24 +106,22 @@ def checked_assignment(
 
 def legal_parts(lists: Sequence[object], loads: Ints, columns: int) -> list[Parts] | None:
     """The parts of each engine, if all are legal and have the usual types; None: look at them one by one."""
-    parts = [found for listed in lists if (found := _usual_parts(listed, columns)) is not None]
+    parts = [found for listed in lists if (found := _usual_parts(listed)) is not None]
     if len(parts) < len(lists):
         return None
-    experts, shares = (np.concatenate(of_all) for of_all in zip(*parts, strict=True))
-    try:
-        sums = np.bincount(experts, shares, len(loads))
-    except ValueError:  # one is below 0
-        return None
-    if len(sums) > len(loads) or np.abs(sums - (loads > 0)).max() > _ROUNDING:
-        return None
-    return parts
+    gpu, cpu, ndp = [(one.experts, one.shares) for one in parts]
+    work = np.empty(len(loads)), np.empty(len(loads), np.int64)
+    return parts if are_legal(loads, columns, *gpu, *cpu, *ndp, *work) else None
 
 
-def _usual_parts(listed: object, columns: int) -> Parts | None:
-    """The parts of a list of ints and of `Part`s of ints and floats, if these are legal; None: it is another.
-
-    Whether whole experts are listed twice is seen by the sums of their shares.
-    """
+def _usual_parts(listed: object) -> Parts | None:
+    """`Parts`, or the parts of a list of ints and of `Part`s of ints and floats; None: it is neither."""
+    if type(listed) is Parts:
+        of_each = (listed.experts, np.int64), (listed.shares, np.float64)
+        usual = all(
+            array.dtype == kind and array.ndim == 1 and array.flags.c_contiguous for array, kind in of_each
+        )
+        return listed if usual else None
     if not isinstance(listed, list | tuple):
         return None
     experts, shares, types = listed, np.ones(len(listed)), {*map(type, listed)}
@@ -143,9 +129,7 @@ def _usual_parts(listed: object, columns: int) -> Parts | None:
         pairs = [(one.expert, one.share) if type(one) is Part else (one, 1.0) for one in listed]
         experts, of_each = zip(*pairs, strict=True)
         types, shares = {*map(type, experts)}, np.array(of_each)
-        if {*map(type, of_each)} != {float} or not (shares.min() * columns >= 1 and shares.max() <= 1.0):
-            return None
-        if types == {int} and len({*experts}) < len(experts):
+        if {*map(type, of_each)} != {float}:
             return None
     if types - {int}:
         return None
@@ -213,7 +197,7 @@ def _repeated(listed: Sequence[int]) -> int:
 
 def _check_shares(sums: list[float], loads: list[int], at: At) -> None:
     for expert, (total, tokens) in enumerate(zip(sums, loads, strict=True)):
-        if total == 1.0 or not tokens or abs(total - 1) <= _ROUNDING:
+        if total == 1.0 or not tokens or abs(total - 1) <= ROUNDING:
             continue
         if not total:
             raise at.error(f"expert {expert} has {tokens} tokens and no engine")

@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ndpsim.assignment.least_maximum import CPU, GPU, NDP, least_maximum
+from ndpsim.assignment.least_maximum import least_maximum
+from ndpsim.assignment.parts import list_ways
 from ndpsim.policies.interface import (
     Assignment,
     GpuOrder,
     Migration,
-    Part,
+    Parts,
     Policy,
     PolicyParameters,
 )
@@ -82,19 +83,13 @@ class Ways(NamedTuple):
         first, second, moved = np.zeros((3, len(order)), np.int64)
         return cls(order, first, second, moved, parts)
 
-    def takes(self, way: int) -> Flags:
-        """Flags, as in `order`: it takes this way, at least in part."""
-        return np.asarray((self.first == way) | ((self.second == way) & (self.moved > 0)))
-
-    def listed(self, way: int) -> list[int | Part]:
-        """Experts of a way, as an `Assignment` lists them."""
-        there = np.flatnonzero(self.takes(way))
-        listed: list[int | Part] = self.order[there].tolist()
-        for place in np.flatnonzero(self.moved[there]).tolist():
-            at = there[place]
-            share = int(self.moved[at]) / self.parts
-            listed[place] = Part(int(self.order[at]), 1.0 - share if self.first[at] == way else share)
-        return listed
+    def engines(self) -> list[Parts]:
+        """Experts of GPU, CPU and NDP units, and their shares."""
+        experts, shares = np.empty(2 * len(self.order), np.int64), np.empty(2 * len(self.order))
+        ends = np.zeros(3, np.int64)
+        list_ways(*self, experts, shares, ends)
+        borders = itertools.pairwise((0, *ends.tolist()))
+        return [Parts(experts[first:end], shares[first:end]) for first, end in borders]
 
 
 class Balance(Policy[BalanceParameters]):
@@ -199,11 +194,13 @@ class Balance(Policy[BalanceParameters]):
         groups = np.maximum(view.placement.dimm, 0) // self.shards
         resident = view.placement.resident
         estimated_ns, ways = self._shared_out(view.loads, resident, arriving, groups)
-        self.copies[self.row[view.layer]] = not resident[ways.order[ways.takes(GPU)]].all()
-        gpu, cpu, ndp = map(ways.listed, (GPU, CPU, NDP))
+        gpu, cpu, ndp = ways.engines()
+        self.copies[self.row[view.layer]] = not resident[gpu.experts].all()
         if arriving:
-            place = {expert: place for place, expert in enumerate(arriving)}
-            gpu.sort(key=lambda one: place.get(one.expert if isinstance(one, Part) else one, len(place)))
+            turn = np.full(len(resident), len(arriving))
+            turn[arriving] = range(len(arriving))
+            order = turn[gpu.experts].argsort(kind="stable")
+            gpu = Parts(gpu.experts[order], gpu.shares[order])
         charge = self.parameters.charge
         return Assignment(
             gpu, cpu, ndp, estimated_ns=estimated_ns, planning=0.0 if charge == "none" else charge
@@ -223,7 +220,7 @@ class Balance(Policy[BalanceParameters]):
         ways = Ways.on_gpu(order, parts)
         if not count:
             return float(base.max()), ways
-        of_each, overhead = uses.of(tokens, there, groups[order])
+        of_each, overhead = uses.of(tokens, there, groups[order].astype(np.int64))
         at_first = int(np.count_nonzero(there))
         full, taken, sums = np.empty(len(base)), np.empty(3, np.int64), np.empty((count + 1, *opening.shape))
         estimated_ns = least_maximum(
@@ -254,6 +251,8 @@ class Balance(Policy[BalanceParameters]):
     def _stay(self, view: BackgroundView, row: int) -> Iterator[Migration]:
         """Keep as many of the hottest experts, of residents and copied ones, as the layer's quota allows."""
         resident = view.placement.resident[row] & ~view.moving[row]
+        if np.count_nonzero(resident) <= self.quota[row] and not view.copied.any():
+            return
         heat = np.where(resident | view.copied, self.predictor.loads[row], -1.0)
         kept = np.zeros(len(heat), np.bool_)
         kept[np.argsort(-heat, kind="stable")[: self.quota[row]]] = True

@@ -10,14 +10,10 @@ import functools
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ndpsim.assignment.expert_uses import CHANNELS_NS, CPU_NS, GPU_NS, GROUPS_NS, PCIE_NS, fill_uses
 from ndpsim.assignment.least_maximum import CPU, GPU, NDP
 from ndpsim.policies.views import Estimates, Flags, Floats, Ints, Machine
-
-# Resources; the NDP units of each group of DIMMs follow. In tables an expert has one: that of its own group.
-_GPU, _PCIE, _CHANNELS, _CPU, _GROUPS = range(5)
-_OWN = _GROUPS
 
 
 class Uses:
@@ -47,65 +43,60 @@ class Uses:
     def _tables(self) -> tuple[Floats, Floats]:
         """Uses that all layers have: [here and tokens, way, resource]; overheads: [here and group, ...]."""
         machine, estimates = self.machine, self.estimates
-        uses = np.zeros((2, len(self.cpu_ns), 3, _OWN + 1))
-        overhead = np.zeros((2, 3, _OWN + 1))
-        uses[:, :, GPU, _GPU], overhead[:, GPU, _GPU] = estimates.gpu_ns, estimates.gpu_part_ns
-        uses[0, :, GPU, _PCIE], overhead[0, GPU, _PCIE] = self.copy_ns, estimates.pcie_part_ns
-        uses[0, :, GPU, _CHANNELS] = self.read_ns
+        uses = np.zeros((2, len(self.cpu_ns), 3, GROUPS_NS + 1))
+        overhead = np.zeros((2, 3, GROUPS_NS + 1))
+        uses[:, :, GPU, GPU_NS], overhead[:, GPU, GPU_NS] = estimates.gpu_ns, estimates.gpu_part_ns
+        uses[0, :, GPU, PCIE_NS], overhead[0, GPU, PCIE_NS] = self.copy_ns, estimates.pcie_part_ns
+        uses[0, :, GPU, CHANNELS_NS] = self.read_ns
         if machine.has_cpu:
-            uses[:, :, CPU, _CPU], overhead[:, CPU, _CPU] = self.cpu_ns, estimates.cpu_part_ns
-            uses[:, :, CPU, _CHANNELS] = self.read_ns
-            uses[:, :, CPU, _PCIE] = self._delay_ns(self.cpu_ns, self.copy_ns)
+            uses[:, :, CPU, CPU_NS], overhead[:, CPU, CPU_NS] = self.cpu_ns, estimates.cpu_part_ns
+            uses[:, :, CPU, CHANNELS_NS] = self.read_ns
+            uses[:, :, CPU, PCIE_NS] = self._delay_ns(self.cpu_ns, self.copy_ns)
         if machine.dimms:
-            uses[:, :, NDP, _OWN] = estimates.sharded_ns(self.shards)
-            uses[:, :, NDP, _CHANNELS] = estimates.read_delay_ns(self.shards)
-            overhead[:, NDP, _OWN] = estimates.ndp_part_ns(self.shards)
-        of_groups = np.tile(np.arange(self.groups), 2)
-        return uses.reshape(-1, 3, _OWN + 1), self._by_group(overhead.repeat(self.groups, axis=0), of_groups)
+            uses[:, :, NDP, GROUPS_NS] = estimates.sharded_ns(self.shards)
+            uses[:, :, NDP, CHANNELS_NS] = estimates.read_delay_ns(self.shards)
+            overhead[:, NDP, GROUPS_NS] = estimates.ndp_part_ns(self.shards)
+        return uses.reshape(-1, 3, GROUPS_NS + 1), self._by_group(overhead).reshape(
+            -1, 3, GROUPS_NS + self.groups
+        )
+
+    def _by_group(self, own: Floats) -> Floats:
+        """Resources with the units of all groups: [here, group, way, resource], of [here, way, resource]."""
+        uses = np.zeros((2, self.groups, 3, GROUPS_NS + self.groups))
+        uses[..., :GROUPS_NS] = own[:, None, :, :GROUPS_NS]
+        for group in range(self.groups):
+            uses[:, group, :, GROUPS_NS + group] = own[..., GROUPS_NS]
+        return uses
 
     def fixed(self, loads: Ints, arriving: int) -> tuple[Floats, Floats]:
         """Use of resources in any case (equation 4), and by the first expert on a way: [way, resource]."""
         estimates, machine = self.estimates, self.machine
-        base, opening = np.zeros(_GROUPS + self.groups), np.zeros((3, _GROUPS + self.groups))
-        base[_GPU] = estimates.shared_ns
+        base, opening = np.zeros(GROUPS_NS + self.groups), np.zeros((3, GROUPS_NS + self.groups))
+        base[GPU_NS] = estimates.shared_ns
         late = arriving - estimates.window_ns / self.copy_ns  # copies that windows have not hidden
         if late > 0:
-            base[_PCIE], base[_CHANNELS] = late * self.copy_ns, late * self.read_ns
+            base[PCIE_NS], base[CHANNELS_NS] = late * self.copy_ns, late * self.read_ns
             if machine.has_cpu:
-                base[_CPU] = late * self._delay_ns(self.copy_ns, self.cpu_ns[1])
+                base[CPU_NS] = late * self._delay_ns(self.copy_ns, self.cpu_ns[1])
         if len(loads):
             tokens = int(loads.sum()) // machine.model.experts_per_token
             vectors_ns = estimates.vector_ns + (tokens - 1) * estimates.token_ns
-            opening[CPU, _CPU] = opening[NDP, _GROUPS:] = 2 * vectors_ns
-            opening[CPU if machine.has_cpu else NDP, _PCIE] = vectors_ns
-            opening[GPU, _PCIE] = estimates.gpu_ns[loads.min()]
+            opening[CPU, CPU_NS] = opening[NDP, GROUPS_NS:] = 2 * vectors_ns
+            opening[CPU if machine.has_cpu else NDP, PCIE_NS] = vectors_ns
+            opening[GPU, PCIE_NS] = estimates.gpu_ns[loads.min()]
         return base, opening
 
-    def of(self, loads: Ints, here: Flags, groups: NDArray[np.integer]) -> tuple[Floats, Floats]:
+    def of(self, loads: Ints, here: Flags, groups: Ints) -> tuple[Floats, Floats]:
         """Use of each expert (equations 1 to 3), and of any part of it: [expert, way, resource]."""
-        at, missing = here.astype(np.int64), ~here
-        uses = self._uses.take(at * len(self.cpu_ns) + loads, axis=0)
         ordered, middle = np.sort(loads), len(loads) // 2
-        typical = int(ordered[middle] + ordered[~middle]) // 2
-        typical_ns, cpu_delay_ns, lost_to_gpu_ns, lost_to_cpu_ns = self._beside(typical)
-        uses[:, GPU, _CPU], uses[:, GPU, _OWN] = missing * cpu_delay_ns, missing * lost_to_gpu_ns
-        uses[:, CPU, _OWN] = lost_to_cpu_ns
-        uses[:, NDP, _CPU] = uses[:, NDP, _CHANNELS] * self.read_ns / typical_ns
-        overhead = self._overhead.take(at * self.groups + groups, axis=0)
-        return self._by_group(uses, groups), overhead
+        beside = self._beside(int(ordered[middle] + ordered[~middle]) // 2)
+        uses, overhead = np.empty((2, len(loads), 3, GROUPS_NS + self.groups))
+        fill_uses(self._uses, self._overhead, loads, here, groups, self.read_ns, *beside, uses, overhead)
+        return uses, overhead
 
     def alone_ns(self, base: Floats, uses: Floats) -> float:
         """Time of experts that the GPU has, without vectors to and from other engines."""
-        return float((base + uses[:, GPU].sum(axis=0))[:_CPU].max())
-
-    def _by_group(self, own: Floats, groups: NDArray[np.integer]) -> Floats:
-        """Resources with the units of all groups, of which an expert uses its own."""
-        if self.groups == 1:
-            return own
-        uses = np.zeros((len(own), 3, _GROUPS + self.groups))
-        uses[..., :_OWN] = own[..., :_OWN]
-        uses[np.arange(len(own)), :, _OWN + groups] = own[..., _OWN]
-        return uses
+        return float((base + uses[:, GPU].sum(axis=0))[:CPU_NS].max())
 
     def _beside_reads(self, typical: int, losses: bool) -> tuple[float, float, float, float]:
         """What depends on the layer's median tokens.
