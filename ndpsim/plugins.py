@@ -9,10 +9,16 @@ from types import ModuleType
 from typing import Any
 
 
-def plugins(folder: ModuleType, attribute: str) -> list[Any]:
-    """The objects that modules of the package `folder` call `attribute`, by the modules' names."""
+def plugins_by_module(folder: ModuleType, attribute: str) -> dict[str, Any]:
+    """The objects that modules of the package `folder` call `attribute`, by the modules' names in options."""
     names = sorted(module.name for module in pkgutil.iter_modules(folder.__path__))
-    return [getattr(importlib.import_module(f"{folder.__name__}.{name}"), attribute) for name in names]
+    modules = {name: importlib.import_module(f"{folder.__name__}.{name}") for name in names}
+    return {_option_name(name): getattr(module, attribute) for name, module in modules.items()}
+
+
+def plugins(folder: ModuleType, attribute: str) -> list[Any]:
+    """The same objects without names, in order of the modules' names."""
+    return list(plugins_by_module(folder, attribute).values())
 
 
 def plugins_by_name(folder: ModuleType, attribute: str) -> dict[str, Any]:
@@ -23,5 +29,9 @@ def plugins_by_name(folder: ModuleType, attribute: str) -> dict[str, Any]:
 def option_names(folder: str, first: str) -> tuple[str, ...]:
     """The modules of a package of ndpsim as options call them, `first` before others; none is imported."""
     found = pkgutil.iter_modules([str(Path(__file__).parent / folder)])
-    names = sorted(module.name.replace("_", "-") for module in found)
+    names = sorted(_option_name(module.name) for module in found)
     return first, *(name for name in names if name != first)
+
+
+def _option_name(module: str) -> str:
+    return module.replace("_", "-")

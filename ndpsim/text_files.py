@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from ndpsim.errors import InputError
 from ndpsim.files import open_plain_or_gzip, reading
@@ -22,20 +22,14 @@ class Format(Protocol):
     """A format as `recognised` needs it.
 
     Attributes:
-        name, meaning: in a word, and in words.
+        meaning: in words.
     """
-
-    @property
-    def name(self) -> str: ...
 
     @property
     def meaning(self) -> str: ...
 
     def recognises(self, path: Path, head: bytes, /) -> bool:
         """Whether a file is of it, from its path and first bytes."""
-
-
-F = TypeVar("F", bound=Format)
 
 
 def first_bytes(path: Path) -> bytes:
@@ -48,17 +42,17 @@ def first_bytes(path: Path) -> bytes:
         return file.read(_HEAD)
 
 
-def recognised(path: Path, formats: Mapping[str, F], of: str) -> F:
-    """The first of the formats that recognises a file; they are formats of `of`, in words.
+def recognised(path: Path, formats: Mapping[str, Format], of: str) -> str:
+    """The name of the first format that recognises a file; all are formats of `of`, in words.
 
     Raises:
         InputError: the file cannot be read, or none recognises it.
     """
     head = first_bytes(path)
-    for one in formats.values():
+    for name, one in formats.items():
         if one.recognises(path, head):
-            return one
-    known = "; ".join(f"{one.name} ({one.meaning})" for one in formats.values())
+            return name
+    known = "; ".join(f"{name} ({one.meaning})" for name, one in formats.items())
     problem = f"is of no format of {of} that is recognised; say which: {known}"
     raise InputError(problem, file=path, key="format", code="form")
 

@@ -123,7 +123,6 @@ CHANGED = {
         example("routing-format", "ndpsim/routing/formats/selections.py"),
         ("step,layer,token,expert", "step;layer;token;expert"),
         ('split(",")', 'split(";")'),
-        ('"selections"', '"semicolons"'),
     ),
     "semicolons.csv": SELECTIONS.replace(",", ";"),
     "broken.csv": changed(SELECTIONS, ("1,3,0,2", "1,3,0,none")),

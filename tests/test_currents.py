@@ -117,56 +117,43 @@ BY_HAND = {
     # 4 x (135 x 1.1 + 6 x 1.8) = 637.2. A burst takes 8 clocks, 10/3 ns.
     ("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN"): dict(
         activate=(510.8 - 448 - 7.1) * 32 + (510.8 - 448) * 16,  # 2787.2
-        read=(1723.6 - 675.2) * 10 / 3,
-        write=(1794.8 - 675.2) * 10 / 3,
+        read=(1723.6 - 675.2) * 10 / 3, write=(1794.8 - 675.2) * 10 / 3,
         refresh=972.4 * 295,
         same_bank_refresh=189.2 * 130,
         io=4 * 5 * 1210 / (240 / 7 + 48) * 10 / 3,  # four low of eight lines, and one of the strobe
-        closed=448 / 2.4,
-        open_bank=7.1 / 2.4,
+        closed=448 / 2.4, open_bank=7.1 / 2.4,
     ),
     ("DDR5", "DDR5_32Gb_x8", "DDR5_4000AN"): dict(
         activate=2787.2,
-        read=1048.4 * 4,
-        write=1119.6 * 4,
+        read=1048.4 * 4, write=1119.6 * 4,
         refresh=972.4 * 410,
         same_bank_refresh=189.2 * 190,
         io=4 * 5 * 1210 / (240 / 7 + 48) * 4,
-        closed=448 / 2,
-        open_bank=7.1 / 2,
+        closed=448 / 2, open_bank=7.1 / 2,
     ),
     # 8 chips, VPP 3 mA x 2.5 V in every loop but refresh, 28 mA. Closed 415.2, open 559.2 (9 a bank of 16), cycling 607.2.
     ("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA"): dict(
         activate=(192 - 9) * 32 + 192 * 13.75,  # 8496
-        read=8 * (168 - 52) * 1.2 * 2.5,
-        write=8 * (150 - 52) * 1.2 * 2.5,
+        read=8 * (168 - 52) * 1.2 * 2.5, write=8 * (150 - 52) * 1.2 * 2.5,
         refresh=8 * ((250 - 37) * 1.2 + (28 - 3) * 2.5) * 350,
-        same_bank_refresh=None,
         io=8 * 5 * 17.5 * 2.5,
-        closed=415.2 * 0.625,
-        open_bank=9 * 0.625,
+        closed=415.2 * 0.625, open_bank=9 * 0.625,
     ),
     # 16 chips of four data pins: two lines low, and one of the strobe. Closed 830.4, open 1022.4, cycling 1118.4.
     ("DDR4", "DDR4_8Gb_x4", "DDR4_3200AA"): dict(
         activate=(288 - 12) * 32 + 288 * 13.75,  # 12792
-        read=16 * (143 - 47) * 1.2 * 2.5,
-        write=16 * (130 - 47) * 1.2 * 2.5,
+        read=16 * (143 - 47) * 1.2 * 2.5, write=16 * (130 - 47) * 1.2 * 2.5,
         refresh=16 * ((250 - 37) * 1.2 + (28 - 3) * 2.5) * 350,
-        same_bank_refresh=None,
         io=16 * 3 * 17.5 * 2.5,
-        closed=830.4 * 0.625,
-        open_bank=12 * 0.625,
+        closed=830.4 * 0.625, open_bank=12 * 0.625,
     ),
     # 8 chips: closed 386.4, open 472.8, cycling 520.8; a clock of 5/6 ns.
     ("DDR4", "DDR4_8Gb_x8", "DDR4_2400R"): dict(
         activate=(134.4 - 5.4) * 32 + 134.4 * 14.16,
-        read=8 * (135 - 43) * 1.2 * 10 / 3,
-        write=8 * (123 - 43) * 1.2 * 10 / 3,
+        read=8 * (135 - 43) * 1.2 * 10 / 3, write=8 * (123 - 43) * 1.2 * 10 / 3,
         refresh=8 * ((250 - 34) * 1.2 + (28 - 3) * 2.5) * 350,
-        same_bank_refresh=None,
         io=8 * 5 * 17.5 * 10 / 3,
-        closed=386.4 * 5 / 6,
-        open_bank=5.4 * 5 / 6,
+        closed=386.4 * 5 / 6, open_bank=5.4 * 5 / 6,
     ),
 }  # fmt: skip
 
@@ -175,7 +162,7 @@ BY_HAND = {
 def test_what_each_command_and_clock_costs(names):
     device = resolve(*names)
     energy = vars(channel_energy(device, find_currents(device)))
-    by_hand = BY_HAND[names] | {"bank_refresh": None}
+    by_hand = {"same_bank_refresh": None, "bank_refresh": None} | BY_HAND[names]
     assert energy == {
         name: pj if pj is None else pytest.approx(pj / 1000, rel=1e-12) for name, pj in by_hand.items()
     }

@@ -116,21 +116,11 @@ def rows(jobs: JobList, first: int) -> list[dict[str, Any]]:
     return found
 
 
-USUAL = dict(
-    per_ns=0.0,
-    kind=-1,
-    dimm=-1,
-    table=0,
-    between=0.0,
-    bus_share=0.0,
-    pause_share=0.0,
-    turn=-1,
-    expert=-1,
-    share=1.0,
-    tokens=0,
-    bytes=0,
-    read_limit_gbps=0.0,
-)
+USUAL = {
+    **dict.fromkeys(("per_ns", "between", "bus_share", "pause_share", "read_limit_gbps"), 0.0),
+    **dict.fromkeys(("kind", "dimm", "turn", "expert"), -1),
+    **{"table": 0, "tokens": 0, "bytes": 0, "share": 1.0},
+}
 
 
 def test_jobs_of_a_layer_are_those_of_the_twin():

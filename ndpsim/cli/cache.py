@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ndpsim.cli.command import CommandGroup, Given, options_of, taking
+from ndpsim.cli.command import Given, group, options_of, taking
 from ndpsim.cli.options import JSON, check_outputs, write_json
 from ndpsim.parameters import Flag, Parameter, table
 
@@ -38,10 +38,10 @@ def _root(root: Path, current: Collection[str]) -> dict[str, Any]:
     }
 
 
-@click.group(
-    cls=CommandGroup,
+@group(
+    "ndpsim cache",
+    "ndpsim cache clear",
     invoke_without_command=True,
-    examples=("ndpsim cache", "ndpsim cache clear"),
     params=options_of(table({"Results": (JSON,)})),
 )
 @click.pass_context
@@ -100,7 +100,6 @@ _CLEAR = table(
 
 @taking(
     _CLEAR,
-    name="clear",
     examples=("ndpsim cache clear", "ndpsim cache clear --results", "ndpsim cache clear --json cleared.json"),
 )
 def clear(given: Given) -> None:

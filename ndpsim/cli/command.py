@@ -121,7 +121,8 @@ class Command(click.Command):
         **options: Any,
     ) -> None:
         self.function, self.table, self.examples = function, joined(*tables), tuple(examples)
-        options = {"name": None, "help": function.__doc__, "context_settings": CONTEXT_SETTINGS, **options}
+        name = function.__name__.removesuffix("_")  # Python has a word of its own for import
+        options = {"name": name, "help": function.__doc__, "context_settings": CONTEXT_SETTINGS, **options}
         super().__init__(params=options_of(self.table), callback=self.run, **options)
 
     def run(self, **values: Any) -> None:
@@ -156,7 +157,7 @@ def as_typed(error: InputError, table: Mapping[str, Parameter]) -> InputError:
 def taking(
     *tables: Table, examples: Sequence[str], **options: Any
 ) -> Callable[[Callable[[Given], None]], Command]:
-    """Make a command of a function of what was typed; its help is the function's docstring."""
+    """Make a command of a function of what was typed; its name and its help are the function's."""
     return lambda function: Command(function, tables, examples, **options)
 
 
@@ -174,6 +175,11 @@ class CommandGroup(click.Group):
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections = [("Commands", self.command_rows()), *_option_sections(self, ctx)]
         formatter.write(help_text(self, ctx, self.examples, sections))
+
+
+def group(*examples: str, **options: Any) -> Callable[[Callable[..., None]], CommandGroup]:
+    """Make a group of commands of a function that describes it."""
+    return click.group(cls=CommandGroup, examples=examples, **options)
 
 
 def help_text(

@@ -23,7 +23,6 @@ _SHOWN = 40  # points that are printed
 @taking(
     OPTIMIZE,
     OUTPUTS,
-    name="optimize",
     examples=(
         "ndpsim optimize examples/optimize/time_power.yaml --plot front.svg",
         "ndpsim optimize study.yaml --runs 200 --jobs 8 --json front.json",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ndpsim.cli.command import CommandGroup, Given, taking
+from ndpsim.cli.command import Given, group, taking
 from ndpsim.cli.options import JSON, answer, naming
 from ndpsim.parameters import refuse, table
 from ndpsim.parameters.requests import DESCRIBE, GENERATE, IMPORT, RECORDED
@@ -15,12 +15,9 @@ if TYPE_CHECKING:
     from ndpsim.workloads import Requests
 
 
-@click.group(
-    cls=CommandGroup,
-    examples=(
-        "ndpsim requests describe poisson:rate=4,input_tokens=1155,input_sigma=1",
-        "ndpsim requests import AzureLLMInferenceTrace_conv.csv -o conv.csv",
-    ),
+@group(
+    "ndpsim requests describe poisson:rate=4,input_tokens=1155,input_sigma=1",
+    "ndpsim requests import AzureLLMInferenceTrace_conv.csv -o conv.csv",
 )
 def command() -> None:
     """Import, generate and describe the requests to a serving system.
@@ -40,7 +37,6 @@ def _save(requests: Requests, out: str) -> None:
 
 @taking(
     GENERATE,
-    name="generate",
     examples=(
         "ndpsim requests generate poisson:rate=4,requests=1000,input_tokens=1155,input_sigma=1 -o R.csv",
         "ndpsim requests generate closed-loop:concurrency=64,lengths=conv.csv --seed 7 -o R.csv",
@@ -69,7 +65,6 @@ def generate(given: Given) -> None:
 
 @taking(
     IMPORT,
-    name="import",
     examples=(
         "ndpsim requests import conversation_trace.jsonl --first 1000 -o R.csv",
         "ndpsim requests import BurstGPT_1.csv --format burstgpt -o R.csv",
@@ -95,7 +90,6 @@ def import_(given: Given) -> None:
 @taking(
     DESCRIBE,
     table({"Results": (JSON,)}),
-    name="describe",
     examples=(
         "ndpsim requests describe AzureLLMInferenceTrace_code.csv",
         "ndpsim requests describe gamma:rate=8,burstiness=0.25 --json -",

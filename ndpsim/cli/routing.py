@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ndpsim.cli.command import CommandGroup, Given, taking
+from ndpsim.cli.command import Given, group, taking
 from ndpsim.cli.options import JSON, answer, naming
 from ndpsim.cli.picture_options import picture, plot_of
 from ndpsim.parameters import refuse, table
@@ -17,12 +17,9 @@ if TYPE_CHECKING:
     from ndpsim.routing import Routing
 
 
-@click.group(
-    cls=CommandGroup,
-    examples=(
-        "ndpsim routing describe skewed --model deepseek-v2",
-        "ndpsim routing import routed_experts.npy --model qwen3-30b-a3b -o mine.npz",
-    ),
+@group(
+    "ndpsim routing describe skewed --model deepseek-v2",
+    "ndpsim routing import routed_experts.npy --model qwen3-30b-a3b -o mine.npz",
 )
 def command() -> None:
     """Generate, import and describe which experts the tokens of a model choose.
@@ -53,7 +50,6 @@ def _generated(spec: str, given: Given) -> Routing:
 
 @taking(
     GENERATE,
-    name="generate",
     examples=(
         "ndpsim routing generate skewed:step_stickiness=0.2 --model deepseek-v2 --batch 256 -o F.npz",
         "ndpsim routing generate popularity:olmoe-1b-7b:data=book --prompt 128 --seed 7 -o F.npz",
@@ -78,7 +74,6 @@ def generate(given: Given) -> None:
 
 @taking(
     IMPORT,
-    name="import",
     examples=(
         "ndpsim routing import expert_ids.csv --model glm-4.5-air -o F.npz",
         "ndpsim routing import request0.npz request1.npz --format vllm --steps 64 -o F.npz",
@@ -104,7 +99,6 @@ def import_(given: Given) -> None:
     table(
         {"Results": (JSON, *picture("Draw shares by rank and layer, active experts and reuse.", "routing"))}
     ),
-    name="describe",
     examples=(
         "ndpsim routing describe F.npz --plot routing.pdf",
         "ndpsim routing describe ranks:deepseek-v3:data=decode --model deepseek-v2 --json -",

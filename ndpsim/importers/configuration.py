@@ -48,12 +48,11 @@ class ConfigurationFormat:
     """A format of configurations.
 
     Attributes:
-        name, meaning: in a word, and in words.
+        meaning: in words.
         recognises: whether a file has this format.
         read: puts what a file says on the sheet; raises InputError if ndpsim does not have it.
     """
 
-    name: str
     meaning: str
     recognises: Callable[[Configuration], bool]
     read: Callable[[Configuration, Sheet], None]

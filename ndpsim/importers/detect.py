@@ -11,7 +11,7 @@ from ndpsim.errors import InputError
 from ndpsim.importers import formats as _folder
 from ndpsim.importers.configuration import Configuration, ConfigurationFormat
 from ndpsim.importers.sheet import Imported, Sheet
-from ndpsim.plugins import plugins_by_name
+from ndpsim.plugins import plugins_by_module
 
 _EXPORT = "python -m ramulator export"
 
@@ -19,7 +19,7 @@ _EXPORT = "python -m ramulator export"
 @functools.cache
 def configuration_formats() -> dict[str, ConfigurationFormat]:
     """All formats of configurations by name."""
-    return plugins_by_name(_folder, "FORMAT")
+    return plugins_by_module(_folder, "FORMAT")
 
 
 def import_hardware(path: str | PathLike[str], name: str | None = None) -> Imported:
@@ -59,5 +59,5 @@ def _format_of(file: Configuration) -> ConfigurationFormat:
     if isinstance(keys, dict) and "dram" in keys:
         problem = "is a hardware file already, or nearly"
         raise InputError(problem, "form", file=file.path, line=keys["dram"].line)
-    known = "; ".join(f"{one.name} ({one.meaning})" for one in configuration_formats().values())
+    known = "; ".join(f"{name} ({one.meaning})" for name, one in configuration_formats().items())
     raise InputError(f"is of no format of configurations that is recognised: {known}", "form", file=file.path)

@@ -66,12 +66,6 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, str) and _INT.fullmatch(value.strip()) else value
 
 
-def _real(value: Any) -> Any:
-    """A number that is written as text, or is NumPy's; all else as it is."""
-    whole = _whole(value)
-    return float(whole) if isinstance(whole, str) and _FLOAT.fullmatch(whole.strip()) else whole
-
-
 @dataclass(frozen=True)
 class Whole(Kind):
     """A whole number from `least` to `most` (None: without end), in digits: 1e3 and 8.0 are refused."""
@@ -113,8 +107,9 @@ class Real(Kind):
         return f"from {self.least:g}" + ("" if self.most == math.inf else f" to {self.most:g}")
 
     def read(self, value: Any) -> Any:
-        """See `Kind`."""
-        return _real(value)
+        """A number that is written as text, or is NumPy's; all else as it is."""
+        whole = _whole(value)
+        return float(whole) if isinstance(whole, str) and _FLOAT.fullmatch(whole.strip()) else whole
 
     def check(self, value: Any, key: str) -> float:
         """See `Kind`."""

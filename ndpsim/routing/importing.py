@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ndpsim.arguments import choice, path_of, several, whole_number
 from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape, load_model
-from ndpsim.plugins import plugins_by_name
+from ndpsim.plugins import plugins_by_module
 from ndpsim.routing import formats as _folder
 from ndpsim.routing.file import is_routing_file
 from ndpsim.routing.recorded import Asked, Recorded, RoutingFormat
@@ -26,7 +26,7 @@ from ndpsim.text_files import first_bytes, recognised
 @functools.cache
 def routing_formats() -> dict[str, RoutingFormat]:
     """All formats of recorded routing by name."""
-    return plugins_by_name(_folder, "FORMAT")
+    return plugins_by_module(_folder, "FORMAT")
 
 
 def import_routing(
@@ -67,11 +67,11 @@ def import_routing(
         _number(steps, "steps", 1 << 24),
     )
     if format is None:
-        found = _detected(paths[0])
+        name = _detected(paths[0])
     else:
-        found = routing_formats()[choice(format, "format", routing_formats(), "format of routing")]
-    recorded = found.read(paths, asked)
-    source: dict[str, Any] = {"imported": found.name, "files": [path.name for path in paths]}
+        name = choice(format, "format", routing_formats(), "format of routing")
+    recorded = routing_formats()[name].read(paths, asked)
+    source: dict[str, Any] = {"imported": name, "files": [path.name for path in paths]}
     try:
         recorded = _numbered(_first_steps(recorded, asked.steps), shape)
         number = _number(experts, "experts", MAX_EXPERTS)
@@ -87,7 +87,7 @@ def _number(value: int | None, name: str, most: int) -> int | None:
     return None if value is None else whole_number(value, name, 1, most)
 
 
-def _detected(path: Path) -> RoutingFormat:
+def _detected(path: Path) -> str:
     first_bytes(path)  # a file that cannot be read is refused as such
     if is_routing_file(path):
         raise InputError("is a routing trace of ndpsim already", "conflict", file=path)

@@ -61,12 +61,11 @@ class RoutingFormat:
     """A format of recorded routing.
 
     Attributes:
-        name, example, meaning: in a word, a line of it, and in words.
+        example, meaning: a line of it, and in words.
         recognises: whether a file is of it, from its path and first bytes.
         read: the content of several files.
     """
 
-    name: str
     example: str
     meaning: str
     recognises: Callable[[Path, bytes], bool]

@@ -47,21 +47,21 @@ class LanesAlone:
         recording: keep the command trace of every lane.
         start_clock: the DRAM clock at which it begins, by which refreshes fall due; clocks of the run count
             from `FIRST_CLOCK`.
-        make_channel: makes the controller of a lane; None: the fastest.
+        make_channel: makes the controller of a lane.
     """
 
     def __init__(
         self,
         machine: Machine,
         expert: PlacedOnDimms,
-        recording: bool = False,
-        start_clock: int = FIRST_CLOCK,
-        make_channel: MakeLane | None = None,
+        recording: bool,
+        start_clock: int,
+        make_channel: MakeLane = fastest,
     ) -> None:
         self.machine, self.expert, self.start_clock = machine, expert, start_clock
         self.path, self.now = host_path(machine, expert), FIRST_CLOCK * machine.dram_ticks
         self.rows_per_message, self._begun = self.path.values_per_message, 0
-        self._make_channel, self._recording = make_channel or fastest, recording
+        self._make_channel, self._recording = make_channel, recording
         self.dimms = [self._lanes_of(placed) for placed in expert.placed]  # that differ
         self.lanes = [lane for dimm in self.dimms for lane in dimm]
 

@@ -247,24 +247,19 @@ class LanesInTurn(Channel):
 
     Args:
         machine, expert, recording, start_clock: as of `simulate.alone.LanesAlone`.
-        readable: on the readable arbiter.
+        plain: on the readable arbiter.
 
     Raises:
         InputError: an expert is on several DIMMs.
     """
 
     def __init__(
-        self,
-        machine: Machine,
-        expert: PlacedOnDimms,
-        recording: bool = False,
-        start_clock: int = FIRST_CLOCK,
-        readable: bool = False,
+        self, machine: Machine, expert: PlacedOnDimms, recording: bool, start_clock: int, plain: bool = False
     ) -> None:
         if len(expert.of_dimm) > 1:
             problem = "an expert on several DIMMs whose ranks take turns on a command bus"
             raise InputError(f"not supported: {problem}", "unsupported", key="dimm.command_bus")
-        super().__init__(machine, "ndp-first", 1, 1, recording, start_clock, readable=readable)
+        super().__init__(machine, "ndp-first", 1, 1, recording, start_clock, readable=plain)
         self.expert, self.start_clock, self.path = expert, start_clock, host_path(machine, expert)
 
     def run_queue(self, jobs: Sequence[TilesFrom], progress: Progress) -> Queue:
@@ -299,7 +294,7 @@ class LanesInTurn(Channel):
 
     def plain_twin(self) -> LanesInTurn:
         """The same at rest, on the readable arbiter."""
-        return LanesInTurn(self.machine, self.expert, False, self.start_clock, readable=True)
+        return LanesInTurn(self.machine, self.expert, False, self.start_clock, plain=True)
 
     def ensure_same(self, again: LanesInTurn) -> None:
         """Make sure that the lanes of a plain twin that has run issued the same commands.

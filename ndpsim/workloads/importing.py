@@ -8,7 +8,7 @@ from os import PathLike
 
 from ndpsim.arguments import choice, instance, path_of, whole_number
 from ndpsim.files import replacing
-from ndpsim.plugins import plugins_by_name
+from ndpsim.plugins import plugins_by_module
 from ndpsim.text_files import recognised
 from ndpsim.workloads import formats as _folder
 from ndpsim.workloads.formats.csv import lines_of
@@ -19,7 +19,7 @@ from ndpsim.workloads.requests import Requests
 @functools.cache
 def request_formats() -> dict[str, WorkloadFormat]:
     """All formats of recorded requests by name."""
-    return plugins_by_name(_folder, "FORMAT")
+    return plugins_by_module(_folder, "FORMAT")
 
 
 def import_requests(
@@ -38,11 +38,11 @@ def import_requests(
     path = path_of(file, "file")
     most = None if first is None else whole_number(first, "first", 1)
     if format is None:
-        found = recognised(path, request_formats(), "requests")
+        name = recognised(path, request_formats(), "requests")
     else:
-        found = request_formats()[choice(format, "format", request_formats(), "format of requests")]
-    requests = found.read(path, most)
-    return replace(requests, source={"imported": found.name, **(requests.source or {})})
+        name = choice(format, "format", request_formats(), "format of requests")
+    requests = request_formats()[name].read(path, most)
+    return replace(requests, source={"imported": name, **(requests.source or {})})
 
 
 def save_requests(requests: Requests, path: str | PathLike[str]) -> None:

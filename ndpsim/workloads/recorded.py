@@ -24,12 +24,11 @@ class WorkloadFormat:
     """A format of recorded requests.
 
     Attributes:
-        name, example, meaning: in a word, a line of it, and in words.
+        example, meaning: a line of it, and in words.
         recognises: whether a file is of it, from its path and first bytes.
         read: the content of a file, of at most so many requests (None: all).
     """
 
-    name: str
     example: str
     meaning: str
     recognises: Callable[[Path, bytes], bool]

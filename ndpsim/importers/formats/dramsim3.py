@@ -320,4 +320,4 @@ def _take(rest: dict[tuple[str, str], Place], section: str, keys: Iterable[str])
     return [rest.pop(name) for name in names if name in rest]
 
 
-FORMAT = ConfigurationFormat(name="dramsim3", meaning="INI of DRAMsim3", recognises=_recognises, read=_read)
+FORMAT = ConfigurationFormat(meaning="INI of DRAMsim3", recognises=_recognises, read=_read)

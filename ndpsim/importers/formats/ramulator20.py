@@ -224,7 +224,6 @@ def _turned(
 
 
 FORMAT = ConfigurationFormat(
-    name="ramulator20",
     meaning="YAML of Ramulator 2.0",
     recognises=lambda file: _ROOT in file.keys,
     read=_read,

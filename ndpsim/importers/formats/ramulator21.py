@@ -162,7 +162,6 @@ def _put_mapper(sheet: Sheet, memory: Tree, controller: Tree, bits: ramulator.Bi
 
 
 FORMAT = ConfigurationFormat(
-    name="ramulator21",
     meaning="YAML or JSON that `python -m ramulator export` of Ramulator 2.1 writes",
     recognises=lambda file: _ROOT in file.keys,
     read=_read,

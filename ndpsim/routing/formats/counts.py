@@ -71,7 +71,6 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 
 FORMAT = RoutingFormat(
-    name="counts",
     example='{"experts_per_token": 2, "counts": [[2520, 2687, 2904], [2958, 2718, 2435]]}',
     meaning="JSON, or CSV with columns layer,expert_0,... or layer,expert,count: selections of each expert; "
     "as one step with just these loads",

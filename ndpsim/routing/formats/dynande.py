@@ -77,7 +77,6 @@ def _check_choice(
 
 
 FORMAT = RoutingFormat(
-    name="dynande",
     example="0,17,0.000000,0.123456,0.000000,0.876544",
     meaning="CSV of DynaNDE, columns layer_id,token_id,expert_0,...: the scores of all experts",
     recognises=lambda path, head: (

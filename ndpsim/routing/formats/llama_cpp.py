@@ -42,7 +42,6 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
 
 
 FORMAT = RoutingFormat(
-    name="llama-cpp",
     example="3,52 40 85 110 79 113 60 130",
     meaning="CSV of llama.cpp, columns layer_id,expert_ids: the experts of a token, separated by blanks",
     recognises=lambda path, head: head.removeprefix(b"\xef\xbb\xbf").startswith(_HEADER.encode()),

@@ -66,7 +66,6 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
 
 
 FORMAT = RoutingFormat(
-    name="megatron",
     example='{"rank": 0, "step": 4, "layer": 1, "num_tokens": 2, "top_indices": [[3, 17], [5, 0]]}',
     meaning="JSON lines of Megatron-core, a record for each step and layer",
     recognises=json_with("top_indices"),

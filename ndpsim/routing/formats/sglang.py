@@ -86,7 +86,6 @@ def _logical(
 
 
 FORMAT = RoutingFormat(
-    name="sglang",
     example="expert_distribution_recorder_1760.pt: records with topk_ids_of_layer",
     meaning="SGLang's expert distribution recorder in the mode per_token, a file of torch.save",
     recognises=lambda path, head: head.startswith(b"PK") and is_saved_by_torch(path),

@@ -132,7 +132,6 @@ def _mentions(path: Path) -> bool:
 
 
 FORMAT = RoutingFormat(
-    name="vllm",
     example="routed_experts.npy: int16 [tokens, moe_layers, top_k]",
     meaning="routed_experts of vLLM, a request a file: NPY, NPZ, or the JSON response",
     recognises=_recognises,

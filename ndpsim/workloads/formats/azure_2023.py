@@ -15,7 +15,6 @@ _EXAMPLE = "2023-11-16 18:17:03.9799600"
 _TIMESTAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9]{2}):([0-9]{2}):([0-9]{2})\.([0-9]{7})")
 
 FORMAT = WorkloadFormat(
-    name="azure-2023",
     example=f"{_EXAMPLE},4808,10",
     meaning="CSV of Azure's LLM inference trace 2023, columns TIMESTAMP,ContextTokens,GeneratedTokens",
     recognises=recognised_by(_TIMESTAMP),

@@ -18,7 +18,6 @@ _TIMESTAMP = re.compile(
 )
 
 FORMAT = WorkloadFormat(
-    name="azure-2024",
     example=f"{_EXAMPLE},2162,5",
     meaning="CSV of Azure's LLM inference trace 2024, whose timestamps have a time zone",
     recognises=recognised_by(_TIMESTAMP),

@@ -56,7 +56,6 @@ def _read(path: Path, most: int | None) -> Requests:
 _is_plain, _has_sessions = begins_with(*_PLAIN), begins_with(*_WITH_SESSIONS)
 
 FORMAT = WorkloadFormat(
-    name="burstgpt",
     example="5,ChatGPT,472,18,490,Conversation log",
     meaning="CSV of BurstGPT, with sessions or without",
     recognises=lambda path, head: _is_plain(path, head) or _has_sessions(path, head),

@@ -72,7 +72,6 @@ def lines_of(requests: Requests) -> Iterator[str]:
 
 
 FORMAT = WorkloadFormat(
-    name="csv",
     example="7,0.914,2048,128",
     meaning="CSV of ndpsim, columns id,arrival_s,input_tokens,output_tokens",
     recognises=lambda path, head: (

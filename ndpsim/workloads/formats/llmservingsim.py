@@ -66,7 +66,6 @@ def _read(path: Path, most: int | None) -> Requests:
 
 
 FORMAT = WorkloadFormat(
-    name="llmservingsim",
     example='{"input_toks": 1455, "output_toks": 164, "arrival_time_ns": 3212421997}',
     meaning="JSON lines of LLMServingSim, keys input_toks, output_toks and arrival_time_ns",
     recognises=json_with("input_toks"),

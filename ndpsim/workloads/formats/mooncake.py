@@ -43,7 +43,6 @@ def _blocks(record: dict[str, Any], prompt: int, path: Path, line: int) -> list[
 
 
 FORMAT = WorkloadFormat(
-    name="mooncake",
     example='{"timestamp": 3000, "input_length": 915, "output_length": 355, "hash_ids": [0, 462]}',
     meaning="JSON lines of Mooncake, with hashes of the prompts' blocks of 512 tokens",
     recognises=json_with("hash_ids"),

@@ -95,7 +95,6 @@ def _read(path: Path, most: int | None) -> Requests:
 
 
 FORMAT = WorkloadFormat(
-    name="vllm-bench",
     example='{"request_rate": 2.0, "input_lens": [279], "output_lens": [12], "start_times": [1000.0], ...}',
     meaning="JSON of vllm bench serve, recorded with --save-detailed",
     recognises=json_with("input_lens", "request_rate", "max_concurrency"),
