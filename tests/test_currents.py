@@ -133,26 +133,23 @@ BY_HAND = {
     ),
     # 8 chips, VPP 3 mA x 2.5 V in every loop but refresh, 28 mA. Closed 415.2, open 559.2 (9 a bank of 16), cycling 607.2.
     ("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA"): dict(
-        activate=(192 - 9) * 32 + 192 * 13.75,  # 8496
+        activate=(192 - 9) * 32 + 192 * 13.75, io=8 * 5 * 17.5 * 2.5,  # 8496
         read=8 * (168 - 52) * 1.2 * 2.5, write=8 * (150 - 52) * 1.2 * 2.5,
         refresh=8 * ((250 - 37) * 1.2 + (28 - 3) * 2.5) * 350,
-        io=8 * 5 * 17.5 * 2.5,
         closed=415.2 * 0.625, open_bank=9 * 0.625,
     ),
     # 16 chips of four data pins: two lines low, and one of the strobe. Closed 830.4, open 1022.4, cycling 1118.4.
     ("DDR4", "DDR4_8Gb_x4", "DDR4_3200AA"): dict(
-        activate=(288 - 12) * 32 + 288 * 13.75,  # 12792
+        activate=(288 - 12) * 32 + 288 * 13.75, io=16 * 3 * 17.5 * 2.5,  # 12792
         read=16 * (143 - 47) * 1.2 * 2.5, write=16 * (130 - 47) * 1.2 * 2.5,
         refresh=16 * ((250 - 37) * 1.2 + (28 - 3) * 2.5) * 350,
-        io=16 * 3 * 17.5 * 2.5,
         closed=830.4 * 0.625, open_bank=12 * 0.625,
     ),
     # 8 chips: closed 386.4, open 472.8, cycling 520.8; a clock of 5/6 ns.
     ("DDR4", "DDR4_8Gb_x8", "DDR4_2400R"): dict(
-        activate=(134.4 - 5.4) * 32 + 134.4 * 14.16,
+        activate=(134.4 - 5.4) * 32 + 134.4 * 14.16, io=8 * 5 * 17.5 * 10 / 3,
         read=8 * (135 - 43) * 1.2 * 10 / 3, write=8 * (123 - 43) * 1.2 * 10 / 3,
         refresh=8 * ((250 - 34) * 1.2 + (28 - 3) * 2.5) * 350,
-        io=8 * 5 * 17.5 * 10 / 3,
         closed=386.4 * 5 / 6, open_bank=5.4 * 5 / 6,
     ),
 }  # fmt: skip

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from ndpsim._jit import kernel
 
+Ints = NDArray[np.int64]
+
 _RANK, _GROUP, _BANK = 1, 2, 3  # the places of these levels in a standard
 _HALF, _OTHER_HALF = 2, 3
 
@@ -19,30 +21,23 @@ _HALF, _OTHER_HALF = 2, 3
 class Rules(NamedTuple):
     """The timing rules of a standard as arrays, indexed by rule unless said otherwise."""
 
-    first: NDArray[np.int64]  # by command: where its rules start in `binding`
-    binding: NDArray[np.int64]  # the rules that bind a command as the later one
-    previous_first: NDArray[np.int64]  # where the rule's earlier commands start in `previous`
-    previous: NDArray[np.int64]
-    level: NDArray[np.int64]
-    window: NDArray[np.int64]
-    siblings: NDArray[np.int64]  # 1: binds the other children of the parent of the command's node
-    clocks: NDArray[np.int64]  # latency as written in the standard
-    cycles: NDArray[np.int64]  # by command: its clocks on the command bus
-    rank_wide: NDArray[np.int64]  # by command: 1 when it addresses a whole rank
-    same_bank: NDArray[np.int64]  # by command: 1 when it addresses one bank of every group of a rank
-    children: NDArray[np.int64]  # by level: nodes of this level under one parent
+    first: Ints  # by command: where its rules start in `binding`
+    binding: Ints  # the rules that bind a command as the later one
+    previous_first: Ints  # where the rule's earlier commands start in `previous`
+    previous: Ints
+    level: Ints
+    window: Ints
+    siblings: Ints  # 1: binds the other children of the parent of the command's node
+    clocks: Ints  # latency as written in the standard
+    cycles: Ints  # by command: its clocks on the command bus
+    rank_wide: Ints  # by command: 1 when it addresses a whole rank
+    same_bank: Ints  # by command: 1 when it addresses one bank of every group of a rank
+    children: Ints  # by level: nodes of this level under one parent
 
 
 @kernel
 def find_early(
-    clock: NDArray[np.int64],
-    command: NDArray[np.int64],
-    node: NDArray[np.int64],
-    base: NDArray[np.int64],
-    rules: Rules,
-    last: NDArray[np.int64],
-    before: NDArray[np.int64],
-    found: NDArray[np.int64],
+    clock: Ints, command: Ints, node: Ints, base: Ints, rules: Rules, last: Ints, before: Ints, found: Ints
 ) -> int:
     """Commands that come too soon after an earlier one.
 
@@ -107,17 +102,17 @@ def find_early(
 
 @kernel
 def find_row_faults(
-    command: NDArray[np.int64],
-    bank: NDArray[np.int64],
-    row: NDArray[np.int64],
-    opens: NDArray[np.int64],
-    closes: NDArray[np.int64],
-    column: NDArray[np.int64],
-    refreshes: NDArray[np.int64],
-    reach: NDArray[np.int64],
-    stride: NDArray[np.int64],
-    touched: NDArray[np.int64],
-    found: NDArray[np.int64],
+    command: Ints,
+    bank: Ints,
+    row: Ints,
+    opens: Ints,
+    closes: Ints,
+    column: Ints,
+    refreshes: Ints,
+    reach: Ints,
+    stride: Ints,
+    touched: Ints,
+    found: Ints,
 ) -> int:
     """Commands whose bank is not in the state that they need.
 

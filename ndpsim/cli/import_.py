@@ -19,7 +19,7 @@ _IMPORT = table(
             ),
             Parameter(
                 "out",
-                "File of the hardware.",
+                "The hardware file.",
                 Output(form="NAME.yaml"),
                 otherwise="standard output",
                 files=("",),

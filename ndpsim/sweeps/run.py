@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from ndpsim.arguments import is_flag, path_of, several, shown, text
 from ndpsim.errors import InputError, unknown
@@ -18,6 +18,10 @@ from ndpsim.sweeps.file import read_definition
 from ndpsim.sweeps.points import Run, Running
 from ndpsim.sweeps.table import SweepResult
 from ndpsim.sweeps.values import checked
+
+Study: TypeAlias = str | os.PathLike[str] | Definition
+Values: TypeAlias = Mapping[str, Any] | None
+Zipped: TypeAlias = bool | Sequence[Sequence[str]]
 
 _MOST_POINTS = 1_000_000
 
@@ -76,11 +80,7 @@ def sweep(
 
 
 def defined(
-    command: str | os.PathLike[str] | Definition,
-    vary: Mapping[str, Any] | None = None,
-    fixed: Mapping[str, Any] | None = None,
-    zipped: bool | Sequence[Sequence[str]] = False,
-    baseline: Mapping[str, Any] | None = None,
+    command: Study, vary: Values = None, fixed: Values = None, zipped: Zipped = False, baseline: Values = None
 ) -> Definition:
     """The definition that arguments of `sweep` mean.
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from ndpsim.devtools.bench.row import TimedRuns, Work
 from ndpsim.moe import load_model
@@ -15,7 +17,17 @@ _REQUESTS = "poisson:rate=20,requests=64,input_tokens=512,output_tokens=64"
 
 
 @dataclass(frozen=True)
-class PolicyLayers(TimedRuns):
+class _Layers(TimedRuns):
+    policy: str
+
+    def _run(self, function: Callable[..., Any], *options: Any, **named: Any) -> tuple[Any, list[float]]:
+        """The result of the function, and the processor time at each report of its progress."""
+        ends: list[float] = []
+        named["progress"] = lambda share: ends.append(time.process_time())
+        return function(self.hw, self.model, *options, **named), ends
+
+
+class PolicyLayers(_Layers):
     """A layer of `run_moe`, with its window, the policy's decision and its bound, after a run not measured.
 
     It is the mean over all decode steps but the first. Processor time is taken, not wall time.
@@ -24,19 +36,9 @@ class PolicyLayers(TimedRuns):
         policy: a bundled name; requests are pairs of a token and an expert of a layer, cycles are ns.
     """
 
-    policy: str
-
     def timed(self) -> tuple[float, Work, float]:
         """See `TimedRuns`; of a layer."""
-        ends: list[float] = []
-        result = run_moe(
-            self.hw,
-            self.model,
-            [self.policy],
-            batch=_BATCH,
-            steps=_STEPS,
-            progress=lambda share: ends.append(time.process_time()),
-        )
+        result, ends = self._run(run_moe, [self.policy], batch=_BATCH, steps=_STEPS)
         run, first = result.runs[0], len(ends) // _STEPS
         seconds = (ends[-1] - ends[first - 1]) / (len(ends) - first)
         work = Work(run.pairs // len(ends), round(run.layer_ns["mean"]), {})
@@ -44,7 +46,7 @@ class PolicyLayers(TimedRuns):
 
 
 @dataclass(frozen=True)
-class ServedLayers(TimedRuns):
+class ServedLayers(_Layers):
     """A layer of `run_serving`, with its window, routing and the policy's decision, after a run not measured.
 
     It is the mean over all steps but the first. Processor time is taken, not wall time.
@@ -54,20 +56,11 @@ class ServedLayers(TimedRuns):
         gpu_experts: of each layer, in the GPU's memory.
     """
 
-    policy: str
     gpu_experts: int
 
     def timed(self) -> tuple[float, Work, float]:
         """See `TimedRuns`; of a layer."""
-        ends: list[float] = []
-        result = run_serving(
-            self.hw,
-            self.model,
-            _REQUESTS,
-            self.policy,
-            gpu_experts=self.gpu_experts,
-            progress=lambda share: ends.append(time.process_time()),
-        )
+        result, ends = self._run(run_serving, _REQUESTS, self.policy, gpu_experts=self.gpu_experts)
         layers = (len(ends) - 1) * load_model(self.model).moe_layers
         work = Work(result.output_tokens, round(result.time_ns / result.steps), {})
         return (ends[-1] - ends[0]) / layers, work, work.cycles
