@@ -164,7 +164,8 @@ def test_refresh_by_density_and_rate(standard, org):
     by_density, interval_ns = REFRESH_NS[standard]
     refresh_ns = by_density[int(org.split("_")[1].partition("Gb")[0])]
     for speed in standards()[standard].speeds:
-        clock_ps = 2_000_000 // int(re.findall("[0-9]{4}", speed)[0])
+        rate = int(re.findall("[0-9]{4}", speed)[0])
+        clock_ps = {2933: 682}.get(rate, 2_000_000 // rate)  # JEDEC drops fractions of a ps, except there
         device = resolve(standard, org, speed)
         clocks = [-(-ns * 1000 // clock_ps) for ns in (refresh_ns, interval_ns)]
         assert [device.timings["nRFC"], device.timings["nREFI"]] == clocks

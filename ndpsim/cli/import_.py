@@ -18,11 +18,7 @@ _IMPORT = table(
                 "file", "The configuration.", Kind(form="FILE"), positional=True, required=True, files=("",)
             ),
             Parameter(
-                "out",
-                "The hardware file.",
-                Output(form="NAME.yaml"),
-                otherwise="standard output",
-                files=("",),
+                "out", "Hardware file.", Output(form="NAME.yaml"), otherwise="standard output", files=("",)
             ),
             Parameter("name", "Name of the hardware.", Kind(), otherwise="the name of the file"),
             Parameter("force", "Replace --out if it exists.", Flag(), needs="out"),
