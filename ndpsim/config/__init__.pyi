@@ -6,14 +6,13 @@ from ndpsim.config.files import hardware_names as hardware_names
 from ndpsim.config.files import part_names as part_names
 from ndpsim.config.files import rtl_names as rtl_names
 from ndpsim.config.hardware import Hardware as Hardware
-from ndpsim.config.hardware import Row as Row
+from ndpsim.config.keys import Row as Row
 from ndpsim.config.load import load_hardware as load_hardware
 from ndpsim.config.multiplier import Multiplier as Multiplier
 from ndpsim.config.multipliers.gemv import Gemv as Gemv
 from ndpsim.config.multipliers.systolic import Systolic as Systolic
 from ndpsim.config.origins import Origin as Origin
 from ndpsim.config.parts import Part as Part
-from ndpsim.config.parts import PartRow as PartRow
 from ndpsim.config.parts import load_part as load_part
 from ndpsim.config.quantities import ADDRESS_FIELDS as ADDRESS_FIELDS
 from ndpsim.config.schema import json_schema as json_schema

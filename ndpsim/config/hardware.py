@@ -8,10 +8,10 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ndpsim.config.dram import Dram
-from ndpsim.config.keys import leaves, unit_of
+from ndpsim.config.keys import Row, leaves, unit_of
 from ndpsim.config.origins import Origin, dotted
 from ndpsim.config.system import MULTIPLIERS, UNITS, Cxl, Dimm, Host, Ndp, Pcie, Relayout, System
 from ndpsim.errors import InputError
@@ -20,15 +20,6 @@ from ndpsim.spec import Device, resolve
 from ndpsim.units import exact, format_bytes
 
 DIMM_BITS = 64  # data pins of a DIMM, those for error correction aside
-
-
-class Row(NamedTuple):
-    """A line of `Hardware.rows`: dotted key, value, unit (or empty), where it comes from."""
-
-    key: str
-    value: str | int | float | None
-    unit: str
-    origin: str
 
 
 Section = TypeVar("Section")

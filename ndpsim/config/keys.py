@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
 from ndpsim.config.quantities import Section
 from ndpsim.config.system import System
+
+
+class Row(NamedTuple):
+    """A value of hardware: its dotted key in a file, its unit (or empty), and where it comes from."""
+
+    key: str
+    value: str | int | float | None
+    unit: str
+    origin: str
 
 
 def _parts(field: FieldInfo) -> list[FieldInfo]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ndpsim.caching import FileCache
 from ndpsim.config.files import PART_KINDS, PART_SECTIONS, data_folder, is_path, part_names
-from ndpsim.config.keys import allowed, field_at, refusal, section_of, unit_of
+from ndpsim.config.keys import Row, allowed, field_at, refusal, section_of, unit_of
 from ndpsim.config.nodes import parse, plain_of, read_text
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
 from ndpsim.errors import InputError, did_you_mean, one_of
@@ -29,16 +29,6 @@ _HOME = {"cpus": ("host",), "memories": ("dram",), "gpus": ("gpu",), "links": ("
 _ABOUT = ("name", "title", "also")
 _SHOWN = 80  # characters of an unknown name in a message
 _DIMM_BITS = 64
-
-
-@dataclass(frozen=True)
-class PartRow:
-    """A value of a part: its dotted key in a hardware file, its unit (or empty), and where it comes from."""
-
-    key: str
-    value: str | int | float | None
-    unit: str
-    origin: str
 
 
 @dataclass(frozen=True)
@@ -62,14 +52,14 @@ class Part:
         """The values by their dotted keys inside the section."""
         return {dotted(path): value for path, value in _leaves(self.draft.values)}
 
-    def rows(self) -> list[PartRow]:
+    def rows(self) -> list[Row]:
         """Every value with its unit and source, then what follows from them."""
         rows = []
         for path, value in _leaves(self.draft.values):
             full = (*self.section, *path)
             cell = ", ".join(map(str, value)) if isinstance(value, list) else value
-            rows.append(PartRow(dotted(full), cell, unit_of(full), str(self.draft.origin(full))))
-        return rows + [PartRow(f"derived.{key}", *cells) for key, cells in _DERIVED[self.kind](self.values)]
+            rows.append(Row(dotted(full), cell, unit_of(full), str(self.draft.origin(full))))
+        return rows + [Row(f"derived.{key}", *cells) for key, cells in _DERIVED[self.kind](self.values)]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that there is to say of the part, as plain data for JSON."""
