@@ -96,7 +96,7 @@ class Bounds:
         )
 
     def layer_ns(self, loads: Ints, shared_ns: float, replicas: Sequence[int] = ()) -> float:
-        """In ns.
+        """A lower bound on the time of a layer, in ns.
 
         Args:
             loads: tokens by expert.
@@ -204,7 +204,7 @@ class Bounds:
         return ExpertUses(tokens, gpu_ns, cpu_ns, ndp_ns, np.full(len(tokens), self._smallest(bits) * lost))
 
     def _on_ndp_ns(self, tokens: int, bits: int | ExpertFormat) -> float:
-        """At least what an expert takes on one NDP unit."""
+        """A lower bound on the time of an expert on one NDP unit."""
         costs = self._costs if bits == self._machine.weights else self._costs.for_bits(int(bits))  # type: ignore[arg-type]
         if tokens > _LAST_SIMULATED:
             times, error = costs.expected_ns(tokens)

@@ -1,4 +1,4 @@
-"""How much NDP units, host reads and relayouts slow each other down, from cycle-level sessions.
+"""Mutual slowdown of NDP units, host reads and relayouts, measured in cycle-level sessions.
 
 **Host reads among themselves** share a channel equally, except for those that ask for less (max-min
 fairness), whatever their layouts, and what they reach together is what one reaches alone: with two to four

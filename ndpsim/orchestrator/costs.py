@@ -340,7 +340,7 @@ class Costs:
         return self.relayouts.network.wire_names
 
     def contention(self, shards: int = 1) -> ContentionTable:
-        """How NDP units, the host and relayouts slow each other down on a DIMM.
+        """The mutual slowdown of NDP units, the host and relayouts on a DIMM.
 
         shards: of experts over this many DIMMs.
         """

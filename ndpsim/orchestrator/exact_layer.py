@@ -93,7 +93,7 @@ class _Channel(NamedTuple):
 
 
 class _Ends(NamedTuple):
-    """When the queues of DIMMs, and reads by number, ended."""
+    """The ends of the queues of DIMMs, and of reads by number."""
 
     of_dimms: dict[int, float]
     of_reads: dict[int, float]
@@ -259,7 +259,7 @@ def _copy_reading(costs: Costs, record: LayerRecord, move: MovingRecord) -> _Rea
 
 
 def _cuts(record: LayerRecord, readings: Sequence[_Reading], channels: int) -> list[float]:
-    """For each channel, the first time after its experts at which, by the rates, no read is under way."""
+    """The first time, by channel, after its experts at which no read is under way by the rates."""
     experts_ns = [0.0] * channels
     for dimm, jobs in _ndp_jobs(record).items():
         end_ns = _MARGIN * (jobs[-1].end_ns - record.start_ns)
@@ -330,7 +330,7 @@ def _move(session: Session, expert: Expert, move: _Move, costs: Costs) -> None:
 
 
 def _layer_ns(record: LayerRecord, dimm_ns: dict[int, float], read_ns: dict[int, float]) -> float:
-    """How long the layer takes with these ends of DIMMs, and of the reads of jobs by their identity.
+    """The time of the layer with these ends of DIMMs, and of the reads of jobs by their identity.
 
     Results leave as long after the last expert of CPU and DIMMs as they did. The GPU computes in its order,
     and what is copied not before it has arrived.

@@ -15,7 +15,7 @@ class Location(NamedTuple):
 
     @classmethod
     def from_name(cls, name: str) -> Location:
-        """From "striped", "localized 3" (DIMM 3) or "sharded:4 8" (DIMMs 8 to 11)."""
+        """Read "striped", "localized 3" (DIMM 3) or "sharded:4 8" (DIMMs 8 to 11)."""
         layout, _, dimm = name.partition(" ")
         return cls(STRIPED) if layout == "striped" else cls(int(dimm), int(layout.partition(":")[2] or 1))
 

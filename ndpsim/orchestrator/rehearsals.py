@@ -155,7 +155,7 @@ class ScriptedRun(_Uncounted):
         return other
 
     def go_on(self, answer: Answer) -> None:
-        """To the next gate, or behind the last window."""
+        """Go on to the next gate, or to the end of the last window."""
         visit = self._visits[self._place]
         script = self.policy.script
         self.policy.script = replace(script, answers={visit.visit: answer})

@@ -99,7 +99,7 @@ class _Sessions:
         return _Reached(tuple(ndp), host, read, written, 2 * (end_ns - begin_ns) / max(halves, 1))
 
     def beside_host(self, tokens: int, gbps: float, streams: int = 1) -> _Reached:
-        """With localized host reads that have a rate together, of one DIMM after the other."""
+        """Run beside localized host reads of one DIMM after the other, with this rate together."""
         of_each = gbps if gbps == self.peak_gbps else gbps / streams
         dimms = min(streams, self.on_channel)
 
@@ -113,7 +113,7 @@ class _Sessions:
         return self.run(tokens, dimms, add, (begin_ns, begin_ns + rounds * round_ns))
 
     def beside_vectors(self, tokens: int, gbps: float) -> _Reached:
-        """With a localized host read of the last DIMM, and experts on the first one."""
+        """Run experts on the first DIMM beside a localized host read of the last one."""
         alone_ns = simulate_expert(self.hardware, self.model, tokens, bits=self.bits).time_ns
         begin_ns, end_ns = _WINDOW_NS
         end_ns = max(end_ns, begin_ns + _VECTOR_EXPERTS * alone_ns)
@@ -130,7 +130,7 @@ class _Sessions:
         session.host_read(Expert(self.model.hidden, columns), "localized", gbps, dimm=dimm, behind=True)
 
     def beside_relayout(self, tokens: int, source: str, target: str) -> _Reached:
-        """With a relayout from, or to, the first DIMM; between localized ones, to the second."""
+        """Run beside a relayout from or to the first DIMM; from localized to localized, it goes to the second."""
         second = self.hardware.system.host.channels
 
         def add(session: Session, end_ns: float) -> None:
@@ -321,7 +321,7 @@ Rows = list[list[tuple[float, float]]]
 def _relayout_rows(
     moves: Sequence[tuple[int, str, str]], moved: Sequence[_Reached], alone: dict[int, float]
 ) -> tuple[Rows, Rows]:
-    """By tokens, GB/s that a DIMM reads for a relayout, and the rate of its expert; likewise what it writes.
+    """Rows by tokens: GB/s that a DIMM reads for a relayout, and the rate of its expert; the same for writes.
 
     From one DIMM to the other, the first reads and the second writes. From the stripes, the first writes.
     Towards them, the first reads, and the second writes what each of both does.

@@ -117,7 +117,7 @@ class Transfers:
         return self._kinds
 
     def slowdown(self, contention: bool = True, shards: Sequence[int] = ()) -> Slowdown:
-        """How much NDP units and others slow each other down; not at all without `contention`.
+        """The mutual slowdown of NDP units and others; there is none without `contention`.
 
         shards: numbers of DIMMs of sharded experts.
         """

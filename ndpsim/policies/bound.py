@@ -173,5 +173,5 @@ class _Search:
 
 
 def _length(values: NDArray[Any], step: NDArray[Any]) -> float:
-    """How far along a step all values stay above 0, at most all of it."""
+    """The share of a step after which all values are still above 0, at most 1."""
     return min(1.0, _TO_EDGE / max(float((-step / values).max()), 1e-300))

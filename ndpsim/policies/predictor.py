@@ -33,7 +33,7 @@ class LoadPredictor:
 
 @dataclass
 class Predictions:
-    """How many predictions were made, and how many of them were right."""
+    """The number of predictions, and of right ones."""
 
     right: int = 0
     made: int = 0
@@ -87,7 +87,7 @@ class StatedPredictor:
     def above(
         self, loads: NDArray[np.int64], ids: NDArray[np.int16], scores: NDArray[np.float32] | None
     ) -> tuple[float, ...]:
-        """For each expert of `predict`, or the one that it replaces, the share of scores that rank above it.
+        """The share of scores that rank above each expert of `predict`, or above the one that it replaces.
 
         ids, scores: of the layer that is predicted, [token, k].
         """

@@ -58,7 +58,7 @@ class Stage(Protocol):
 
     @property
     def ends_ns(self) -> Mapping[str, float]:
-        """When resources were done with the layer before, from its gate on, by `JobRecord.resource`."""
+        """The time from the gate of the layer before to the end of its work, by `JobRecord.resource`."""
         ...
 
     def copy(self) -> Stage:
@@ -66,7 +66,7 @@ class Stage(Protocol):
         ...
 
     def go_on(self, answer: Answer) -> None:
-        """To the next gate; what is not legal in an answer is changed as `Scripted` says."""
+        """Go on to the next gate; what is not legal in an answer is changed as `Scripted` says."""
         ...
 
     def rehearsed(self) -> Rehearsed:

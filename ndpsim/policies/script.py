@@ -163,7 +163,7 @@ class Scripted(Policy[Parameters_co]):
 def whole_expert_ns(
     view: views.LayerView, machine: views.Machine, estimates: views.Estimates
 ) -> dict[str, dict[int, float]]:
-    """By engine and expert with tokens, what it takes there by the estimates, alone; only where it can be.
+    """The estimated time of each expert with tokens, alone, by each engine that can compute it.
 
     On the GPU with its copy, on the CPU with its reading, whichever is longer.
     """

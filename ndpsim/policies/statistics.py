@@ -21,7 +21,7 @@ def score_sums(
 def ranked_above(
     ids: NDArray[np.int16], scores: NDArray[np.floating[Any]] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """For each choice of all tokens, the expert, and the share of the token's scores ranked above it.
+    """The expert of each choice of all tokens, and the share of the token's scores ranked above it.
 
     ids, scores: of each token's choices, [token, k]; without scores each choice weighs the same.
     """
@@ -36,7 +36,7 @@ def ranked_above(
 
 
 def least_above(chosen: NDArray[np.int64], above: NDArray[np.float64], experts: int) -> NDArray[np.float64]:
-    """By expert, the least of what `ranked_above` says of its choices; infinite without any."""
+    """The least share by expert that `ranked_above` has for its choices; infinite without any."""
     least = np.full(experts, np.inf)
     np.minimum.at(least, chosen, above)
     return least

@@ -27,7 +27,7 @@ from ndpsim.workloads import Requests, load_requests
 
 @dataclass(frozen=True)
 class EngineAsked:
-    """How engines form steps.
+    """The rules by which engines form steps.
 
     Attributes:
         ahead: a step is formed when the one before it begins.

@@ -97,7 +97,7 @@ class Arrivals:
 
     @property
     def next_ns(self) -> float | None:
-        """When the next one arrives; None: not before another ends, or never."""
+        """The arrival of the next request; None: it waits for the end of another, or there is none."""
         if self._next == len(self._requests) or self._next >= self._allowed:
             return None
         return float(self._requests.arrival_ns[self._next])
@@ -139,7 +139,7 @@ class _Engine:
 
     @property
     def load(self) -> int:
-        """As vLLM's client counts it (`get_core_engine_for_request` in vllm/v1/engine/core_client.py)."""
+        """The load as vLLM counts it (`get_core_engine_for_request` in vllm/v1/engine/core_client.py)."""
         return _WAITING_WEIGHT * len(self.scheduler.waiting) + len(self.scheduler.running)
 
     def form(self, time_ns: float) -> None:

@@ -150,7 +150,7 @@ class GpuSteps:
 
     @property
     def clock_ns(self) -> float:
-        """When the last step has ended, or was waited until."""
+        """The time now: the end of the last step, or the time until which the GPUs waited."""
         return self._clock_ns
 
     def wait_until(self, time_ns: float) -> None:

@@ -9,7 +9,7 @@ from ndpsim.workloads import Requests
 
 
 def prompt_hashes(requests: Requests, block_tokens: int) -> Callable[[int], Sequence[int]]:
-    """By the number of a request, a number for each whole block of its prompt: equal for equal contents.
+    """A function of a request's number: a hash of each whole block of its prompt, equal for equal contents.
 
     Raises:
         InputError: blocks of the requests are no whole number of blocks of the KV cache.

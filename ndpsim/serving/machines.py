@@ -35,7 +35,7 @@ class Machine(Protocol):
 
     @property
     def engines(self) -> int:
-        """How many engines there are."""
+        """The number of engines."""
 
     def steps_for(self, requests: Requests, observer: Observer | None = None) -> Steps:
         """Steps from time 0 on; the observer is shown each layer with experts."""
@@ -109,12 +109,12 @@ class Gpus:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of GPUs."""
         return gpus_of(self.processors.hardware)
 
     @property
     def engines(self) -> int:
-        """How many engines there are."""
+        """The number of engines."""
         return self.count if self.parallel == "data" else 1
 
     @property
@@ -152,7 +152,7 @@ class Gpus:
 
 
 def gpus_of(hardware: Hardware) -> int:
-    """How many GPUs the hardware has."""
+    """The number of GPUs of the hardware."""
     gpu = hardware.system.gpu
     return 1 if gpu is None else gpu.count
 
@@ -163,7 +163,7 @@ def default_policy(shape: MoeShape, hardware: Hardware) -> str | None:
 
 
 def parallelism(shape: MoeShape, gpus: int, asked: str | None) -> str | None:
-    """How GPUs share a model: "data" or "tensor"; None: there is one GPU.
+    """The way in which GPUs share a model: "data" or "tensor"; None: there is one GPU.
 
     Raises:
         InputError: the model cannot be shared so, or there is one GPU.

@@ -1,4 +1,4 @@
-"""How many blocks the KV cache of an engine has, and what the GPU's memory then holds of experts.
+"""The number of blocks in an engine's KV cache, and the experts for which the GPU's memory has room then.
 
 A block takes `block_tokens` tokens of every layer with keys and values, those with a window as well; the
 states of linear attention are kept for as many sequences as a step has at most. In the GPU's memory:

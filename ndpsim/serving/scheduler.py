@@ -37,7 +37,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a step: the most sequences, and the most tokens of all of them."""
+    """Limits of a step: the number of sequences, and the number of all their tokens."""
 
     sequences: int
     tokens: int

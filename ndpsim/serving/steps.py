@@ -29,7 +29,7 @@ class Steps(Protocol):
 
     @property
     def clock_ns(self) -> float:
-        """When the last step has ended, or was waited until."""
+        """The time now: the end of the last step, or the time until which the engine waited."""
 
     def wait_until(self, time_ns: float) -> None:
         """Nothing is to be computed until then."""
@@ -83,7 +83,7 @@ class MoeSteps:
 
     @property
     def clock_ns(self) -> float:
-        """When the last step has ended, or was waited until."""
+        """The time now: the end of the last step, or the time until which the engine waited."""
         return self.runner.clock_ns
 
     def wait_until(self, time_ns: float) -> None:

@@ -73,7 +73,7 @@ class Edge(Offloading[EdgeParameters]):
     mixed_steps = "The rules for decode; only a prefill counts experts and prefetches the most activated."
 
     def setup(self) -> None:
-        """How many experts are prefetched, and what the prefill activates."""
+        """Choose the number of prefetched experts, and prepare the counts of the prefill."""
         machine, parameters = self.machine, self.parameters
         self.contention = parameters.contention
         layers, model = len(machine.layers), machine.model
@@ -203,7 +203,7 @@ class Edge(Offloading[EdgeParameters]):
 
 @dataclass(frozen=True)
 class LoadBalance:
-    """How many experts the GPU takes: equations 1 to 3, solved exactly; equation 1 is 2 for one token.
+    """The number of experts for the GPU: equations 1 to 3, solved exactly; equation 1 is 2 for one token.
 
     Attributes:
         transfer_ns: T_w, an expert's weights on their way to the GPU.

@@ -57,7 +57,7 @@ class EnhancedKTransformers(Offloading[KtransformersParameters]):
     mixed_steps = "All rules, by all tokens of the step."
 
     def setup(self) -> None:
-        """How many experts are prefetched, and the moving average of tokens."""
+        """Choose the number of prefetched experts, and begin the moving average of tokens."""
         in_window, wanted = max(1, int(self.estimates.window_ns // self.copy_ns)), self.parameters.prefetch
         self.prefetch = in_window if wanted is None else wanted
         self.scores: Floats = np.zeros(self.machine.shape)
@@ -91,7 +91,7 @@ class EnhancedKTransformers(Offloading[KtransformersParameters]):
         )
 
     def _ends(self, begun: float, on_gpu: Floats, on_cpu: Floats) -> Floats:
-        """When a layer ends, should the GPU load the first 0, 1, ... of the missing experts.
+        """The end of the layer if the GPU loads the first 0, 1, ... of the missing experts.
 
         Copies run beside computation, and the last expert is computed when it has arrived. Of all missing
         experts the host's memory is read once, by the GPU's copies or by the CPU.

@@ -139,8 +139,8 @@ class Hobbit(Offloading[HobbitParameters]):
         )
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """At the gate, what is predicted is prefetched; at the end, full copies stay, instead of experts of
-        least priority, and prefetched ones in few bits are given up.
+        """Prefetch what is predicted at the gate. At the end, keep full copies instead of experts of least
+        priority, and give up prefetched ones in few bits.
 
         What was prefetched is no victim before its layer is done [note]. In the prefill, which uses all
         experts of one layer after the other, nothing is prefetched, and copies stay instead of the same
@@ -201,7 +201,7 @@ class Hobbit(Offloading[HobbitParameters]):
         )
 
     def prediction(self) -> Mapping[str, Any] | None:
-        """How often the stated predictor was right."""
+        """The share of right predictions of the stated predictor."""
         assert self.stated_predictor is not None
         predictions = self.stated_predictor.predictions
         if not predictions.made:

@@ -122,8 +122,8 @@ class HybriMoe(Offloading[HybriMoeParameters]):
         return np.arange(count) < taken
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """In a decode step, at the gate, the next layer's highest scores; at the end, what the layer has
-        copied stays, instead of the lowest scores. In a prefill, at the end, the layer after the next.
+        """In a decode step, prefetch the next layer's highest scores at the gate, and at the end keep copies
+        instead of the lowest scores. In a prefill, load the layer after the next at the end.
         """
         row, coming = self.row[view.layer], self.row[view.next_layer]
         if view.moment == "gate":
@@ -144,7 +144,7 @@ class HybriMoe(Offloading[HybriMoeParameters]):
         return answer + self.moves("keep", [(row, one) for one in stays])
 
     def _preloads(self, view: BackgroundView) -> list[Migration]:
-        """When a prefill's layer is done, experts of the layer after the next take the place of its own."""
+        """At the end of a prefill's layer, load experts of the layer after the next in place of its own."""
         row, resident = self.row[view.layer], view.placement.resident
         wanted = list[tuple[int, int]]()
         ahead = row + _PRELOADED_LAYERS
@@ -185,7 +185,7 @@ class HybriMoe(Offloading[HybriMoeParameters]):
 def _both_ends(
     gpu_ns: Floats, cpu_ns: Floats, missing: Flags, copy_ns: float, gpu_begun: float, cpu_begun: float
 ) -> int:
-    """How many experts, from the front of the list, the GPU takes.
+    """The number of experts from the front of the list that the GPU takes.
 
     An expert that is missing begins on the GPU when its copy is there; copies go one after the other.
     """

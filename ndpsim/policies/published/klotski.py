@@ -56,7 +56,7 @@ class Klotski(Offloading[KlotskiParameters]):
     moments = ("gate",)
 
     def setup(self) -> None:
-        """How many experts are hot, and the tables of popularity and successors."""
+        """Choose the number of hot experts, and begin the tables of popularity and successors."""
         machine, hot = self.machine, self.parameters.hot_experts
         self.follows_code = self.parameters.variant == "code"
         if hot is None:

@@ -118,7 +118,7 @@ class MoeLightning(Offloading[MoeLightningParameters]):
         return chosen
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """With streaming, the next layer's other experts come beside this layer's."""
+        """Stream the next layer's other experts beside this layer, if weights are streamed."""
         if not self.streams:
             return ()
         coming = self.row[view.next_layer]

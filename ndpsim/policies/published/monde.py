@@ -160,7 +160,7 @@ class Monde(Offloading[MondeParameters]):
         return self.alpha
 
     def _ends(self, view: LayerView, here: NDArray[np.int64], missing: NDArray[np.int64]) -> Floats:
-        """When a layer ends, should the GPU load the first 0, 1, ... of the missing experts.
+        """The end of the layer if the GPU loads the first 0, 1, ... of the missing experts.
 
         The longest of the copies over PCIe, those that are read from one channel of the host, the slowest NDP
         unit, and what the GPU computes, which decides where an expert has thousands of tokens.

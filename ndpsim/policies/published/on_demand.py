@@ -49,7 +49,7 @@ class OnDemand(Offloading[OnDemandParameters]):
         return Assignment(active.tolist(), estimated_ns=sum(self.times_ns(view, active)), sequential=True)
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """With a cache: what the layer has copied stays, instead of what was used longest ago."""
+        """Keep the layer's copies instead of the experts used longest ago, if there is a cache."""
         if self.parameters.cache == "none":
             return ()
         self.layers_done += 1

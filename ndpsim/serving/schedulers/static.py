@@ -32,7 +32,7 @@ class Static(Scheduler):
         return chunks
 
     def _take_in(self) -> None:
-        """As many of those that wait as there is room for with all of their tokens."""
+        """Take in waiting sequences while there is room for all tokens of each."""
         while self.waiting and len(self.running) < self.limits.sequences:
             sequence = self.waiting[0]
             found = self.kv.found(sequence)

@@ -156,7 +156,7 @@ class Sweeps:
 
 
 class Future:
-    """When experts are needed next."""
+    """The next layer visits that need each expert."""
 
     def __init__(self, machine: Machine, of_visits: Mapping[Visit, Ints]) -> None:
         visits, loads = list(of_visits), list(of_visits.values())

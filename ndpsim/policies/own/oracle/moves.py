@@ -106,7 +106,7 @@ class LayerMoves:
         return (engine, *self._location[expert]) if engine == "ndp" else (engine, 0, 0)
 
     def _ends(self, ends_ns: Mapping[str, float]) -> dict[_Place, float]:
-        """When each place was done."""
+        """The time at which each place was done."""
         return {
             place: max(ends_ns.get(f"ndp {dimm}", 0.0) for dimm in range(place[1], place[1] + place[2]))
             if place[0] == "ndp"

@@ -162,7 +162,7 @@ def _numbers_on_gpu(
     limits: tuple[float, int],
     scale: float,
 ) -> NDArray[np.int64] | None:
-    """How many experts of each kind go to the GPU; None: nothing was found. The last variable is T."""
+    """The number of experts of each kind on the GPU; None: nothing was found. The last variable is T."""
     last = len(kinds)
     gpu, cpu = kinds[:, 0] / scale, kinds[:, 1] / scale
     rows = np.vstack([np.append(gpu, -1.0), np.append(-cpu, -1.0), np.append(kinds[:, 2], 0.0)])

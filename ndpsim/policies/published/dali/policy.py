@@ -200,8 +200,8 @@ class Dali(Offloading[DaliParameters]):
     # ---- what moves
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """At the gate, gives up what was prefetched for layers that are done and prefetches for the next; at
-        the end, renews a cache.
+        """Prefetch for the next layer at the gate, and give up what was prefetched for layers that are done.
+        At the end, renew a cache.
         """
         evicted, fetched, wanted = list[tuple[int, int]](), list[tuple[int, int]](), list[tuple[int, int]]()
         if view.moment == "end":
