@@ -62,7 +62,7 @@ class InputError(ValueError):
 
     Args:
         problem: the mistake, with the value and the allowed values.
-        code: which kind of mistake it is, one of `Code`.
+        code: the kind of the mistake, one of `Code`.
         file: the file it was read from.
         line: its line there, counted from 1.
         key: the dotted key or the option, for instance ``dimm.ranks`` or ``--tokens``.

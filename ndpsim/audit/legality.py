@@ -100,7 +100,7 @@ def check(
         limit: violations to describe; all are counted.
         max_postponed: refreshes by which a rank may be late; by default as its standard allows.
         max_pulled_in: refreshes by which it may be early; likewise.
-        start_clock: where the trace begins, as a `Session` does; refreshes due before are done.
+        start_clock: the first clock of the trace, as in a `Session`; refreshes due before are done.
 
     Raises:
         InputError: an option is unknown or out of range.
@@ -129,7 +129,7 @@ def check_lanes(
     other arguments are those of `check`; `limit` holds for all lanes together.
 
     Args:
-        buses: which lanes have a command bus in common, and how they share it; None: each has its own.
+        buses: the lanes with a command bus in common, and the way they share it; None: each has its own.
 
     Raises:
         InputError: lanes of several ranks share command buses, or an option is unknown or out of range.

@@ -26,8 +26,8 @@ class Finding:
     """A broken rule.
 
     Attributes:
-        line: of the log, from 1.
-        rule: which one is broken, such as "pairs", "exclusive" or "placement".
+        line: the line of the log, from 1.
+        rule: the rule that is broken, such as "pairs", "exclusive" or "placement".
         message: all of it in one line.
     """
 

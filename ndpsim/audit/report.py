@@ -50,7 +50,7 @@ class Report(Outcome):
     """The outcome of a check.
 
     Attributes:
-        commands: how many commands were checked.
+        commands: the number of commands that were checked.
         count: number of violations; a command is counted once for every rule that it breaks.
         violations: the first of them, in the order of the trace.
         tolerated_overlaps: pairs of a read and a later write on another rank whose data overlap on the bus.

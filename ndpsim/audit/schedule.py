@@ -50,7 +50,7 @@ class ScheduleReport(LogReport):
     """The outcome of a check.
 
     Attributes:
-        runs, layers, jobs, migrations: that were checked.
+        runs, layers, jobs, migrations: the number of each that was checked.
         count: number of findings.
         findings: the first of them, in the order of the log.
     """

@@ -31,7 +31,7 @@ def import_hardware(path: str | PathLike[str], name: str | None = None) -> Impor
 
     Args:
         path: the configuration.
-        name: of the hardware; by default that of the file.
+        name: the name of the hardware; by default that of the file.
 
     Raises:
         InputError: the file cannot be read, has no known format, or says something ndpsim cannot do.

@@ -73,20 +73,20 @@ def run_moe(
             against the first.
         batch, steps: sequences decoded together, and decode steps; None: those of a trace, else 512 and 16.
         routing: a trace, its file, or a SPEC of `generate_routing`; None: `default_routing` of the model.
-        seed: of a generated trace.
+        seed: the seed of a generated trace.
         prompt: prompt tokens of each sequence, which are prefilled; None: decode only.
         prefix: tokens before the prompt that are in the KV cache; prompt tokens attend to them.
         layers: the model's layers that are run, from 0; None: all, or those of a trace that lacks some.
-        bits: of a weight of a routed expert; None: 16, or what `weights` says.
+        bits: bits of a weight of a routed expert; None: 16, or what `weights` says.
         dense_bits: bits of all other weights: attention, router, shared experts, dense layers, embedding and
             head; None: as `bits`.
         weights: a weight file, "q4_k_m", with the bits of each matrix of a routed expert and of each dense
             part (`ndpsim list weights`).
         kv: location of the KV cache: "gpu", "host", or "auto": in the GPU's memory if it fits.
-        kv_bits: of a value in the KV cache.
+        kv_bits: bits of a value in the KV cache.
         context: tokens that a decoded token attends to.
         gpu_experts: experts of a layer that the GPU's memory holds; None: what fits, over all layers.
-        arbitration: of a DIMM between its NDP unit and the host.
+        arbitration: how a DIMM serves its NDP unit and the host, a name of `ndpsim.dimm.arbitrations`.
         observer: is called with every layer when it is done.
         check_layer: (step, layer) that is run again in the cycle-level session, under each policy.
         check_limit: largest error of an end: a share of the layer's time, or for ends on the critical path of

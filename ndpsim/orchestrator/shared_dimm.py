@@ -130,7 +130,7 @@ class _Sessions:
         session.host_read(Expert(self.model.hidden, columns), "localized", gbps, dimm=dimm, behind=True)
 
     def beside_relayout(self, tokens: int, source: str, target: str) -> _Reached:
-        """Run beside a relayout from or to the first DIMM; from localized to localized, it goes to the second."""
+        """Run beside a relayout of the first DIMM; between two localized layouts it goes to the second."""
         second = self.hardware.system.host.channels
 
         def add(session: Session, end_ns: float) -> None:

@@ -44,9 +44,9 @@ class PolicyParameter:
     """A parameter of a policy.
 
     Attributes:
-        type: of the value, in words, with its limits.
+        type: the type of the value, in words, with its limits.
         default: its value when it is not given.
-        description: what it means, with its source.
+        description: its meaning, with its source.
     """
 
     name: str

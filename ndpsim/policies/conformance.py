@@ -33,7 +33,7 @@ class PolicyCheck(Reported):
     """Checks that `check_policy` has made without finding a mistake.
 
     Attributes:
-        policy, parameters: which was checked.
+        policy, parameters: the policy that was checked.
         layers: answers of `assign` that were checked.
         migrations: migrations in answers of `background`, by kind.
         checks: the checks that passed, in words.
@@ -72,8 +72,8 @@ def check_policy(
 
     Args:
         policy: ``NAME[:KEY=VALUE,...]``, ``path/to/file.py:ClassName``, or a class.
-        machine, estimates: what the policy is shown; None: a small machine with plain numbers.
-        seed: of the trace.
+        machine, estimates: the machine that the policy sees; None: a small one with plain numbers.
+        seed: the seed of the trace.
 
     Raises:
         InputError: the policy broke a rule; the message names the rule, step, layer and expert.

@@ -122,7 +122,7 @@ class Migration:
         kind: "prefetch" or "fetch" (a copy into the GPU's memory), "keep" (the copy that the finished layer
             has made stays there), "evict" (the copy is dropped), "relayout" (between striped and localized)
             or "rebalance" (to another DIMM).
-        layer, expert: which.
+        layer, expert: the expert that moves.
         to: the DIMM of a relayout or a rebalance, or `STRIPED`; ignored for other kinds.
         estimated_ns: the policy's estimate of its time.
         bits: bits of the replica that a prefetch or a fetch copies; None: the full weights. A replica

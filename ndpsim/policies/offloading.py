@@ -104,7 +104,7 @@ class Offloading(Policy[Parameters_co]):
         They end when no victim is left, or when the next one is worth as much as the wanted expert.
 
         Args:
-            victims: in the order in which they leave.
+            victims: the experts in the order in which they leave.
             free: room in experts.
             worth: [layer, expert]; None: victims leave in any case.
         """

@@ -59,7 +59,7 @@ class StatedPredictor:
 
     Attributes:
         ranks: it predicts scores, too; see `BackgroundView.predicted_above`.
-        predictions: how many experts were predicted, and how many of them were right.
+        predictions: the number of predicted experts, and of right ones.
     """
 
     accuracy: float

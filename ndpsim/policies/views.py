@@ -54,19 +54,19 @@ class Machine:
     """The hardware and the model, as far as a policy knows them.
 
     Attributes:
-        model: what is run.
+        model: the model that runs.
         layers: the model's numbers of the simulated layers with experts, in order.
-        expert_bytes: of a routed expert's weights.
+        expert_bytes: size of a routed expert's weights.
         dimms: DIMMs of the machine; 0: none has an NDP unit.
         channel: host channel of each DIMM.
         gpu_experts: experts that fit the GPU's memory, over all layers of the run.
         expert_buffers: further experts that may be copied to the GPU at once, or wait there to be computed.
-        name: of the hardware.
+        name: the name of the hardware.
         has_cpu: the host's CPU computes experts.
         has_links: experts can move between DIMMs.
         bits: bits of a weight, except in replicas; for a weight file with fractions of bits the nearest whole
             number.
-        format: of a routed expert's weights in a weight file; None: all have `bits` bits.
+        format: format of a routed expert's weights in a weight file; None: all have `bits` bits.
     """
 
     model: MoeShape
@@ -120,11 +120,11 @@ class Estimates:
         shared_ns: the shared experts of a layer on the GPU, and the overhead of a fused call of the others.
         token_ns: time of one token's vector over PCIe in one direction, as one of many vectors.
         vector_ns: time of one token's vector over PCIe in one direction, including the link's latency.
-        sharded_ns: by a number of DIMMs: an expert sharded over them, as `ndp_ns`. Simulated when called.
+        sharded_ns: time of an expert sharded over a number of DIMMs, as `ndp_ns`. Simulated when called.
         gpu_part_ns, cpu_part_ns, pcie_part_ns: overhead of a part of an expert beyond its share of the whole:
             twice the time of a half, minus the time of the whole, at one token.
-        ndp_part_ns: likewise, by a number of DIMMs.
-        sharded_read_ns: by a number of DIMMs: the host's reading of an expert sharded over them.
+        ndp_part_ns: the same overhead on NDP units, by a number of DIMMs.
+        sharded_read_ns: time in which the host reads an expert sharded over a number of DIMMs.
         lost_ns: arguments: a number of DIMMs, the time of such a read, and the time of another read beside it
             (inf: none). The additional time of the NDP unit of each of these DIMMs because of the read, by
             the tokens of the expert that the unit computes meanwhile.
@@ -219,7 +219,7 @@ class OfflineView:
     Attributes:
         trace: an offline trace of the same kind as the run's, never the run's own.
         batch: sequences that the run decodes together.
-        prefill_tokens: of the run's prefill; 0: it has none.
+        prefill_tokens: tokens of the run's prefill; 0: it has none.
     """
 
     machine: Machine
@@ -238,8 +238,8 @@ class LayerView:
         step: decode step, from 0; 0 in the prefill.
         layer: the model's number of the layer.
         loads: tokens by expert, int64 [expert].
-        tokens: of the layer.
-        placement: of this layer.
+        tokens: tokens of the layer.
+        placement: the placement of this layer.
         arriving: flags [expert]: on its way to the GPU's memory.
         ids: the experts that each token chose, int16 [token, k].
         scores: the router's weights of these choices, float32 [token, k]; None: the trace has none.
@@ -263,19 +263,19 @@ class BackgroundView:
     """The layer as `background` sees it: after routing, when its experts are assigned, or when they are done.
 
     Attributes:
-        phase, step: of the layer.
-        layer: which.
+        phase, step: the phase and the decode step of the layer.
+        layer: the model's number of the layer.
         next_layer: the next layer; after the last one, the first.
-        loads: of the layer, int64 [expert].
-        placement: of all layers, as it is now.
+        loads: tokens by expert in the layer, int64 [expert].
+        placement: the placement of all layers, as it is now.
         moving: flags [layer, expert]: a migration of the expert has been decided and has not ended.
         gpu_free: free space in the GPU's memory, in experts, besides residents and experts that are being
             copied.
-        ids, scores: of the layer, as in `LayerView`.
+        ids, scores: as in `LayerView`.
         copied: flags [expert]: the finished layer has copied the whole expert to the GPU, where it can stay;
             at the gate no flag is set.
-        next_loads: of the next layer, for a policy that `sees_the_future`; None for all others, and where the
-            next step is not known yet.
+        next_loads: loads of the next layer, for a policy that `sees_the_future`; None for all others, and
+            where the next step is not known yet.
         predicted: experts of the next layer, predicted by the policy's `stated_predictor`, experts with most
             tokens first; empty without a predictor, and at the later of two moments.
         predicted_above: for each predicted expert, the share of a token's scores that rank above it, minimum

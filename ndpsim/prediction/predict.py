@@ -57,11 +57,11 @@ def predict(
         chunk: prompt tokens that are computed at once; None: as the program does by default.
         n_cpu_moe: number of layers, from the first, whose experts are in host memory; None: the smallest that
             fits the GPU's memory.
-        memory_gb: of the host; None: as much as the model needs.
-        kv_bits: of a value in the KV cache.
+        memory_gb: size of the host's memory; None: as much as the model needs.
+        kv_bits: bits of a value in the KV cache.
         sets: changes of the machine, KEY=VALUE, as in `load_hardware`.
         upgrades: also run the machine with each part changed.
-        seed: of the tokens' choice of experts.
+        seed: the seed of the tokens' choice of experts.
         progress: called with the share of the work that is done.
 
     Raises:

@@ -167,7 +167,7 @@ class Processors:
             model: as in `load_model`.
             sequences: sequences of the step.
             context: tokens that the last new token of each attends to, itself among them.
-            new_tokens: of each sequence: 1 in decode, `context` in a prefill at once.
+            new_tokens: new tokens of each sequence: 1 in decode, `context` in a prefill at once.
             kv: location of the KV cache, "gpu" or "host".
             kv_bits: bits of a value in the cache.
             bits: bits of a dense weight, or of each part by its name in `gpu_memory`.

@@ -39,10 +39,10 @@ class ContentionResult(Reported):
         clock_ns: the DRAM clock.
         rows: by master, what requests found at their first command: hits, misses, conflicts; and `lost`, rows
             opened for the master that the other closed.
-        turnarounds: of the lanes' data buses between reads and writes; `bus_turnarounds` and
+        turnarounds: turns of the lanes' data buses between reads and writes; `bus_turnarounds` and
             `bus_rank_switches` of the buses to the host.
         commands: DRAM commands by kind, over all lanes.
-        jobs: of each expert in turn, its tokens and times, with the host's traffic.
+        jobs: tokens and times of each expert in turn, with the host's traffic.
         phases: the expert program with the host's traffic, in order of start.
         token_tiles: tokens of each tile.
         lanes: lanes of the DIMM, all of them simulated.
@@ -55,7 +55,7 @@ class ContentionResult(Reported):
         curve_ns, ndp_curve_gbps, host_curve_gbps: ends of equal times up to `ndp_time_ns`, whole
             refresh intervals or equal parts of one, each to the next clock (the last may be shorter); in each
             of them what the NDP unit read, and what the host moved over its buses.
-        command_traces: by lane, if requested.
+        command_traces: the commands of each lane, if requested.
     """
 
     ndp_time_ns: float = field(metadata=quantity("NDP time with host traffic"))

@@ -60,14 +60,14 @@ class ExpertResult(Reported):
     """One expert, or several in turn, on one or several DIMMs; counts are sums over all of them.
 
     Attributes:
-        time_ns: from the first DRAM command to the last result at the host.
+        time_ns: the time from the first DRAM command to the last result at the host.
         cycles: the same in DRAM clocks, the last one whole.
         clock_ns: the DRAM clock, 2 / rate.
         tokens: tokens sent through the experts.
-        jobs: of each expert in turn, its tokens and times.
+        jobs: tokens and times of each expert in turn.
         weight_bytes: bytes of weights, each counted once.
         weight_bursts: bursts that hold them.
-        weight_reads: how often they are read: once a token tile; of several experts the mean.
+        weight_reads: number of reads of each weight, one a token tile; for several experts the mean.
         bandwidth_gbps: weight bytes read, over the time from the first command to the last beat of weights,
             without times in which no expert was released.
         peak_bandwidth_gbps: limit of all lanes together.
@@ -100,7 +100,7 @@ class ExpertResult(Reported):
         config: everything that was used: hardware, model, weights, layout.
         wall_s: duration of the call, without `compile_s`; almost 0 for a result from a cache.
         compile_s: duration of compiling kernels for it; 0 if they were in the cache.
-        command_traces: by lane, if requested; clocks count from clock 0, as for refreshes.
+        command_traces: the commands of each lane, if requested; clocks count from clock 0, as for refreshes.
         over_refresh: times over start clocks in a refresh period, if requested; all other fields are from the
             first start clock.
     """

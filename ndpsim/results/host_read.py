@@ -15,7 +15,7 @@ class HostReadResult(Reported):
     """An expert read by the host. Counters are over all buses that take part.
 
     Attributes:
-        time_ns: from the first DRAM command to the last beat of data, on the bus that takes longest.
+        time_ns: the time from the first DRAM command to the last beat of data, on the bus that takes longest.
         cycles: the same in DRAM clocks; `clock_ns` is one of them.
         weight_bytes: bytes of weights, scales and zero points; `weight_bursts` the bursts that hold them.
         bandwidth_gbps: `weight_bytes` over `time_ns`.
@@ -32,7 +32,7 @@ class HostReadResult(Reported):
         config: everything that was used: hardware, model, weights, layout.
         wall_s: duration of the call, without `compile_s`; almost 0 for a result from a cache.
         compile_s: duration of compiling kernels for it; 0 if they were in the cache.
-        command_traces: by bus (channel by channel, of each its sub-channels), if requested.
+        command_traces: the commands of each bus (channel by channel, of each its sub-channels), if requested.
     """
 
     time_ns: float = field(metadata=quantity("time", beside=("cycles", "clock_ns")))

@@ -127,7 +127,7 @@ class PolicyRun(Reported):
         energy_nj: by component, None if not known: standby of all memory over `time_ns`, and what experts,
             host reads and relayouts add to it ("dram": None if its currents are not known).
         energy_note: source of the energy, and the components that it does not include.
-        wall_s: how long the run took, without `compile_s`.
+        wall_s: duration of the run, without `compile_s`.
         compile_s: duration of compiling kernels for it; 0 if they were in the cache.
         check: comparison of one layer with the cycle-level session; None if not requested.
         best_known_ns: `time_ns` of the best known run: that of a policy that rehearses, such as `oracle`, in

@@ -63,7 +63,7 @@ class RelayoutResult(Reported):
     """Experts moved from one layout to another.
 
     Attributes:
-        time_ns: from the first DRAM command to the last beat written.
+        time_ns: the time from the first DRAM command to the last beat written.
         cycles: the same in DRAM clocks.
         clock_ns: the DRAM clock.
         experts: number of experts.
@@ -74,7 +74,7 @@ class RelayoutResult(Reported):
             written. Sent and local bytes add up to bytes read, which equal bytes written.
         wire_bytes: sent over links, with headers, each packet once.
         bandwidth_gbps: weight bytes over `time_ns`.
-        topology: of the links.
+        topology: the topology of the links.
         link_busy: share of the time for which each wire carried packets, by name; those that did.
         dram_busy: share of the time for which the busiest lane's data bus carried reads ("read"), writes
             ("write") and either ("both").
@@ -96,7 +96,7 @@ class RelayoutResult(Reported):
         config: everything that was used.
         wall_s: duration of the call, without `compile_s`; almost 0 for a result from a cache.
         compile_s: duration of compiling kernels for it; 0 if they were in the cache.
-        command_traces: by wave, then by DIMM and lane, if requested.
+        command_traces: the commands of each wave, DIMM and lane, if requested.
     """
 
     time_ns: float = field(metadata=quantity("time", beside=("cycles", "clock_ns")))

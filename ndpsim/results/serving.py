@@ -55,10 +55,10 @@ class ServingResult(Reported):
 
     Attributes:
         config: everything that was used.
-        requests: how many were served.
-        prompt_tokens, output_tokens: of all of them.
-        steps: of the engine.
-        time_ns: from the first arrival to the last token.
+        requests: the number of requests served.
+        prompt_tokens, output_tokens: the tokens of all of them.
+        steps: the number of steps of the engine.
+        time_ns: the time from the first arrival to the last token.
         ttft_ns, tpot_ns, latency_ns: percentiles over requests, see `ServedRequest`; of `tpot_ns` over those
             with more than one output token, None: there are none.
         itl_ns: percentiles of the times between output tokens, over all of them.
@@ -68,13 +68,13 @@ class ServingResult(Reported):
         goodput_per_s: requests within the service level over `time_ns`; None: there is no level.
         growing: more arrive than are served: the queue at the last arrival is longer than at half of the
             arrivals, and as long as a quarter of all requests.
-        preemptions: how often a sequence lost its blocks of the KV cache.
+        preemptions: the number of times that a sequence lost its blocks of the KV cache.
         reused_tokens: prompt tokens that were found in the KV cache.
         mean_running: sequences with blocks, mean over time; `mean_queue`: those without.
         most_running, most_queue, most_kv_blocks: the most of a step.
         over_time: means of equal parts of the time: `time_ns` (the middle), `queue`, `running`, `batch`
             (sequences of which a step computes tokens), `tokens_per_step` and `kv_blocks`.
-        per_request: of each.
+        per_request: the times of each request.
         pairs_by_engine, utilization, migrations, bottleneck, energy_nj, energy_note: as in `PolicyRun`.
         energy_per_token_nj: by component, over output tokens.
         policy_wall_s, wall_s, compile_s: as in `PolicyRun`.
@@ -144,8 +144,8 @@ class FoundRate(Reported):
     Attributes:
         rate_per_s: the highest that was found to be within it; `beyond_per_s`: the lowest that was not.
         attainment: share of the requests that must be within it.
-        tries: by rate, all that were tried but the first one, which has all requests at once.
-        run: at `rate_per_s`.
+        tries: the tried rates in order, without the first try, which has all requests at once.
+        run: the run at `rate_per_s`.
     """
 
     rate_per_s: float = field(metadata=quantity("highest rate within the service level"))

@@ -81,7 +81,7 @@ class DimmResult(Reported):
             `energy_note` names the source, or the reason for None.
         config: everything that was used.
         wall_s, compile_s: duration of the simulation, and of compiling kernels for it.
-        command_traces: of each lane, DIMM after DIMM, with the commands of all owners, if requested.
+        command_traces: the commands of each lane and of all owners, DIMM after DIMM, if requested.
     """
 
     time_ns: float

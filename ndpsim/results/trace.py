@@ -17,7 +17,7 @@ class TraceResult(Reported):
     Counters are summed over the channels. Times are in ns, cycles in DRAM clocks, from clock 0.
 
     Attributes:
-        requests, reads, writes: how many.
+        requests, reads, writes: the number of each.
         cycles: to the last beat of read data or the last command; `time_ns` the same, `clock_ns` a clock.
         bandwidth_gbps: bytes moved over `time_ns`; `peak_fraction` of `peak_bandwidth_gbps`.
         row_hits, row_misses, row_conflicts: state of the row at a request's first command.
@@ -39,7 +39,7 @@ class TraceResult(Reported):
         run_s: duration of the controllers' run, also for a result from a cache; wall_s: duration of the call
             without reading the trace.
         compile_s: compile time of kernels, which is not in `run_s` and `wall_s`.
-        command_traces: by channel, if requested.
+        command_traces: the commands of each channel, if requested.
     """
 
     requests: int = field(metadata=quantity("requests", beside=("reads", "writes")))

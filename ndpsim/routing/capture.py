@@ -111,7 +111,7 @@ def capture_routing(model: Any) -> AbstractContextManager[Capture]:
     Prompts of a batch must be of one length: a padded one is refused.
 
     Args:
-        model: of the package `transformers`, with experts.
+        model: a model of the package `transformers` that has experts.
 
     Raises:
         InputError: it has no layer with experts.

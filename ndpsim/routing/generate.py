@@ -63,12 +63,12 @@ def generate_routing(
     (4, 59, 64, 6)
 
     Args:
-        routing: what to generate, a SPEC: see `ndpsim.routing`.
+        routing: a SPEC, see `ndpsim.routing`.
         model: a bundled name or a config.json; None: what the counts of ``popularity`` are of.
         batch: sequences that are decoded together.
         steps: decode steps, from 0.
         prompt: prompt tokens of each sequence; 0: no prefill.
-        seed: from 0; the same seed gives the same trace, to the bit.
+        seed: a whole number from 0; the same seed gives the same trace, to the bit.
         offline: generate the offline trace: the same popularity except for the share `drift` of experts, and
             other choices.
 

@@ -95,7 +95,7 @@ class RoutingStatistics(Reported):
         step_reuse: between a step and the next of a sequence; None: there is one step, or none.
         prefill_reuse: between a token of a prompt and the next.
         step_drift: share of experts that exchange their popularity from a step to the next.
-        prefill_cosine: of the loads by expert in prefill and in decode.
+        prefill_cosine: cosine of the loads by expert in prefill and in decode.
         prefill_overlap: share of decode's 10% most popular experts that are among prefill's.
         active_experts: experts that a batch of tokens of one step chooses, by its size.
         prediction: how well a moving average of loads predicts the next step's.

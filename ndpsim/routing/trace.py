@@ -54,7 +54,7 @@ class Routing(Shown):
             recorded.
         scores, prefill_scores: weights of the choices, float32 of the same shapes as the ids; None: not
             known.
-        source: where the trace comes from, as plain data.
+        source: the origin of the trace, as plain data.
 
     Raises:
         InputError: shapes do not fit each other, ids are out of range or chosen twice by a token, scores are

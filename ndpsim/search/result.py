@@ -20,11 +20,11 @@ class SearchResult(Listed):
     derived metrics. ``pandas.DataFrame(result)`` has these rows.
 
     Attributes:
-        problem: what was asked.
+        problem: the problem that was searched.
         points: all points that were run, in the order in which they were asked for.
         front: the Pareto front, best first by the first objective, without points equal to an earlier one in
             all objectives; with one objective, the best point.
-        approach: with one objective, each point that was better than all before it; else empty.
+        approach: each point that was better than all before it; empty with several objectives.
     """
 
     def __init__(self, problem: Problem, points: SweepResult, best: set[int]) -> None:

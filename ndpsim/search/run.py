@@ -68,7 +68,7 @@ def optimize(
         base: a value of each variable: this point runs first and is the reference for other points.
         budget: number of different points to run; None: the value of the file, or 100.
         sampler: "tpe", "nsga2" or "random"; None: the value of the file, or "tpe".
-        seed: of the sampler; None: the value of the file, or 1.
+        seed: the seed of the sampler; None: the value of the file, or 1.
         batch: points that the sampler chooses at once, which may run in parallel; None: the value of the
             file, or 8.
         out: a folder as in `sweep`: the same call, or one with a larger budget, continues the search there.

@@ -89,13 +89,13 @@ def run_serving(
         scheduler: forms the steps: a name of `ndpsim.serving.schedulers`.
         max_batch: sequences that have blocks of the KV cache at a time.
         max_tokens: tokens that a step computes, at least as many as `max_batch`.
-        preemption: of a sequence whose blocks are taken away: "recompute": all of its tokens are computed
-            again; "swap": its blocks are moved to the host's memory and back.
-        parallel: how several GPUs (`gpu.count`) share the model: "data": each has an engine and a part of the
-            experts, "tensor": each has a part of every matrix; None: data, or tensor for a dense model. They
-            hold all weights, and no policy runs. See `ndpsim.serving.gpus`.
+        preemption: what happens to a sequence whose blocks are taken: "recompute": all of its tokens are
+            computed again; "swap": its blocks are moved to the host's memory and back.
+        parallel: the way in which several GPUs (`gpu.count`) share the model: "data": each has an engine and
+            a part of the experts, "tensor": each has a part of every matrix; None: data, or tensor for a
+            dense model. They hold all weights, and no policy runs. See `ndpsim.serving.gpus`.
         kv: location of the KV cache: "gpu", "host", or "auto"; see `ndpsim.serving.room`.
-        kv_bits: of a value in it.
+        kv_bits: bits of a value in it.
         kv_blocks: its blocks; None: see `ndpsim.serving.room`.
         block_tokens: tokens of a block.
         prefix_cache: whole blocks of a prompt that begins as another did are found again.
@@ -103,7 +103,7 @@ def run_serving(
             schedulers that work ahead do so, and not with "swap".
         routing: a trace, its file, or a SPEC of `generate_routing`; None: `default_routing` of the model.
             Experts are drawn by sequence, see `ndpsim.routing.sequences` and `ndpsim.routing.replayed`.
-        seed: of the routing, and of generated requests.
+        seed: the seed of the routing, and of generated requests.
         bits, dense_bits, weights, gpu_experts, arbitration: as in `run_moe`.
         log: is told of each request and of each step.
         observer: is told of each request, layer and step.

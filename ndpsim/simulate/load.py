@@ -47,7 +47,7 @@ def sweep_load(
     A request waits at the front end while its queue is full; this wait is not part of its latency.
 
     Args:
-        requests: what is asked.
+        requests: the requests.
         memory: the channels and their controllers.
         loads: shares of the peak bandwidth, each from 0.000001 to 1000; None: `LOADS`.
         wrap: take addresses beyond the memory modulo its size, instead of refusing them.

@@ -111,7 +111,7 @@ class Memory:
         Args:
             standard, org, timing, ranks, overrides, rules: a channel, as in `spec.resolve`.
             mapper: one of `dram.mapping.MAPPERS`.
-            channels: how many, 1 to 4096.
+            channels: the number of channels, 1 to 4096.
             options: the controller of each; by default `ControllerOptions()`.
 
         Raises:

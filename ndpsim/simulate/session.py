@@ -109,8 +109,8 @@ class Session:
 
         Args:
             model, bits: as in `simulate_expert`.
-            tokens: that go through it.
-            dimm: which of the channel's.
+            tokens: the tokens that go through it.
+            dimm: number of the DIMM on the channel.
             release_ns: its earliest start; times in the past count as now.
 
         Returns:
@@ -139,8 +139,8 @@ class Session:
 
         Args:
             pattern, read_share: as in `simulate_contention`; gbps: its `host_gbps`.
-            dimm: which of the channel's.
-            start_ns: when it begins; times in the past count as now.
+            dimm: number of the DIMM on the channel.
+            start_ns: its start; times in the past count as now.
 
         Returns:
             Its number among the host's streams.
@@ -174,7 +174,7 @@ class Session:
             gbps: the highest rate over this channel; "saturate": as fast as possible. If host reads together
                 ask for more than the channel has, they share it equally, except those that ask for less. A
                 read that was delayed catches up by at most 2048 clocks, as far as buffers last.
-            start_ns: when it begins; times in the past count as now.
+            start_ns: its start; times in the past count as now.
             dimm: the first DIMM of weights that are not striped: which of the channel's.
             behind: the weights are behind the data on their DIMMs, in rows of their own; else they are the
                 first on their DIMMs.
@@ -230,7 +230,7 @@ class Session:
         Args:
             model, experts, source, target, source_dimms, target_dimms, bits: as in `simulate_relayout`; DIMMs
                 are numbered over the machine; every n-th is on this channel.
-            start_ns: when it begins; times in the past count as now.
+            start_ns: its start; times in the past count as now.
 
         Returns:
             Its number among the relayouts of the session.

@@ -151,7 +151,7 @@ class SweepResult(Listed):
     pyarrow. Results with equal definitions and rows are equal.
 
     Attributes:
-        definition: of the sweep.
+        definition: the definition of the sweep.
         rows: the list of them.
         computed: points that this call ran, or found to be impossible.
         found: points that an earlier call ran.

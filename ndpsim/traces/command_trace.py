@@ -59,7 +59,7 @@ class CommandTrace(Columns):
         """The trace whose seven columns, in the order of `HEADER`, are the rows of `columns`.
 
         Args:
-            names: of commands by their numbers, by default `ndpsim.spec.command_names()`.
+            names: the names of commands by their numbers, by default `ndpsim.spec.command_names()`.
 
         Raises:
             InputError: it is no array of seven rows of whole numbers.

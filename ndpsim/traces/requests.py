@@ -40,7 +40,7 @@ class Requests(Columns):
         write: 1 where a request writes, int8[n].
         cycle: before which a request is not made, int64[n], never decreasing; None when nothing is said.
         place: channel, rank, bankgroup, bank, row, column, int32[n, 6]; a column is a burst of the row.
-        file: where they were read from.
+        file: the file that they were read from.
         format: the name of its format.
         skipped: by line of the file that holds no request, the number of requests before it; None: there
             are no such lines.
@@ -104,7 +104,7 @@ class Requests(Columns):
         Args:
             address: whole numbers from 0, one for each request.
             write: 1, or True, where a request writes; as many.
-            file: where they are from, for messages.
+            file: their file, for messages.
 
         Raises:
             InputError: they are empty, of different lengths, not whole numbers, or negative.

@@ -37,8 +37,8 @@ def generate_requests(requests: str | RequestSpec = "poisson", seed: int = 1) ->
     8
 
     Args:
-        requests: what to generate, a SPEC: see `ndpsim.workloads`.
-        seed: from 0; the same seed gives the same requests, to the bit.
+        requests: a SPEC, see `ndpsim.workloads`.
+        seed: a whole number from 0; the same seed gives the same requests, to the bit.
 
     Raises:
         InputError: the SPEC is impossible, or its file of lengths cannot be read.
@@ -80,7 +80,7 @@ def load_requests(requests: str | PathLike[str] | RequestSpec | Requests, seed: 
     Args:
         requests: requests, a file, or a SPEC. A SPEC comes first; write ``./poisson`` for a file of that
             name.
-        seed: of what is generated.
+        seed: the seed of generated requests.
 
     Raises:
         InputError: the file or generator does not exist; see `import_requests` and `generate_requests`.

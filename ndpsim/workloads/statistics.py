@@ -51,17 +51,17 @@ class RequestStatistics(Reported):
     """Statistics of requests.
 
     Attributes:
-        source: where they come from.
-        requests: how many.
+        source: the origin of the requests.
+        requests: the number of requests.
         closed_loop: requests in the system at any time; None: they arrive at their own times.
-        span_s: from the first arrival to the last.
+        span_s: the time from the first arrival to the last.
         requests_per_s: mean rate; None: all arrive at once, or in a closed loop.
         peak_requests_per_s: most arrivals in a second, of seconds counted from the first arrival.
         burstiness: inverse of the squared coefficient of variation of the times between arrivals, as
             ``gamma`` takes it; 1 for a Poisson process, less in bursts. None: fewer than three requests, or
             no rate.
         prompt_tokens, output_tokens: lengths.
-        blocks: of the prompts; None where they have none.
+        blocks: reuse of the blocks of the prompts; None where they have none.
     """
 
     source: Mapping[str, Any] = field(metadata=quantity("source"))
