@@ -40,7 +40,7 @@ class ServingReport(LogReport):
     """The outcome of a check.
 
     Attributes:
-        requests, steps, tokens: the number of each that was checked; a token counts as often as it is computed.
+        requests, steps, tokens: the number of each that was checked; a token counts whenever it is computed.
         count: number of findings.
         findings: the first of them, in the order of the log.
     """
