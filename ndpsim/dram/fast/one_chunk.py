@@ -59,7 +59,9 @@ def record_added(queues, state, queue, chunk, bank):
     """See `chunk_points`."""
 
 
-record_removed = record_added  # nothing, too
+@inlined
+def record_removed(queues, state, queue, chunk, bank):
+    """See `chunk_points`."""
 
 
 @inlined
