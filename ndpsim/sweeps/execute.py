@@ -49,31 +49,31 @@ def _check_folder(run: Run, name: str, now: Mapping[str, Any]) -> None:
     except FileNotFoundError:
         files = (f"{run.table}.csv", f"{run.table}.parquet")
         tables = [file for file in files if (folder / file).exists()]
-        problem = f"{tables[0]} there is of no run" if tables else None
+        problem = f"holds a {tables[0]} that is not from a run" if tables else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        problem = f"{name} there is of no run"
+        problem = f"holds a {name} that is not from a run"
     if problem is not None:
-        problem = f"{str(folder)[:200]}: {problem}; --force, in Python force=True, replaces its tables"
+        problem = f"{str(folder)[:200]} {problem}; --force, in Python force=True, replaces its tables"
         raise InputError(problem, key="out", code="unwritable")
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """Difference of a run from an earlier one, except for further values and points; None: no difference."""
     if before["command"] != now["command"]:
-        return f"a run of {before['command']} is there, not of {now['command']}"
+        return f"holds a run of {before['command']}, not of {now['command']}"
     if list(before["varied"]) != list(now["varied"]):
-        return f"a run over {', '.join(before['varied'])} is there"
+        return f"holds a run over {', '.join(before['varied'])}"
     for key in sorted({*before["fixed"], *now["fixed"]}):
         values = [of.get(key) for of in (before["fixed"], now["fixed"])]
         if values[0] != values[1]:
             there, here = ("its default" if value is None else shown(value) for value in values)
-            return f"in the run there {key} is {there}, not {here}"
+            return f"holds a run with {key} {there}, not {here}"
     for key, values in before["varied"].items():
         is_range = isinstance(values, str)
         gone = [value for value in ([values] if is_range else values) if value not in now["varied"][key]]
         if gone:
-            return f"a run over {key} with {shown(gone[0])} is there, too"
+            return f"holds a run over {key} that has {shown(gone[0])}, too"
     for name in _SEARCHED:
         if before.get(name) != now.get(name):
-            return f"a search with {name} {shown(before.get(name))} is there, not {shown(now.get(name))}"
+            return f"holds a search with {name} {shown(before.get(name))}, not {shown(now.get(name))}"
     return None
