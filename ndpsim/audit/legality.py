@@ -99,7 +99,7 @@ def check(
         refresh: one of `REFRESH_MODES`; with "none", refreshes in the trace still obey the timing rules.
         limit: violations to describe; all are counted.
         max_postponed: refreshes by which a rank may be late; by default as its standard allows.
-        max_pulled_in: refreshes by which it may be early; likewise.
+        max_pulled_in: refreshes by which it may be early; by default as its standard allows.
         start_clock: the first clock of the trace, as in a `Session`; refreshes due before are done.
 
     Raises:

@@ -47,7 +47,7 @@ class Attention:
 
     @property
     def title(self) -> str:
-        """The kind with what sets it apart: "gqa window of 128"."""
+        """The kind and its distinguishing property: "gqa window of 128"."""
         limits = (("window", self.window), ("chunk", self.chunk))
         words = ["gated"] if self.gated else []
         words += [self.kind, *(f"{name} of {tokens}" for name, tokens in limits if tokens)]

@@ -86,8 +86,8 @@ class LinearAttention:
     def matrices(self, hidden: int) -> tuple[Matrix, ...]:
         """The matrices that every token is multiplied by, named as Hugging Face does, in the order of use.
 
-        in_proj_qkvz makes queries, keys, values and the gate of the result, in_proj_ba what the state decays
-        with and how much of a value it takes; conv1d has a row for every channel.
+        in_proj_qkvz makes queries, keys, values and the gate of the result, in_proj_ba the decay of
+        the state and the share of a value that enters it; conv1d has a row for every channel.
         """
         results = self.value_heads * self.value_size
         return (

@@ -37,7 +37,7 @@ class ContentionResult(Reported):
         lanes_fraction: data of both sides over `ndp_time_ns`, as a share of `lanes_peak_gbps`.
         bus_peak_gbps: limit of the DIMM's buses to the host.
         clock_ns: the DRAM clock.
-        rows: by master, what requests found at their first command: hits, misses, conflicts; and `lost`, rows
+        rows: hits, misses and conflicts of requests at their first command, by master; and `lost`, rows
             opened for the master that the other closed.
         turnarounds: turns of the lanes' data buses between reads and writes; `bus_turnarounds` and
             `bus_rank_switches` of the buses to the host.

@@ -71,8 +71,8 @@ class DimmResult(Reported):
         time_ns: since the first clock.
         clock_ns: the DRAM clock.
         jobs: the experts, in the order in which they were added.
-        host: the streams of the host, likewise.
-        relayouts: experts that moved, likewise.
+        host: the streams of the host, in that order.
+        relayouts: experts that moved, in that order.
         ndp_gbps: bytes that NDP units read over `time_ns`; `host_gbps`: bytes that the host moved on their
             ranks.
         commands: DRAM commands by kind, over all ranks of DIMMs with NDP units.

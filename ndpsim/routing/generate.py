@@ -64,7 +64,7 @@ def generate_routing(
 
     Args:
         routing: a SPEC, see `ndpsim.routing`.
-        model: a bundled name or a config.json; None: what the counts of ``popularity`` are of.
+        model: a bundled name or a config.json; None: the model of the counts of ``popularity``.
         batch: sequences that are decoded together.
         steps: decode steps, from 0.
         prompt: prompt tokens of each sequence; 0: no prefill.
@@ -182,8 +182,8 @@ def find_routing(
             over.
 
     Raises:
-        InputError: the file or generator does not exist, or the trace does not fit the model or lacks what is
-            asked.
+        InputError: the file or generator does not exist, or the trace does not fit the model or is too
+            small.
     """
     shape = load_moe_model(model)
     if routing is None:

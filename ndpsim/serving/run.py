@@ -105,8 +105,8 @@ def run_serving(
             Experts are drawn by sequence, see `ndpsim.routing.sequences` and `ndpsim.routing.replayed`.
         seed: the seed of the routing, and of generated requests.
         bits, dense_bits, weights, gpu_experts, arbitration: as in `run_moe`.
-        log: is told of each request and of each step.
-        observer: is told of each request, layer and step.
+        log: a log that receives each request and each step.
+        observer: receives each request, layer and step.
         progress: called with the share of the output tokens that there are.
         cache: as in `run_moe`.
 

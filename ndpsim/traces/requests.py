@@ -38,7 +38,7 @@ class Requests(Columns):
     Attributes:
         address: of a byte, int64[n]; None when the requests are located by `place`.
         write: 1 where a request writes, int8[n].
-        cycle: before which a request is not made, int64[n], never decreasing; None when nothing is said.
+        cycle: the earliest clock of each request, int64[n], never decreasing; None: there is no limit.
         place: channel, rank, bankgroup, bank, row, column, int32[n, 6]; a column is a burst of the row.
         file: the file that they were read from.
         format: the name of its format.
