@@ -17,7 +17,7 @@ PROMPT = Parameter("prompt", "Prompt tokens of each sequence; 0: none.", Whole(0
 
 def spec_of(kinds: str, default: str) -> Parameter:
     """The SPEC to generate from; `kinds`: what SPECs begin with, a kind of ``ndpsim list``."""
-    return Parameter("spec", "The generator and its settings.", Kind(form="SPEC"), default, names=kinds, positional=True)
+    return Parameter("spec", "What to generate.", Kind(form="SPEC"), default, names=kinds, positional=True)
 
 
 def file_or_spec(name: str, help: str, kinds: str, ending: str = "") -> Parameter:
