@@ -216,6 +216,12 @@ def test_an_array_that_needs_too_much_memory_is_refused_by_its_header(tmp_path):
         load_routing(path)
 
 
+def test_a_recording_of_another_program_is_no_trace_rather_than_a_trace_with_an_array_too_many(tmp_path):
+    np.savez(tmp_path / "vllm.npz", routed_experts=np.zeros((3, 2, 2), np.int16))
+    with refused("form vllm.npz"):
+        load_routing(tmp_path / "vllm.npz")
+
+
 def test_a_file_that_is_not_there_is_refused(tmp_path):
     with refused("unreadable none.npz"):
         load_routing(tmp_path / "none.npz")

@@ -73,13 +73,13 @@ def read(file: Path) -> dict[str, Any]:
         InputError: it cannot be read, is none, or of another version.
     """
     arrays = read_npz(file, lambda name: True)
+    missing = [name for name in _NEEDED if name not in arrays]
+    if missing:
+        problem = f"is no routing trace of ndpsim: it has no array '{missing[0]}'"
+        raise InputError(f"{problem}; 'ndpsim routing import' converts other formats", "form", file=file)
     for name in arrays:
         if name not in (*_NEEDED, *_OPTIONAL):
             raise unknown(name, (*_NEEDED, *_OPTIONAL), "array", file=file)
-    missing = [name for name in _NEEDED if name not in arrays]
-    if missing:
-        problem = f"is no routing trace of ndpsim: it has no array '{missing[0]}'; import other formats first"
-        raise InputError(problem, "form", file=file)
     if str(_single(arrays["format"], "format", "U", file)) != FORMAT:
         raise InputError(f"{arrays['format']} is not {FORMAT}", "form", file=file, key="format")
     version = int(_single(arrays["version"], "version", "iu", file))
