@@ -7,7 +7,8 @@ import pytest
 
 from ndpsim.assignment.expert_uses import CHANNELS_NS, CPU_NS, GROUPS_NS, fill_uses
 from ndpsim.assignment.least_maximum import CPU, GPU, NDP
-from ndpsim.assignment.parts import list_ways
+from ndpsim.assignment.parts import count_parts, list_ways, tokens_with
+from ndpsim.orchestrator.totals import ENGINES
 from ndpsim.policies.interface import Part, Parts
 
 
@@ -62,3 +63,48 @@ def test_parts_are_the_list_that_they_stand_for():
     assert not Parts(np.empty(0, np.int64), np.empty(0))
     with pytest.raises(ValueError, match="shape"):
         Parts(parts.experts, parts.shares[:2])
+
+
+def random_parts(random: np.random.Generator, experts: int) -> list[Parts]:
+    """Some of the experts on each of three engines."""
+    some = [np.flatnonzero(random.random(experts) < 0.5) for _ in range(3)]
+    return [Parts(of_engine, random.random(len(of_engine))) for of_engine in some]
+
+
+def test_sums_over_layers_are_those_of_the_parts():
+    random, experts, dimms = np.random.default_rng(5), 9, 6
+    sums, reads, turns = np.zeros((4, 3)), np.zeros(dimms + 1), np.full(dimms + 1, -1)
+    engines: dict[str, list[float]] = {name: [0.0, 0.0, 0.0] for name in ENGINES}
+    read: dict[int, float] = {}
+    for _ in range(30):
+        loads, bits = random.integers(0, 5, experts), random.choice([4.0, 16.0], experts)
+        resident, arriving = random.random((2, experts)) < 0.3
+        dimm = random.integers(-1, dimms, experts).astype(np.int16)
+        shards = np.where(dimm < 0, 1, random.integers(1, dimms + 1, experts)).astype(np.int16)
+        parts = random_parts(random, experts)
+        of_layer = loads, resident, arriving, dimm, shards, bits, 16.0
+        arrays = [array for one in parts for array in (one.experts, one.shares)]
+        count_parts(*of_layer, *arrays, sums, reads, turns)
+        for name, one in zip(("gpu", "cpu", "ndp"), parts, strict=True):
+            for expert, share in one.listed():
+                there = resident[expert] or arriving[expert]
+                engine = name if name != "gpu" else "gpu_hit" if there else "gpu_miss"
+                pairs = loads[expert] * share
+                more = share, pairs, pairs * bits[expert]
+                engines[engine] = [before + now for before, now in zip(engines[engine], more, strict=True)]
+                if engine in ("gpu_miss", "cpu"):
+                    place = 0 if dimm[expert] < 0 else int(shards[expert])
+                    read[place] = read.get(place, 0.0) + share * bits[expert] / 16.0
+    assert sums.tolist() == [*engines.values()]
+    assert {place: reads[place] for place in np.argsort(turns).tolist() if turns[place] >= 0} == read
+    assert turns[[*read]].tolist() == [*range(len(read))]
+
+
+def test_tokens_of_other_engines_are_counted_once():
+    random = np.random.default_rng(6)
+    for _ in range(30):
+        ids = random.integers(0, 12, (int(random.integers(0, 9)), 3)).astype(np.int16)
+        _, cpu, ndp = random_parts(random, 12)
+        others = {*cpu.experts.tolist(), *ndp.experts.tolist()}
+        expected = sum(not others.isdisjoint(of_token) for of_token in ids.tolist())
+        assert tokens_with(ids, cpu.experts, ndp.experts, np.empty(12, np.bool_)) == expected

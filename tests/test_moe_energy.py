@@ -214,7 +214,7 @@ def test_a_read_of_few_bits_costs_its_share_of_a_read_in_full():
     placement = LayerPlacement(one + STRIPED, one + 1, np.zeros(1, np.bool_))
     nowhere = np.zeros(1, np.bool_)
     view = LayerView("decode", 0, 1, np.array([3]), 3, placement, nowhere, np.zeros((3, 1), np.int16))
-    totals = Totals(16, 1000)
+    totals = Totals(16, 1000, 1, 4)
     none, half = Parts(np.array([], np.int64), np.array([])), Parts(np.array([0]), np.array([0.5]))
     totals.add_layer(
         view, CheckedAssignment(none, half, none, None, {0: 4}, False, 0.0, []), 1.0, 0.0, {}, []

@@ -7,6 +7,11 @@ from ndpsim._jit import inlined, kernel, outlined
 #: By which shares of an expert may differ from 1 together.
 ROUNDING = 1e-9
 
+#: Engines, and sums of each: of experts (parts by their share), of token-expert pairs, and of the bits of
+#: weights times these.
+HITS, MISSES, ON_CPU, ON_NDP = range(4)
+EXPERTS, PAIRS, BITS = range(3)
+
 _WAYS = 3
 
 
@@ -75,3 +80,78 @@ def list_ways(order, choice, split_way, split_parts, parts, experts, shares, end
                 shares[count] = share
                 count += 1
         ends[way] = count
+
+
+@outlined
+def add_part(sums, engine, share, tokens, bits):
+    """Add a part of an expert to the sums of its engine."""
+    computed = tokens * share
+    sums[engine, EXPERTS] += share
+    sums[engine, PAIRS] += computed
+    sums[engine, BITS] += computed * bits
+
+
+@inlined
+def add_read(reads, turns, read, share):
+    """Add what the host reads of an expert."""
+    if turns[read] < 0:
+        last = -1
+        for other in range(len(turns)):
+            last = max(last, turns[other])
+        turns[read] = last + 1
+    reads[read] += share
+
+
+@kernel
+def count_parts(
+    loads, resident, arriving, dimm, shards, bits, usual_bits,
+    gpu, gpu_shares, cpu, cpu_shares, ndp, ndp_shares, sums, reads, turns,
+):  # fmt: skip
+    """Add the experts of a layer to sums over layers.
+
+    Args:
+        loads, resident, arriving: of each expert: tokens, and whether the GPU has it, or will have it.
+        dimm, shards: of each expert: the first DIMM, negative for a striped expert, and how many have it.
+        bits: of each expert's weights that are read; `usual_bits`: of the full weights.
+        gpu, cpu, ndp: experts of each engine, [part]; and the share of each.
+        sums: [engine, sum], of `HITS`, `MISSES`, `ON_CPU` and `ON_NDP`; of `EXPERTS`, `PAIRS` and `BITS`.
+        reads: experts that the host reads, by their number of DIMMs; 0: striped ones.
+        turns: [as reads]: the turn in which each was first counted; -1: not yet.
+    """
+    for part in range(len(gpu)):
+        expert, share = gpu[part], gpu_shares[part]
+        there = resident[expert] or arriving[expert]
+        add_part(sums, HITS if there else MISSES, share, loads[expert], bits[expert])
+        if not there:
+            read = 0 if dimm[expert] < 0 else shards[expert]
+            add_read(reads, turns, read, share * bits[expert] / usual_bits)
+    for part in range(len(cpu)):
+        expert, share = cpu[part], cpu_shares[part]
+        add_part(sums, ON_CPU, share, loads[expert], bits[expert])
+        read = 0 if dimm[expert] < 0 else shards[expert]
+        add_read(reads, turns, read, share * bits[expert] / usual_bits)
+    for part in range(len(ndp)):
+        expert = ndp[part]
+        add_part(sums, ON_NDP, ndp_shares[part], loads[expert], bits[expert])
+
+
+@kernel
+def tokens_with(ids, cpu, ndp, chosen):
+    """How many tokens have an expert among those of CPU or NDP units.
+
+    Args:
+        ids: of the experts of each token, [token, k].
+        chosen: [expert], to work with.
+    """
+    chosen[:] = False
+    for expert in cpu:
+        chosen[expert] = True
+    for expert in ndp:
+        chosen[expert] = True
+    count = 0
+    for token in range(ids.shape[0]):
+        for k in range(ids.shape[1]):
+            if chosen[ids[token, k]]:
+                count += 1
+                break
+    return count

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.assignment.parts import tokens_with
 from ndpsim.events.loop import DONE, run_jobs
 from ndpsim.events.state import FIRST_NDP, GPU, Work
 from ndpsim.orchestrator.given import Given
@@ -30,7 +31,7 @@ from ndpsim.policies.answers import (
     checked_migrations,
     checked_placement,
 )
-from ndpsim.policies.interface import Assignment, Migration, Parts, Policy
+from ndpsim.policies.interface import Assignment, Migration, Policy
 from ndpsim.policies.views import BackgroundView, LayerView, OfflineView
 from ndpsim.processors import AttentionTime
 from ndpsim.routing.trace import loads_of
@@ -83,9 +84,12 @@ class StepRunner:
     ) -> None:
         self.given, self.policy = given, policy
         machine, hardware = given.machine, given.hardware
-        self.totals = Totals(machine.mean_bits, machine.expert_bytes)
+        self.totals = Totals(
+            machine.mean_bits, machine.expert_bytes, machine.model.routed_experts, hardware.system.dimm.count
+        )
         self.clock_ns = 0.0
         self._experts = machine.model.routed_experts
+        self._chosen = np.empty(self._experts, np.bool_)
         with self._asked("place"):
             sizes = given.batch, given.prefill_tokens
             placement = policy.place(OfflineView(machine, given.estimates, given.offline, *sizes))
@@ -322,7 +326,7 @@ class StepRunner:
             view.placement,
             {expert: bits for (row, expert), bits in self._places.gpu_bits.items() if row == visit.row},
             coming,
-            _tokens_on(visit.ids, (assigned.cpu, assigned.ndp), len(view.loads)),
+            tokens_with(visit.ids, assigned.cpu.experts, assigned.ndp.experts, self._chosen),
             visit.shared_ns,
             planning_ns,
         )
@@ -380,11 +384,3 @@ class StepRunner:
             return shown, (), ()
         predicted = predictor.predict(loads, following.visit.step, following.visit.layer)
         return shown, predicted, predictor.above(loads, following.ids, following.scores)
-
-
-def _tokens_on(ids: NDArray[np.int16], engines: Sequence[Parts], experts: int) -> int:
-    """Tokens with an expert on one of these engines."""
-    chosen = np.zeros(experts, dtype=np.bool_)
-    for parts in engines:
-        chosen[parts.experts] = True
-    return int(np.count_nonzero(chosen[ids].any(axis=-1)))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
+from ndpsim.assignment.parts import BITS, EXPERTS, PAIRS, count_parts
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.layer import NdpPart
 from ndpsim.orchestrator.location import Location
@@ -12,6 +15,7 @@ from ndpsim.orchestrator.record import MigrationRecord
 from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.views import LayerView
 
+#: In the order of `HITS` and so on.
 ENGINES = ("gpu_hit", "gpu_miss", "cpu", "ndp")
 
 _UNKNOWN = ("gpu", "cpu", "pcie")
@@ -27,25 +31,22 @@ class Totals:
     Attributes:
         layer_ns: of each layer's experts, by phase.
         shared_ns, estimated_ns: summed; `estimated_ns` is None when one layer had no estimate.
-        pairs: computed, by engine.
-        experts: by engine; parts by their share.
-        bits: of weights, times the pairs computed with them, by engine.
         waited_ns: time of the critical paths by resource.
         policy_s: that the policy took.
     """
 
-    def __init__(self, bits: float, expert_bytes: int) -> None:
+    def __init__(self, bits: float, expert_bytes: int, experts: int, dimms: int) -> None:
         self._bits, self._expert_bytes = bits, expert_bytes
+        self._full_bits = np.full(experts, float(bits))
         self.layer_ns: dict[str, list[float]] = {"prefill": [], "decode": [], "mixed": []}
         self.shared_ns = self.policy_s = 0.0
         self.estimated_ns: float | None = 0.0
-        self.pairs: dict[str, float] = dict.fromkeys(ENGINES, 0.0)
-        self.experts: dict[str, float] = dict.fromkeys(ENGINES, 0.0)
-        self.bits: dict[str, float] = dict.fromkeys(ENGINES, 0.0)
+        self._sums = np.zeros((len(ENGINES), 3))
         self.waited_ns: Counter[str] = Counter()
         self._migrations: dict[str, dict[str, float]] = {}
         self._ndp: Counter[NdpPart] = Counter()
-        self._reads: defaultdict[int | None, float] = defaultdict(float)
+        self._reads = np.zeros(dimms + 1)  # by the number of DIMMs of an expert; 0: a striped one
+        self._turns = np.full(dimms + 1, -1)  # in which each was first read; -1: it was not
         self._relayouts: Counter[tuple[str, str]] = Counter()
 
     @property
@@ -70,37 +71,43 @@ class Totals:
             self.estimated_ns = None
         elif self.estimated_ns is not None:
             self.estimated_ns += assigned.estimated_ns
-        placement, bits = view.placement, assigned.bits
-        loads, there = view.loads.tolist(), (placement.resident | view.arriving).tolist()
-        gpu, cpu, ndp = (parts.listed() for parts in assigned[:3])
-        missing = [part for part in gpu if not there[part[0]]]
-        self._add("gpu_hit", [part for part in gpu if there[part[0]]], loads, bits)
-        for engine, parts in (("gpu_miss", missing), ("cpu", cpu), ("ndp", ndp)):
-            self._add(engine, parts, loads, bits)
-        for expert, share in (*missing, *cpu):
-            location = Location(int(placement.dimm[expert]), int(placement.shards[expert]))
-            self._reads[location.read_shards] += share * bits.get(expert, self._bits) / self._bits
+        placement, bits = view.placement, self._full_bits
+        if assigned.bits:
+            bits = bits.copy()
+            bits[[*assigned.bits]] = [*assigned.bits.values()]
+        of_layer = placement.resident, view.arriving, placement.dimm, placement.shards, bits, self._bits
+        gpu, cpu, ndp = [(one.experts, one.shares) for one in assigned[:3]]
+        count_parts(view.loads, *of_layer, *gpu, *cpu, *ndp, self._sums, self._reads, self._turns)
         self._ndp.update(on_ndp)
+
+    @property
+    def experts(self) -> dict[str, float]:
+        """Experts by engine; parts by their share."""
+        return self._by_engine(EXPERTS)
+
+    @property
+    def pairs(self) -> dict[str, float]:
+        """Pairs computed, by engine."""
+        return self._by_engine(PAIRS)
+
+    @property
+    def bits(self) -> dict[str, float]:
+        """Bits of weights, times the pairs computed with them, by engine."""
+        return self._by_engine(BITS)
+
+    def _by_engine(self, kind: int) -> dict[str, float]:
+        return dict(zip(ENGINES, self._sums[:, kind].tolist(), strict=True))
 
     def add_cache_read(self, experts: float) -> None:
         """Add what the host reads of the KV cache, as this many striped experts."""
-        self._reads[None] += experts
+        self._add_read(None, experts)
 
-    def _add(
-        self,
-        engine: str,
-        parts: Sequence[tuple[int, float]],
-        loads: Sequence[int],
-        bits_of: Mapping[int, int],
-    ) -> None:
-        """Add experts on an engine and the share of each."""
-        experts, pairs, bits, usual = self.experts[engine], self.pairs[engine], self.bits[engine], self._bits
-        for expert, share in parts:
-            computed = loads[expert] * share
-            experts += share
-            pairs += computed
-            bits += computed * bits_of.get(expert, usual)
-        self.experts[engine], self.pairs[engine], self.bits[engine] = experts, pairs, bits
+    def _add_read(self, shards: int | None, experts: float) -> None:
+        """Add experts that the host reads; `shards` as of `Costs.host_read`."""
+        place = shards or 0
+        if self._turns[place] < 0:
+            self._turns[place] = self._turns.max() + 1
+        self._reads[place] += experts
 
     def add_migrations(self, done: Sequence[MigrationRecord]) -> None:
         """Add migrations that have ended."""
@@ -115,9 +122,15 @@ class Totals:
                 continue
             of_kind["bytes"] += one.bytes
             if one.target == "gpu":
-                self._reads[Location.from_name(one.source).read_shards] += one.bytes / self._expert_bytes
+                self._add_read(Location.from_name(one.source).read_shards, one.bytes / self._expert_bytes)
             else:
                 self._relayouts[one.source, one.target] += 1
+
+    def _counted_reads(self) -> list[tuple[int | None, float]]:
+        """Experts that the host has read, by `shards` of `Costs.host_read`, as they were first read."""
+        read = np.flatnonzero(self._turns >= 0)
+        ordered = read[np.argsort(self._turns[read])].tolist()
+        return [(shards or None, float(self._reads[shards])) for shards in ordered]
 
     @property
     def migrations(self) -> Mapping[str, Mapping[str, float]]:
@@ -137,7 +150,7 @@ class Totals:
                 (costs.for_bits(bits).expert(tokens, shards, share).added_nj, count)
                 for (tokens, shards, share, bits), count in self._ndp.items()
             ),
-            *((costs.host_read(key).added_nj, count) for key, count in self._reads.items()),
+            *((costs.host_read(shards).added_nj, count) for shards, count in self._counted_reads()),
             *((costs.relayout(*key).added_nj, count) for key, count in self._relayouts.items()),
         ]
         for added, count in of_each:
