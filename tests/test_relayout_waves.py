@@ -58,7 +58,7 @@ def test_experts_for_one_dimm_go_one_after_the_other():
 
 def least_ns(access, transfers, waves):
     """What waves take at least: of each, its busiest wire or lane, burst by burst and way by way."""
-    total = 0.0
+    total, burst_ns = 0.0, access.timebase.to_ns(access.tables.burst * access.timebase.ticks[0])
     for wave in waves:
         lane_ns, wire_ns = {}, {}
         for expert in wave:
@@ -69,7 +69,6 @@ def least_ns(access, transfers, waves):
                     for lane in range(layout.geometry.lanes)
                 ]
                 for lane in lanes:
-                    burst_ns = access.timebase.to_ns(access.tables.burst * access.timebase.ticks[0])
                     lane_ns[lane] = lane_ns.get(lane, 0.0) + layout.bursts * burst_ns / len(lanes)
             source, target = transfers[expert]
             for one in source.dimms:
