@@ -332,6 +332,7 @@ def test_a_scheduler_runs_beside_the_host_and_what_cannot_run_it_says_so(ran):
     assert "it has no FCFS scheduler" in printed
 
 
+@pytest.mark.long  # in Python it does what it should above; FR-FCFS is compiled in all other tests
 def test_a_scheduler_as_machine_code_does_the_same(ran, checkout):
     command = "ndpsim dram random.trace --scheduler FCFS --commands compiled.csv"
     cache = checkout / "cache"

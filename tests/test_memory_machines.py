@@ -105,7 +105,7 @@ def test_the_host_reads_an_expert_over_the_same_pins(memory, layout):
         assert check(trace, hardware.bus_device(1)).ok
 
 
-@each_memory
+@pytest.mark.parametrize("memory", [*OTHERS, pytest.param("GDDR6", marks=pytest.mark.long)])
 def test_policies_run_on_it(memory):
     result = moe("monde", "klotski", "edge", hw="trimoe", sets=sets_of(memory, "link=null", count=8))
     assert all(run.time_ns > 0 for run in result.runs)

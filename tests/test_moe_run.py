@@ -278,6 +278,7 @@ def test_a_prefetch_that_is_still_on_its_way_is_waited_for_and_not_copied_again(
 # ---- What changes what ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long  # test_costs.py has the costs, which a run takes from there
 def test_dram_timings_and_links_change_a_run_as_they_change_single_calls():
     slow = ["dram.nRFC=1900"]
     once, slower = (mean_ns("trimoe", MODEL, tokens=1, sets=sets) for sets in ((), slow))

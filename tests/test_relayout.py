@@ -337,7 +337,10 @@ def test_faster_links_do_not_slow_a_relayout_whose_targets_are_sources_as_well()
     assert times_ns[-1] < 1.25 * result.bounds_ns["DRAM"]
 
 
-@pytest.mark.parametrize("topology", ["chain", "ring", "mesh", "full", "bus"])
+@pytest.mark.parametrize(
+    "topology",
+    ["ring", "mesh", *(pytest.param(name, marks=pytest.mark.long) for name in ("chain", "full", "bus"))],
+)
 @pytest.mark.parametrize(
     ("source", "target", "most"),
     [

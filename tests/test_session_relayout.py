@@ -120,10 +120,15 @@ def run(
     ("arbitration", "sets", "pattern"),
     [
         ("host-first", (), "random"),
-        ("ndp-first", ("dimm.command_bus=shared",), "sequential"),
-        ("ndp-first", ("dram.refresh=same-bank",), "random"),
+        ("host-first", ("dimm.command_bus=shared",), "sequential"),
+        ("host-first", ("dram.refresh=same-bank",), "random"),
         ("host-first", ("dram.nREFI=2500",), None),
-        ("ndp-first", ("dram.write_buffer=2", "dram.refresh=none"), "sequential"),
+        ("host-first", ("dram.write_buffer=2", "dram.refresh=none"), "sequential"),
+        pytest.param("ndp-first", ("dimm.command_bus=shared",), "sequential", marks=pytest.mark.long),
+        pytest.param("ndp-first", ("dram.refresh=same-bank",), "random", marks=pytest.mark.long),
+        pytest.param(
+            "ndp-first", ("dram.write_buffer=2", "dram.refresh=none"), "sequential", marks=pytest.mark.long
+        ),
     ],
 )
 def test_the_fast_arbiter_moves_as_the_readable_one_does(monkeypatch, arbitration, sets, pattern):
@@ -143,9 +148,10 @@ def assert_same(fast, readable):
         assert np.array_equal(one, other)
 
 
+@pytest.mark.parametrize("arbitration", ["host-first", pytest.param("ndp-first", marks=pytest.mark.long)])
 @pytest.mark.parametrize("command_bus", ["private", "shared"])
-def test_commands_of_experts_host_and_relayout_together_are_legal(monkeypatch, command_bus):
-    result = run(monkeypatch, False, "ndp-first", (f"dimm.command_bus={command_bus}",))
+def test_commands_of_experts_host_and_relayout_together_are_legal(monkeypatch, command_bus, arbitration):
+    result = run(monkeypatch, False, arbitration, (f"dimm.command_bus={command_bus}",))
     hardware = load_hardware("trimoe", ONE_CHANNEL)
     report = check_lanes(
         all_lanes(result.command_traces), hardware.lane_device(), 8, buses=CommandBuses(command_bus, 2, 2)
