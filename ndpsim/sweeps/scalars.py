@@ -9,10 +9,10 @@ from ndpsim.reported import OF_THE_RUN, Reported
 _IN_WORDS = ("config", "energy_note")
 
 
-def scalars_of(result: Reported) -> dict[str, Any]:
-    """The scalars of a result by dotted name, without its configuration and how long the run took."""
+def scalars_of(result: Reported, *others: str) -> dict[str, Any]:
+    """The scalars of a result by dotted name, without configuration, times of the run and `others`."""
     return {
         name: value
         for name, value in result.to_dict(flat=True).items()
-        if name.partition(".")[0] not in _IN_WORDS and name.rpartition(".")[2] not in OF_THE_RUN
+        if name.partition(".")[0] not in (*_IN_WORDS, *others) and name.rpartition(".")[2] not in OF_THE_RUN
     }

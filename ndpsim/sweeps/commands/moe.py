@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from ndpsim.config import Hardware
 from ndpsim.moe import load_model
 from ndpsim.orchestrator.record import Observer
 from ndpsim.orchestrator.run import run_moe
+from ndpsim.parameters import Table
 from ndpsim.parameters.generated import BATCH, STEPS
 from ndpsim.parameters.moe import MOE
-from ndpsim.policies.choose import choose_policy
+from ndpsim.policies.choose import ChosenPolicy, choose_policy
 from ndpsim.processors import load_processors
 from ndpsim.results.form import digest_of
 from ndpsim.results.moe import PolicyRun
@@ -25,13 +27,29 @@ from ndpsim.sweeps.scalars import scalars_of
 _POLICY_FILE = re.compile(r"(.*?\.py)(:|$)", re.DOTALL)
 _CHOSEN = ("hw", "model", "policy")
 #: Of a run under one policy: what is the same everywhere, or what a sweep compares itself.
-_NOT_MEASURED = ("policy", "speedup", "speedup_moe", "check")
+_NOT_MEASURED = ("policy", "parameters", "speedup", "speedup_moe", "check")
 
 
 def policy_files(asked: str) -> list[str]:
     """The file of a policy, if it is in one."""
     file = _POLICY_FILE.match(asked)
     return [] if file is None else [file[1]]
+
+
+def config_of(
+    given: Mapping[str, Any], table: Table, hardware: Hardware, policy: ChosenPolicy | None, *apart: str
+) -> dict[str, Any]:
+    """The configuration of layers under a policy; options that are `apart` are left out."""
+    config = {
+        "hardware": hardware.to_dict(),
+        "model": asdict(load_model(table.value(given, "model"))),
+        "policy": None if policy is None else policy.name,
+        "parameters": {} if policy is None else policy.parameters.model_dump(),
+        **{table[name].argument: table.value(given, name) for name in table if name not in apart},
+    }
+    if "weights" not in given:
+        del config["weights"]
+    return config
 
 
 class Moe(SweptCommand):
@@ -43,20 +61,10 @@ class Moe(SweptCommand):
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
         """See `SweptCommand`."""
-        hardware, model = hardware_of(given, MOE), load_model(MOE.value(given, "model"))
-        asked = MOE.value(given, "policy")
-        policy = choose_policy(asked)
+        hardware, asked = hardware_of(given, MOE), MOE.value(given, "policy")
+        config = config_of(given, MOE, hardware, choose_policy(asked), *_CHOSEN)
         routing = given.get("routing")
         traces = [routing] if isinstance(routing, str) and not is_spec(routing) else []
-        config = {
-            "hardware": hardware.to_dict(),
-            "model": asdict(model),
-            "policy": policy.name,
-            "parameters": policy.parameters.model_dump(),
-            **{MOE[name].argument: MOE.value(given, name) for name in MOE if name not in _CHOSEN},
-        }
-        if "weights" not in given:
-            del config["weights"]
         otherwise: dict[str, Any] = {"batch": BATCH.default, "steps": STEPS.default}
         for trace in map(load_routing, map(existing_file, traces)):
             otherwise = {"batch": trace.batch, "steps": trace.steps, "layers": list(trace.layers)}
@@ -73,11 +81,7 @@ class Moe(SweptCommand):
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """See `SweptCommand`."""
-        return {
-            name: value
-            for name, value in scalars_of(self.run(given)).items()
-            if name.partition(".")[0] not in (*_NOT_MEASURED, "parameters")
-        }
+        return scalars_of(self.run(given), *_NOT_MEASURED)
 
 
 COMMAND = Moe()

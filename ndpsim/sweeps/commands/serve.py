@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from ndpsim.moe import load_model
@@ -16,13 +15,13 @@ from ndpsim.routing.generate import is_spec as is_routing_spec
 from ndpsim.serving.machines import default_policy
 from ndpsim.serving.run import run_serving
 from ndpsim.sweeps.command import Resolved, SweptCommand
-from ndpsim.sweeps.commands.moe import policy_files
+from ndpsim.sweeps.commands.moe import config_of, policy_files
 from ndpsim.sweeps.parameters import file_digests, hardware_of
 from ndpsim.sweeps.scalars import scalars_of
 from ndpsim.workloads.spec import is_spec, parse_spec
 
 _CHOSEN = ("hw", "model", "policy", "no-prefix-cache", "no-async-scheduling")
-_NOT_MEASURED = ("config", "per_request", "over_time")
+_NOT_MEASURED = ("per_request", "over_time")
 
 
 class Serve(SweptCommand):
@@ -37,17 +36,10 @@ class Serve(SweptCommand):
         hardware, model = hardware_of(given, SERVE), load_model(SERVE.value(given, "model"))
         asked = SERVE.value(given, "policy") or default_policy(model, hardware)
         policy = None if asked is None else choose_policy(asked)
-        config = {
-            "hardware": hardware.to_dict(),
-            "model": asdict(model),
-            "policy": None if policy is None else policy.name,
-            "parameters": {} if policy is None else policy.parameters.model_dump(),
-            **{SERVE[name].argument: SERVE.value(given, name) for name in SERVE if name not in _CHOSEN},
+        config = config_of(given, SERVE, hardware, policy, *_CHOSEN) | {
             "prefix_cache": not given.get("no-prefix-cache", False),
             "async_scheduling": not given.get("no-async-scheduling", False),
         }
-        if "weights" not in given:
-            del config["weights"]
         requests = str(given.get("requests", ""))
         # A file counts by what is in it.
         named: dict[str, Any] = {} if is_spec(requests) else {"requests": None}
@@ -71,11 +63,7 @@ class Serve(SweptCommand):
             async_scheduling=not given.get("no-async-scheduling", False),
             **options,
         )
-        return {
-            name: value
-            for name, value in scalars_of(result).items()
-            if name.partition(".")[0] not in _NOT_MEASURED
-        }
+        return scalars_of(result, *_NOT_MEASURED)
 
 
 COMMAND = Serve()
