@@ -18,14 +18,15 @@ from ndpsim.serving.hashes import prompt_hashes
 from ndpsim.serving.kv import KvCache
 from ndpsim.serving.log import ServingLog
 from ndpsim.serving.scheduler import Limits, scheduler_named
+from ndpsim.serving.shared_room import SharedRoom, SharedSizes
 from ndpsim.workloads import Requests
 
 
 class RandomSteps:
-    """Steps that take any time."""
+    """Steps that take any time, after each of which there are other experts."""
 
-    def __init__(self, chance: random.Random) -> None:
-        self.clock_ns, self._chance = 0.0, chance
+    def __init__(self, chance: random.Random, experts: Experts) -> None:
+        self.clock_ns, self._chance, self._experts = 0.0, chance, experts
 
     def wait_until(self, time_ns: float) -> None:
         self.clock_ns = time_ns
@@ -35,6 +36,31 @@ class RandomSteps:
 
     def run(self, number: int, parts: Any) -> None:
         self.clock_ns += self._chance.uniform(1, 100)
+        self._experts.change(self._chance)
+
+
+class Experts:
+    """Experts in the GPU's memory, of which some may be on their way."""
+
+    def __init__(self, most: int) -> None:
+        self.most = self.count = most
+        self.movable = most
+
+    def now(self) -> int:
+        return self.count
+
+    def change(self, chance: random.Random) -> None:
+        self.count = chance.choice([self.most, chance.randint(0, self.most)])
+        self.movable = chance.choice([self.count, chance.randint(0, self.count)])
+
+    def give_room(self, most: int) -> None:
+        assert most >= self.count
+        self.most = most
+
+    def evict(self, count: int, now_ns: float) -> None:
+        assert 0 < count <= self.movable
+        self.count -= count
+        self.movable -= count
 
 
 def prompts_that_begin_alike(chance: random.Random, lengths: list[int], size: int) -> tuple[np.ndarray, ...]:
@@ -54,8 +80,13 @@ def prompts_that_begin_alike(chance: random.Random, lengths: list[int], size: in
 WAYS = [("vllm", "recompute"), ("vllm", "swap"), ("static", "recompute")]
 
 
-def log_of(scheduler: str, preemption: str, seed: int, count: int = 25) -> tuple[list[dict[str, Any]], int]:
-    """The lines of a run of random requests on a small cache, and how often one was preempted."""
+def log_of(
+    scheduler: str, preemption: str, seed: int, count: int = 25, shares: bool = False
+) -> tuple[list[dict[str, Any]], int]:
+    """The lines of a run of random requests on a small cache, and how often one was preempted.
+
+    shares: the cache shares its room with experts.
+    """
     chance = random.Random(seed)
     prompts, outputs = ([chance.randint(1, most) for _ in range(count)] for most in (90, 40))
     arrivals = np.cumsum([chance.choice([0, 0, chance.uniform(0, 500)]) for _ in range(count)])
@@ -69,7 +100,12 @@ def log_of(scheduler: str, preemption: str, seed: int, count: int = 25) -> tuple
     longest = max(-(-(one + other) // block_tokens) for one, other in zip(prompts, outputs, strict=True))
     room, reuse = longest + chance.randint(0, 2 * longest), chance.random() < 0.8
     limits = Limits(chance.randint(2, 12), chance.randint(12, 120))
-    former = scheduler_named(scheduler)(KvCache(room, block_tokens, reuse), limits, preemption == "swap")
+    sizes = SharedSizes(10 * room, 10, chance.choice([7, 25]))
+    experts = Experts((room - longest) * sizes.block // sizes.expert if shares else 0)
+    steps = RandomSteps(chance, experts)
+    shared: Any = SharedRoom(sizes, room, experts, lambda: steps.clock_ns) if shares else None  # type: ignore[arg-type]
+    kv = KvCache(room, block_tokens, reuse, shared)
+    former = scheduler_named(scheduler)(kv, limits, preemption == "swap")
     file = io.BytesIO()
     log = ServingLog(file)
     header = dict(
@@ -78,10 +114,12 @@ def log_of(scheduler: str, preemption: str, seed: int, count: int = 25) -> tuple
         preemption=preemption,
         async_scheduling=former.works_ahead and preemption == "recompute" and chance.random() < 0.7,
     )  # fmt: skip
+    if shares:
+        header |= {f"{name}_bytes": size for name, size in sizes._asdict().items()}
     log.begin(header, requests.ids)
     hashes = prompt_hashes(requests, block_tokens)
     ahead = header["async_scheduling"]
-    engine = Engines([former], RandomSteps(chance), Arrivals(requests, hashes), log.arrived, log.done, ahead)
+    engine = Engines([former], steps, Arrivals(requests, hashes), log.arrived, log.done, ahead)
     engine.run()
     lines = [json.loads(line) for line in file.getvalue().splitlines()]
     return lines, sum(one.preemptions for one in engine.sequences)
@@ -93,11 +131,12 @@ def findings(folder: Path, lines: list[dict[str, Any]]) -> tuple[Any, ...]:
     return check_serving(path).findings
 
 
+@pytest.mark.parametrize("shares", [False, True])
 @pytest.mark.parametrize(("scheduler", "preemption"), WAYS)
-def test_logs_of_the_engine_are_consistent(scheduler, preemption, tmp_path):
+def test_logs_of_the_engine_are_consistent(scheduler, preemption, shares, tmp_path):
     preemptions = 0
     for seed in range(12):
-        lines, often = log_of(scheduler, preemption, seed)
+        lines, often = log_of(scheduler, preemption, seed, shares=shares)
         preemptions += often
         assert findings(tmp_path, lines) == (), seed
     assert (preemptions > 0) == (scheduler == "vllm")

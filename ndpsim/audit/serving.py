@@ -26,12 +26,12 @@ from ndpsim.errors import InputError
 _VERSION = 1
 _BEGIN = b'{"serving_log":'
 _LIMITS = set(Limits.__dataclass_fields__)
-_OPTIONAL = {"async_scheduling", "lockstep", "preemption"}
+_OPTIONAL = {"async_scheduling", "lockstep", "preemption", "room_bytes", "block_bytes", "expert_bytes"}
 _RUN_KEYS = {"serving_log", "policy", "model", *_LIMITS}
 _REQUEST_KEYS = {"request", "id", "engine", "arrival_ns", "prompt_tokens", "output_tokens", "hashes"}
 _STEP_KEYS = {
     "step", "engine", "formed_ns", "start_ns", "end_ns", "scheduled", "allocated", "cached", "preempted",
-    "finished", "freed", "waiting", "left", "to_host", "to_gpu"
+    "finished", "freed", "waiting", "left", "to_host", "to_gpu", "rooms"
 }  # fmt: skip
 
 
@@ -64,10 +64,11 @@ def check_serving(path: str | PathLike[str], limit: int = 20) -> ServingReport:
 
     The rules: every token is computed once, and again only after a preemption. No step has more tokens or
     requests than allowed. A block of the KV cache belongs to who got it until it is given up, and all of them
-    are given up; new ones are those that are free longest. A prefix is reused where, and only where, blocks
-    with the same tokens are there. Requests are taken in as they arrive, preempted ones first. Steps of an
-    engine follow each other. A request ends with its last token. A closed loop keeps its number of requests.
-    Of the schedulers `vllm` and `static` also what each of them has to do.
+    are given up; new ones are those that are free longest. Where blocks share room with experts, both have
+    room at any time, and an expert leaves only for a block that lacks room. A prefix is reused where, and
+    only where, blocks with the same tokens are there. Requests are taken in as they arrive, preempted ones
+    first. Steps of an engine follow each other. A request ends with its last token. A closed loop keeps its
+    number of requests. Of the schedulers `vllm` and `static` also what each of them has to do.
 
     Args:
         path, limit: as in `check_schedule`.

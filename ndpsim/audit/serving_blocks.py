@@ -69,20 +69,46 @@ class Blocks:
         count: how many there are.
         tokens: of a block.
         reuse: whole blocks can be found again.
+        shared: their room is shared with experts.
+
+    Attributes:
+        room: for so many blocks, in use or with contents that can be found.
+        most: for so many there would be room if all experts left that can.
     """
 
-    def __init__(self, count: int, tokens: int, reuse: bool) -> None:
-        self.count, self.tokens, self.reuse = count, tokens, reuse
+    def __init__(self, count: int, tokens: int, reuse: bool, shared: bool = False) -> None:
+        self.count, self.tokens, self.reuse, self.shared = count, tokens, reuse, shared
+        self.room = self.most = count
         self._users: dict[int, int] = {}
-        self._fresh = set(range(count))  # never used
+        self._fresh = set(range(count))  # never used, or dropped since then
         self._free: OrderedDict[int, None] = OrderedDict()  # used before, the one that is free longest first
         self._content: dict[int, Content] = {}
         self._holders: dict[Content, int] = {}  # how many blocks have a content
 
     @property
     def free(self) -> int:
-        """Blocks that no request uses."""
-        return len(self._fresh) + len(self._free)
+        """Blocks that no request uses, and that there is or can be room for."""
+        return self.most - self.used
+
+    @property
+    def used(self) -> int:
+        """Blocks that requests use."""
+        return len(self._users)
+
+    @property
+    def occupied(self) -> int:
+        """Blocks that take room: they are in use, or have been and can be found."""
+        return len(self._users) + len(self._free)
+
+    def dropped(self, blocks: Sequence[int]) -> Iterator[Fault]:
+        """Free blocks lose their room."""
+        for block in blocks:
+            if next(iter(self._free), None) != block:
+                yield "dropped", f"drops block {block}, which is not the one that is free longest"
+            if block in self._free:
+                self._forget(block)
+                del self._free[block]
+                self._fresh.add(block)
 
     def needed(self, tokens: int) -> int:
         """Blocks of so many tokens."""
@@ -118,7 +144,11 @@ class Blocks:
                 yield "no-block", f"{who}, and there are 0 to {self.count - 1}"
             elif block in self._users:
                 yield "in-use", f"{who}, which is in use"
-            elif block not in self._fresh and (self._fresh or next(iter(self._free)) != block):
+            elif block in self._fresh and self.occupied >= self.room:
+                yield "memory", f"{who}, and {self.room} blocks have room"
+            elif block not in self._fresh and (
+                (self._fresh and not self.shared) or next(iter(self._free)) != block
+            ):
                 yield "eviction", f"{who}, and another one is free longer"
             self._forget(block)
             yield from self._use(request, block)

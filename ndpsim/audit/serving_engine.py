@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ndpsim.audit.schedule_rules import Fault, close, is_later
 from ndpsim.audit.serving_blocks import Blocks, Served
+from ndpsim.audit.serving_room import Room, RoomUse
 from ndpsim.audit.serving_schedulers import Before, BlocksOf, Limits, Row, Step, rules_of
 
 
@@ -23,7 +24,13 @@ class Engine:
     def __init__(self, limits: Limits, requests: Mapping[int, Served]) -> None:
         self.limits, self._requests = limits, requests
         self._rules = rules_of(limits.scheduler)
-        self._blocks = Blocks(limits.blocks, limits.block_tokens, limits.prefix_cache)
+        shared = limits.room_bytes is not None
+        self._blocks = Blocks(limits.blocks, limits.block_tokens, limits.prefix_cache, shared)
+        self._room = (
+            None
+            if limits.room_bytes is None
+            else Room(limits.room_bytes, limits.block_bytes, limits.expert_bytes)
+        )
         self._waiting: list[Served] = []
         self._running: list[Served] = []
         self._before = Before(limits, self._blocks, self._waiting, self._running)
@@ -50,17 +57,22 @@ class Engine:
         ahead = ending is not None and close(self._formed_ns, began_ns)
         self._take_in(began_ns if ending is not None else self._formed_ns)
         yield from self._unasked(step)
+        tried = list(step.rooms[:-1])
         if ending is not None and not ahead:
-            yield from self._nothing_ahead(step)
+            yield from self._nothing_ahead(step, tried[:1])
             yield from self._end(ending)
             self._take_in(self._formed_ns)
+            tried = tried[1:]
         elif step.left:
             yield "preemption", "names requests that lost their blocks before it, and there was no step"
+        yield from self._tries(tried)
+        yield from self._begins(step.rooms[-1:])
         yield from self._rules.before(self._before, step)
         yield from self._preemptions(step)
         yield from self._moves(step)
         yield from self._rules.after(self._before, step)
         yield from self._blocks_taken(step)
+        yield from self._ends(step.rooms[-1:], bool(step.preempted))
         for row in step.rows:
             yield from self._row_faults(row)
         wanted = [one.number for one in self._waiting]
@@ -80,12 +92,36 @@ class Engine:
         for one in (*self._running, *self._waiting, *self._inbox):
             yield "unfinished", f"request {one.number} has {one.produced} of {one.output_tokens} tokens"
 
-    def _nothing_ahead(self, step: Step) -> Iterator[Fault]:
+    def _nothing_ahead(self, step: Step, tried: Sequence[RoomUse]) -> Iterator[Fault]:
         """When the step before began nothing could be formed, except that requests were preempted."""
         empty = Step((), tuple(step.left), (), {}, {}, step.left, {}, {})
+        yield from self._begins(tried)
         yield from self._rules.before(self._before, empty)
         yield from self._preemptions(empty)
         yield from self._rules.after(self._before, empty)
+        yield from self._ends(tried, bool(step.left))
+
+    def _tries(self, rooms: Sequence[RoomUse]) -> Iterator[Fault]:
+        """Tries to form a step when there was nothing to compute."""
+        for use in rooms:
+            yield from self._begins([use])
+            yield from self._ends([use], preempts=False)
+
+    def _begins(self, rooms: Sequence[RoomUse]) -> Iterator[Fault]:
+        """The room when a step is about to be formed, if it is shared."""
+        if self._room is not None and not rooms:
+            yield "memory", "does not say what the GPU's memory has"
+        for use in rooms:
+            if self._room is None:
+                yield "memory", "tells of room that blocks share with experts, and the run does not"
+            else:
+                yield from self._room.begin(use, self._blocks)
+
+    def _ends(self, rooms: Sequence[RoomUse], preempts: bool) -> Iterator[Fault]:
+        """The room when a step is formed."""
+        for use in rooms:
+            if self._room is not None:
+                yield from self._room.end(use, self._blocks, preempts)
 
     def _take_in(self, time_ns: float) -> None:
         """Requests that have arrived until then wait from now on."""
@@ -109,7 +145,8 @@ class Engine:
 
         blocks = of("allocated"), of("cached"), of("freed")
         moved = counts("to_host"), counts("to_gpu")
-        return Step(rows, those("preempted"), those("finished"), *blocks, *moved, of("left"))
+        rooms = [RoomUse(*one) for one in line.get("rooms", ())]
+        return Step(rows, those("preempted"), those("finished"), *blocks, *moved, of("left"), rooms)
 
     def _time_faults(self, line: Mapping[str, Any]) -> Iterator[Fault]:
         if line["step"] <= self._last_step:

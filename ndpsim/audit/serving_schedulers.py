@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ndpsim.audit.schedule_rules import Fault
 from ndpsim.audit.serving_blocks import Blocks, Served
+from ndpsim.audit.serving_room import RoomUse
 
 BlocksOf = Mapping[Served, Sequence[int]]
 
@@ -30,6 +31,9 @@ class Limits:
     preemption: str = "recompute"
     async_scheduling: bool = False
     lockstep: bool = False
+    room_bytes: int | None = None
+    block_bytes: int = 0
+    expert_bytes: int = 0
 
 
 class Row(NamedTuple):
@@ -60,6 +64,7 @@ class Step:
     to_host: Mapping[Served, int]
     to_gpu: Mapping[Served, int]
     left: BlocksOf = field(default_factory=dict)
+    rooms: Sequence[RoomUse] = ()
 
     @property
     def touched(self) -> list[Served]:

@@ -21,6 +21,7 @@ from ndpsim.orchestrator.migrations import Migrations
 from ndpsim.orchestrator.outcome import CriticalPath, critical_path, estimates_by_engine, job_records
 from ndpsim.orchestrator.placement import Places
 from ndpsim.orchestrator.record import LayerRecord, Observer, RunRecord
+from ndpsim.orchestrator.residents import Residents
 from ndpsim.orchestrator.totals import Totals
 from ndpsim.orchestrator.transfers import PRIORITISED
 from ndpsim.orchestrator.visits import GatedVisit, Window
@@ -73,6 +74,7 @@ class StepRunner:
 
     Attributes:
         placed: where experts lie before the first step.
+        residents: experts in the GPU's memory, between two steps.
         totals, busy_ns (by resource), clock_ns: what the run came to until now.
 
     Raises:
@@ -98,6 +100,7 @@ class StepRunner:
         self._places = Places(placement, machine, dimms, hardware.dimm_bytes, given.dimm_kv_bytes)
         at_once = hardware.relayout.concurrent_experts if machine.dimms and hardware.system.link else 1
         self._migrations = Migrations(self._places, given.transfers, given.costs, machine, at_once)
+        self.residents = Residents(policy, self._places, self._migrations, machine)
         beside: Mapping[tuple[int, int], Beside] = defaultdict(Beside)
         shards = [count for count in np.unique(placement.shards).tolist() if count > 1]
         if given.transfers.meets_units and policy.contention:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from ndpsim.policies.predictor import StatedPredictor
@@ -240,3 +241,15 @@ class Policy(ABC, Generic[Parameters_co]):
     def prediction(self) -> Mapping[str, Any] | None:
         """Accuracy of its predictions, and the definition of the accuracy; None: it makes no predictions."""
         return None
+
+
+class GivesRoom(ABC):
+    """Of a policy whose experts may be taken out of the GPU's memory between two steps of serving.
+
+    A growing KV cache takes their room, and gives it back later. Such a policy keeps within
+    `BackgroundView.gpu_free`, and knows from the placements that it is shown which experts are residents.
+    """
+
+    @abstractmethod
+    def resident_worth(self, placement: Placement) -> NDArray[np.floating | np.integer]:
+        """Worth of residents, [layer, expert]: those of least worth leave first, of equals the first ones."""

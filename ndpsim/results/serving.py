@@ -73,7 +73,8 @@ class ServingResult(Reported):
         mean_running: sequences with blocks, mean over time; `mean_queue`: those without.
         most_running, most_queue, most_kv_blocks: the most of a step.
         over_time: means of equal parts of the time: `time_ns` (the middle), `queue`, `running`, `batch`
-            (sequences of which a step computes tokens), `tokens_per_step` and `kv_blocks`.
+            (sequences of which a step computes tokens), `tokens_per_step`, `kv_blocks`, and under a policy
+            `resident_experts` (in the GPU's memory, or on their way there).
         per_request: the times of each request.
         pairs_by_engine, utilization, migrations, bottleneck, energy_nj, energy_note: as in `PolicyRun`.
         energy_per_token_nj: by component, over output tokens.

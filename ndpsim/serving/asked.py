@@ -22,6 +22,7 @@ from ndpsim.routing.sequences import TokenRouting, routing_of_sequences
 from ndpsim.serving.kv import KvCache
 from ndpsim.serving.room import KvRoom
 from ndpsim.serving.scheduler import Limits, Scheduler, scheduler_named
+from ndpsim.serving.steps import Steps
 from ndpsim.workloads import Requests, load_requests
 
 
@@ -39,11 +40,13 @@ class EngineAsked:
     prefix_cache: bool
     ahead: bool
 
-    def schedulers(self, engines: int, room: KvRoom) -> list[Scheduler]:
+    def schedulers(self, engines: int, room: KvRoom, steps: Steps) -> list[Scheduler]:
         """One for each engine."""
-        swaps = self.preemption == "swap"
+        swaps, sizes = self.preemption == "swap", (room.blocks, room.block_tokens)
+        residents = steps.residents
+        shared = None if residents is None else room.shared_with(residents, lambda: steps.clock_ns)
         return [
-            self.scheduler(KvCache(room.blocks, room.block_tokens, self.prefix_cache), self.limits, swaps)
+            self.scheduler(KvCache(*sizes, self.prefix_cache, shared), self.limits, swaps)
             for _ in range(engines)
         ]
 

@@ -22,6 +22,7 @@ from ndpsim.errors import InputError
 from ndpsim.serving.kv import Changes
 from ndpsim.serving.scheduler import Chunk, Scheduler
 from ndpsim.serving.sequence import Sequence
+from ndpsim.serving.shared_room import RoomUse
 from ndpsim.serving.steps import Steps
 from ndpsim.workloads import Requests
 
@@ -38,6 +39,8 @@ class FormedStep:
         waiting: sequences that wait behind it.
         changes: of blocks.
         left: by request, blocks that were taken away when nothing could be formed ahead.
+        rooms: use of the room that blocks share with experts: an entry for each try to form a step since the
+            last one was formed.
     """
 
     formed_ns: float
@@ -46,6 +49,7 @@ class FormedStep:
     waiting: Several[Sequence] = ()
     changes: Changes = field(default_factory=Changes)
     left: Mapping[int, list[int]] = field(default_factory=dict)
+    rooms: Several[RoomUse] = ()
 
 
 class DoneStep(NamedTuple):
@@ -73,6 +77,7 @@ class History:
         running: sequences that have blocks, over all engines.
         tokens: that it computes; `batch`: sequences of which it computes some.
         kv_blocks: in use.
+        residents: experts in the GPU's memory, or on their way there; empty: no policy runs.
         between_ns: from each output token to the next one of the same request.
     """
 
@@ -82,6 +87,7 @@ class History:
     batch: array[int] = field(default_factory=lambda: array("q"))
     tokens: array[int] = field(default_factory=lambda: array("q"))
     kv_blocks: array[int] = field(default_factory=lambda: array("q"))
+    residents: array[int] = field(default_factory=lambda: array("q"))
     between_ns: array[float] = field(default_factory=lambda: array("d"))
 
 
@@ -136,6 +142,7 @@ class _Engine:
         self.scheduler = scheduler
         self.formed: FormedStep | None = None
         self._left: Mapping[int, list[int]] = {}
+        self._rooms: list[RoomUse] = []
 
     @property
     def load(self) -> int:
@@ -144,17 +151,21 @@ class _Engine:
 
     def form(self, time_ns: float) -> None:
         """Form the next step, if there is anything to compute."""
-        scheduler = self.scheduler
-        scheduler.kv.new_step()
-        if not scheduler.running and not scheduler.waiting:
-            return
-        chunks, changes = scheduler.schedule(), scheduler.kv.changes
+        scheduler, kv = self.scheduler, self.scheduler.kv
+        kv.new_step()
+        chunks = scheduler.schedule() if scheduler.running or scheduler.waiting else []
+        kv.end_step()
+        changes = kv.changes
+        if changes.room is not None:
+            self._rooms.append(changes.room)
         if not chunks:
             self._left = {**self._left, **changes.freed}
             return
         waiting = tuple(scheduler.waiting)
-        self.formed = FormedStep(time_ns, chunks, scheduler.preempted, waiting, changes, self._left)
-        self._left = {}
+        self.formed = FormedStep(
+            time_ns, chunks, scheduler.preempted, waiting, changes, self._left, self._rooms
+        )
+        self._left, self._rooms = {}, []
         for chunk in chunks:
             if chunk.sequence.admitted_ns < 0:
                 chunk.sequence.admitted_ns = time_ns
@@ -175,6 +186,7 @@ class Engines:
     Args:
         ahead: a step is formed when the one before it begins: asynchronous scheduling.
         arrived, done: are told of each sequence that arrives, and of each step of an engine.
+        residents: experts in the GPU's memory now; None: no policy runs.
 
     Attributes:
         sequences: all that have arrived, in order.
@@ -188,10 +200,11 @@ class Engines:
         arrived: Callable[[Sequence], None],
         done: Callable[[DoneStep], None],
         ahead: bool = False,
+        residents: Callable[[], int] | None = None,
     ) -> None:
         self._engines = [_Engine(one) for one in schedulers]
         self._steps, self._arrivals, self._ahead = steps, arrivals, ahead
-        self._arrived, self._done = arrived, done
+        self._arrived, self._done, self._residents = arrived, done, residents
         self.sequences: list[Sequence] = []
         self.history = History()
         self._number = 0
@@ -263,7 +276,9 @@ class Engines:
         history.running.append(sum(len(engine.scheduler.running) for engine in self._engines))
         history.batch.append(len(chunks))
         history.tokens.append(sum(chunk.tokens for chunk in chunks))
-        history.kv_blocks.append(sum(kv.blocks - kv.free for kv in caches))
+        history.kv_blocks.append(sum(kv.used for kv in caches))
+        if self._residents is not None:
+            history.residents.append(self._residents())
 
     def _produces(self, chunk: Chunk, end_ns: float) -> bool:
         """Note when a chunk's token comes, if it has one; returns whether that was the last one."""

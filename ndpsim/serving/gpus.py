@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
 from ndpsim.moe import LayerAttention, LinearAttention, MixedAttention, MoeShape
+from ndpsim.orchestrator.residents import Residents
 from ndpsim.orchestrator.visits import Window, windows_of_step
 from ndpsim.processors import DenseTime
 from ndpsim.processors.operations import ACTIVATION_BYTES, MixedStep
@@ -147,6 +148,7 @@ class GpuSteps:
         self._busy_ns = np.zeros(exchange.gpus)
         self._link_ns = self._clock_ns = self._pairs = 0.0
         self._steps_ns = 0.0
+        self.residents: Residents | None = None
 
     @property
     def clock_ns(self) -> float:

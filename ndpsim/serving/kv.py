@@ -4,6 +4,8 @@ As vLLM 0.19 has it (vllm/v1/core/block_pool.py, kv_cache_manager.py): a whole b
 tokens up to its end. A block without a sequence stays where it can be found, and new ones are those
 that have been free longest. A sequence gives up its last block first. The last token of a sequence is always
 computed, even if its block is there. Not modelled: vLLM keeps one block for padding.
+
+There may be room for fewer blocks than there are, and the room may change: see `ndpsim.serving.shared_room`.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Sequence as Several
 from dataclasses import dataclass, field
 
 from ndpsim.serving.sequence import Sequence
+from ndpsim.serving.shared_room import RoomUse, SharedRoom
 
 Hash = tuple[int, int]
 
@@ -22,7 +25,7 @@ Hash = tuple[int, int]
 class Changes:
     """Changes of blocks in a step, by the number of the sequence: `allocated` anew, `reused` and `freed`.
 
-    `to_host`, `to_gpu`: how many blocks of it were moved there.
+    `to_host`, `to_gpu`: how many blocks of it were moved there. `room`: use of a room shared with experts.
     """
 
     allocated: dict[int, list[int]] = field(default_factory=dict)
@@ -30,35 +33,56 @@ class Changes:
     freed: dict[int, list[int]] = field(default_factory=dict)
     to_host: dict[int, int] = field(default_factory=dict)
     to_gpu: dict[int, int] = field(default_factory=dict)
+    room: RoomUse | None = None
 
 
 class _Pool:
-    """Numbered blocks with reference counts; free ones in the order in which they are taken."""
+    """Numbered blocks with reference counts; free ones in the order in which they are taken.
+
+    Attributes:
+        room: for so many blocks, with sequences or with contents that can be found.
+    """
 
     def __init__(self, blocks: int) -> None:
-        self._blocks = blocks
-        self._used = 0  # blocks that were ever taken, the first ones
-        self._free: OrderedDict[int, None] = OrderedDict()  # of them; those that never were come before them
+        self.room = blocks
+        self._numbered = 0  # the first blocks, which were taken before
+        self._empty: list[int] = []  # of them, those that take no room
+        self._free: OrderedDict[int, None] = OrderedDict()  # of them; empty ones are taken before them
         self._uses: dict[int, int] = {}
         self._hash: dict[int, Hash] = {}
         self._known: dict[Hash, dict[int, None]] = {}
 
     @property
     def free(self) -> int:
-        return self._blocks - self._used + len(self._free)
+        return self.room - self.used
+
+    @property
+    def used(self) -> int:
+        return self._numbered - len(self._empty) - len(self._free)
 
     def is_free(self, block: int) -> bool:
         return self._uses[block] == 0
 
     def take(self, count: int) -> list[int]:
         """New blocks; what they contained cannot be found any more."""
-        new = range(self._used, min(self._used + count, self._blocks))
-        self._used = new.stop
-        taken = [*new, *(self._free.popitem(last=False)[0] for _ in range(count - len(new)))]
+        empty = min(count, self.room - self.used - len(self._free))
+        again = [self._empty.pop() for _ in range(min(empty, len(self._empty)))]
+        new = range(self._numbered, self._numbered + empty - len(again))
+        self._numbered = new.stop
+        taken = [*again, *new, *(self._free.popitem(last=False)[0] for _ in range(count - empty))]
         for block in taken:
             self._forget(block)
             self._uses[block] = 1
         return taken
+
+    def drop(self) -> list[int]:
+        """Free blocks that have no room any more, those that are free longest."""
+        lacking = self.used + len(self._free) - self.room
+        dropped = [self._free.popitem(last=False)[0] for _ in range(lacking)]
+        for block in dropped:
+            self._forget(block)
+        self._empty += dropped
+        return dropped
 
     def use(self, blocks: Iterable[int]) -> None:
         """Blocks are used once more."""
@@ -97,24 +121,45 @@ class KvCache:
         blocks: how many there are.
         block_tokens: tokens of a block.
         finds_prefixes: whole blocks are found again.
+        shared: room that it shares with experts; None: it has room for all blocks.
 
     Attributes:
         changes: since `new_step`.
     """
 
-    def __init__(self, blocks: int, block_tokens: int = 16, finds_prefixes: bool = True) -> None:
+    def __init__(
+        self,
+        blocks: int,
+        block_tokens: int = 16,
+        finds_prefixes: bool = True,
+        shared: SharedRoom | None = None,
+    ) -> None:
         self.blocks, self.block_tokens, self._finds = blocks, block_tokens, finds_prefixes
+        self._shared = shared
         self._pool = _Pool(blocks)
-        self.changes = Changes()
+        self.changes, self._lacks_room = Changes(), False
 
     @property
     def free(self) -> int:
-        """Blocks that no sequence uses."""
+        """Blocks that no sequence uses, and that there is room for."""
         return self._pool.free
 
+    @property
+    def used(self) -> int:
+        """Blocks that sequences use."""
+        return self._pool.used
+
     def new_step(self) -> None:
-        """Begin to note changes anew."""
-        self.changes = Changes()
+        """Begin to note changes anew, with the room that experts leave."""
+        self.changes, self._lacks_room = Changes(), False
+        if self._shared is not None:
+            self._pool.room = self._shared.blocks
+            self.changes.room = self._shared.begin(self._pool.drop())
+
+    def end_step(self) -> None:
+        """A step is formed, and experts get the room that is left, unless a sequence found too little."""
+        if self._shared is not None and self.changes.room is not None:
+            self.changes.room.most = self._shared.leave(self._pool.used, self._lacks_room)
 
     def found(self, sequence: Sequence) -> list[int]:
         """Blocks with the first tokens of a sequence that has none, but for its last token."""
@@ -135,7 +180,7 @@ class KvCache:
         """Make room for further tokens of a sequence, behind blocks that were found. False: there is none."""
         computed = sequence.computed + len(reused) * self.block_tokens
         new = max(self.needed(computed + tokens) - len(sequence.blocks) - len(reused), 0)
-        if new > self.free - sum(map(self._pool.is_free, reused)):
+        if not self._has_room(new + sum(map(self._pool.is_free, reused))):
             return False
         if reused:
             self._pool.use(reused)
@@ -152,6 +197,18 @@ class KvCache:
                 self._pool.remember(sequence.blocks[place], sequence.hash_of(place))
             sequence.remembered = max(sequence.remembered, whole)
         return True
+
+    def _has_room(self, blocks: int) -> bool:
+        """Whether so many more can be used; experts are evicted if that is enough."""
+        if blocks <= self.free:
+            return True
+        if self._shared is None or self.changes.room is None:
+            return False
+        evicted = self._shared.make(self._pool.used + blocks)
+        self.changes.room.evicted += evicted
+        self._pool.room = self._shared.blocks
+        self._lacks_room |= not evicted
+        return evicted > 0
 
     def release(self, sequence: Sequence) -> None:
         """A sequence gives up its blocks, the last one first."""

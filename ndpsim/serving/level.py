@@ -21,7 +21,7 @@ def check_level(
     level: ServiceLevel,
     requests: Requests,
     steps_for: Callable[[Requests], Steps],
-    schedulers: Sequence[Scheduler],
+    schedulers: Callable[[Steps], Sequence[Scheduler]],
 ) -> None:
     """Make sure that the request with the shortest prompt, alone, is within the level.
 
@@ -31,9 +31,8 @@ def check_level(
     shortest = int(np.argmin(requests.prompt_tokens))
     output = np.minimum(requests.output_tokens[[shortest]], _MOST_OUTPUT)
     alone = Requests(np.zeros(1), requests.prompt_tokens[[shortest]], output)
-    engine = Engines(
-        schedulers, steps_for(alone), Arrivals(alone, lambda _: ()), lambda _: None, lambda _: None
-    )
+    steps, arrivals = steps_for(alone), Arrivals(alone, lambda _: ())
+    engine = Engines(schedulers(steps), steps, arrivals, lambda _: None, lambda _: None)
     engine.run()
     (one,) = engine.sequences
     ttft_ns, between = one.first_token_ns, one.output_tokens - 1

@@ -63,6 +63,7 @@ class ServingLog(ServingObserver):
         moved = [
             {str(number): count for number, count in of.items()} for of in (changes.to_host, changes.to_gpu)
         ]
+        rooms = [[one.residents, one.fixed, one.evicted, one.most, one.dropped] for one in formed.rooms]
         left = {"left": _by_request(formed.left)} if formed.left else {}
         self._line(
             {
@@ -79,6 +80,7 @@ class ServingLog(ServingObserver):
                 "freed": _by_request(changes.freed),
                 "waiting": [one.number for one in formed.waiting],
                 **({"to_host": moved[0], "to_gpu": moved[1]} if self._swaps else {}),
+                **({"rooms": rooms} if rooms else {}),
                 **left,
             }
         )

@@ -1,4 +1,4 @@
-"""The number of blocks in an engine's KV cache, and the experts for which the GPU's memory has room then.
+"""The number of blocks in an engine's KV cache, and of experts in the GPU's memory beside it.
 
 A block takes `block_tokens` tokens of every layer with keys and values, those with a window as well; the
 states of linear attention are kept for as many sequences as a step has at most. In the GPU's memory:
@@ -7,11 +7,16 @@ states of linear attention are kept for as many sequences as a step has at most.
 - If not, it gets what the longest requests need, as many of them as a step has sequences at most, so that
   none is preempted; experts get the rest. "auto" puts it into the host's memory if they need more than there
   is.
+
+With "auto" both share their room while the engine runs (`ndpsim.serving.shared_room`), unless the number of
+blocks or of experts is given, or the policy is no `GivesRoom`. Experts never have the room of the longest
+request, so that it can always be served, and at first they have all else. The cache has the blocks of above,
+or if those are fewer, as many as the longest requests need or as have room without any expert.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,12 +25,14 @@ from numpy.typing import NDArray
 from ndpsim.arguments import whole_number
 from ndpsim.errors import InputError
 from ndpsim.moe import LinearAttention, MoeShape
+from ndpsim.orchestrator.residents import Residents
 from ndpsim.orchestrator.weights import RunWeights
 from ndpsim.processors import GpuMemory, Processors
 from ndpsim.processors.dense import attention_of
 from ndpsim.processors.memory import Cache, memory_with_cache
 from ndpsim.processors.operations import Step
 from ndpsim.serving.scheduler import Limits
+from ndpsim.serving.shared_room import SharedRoom, SharedSizes
 from ndpsim.workloads import Requests
 
 Ints = NDArray[np.int64]
@@ -33,20 +40,34 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class KvAsked:
-    """Arguments for a KV cache: see `run_serving`; `blocks`: None: as many as there is room for."""
+    """Arguments for a KV cache: see `run_serving`.
+
+    Attributes:
+        blocks: None: as many as there is room for.
+        experts: of a layer in the GPU's memory; None: as many as there is room for.
+        gives_room: whether the policy is a `GivesRoom`.
+    """
 
     kv: str
     bits: int
     block_tokens: int
     blocks: int | None
+    experts: int | None
+    gives_room: bool
+
+    @property
+    def shares(self) -> bool:
+        """Whether a cache in the GPU's memory shares its room with experts."""
+        return self.kv == "auto" and self.blocks is None and self.experts is None and self.gives_room
 
 
 @dataclass(frozen=True)
 class KvRoom:
-    """The blocks of a KV cache, and the contents of the GPU's memory with it.
+    """The blocks of a KV cache, and the contents of the GPU's memory at first.
 
     Attributes:
         state_bytes: of the states of linear attention of a sequence.
+        shared: room that blocks share with experts; None: each has its own.
     """
 
     blocks: int
@@ -54,6 +75,11 @@ class KvRoom:
     block_bytes: int
     state_bytes: int
     memory: GpuMemory
+    shared: SharedSizes | None = None
+
+    def shared_with(self, residents: Residents, now: Callable[[], float]) -> SharedRoom | None:
+        """The room during a run; None: it is not shared."""
+        return None if self.shared is None else SharedRoom(self.shared, self.blocks, residents, now)
 
     def kept_bytes(self, blocks: Sequence[int]) -> int:
         """Bytes of sequences with so many blocks each."""
@@ -67,7 +93,6 @@ def kv_room(
     requests: Requests,
     limits: Limits,
     asked: KvAsked,
-    gpu_experts: int | None,
     gpus: int = 1,
 ) -> KvRoom:
     """The room that requests have.
@@ -92,17 +117,24 @@ def kv_room(
         return memory_with_cache(processors.gpu, shape, step, held, weights.expert, weights.dense)
 
     kv, blocks = asked.kv, needed if asked.blocks is None else asked.blocks
+    shared: SharedSizes | None = None
+    at_first = blocks
     if kv != "host":
         bare = memory("gpu", 0)
         all_experts = shape.moe_layers * -(-shape.routed_experts // gpus)
-        experts, all_fit = _expert_bytes(shape, bare, gpu_experts, all_experts, int(lengths.max()) * block)
+        experts, all_fit = _expert_bytes(shape, bare, asked.experts, all_experts, int(lengths.max()) * block)
         left = max(bare.experts_bytes - experts, 0) // block
         if kv == "auto":
             kv = "gpu" if all_fit or blocks <= left else "host"
         if kv == "gpu" and asked.blocks is None:
             blocks = left if all_fit else min(needed, left)
+        at_first = blocks
+        if kv == "gpu" and asked.shares:
+            shared = SharedSizes(bare.experts_bytes, block, bare.expert_bytes)
+            at_first = blocks if all_fit else int(lengths.max())
+            blocks = max(blocks, min(needed, bare.experts_bytes // block))
     _check_lengths(requests, lengths, blocks, asked.block_tokens)
-    return KvRoom(blocks, asked.block_tokens, block, _state_bytes(shape, 1), memory(kv, blocks))
+    return KvRoom(blocks, asked.block_tokens, block, _state_bytes(shape, 1), memory(kv, at_first), shared)
 
 
 def _block_bytes(shape: MoeShape, asked: KvAsked) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -15,7 +16,7 @@ from ndpsim.orchestrator.given import Given, check_link, given_of
 from ndpsim.orchestrator.weights import RunWeights, run_weights
 from ndpsim.parameters.serve import SERVE, ServiceLevel, service_level
 from ndpsim.policies.choose import ChosenPolicy
-from ndpsim.policies.interface import Policy
+from ndpsim.policies.interface import GivesRoom, Policy
 from ndpsim.processors import Processors
 from ndpsim.results.cache import ResultCache
 from ndpsim.results.serving import ServingResult
@@ -39,6 +40,7 @@ from ndpsim.serving.observer import ServingObserver
 from ndpsim.serving.room import KvAsked, KvRoom, kv_room
 from ndpsim.serving.scheduler import Limits, Scheduler, scheduler_named
 from ndpsim.serving.sequence import Sequence as Served
+from ndpsim.serving.shared_room import SharedSizes
 from ndpsim.serving.steps import Steps
 from ndpsim.serving.summary import served, summary
 from ndpsim.workloads import Requests
@@ -130,6 +132,8 @@ def run_serving(
         SERVE["kv-bits"].checked(kv_bits),
         SERVE["block-tokens"].checked(block_tokens),
         SERVE["kv-blocks"].checked(kv_blocks),
+        gpu_experts,
+        chosen is not None and issubclass(chosen.policy, GivesRoom),
     )
     seed, level = SERVE["seed"].checked(seed), None if slo is None else service_level(slo)
     checked_arbitration(arbitration)
@@ -137,7 +141,7 @@ def run_serving(
     arriving = requests_asked(requests, rate, seed)
     written = run_weights(shape, bits, dense_bits, weights)
     part, spread = part_of(shape, gpus, parallel), gpus if parallel == "data" else 1
-    room = kv_room(processors, part, written, arriving, engine.limits, asked, gpu_experts, spread)
+    room = kv_room(processors, part, written, arriving, engine.limits, asked, spread)
     check_preemption(preemption, chosen is not None, room)
     routed = routing_asked(routing, shape, seed)
     machine: Machine
@@ -152,7 +156,7 @@ def run_serving(
         machine = UnderPolicy(chosen, given, routed, written, room, kv_bits)
     if level is not None:
         usually = replace(engine, scheduler=scheduler_named("vllm"), prefix_cache=True)
-        check_level(level, arriving, machine.steps_for, usually.schedulers(machine.engines, room))
+        check_level(level, arriving, machine.steps_for, partial(usually.schedulers, machine.engines, room))
     config = {
         "hardware": hardware.to_dict(),
         "model": shape.name,
@@ -170,10 +174,12 @@ def run_serving(
         "prefix_cache": engine.prefix_cache,
         "async_scheduling": engine.ahead,
         "gpu_bytes": dict(room.memory.parts),
+        "shared_bytes": None if room.shared is None else room.shared.room,
         "arbitration": arbitration,
     }
     steps = machine.steps_for(arriving, None if observer is None else observer.layer)
-    engines = _served(engine.schedulers(machine.engines, room), steps, arriving, config, observers, progress)
+    formers = engine.schedulers(machine.engines, room, steps)
+    engines = _served(formers, steps, arriving, config, room.shared, observers, progress)
     per_request = served(arriving, engines.sequences)
     time_ns = steps.clock_ns - per_request[0].arrival_ns
     of_machine = {**steps.results(time_ns), **watch.times()}
@@ -221,6 +227,7 @@ def _served(
     steps: Steps,
     requests: Requests,
     config: Mapping[str, Any],
+    shared: SharedSizes | None,
     observers: Sequence[ServingObserver],
     progress: Callable[[float], None],
 ) -> Engines:
@@ -229,7 +236,9 @@ def _served(
     kv = ("block_tokens", "max_batch", "max_tokens", "prefix_cache", "async_scheduling", "closed_loop")
     names = ("policy", "model", "scheduler", "preemption", "engines")
     header = {**{name: config[name] for name in names}, "blocks": config["kv_blocks"]}
-    together = {"lockstep": True} if len(schedulers) > 1 else {}
+    together: dict[str, Any] = {"lockstep": True} if len(schedulers) > 1 else {}
+    if shared is not None:
+        together |= {f"{name}_bytes": size for name, size in shared._asdict().items()}
     for observer in observers:
         observer.begin({**header, **{name: config[name] for name in kv}, **together}, requests.ids)
 
@@ -246,6 +255,7 @@ def _served(
 
     hashes = prompt_hashes(requests, config["block_tokens"])
     ahead = config["async_scheduling"]
-    engine = Engines(schedulers, steps, Arrivals(requests, hashes), arrived, stepped, ahead)
+    residents = None if steps.residents is None else steps.residents.now
+    engine = Engines(schedulers, steps, Arrivals(requests, hashes), arrived, stepped, ahead, residents)
     engine.run()
     return engine

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.orchestrator.residents import Residents
 from ndpsim.orchestrator.step_run import StepRunner
 from ndpsim.orchestrator.totals import ENGINES
 from ndpsim.orchestrator.visits import GatedVisit, Window, windows_of_step
@@ -25,7 +26,10 @@ class Steps(Protocol):
 
     Attributes:
         clock_ns: the time now.
+        residents: experts in the GPU's memory; None: no policy runs.
     """
+
+    residents: Residents | None
 
     @property
     def clock_ns(self) -> float:
@@ -80,6 +84,7 @@ class MoeSteps:
     ) -> None:
         self.runner, self._routing, self._dense_time, self._kv_bits = runner, routing, dense_time, kv_bits
         self._kept_bytes = kept_bytes
+        self.residents: Residents | None = runner.residents
 
     @property
     def clock_ns(self) -> float:

@@ -146,10 +146,20 @@ def _over_time(
     lines = {
         name: tuple((areas[name] / part_ns).tolist()) for name in ("queue", "running", "batch", "kv_blocks")
     }
+    if history.residents:
+        lines["resident_experts"] = _of_last_steps(history, edges)
     busy, tokens = of_steps(np.ones(len(starts))), of_steps(history.tokens)
     lines["tokens_per_step"] = tuple(np.divide(tokens, busy, out=np.zeros(_PARTS), where=busy > 0).tolist())
     means = {name: float(areas[name].sum() / (end_ns - first_ns)) for name in ("queue", "running")}
     return {"time_ns": tuple(((edges[:-1] + edges[1:]) / 2).tolist()), **lines}, means
+
+
+def _of_last_steps(history: History, edges: Floats) -> tuple[float, ...]:
+    """Experts in the GPU's memory, mean of each part of the time; between steps those of the last one."""
+    starts = np.frombuffer(history.start_ns)
+    lasts_ns = np.diff(np.append(starts, edges[-1]))
+    area = np.concatenate([[0.0], np.cumsum(np.array(history.residents) * lasts_ns)])
+    return tuple((np.diff(np.interp(edges, np.append(starts, edges[-1]), area)) / np.diff(edges)).tolist())
 
 
 def _integral(events: Floats, edges: Floats) -> Floats:

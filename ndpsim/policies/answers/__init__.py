@@ -3,7 +3,7 @@
 from ndpsim.policies.answers.asking import answering
 from ndpsim.policies.answers.assignment import CheckedAssignment, checked_assignment
 from ndpsim.policies.answers.migrations import MIGRATION_KINDS, checked_migrations, legal_migrations
-from ndpsim.policies.answers.placement import checked_placement
+from ndpsim.policies.answers.placement import checked_placement, checked_worth
 
 __all__ = [
     "MIGRATION_KINDS",
@@ -12,5 +12,6 @@ __all__ = [
     "checked_assignment",
     "checked_migrations",
     "checked_placement",
+    "checked_worth",
     "legal_migrations",
 ]

@@ -57,6 +57,19 @@ def checked_placement(policy: str, placement: Placement, machine: Machine) -> Pl
     return Placement(dimm, shards, resident, replicas)
 
 
+def checked_worth(policy: str, worth: object, machine: Machine) -> NDArray[Any]:
+    """The worth of residents, [layer, expert], if it can be ordered.
+
+    Raises:
+        InputError: it has another shape, or has values that are no numbers.
+    """
+    at = At(policy, "resident_worth")
+    array = np.asarray(worth)
+    if array.shape != machine.shape or array.dtype.kind not in "iuf" or np.isnan(array).any():
+        raise at.error(f"gives {shown(worth)}, not a number for each expert of {machine.shape}")
+    return array
+
+
 def _copied(array: object, kind: type[np.generic], shape: tuple[int, int], name: str, at: At) -> NDArray[Any]:
     integers = "iu" if kind is not np.bool_ else "b"
     if not isinstance(array, np.ndarray) or array.dtype.kind not in integers:

@@ -12,9 +12,9 @@ from typing import Literal
 
 import numpy as np
 
-from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
+from ndpsim.policies.interface import Assignment, GivesRoom, Migration, PolicyParameters
 from ndpsim.policies.offloading import Offloading, places
-from ndpsim.policies.views import BackgroundView, Ints, LayerView
+from ndpsim.policies.views import BackgroundView, Ints, LayerView, Placement
 
 
 class OnDemandParameters(PolicyParameters):
@@ -26,7 +26,7 @@ class OnDemandParameters(PolicyParameters):
     longest ago makes room (an option of the code)"""
 
 
-class OnDemand(Offloading[OnDemandParameters]):
+class OnDemand(Offloading[OnDemandParameters], GivesRoom):
     """MoE-OnDemand: GPU only, experts copied when their gate has chosen them, nothing overlapped.
 
     Every expert on the GPU; copies and computation take turns.
@@ -55,10 +55,16 @@ class OnDemand(Offloading[OnDemandParameters]):
         self.layers_done += 1
         row = self.row[view.layer]
         self.used[row, view.loads > 0] = self.layers_done
-        copied = [(row, one) for one in np.flatnonzero(view.copied)[: self.machine.gpu_experts].tolist()]
-        victims = sorted(places(view.placement.resident), key=lambda place: self.used[place])
+        there = places(view.placement.resident)
+        most = len(there) + view.gpu_free
+        copied = [(row, one) for one in np.flatnonzero(view.copied)[:most].tolist()]
+        victims = sorted(there, key=lambda place: self.used[place])
         victims = victims[: max(len(copied) - view.gpu_free, 0)]
         return [*self.moves("evict", victims), *self.moves("keep", copied)]
+
+    def resident_worth(self, placement: Placement) -> Ints:
+        """What was used longest ago leaves first."""
+        return self.used
 
 
 POLICY = OnDemand

@@ -15,9 +15,9 @@ from typing import Literal
 
 import numpy as np
 
-from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
+from ndpsim.policies.interface import Assignment, GivesRoom, Migration, PolicyParameters
 from ndpsim.policies.offloading import Offloading, places
-from ndpsim.policies.views import BackgroundView, Ints, LayerView
+from ndpsim.policies.views import BackgroundView, Ints, LayerView, Placement
 
 
 class PregatedParameters(PolicyParameters):
@@ -30,7 +30,7 @@ class PregatedParameters(PolicyParameters):
     copies within the GPU's memory; counts of lfu begin anew after the prefill [code]"""
 
 
-class Pregated(Offloading[PregatedParameters]):
+class Pregated(Offloading[PregatedParameters], GivesRoom):
     """Pre-gated MoE: GPU only, each layer's gate selects and fetches the next layer's experts.
 
     It sees the next layer's loads, because its model says them: it is retrained so that the
@@ -91,6 +91,10 @@ class Pregated(Offloading[PregatedParameters]):
             wanted += [(row + 1, expert) for expert in missing if gate]
         victims = sorted(places(resident & ~spared), key=lambda place: self.worth[place])
         return answer + self.replacing("prefetch" if gate else "keep", wanted, victims, free)
+
+    def resident_worth(self, placement: Placement) -> Ints:
+        """Victims as in `background`."""
+        return self.worth
 
 
 POLICY = Pregated

@@ -22,6 +22,7 @@ from ndpsim.assignment.least_maximum import least_maximum
 from ndpsim.assignment.parts import list_ways
 from ndpsim.policies.interface import (
     Assignment,
+    GivesRoom,
     GpuOrder,
     Migration,
     Parts,
@@ -92,7 +93,7 @@ class Ways(NamedTuple):
         return [Parts(experts[first:end], shares[first:end]) for first, end in borders]
 
 
-class Balance(Policy[BalanceParameters]):
+class Balance(Policy[BalanceParameters], GivesRoom):
     """Balance: sharded experts, each layer's fullest resource as empty as possible.
 
     Least maximum over the resources of a layer, with experts sharded over all channels.
@@ -249,17 +250,22 @@ class Balance(Policy[BalanceParameters]):
         return migrations
 
     def _stay(self, view: BackgroundView, row: int) -> Iterator[Migration]:
-        """Keep as many of the hottest experts, of residents and copied ones, as the layer's quota allows."""
+        """Keep as many of the hottest experts, of residents and copied ones, as quota and room allow."""
         resident = view.placement.resident[row] & ~view.moving[row]
         if np.count_nonzero(resident) <= self.quota[row] and not view.copied.any():
             return
         heat = np.where(resident | view.copied, self.predictor.loads[row], -1.0)
+        most = min(self.quota[row], int(np.count_nonzero(resident)) + view.gpu_free)
         kept = np.zeros(len(heat), np.bool_)
-        kept[np.argsort(-heat, kind="stable")[: self.quota[row]]] = True
+        kept[np.argsort(-heat, kind="stable")[:most]] = True
         for expert in np.flatnonzero(resident & ~kept).tolist():
             yield Migration("evict", view.layer, expert)
         for expert in np.flatnonzero(view.copied & kept & ~resident).tolist():
             yield Migration("keep", view.layer, expert)
+
+    def resident_worth(self, placement: Placement) -> NDArray[np.float32]:
+        """The predicted tokens: the coldest experts of all layers leave first."""
+        return self.predictor.loads
 
     def _wanted(self, view: BackgroundView, row: int, room: int) -> list[int]:
         """Experts of the next layer that are copied meanwhile."""

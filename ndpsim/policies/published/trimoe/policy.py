@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from ndpsim.assignment.bottleneck import CPU
-from ndpsim.policies.interface import Assignment, Migration, Policy, PolicyParameters
+from ndpsim.policies.interface import Assignment, GivesRoom, Migration, Policy, PolicyParameters
 from ndpsim.policies.offline import mean_loads
 from ndpsim.policies.predictor import LoadPredictor, Predictions
 from ndpsim.policies.published.trimoe.makespan import (
@@ -110,7 +110,7 @@ class TriMoEParameters(PolicyParameters):
     not say: after three steps equation 8 has replaced two thirds of what it knew"""
 
 
-class TriMoE(Policy[TriMoEParameters]):
+class TriMoE(Policy[TriMoEParameters], GivesRoom):
     """TriMoE: greedy makespan scheduling with refinement, predicted relayout, rebalancing, prefetch."""
 
     name = "trimoe"
@@ -282,6 +282,11 @@ class TriMoE(Policy[TriMoEParameters]):
             elif of_row == row:
                 dimm[task.migration.expert] = task.migration.to
         return LayerPlacement(dimm, placement.shards, resident)
+
+    def resident_worth(self, placement: Placement) -> Floats:
+        """The predicted gain of a prefetch: what gains least leaves first, of all layers."""
+        rows = zip(self.predictor.loads, placement.dimm, strict=True)
+        return np.array([self.costs.expert_costs(loads).gain(dimm) for loads, dimm in rows])
 
     # ---- accuracy of the prediction
 
