@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -56,29 +58,43 @@ def test_experts_for_one_dimm_go_one_after_the_other():
         assert sorted(transfers[expert].target.dimms for expert in wave) == [[8], [9]]
 
 
-def least_ns(access, transfers, waves):
-    """What waves take at least: of each, its busiest wire or lane, burst by burst and way by way."""
-    total, burst_ns = 0.0, access.timebase.to_ns(access.tables.burst * access.timebase.ticks[0])
-    for wave in waves:
-        lane_ns, wire_ns = {}, {}
-        for expert in wave:
-            for layout in transfers[expert]:
-                lanes = [
-                    int(access.dimm_lanes.lane[dimm * layout.geometry.lanes + lane])
-                    for dimm in layout.dimms
-                    for lane in range(layout.geometry.lanes)
-                ]
-                for lane in lanes:
-                    lane_ns[lane] = lane_ns.get(lane, 0.0) + layout.bursts * burst_ns / len(lanes)
-            source, target = transfers[expert]
-            for one in source.dimms:
-                for other in target.dimms:
-                    for hop in access.network.route(one, other) if access.network.dimms > 1 else []:
-                        of = access.network.hops[hop]
-                        share = 256 * 48 * 3 * 2 / len(source.dimms) / len(target.dimms) / of.gbps
-                        wire_ns[of.wire] = wire_ns.get(of.wire, 0.0) + share
-        total += max([*lane_ns.values(), *wire_ns.values()])
-    return total
+def uses_ns(access, transfers):
+    """By expert, how long it takes at least of each lane and wire, burst by burst and way by way."""
+    burst_ns, found = access.timebase.to_ns(access.tables.burst * access.timebase.ticks[0]), []
+    for source, target in transfers:
+        of = Counter()
+        for layout in (source, target):
+            lanes = [
+                int(access.dimm_lanes.lane[dimm * layout.geometry.lanes + lane])
+                for dimm in layout.dimms
+                for lane in range(layout.geometry.lanes)
+            ]
+            for lane in lanes:
+                of[lane] += layout.bursts * burst_ns / len(lanes)
+        for one in source.dimms:
+            for other in target.dimms:
+                for number in access.network.route(one, other) if access.network.dimms > 1 else []:
+                    hop = access.network.hops[number]
+                    share = 256 * 48 * 3 * 2 / len(source.dimms) / len(target.dimms) / hop.gbps
+                    of["wire", hop.wire] += share
+        found.append(of)
+    return found
+
+
+def least_ns(uses, waves):
+    """What waves take at least: of each, its busiest wire or lane."""
+    return sum(max(sum((uses[expert] for expert in wave), Counter()).values()) for wave in waves)
+
+
+def exchanged(waves, at_once):
+    """Pairs of waves, each before and after two of their experts change places, or one takes a free place."""
+    for one, other in itertools.permutations(waves, 2):
+        for a in one:
+            rest = [expert for expert in one if expert != a]
+            if rest and len(other) < at_once:
+                yield (one, other), (rest, [*other, a])
+            for b in other:
+                yield (one, other), ([*rest, b], [a, *(expert for expert in other if expert != b)])
 
 
 @functools.cache
@@ -88,7 +104,7 @@ def access_over(topology, access):
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_waves_are_no_worse_than_those_of_any_simple_order(data):
+def test_waves_are_no_worse_than_simple_orders_and_no_exchange_of_two_experts_makes_them_better(data):
     topology = data.draw(st.sampled_from(["chain", "ring", "mesh", "full", "bus", "groups"]))
     access = access_over(topology, data.draw(st.sampled_from([access_by_units, access_by_host])))
     experts, at_once = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 5))
@@ -120,11 +136,22 @@ def test_waves_are_no_worse_than_those_of_any_simple_order(data):
         [everyone[n : n + at_once] for n in range(0, len(transfers), at_once)],
         [everyone[n::count] for n in range(count)],
     ]
-    assert all(
-        least_ns(access, transfers, waves) <= least_ns(access, transfers, other) * (1 + 1e-6)
-        for other in simple
-    )
+    uses = uses_ns(access, transfers)
+    assert all(least_ns(uses, waves) <= least_ns(uses, other) * (1 + 1e-6) for other in simple)
+    for before, after in exchanged(waves, at_once):
+        assert least_ns(uses, before) <= least_ns(uses, after) * (1 + 1e-6)
     shuffled = list(range(experts))
     random.Random(experts).shuffle(shuffled)
     again = planned(shuffled)
     assert where(transfers, waves) == where(again, choose_waves(access, again, at_once))
+
+
+def test_five_experts_are_in_the_best_of_all_pairs_of_waves():
+    # Exchanges alone end 17% above it when they begin with neighbours in different waves.
+    access = access_over("ring", access_by_units)
+    ends = ("sharded:4", [4, 2, 11, 0, 3]), ("localized", [9, 3, 4, 14, 3])
+    transfers = plan_transfers(GEOMETRY, WEIGHTS, *ends)
+    uses, everyone = uses_ns(access, transfers), set(range(5))
+    firsts = (set(some) for size in (1, 2, 3, 4) for some in itertools.combinations(range(5), size))
+    best = min(least_ns(uses, (first, everyone - first)) for first in firsts)
+    assert least_ns(uses, choose_waves(access, transfers, 4)) == pytest.approx(best)
