@@ -15,6 +15,7 @@ import ndpsim
 from mistakes import refused
 from ndpsim.audit import check_serving
 from ndpsim.errors import InputError
+from ndpsim.orchestrator.given import given_of
 from ndpsim.parameters.serve import ServiceLevel
 from ndpsim.policies import Assignment, Placement, Policy
 from ndpsim.processors.dense import attention_of
@@ -28,7 +29,7 @@ from ndpsim.serving.engine import Arrivals, DoneStep, Engines
 from ndpsim.serving.hashes import prompt_hashes
 from ndpsim.serving.kv import KvCache
 from ndpsim.serving.log import writing_serving_log
-from ndpsim.serving.run import run_serving
+from ndpsim.serving.run import run_serving, server_for
 from ndpsim.serving.scheduler import Chunk, Limits, schedulers
 from ndpsim.serving.sequence import Sequence
 from ndpsim.workloads import Requests, generate_requests
@@ -406,6 +407,21 @@ def test_the_same_call_has_the_same_result_and_progress_ends_at_one(arriving: Re
     assert serve(arriving, progress=shares.append) == serve(arriving)
     assert shares[-1] == 1
     assert shares == sorted(shares)
+
+
+def test_a_machine_that_is_set_up_once_has_the_results_of_runs_for_themselves(arriving: Requests):
+    server = server_for(hw=MACHINE, model=MODEL, requests=arriving, policy=OnGpu, max_batch=8, max_tokens=64)
+    for rate in (300, 1, 300, None):
+        assert server.serve(rate) == serve(arriving, rate=rate)
+
+
+def test_a_search_for_a_rate_sets_the_machine_up_once(arriving: Requests, monkeypatch: pytest.MonkeyPatch):
+    made: list[Any] = []
+    monkeypatch.setattr("ndpsim.serving.server.given_of", lambda *args: made.append(1) or given_of(*args))
+    ndpsim.find_rate(
+        "ttft=1s", hw=MACHINE, model=MODEL, requests=arriving, policy=OnGpu, max_batch=8, max_tokens=64
+    )
+    assert len(made) == 1
 
 
 def test_goodput_counts_requests_within_the_service_level(arriving: Requests):

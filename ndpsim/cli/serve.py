@@ -98,16 +98,15 @@ def _find(given: Given, asked: dict[str, Any]) -> None:
 def _run_rates(given: Given, asked: dict[str, Any], rates: Sequence[float]) -> None:
     """A run for each of several rates."""
     from ndpsim.report.serving import print_rates
-    from ndpsim.serving.run import run_serving
+    from ndpsim.serving.run import server_for
 
     def part(place: int) -> Callable[[float], None]:
         return lambda share: progress((place + share) / len(rates))
 
     plot = plot_of(given, "rates")
     with progress_of("serving") as progress:
-        results = [
-            run_serving(progress=part(place), **asked | {"rate": rate}) for place, rate in enumerate(rates)
-        ]
+        server = server_for(**asked)
+        results = [server.serve(rate, progress=part(place)) for place, rate in enumerate(rates)]
     if plot is not None:
         from ndpsim.report.pictures.rates import rates_figure
 

@@ -15,12 +15,12 @@ from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape
 from ndpsim.parameters.serve import SERVE
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
-from ndpsim.policies.interface import Policy
+from ndpsim.policies.interface import GivesRoom, Policy
 from ndpsim.routing import Routing, default_routing, load_routing
 from ndpsim.routing.generate import existing_file, is_spec
 from ndpsim.routing.sequences import TokenRouting, routing_of_sequences
 from ndpsim.serving.kv import KvCache
-from ndpsim.serving.room import KvRoom
+from ndpsim.serving.room import KvAsked, KvRoom
 from ndpsim.serving.scheduler import Limits, Scheduler, scheduler_named
 from ndpsim.serving.steps import Steps
 from ndpsim.workloads import Requests, load_requests
@@ -80,14 +80,30 @@ def engine_asked(
     return EngineAsked(former, limits, preemption, flag(prefix_cache, "prefix_cache"), ahead)
 
 
-def requests_asked(
-    requests: str | PathLike[str] | Requests | None, rate: float | None, seed: int
-) -> Requests:
+def kv_asked(
+    chosen: ChosenPolicy | None,
+    kv: str,
+    kv_bits: int,
+    block_tokens: int,
+    kv_blocks: int | None,
+    gpu_experts: int | None,
+) -> KvAsked:
+    """See `run_serving`; `chosen`: None: no policy runs."""
+    return KvAsked(
+        SERVE["kv"].checked(kv) if chosen else "gpu",
+        SERVE["kv-bits"].checked(kv_bits),
+        SERVE["block-tokens"].checked(block_tokens),
+        SERVE["kv-blocks"].checked(kv_blocks),
+        gpu_experts,
+        chosen is not None and issubclass(chosen.policy, GivesRoom),
+    )
+
+
+def requests_asked(requests: str | PathLike[str] | Requests | None, seed: int) -> Requests:
     """See `run_serving`."""
     if requests is None:
         raise InputError("are needed: a file, a SPEC, or Requests", "missing", key="requests")
-    arriving = load_requests(requests, seed)
-    return arriving if rate is None else arriving.at_rate(SERVE["rate"].checked(rate))
+    return load_requests(requests, seed)
 
 
 def policy_asked(policy: str | type[Policy] | ChosenPolicy) -> ChosenPolicy:

@@ -9,7 +9,7 @@ from ndpsim.arguments import progress_function
 from ndpsim.errors import InputError
 from ndpsim.parameters.serve import FIND
 from ndpsim.results.serving import FoundRate, ServingResult, TriedRate
-from ndpsim.serving.run import run_serving
+from ndpsim.serving.run import server_for
 
 _AT_ONCE = 1e9  # requests a second
 _MOST_HALVINGS = 12
@@ -39,9 +39,10 @@ def find_rate(
         raise InputError("is needed: the rate is the highest within it", "missing", key="slo")
     attainment = FIND["attainment"].checked(attainment)
     tries: list[tuple[TriedRate, ServingResult]] = []
+    server = server_for(slo=slo, **asked)
 
     def tried(rate: float) -> bool:
-        result = run_serving(slo=slo, rate=rate, **asked)
+        result = server.serve(rate)
         share = (result.goodput_per_s or 0.0) / result.requests_per_s
         tries.append((TriedRate(rate, share, result.ttft_ns, result.tpot_ns), result))
         progress(len(tries) / (_MOST_HALVINGS + _BISECTIONS + 1))

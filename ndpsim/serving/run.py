@@ -2,50 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
-from functools import partial
+import inspect
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any
 
 from ndpsim.arguments import instance, progress_function
-from ndpsim.config import Hardware, load_hardware
-from ndpsim.dimm.arbitrations import checked_arbitration
-from ndpsim.moe import MoeShape, load_model
-from ndpsim.orchestrator.given import Given, check_link, given_of
-from ndpsim.orchestrator.weights import RunWeights, run_weights
-from ndpsim.parameters.serve import SERVE, ServiceLevel, service_level
+from ndpsim.config import Hardware
+from ndpsim.moe import MoeShape
+from ndpsim.parameters.serve import SERVE, ServiceLevel
 from ndpsim.policies.choose import ChosenPolicy
-from ndpsim.policies.interface import GivesRoom, Policy
-from ndpsim.processors import Processors
+from ndpsim.policies.interface import Policy
 from ndpsim.results.cache import ResultCache
 from ndpsim.results.serving import ServingResult
 from ndpsim.results.stopwatch import Stopwatch
-from ndpsim.routing import Routing, generate_routing
-from ndpsim.serving.asked import (
-    check_experts_fit,
-    check_gpus,
-    check_preemption,
-    engine_asked,
-    policy_asked,
-    requests_asked,
-    routing_asked,
-)
-from ndpsim.serving.engine import Arrivals, DoneStep, Engines
-from ndpsim.serving.hashes import prompt_hashes
-from ndpsim.serving.level import check_level
+from ndpsim.routing import Routing
+from ndpsim.serving.asked import requests_asked
 from ndpsim.serving.log import ServingLog
-from ndpsim.serving.machines import Gpus, Machine, UnderPolicy, default_policy, gpus_of, parallelism, part_of
 from ndpsim.serving.observer import ServingObserver
-from ndpsim.serving.room import KvAsked, KvRoom, kv_room
-from ndpsim.serving.scheduler import Limits, Scheduler, scheduler_named
-from ndpsim.serving.sequence import Sequence as Served
-from ndpsim.serving.shared_room import SharedSizes
-from ndpsim.serving.steps import Steps
-from ndpsim.serving.summary import served, summary
+from ndpsim.serving.server import Server, set_up
 from ndpsim.workloads import Requests
 
-_OFFLINE_STEPS = 16  # of the trace that policies may learn from
+#: Arguments of `run_serving` that are of a run, and not of the server.
+_OF_A_RUN = ("rate", "log", "observer", "progress")
 
 
 def run_serving(
@@ -117,145 +96,34 @@ def run_serving(
             policy gives an impossible answer.
     """
     watch, progress = Stopwatch(), progress_function(progress)
-    observers = _observers(log, observer)
-    shape = load_model(model)
-    hardware = load_hardware(hw, sets, "moe" if shape.has_experts else None)
-    processors, gpus, usual = Processors(hardware), gpus_of(hardware), default_policy(shape, hardware)
-    parallel = parallelism(shape, gpus, SERVE["parallel"].checked(parallel))
-    chosen = None if usual is None else policy_asked(usual if policy is None else policy)
-    if chosen is None:
-        of_experts = {"bits": bits, "weights": weights, "routing": routing} if not shape.has_experts else {}
-        check_gpus(shape, kv, {"policy": policy, "gpu_experts": gpu_experts, **of_experts})
-    engine = engine_asked(scheduler, max_batch, max_tokens, preemption, prefix_cache, async_scheduling)
-    asked = KvAsked(
-        SERVE["kv"].checked(kv) if chosen else "gpu",
-        SERVE["kv-bits"].checked(kv_bits),
-        SERVE["block-tokens"].checked(block_tokens),
-        SERVE["kv-blocks"].checked(kv_blocks),
-        gpu_experts,
-        chosen is not None and issubclass(chosen.policy, GivesRoom),
-    )
-    seed, level = SERVE["seed"].checked(seed), None if slo is None else service_level(slo)
-    checked_arbitration(arbitration)
-    check_link(hardware, None, arbitration)
-    arriving = requests_asked(requests, rate, seed)
-    written = run_weights(shape, bits, dense_bits, weights)
-    part, spread = part_of(shape, gpus, parallel), gpus if parallel == "data" else 1
-    room = kv_room(processors, part, written, arriving, engine.limits, asked, spread)
-    check_preemption(preemption, chosen is not None, room)
-    routed = routing_asked(routing, shape, seed)
-    machine: Machine
-    if chosen is None or routed is None:
-        check_experts_fit(part, room, spread)
-        machine = Gpus(processors, parallel, part, written, routed, kv_bits, engine.limits.tokens)
-    else:
-        given = _given(
-            processors, shape, written, room, arriving, engine.limits, kv_bits, routed.offline, seed,
-            gpu_experts, arbitration, cache,
-        )  # fmt: skip
-        machine = UnderPolicy(chosen, given, routed, written, room, kv_bits)
-    if level is not None:
-        usually = replace(engine, scheduler=scheduler_named("vllm"), prefix_cache=True)
-        check_level(level, arriving, machine.steps_for, partial(usually.schedulers, machine.engines, room))
-    config = {
-        "hardware": hardware.to_dict(),
-        "model": shape.name,
-        "requests": dict(arriving.source or {}),
-        "closed_loop": arriving.closed_loop,
-        **engine.config,
-        "slo": None if level is None else asdict(level),
-        "seed": seed,
-        **written.to_dict(),
-        **machine.config,
-        "kv": room.memory.kv,
-        "kv_bits": kv_bits,
-        "kv_blocks": room.blocks,
-        "block_tokens": room.block_tokens,
-        "prefix_cache": engine.prefix_cache,
-        "async_scheduling": engine.ahead,
-        "gpu_bytes": dict(room.memory.parts),
-        "shared_bytes": None if room.shared is None else room.shared.room,
-        "arbitration": arbitration,
-    }
-    steps = machine.steps_for(arriving, None if observer is None else observer.layer)
-    formers = engine.schedulers(machine.engines, room, steps)
-    engines = _served(formers, steps, arriving, config, room.shared, observers, progress)
-    per_request = served(arriving, engines.sequences)
-    time_ns = steps.clock_ns - per_request[0].arrival_ns
-    of_machine = {**steps.results(time_ns), **watch.times()}
-    return summary(config, arriving, per_request, engines.history, level, of_machine)
-
-
-def _observers(log: ServingLog | None, observer: ServingObserver | None) -> list[ServingObserver]:
-    """Those that are told of the run."""
     if log is not None:
         instance(log, "log", ServingLog)
     if observer is not None:
         instance(observer, "observer", ServingObserver)
-    return [one for one in (log, observer) if one is not None]
-
-
-def _given(
-    processors: Processors,
-    shape: MoeShape,
-    weights: RunWeights,
-    room: KvRoom,
-    requests: Requests,
-    limits: Limits,
-    kv_bits: int,
-    spec: str,
-    seed: int,
-    gpu_experts: int | None,
-    arbitration: str,
-    cache: bool | ResultCache,
-) -> Given:
-    """The machine as policies see it: they expect decode steps of as many sequences as there can be."""
-    sequences = min(limits.sequences, len(requests), requests.closed_loop or limits.sequences)
-    context = round(float((requests.prompt_tokens + requests.output_tokens / 2).mean())) + 1
-    decode = processors.dense_time(
-        shape, sequences, context, kv=room.memory.kv, kv_bits=kv_bits, bits=weights.dense
-    )
-    offline = generate_routing(spec, shape, sequences, _OFFLINE_STEPS, 0, seed, offline=True)
-    return given_of(
-        processors, shape, tuple(range(shape.layers)), weights, room.memory, decode, offline,
-        sequences, 0, limits.tokens, gpu_experts, arbitration, cache,
+    seed = SERVE["seed"].checked(seed)
+    arriving = requests_asked(requests, seed)
+    if rate is not None:
+        arriving.at_rate(SERVE["rate"].checked(rate))  # is refused before the machine is set up
+    server = set_up(
+        hw, model, arriving, policy, slo, scheduler, max_batch, max_tokens, preemption, parallel, kv, kv_bits,
+        kv_blocks, block_tokens, prefix_cache, async_scheduling, routing, seed, sets, bits, dense_bits,
+        weights, gpu_experts, arbitration, cache,
     )  # fmt: skip
+    return server.serve(rate, log, observer, progress, watch)
 
 
-def _served(
-    schedulers: Sequence[Scheduler],
-    steps: Steps,
-    requests: Requests,
-    config: Mapping[str, Any],
-    shared: SharedSizes | None,
-    observers: Sequence[ServingObserver],
-    progress: Callable[[float], None],
-) -> Engines:
-    """The engine when all requests are served."""
-    total, done = int(requests.output_tokens.sum()), 0
-    kv = ("block_tokens", "max_batch", "max_tokens", "prefix_cache", "async_scheduling", "closed_loop")
-    names = ("policy", "model", "scheduler", "preemption", "engines")
-    header = {**{name: config[name] for name in names}, "blocks": config["kv_blocks"]}
-    together: dict[str, Any] = {"lockstep": True} if len(schedulers) > 1 else {}
-    if shared is not None:
-        together |= {f"{name}_bytes": size for name, size in shared._asdict().items()}
-    for observer in observers:
-        observer.begin({**header, **{name: config[name] for name in kv}, **together}, requests.ids)
+def server_for(**asked: Any) -> Server:
+    """The server of `run_serving` with these arguments, which serves at one rate after the other.
 
-    def arrived(sequence: Served) -> None:
-        for observer in observers:
-            observer.arrived(sequence)
+    Args:
+        asked: arguments of `run_serving` but for those of a run.
 
-    def stepped(step: DoneStep) -> None:
-        nonlocal done
-        done += sum(one.produces for one in step.formed.chunks)
-        progress(min(done / total, 1.0))
-        for observer in observers:
-            observer.done(step)
-
-    hashes = prompt_hashes(requests, config["block_tokens"])
-    ahead = config["async_scheduling"]
-    residents = None if steps.residents is None else steps.residents.now
-    engine = Engines(schedulers, steps, Arrivals(requests, hashes), arrived, stepped, ahead, residents)
-    engine.run()
-    return engine
+    Raises:
+        InputError: as `run_serving`.
+    """
+    given = inspect.signature(run_serving).bind(**asked)
+    given.apply_defaults()
+    of_server = {name: value for name, value in given.arguments.items() if name not in _OF_A_RUN}
+    seed = SERVE["seed"].checked(of_server["seed"])
+    requests = requests_asked(of_server["requests"], seed)
+    return set_up(**of_server | {"requests": requests, "seed": seed})
