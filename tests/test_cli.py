@@ -267,7 +267,7 @@ def test_show_processor_says_how_long_an_expert_takes():
     assert lines[3].split()[:3] == ["512", "60.11", "µs"]
     assert len(lines) == 4
     cpu = said("show", "processor", "cpu", "--set", "host.cpu_added_tokens=0", "--tokens", "64")
-    assert cpu.splitlines()[-1] == "Its weights are read over the host's memory channels beside these times."
+    assert "host's memory channels" in cpu.splitlines()[-1]
     shown = strictly(said("show", "processor", "cpu", "--bits", "4", "--tokens", "1,2", "--json", "-"))
     assert [(one["tokens"], one["weight_bytes"]) for one in shown["expert_times"]] == [
         (1, 9437184),
