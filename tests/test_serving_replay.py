@@ -15,7 +15,7 @@ import pytest
 from ndpsim.audit import check_serving
 from ndpsim.serving.engine import Arrivals, Engines
 from ndpsim.serving.hashes import prompt_hashes
-from ndpsim.serving.kv import KvCache
+from ndpsim.serving.kv import HostRoom, KvCache
 from ndpsim.serving.log import ServingLog
 from ndpsim.serving.scheduler import Limits, scheduler_named
 from ndpsim.serving.shared_room import SharedRoom, SharedSizes
@@ -104,7 +104,9 @@ def log_of(
     experts = Experts((room - longest) * sizes.block // sizes.expert if shares else 0)
     steps = RandomSteps(chance, experts)
     shared: Any = SharedRoom(sizes, room, experts, lambda: steps.clock_ns) if shares else None  # type: ignore[arg-type]
-    kv = KvCache(room, block_tokens, reuse, shared)
+    host_bytes = chance.choice([0, 5 * room, 100 * room])
+    host = HostRoom(host_bytes, lambda blocks: 10 * sum(blocks) + 3 * len(blocks))
+    kv = KvCache(room, block_tokens, reuse, shared, host)
     former = scheduler_named(scheduler)(kv, limits, preemption == "swap")
     file = io.BytesIO()
     log = ServingLog(file)
@@ -116,6 +118,8 @@ def log_of(
     )  # fmt: skip
     if shares:
         header |= {f"{name}_bytes": size for name, size in sizes._asdict().items()}
+    if preemption == "swap":
+        header |= {"block_bytes": 10, "state_bytes": 3, "host_bytes": host_bytes}
     log.begin(header, requests.ids)
     hashes = prompt_hashes(requests, block_tokens)
     ahead = header["async_scheduling"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +16,11 @@ import ndpsim
 from ndpsim.audit import check_serving
 from ndpsim.orchestrator.step_run import StepRunner
 from ndpsim.serving.engine import Arrivals, DoneStep, Engines
-from ndpsim.serving.kv import KvCache
-from ndpsim.serving.log import writing_serving_log
+from ndpsim.serving.kv import HostRoom, KvCache
+from ndpsim.serving.log import ServingLog, writing_serving_log
 from ndpsim.serving.scheduler import Chunk, Limits, schedulers
 from ndpsim.workloads import Requests
-from small_moe import MODEL
+from small_moe import EXPERT_BYTES, MODEL
 
 MACHINE = "dali-7532-3090"
 BLOCK_TOKENS = 4
@@ -74,6 +75,39 @@ def test_no_token_is_computed_twice_and_all_blocks_come_back(reuse: bool):
     to_gpu, to_host = map(sum, zip(*clock.moved, strict=True))
     assert to_gpu == to_host > 3
     assert (kv.free, {one.on_host for one in engine.sequences}) == (12, {0})
+
+
+def test_a_full_host_has_sequences_computed_again():
+    # Each request ends with 8 blocks, and moves 2 to 7 of 3 bytes; the host has room for one or two of them.
+    asked = Requests(np.zeros(12), np.full(12, 8), np.full(12, 24))
+    most, there, done = 24, list[int](), list[DoneStep]()
+    host = HostRoom(most, lambda blocks: there.append(3 * sum(blocks)) or there[-1])  # type: ignore[func-returns-value]
+    kv = KvCache(20, 4, False, host=host)
+    scheduler = schedulers()["vllm"](kv, Limits(6, 60), swaps=True)
+    engine = Engines([scheduler], Clock(), Arrivals(asked, lambda _: ()), lambda _: None, done.append)
+    engine.run()
+    on_host, again, most_there = dict[int, int](), 0, 0
+    for step in done:
+        for one in step.formed.preempted:
+            again += one.number not in step.formed.changes.to_host
+        on_host.update(step.formed.changes.to_host)
+        most_there = max(most_there, 3 * sum(on_host.values()))
+        for number in step.formed.changes.to_gpu:
+            del on_host[number]
+    assert again > 0
+    assert 0 < most_there <= most
+    assert max(there) > most
+    assert all(one.is_over for one in engine.sequences)
+
+
+def test_the_host_has_the_room_that_experts_leave():
+    hardware = ndpsim.load_hardware(MACHINE, (), "moe")
+    experts = MODEL.moe_layers * MODEL.routed_experts * EXPERT_BYTES
+    own = hardware.host_memory.capacity_bytes
+    capacity = own if not hardware.host_reads_dimms else hardware.system.dimm.count * hardware.dimm_bytes
+    file = io.BytesIO()
+    serve(preemption="swap", log=ServingLog(file))
+    assert json.loads(file.getvalue().splitlines()[0])["host_bytes"] == capacity - experts
 
 
 def serve(**more: Any) -> Any:
@@ -164,6 +198,10 @@ def _reuses(log: list[dict[str, Any]]) -> None:
     )
 
 
+def _no_room(log: list[dict[str, Any]]) -> None:
+    log[0]["host_bytes"] = 2 * BLOCK_BYTES
+
+
 def _recomputes(log: list[dict[str, Any]]) -> None:
     log[0]["preemption"] = "recompute"
 
@@ -177,6 +215,7 @@ def _recomputes(log: list[dict[str, Any]]) -> None:
         (_again, "computed"),
         (_reuses, "swap"),
         (_recomputes, "swap"),
+        (_no_room, "swap"),
     ],
 )
 def test_a_planted_fault_in_moves_is_found(

@@ -26,7 +26,16 @@ from ndpsim.errors import InputError
 _VERSION = 1
 _BEGIN = b'{"serving_log":'
 _LIMITS = set(Limits.__dataclass_fields__)
-_OPTIONAL = {"async_scheduling", "lockstep", "preemption", "room_bytes", "block_bytes", "expert_bytes"}
+_OPTIONAL = {
+    "async_scheduling",
+    "lockstep",
+    "preemption",
+    "room_bytes",
+    "block_bytes",
+    "expert_bytes",
+    "state_bytes",
+    "host_bytes",
+}
 _RUN_KEYS = {"serving_log", "policy", "model", *_LIMITS}
 _REQUEST_KEYS = {"request", "id", "engine", "arrival_ns", "prompt_tokens", "output_tokens", "hashes"}
 _STEP_KEYS = {

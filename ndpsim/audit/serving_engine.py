@@ -201,13 +201,20 @@ class Engine:
                 yield "preemption", f"request {request.number} is preempted, and is {request.state}"
                 continue
             self._running.remove(request)
-            if self.limits.preemption == "swap":
+            if self.limits.preemption == "swap" and self._fits_host(request):
                 request.on_host = len(request.blocks)
             else:
                 request.computed = 0
             yield from self._blocks.freed(request, step.freed.get(request, ()))
             request.state = "waiting"
             self._waiting.insert(0, request)
+
+    def _fits_host(self, request: Served) -> bool:
+        """Whether the host's memory has room for the blocks of a request."""
+        limits, there = self.limits, [one.on_host for one in self._waiting if one.on_host]
+        blocks, states = sum(there) + len(request.blocks), len(there) + 1
+        size = blocks * limits.block_bytes + states * limits.state_bytes
+        return limits.host_bytes is None or size <= limits.host_bytes
 
     def _moves(self, step: Step) -> Iterator[Fault]:
         """Blocks of preempted requests are moved to the host's memory, all of them, and come back so."""

@@ -34,6 +34,8 @@ class Limits:
     room_bytes: int | None = None
     block_bytes: int = 0
     expert_bytes: int = 0
+    state_bytes: int = 0
+    host_bytes: int | None = None
 
 
 class Row(NamedTuple):

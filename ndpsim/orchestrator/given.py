@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ndpsim.arguments import whole_number
@@ -14,6 +15,7 @@ from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.orchestrator.weights import RunWeights
 from ndpsim.policies.views import Estimates, Machine
 from ndpsim.processors import DenseTime, GpuMemory, Processors
+from ndpsim.processors.devices import expert_format, weight_bytes
 from ndpsim.results.cache import ResultCache
 from ndpsim.routing import Routing
 from ndpsim.simulate.geometry import geometry_of
@@ -137,6 +139,19 @@ def given_of(
         prefill_tokens=prefill_tokens,
         dimm_kv_bytes=0 if own_memory else memory.host_kv_bytes,
     )
+
+
+def host_room_bytes(given: Given, replicas: Sequence[int]) -> int:
+    """Bytes of the host's memory, which are the DIMMs unless it has its own, that experts leave.
+
+    replicas: bits of a weight of further copies of every expert.
+    """
+    machine, hardware = given.machine, given.hardware
+    layers, experts = machine.shape
+    sizes = [weight_bytes(machine.model.expert, expert_format(bits)) for bits in replicas]
+    dimms = hardware.system.dimm.count * hardware.dimm_bytes
+    capacity = dimms if hardware.host_reads_dimms else hardware.host_memory.capacity_bytes
+    return max(capacity - layers * experts * (machine.expert_bytes + sum(sizes)), 0)
 
 
 def _room(gpu_experts: int | None, shape: MoeShape, layers: int, memory: GpuMemory) -> int:

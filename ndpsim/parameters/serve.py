@@ -96,7 +96,7 @@ SERVE = table(
             Parameter(
                 "preemption",
                 "Treatment of a sequence if the KV cache is full; recompute: compute it again later; swap: "
-                "move its cache to host memory and back.",
+                "move its cache to host memory and back, while that has room.",
                 Choice(PREEMPTIONS, "preemption"),
                 "recompute",
             ),

@@ -19,7 +19,7 @@ from ndpsim.policies.interface import GivesRoom, Policy
 from ndpsim.routing import Routing, default_routing, load_routing
 from ndpsim.routing.generate import existing_file, is_spec
 from ndpsim.routing.sequences import TokenRouting, routing_of_sequences
-from ndpsim.serving.kv import KvCache
+from ndpsim.serving.kv import HostRoom, KvCache
 from ndpsim.serving.room import KvAsked, KvRoom
 from ndpsim.serving.scheduler import Limits, Scheduler, scheduler_named
 from ndpsim.serving.steps import Steps
@@ -45,8 +45,9 @@ class EngineAsked:
         swaps, sizes = self.preemption == "swap", (room.blocks, room.block_tokens)
         residents = steps.residents
         shared = None if residents is None else room.shared_with(residents, lambda: steps.clock_ns)
+        host = HostRoom(steps.host_bytes, room.kept_bytes) if swaps else None
         return [
-            self.scheduler(KvCache(*sizes, self.prefix_cache, shared), self.limits, swaps)
+            self.scheduler(KvCache(*sizes, self.prefix_cache, shared, host), self.limits, swaps)
             for _ in range(engines)
         ]
 

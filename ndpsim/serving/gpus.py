@@ -149,6 +149,7 @@ class GpuSteps:
         self._link_ns = self._clock_ns = self._pairs = 0.0
         self._steps_ns = 0.0
         self.residents: Residents | None = None
+        self.host_bytes = 0  # nothing is moved there
 
     @property
     def clock_ns(self) -> float:

@@ -11,7 +11,7 @@ There may be room for fewer blocks than there are, and the room may change: see 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, field
 
@@ -34,6 +34,18 @@ class Changes:
     to_host: dict[int, int] = field(default_factory=dict)
     to_gpu: dict[int, int] = field(default_factory=dict)
     room: RoomUse | None = None
+
+
+@dataclass(frozen=True)
+class HostRoom:
+    """Room in the host's memory for sequences that are moved there.
+
+    Attributes:
+        kept_bytes: of sequences with so many blocks each.
+    """
+
+    bytes: int
+    kept_bytes: Callable[[Several[int]], int]
 
 
 class _Pool:
@@ -122,6 +134,7 @@ class KvCache:
         block_tokens: tokens of a block.
         finds_prefixes: whole blocks are found again.
         shared: room that it shares with experts; None: it has room for all blocks.
+        host: room for sequences in the host's memory; None: it has no end.
 
     Attributes:
         changes: since `new_step`.
@@ -133,9 +146,11 @@ class KvCache:
         block_tokens: int = 16,
         finds_prefixes: bool = True,
         shared: SharedRoom | None = None,
+        host: HostRoom | None = None,
     ) -> None:
         self.blocks, self.block_tokens, self._finds = blocks, block_tokens, finds_prefixes
-        self._shared = shared
+        self._shared, self._host = shared, host
+        self._on_host: dict[int, int] = {}  # blocks of each sequence there
         self._pool = _Pool(blocks)
         self.changes, self._lacks_room = Changes(), False
 
@@ -217,12 +232,19 @@ class KvCache:
         self.changes.freed[sequence.number] = freed
         sequence.blocks, sequence.remembered = [], 0
 
+    def fits_host(self, sequence: Sequence) -> bool:
+        """Whether the host's memory has room for the blocks of a sequence."""
+        if self._host is None:
+            return True
+        return self._host.kept_bytes([*self._on_host.values(), len(sequence.blocks)]) <= self._host.bytes
+
     def move_to_host(self, sequence: Sequence) -> None:
         """The blocks of a sequence are moved to the host's memory, and given up here."""
         sequence.on_host = self.changes.to_host[sequence.number] = len(sequence.blocks)
+        self._on_host[sequence.number] = sequence.on_host
         self.release(sequence)
 
     def move_to_gpu(self, sequence: Sequence) -> None:
         """The blocks of a sequence come back, into those that it was given."""
-        self.changes.to_gpu[sequence.number] = sequence.on_host
+        self.changes.to_gpu[sequence.number] = self._on_host.pop(sequence.number)
         sequence.on_host = 0

@@ -47,8 +47,8 @@ class Scheduler(ABC):
     """Forms the steps of one engine.
 
     Args:
-        swaps: the blocks of a preempted sequence are moved to the host's memory, and it goes on from there;
-            else it is computed again.
+        swaps: the blocks of a preempted sequence are moved to the host's memory if there is room, and it goes
+            on from there; else it is computed again.
 
     Attributes:
         waiting: sequences that have no blocks, the first one is next.
@@ -87,7 +87,7 @@ class Scheduler(ABC):
     def preempt(self, sequence: Sequence) -> None:
         """Take the blocks of a running sequence away: it is the next one."""
         self.running.remove(sequence)
-        if self._swaps:
+        if self._swaps and self.kv.fits_host(sequence):
             self.kv.move_to_host(sequence)
         else:
             self.kv.release(sequence)

@@ -138,7 +138,7 @@ class Server:
         schedulers = self.engine.schedulers(self.machine.engines, self.room, steps)
         total, done = int(requests.output_tokens.sum()), 0
         for observer in observers:
-            observer.begin(self._header(config), requests.ids)
+            observer.begin(self._header(config, steps), requests.ids)
 
         def arrived(sequence: Served) -> None:
             for observer in observers:
@@ -155,10 +155,14 @@ class Server:
         residents = None if steps.residents is None else steps.residents.now
         return Engines(schedulers, steps, arrivals, arrived, stepped, self.engine.ahead, residents)
 
-    def _header(self, config: Mapping[str, Any]) -> dict[str, Any]:
+    def _header(self, config: Mapping[str, Any], steps: Steps) -> dict[str, Any]:
         """The run as observers are told of it: see `ServingObserver.begin`."""
         shared = None if self.room.shared is None else self.room.shared._asdict()
         sizes = {} if shared is None else {f"{name}_bytes": size for name, size in shared.items()}
+        if self.engine.preemption == "swap":
+            room = self.room
+            sizes |= {"block_bytes": room.block_bytes, "state_bytes": room.state_bytes}
+            sizes |= {"host_bytes": steps.host_bytes}
         together = {"lockstep": True} if self.machine.engines > 1 else {}
         return {**{name: config[name] for name in _TOLD}, "blocks": self.room.blocks, **together, **sizes}
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.orchestrator.given import host_room_bytes
 from ndpsim.orchestrator.residents import Residents
 from ndpsim.orchestrator.step_run import StepRunner
 from ndpsim.orchestrator.totals import ENGINES
@@ -27,9 +28,11 @@ class Steps(Protocol):
     Attributes:
         clock_ns: the time now.
         residents: experts in the GPU's memory; None: no policy runs.
+        host_bytes: of the host's memory, that experts leave to sequences that are moved there.
     """
 
     residents: Residents | None
+    host_bytes: int
 
     @property
     def clock_ns(self) -> float:
@@ -85,6 +88,7 @@ class MoeSteps:
         self.runner, self._routing, self._dense_time, self._kv_bits = runner, routing, dense_time, kv_bits
         self._kept_bytes = kept_bytes
         self.residents: Residents | None = runner.residents
+        self.host_bytes = host_room_bytes(runner.given, runner.placed.replicas)
 
     @property
     def clock_ns(self) -> float:

@@ -6,7 +6,8 @@ What `Scheduler.schedule` of vllm/v1/core/sched/scheduler.py does, first come fi
   one in decode, as far as the step's budget of tokens reaches; a prompt is thus computed in chunks.
 - A running sequence that finds no free block takes those of the running sequence that came last, maybe its
   own. That one is the first of those that wait, and is computed again from its first token. Or its blocks are
-  moved to the host's memory and back, as in vLLM's engine V0 (`PreemptionMode.SWAP`, vllm/core/scheduler.py).
+  moved to the host's memory and back, as in vLLM's engine V0 (`PreemptionMode.SWAP`, vllm/core/scheduler.py),
+  which stops with an error where that memory is full. Here the sequence is computed again then.
 - If none was preempted, waiting sequences follow, while there is budget, and while fewer than the most
   sequences are running. Each begins behind what the KV cache has of its tokens. The first one without room
   ends the step.
