@@ -40,7 +40,7 @@ def choose(uniform, line, first, ends, order, unit, ids):
                     place = int(rest)
                 place = min(place, unit - 1)
                 before = place
-                high = ends.shape[2] - 1
+                high = first[layer, of, part + 1] if part + 1 < parts else ends.shape[2] - 1
                 while low < high:
                     middle = (low + high) // 2
                     if ends[layer, of, middle] > place + border:

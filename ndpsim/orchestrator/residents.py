@@ -6,7 +6,7 @@ import numpy as np
 
 from ndpsim.orchestrator.migrations import Migrations
 from ndpsim.orchestrator.placement import Places
-from ndpsim.policies.answers import answering, checked_worth
+from ndpsim.policies.answers import Answering, checked_worth
 from ndpsim.policies.interface import GivesRoom, Migration, Policy
 from ndpsim.policies.views import Machine
 
@@ -44,7 +44,7 @@ class Residents:
         """
         policy, places = self._policy, self._places
         assert isinstance(policy, GivesRoom)
-        with answering(policy.name, "resident_worth"):
+        with Answering(policy.name, "resident_worth"):
             worth = policy.resident_worth(places.now)
         worth = checked_worth(policy.name, worth, self._machine)
         rows, experts = np.nonzero(places.now.resident & ~places.moving)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,8 +24,8 @@ from ndpsim.orchestrator.totals import Totals
 from ndpsim.orchestrator.transfers import PRIORITISED
 from ndpsim.orchestrator.visits import GatedVisit, Window
 from ndpsim.policies.answers import (
+    Answering,
     CheckedAssignment,
-    answering,
     checked_assignment,
     checked_migrations,
     checked_placement,
@@ -92,9 +90,10 @@ class StepRunner:
         self.clock_ns = 0.0
         self._experts = machine.model.routed_experts
         self._chosen = np.empty(self._experts, np.bool_)
-        with self._asked("place"):
+        with Answering(policy.name, "place") as asked:
             sizes = given.batch, given.prefill_tokens
             placement = policy.place(OfflineView(machine, given.estimates, given.offline, *sizes))
+        self.totals.policy_s += asked.took_s
         self.placed = placement = checked_placement(policy.name, placement, machine)
         dimms = hardware.system.dimm.count
         self._places = Places(placement, machine, dimms, hardware.dimm_bytes, given.dimm_kv_bytes)
@@ -222,14 +221,6 @@ class StepRunner:
             self._work = make_work(2 * jobs, self._servers, shared, len(self._slowdown.channel))
         return self._work
 
-    @contextmanager
-    def _asked(self, question: str, view: LayerView | BackgroundView | None = None) -> Iterator[None]:
-        """The policy's own time, and what goes wrong in it, in one line."""
-        began = time.perf_counter()
-        with answering(self.policy.name, question, view):
-            yield
-        self.totals.policy_s += time.perf_counter() - began
-
     def _view(self, visit: GatedVisit) -> LayerView:
         """The view of a layer that `assign` is shown."""
         places, row = self._places, visit.row
@@ -242,14 +233,13 @@ class StepRunner:
     def _layer(self, visit: GatedVisit, window_ns: float) -> None:
         """The experts of a layer, and what is asked for beside them and after them."""
         places, view = self._places, self._view(visit)
-        answered_s = self.totals.policy_s
-        with self._asked("assign", view):
+        with Answering(self.policy.name, "assign", view) as asked:
             answer = self.policy.assign(view)
-        planning_s = self.totals.policy_s - answered_s
+        self.totals.policy_s += asked.took_s
         machine = self.given.machine
         assigned = checked_assignment(self.policy.name, view, answer, machine, places.now.replicas)
         began = self.clock_ns
-        planning_ns = planning_s * 1e9 if assigned.planning_ns is None else assigned.planning_ns
+        planning_ns = asked.took_s * 1e9 if assigned.planning_ns is None else assigned.planning_ns
         self._assigned(visit, assigned, planning_ns)
         if "gate" in self.policy.moments:
             in_use = assigned.on_gpu(len(view.loads))
@@ -366,8 +356,9 @@ class StepRunner:
             moment,
             none if in_use is None else in_use,
         )
-        with self._asked("background", view):
+        with Answering(self.policy.name, "background", view) as asked:
             answer = self.policy.background(view)
+        self.totals.policy_s += asked.took_s
         checked = checked_migrations(self.policy.name, view, answer, self.given.machine)
         self._moved(visit, moment, checked)
         self._migrations.decide(checked, self.clock_ns)

@@ -66,7 +66,8 @@ class Totals:
         """Add a layer's experts; `on_ndp`: the parts of `assigned.ndp`, as the jobs were made."""
         self.layer_ns[view.phase].append(time_ns)
         self.shared_ns += shared_ns
-        self.waited_ns.update(waited_ns)
+        for name, ns in waited_ns.items():
+            self.waited_ns[name] += ns  # type: ignore[assignment]  # counters may count time
         if assigned.estimated_ns is None:
             self.estimated_ns = None
         elif self.estimated_ns is not None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ndpsim.arguments import instance, shown
 from ndpsim.errors import InputError
-from ndpsim.policies.answers import answering, checked_assignment, checked_migrations, checked_placement
+from ndpsim.policies.answers import Answering, checked_assignment, checked_migrations, checked_placement
 from ndpsim.policies.choose import ChosenPolicy, choose_policy
 from ndpsim.policies.example import BATCH, ESTIMATES, MACHINE, PROMPT
 from ndpsim.policies.interface import Migration, Policy
@@ -171,9 +171,9 @@ class _Replay:
         self, chosen: ChosenPolicy, machine: Machine, estimates: Estimates, offline: Routing
     ) -> None:
         self.name, self.machine = chosen.name, machine
-        with answering(chosen.name, "__init__"):
+        with Answering(chosen.name, "__init__"):
             self.policy = chosen.start(machine, estimates)
-        with answering(chosen.name, "place"):
+        with Answering(chosen.name, "place"):
             view = OfflineView(machine, estimates, offline, offline.batch, BATCH * PROMPT)
             placement = self.policy.place(view)
         placement = checked_placement(chosen.name, placement, machine)
@@ -193,7 +193,7 @@ class _Replay:
             for when in self.policy.moments:
                 following = moments[(place + 1) % len(moments)]
                 self._background(place, moment, following, when, in_use)
-        with answering(self.name, "prediction"):
+        with Answering(self.name, "prediction"):
             predicted = self.policy.prediction()
         if predicted is not None and not isinstance(predicted, Mapping):
             problem = f"gives {shown(predicted)}, neither a mapping nor None"
@@ -226,7 +226,7 @@ class _Replay:
             _frozen(moment.ids),
             None if moment.scores is None else _frozen(moment.scores),
         )
-        with answering(self.name, "assign", view):
+        with Answering(self.name, "assign", view):
             answer = self.policy.assign(view)
         checked = checked_assignment(self.name, view, answer, self.machine, self.replicas)
         self.copied = checked.copied_in_full(location.resident | arriving)
@@ -262,7 +262,7 @@ class _Replay:
             when,
             _frozen(nothing if when == "end" else in_use),
         )
-        with answering(self.name, "background", view):
+        with Answering(self.name, "background", view):
             answer = self.policy.background(view)
         migrations = checked_migrations(self.name, view, answer, self.machine)
         for number, one in enumerate(migrations):

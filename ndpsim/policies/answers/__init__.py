@@ -1,14 +1,14 @@
 """Legal answers of a policy; what is wrong with others, by policy, step, layer and expert."""
 
-from ndpsim.policies.answers.asking import answering
+from ndpsim.policies.answers.asking import Answering
 from ndpsim.policies.answers.assignment import CheckedAssignment, checked_assignment
 from ndpsim.policies.answers.migrations import MIGRATION_KINDS, checked_migrations, legal_migrations
 from ndpsim.policies.answers.placement import checked_placement, checked_worth
 
 __all__ = [
     "MIGRATION_KINDS",
+    "Answering",
     "CheckedAssignment",
-    "answering",
     "checked_assignment",
     "checked_migrations",
     "checked_placement",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import numbers
 import operator
+import time
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -35,28 +35,40 @@ def moment_of(view: LayerView | BackgroundView) -> str:
     )
 
 
-@contextmanager
-def answering(policy: str, question: str, view: LayerView | BackgroundView | None = None) -> Iterator[None]:
-    """While a policy answers: what it raises becomes a line that says where.
+class Answering:
+    """The time in which a policy answers: what it raises becomes a line that says where.
+
+    An InputError of its own stays as it is.
 
     Args:
         policy: its name.
         question: "place", "assign", "background" and so on.
         view: what it is shown, where that has a step and a layer.
 
+    Attributes:
+        took_s: how long it took.
+
     Raises:
-        InputError: the policy raised anything; an InputError of its own stays as it is.
+        InputError: the policy raised anything.
     """
-    try:
-        yield
-    except InputError:
-        raise
-    except (Exception, SystemExit) as error:
+
+    def __init__(self, policy: str, question: str, view: LayerView | BackgroundView | None = None) -> None:
+        self._policy, self._question, self._view = policy, question, view
+        self.took_s = 0.0
+
+    def __enter__(self) -> Self:
+        self._began = time.perf_counter()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.took_s = time.perf_counter() - self._began
+        if not isinstance(error, Exception | SystemExit) or isinstance(error, InputError):
+            return
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        when = f"{moment_of(view)}: " if view is not None else ""
+        when = f"{moment_of(self._view)}: " if self._view is not None else ""
         problem = f"raises {type(error).__name__}: {' '.join(str(error).split())}"
         text = f"{problem} ({Path(frame.filename).name}, line {frame.lineno})"
-        raise InputError(text, "policy", key=f"policy {policy}: {when}{question}") from error
+        raise InputError(text, "policy", key=f"policy {self._policy}: {when}{self._question}") from error
 
 
 def sequence(value: object, what: str, at: At) -> Sequence[Any]:

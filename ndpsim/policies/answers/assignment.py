@@ -47,9 +47,10 @@ class CheckedAssignment(NamedTuple):
 
         there: flags [expert]: in the GPU's memory before, or on its way.
         """
-        copied = np.zeros_like(there)
+        copied = np.zeros(len(there), np.bool_)
         copied[self.gpu.experts[self.gpu.shares == 1.0]] = True
-        copied[[*self.bits]] = False
+        if self.bits:
+            copied[[*self.bits]] = False
         return copied & ~there
 
 

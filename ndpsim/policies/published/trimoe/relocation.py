@@ -169,8 +169,10 @@ def prefetches(coming: Coming, hot: Flags, free: int) -> list[Task]:
         return []
     placement, time_ns = coming.placement, coming.estimates.pcie_ns
     gain = coming.costs.gain(placement.dimm)
-    wanted.sort(key=(-gain).tolist().__getitem__)
     there = np.flatnonzero(placement.resident & ~coming.moving).tolist()
+    if free <= 0 and (not there or gain[wanted].max() <= gain[there].min()):
+        return []
+    wanted.sort(key=(-gain).tolist().__getitem__)
     there.sort(key=gain.tolist().__getitem__)
     tasks = []
     for expert, victim in zip(wanted, [*[None] * max(free, 0), *there], strict=False):
