@@ -115,7 +115,14 @@ def test_every_result_has_its_report(way, folder):
     assert len(text) < 1_000_000
 
 
-@pytest.mark.parametrize("way", ["expert", "host read", "relayout", "trace", "moe"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        "expert",
+        "moe",
+        *(pytest.param(way, marks=pytest.mark.long) for way in ("host read", "relayout", "trace")),
+    ],
+)
 def test_equal_results_are_equal_files(way, folder):
     for name in ("a.html", "b.html"):
         assert call(*WAYS[way], "--report", name)[0] == 0

@@ -171,7 +171,10 @@ def test_activations_come_over_the_data_buses_of_both_pseudochannels():
     assert (first.name, first.end_ns - first.start_ns) == ("activations-in", (8 * 4 + 20) * 0.3125)
 
 
-@each_memory
+@pytest.mark.parametrize(
+    "memory",
+    ["LPDDR5", "HBM3", *(pytest.param(name, marks=pytest.mark.long) for name in ("LPDDR5X", "GDDR6"))],
+)
 def test_a_host_with_very_many_channels_runs_a_trace_on_all_of_them(memory):
     hardware = machine(memory, "host.channels=32", "dimm.count=32", "dimm.subchannels=8")
     requests = Requests(np.arange(1024, dtype=np.int64) * 32, np.zeros(1024, dtype=np.int8))

@@ -427,7 +427,7 @@ def test_where_the_gpu_alone_computes_its_time_or_that_of_pcie_is_nearly_the_bou
 
 
 @pytest.mark.parametrize("hw", ["cxl", "cache-7960x-4090", "dali-7532-3090"])
-@pytest.mark.parametrize("batch", [1, 8])
+@pytest.mark.parametrize("batch", [1, pytest.param(8, marks=pytest.mark.long)])
 def test_no_bundled_policy_beats_the_bound(hw, batch):
     result = run_moe(
         hw, replace(MODEL, experts_per_token=2), ["all"], batch, 3, prompt=4, context=64, gpu_experts=2,

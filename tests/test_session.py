@@ -242,7 +242,7 @@ def test_contention_takes_a_queue():
 # ---- command buses and starts ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command_bus", ["private", "shared"])
+@pytest.mark.parametrize("command_bus", [pytest.param("private", marks=pytest.mark.long), "shared"])
 @pytest.mark.parametrize("arbitration", ["host-first", "ndp-first", "slice", "batch"])
 def test_every_lane_of_every_combination_is_legal(command_bus, arbitration):
     sets = [f"dimm.command_bus={command_bus}"]

@@ -44,7 +44,12 @@ def test_the_table_names_every_dimm():
 
 
 @pytest.mark.parametrize(
-    ("hw", "name"), [("trimoe", "striped"), ("edge", "sharded:3"), ("trimoe", "localized")]
+    ("hw", "name"),
+    [
+        ("trimoe", "striped"),
+        ("edge", "sharded:3"),
+        pytest.param("trimoe", "localized", marks=pytest.mark.long),
+    ],
 )
 def test_the_picture_is_drawn(hw, name):
     for expert in (Expert(3, 5), Expert(1024, 512)):

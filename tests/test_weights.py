@@ -148,7 +148,13 @@ def test_an_expert_has_the_structure_of_its_blocks(name: str, words: str) -> Non
     assert str(expert_format_of(file_of(name, "qwen3-235b-a22b")).gate) == words
 
 
-@pytest.mark.parametrize("model", [name for name in model_names() if load_model(name).has_experts])
+MODELS = [name for name in model_names() if load_model(name).has_experts]
+LARGE = ("deepseek-r1", "deepseek-v3", "kimi-k2")  # of the architecture of deepseek-v2
+
+
+@pytest.mark.parametrize(
+    "model", [pytest.param(name, marks=[pytest.mark.long] if name in LARGE else []) for name in MODELS]
+)
 def test_bytes_of_an_expert_are_the_mean_of_the_file(model: str) -> None:
     """Exact where all layers have one format without scales of rows, else within whole bits of a group."""
     shape = load_model(model)
