@@ -15,6 +15,7 @@ from ndpsim.devtools.claims import evaluate as evaluation
 from ndpsim.devtools.claims import runs as claim_runs
 from ndpsim.devtools.claims.claim import Assumption, Claim, Paper, Run
 from ndpsim.devtools.claims.evaluate import chosen_claims, evaluate, sensitivity
+from ndpsim.devtools.claims.expression import Expression
 from ndpsim.devtools.claims.files import read_papers, read_tolerances
 from ndpsim.devtools.claims.quantities import QUANTITIES, reuse_of
 from ndpsim.devtools.claims.report import write_report
@@ -357,6 +358,18 @@ def test_a_metric_that_is_not_there_is_a_claim_that_is_not_run(entries):
     )
     assert outcome.verdict == "not-run"
     assert "did you mean 'time_ns'" in outcome.reason
+
+
+def test_a_claim_may_serve_requests():
+    given = {
+        "hw": "trimoe",
+        "model": "llama-3.1-8b",
+        "requests": "poisson:rate={rate},requests=3,output_tokens=4",
+    }
+    found = [filled(Run(command="serve", given=given), {"rate": rate}) for rate in (1, 2)]
+    metrics = claim_runs.measured(found, 1)
+    ours = Expression("(slow.time_ns - fast.time_ns) / slow.time_ns")
+    assert 0.4 < ours.of({"slow": metrics[found[0]], "fast": metrics[found[1]]}) < 0.5
 
 
 def test_places_are_filled_with_values_of_their_own_type():

@@ -60,7 +60,7 @@ class Run(_Part):
     """A run whose metrics `ours` is made of.
 
     Attributes:
-        command: gemv, moe, relayout or dram, as ``ndpsim sweep`` runs it; hardware or model: what
+        command: gemv, moe, serve, relayout or dram, as ``ndpsim sweep`` runs it; hardware or model: what
             ``ndpsim show`` says, as metrics; processor: one expert on a GPU or CPU; routing: what
             ``ndpsim routing describe`` says of a generated one, and how long experts stay; residency: which
             experts the GPU's memory has in a moe run.
@@ -69,7 +69,7 @@ class Run(_Part):
     """
 
     command: Literal[
-        "gemv", "moe", "relayout", "dram", "hardware", "model", "processor", "routing", "residency"
+        "gemv", "moe", "serve", "relayout", "dram", "hardware", "model", "processor", "routing", "residency"
     ]
     given: dict[str, Any] = {}
 
