@@ -363,11 +363,23 @@ def test_nothing_overlaps_and_nothing_is_cut(figures, size):
                 assert id(text) in own or not overlap(box, inner), (name, text)
 
 
+LEAST_PT = {"column": 6.5, "two-columns": 7, "slide": 12}
+
+
+def least_pt(figure):
+    return min(text.get_fontsize() for text in figure.findobj(Text) if text.get_text())
+
+
 @pytest.mark.parametrize("size", SIZES_RUN)
 def test_all_text_can_be_read(figures, size):
-    least = {"column": 6.5, "two-columns": 7, "slide": 12}[size]
     for name, figure in figures(size).items():
-        assert min(text.get_fontsize() for text in figure.findobj(Text) if text.get_text()) >= least, name
+        assert least_pt(figure) >= LEAST_PT[size], name
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_text_of_a_panel_can_be_read(size):
+    figure = figure_of(lambda axes: axes.set(xlabel="time (µs)", ylabel="reads"), size=size)
+    assert least_pt(figure) >= LEAST_PT[size]
 
 
 def test_axes_say_what_they_show(figures):
