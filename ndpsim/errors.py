@@ -54,6 +54,9 @@ Code = Literal[
     "no-progress",
 ]
 
+#: The file of a value that a call changes: the name of the argument. On the command line it is `--set`.
+SETS = "sets"
+
 
 class InputError(ValueError):
     """A mistake of the user in a file, a key, an option or a value.

@@ -124,10 +124,10 @@ def without_refresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fast run of a lane refreshes no bank, and so differs from the plain one."""
     from ndpsim.dram.engines import FastController
 
-    def controller(tables: Any, policy: Any, schedule: Any) -> FastController:
+    def controller(tables: Any, policy: Any, *, schedule: Any, **_: Any) -> FastController:
         return FastController(tables, policy, schedule=schedule._replace(turns=()))
 
-    monkeypatch.setattr("ndpsim.simulate.alone.fastest", controller)
+    monkeypatch.setattr("ndpsim.simulate.alone.make_controller", controller)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """What tests hold of a refusal: its code, place, key and the name it suggests, not its words.
 
 All of it is one text, ``CODE FILE:LINE KEY ? SUGGESTION`` with the parts that there are: ``range hw.yaml:11
-dimm.count``, ``unknown-key --set dimm.rnks ? dimm.ranks``. A file is named without its folder, and one that comes with
+dimm.count``, ``unknown-key sets dimm.rnks ? dimm.ranks``. A file is named without its folder, and one that comes with
 ndpsim without the line, which changes with the file.
 """
 

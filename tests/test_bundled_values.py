@@ -470,22 +470,22 @@ def test_ticks_become_the_nearest_double():
     ("name", "sets", "words"),
     [
         ("trimoe", ["pcie.gbps=64"], None),
-        ("trimoe", ["pcie.gbps=64.001"], "range --set pcie.gbps"),
+        ("trimoe", ["pcie.gbps=64.001"], "range sets pcie.gbps"),
         ("trimoe", ["gpu=null", "pcie.gbps=65"], None),
         ("trimoe", ["link.link_gbps=25"], None),
-        ("trimoe", ["link.link_gbps=25.001"], "range --set link.link_gbps"),
+        ("trimoe", ["link.link_gbps=25.001"], "range sets link.link_gbps"),
         ("trimoe", ["link.lanes=9", "link.link_gbps=28.125"], None),
         ("trimoe", ["link.topology=groups", "link.group_dimms=16"], None),
-        ("trimoe", ["link.topology=groups", "link.group_dimms=17"], "range --set link.group_dimms"),
+        ("trimoe", ["link.topology=groups", "link.group_dimms=17"], "range sets link.group_dimms"),
         ("trimoe", ["link.topology=chain", "link.group_dimms=17"], None),
         ("cxl", ["ndp.systolic.load_rows=4"], None),
-        ("cxl", ["ndp.systolic.load_rows=5"], "conflict --set ndp.systolic.load_rows"),
+        ("cxl", ["ndp.systolic.load_rows=5"], "conflict sets ndp.systolic.load_rows"),
         ("cxl", ["ndp.systolic.rows=5", "ndp.systolic.load_rows=5"], None),
         ("cxl", ["cxl=null"], "conflict cxl.yaml cxl"),
         ("cxl", ["ndp.systolic=null"], "missing cxl.yaml ndp"),
         ("cxl", ["ndp.gemv=trimoe_gemv"], "conflict cxl.yaml ndp"),
-        ("trimoe", ["dram.mapper=custom"], "missing --set dram.mapper"),
-        ("trimoe", ["dram.mapping={order: [column, row, bank, bankgroup, rank]}"], "conflict --set dram.mapping"),
+        ("trimoe", ["dram.mapper=custom"], "missing sets dram.mapper"),
+        ("trimoe", ["dram.mapping={order: [column, row, bank, bankgroup, rank]}"], "conflict sets dram.mapping"),
     ],
 )  # fmt: skip
 def test_values_that_belong_together(name, sets, words):
@@ -543,7 +543,7 @@ def test_an_error_of_a_value_is_told_where_the_value_stands():
         place for place, text in enumerate(Path(hardware.file).read_text().splitlines()) if "ports:" in text
     )
     assert told(InputError("too few", key="link.ports")) == f"{hardware.file}:{line}: link.ports: too few"
-    assert told(InputError("too few", key="dimm.ranks")) == "--set: dimm.ranks: too few"
+    assert told(InputError("too few", key="dimm.ranks")) == "sets: dimm.ranks: too few"
     assert told(InputError("too few", key="tokens")) == "tokens: too few"
     assert told(InputError("too few")) == "too few"
     elsewhere = InputError("too few", key="link.ports", file="other.yaml", line=3)

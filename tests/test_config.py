@@ -67,7 +67,7 @@ def test_origins_name_file_line_and_kind(write: Write) -> None:
     assert origins["dimm.subchannels"] == Origin(path, 13, "two a DIMM", "assumption")
     assert origins["host.channels"] == Origin(path, 15, "", "stated")
     assert origins["ndp.gemv.buffer_kib"] == Origin(unit, 7, "data sheet", "source")
-    assert origins["dimm.count"] == Origin("--set", None, "--set dimm.count=3", "set")
+    assert origins["dimm.count"] == Origin("sets", None, "--set dimm.count=3", "set")
     assert origins["dram.read_buffer"].kind == "default"
     assert origins["ndp.activation.units"].file == str(data_path("rtl_params", "trimoe_activation"))
 
@@ -239,12 +239,12 @@ def test_unit_path_in_set_starts_at_the_current_folder(
 
 def test_set_of_undecodable_bytes(write: Write) -> None:
     text = mistake_of(lambda: load_hardware(write(), ["title=\udcff"]))
-    assert text == "form --set title"
+    assert text == "form sets title"
 
 
 def test_set_that_is_no_yaml(write: Write) -> None:
     text = mistake_of(lambda: load_hardware(write(), ["dimm.ranks=[2"]))
-    assert text == "form --set dimm.ranks"
+    assert text == "form sets dimm.ranks"
 
 
 # Bad values in a file
@@ -262,7 +262,7 @@ def test_range_of_the_fifo(write: Write, bursts: int, fine: bool) -> None:
     if fine:
         assert load_hardware(path, [option]).system.ndp.gemv.fifo_bursts == bursts
     else:
-        assert mistake_of(load_hardware, path, [option]) == "range --set ndp.gemv.fifo_bursts"
+        assert mistake_of(load_hardware, path, [option]) == "range sets ndp.gemv.fifo_bursts"
 
 
 def test_clock_of_more_than_three_decimals(write: Write) -> None:
@@ -517,5 +517,5 @@ def test_every_key_says_what_it_may_be_when_it_is_something_else():
     assert [key for key in all_keys() if not allowed(field_at(key))] == []
     path = ("host", "cpu_threads")
     assert path in dict(leaves(load_hardware("trimoe").system))
-    with refused("type --set host.cpu_threads"):
+    with refused("type sets host.cpu_threads"):
         load_hardware("trimoe", ["host.cpu_threads=x"])

@@ -78,13 +78,13 @@ def test_what_is_stated_goes_before_what_is_fitted():
 def test_without_one_of_them_there_is_no_peak(left_out):
     given = dict(cpu_cores=16, cpu_clock_ghz=4, cpu_isa="avx2", cpu_compute_efficiency=0.5)
     del given[left_out]
-    with refused("missing --set host.cpu_tflops"):
+    with refused("missing sets host.cpu_tflops"):
         cpu_of(**given)
 
 
 def test_a_cpu_known_by_its_cores_computes_no_experts_behind_a_cxl_link():
     sets = ["host.cpu_cores=8", "host.cpu_clock_ghz=3", "host.cpu_isa=avx2"]
-    with refused("conflict --set host.cpu_isa"):
+    with refused("conflict sets host.cpu_isa"):
         run_moe(hw="cxl", sets=sets, policies=("trimoe",), **{**GIVEN, "cache": CACHE})
 
 
@@ -196,7 +196,7 @@ def test_a_cpu_that_reads_more_than_its_channels_carry_is_refused(tmp_path):
 
 
 def test_more_cpus_than_a_mainboard_has_are_refused():
-    with refused("range --set host.cpu_sockets"):
+    with refused("range sets host.cpu_sockets"):
         load_hardware("trimoe", ["host.cpu_sockets=3", "host.cpu_sockets_most=2"])
     assert load_hardware("trimoe", ["host.cpu_sockets=2", "host.cpu_sockets_most=2"])
 

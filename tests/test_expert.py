@@ -302,7 +302,7 @@ def test_an_activation_larger_than_the_buffer_is_not_supported():
 
 
 def test_refresh_that_leaves_no_time_is_refused():
-    with refused("no-progress --set dram.nREFI"):
+    with refused("no-progress sets dram.nREFI"):
         simulate_expert(sets=["dram.nREFI=500"])
 
 

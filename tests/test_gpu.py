@@ -160,7 +160,7 @@ def test_every_family_has_all_values(family: str, tmp_path: Path) -> None:
 def test_without_a_family_nothing_fitted_is_used() -> None:
     gpu = load_processors("trimoe").gpu
     assert (gpu.tile_tokens, gpu.roofline_power, gpu.call_overhead_ns, gpu.fused) == (1, None, 0, False)
-    words = "missing --set gpu.compute_efficiency"
+    words = "missing sets gpu.compute_efficiency"
     with refused(words):
         _ = load_processors(load_hardware("trimoe", ["gpu.compute_efficiency=null"])).gpu
 

@@ -131,7 +131,7 @@ def test_too_few_ports_say_how_many_are_needed():
 
 
 def test_an_unknown_topology_is_named_with_the_nearest():
-    with refused("unknown-name --set link.topology ? ring"):
+    with refused("unknown-name sets link.topology ? ring"):
         load_hardware("trimoe", ["link.topology=rings"])
 
 
@@ -191,5 +191,5 @@ def test_nothing_is_lost_and_no_wire_beats_its_rate(net, packets):
 def test_a_group_has_no_more_dimms_than_there_are():
     load_hardware("trimoe", ["link.topology=groups", "link.group_dimms=16"])
     load_hardware("trimoe", ["link.topology=ring", "link.group_dimms=17"])  # used by groups only
-    with refused("range --set link.group_dimms"):
+    with refused("range sets link.group_dimms"):
         load_hardware("trimoe", ["link.topology=groups", "link.group_dimms=17"])

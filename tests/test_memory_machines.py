@@ -128,13 +128,13 @@ def test_what_is_not_simulated_is_refused_in_a_line(memory):
     hardware = machine(memory)
     assert mistake_of(ndpsim.simulate_contention, hardware, EXPERT) == "unsupported dram.standard"
     eight = machine(memory, "dimm.count=8", name="trimoe")
-    assert mistake_of(ndpsim.simulate_relayout, eight, EXPERT) == "unsupported --set dram.standard"
+    assert mistake_of(ndpsim.simulate_relayout, eight, EXPERT) == "unsupported sets dram.standard"
 
 
 @pytest.mark.parametrize("memory", ["HBM3", "GDDR6"])
 def test_a_channel_without_ranks_ends_at_one_package(memory):
-    assert mistake_of(machine, memory, "dimm.ranks=2") == "range --set dimm.ranks"
-    assert mistake_of(machine, memory, "dimm.count=3") == "range --set dimm.count"
+    assert mistake_of(machine, memory, "dimm.ranks=2") == "range sets dimm.ranks"
+    assert mistake_of(machine, memory, "dimm.count=3") == "range sets dimm.count"
     load_hardware("edge", sets_of("LPDDR5", "dimm.ranks=2", "dimm.count=4"))  # which has ranks
 
 
@@ -161,7 +161,7 @@ def test_a_hardware_file_chooses_rules_and_data_clock():
     result = ndpsim.simulate_expert(machine("LPDDR5", "dram.wck=always-on"), EXPERT, 1)
     assert "CAS_RD" not in result.commands
     assert "CAS_RD" in ndpsim.simulate_expert(machine("LPDDR5"), EXPERT, 1).commands
-    with refused("unknown-name --set dram.rules"):
+    with refused("unknown-name sets dram.rules"):
         machine("LPDDR5", "dram.rules=jedec")
 
 

@@ -51,18 +51,18 @@ def failing_policy() -> None:
 NAME = line_of("name:")
 #: What is done, the mistake it is, and what its message has: the value that was given and what is allowed.
 MISTAKES: list[tuple[Any, str, tuple[str, ...]]] = [
-    (lambda: load_hardware("trimoe", ["dram.mapper=custom", "dram.mapping={order: [a]}"]), "invalid --set dram.mapping.order", ("a",)),
+    (lambda: load_hardware("trimoe", ["dram.mapper=custom", "dram.mapping={order: [a]}"]), "invalid sets dram.mapping.order", ("a",)),
     (lambda: load_hardware("trimo"), "unknown-name hw ? trimoe", ("'trimo'", "cxl")),
-    (lambda: load_hardware("trimoe", ["dram.standard=DDR6"]), "unknown-name --set dram.standard ? GDDR6", ("'DDR6'", "DDR4", "DDR5")),
+    (lambda: load_hardware("trimoe", ["dram.standard=DDR6"]), "unknown-name sets dram.standard ? GDDR6", ("'DDR6'", "DDR4", "DDR5")),
     (lambda: changed("name:", "nme:"), f"unknown-key hw.yaml:{NAME} nme ? name", ("'nme'", "title")),
-    (lambda: load_hardware("trimoe", ["dimm.ranks=two"]), "type --set dimm.ranks", ("'two'", "whole number from 1 to 16")),
+    (lambda: load_hardware("trimoe", ["dimm.ranks=two"]), "type sets dimm.ranks", ("'two'", "whole number from 1 to 16")),
     (lambda: ndpsim.simulate_expert(**SMALL, tokens="3"), "type tokens", ("'3'", "whole number from 1 to 16384")),
     (lambda: commands("1,ACT,0,0,0,0,-1", "x,RD,0,0,0,0,1"), "type c.csv:3 clock", ("'x'", "whole number")),
-    (lambda: load_hardware("trimoe", ["dimm.ranks=17"]), "range --set dimm.ranks", ("17", "whole number from 1 to 16")),
+    (lambda: load_hardware("trimoe", ["dimm.ranks=17"]), "range sets dimm.ranks", ("17", "whole number from 1 to 16")),
     (lambda: ndpsim.simulate_expert(**SMALL, tokens=0), "range tokens", ("0", "from 1 to 16384")),
-    (lambda: load_hardware("trimoe", ["dimm.ranks"]), "form --set", ("'dimm.ranks'", "KEY=VALUE")),
+    (lambda: load_hardware("trimoe", ["dimm.ranks"]), "form sets", ("'dimm.ranks'", "KEY=VALUE")),
     (lambda: trace("LD 0x40\nST 40 41 42 x\n"), "form t:2", ("ST 40 41 42 x", "LD")),
-    (lambda: load_hardware("trimoe", ["dimm.ranks="]), "missing --set dimm.ranks", ("value",)),
+    (lambda: load_hardware("trimoe", ["dimm.ranks="]), "missing sets dimm.ranks", ("value",)),
     (lambda: changed("name:", "name: b\nname:"), f"twice hw.yaml:{NAME + 1} name", (f"line {NAME}",)),
     (lambda: load_hardware("trimoe", ["ndp.systolic=cxl_systolic"]), "conflict trimoe.yaml ndp", ("gemv", "systolic", "ndp.gemv=null")),
     (lambda: ndpsim.simulate_expert(model=ndpsim.Expert(1 << 20, 1 << 20)), "too-large", ("GiB", "bytes")),
@@ -71,7 +71,7 @@ MISTAKES: list[tuple[Any, str, tuple[str, ...]]] = [
     (lambda: ndpsim.simulate_expert(**SMALL, layout="striped"), "unsupported layout", ("striped", "localized")),
     (lambda: ndpsim.CommandTrace([], [], [], [], [], [], []).to_pandas(), "not-installed to_pandas", ("pandas", "to_arrays")),
     (failing_policy, "policy mine.py:2 policy", ("ZeroDivisionError", "division by zero")),
-    (lambda: ndpsim.simulate_expert(**SMALL, sets=["dram.nREFI=400"]), "no-progress --set dram.nREFI", ("400",)),
+    (lambda: ndpsim.simulate_expert(**SMALL, sets=["dram.nREFI=400"]), "no-progress sets dram.nREFI", ("400",)),
 ]  # fmt: skip
 
 

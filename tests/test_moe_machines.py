@@ -145,9 +145,9 @@ def test_what_a_device_behind_a_link_has_not_is_refused() -> None:
     words = "unsupported check_layer"
     assert mistake_of(moe, "klotski", hw="cxl", check_layer=(0, 1)) == words
     sets = ["host.cpu_tflops=1", "host.cpu_compute_efficiency=0.5"]
-    assert mistake_of(moe, "klotski", hw="cxl", sets=sets) == "conflict --set host.cpu_tflops"
+    assert mistake_of(moe, "klotski", hw="cxl", sets=sets) == "conflict sets host.cpu_tflops"
     assert mistake_of(moe, "klotski", hw="cxl", arbitration="ndp-first") == ("conflict arbitration")
-    assert mistake_of(moe, "klotski", hw="cxl", sets=["dimm.count=2"]) == ("unsupported --set dimm.count")
+    assert mistake_of(moe, "klotski", hw="cxl", sets=["dimm.count=2"]) == ("unsupported sets dimm.count")
     with refused("conflict"):
         moe("enhanced-ktransformers", hw="cxl")
 
@@ -200,13 +200,13 @@ def test_a_layer_beside_reads_of_the_hosts_own_memory_is_checked_without_them() 
 
 def test_a_host_memory_that_is_too_small_or_of_no_dimms_is_refused() -> None:
     small = ["host.memory.dimms=2", "host.memory.ranks=1", "host.memory.org=DDR5_8Gb_x16"]
-    with refused("too-large --set host.memory") as caught:
+    with refused("too-large sets host.memory") as caught:
         moe("trimoe", hw="edge", model=load_model("qwen3-30b-a3b"), batch=1, sets=small)
     # 48 layers of 128 experts of 9,437,184 B; two DIMMs of four 16-bit devices of 1 GiB.
     assert re.findall(r"[\d,]+ B", caught.value.problem) == ["57,982,058,496 B", "0 B", "8,589,934,592 B"]
     for sets, problem in (
-        ("host.memory.dimms=3", "range --set host.memory.dimms"),
-        ("host.memory.timing=DDR5_1", "unknown-name --set host.memory.timing"),
+        ("host.memory.dimms=3", "range sets host.memory.dimms"),
+        ("host.memory.timing=DDR5_1", "unknown-name sets host.memory.timing"),
     ):
         with refused(problem):
             load_hardware("edge", [sets])

@@ -204,7 +204,7 @@ def test_path_of_a_part_is_relative_to_the_file_or_with_set_to_the_current_folde
     assert load_hardware("machines/m.yaml", ["gpu.part=card.yaml"]).system.gpu.tflops == 100
     monkeypatch.chdir(machine_folder)
     assert load_hardware("m.yaml").system.gpu.tflops == 100
-    with refused("unreadable --set gpu.part"):
+    with refused("unreadable sets gpu.part"):
         load_hardware("m.yaml", ["gpu.part=card.yaml"])
 
 
@@ -243,12 +243,12 @@ def test_tables_that_a_part_names_lie_beside_it():
     [
         ("gpu: {part: rtx-4909}\n", [], "unknown-name mine.yaml:4 gpu.part ? rtx-4090"),
         ("host: {part: rtx-4090}\n", [], "unknown-name mine.yaml:4 host.part"),
-        ("", ["dram.part=ddr5-4801"], "unknown-name --set dram.part ? ddr5-4800"),
-        ("", ["pcie.part=pcie-4-x61"], "unknown-name --set pcie.part ? pcie-4-x16"),
+        ("", ["dram.part=ddr5-4801"], "unknown-name sets dram.part ? ddr5-4800"),
+        ("", ["pcie.part=pcie-4-x61"], "unknown-name sets pcie.part ? pcie-4-x16"),
         ("gpu: {part: none.yaml}\n", [], "unreadable mine.yaml:4 gpu.part"),
         ("gpu: {part: 4909}\n", [], "unknown-name mine.yaml:4 gpu.part ? 4090"),
         ("gpu: {part: [a10]}\n", [], "type mine.yaml:4 gpu.part"),
-        ("", ["gpu.prt=x"], "unknown-key --set gpu.prt ? gpu.part"),
+        ("", ["gpu.prt=x"], "unknown-key sets gpu.prt ? gpu.part"),
     ],
 )
 def test_part_that_is_not_there(more, sets, words):

@@ -143,7 +143,7 @@ def test_peaks_that_are_set_count() -> None:
         (lambda: load_processors("cxl").cpu, "missing cxl.yaml host.cpu_tflops"),
         (
             lambda: load_processors("trimoe", ["gpu.memory_efficiency=null"]).gpu,
-            "missing --set gpu.memory_efficiency",
+            "missing sets gpu.memory_efficiency",
         ),
     ],
 )
@@ -243,7 +243,7 @@ def test_of_several_tables_the_one_of_the_expert_counts(table: Any, tmp_path: Pa
     assert [gpu.expert_time(Expert(8, columns), 2).time_ns for columns in (6, 5)] == [100, 70]
     (tmp_path / "other.csv").write_text((tmp_path / "mine.csv").read_text())
     key = f"gpu.expert_times=[{tmp_path / 'mine.csv'}, {tmp_path / 'other.csv'}]"
-    with refused("conflict --set gpu.expert_times") as caught:
+    with refused("conflict sets gpu.expert_times") as caught:
         _ = load_processors("trimoe", [key]).gpu
     assert all(name in caught.value.problem for name in ("mine.csv", "other.csv"))
 
@@ -385,12 +385,12 @@ def test_measured_power_is_that_of_the_model_and_the_threads(tmp_path: Path) -> 
     one = load_processors("trimoe", [key, "host.cpu_threads=1"])
     assert one.power_w("mixtral-8x7b") == {"cpu": 20, "gpu": 30}
     three = load_processors("trimoe", [key, "host.cpu_threads=3"])
-    assert mistake_of(lambda: three.power_w("mixtral-8x7b")) == "conflict --set host.measured_power"
+    assert mistake_of(lambda: three.power_w("mixtral-8x7b")) == "conflict sets host.measured_power"
     for old, new, words in (
-        ("4,50,31.5", "1,50,31.5", "twice --set host.measured_power"),
-        ("4,50,31.5", "4,-1,31.5", "range --set host.measured_power"),
-        ("1,20,30\n4,50,31.5\n", "", "missing --set host.measured_power"),
-        ("threads,", "tokens,", "form --set host.measured_power"),
+        ("4,50,31.5", "1,50,31.5", "twice sets host.measured_power"),
+        ("4,50,31.5", "4,-1,31.5", "range sets host.measured_power"),
+        ("1,20,30\n4,50,31.5\n", "", "missing sets host.measured_power"),
+        ("threads,", "tokens,", "form sets host.measured_power"),
     ):
         (tmp_path / "mine.csv").write_text(POWER.replace(old, new))
         assert mistake_of(lambda: power.power_w("mixtral-8x7b")) == words
@@ -459,9 +459,7 @@ def test_a_table_is_found_beside_the_hardware_file_and_from_where_one_sets_it(
     )
     assert load_processors(str(beside)).gpu.expert_time(Expert(8, 6), 4).time_ns == 300
     key = "host.cpu_expert_times=mine.csv"
-    assert (
-        mistake_of(lambda: load_processors("trimoe", [key]).cpu) == "unreadable --set host.cpu_expert_times"
-    )
+    assert mistake_of(lambda: load_processors("trimoe", [key]).cpu) == "unreadable sets host.cpu_expert_times"
     monkeypatch.chdir(tmp_path)
     assert load_processors("trimoe", [key]).cpu.expert_time(Expert(8, 6), 8).time_ns == 301.5
 

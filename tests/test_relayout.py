@@ -481,12 +481,12 @@ def test_calls_that_make_no_sense_are_refused(options, key, problem):
     ("sets", "key", "problem"),
     [
         (["link.topology=full"], "link.ports", "range trimoe.yaml link.ports"),
-        (["link.packet_bytes=32"], "link.packet_bytes", "range --set link.packet_bytes"),
-        (["ndp.relayout.buffer_kib=1"], "ndp.relayout.buffer_kib", "too-large --set ndp.relayout.buffer_kib"),
+        (["link.packet_bytes=32"], "link.packet_bytes", "range sets link.packet_bytes"),
+        (["ndp.relayout.buffer_kib=1"], "ndp.relayout.buffer_kib", "too-large sets ndp.relayout.buffer_kib"),
         (
             ["dram.standard=LPDDR5", "dram.org=LPDDR5_8Gb_x16", "dram.timing=LPDDR5_6400"],
             "dram.standard",
-            "unsupported --set dram.standard",
+            "unsupported sets dram.standard",
         ),
     ],
 )
@@ -515,7 +515,7 @@ def test_what_the_fast_controller_cannot_run_is_run_by_the_general_one(sets):
 
 
 def test_packets_hold_a_burst_whatever_moves():
-    with refused("range --set link.packet_bytes"):
+    with refused("range sets link.packet_bytes"):
         simulate_relayout("trimoe", Expert(1, 1), sets=["link.packet_bytes=32"])
 
 

@@ -216,7 +216,7 @@ def test_what_several_gpus_cannot_do_is_refused(model: Any, sets: Any, more: dic
 
 
 def test_a_run_of_moe_has_one_gpu():
-    with refused("unsupported --set gpu.count"):
+    with refused("unsupported sets gpu.count"):
         ndpsim.run_moe(model=MODEL, sets=("gpu.count=2",))
 
 

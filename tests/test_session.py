@@ -329,7 +329,7 @@ def test_rows_that_are_open_at_the_start_need_no_activate():
 
 
 def test_ranks_in_lock_step_are_refused_in_a_line():
-    with refused("unsupported --set dimm.command_bus"):
+    with refused("unsupported sets dimm.command_bus"):
         Session("trimoe", sets=["dimm.command_bus=broadcast"])
 
 

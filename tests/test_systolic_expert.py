@@ -308,22 +308,22 @@ def refusal(sets: list[str], **arguments: object) -> str:
 
 
 def test_what_makes_no_sense_is_refused():
-    assert refusal(["ndp.systolic.arrays=0"]) == "range --set ndp.systolic.arrays"
-    assert refusal(["ndp.systolic.rows=3.5"]) == "type --set ndp.systolic.rows"
-    assert refusal(["ndp.systolic.columns=0"]) == "range --set ndp.systolic.columns"
-    assert refusal(["ndp.systolic.load_rows=5"]) == "conflict --set ndp.systolic.load_rows"
+    assert refusal(["ndp.systolic.arrays=0"]) == "range sets ndp.systolic.arrays"
+    assert refusal(["ndp.systolic.rows=3.5"]) == "type sets ndp.systolic.rows"
+    assert refusal(["ndp.systolic.columns=0"]) == "range sets ndp.systolic.columns"
+    assert refusal(["ndp.systolic.load_rows=5"]) == "conflict sets ndp.systolic.load_rows"
     assert (
         refusal(["ndp.systolic.dataflow=input-stationary"])
-        == "unknown-name --set ndp.systolic.dataflow ? output-stationary"
+        == "unknown-name sets ndp.systolic.dataflow ? output-stationary"
     )
-    assert refusal(["cxl.gbps=0"]) == "range --set cxl.gbps"
-    assert refusal(["cxl.latency_ns=-1"]) == "range --set cxl.latency_ns"
+    assert refusal(["cxl.gbps=0"]) == "range sets cxl.gbps"
+    assert refusal(["cxl.latency_ns=-1"]) == "range sets cxl.latency_ns"
     assert refusal(["cxl=null"]) == "conflict cxl.yaml cxl"
     assert refusal(["dimm.subchannels=20"]) == "conflict cxl_systolic.yaml ndp.systolic.arrays"
-    assert refusal(["dimm.ranks=2"]) == "unsupported --set dimm.ranks"
+    assert refusal(["dimm.ranks=2"]) == "unsupported sets dimm.ranks"
     assert refusal([], bits=7) == "range bits"
     assert refusal([], layout="sharded:1") == "unsupported layout"
-    assert refusal(["ndp.systolic.buffer_kib=0"]) == "range --set ndp.systolic.buffer_kib"
+    assert refusal(["ndp.systolic.buffer_kib=0"]) == "range sets ndp.systolic.buffer_kib"
 
 
 def test_an_activation_larger_than_the_buffer_is_not_supported():

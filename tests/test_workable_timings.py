@@ -19,10 +19,10 @@ DDR5 = ("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
 
 
 def test_a_row_that_may_be_closed_before_it_is_read_is_refused():
-    problem = "range --set dram.nRCD"
+    problem = "range sets dram.nRCD"
     with refused(problem):
         simulate_contention("edge", Expert(64, 32), host_gbps=2, sets=[*CLOSED, "dram.nRCD=60"])
-    with refused("range --set dram.nRAS"):
+    with refused("range sets dram.nRAS"):
         load_hardware("edge", ["dram.row_policy=closed-cap", "dram.nRAS=20"])
     # One clock less, or rows that stay open until something else is asked for, are no trouble.
     load_hardware("edge", [*CLOSED, "dram.nRCD=52"])
@@ -99,7 +99,7 @@ def test_a_channel_of_dimms_that_cannot_go_on_says_so_in_one_line(monkeypatch):
 
 @pytest.mark.parametrize(("hw", "count"), [("trimoe", 3), ("trimoe", 63), ("edge", 6)])
 def test_subchannels_are_bits_of_the_hosts_addresses(hw, count):
-    with refused("range --set dimm.subchannels"):
+    with refused("range sets dimm.subchannels"):
         load_hardware(hw, [f"dimm.subchannels={count}"])
     for good in (1, 2, 4, 64):
         assert load_hardware(hw, [f"dimm.subchannels={good}"]).system.dimm.subchannels == good

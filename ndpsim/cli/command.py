@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from ndpsim.cli.completion import offered
 from ndpsim.cli.options import check_folder, check_outputs
-from ndpsim.errors import InputError
+from ndpsim.errors import SETS, InputError
 from ndpsim.parameters import Folder, Output, Parameter, Table, joined
 
 Section = tuple[str, Sequence[tuple[str, str]]]  # a title, and names with what they are
@@ -148,6 +148,8 @@ class Command(click.Command):
 
 def as_typed(error: InputError, table: Mapping[str, Parameter]) -> InputError:
     """A mistake in a parameter, by its name or by that in Python, as a mistake in what is typed."""
+    if error.file == SETS:
+        return error.at("--set")
     typed = {name: one.typed for one in table.values() for name in (one.argument, one.name)}
     if error.file is not None or error.key not in typed:
         return error

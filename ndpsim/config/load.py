@@ -27,7 +27,7 @@ from ndpsim.config.parts import PART_KEYS, fill_from_parts, replace_parts
 from ndpsim.config.settings import OVERRIDES, setting
 from ndpsim.config.system import UNITS, System
 from ndpsim.config.validation import validated
-from ndpsim.errors import InputError, one_of
+from ndpsim.errors import SETS, InputError, one_of
 
 _log = logging.getLogger("ndpsim")
 
@@ -136,9 +136,9 @@ def _load(path: Path, sets: Sequence[str], command: str | None) -> tuple[Hardwar
 def _drop_overrides(draft: Draft) -> Mapping[str, Any]:
     """Take away the clocks that the file overrides; returns them.
 
-    Those that `--set` gave stay, and those of the part that gives the timing.
+    Those that a call gave stay, and those of the part that gives the timing.
     """
-    overrides, stays = draft.at(OVERRIDES), ("--set", draft.origin(_TIMING).file)
+    overrides, stays = draft.at(OVERRIDES), (SETS, draft.origin(_TIMING).file)
     names = list(overrides) if isinstance(overrides, dict) else []
     own = [name for name in names if draft.origin((*OVERRIDES, name)).file not in stays]
     for name in own:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ndpsim.config.nodes import Node, parse
-from ndpsim.errors import Code, InputError, one_of
+from ndpsim.errors import SETS, Code, InputError, one_of
 
 #: The keys of an annotated leaf; no section of a hardware file has a key of these names.
 ANNOTATION = ("value", "source", "assumption")
@@ -21,7 +21,7 @@ KeyPath = tuple[str, ...]
 class Origin:
     """The source of a value.
 
-    `file`: the file, or ``--set``. `line`: its line there from 1, None where there is none. `text`: what
+    `file`: the file, or `SETS`. `line`: its line there from 1, None where there is none. `text`: what
     the file says of it (kind "source" or "assumption"), the option (kind "set"), why it is the default (kind
     "default"), else empty. `kind` "stated" is a value written bare, "default" one that nobody wrote.
     """
@@ -112,15 +112,15 @@ class Draft:
         self.origins.update(origins)
 
     def set(self, path: KeyPath, text: str) -> None:
-        """Put the YAML value `text`, given on the command line, at `path`.
+        """Put the YAML value `text`, a change of a call, at `path`.
 
         Raises:
             InputError: `text` is no YAML value.
         """
-        origin = Origin("--set", None, f"--set {dotted(path)}={text}", "set")
+        origin = Origin(SETS, None, f"--set {dotted(path)}={text}", "set")
         try:
-            node = parse(text, "--set")
-            values, inner = _read(node, "--set", path)
+            node = parse(text, SETS)
+            values, inner = _read(node, SETS, path)
         except InputError as error:
             raise origin.error(error.problem, error.key or dotted(path), error.code) from None
         self.replace(path, values, dict.fromkeys(inner, origin))

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from ndpsim.config.keys import field_at, section_of
 from ndpsim.config.origins import KeyPath, dotted, shown
 from ndpsim.config.system import System
-from ndpsim.errors import InputError, nearest
+from ndpsim.errors import SETS, InputError, nearest
 from ndpsim.spec import standards
 
 #: The section of clocks that a file overrides.
@@ -40,14 +40,14 @@ def setting(text: str) -> tuple[KeyPath, str]:
     written, equals, value = text.partition("=")
     written = written.strip()
     if not equals or not written:
-        raise InputError(f"{shown(text)} is not KEY=VALUE, for instance dimm.ranks=2", "form", file="--set")
+        raise InputError(f"{shown(text)} is not KEY=VALUE, for instance dimm.ranks=2", "form", file=SETS)
     if not value.strip():
-        raise InputError("has no value after '='", "missing", file="--set", key=written)
+        raise InputError("has no value after '='", "missing", file=SETS, key=written)
     key = tuple(written.split("."))
     if len(key) == 2 and key[0] == "dram" and key[1] in timing_names():
         key = (*OVERRIDES, key[1])
     if field_at(key) is None or (key[:2] == OVERRIDES and len(key) == 3 and key[2] not in timing_names()):
-        raise InputError(_unknown_set(written), "unknown-key", file="--set", key=written)
+        raise InputError(_unknown_set(written), "unknown-key", file=SETS, key=written)
     return key, value.strip()
 
 
