@@ -133,6 +133,8 @@ def test_blocks_of_requests_are_cut_into_those_of_the_kv_cache():
 class Clock:
     """Steps that take 10 ns each."""
 
+    residents = None
+
     def __init__(self, seen: list[list[tuple[int, int]]] | None = None) -> None:
         self.clock_ns, self.seen = 0.0, [] if seen is None else seen
 

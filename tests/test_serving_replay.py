@@ -26,7 +26,7 @@ class RandomSteps:
     """Steps that take any time, after each of which there are other experts."""
 
     def __init__(self, chance: random.Random, experts: Experts) -> None:
-        self.clock_ns, self._chance, self._experts = 0.0, chance, experts
+        self.clock_ns, self._chance, self.residents = 0.0, chance, experts
 
     def wait_until(self, time_ns: float) -> None:
         self.clock_ns = time_ns
@@ -36,7 +36,7 @@ class RandomSteps:
 
     def run(self, number: int, parts: Any) -> None:
         self.clock_ns += self._chance.uniform(1, 100)
-        self._experts.change(self._chance)
+        self.residents.change(self._chance)
 
 
 class Experts:

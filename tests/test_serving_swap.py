@@ -38,6 +38,8 @@ SHORT = Requests(
 class Clock:
     """Steps of 10 ns, which note what is moved."""
 
+    residents = None
+
     def __init__(self) -> None:
         self.clock_ns = 0.0
         self.moved: list[tuple[int, int]] = []

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from ndpsim._jit import kernel
-from ndpsim.assignment.least_maximum import CPU, GPU, NDP
+from ndpsim.assignment.least_maximum import CPU, GPU, NDP, WAYS
 
 #: Resources; the NDP units of each group of DIMMs follow. In tables an expert has one: that of its own group.
 GPU_NS, PCIE_NS, CHANNELS_NS, CPU_NS, GROUPS_NS = range(5)
-
-_WAYS = 3
 
 
 @kernel
@@ -32,7 +30,7 @@ def fill_uses(
     for expert in range(len(tokens)):
         here, own = 1 if there[expert] else 0, GROUPS_NS + groups[expert]
         row, group = here * counts + min(tokens[expert], counts - 1), here * groups_of_table + groups[expert]
-        for way in range(_WAYS):
+        for way in range(WAYS):
             for r in range(resources):
                 uses[expert, way, r] = table[row, way, r] if r < GROUPS_NS else 0.0
                 overhead[expert, way, r] = overheads[group, way, r]

@@ -12,10 +12,10 @@ import numpy as np
 
 from ndpsim._jit import inlined, kernel, outlined
 
-#: Ways.
+#: Ways, and their number.
 GPU, CPU, NDP = 0, 1, 2
+WAYS = 3
 
-_WAYS = 3
 _ROUNDING = 1e-9  # a load lower by no more than this share is not lower
 
 
@@ -30,7 +30,7 @@ def fill_loads(uses, base, opening, choice, loads, counts):
         counts[way] += 1
         for r in range(len(base)):
             loads[r] += uses[expert, way, r]
-    for way in range(_WAYS):
+    for way in range(WAYS):
         if counts[way] > 0:
             for r in range(len(base)):
                 loads[r] += opening[way, r]
@@ -57,7 +57,7 @@ def begin_by_thresholds(uses, allowed, base, opening, here, choice, sums, of_her
     """
     count, resources = len(choice), len(base)
     of_here[:] = 0.0
-    for way in range(_WAYS):
+    for way in range(WAYS):
         for r in range(resources):
             sums[here, way, r] = 0.0
         for expert in range(here, count):
@@ -117,7 +117,7 @@ def move(uses, allowed, opening, choice, loads, counts):
     limit, best, moved, to = loads[full] * (1.0 - _ROUNDING), np.inf, -1, 0
     for expert in range(len(choice)):
         source = choice[expert]
-        for target in range(_WAYS):
+        for target in range(WAYS):
             if target == source or not allowed[expert, target]:
                 continue
             off = -change(uses, opening, counts, expert, source, target, full)
@@ -225,14 +225,14 @@ def split(uses, overhead, allowed, opening, parts, choice, loads, counts, split_
         source = choice[expert]
         if split_way[expert] >= 0 or uses[expert, source, full] == 0.0:
             continue
-        for target in range(_WAYS):
+        for target in range(WAYS):
             if target == source or not allowed[expert, target]:
                 continue
             fixed = begun(overhead, opening, counts, expert, target, full)
             rises = slope(uses, overhead, expert, source, target, full)
             least = (parts - 1) / parts if rises < 0.0 else 1 / parts
             if loads[full] + (fixed + least * rises) >= best:
-                continue  # whatever the share is
+                continue  # no share is better
             share = best_share(uses, overhead, opening, loads, counts, expert, source, target)
             for whole in range(int(share * parts), int(share * parts) + 2):
                 if not 0 < whole < parts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined, kernel, outlined
+from ndpsim.assignment.least_maximum import WAYS
 
 #: By which shares of an expert may differ from 1 together.
 ROUNDING = 1e-9
@@ -11,8 +12,6 @@ ROUNDING = 1e-9
 #: weights times these.
 HITS, MISSES, ON_CPU, ON_NDP = range(4)
 EXPERTS, PAIRS, BITS = range(3)
-
-_WAYS = 3
 
 
 @outlined
@@ -72,7 +71,7 @@ def list_ways(order, choice, split_way, split_parts, parts, experts, shares, end
         ends: [way]: is set to the end of each way's experts.
     """
     count = 0
-    for way in range(_WAYS):
+    for way in range(WAYS):
         for place in range(len(order)):
             share = share_of_way(choice, split_way, split_parts, parts, place, way)
             if share > 0.0:
@@ -92,8 +91,9 @@ def add_part(sums, engine, share, tokens, bits):
 
 
 @inlined
-def add_read(reads, turns, read, share):
-    """Add what the host reads of an expert."""
+def add_read(reads, turns, dimm, shards, share):
+    """Add what the host reads of an expert, by where it lies."""
+    read = 0 if dimm < 0 else shards
     if turns[read] < 0:
         last = -1
         for other in range(len(turns)):
@@ -123,13 +123,11 @@ def count_parts(
         there = resident[expert] or arriving[expert]
         add_part(sums, HITS if there else MISSES, share, loads[expert], bits[expert])
         if not there:
-            read = 0 if dimm[expert] < 0 else shards[expert]
-            add_read(reads, turns, read, share * bits[expert] / usual_bits)
+            add_read(reads, turns, dimm[expert], shards[expert], share * bits[expert] / usual_bits)
     for part in range(len(cpu)):
         expert, share = cpu[part], cpu_shares[part]
         add_part(sums, ON_CPU, share, loads[expert], bits[expert])
-        read = 0 if dimm[expert] < 0 else shards[expert]
-        add_read(reads, turns, read, share * bits[expert] / usual_bits)
+        add_read(reads, turns, dimm[expert], shards[expert], share * bits[expert] / usual_bits)
     for part in range(len(ndp)):
         expert = ndp[part]
         add_part(sums, ON_NDP, ndp_shares[part], loads[expert], bits[expert])

@@ -98,7 +98,7 @@ class Blocks:
     @property
     def occupied(self) -> int:
         """Blocks that take room: they are in use, or have been and can be found."""
-        return len(self._users) + len(self._free)
+        return self.used + len(self._free)
 
     def dropped(self, blocks: Sequence[int]) -> Iterator[Fault]:
         """Free blocks lose their room."""

@@ -186,7 +186,6 @@ class Engines:
     Args:
         ahead: a step is formed when the one before it begins: asynchronous scheduling.
         arrived, done: are told of each sequence that arrives, and of each step of an engine.
-        residents: experts in the GPU's memory now; None: no policy runs.
 
     Attributes:
         sequences: all that have arrived, in order.
@@ -200,11 +199,10 @@ class Engines:
         arrived: Callable[[Sequence], None],
         done: Callable[[DoneStep], None],
         ahead: bool = False,
-        residents: Callable[[], int] | None = None,
     ) -> None:
         self._engines = [_Engine(one) for one in schedulers]
         self._steps, self._arrivals, self._ahead = steps, arrivals, ahead
-        self._arrived, self._done, self._residents = arrived, done, residents
+        self._arrived, self._done = arrived, done
         self.sequences: list[Sequence] = []
         self.history = History()
         self._number = 0
@@ -277,8 +275,8 @@ class Engines:
         history.batch.append(len(chunks))
         history.tokens.append(sum(chunk.tokens for chunk in chunks))
         history.kv_blocks.append(sum(kv.used for kv in caches))
-        if self._residents is not None:
-            history.residents.append(self._residents())
+        if (residents := self._steps.residents) is not None:
+            history.residents.append(residents.now())
 
     def _produces(self, chunk: Chunk, end_ns: float) -> bool:
         """Note when a chunk's token comes, if it has one; returns whether that was the last one."""

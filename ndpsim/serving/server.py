@@ -152,8 +152,7 @@ class Server:
                 observer.done(step)
 
         arrivals = Arrivals(requests, prompt_hashes(requests, self.room.block_tokens))
-        residents = None if steps.residents is None else steps.residents.now
-        return Engines(schedulers, steps, arrivals, arrived, stepped, self.engine.ahead, residents)
+        return Engines(schedulers, steps, arrivals, arrived, stepped, self.engine.ahead)
 
     def _header(self, config: Mapping[str, Any], steps: Steps) -> dict[str, Any]:
         """The run as observers are told of it: see `ServingObserver.begin`."""

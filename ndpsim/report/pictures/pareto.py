@@ -165,7 +165,7 @@ class _Labels:
         self._half = 0.45 * self._font * self._pixels_per_pt
         self._pixels = axes.transData.transform(points)
         self._taken = [self._around(at) for at in self._pixels]
-        self._lines = [Path(axes.transData.transform(stairs))]  # that no name covers
+        self._stairs = Path(axes.transData.transform(stairs))
         self._leaders: list[Path] = []  # which cross neither names nor each other
 
     def _around(self, at: NDArray[np.float64]) -> Bbox:
@@ -216,7 +216,7 @@ class _Labels:
         room = self._axes.get_window_extent()
         within = room.x0 <= box.x0 and box.x1 <= room.x1 and room.y0 <= box.y0 and box.y1 <= room.y1
         covers = any(box.overlaps(other) for other in self._taken) or any(
-            line.intersects_bbox(box, filled=False) for line in (*self._lines, *self._leaders)
+            line.intersects_bbox(box, filled=False) for line in (self._stairs, *self._leaders)
         )
         return within and not covers
 
