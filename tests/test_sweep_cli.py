@@ -143,6 +143,13 @@ def test_what_is_compiled_first_is_announced(monkeypatch, capsys):
     ]
 
 
+def test_kernels_are_announced_only_when_a_point_has_to_be_computed(monkeypatch):
+    monkeypatch.setattr("ndpsim.cli.sweep.announce_kernels", lambda *_: click.echo("announced", err=True))
+    assert call("fake", "--vary", "n=1..3", "--out", "there").err == "announced\n"
+    assert call("fake", "--vary", "n=1..3", "--out", "there").err == ""
+    assert calls.refused_call("sweep", "fake", "--vary", "how=ok", "--out", "there") == "unwritable --out"
+
+
 def test_options_of_a_swept_command_are_no_options_of_every_sweep():
     group = cli.get_command(click.Context(cli), "sweep")
     for name in ("gemv", "moe", "relayout", "dram"):

@@ -95,10 +95,11 @@ def run_with_progress(run: Callable[[Running], _R], out: Path, definition: Defin
     """Run where the options say, with progress."""
     from ndpsim.sweeps.points import Running
 
+    place = SWEEP.arguments(given, *PLACE) | {"force": "force" in given}
     if "cluster" not in given:
-        announce_kernels(definition.command, definition.fixed)
+        place["begin"] = partial(announce_kernels, definition.command, definition.fixed)
     with showing() as watch:
-        return run(Running(out, **SWEEP.arguments(given, *PLACE), force="force" in given, watch=watch))
+        return run(Running(out, **place, watch=watch))
 
 
 def _fixed(parameter: Parameter) -> Parameter:

@@ -39,13 +39,17 @@ class Progress:
     failed: int
 
 
-def _unwatched(state: Progress) -> None:
+def _nothing(*_: Any) -> None:
     pass
 
 
 @dataclass(frozen=True)
 class Running:
-    """How the points of a run are run: arguments of `sweep`, and what is called after every point.
+    """How the points of a run are run: arguments of `sweep`, and what is called meanwhile.
+
+    Attributes:
+        begin: called before the first point that has to be computed.
+        watch: called after every point.
 
     Raises:
         InputError: one of them makes no sense.
@@ -56,7 +60,8 @@ class Running:
     cluster: str | None = None
     retry_failed: bool = False
     force: bool = False
-    watch: Callable[[Progress], None] = _unwatched
+    begin: Callable[[], None] = _nothing
+    watch: Callable[[Progress], None] = _nothing
 
     def __post_init__(self) -> None:
         for name in ("retry_failed", "force"):
@@ -121,6 +126,7 @@ class Run:
         self._same: dict[str, list[Point]] = {}  # points by name: equal ones are run once
         self._stored_before: set[str] = set()
         self._done = self._found = self._failed = 0
+        self._has_begun = False
         self._version = _version()
         self._next_table = time.monotonic() + _FIRST_TABLE_S
 
@@ -152,6 +158,9 @@ class Run:
             elif same[0] is point:
                 record = self._stored(point.name)
                 if record is None:
+                    if not self._has_begun:
+                        self._has_begun = True
+                        self.running.begin()
                     yield Task(point.name, given, resolved.key)
                 else:
                     self._stored_before.add(point.name)
