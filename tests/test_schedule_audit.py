@@ -271,7 +271,11 @@ def test_check_says_a_finding_a_line_and_ends_with_1(good, tmp_path):
     path = tmp_path / "log"  # found by its content
     text = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in good)
     path.write_bytes(gzip.compress(text.encode()))
-    assert call("check", path) == (0, f"{path}: 1 run, 4 layers, 35 jobs, 4 migrations, consistent\n", "")
+    assert call("check", path) == (
+        0,
+        f"{path}: consistent; runs 1, layers 4, jobs 35, migrations 4, findings 0\n",
+        "",
+    )
     path.write_text(text.replace('"tokens":8,', '"tokens":7,'))
     status, out, err = call("check", path, "--limit", 2)
     assert (status, err) == (1, "")

@@ -337,7 +337,7 @@ def test_the_command_finds_out_what_a_log_is_of(tmp_path):
     assert is_serving_log(path)
     status, out, err = call("check", path)
     assert (status, err) == (0, "")
-    assert "4 requests, 11 steps, 34 tokens, consistent" in out
+    assert "consistent; requests 4, steps 11, tokens 34, findings 0" in out
     log = copy.deepcopy(LOG)
     log[STEP[3]]["allocated"] = {"0": [1]}
     status, out, err = call("check", written(tmp_path, log, "other.jsonl.gz"), "--json", "-")

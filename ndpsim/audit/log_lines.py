@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ndpsim.arguments import path_of
 from ndpsim.audit.report import Outcome
@@ -17,7 +17,6 @@ from ndpsim.errors import InputError
 from ndpsim.files import open_plain_or_gzip, reading
 from ndpsim.parameters.check import CHECK
 
-_SHOWN = 16  # findings in the repr of a report
 _LONGEST = 1 << 28  # bytes of a line
 
 
@@ -37,30 +36,15 @@ class Finding:
 
 
 class LogReport(Outcome):
-    """The outcome of a check of a log: what was checked, and what was found in it.
+    """The outcome of a check of a log."""
 
-    A class has the fields that `checked` names, `count`, and the first `findings` in the order of the log.
-    """
-
-    checked: ClassVar[tuple[str, ...]]
+    passed = "consistent"
     findings: tuple[Finding, ...]
 
     @property
-    def counted(self) -> list[tuple[str, int]]:
-        """Kinds of things that were checked, and how many of each."""
-        return [(name.removesuffix("s"), getattr(self, name)) for name in self.checked]
-
-    def _title(self) -> str:
-        name = type(self).__name__
-        return f"{name}: consistent" if self.ok else f"{name}: {self.count} findings"
-
-    def _rows(self) -> list[tuple[str, str]]:
-        rows = [(name, str(getattr(self, name))) for name in self.checked]
-        return rows + [(one.rule, one.message) for one in self.findings[:_SHOWN]]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain values for JSON."""
-        return {"ok": self.ok, **asdict(self), "findings": [asdict(one) for one in self.findings]}  # type: ignore[call-overload]
+    def found(self) -> Sequence[Finding]:
+        """The findings."""
+        return self.findings
 
 
 class Findings:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from ndpsim.reported import Shown
+from ndpsim.reported import Reported, quantities, quantity, said, with_unit
 
-_SHOWN = 16  # violations in the repr of a report
+_SHOWN = 16  # of what was found, in the repr of a report
 
 
 @dataclass(frozen=True)
@@ -34,15 +35,47 @@ class Violation:
     message: str
 
 
-class Outcome(Shown):
-    """The result of a check. `count`: how much it found."""
+class Outcome(Reported):
+    """The result of a check; its counts are the fields that have descriptions.
 
+    Attributes:
+        passed: the verdict where nothing was found.
+        count: how much was found.
+        found: the first of it.
+    """
+
+    passed: ClassVar[str]
     count: int
+
+    @property
+    def found(self) -> Sequence[Any]:
+        raise NotImplementedError
 
     @property
     def ok(self) -> bool:
         """Whether the check found nothing."""
         return self.count == 0
+
+    @property
+    def summary(self) -> str:
+        """The verdict and all counts: ``legal; commands 24, violations 0``."""
+        return f"{self._verdict()}; {said(self, *quantities(type(self)))}"
+
+    def _verdict(self) -> str:
+        return self.passed if self.ok else f"not {self.passed}"
+
+    def _plain(self) -> dict[str, Any]:
+        return {"ok": self.ok, **super()._plain()}
+
+    def _title(self) -> str:
+        return f"{type(self).__name__}: {self._verdict()}"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        kind, found = type(self), self.found[:_SHOWN]
+        rows = [(name, with_unit(name, getattr(self, name), kind)) for name in quantities(kind)]
+        rows += [(one.rule, one.message) for one in found]
+        more = self.count - len(found)
+        return [*rows, ("...", f"{more} more")] if more else rows
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,29 +90,14 @@ class Report(Outcome):
             The reference's rule between ranks allows them, so they do not count; real ranks could not.
     """
 
-    commands: int
-    count: int
+    passed = "legal"
+
+    commands: int = field(metadata=quantity("commands"))
+    count: int = field(metadata=quantity("violations"))
     violations: tuple[Violation, ...]
-    tolerated_overlaps: int
+    tolerated_overlaps: int = field(metadata=quantity("tolerated overlaps"))
 
-    def _title(self) -> str:
-        return "Report: legal" if self.ok else f"Report: {self.count} violations"
-
-    def _rows(self) -> list[tuple[str, str]]:
-        rows = [("commands", str(self.commands)), ("tolerated_overlaps", str(self.tolerated_overlaps))]
-        rows += [
-            (one.rule, f"line {one.index + 2}, clock {one.clock}: {one.command}")
-            for one in self.violations[:_SHOWN]
-        ]
-        more = self.count - min(len(self.violations), _SHOWN)
-        return [*rows, ("...", f"{more} more")] if more else rows
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain values for JSON."""
-        return {
-            "ok": self.ok,
-            "commands": self.commands,
-            "count": self.count,
-            "tolerated_overlaps": self.tolerated_overlaps,
-            "violations": [asdict(violation) for violation in self.violations],
-        }
+    @property
+    def found(self) -> Sequence[Violation]:
+        """The violations."""
+        return self.violations

@@ -11,7 +11,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
 
@@ -21,6 +21,7 @@ from ndpsim.audit.schedule_layer import layer_findings
 from ndpsim.audit.schedule_moves import Places
 from ndpsim.audit.schedule_rules import Fault, Machine, unknown_keys
 from ndpsim.errors import InputError
+from ndpsim.reported import quantity
 
 _SUFFIXES = (".jsonl", ".jsonl.gz")
 _VERSION = 4
@@ -55,13 +56,11 @@ class ScheduleReport(LogReport):
         findings: the first of them, in the order of the log.
     """
 
-    checked = ("runs", "layers", "jobs", "migrations")
-
-    runs: int
-    layers: int
-    jobs: int
-    migrations: int
-    count: int
+    runs: int = field(metadata=quantity("runs"))
+    layers: int = field(metadata=quantity("layers"))
+    jobs: int = field(metadata=quantity("jobs"))
+    migrations: int = field(metadata=quantity("migrations"))
+    count: int = field(metadata=quantity("findings"))
     findings: tuple[Finding, ...]
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
 
@@ -22,6 +22,7 @@ from ndpsim.audit.serving_blocks import Served
 from ndpsim.audit.serving_engine import Engine, Together
 from ndpsim.audit.serving_schedulers import Limits
 from ndpsim.errors import InputError
+from ndpsim.reported import quantity
 
 _VERSION = 1
 _BEGIN = b'{"serving_log":'
@@ -54,12 +55,10 @@ class ServingReport(LogReport):
         findings: the first of them, in the order of the log.
     """
 
-    checked = ("requests", "steps", "tokens")
-
-    requests: int
-    steps: int
-    tokens: int
-    count: int
+    requests: int = field(metadata=quantity("requests"))
+    steps: int = field(metadata=quantity("steps"))
+    tokens: int = field(metadata=quantity("tokens"))
+    count: int = field(metadata=quantity("findings"))
     findings: tuple[Finding, ...]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -14,7 +14,8 @@ from ndpsim.parameters import refuse, table
 from ndpsim.parameters.check import CHECK
 
 if TYPE_CHECKING:
-    from ndpsim.audit import CommandBuses, Report, ScheduleReport, ServingReport
+    from ndpsim.audit import CommandBuses, Report
+    from ndpsim.audit.report import Outcome
     from ndpsim.config import Hardware
     from ndpsim.spec import Device
     from ndpsim.traces import CommandTrace
@@ -137,7 +138,7 @@ def command(given: Given) -> None:
         others = (name for name in CHECK if name not in ("trace", "limit"))
         refuse(given, "is of a command trace; a log says itself what was run", *others)
         report = check_serving(trace, limit) if served else check_schedule(trace, limit)
-        answer(given, report.to_dict, lambda: _print_log(trace, report))
+        answer(given, report.to_dict, lambda: _print_outcome(trace, report))
         ok = report.ok
     else:
         ok = _check_commands(given, trace, limit)
@@ -170,33 +171,21 @@ def _check_commands(given: Given, trace: str, limit: int) -> bool:
     return report.ok
 
 
-def _print_found(found: Sequence[Any], count: int) -> None:
+def _print_outcome(file: str, outcome: Outcome, more: str = "") -> None:
+    """Print what was found in a file, and the verdict with `more` behind it."""
     from ndpsim.report.printing import print_text
 
-    for one in found:
+    for one in outcome.found:
         print_text(one.message, indent="  ")
-    if count > len(found):
-        print_text(f"and {count - len(found):,} more, which --limit leaves out")
-
-
-def _print_log(log: str, report: ScheduleReport | ServingReport) -> None:
-    from ndpsim.report.printing import print_text
-    from ndpsim.report.words import counted
-
-    _print_found(report.findings, report.count)
-    verdict = "consistent" if report.ok else counted(report.count, "finding")
-    parts = ", ".join(counted(number, what) for what, number in report.counted)
-    print_text(f"{log}: {parts}, {verdict}", indent="  ")
+    if outcome.count > len(outcome.found):
+        print_text(f"and {outcome.count - len(outcome.found):,} more, which --limit leaves out")
+    print_text(f"{file}: {outcome.summary}{more}", indent="  ")
 
 
 def _print_commands(trace: str, report: Report, lanes: int | None, outcome: Mapping[str, Any]) -> None:
-    from ndpsim.report.printing import print_text
     from ndpsim.report.text import print_energy
-    from ndpsim.report.words import counted
+    from ndpsim.reported import label_of
 
-    _print_found(report.violations, report.count)
-    verdict = "legal" if report.ok else counted(report.count, "violation")
-    of_lanes = "" if lanes is None else f" ({counted(lanes, 'lane')})"
-    print_text(f"{trace}: {counted(report.commands, 'command')}, {verdict}{of_lanes}", indent="  ")
+    _print_outcome(trace, report, "" if lanes is None else f", {label_of('lanes')} {lanes:,}")
     if "energy_nj" in outcome:
         print_energy(*(outcome[name] for name in ("energy_nj", "energy_note", "time_ns", "moved_bytes")))

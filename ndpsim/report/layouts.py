@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ndpsim.layout import MATRICES
 from ndpsim.report.printing import print_table
 from ndpsim.report.words import counted
+from ndpsim.reported import label_of
 from ndpsim.simulate import PlacedExpert
+from ndpsim.simulate.placed import DimmPart, LanePart
 from ndpsim.units import format_bytes
 
 
@@ -30,26 +34,19 @@ def layout_title(placed: PlacedExpert) -> str:
 def print_layout(placed: PlacedExpert) -> None:
     """Bytes of every matrix on every DIMM, and how evenly a DIMM's lanes share them."""
     layout = placed.layout
-    held = layout.lane_bits() / 8
+    columns = ("dimm", "channel", *(f"matrix_bytes.{name}" for name in MATRICES), "matrix_bytes")
+    labels = [*(label_of(name, DimmPart) for name in columns), label_of("matrix_bytes", LanePart)]
     rows = []
-    for dimm in layout.dimms:
-        lanes = held[dimm].sum(axis=1)
-        rows.append(
-            (
-                str(dimm),
-                str(dimm % layout.geometry.channels),
-                *(format_bytes(size) for size in held[dimm].sum(axis=0)),
-                format_bytes(lanes.sum()),
-                f"{format_bytes(lanes.min())} to {format_bytes(lanes.max())}",
-            )
-        )
-    total = held.sum(axis=(0, 1))
-    rows.append(("all", "", *(format_bytes(size) for size in total), format_bytes(total.sum()), ""))
-    columns = (
-        "DIMM",
-        "channel",
-        *MATRICES,
-        "together",
-        f"on each of {counted(layout.geometry.lanes, 'lane')}",
-    )
-    print_table(f"{layout_title(placed)} in {counted(layout.bursts, 'burst')}", columns, rows)
+    for one in placed.dimms:
+        lanes = [sum(lane.matrix_bytes.values()) for lane in one.lanes]
+        share = f"{format_bytes(min(lanes))} to {format_bytes(max(lanes))}"
+        rows.append((str(one.dimm), str(one.channel), *_sizes(one.matrix_bytes.values()), share))
+    rows.append(("all", "", *_sizes(layout.lane_bits().sum(axis=(0, 1)) / 8), ""))
+    on_lanes = f"{counted(layout.geometry.lanes, 'lane')} on each DIMM"
+    print_table(f"{layout_title(placed)} in {counted(layout.bursts, 'burst')}, {on_lanes}", labels, rows)
+
+
+def _sizes(matrices: Iterable[float]) -> list[str]:
+    """The bytes of each matrix and of all together."""
+    sizes = list(matrices)
+    return list(map(format_bytes, [*sizes, sum(sizes)]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any
 
@@ -12,10 +12,35 @@ from ndpsim.config import Hardware, load_hardware
 from ndpsim.layout import MATRICES, ExpertFormat, Layout, make_layout
 from ndpsim.moe import Expert, MoeShape
 from ndpsim.ndp import find_unit
-from ndpsim.reported import Reported
+from ndpsim.reported import Reported, quantity
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.units import format_bytes
+
+
+@dataclass(frozen=True)
+class LanePart:
+    """The weights of an expert on a lane of a DIMM.
+
+    Attributes:
+        lane, rank, subchannel: their numbers on the DIMM.
+        matrix_bytes: bytes of each matrix, scales and zero points included.
+    """
+
+    lane: int
+    rank: int
+    subchannel: int
+    matrix_bytes: dict[str, int | float] = field(metadata=quantity("weights of a lane"))
+
+
+@dataclass(frozen=True)
+class DimmPart:
+    """The weights of an expert on a DIMM; see `LanePart`."""
+
+    dimm: int = field(metadata=quantity("DIMM"))
+    channel: int = field(metadata=quantity("channel"))
+    matrix_bytes: dict[str, int | float] = field(metadata=quantity("weights"))
+    lanes: list[LanePart]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,10 +57,26 @@ class PlacedExpert(Reported):
     hardware: str
     described: dict[str, Any]
 
+    @property
+    def dimms(self) -> list[DimmPart]:
+        """The part of each DIMM that holds weights."""
+        geometry, held = self.layout.geometry, self.layout.lane_bits()
+        return [
+            DimmPart(
+                dimm,
+                dimm % geometry.channels,
+                _by_matrix(held[dimm].sum(axis=0)),
+                [
+                    LanePart(lane, *divmod(lane, geometry.subchannels), _by_matrix(held[dimm, lane]))
+                    for lane in range(geometry.lanes)
+                ],
+            )
+            for dimm in self.layout.dimms
+        ]
+
     def _plain(self) -> dict[str, Any]:
         """Bytes by matrix, DIMM and lane, scales and zero points included."""
         layout, geometry = self.layout, self.layout.geometry
-        held = layout.lane_bits()
         return {
             "layout": layout.name,
             "hardware": self.hardware,
@@ -43,25 +84,9 @@ class PlacedExpert(Reported):
             "bytes": layout.bytes,
             "bursts": layout.bursts,
             "burst_bytes": geometry.device.burst_bytes,
-            "matrix_bytes": _by_matrix(held.sum(axis=(0, 1))),
+            "matrix_bytes": _by_matrix(layout.lane_bits().sum(axis=(0, 1))),
             "dimm_capacity_bytes": geometry.dimm_bytes,
-            "dimms": [
-                {
-                    "dimm": dimm,
-                    "channel": dimm % geometry.channels,
-                    "matrix_bytes": _by_matrix(held[dimm].sum(axis=0)),
-                    "lanes": [
-                        {
-                            "lane": lane,
-                            "rank": lane // geometry.subchannels,
-                            "subchannel": lane % geometry.subchannels,
-                            "matrix_bytes": _by_matrix(held[dimm, lane]),
-                        }
-                        for lane in range(geometry.lanes)
-                    ],
-                }
-                for dimm in layout.dimms
-            ],
+            "dimms": [asdict(one) for one in self.dimms],
         }
 
     def __eq__(self, other: object) -> bool:
