@@ -19,8 +19,8 @@ class Setting:
 
     Attributes:
         default: its value when it is not given; a text for settings that are names, an int for whole numbers.
-        least, most: of a number.
-        meaning: in words.
+        least, most: the limits of a number.
+        meaning: a phrase that says what it is, for help and messages.
     """
 
     name: str
@@ -54,9 +54,9 @@ class Generator:
     """A kind of things that a SPEC can ask for.
 
     Attributes:
-        name: as a SPEC begins.
-        meaning: in a line.
-        settings: its own, beside those in `common`.
+        name: the word with which a SPEC begins.
+        meaning: a line that says what it is.
+        settings: its own settings, beside those in `common`.
         common: settings of all generators of these things.
         key: of SPECs in messages: ``routing``.
     """
@@ -96,9 +96,9 @@ class Spec(Generic[G]):
     """Something to generate.
 
     Attributes:
-        generator: of what kind.
+        generator: the generator that a SPEC names.
         given: the settings that are not left at their defaults.
-        name: of what it is generated from; empty where the generator needs nothing.
+        name: the name of what it is generated from; empty if the generator needs none.
     """
 
     generator: G

@@ -22,7 +22,7 @@ class Format(Protocol):
     """A format as `recognised` needs it.
 
     Attributes:
-        meaning: in words.
+        meaning: a phrase that names the program and its file.
     """
 
     @property

@@ -40,8 +40,8 @@ class Outcome(Reported):
 
     Attributes:
         passed: the verdict where nothing was found.
-        count: how much was found.
-        found: the first of it.
+        count: the number of findings.
+        found: the first findings.
     """
 
     passed: ClassVar[str]

@@ -66,10 +66,10 @@ class Blocks:
     """The blocks of one engine.
 
     Args:
-        count: how many there are.
-        tokens: of a block.
-        reuse: whole blocks can be found again.
-        shared: their room is shared with experts.
+        count: the number of blocks.
+        tokens: the number of tokens of a block.
+        reuse: whether whole blocks can be found again.
+        shared: whether their room is shared with experts.
 
     Attributes:
         room: for so many blocks, in use or with contents that can be found.

@@ -43,7 +43,7 @@ class Row(NamedTuple):
 
     Attributes:
         before: its tokens in the KV cache.
-        tokens: that are computed.
+        tokens: the number of tokens that are computed.
         produced: output tokens that it has when the step ends.
     """
 

@@ -132,7 +132,7 @@ class Folder:
     """A folder of a cache.
 
     Attributes:
-        path: of the folder.
+        path: the path of the folder.
         kind: one of `KINDS`.
         version: 20 hexadecimal digits.
         entries: files that are entries.

@@ -45,10 +45,10 @@ class Missing:
 
     Attributes:
         key: its key.
-        unit: empty where it has none.
-        allowed: what it may be, in words.
+        unit: its unit; empty if it has none.
+        allowed: the allowed values, in words.
         example: a plausible value, the bundled file that has it, and that file's source.
-        look_up: where its value stands for hardware of one's own.
+        look_up: the document that has the value of one's own hardware.
         needed_by: a command, or which policies of `moe` cannot run without it.
     """
 

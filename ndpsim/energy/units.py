@@ -34,7 +34,7 @@ class UnitEnergy:
             activation_bytes: bytes of activations read for them.
             weight_bytes: bytes of weights read.
             values: activated values.
-            time_ns: how long it took.
+            time_ns: the time that it took.
         """
         return {
             "ndp_multiply": _nj(self.product_pj, products),

@@ -48,7 +48,7 @@ class ConfigurationFormat:
     """A format of configurations.
 
     Attributes:
-        meaning: the file type and its program, in words.
+        meaning: a phrase that names the program and its file.
         recognises: whether a file has this format.
         read: puts what a file says on the sheet; raises InputError if ndpsim does not have it.
     """

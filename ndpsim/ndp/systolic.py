@@ -52,8 +52,8 @@ class SystolicUnit(MultiplierUnit):
     """The arrays of a device as their parameters say; cycles are of their own clock.
 
     Attributes:
-        arrays: of the device.
-        array: what each is like.
+        arrays: the number of arrays of the device.
+        array: the parameters of each array.
         inverse_bits: an element works off a word of `native_bits` a cycle, else a weight.
         native_bits: bits of a weight that takes an element a cycle either way.
 

@@ -103,8 +103,8 @@ def check_layer(costs: Costs, record: LayerRecord, limit: float = 0.05) -> Layer
     """Run the DIMMs and the host reads of a layer again.
 
     Args:
-        costs: of the run, for its hardware, experts and arbitration.
-        record: of the layer.
+        costs: the costs of the run, for its hardware, experts and arbitration.
+        record: the layer as it ran by rates.
         limit: see `LayerCheck`.
 
     Raises:

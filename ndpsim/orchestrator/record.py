@@ -55,7 +55,7 @@ class JobRecord:
         expert: which; -1: none.
         share: of its intermediate columns; of a sharded expert, that of all its DIMMs together.
         tokens: that it computed; 0 for transfers.
-        start_ns, end_ns: when.
+        start_ns, end_ns: its begin and its end.
         bytes: of weights that it read, or of what it transferred.
         alone_ns: what it would take alone.
         read_limit_gbps: the fastest that it would read weights from the host's memory; 0: it reads none.
@@ -95,7 +95,7 @@ class MigrationRecord(_Moved):
         source, target: "gpu", "striped", "localized 3" (DIMM 3), "sharded:4 8" (DIMMs 8 to 11), "none".
         bytes: that were moved, of a replica where one was; of an eviction, that were given up; 0 of a copy
             that stays ("keep"), as the layer's job has them.
-        decided_ns, start_ns, end_ns: when.
+        decided_ns, start_ns, end_ns: the times of the decision, the begin and the end.
         hidden_ns: of the time from start to end, when no layer's experts were under way.
     """
 
@@ -144,11 +144,11 @@ class LayerRecord:
     Attributes:
         phase: "prefill" or "decode"; of serving "mixed" or "decode".
         step, layer: as in `LayerView`.
-        start_ns, end_ns: when.
+        start_ns, end_ns: its begin and its end.
         window_ns: the time before `start_ns` in which attention and dense parts ran.
         loads: tokens by expert, int64 [expert].
-        tokens: of the layer.
-        placement: of the layer, when its tokens were routed.
+        tokens: the tokens that the layer computes.
+        placement: the placement of the layer when its tokens were routed.
         assignment: the policy's answer.
         estimates: the policy's view of each engine's time alone, by engine, over what it assigned.
         jobs: in the order of their starts.

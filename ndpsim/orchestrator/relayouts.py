@@ -43,7 +43,7 @@ class RelayoutCost:
 
     Attributes:
         time_ns: from the first command to the last beat written.
-        bytes: of weights.
+        bytes: the bytes of the weights that move.
         wire_ns: by name of each wire that packets take: how long they occupy it, headers included.
         dimm_read_gbps, dimm_written_gbps: by DIMM, what it reads and what it writes, in bursts.
         added_nj: as in `NdpCost`.
@@ -62,8 +62,8 @@ class Relayouts:
 
     Args:
         memory, weights, bits: as `Costs` has them.
-        expert_bytes: of an expert's weights.
-        standby: of the memory.
+        expert_bytes: the bytes of an expert's weights.
+        standby: the standby power of the memory.
         cache: as in `simulate_expert`.
 
     Attributes:

@@ -43,7 +43,7 @@ class Transfers:
         channel: of each DIMM, its channel.
 
     Attributes:
-        shared_names: of the shared resources.
+        shared_names: the names of the shared resources.
         pcie: of the machine, or its CXL link.
 
     Raises:

@@ -36,7 +36,7 @@ class GatedVisit:
         row: of the layer among those with experts.
         ids, scores: what its tokens chose, as in `LayerView`.
         windows: before it; the last one is its own, others end the step before.
-        shared_ns: of the shared experts.
+        shared_ns: the time of the shared experts.
         last: no other comes after it in the run.
         following: the visit after it; None: it is not known, or there is none.
         prompt_tokens: those of its tokens, the last ones, that are of prompts.

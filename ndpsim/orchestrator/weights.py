@@ -23,9 +23,9 @@ class RunWeights:
     """Bits of a run's weights.
 
     Attributes:
-        bits: of a routed expert's, to the nearest whole number where a file has others.
-        format: of a routed expert in a file; None: `bits`, without scales.
-        dense: of the dense parts.
+        bits: bits of a routed expert's weight, to the nearest whole number where a file has others.
+        format: the format of a routed expert in a file; None: `bits`, without scales.
+        dense: the formats of the dense parts.
         file: the weight file; None: there is none.
     """
 

@@ -29,7 +29,7 @@ class Parameter:
         positional: it is given by its place, without a name.
         required: it must be given.
         short: one letter for it.
-        section: of the help.
+        section: the section of the help.
     """
 
     name: str

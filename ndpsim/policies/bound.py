@@ -44,7 +44,7 @@ class BoundTimes:
         pcie_ns: its weights over PCIe; infinite: there is none.
         read_ns: its weights from all channels of the host at their peak.
         shared_ns: the shared experts on the GPU.
-        ndp_units: how many there are.
+        ndp_units: the number of NDP units.
     """
 
     gpu_ns: Floats

@@ -16,8 +16,8 @@ class Rehearsed:
     """A whole run.
 
     Attributes:
-        time_ns: of everything.
-        script: its answers, which give the same run again.
+        time_ns: the time of the whole run.
+        script: the answers of its policy, which give the same run again.
         chosen: the policy that was run; None: none, but a script.
     """
 

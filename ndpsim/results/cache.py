@@ -179,7 +179,7 @@ class Lookup(Generic[R]):
     """A call's search in a cache, and its result to store there when none was found.
 
     Args:
-        kind: of the result.
+        kind: the kind of the result.
         cache: as the caller gave it.
         computing: the call computes in any case, and its result is not stored.
         given: all that the result depends on, for `digest_of`.

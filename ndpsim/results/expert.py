@@ -41,7 +41,7 @@ class OverRefresh:
     """The same run from DRAM clocks spread evenly over one period of the refreshes.
 
     Attributes:
-        mean_ns, least_ns, most_ns: of the times.
+        mean_ns, least_ns, most_ns: the mean and the extremes of the times.
         mean_energy_nj: by component, as `ExpertResult.energy_nj`.
         start_clocks: from which it was run.
         times_ns: from each of them, `time_ns` of the run.

@@ -50,7 +50,7 @@ class LayerCheck:
     """A layer whose DIMMs and host reads were run again in the cycle-level session.
 
     Attributes:
-        step, layer: which.
+        step, layer: the numbers of its step and layer.
         limit: of the size of each end's error.
         rate_ns, cycle_ns: how long the layer takes by both.
         error: the first less the second, over the second.

@@ -23,7 +23,7 @@ class PhasePrediction(Reported):
     """The prefill of a prompt, or a decode step.
 
     Attributes:
-        tokens_per_s: of one sequence.
+        tokens_per_s: the throughput of one sequence.
         time_ns: of the whole prompt, or of a step on average.
         parts_ns: the time by what the critical path was doing, longest first; together `time_ns`.
         bound: the longest of them.

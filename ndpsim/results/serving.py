@@ -21,7 +21,7 @@ class ServedRequest:
 
     Attributes:
         id: its name.
-        prompt_tokens, output_tokens: of it.
+        prompt_tokens, output_tokens: the number of its tokens.
         arrival_ns, admitted_ns: when it arrived, and when it was first scheduled.
         first_token_ns, end_ns: when its first and its last output token came.
         ttft_ns: from its arrival to its first output token.
@@ -29,7 +29,7 @@ class ServedRequest:
         latency_ns: from its arrival to its last output token.
         reused_tokens: prompt tokens that were found in the KV cache.
         preemptions: how often it lost its blocks of the KV cache.
-        engine: that served it.
+        engine: the engine that served it.
     """
 
     id: str

@@ -15,10 +15,10 @@ class ExpertRun:
     """An expert of a session; times in ns after the session's first clock.
 
     Attributes:
-        dimm: on the channel.
-        tokens: that go through it.
-        start_ns: when its first activations begin to come; None: they have not.
-        end_ns: when the host has its last result; None: it has not.
+        dimm: the number of the DIMM on the channel.
+        tokens: the number of tokens that go through it.
+        start_ns: the time at which its first activations begin to come; None: they have not.
+        end_ns: the time at which the host has its last result; None: it has not.
     """
 
     dimm: int
@@ -52,9 +52,9 @@ class RelayoutRun:
     """Experts of a session that move to another layout; times in ns after the session's first clock.
 
     Attributes:
-        start_ns: from when they move.
-        end_ns: when the last of their data was written; None: it has not been.
-        read_bytes, written_bytes: of bursts that the DIMMs of the session have read and written for it.
+        start_ns: the time from which they move.
+        end_ns: the time at which the last of their data was written; None: it has not been.
+        read_bytes, written_bytes: the bytes that the DIMMs of the session have read and written for it.
     """
 
     start_ns: float

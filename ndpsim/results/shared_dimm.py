@@ -14,8 +14,9 @@ class SharedDimmResult(Reported):
     """Rates of an expert on a DIMM, and of what reads or writes that DIMM concurrently.
 
     Attributes:
-        tokens: of the experts.
-        offered_gbps: of a host read of the DIMM, ascending; the last is all that it gets.
+        tokens: the numbers of tokens of the experts.
+        offered_gbps: the bandwidths that a host read of the DIMM asks for, ascending; the last is all that
+            it gets.
         host_alone_gbps: what the last of these reads without an expert.
         streams: so many reads go on at once, on as many DIMMs as they can. They ask for rates together, which
             are `offered_gbps` where there is one read.

@@ -40,7 +40,7 @@ def draw(
 
     Args:
         shares: of the selections by expert, for each block; a block is a step of a batch, or a prompt.
-        tokens: of a block.
+        tokens: the number of tokens of a block.
         token_stickiness: chance that a token repeats the one before it in its block.
         block_stickiness: chance that a token repeats that of the block before it.
     """

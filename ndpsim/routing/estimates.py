@@ -28,7 +28,7 @@ class Estimate(Figure):
     Attributes:
         value: the mean.
         error: of the value, about 95 of 100 samples are within it; None: too few sequences to tell.
-        least, most: of a single layer.
+        least, most: the extremes over single layers.
     """
 
     value: float

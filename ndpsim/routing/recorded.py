@@ -61,8 +61,9 @@ class RoutingFormat:
     """A format of recorded routing.
 
     Attributes:
-        example, meaning: a line of it, and in words.
-        recognises: whether a file is of it, from its path and first bytes.
+        example: a line of such a file.
+        meaning: a phrase that names the program and its file.
+        recognises: whether a file has this format, from its path and first bytes.
         read: the content of several files.
     """
 

@@ -27,7 +27,7 @@ class ReplayedRouting:
 
     Args:
         trace: of all layers with experts.
-        prompt_tokens: of each sequence.
+        prompt_tokens: the number of prompt tokens of each sequence.
 
     Raises:
         InputError: the trace has no decode steps.

@@ -39,8 +39,8 @@ class TokenRouting(Protocol):
         """The experts of tokens, int16 [layer, token, k].
 
         Args:
-            sequences: of each token.
-            positions: of each token in its sequence, from 0.
+            sequences: the sequence of each token.
+            positions: the position of each token in its sequence, from 0.
         """
 
 
@@ -99,7 +99,7 @@ class SequenceRouting:
 
     Args:
         spec: what to generate, a SPEC; see `ndpsim.routing`.
-        prompt_tokens: of each sequence.
+        prompt_tokens: the number of prompt tokens of each sequence.
 
     Raises:
         InputError: the SPEC is impossible, or its popularity drifts from step to step: see

@@ -38,7 +38,7 @@ class Formula:
     """A formula.
 
     Attributes:
-        text: as it was given.
+        text: the formula as it was given.
         names: the keys and metrics in it; a dash in the name of an option is written as an underscore.
     """
 

@@ -54,7 +54,7 @@ class Axis:
     """A variable: a key, or keys whose values go together.
 
     Attributes:
-        keys: of which it is.
+        keys: the keys and metrics in it.
         values: a range, or in order what the keys may be.
         ordered: neighbours are alike: the values are numbers that grow.
     """

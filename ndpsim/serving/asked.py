@@ -124,7 +124,7 @@ class RoutingAsked(NamedTuple):
     """The routing of a run, or nothing for a dense model.
 
     Attributes:
-        called: what it is called.
+        called: its name in results.
         by_sequence: see `routing_of_sequences`.
         offline: a SPEC of the trace that policies may learn from.
     """

@@ -34,10 +34,10 @@ class FormedStep:
     """A step that a scheduler has formed.
 
     Attributes:
-        formed_ns: when.
+        formed_ns: the time at which it was formed.
         preempted: sequences that gave up their blocks for it.
         waiting: sequences that wait behind it.
-        changes: of blocks.
+        changes: the changes of blocks.
         left: by request, blocks that were taken away when nothing could be formed ahead.
         rooms: use of the room that blocks share with experts: an entry for each try to form a step since the
             last one was formed.
@@ -73,10 +73,10 @@ class History:
     """Events of the run step by step: arrays with one entry a step, and the times between tokens.
 
     Attributes:
-        start_ns, end_ns: of each step.
+        start_ns, end_ns: the begin and the end of each step.
         running: sequences that have blocks, over all engines.
-        tokens: that it computes; `batch`: sequences of which it computes some.
-        kv_blocks: in use.
+        tokens: the tokens that it computes; `batch`: the sequences of which it computes some.
+        kv_blocks: the blocks in use.
         residents: experts in the GPU's memory, or on their way there; empty: no policy runs.
         between_ns: from each output token to the next one of the same request.
     """

@@ -43,8 +43,9 @@ class Exchange:
     """Exchanges between GPUs.
 
     Attributes:
-        gpus: how many there are.
-        gbps: of a GPU's link, each way; `latency_ns`: of an exchange, besides its bytes.
+        gpus: the number of GPUs.
+        gbps: the bandwidth of a GPU's link, each way; `latency_ns`: the time of an exchange besides its
+            bytes.
     """
 
     gpus: int
@@ -105,7 +106,7 @@ class Experts:
     """Experts of a model on GPUs.
 
     Attributes:
-        routing: of the sequences.
+        routing: the routing of the sequences.
         time_ns: of an expert on a GPU, by its tokens from 0.
         call_ns: of a call for the experts of a layer.
         first: of each GPU, the first expert.

@@ -130,7 +130,7 @@ class KvCache:
     """The KV cache of one engine.
 
     Args:
-        blocks: how many there are.
+        blocks: the number of blocks.
         block_tokens: tokens of a block.
         finds_prefixes: whole blocks are found again.
         shared: room that it shares with experts; None: it has room for all blocks.

@@ -46,7 +46,7 @@ class UnderPolicy:
     """A machine on which a policy decides where experts run.
 
     Attributes:
-        room: of the KV cache.
+        room: the room of the KV cache.
     """
 
     chosen: ChosenPolicy

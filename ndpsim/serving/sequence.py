@@ -12,9 +12,9 @@ class Sequence:
 
     Attributes:
         number: of the request, in the order of arrival.
-        prompt_tokens, output_tokens: of the request.
-        arrival_ns: when it arrived.
-        engine: that serves it.
+        prompt_tokens, output_tokens: the number of tokens of the request.
+        arrival_ns: the time at which it arrived.
+        engine: the engine that serves it.
         hashes: of the prompt's whole blocks of the KV cache; empty: its prompt begins like no other.
         computed: tokens whose keys and values are in the KV cache.
         produced: output tokens that there are.

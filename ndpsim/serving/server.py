@@ -59,7 +59,7 @@ class Server:
     Attributes:
         model: its name.
         requests: with the arrivals that they come with.
-        room: of the KV cache.
+        room: the room of the KV cache.
         seed, kv_bits, arbitration: as in `run_serving`.
     """
 

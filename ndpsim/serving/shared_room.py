@@ -48,8 +48,8 @@ class SharedRoom:
     """The room, and what experts have of it.
 
     Args:
-        sizes: in bytes.
-        most_blocks: of the KV cache, if there is room.
+        sizes: the sizes in bytes.
+        most_blocks: the most blocks of the KV cache, if there is room.
         now: tells the time.
     """
 

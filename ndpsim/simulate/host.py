@@ -49,7 +49,7 @@ class HostBus:
     """Reads or writes of the host on one bus, in its order.
 
     Attributes:
-        channel, subchannel: which bus it is.
+        channel, subchannel: the numbers of the bus.
         ranks: ranks behind it.
         rank, place: of each burst, the rank on the bus and the place within the lane.
         burst: the bursts, as the layout counts them.

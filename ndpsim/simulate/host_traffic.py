@@ -42,7 +42,7 @@ class HostTraffic:
             0: none.
         read_share: the share of reads, 0 to 1; with a trace, the trace says.
         pattern: "sequential", "random", or the path of a request trace.
-        requests: of a trace.
+        requests: the requests of a trace.
     """
 
     gbps: float | None
@@ -121,7 +121,7 @@ class RequestRound:
         at: where; the channel is the bus.
         write: 1 where it writes.
         burst: its number by address.
-        pace: that of the traffic.
+        pace: the pace of the traffic.
         made: whether there are any at all.
     """
 

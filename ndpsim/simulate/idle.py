@@ -27,7 +27,7 @@ class IdleTime:
 
     Attributes:
         period: clocks of the refresh schedule; 0: nothing is refreshed, and controllers jump by themselves.
-        clocks: that were jumped over.
+        clocks: the number of clocks that were jumped over.
         issued: int64[command], commands in them.
         open_clocks: clocks in them for which banks had an open row, summed over the banks.
     """

@@ -185,7 +185,7 @@ class LaneStream:
     """Reads of those lanes of a DIMM that hold equally many bursts of every region: they run alike.
 
     Attributes:
-        lanes: which they are.
+        lanes: the numbers of the lanes.
         share: what each of them holds.
         source: their reads, none admitted.
         groups: which groups of bursts (`ndp.unit`) the reads belong to, in any of the lanes.

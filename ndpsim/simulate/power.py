@@ -110,7 +110,7 @@ def engine_energy(
         network, timebase: the links, and their ticks.
         busy: ticks by wire.
         bits: of weights that were read to go elsewhere.
-        time_ns: how long it took.
+        time_ns: the time that it took.
     """
     link, unit = hardware.system.link, hardware.relayout
     assert link is not None, "there is a network"

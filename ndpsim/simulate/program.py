@@ -40,7 +40,7 @@ class Job:
     """One expert of a queue.
 
     Attributes:
-        tokens: of each tile.
+        tokens: the number of tokens of each tile.
         tiles: their numbers, counted over all jobs of the queue.
         release: the tick before which nothing of the job is done: its activations are not written and its
             weights not read ahead.

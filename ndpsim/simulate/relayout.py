@@ -219,9 +219,9 @@ class _Moved:
     """Waves that went one after the other, by the units or by the host.
 
     Attributes:
-        cycles: of all; `time_ns` the same, `clock_ns` one of them.
+        cycles: clocks of all waves; `time_ns`: their time; `clock_ns`: the time of a clock.
         begins: the clock at tick 0 of each wave.
-        bits: of all.
+        bits: the bits of all waves.
         busy: ticks by wire.
         issued: commands by number; `commands` by name.
         bounds_ns: the least time of each resource.

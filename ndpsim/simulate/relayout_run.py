@@ -43,14 +43,14 @@ class Access:
     """How bursts are read and written: by relayout units with lanes and links, or by a host.
 
     Attributes:
-        device: what each lane is a channel of.
-        policy: of its controller.
+        device: the DRAM of each lane, which is a channel.
+        policy: the policy of its controller.
         lanes: lanes of each node.
-        network: of the nodes.
+        network: the network of the nodes.
         slots: bursts that a node's buffer holds between reading and sending.
         receive_bytes: what its buffer holds of what was sent to it.
         many_reads: reads of a lane under way for which its writes wait, see `ndpsim.link.offers`.
-        packet_bytes, header_bytes: of a packet.
+        packet_bytes, header_bytes: the bytes of data and of the header of a packet.
         timebase: ticks of the DRAM clock, then of the unit's.
         dimm_lanes: node, lane and rank of each DIMM's lanes, DIMM after DIMM.
         command_buses: those that lanes share; None: every lane has one of its own.

@@ -36,7 +36,7 @@ class SweptCommand(ABC):
     their dots.
 
     Attributes:
-        name: of the command.
+        name: the name of the command.
         parameters: its options by key.
         checks: of some options, what a value must pass besides, which raises InputError.
         time_metric: the metric that a speed-up is of.

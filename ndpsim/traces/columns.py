@@ -21,7 +21,7 @@ def whole_numbers(
     Args:
         name: the argument, for the message.
         kinds: the kinds of NumPy types that are taken; "iub" takes bools, too.
-        dimensions: of the array.
+        dimensions: the number of dimensions of the array.
 
     Raises:
         InputError: they are no whole numbers, of another number of dimensions, or do not fit the type.

@@ -35,7 +35,7 @@ class CommandForm:
     """A form with one command a line.
 
     Attributes:
-        name: how users name it.
+        name: the name by which users choose it.
         example: a line of it.
         lines: the lines of some commands, each with its line end.
         header: makes the first line, if there is one.

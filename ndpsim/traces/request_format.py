@@ -41,9 +41,9 @@ class RequestFormat:
     """A format with one request a line.
 
     Attributes:
-        name: how users name it.
-        example: a line of it.
-        expects: what a line consists of, in words.
+        name: the name by which users choose it.
+        example: a line of this format.
+        expects: the parts of a line, in words, for messages.
         fields: the fields of a line, in order.
         reads, writes: the words of the operation field, as they are spelled.
         comments: whether lines that begin with ``#`` are skipped.

@@ -24,8 +24,9 @@ class WorkloadFormat:
     """A format of recorded requests.
 
     Attributes:
-        example, meaning: a line of it, and in words.
-        recognises: whether a file is of it, from its path and first bytes.
+        example: a line of such a file.
+        meaning: a phrase that names the program and its file.
+        recognises: whether a file has this format, from its path and first bytes.
         read: the content of a file, of at most so many requests (None: all).
     """
 

@@ -34,7 +34,7 @@ class Blocks:
     """Blocks of the prompts of all requests.
 
     Attributes:
-        tokens: of a block.
+        tokens: the number of tokens of a block.
         count: blocks of all prompts.
         distinct: different ones among them.
         reused_share: share of the blocks that an earlier prompt had: what an endless prefix cache saves.

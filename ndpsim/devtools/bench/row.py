@@ -31,9 +31,9 @@ class Row:
     """One row, measured.
 
     Attributes:
-        name: of the row.
+        name: the name of the row.
         work: what came out; `Work` has the units.
-        seconds: of the best run.
+        seconds: the time of the best run.
         ratio_plain: how many times faster than the plain implementation; None where there is none.
         ratio_ramulator: how many times faster than Ramulator 2.1; None where it was not run.
         simulated_s: how long the simulated hardware needs; None where the row simulates none as a whole.
@@ -74,7 +74,7 @@ class Benchmark(ABC):
     """Something that can be measured.
 
     Attributes:
-        name: of its row.
+        name: the name of its row.
         about: what it runs, in a few words.
         pinned: what must come out.
     """

@@ -81,7 +81,7 @@ class Traffic(Benchmark):
     """Requests through a channel behind FR-FCFS, under Ramulator's rules where these are not the standard's.
 
     Attributes:
-        ranks: of the channel.
+        ranks: the number of ranks of the channel.
         random: drawn evenly, instead of one contiguous stream.
         writes: 33% of the requests are writes.
         fast_forward: the source says after how many reads it repeats.

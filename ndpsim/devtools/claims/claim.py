@@ -98,7 +98,7 @@ class FalsifiedBy(_Part):
     (``fast*.time_ns``), of which the last that fits counts; a metric without one is 1.
 
     Attributes:
-        says: what would be the case then, in words.
+        says: a sentence on the case in which the trend is false.
         so: figures with which the trend is so.
         not_so: changes of these with which it is not, each alone; every comparison of the trend is the only
             one that fails in one of them.
@@ -113,13 +113,13 @@ class Claim(_Part):
     """One quantitative claim of a paper.
 
     Attributes:
-        name: by which it is called; begins with the paper's.
-        place: where it stands in the paper.
+        name: its name, which begins with the paper's.
+        place: its place in the paper.
         kind: "exact" (arithmetic and configuration: equal), "simulated" (within `tolerance`), "trend" (a
             statement that is so or not), "not-reproducible" (with `why`).
         published: what the paper says.
         over: keys with several values; everything is run and worked out for each combination.
-        runs: by name.
+        runs: the runs by name.
         ours: an expression over the metrics of the runs.
         reduce: of the values over combinations: "mean", "min" or "max"; of a trend "all", and nothing else.
         given_by: of a trend that our inputs or the construction make true, what of them; it tests nothing and
@@ -197,7 +197,7 @@ class Paper(_Part):
 
     Attributes:
         paper: its short name.
-        title: as printed.
+        title: the printed title.
         source: "paper": one whose systems are bundled; "simulator": another simulator's results;
             "measurement": what was measured on real machines and models.
         hardware: the bundled hardware of its machine.

@@ -26,7 +26,7 @@ class Outcome:
 
     Attributes:
         claim: what is claimed.
-        paper: where.
+        paper: the paper and the place in it.
         ours: the value that was worked out, a truth for a trend; None: none was.
         values: of each combination of `Claim.over`, by its values in words.
         error: how far ours is from what is published, as a share of it, or where that is a share above a

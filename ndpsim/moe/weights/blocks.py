@@ -25,7 +25,7 @@ class Block:
     Attributes:
         name: as llama.cpp prints it, in small letters.
         weights: of a block, along a row.
-        bytes: of a block.
+        bytes: the bytes of a block.
         group: weights that share a scale; 0: there are no scales.
         minimum: a group has a minimum beside its scale.
         row_bytes: what a row has besides, once.

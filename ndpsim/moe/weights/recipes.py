@@ -69,8 +69,8 @@ class Rule:
     Attributes:
         tensors: names as in GGUF, between ``blk.N.`` and ``.weight``; * stands for anything.
         block: name of their format.
-        layers: in which layers.
-        models: of which models.
+        layers: the layers in which it holds.
+        models: the models for which it holds.
     """
 
     tensors: str
@@ -91,7 +91,7 @@ class Recipe:
     Attributes:
         block: name of the format of all that no rule is of.
         rules: the first that fits counts.
-        source: where they are published.
+        source: the place where the files are published.
         mla_copies: attn_kv_b of MLA models is there a second time, as attn_k_b and attn_v_b.
     """
 

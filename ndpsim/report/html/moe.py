@@ -80,10 +80,10 @@ def write_moe_report(path: str, result: MoeResult, history: History, hardware: H
     """The report of `run_moe`.
 
     Args:
-        path: of the file.
-        result: of the run.
-        history: that observed it.
-        hardware: that it ran on.
+        path: the path of the file.
+        result: the result of the run.
+        history: the observer of the run.
+        hardware: the hardware of the run.
 
     Raises:
         InputError: the file cannot be written.

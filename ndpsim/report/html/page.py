@@ -56,8 +56,8 @@ def write_page(path: str, title: str, subtitle: str, sections: Sequence[Section]
     """Write a page, whole or not at all.
 
     Args:
-        path: of the file.
-        title, subtitle: as plain text.
+        path: the path of the file.
+        title, subtitle: plain text.
         sections: in order; those without parts are left out.
 
     Raises:

@@ -130,7 +130,7 @@ def write_topologies_report(path: str, results: Mapping[str, RelayoutResult], ha
     """The report of the same relayout over several topologies, by name.
 
     Args:
-        path: of the file.
+        path: the path of the file.
         results: of `simulate_relayout`.
         hardware: of all of them, but for what a topology changes.
 
@@ -158,9 +158,9 @@ def write_trace_report(path: str, result: TraceResult, memory: Memory, hardware:
     """The report of `run_trace`.
 
     Args:
-        path: of the file.
-        result: of the run.
-        memory: that it ran on.
+        path: the path of the file.
+        result: the result of the run.
+        memory: the memory of the run.
         hardware: that the memory is of; None: it was put together from names.
 
     Raises:

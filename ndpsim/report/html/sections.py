@@ -65,7 +65,7 @@ def configuration(config: Mapping[str, Any], hardware: Hardware | None, *more: P
     """All that was used: the call's own values, then the machine's with their sources.
 
     Args:
-        config: of a result.
+        config: the configuration in a result.
         hardware: that it ran on; None: there is none but what `config` says.
         more: further parts.
     """

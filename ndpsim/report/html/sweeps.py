@@ -210,7 +210,7 @@ def write_sweep_report(path: str, result: SweptResult, plot: SweepPlot | None = 
     """The report of a sweep.
 
     Args:
-        path: of the file.
+        path: the path of the file.
         result: rows in the order of points, with `definition` and `columns`.
         plot: what is drawn first; None: what the sweep itself says, or readers expect.
 

@@ -57,7 +57,7 @@ def draw_shares(axes: Axes, parts: Mapping[str, tuple[float, str]], meanings: Ma
     """One bar of 100%.
 
     Args:
-        axes: to draw into.
+        axes: the axes into which it is drawn.
         parts: sizes of the parts, and what the legend says of each beside its share.
         meanings: names of `COLOURS`, by part.
     """

@@ -21,9 +21,9 @@ class ClaimBar:
     """A claim as it is drawn.
 
     Attributes:
-        name: in words.
+        name: the words for the claim.
         published: both ends of what is, twice the same for a value.
-        ours: what came of it; None: nothing.
+        ours: the simulated value; None: there is none.
         allowed: the least and the most of ours that hold.
         holds: whether it does.
         fitted: whether a parameter was fitted to this very figure.

@@ -151,7 +151,7 @@ def means_of(
 
     Args:
         ends_ns, gbps: of the times, of which some make an interval, or which are whole intervals.
-        interval_ns: of refreshes.
+        interval_ns: the time from refresh to refresh.
 
     Returns:
         Edges of the times in ns, the means, and whether they are of whole intervals.
@@ -172,7 +172,7 @@ def draw_means(
     """A curve of `means_of`, on a lighter one of all where it is of whole refresh intervals.
 
     Args:
-        axes: to draw into.
+        axes: the axes into which it is drawn.
         ends_ns, gbps, interval_ns: as there.
         scale: of the axis of time.
         how: color, linestyle, label.

@@ -32,7 +32,7 @@ def expert_figure(result: ExpertResult) -> Drawing:
     """Bandwidth over time, the phases under it, and where the time of the data buses and the energy went.
 
     Args:
-        result: with its commands recorded.
+        result: a result with recorded commands.
     """
     names = {"io": to_host_name(result.config["hardware"])}
     busy = ", ".join(f"{names.get(name, name)} {percent(share)}" for name, share in result.busy.items())

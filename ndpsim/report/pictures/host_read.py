@@ -17,7 +17,7 @@ def host_read_figure(result: HostReadResult) -> Drawing:
     """Traffic of all buses over time, the parts of the mean bus's time, and the energy by part.
 
     Args:
-        result: with its commands recorded.
+        result: a result with recorded commands.
     """
     over = f"{counted(result.channels, 'channel')}, {counted(result.buses, 'bus')}"
     title = f"{host_read_title(result)}\n{format_time(result.time_ns)} over {over}"

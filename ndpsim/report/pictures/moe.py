@@ -241,7 +241,7 @@ def moe_figure(
 
     Args:
         result: of `run_moe`.
-        history: that observed the run.
+        history: the observer of the run.
         size, panels: see `panels.SIZES` and `panels.PANELS`.
 
     Raises:

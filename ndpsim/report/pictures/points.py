@@ -40,10 +40,10 @@ class Shown:
     """A published value in a panel.
 
     Attributes:
-        value: as it was published.
+        value: the published value.
         x: of the horizontal axis; None: wherever.
         series: the place of its series; None: of no single one.
-        marker: of its source.
+        marker: the marker of its source.
     """
 
     value: PublishedValue

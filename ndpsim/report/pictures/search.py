@@ -30,7 +30,7 @@ def approach_figure(
     Args:
         title: over the picture.
         metric: the objective.
-        results: that may have it.
+        results: classes of results that may have the metric.
         feasible: rows with their number, `run`.
         approach: those of them that were better than all before.
         size: see `panels.SIZES`.

@@ -223,7 +223,7 @@ def points_figure(rows: Sequence[Row], swept: Swept, plot: SweepPlot, size: str 
     """A picture of a sweep; points without the metric are left out, and counted under the title.
 
     Args:
-        rows: of its table.
+        rows: rows of the sweep's table.
         swept: what varied.
         plot: of `chosen_plot`.
         size: see `panels.SIZES`.

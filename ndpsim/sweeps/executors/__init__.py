@@ -12,7 +12,7 @@ class Task:
     """A point to run.
 
     Attributes:
-        name: of its file.
+        name: the name of its file.
         given: to the command, by key.
         key: `Resolved.key` as the sweep found it.
     """
