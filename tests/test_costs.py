@@ -239,9 +239,13 @@ def test_expected_times_beyond_the_last_point_go_on_along_the_line(monkeypatch):
 
 @pytest.fixture(scope="module")
 def tables():
-    """By arbitration, the table of a memory-bound and a compute-bound expert."""
+    """By arbitration, the table of a memory-bound and a compute-bound expert; beside relayouts for one of them."""
     model = Expert(1024, 512)
-    return {name: costs(model=model, arbitration=name).contention() for name in ("host-first", "ndp-first")}
+    found = {"host-first": costs(model=model).contention()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ndpsim.orchestrator.shared_dimm._relayouts", lambda hardware: [])
+        found["ndp-first"] = costs(model=model, arbitration="ndp-first").contention()
+    return found
 
 
 def test_an_expert_loses_more_to_the_host_the_more_it_reads_and_the_less_it_computes(tables):

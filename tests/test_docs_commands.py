@@ -90,7 +90,9 @@ def smaller(words: list[str]) -> list[str]:
             small += ["--check-layer", "1,12", "--check-limit", "1"]
         words = [*without(words, small[::2]), *small]
     elif words[0] == "predict":
-        words = [*without(words, ["--model"]), "--model", "small.json", "--generated", "8"]
+        # DIMMs with as many ranks as the whole model needs, for which other tests compile the kernels, too.
+        small = ("--model", "small.json", "--generated", "8", "--set", "dimm.ranks=2")
+        words = [*without(words, ["--model"]), *small]
     elif words[0] == "serve" or words[:2] == ["sweep", "serve"]:
         words = [*without(words, SMALL_SERVING[::2]), *SMALL_SERVING]
     elif words[0] == "validate":  # test_validate.py has the exact claims; the others take minutes
