@@ -738,7 +738,7 @@ def test_a_timeline_says_what_the_hardware_is(tmp_path):
     for hw in ("cxl", "trimoe"):
         write_timeline(str(tmp_path / hw), simulate_expert(hw, SMALL))
         events = json.loads((tmp_path / hw).read_text())["traceEvents"]
-        units[hw] = [event["args"]["name"] for event in events if event["ph"] == "M"]
+        units[hw] = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
     assert units["cxl"] == ["CXL link", "systolic arrays", "activation unit"]
     assert units["trimoe"] == ["host bus", "GEMV unit", "activation unit"]
 

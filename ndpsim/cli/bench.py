@@ -30,9 +30,7 @@ _BENCH = table(
         ),
         "Results": (
             JSON,
-            Parameter(
-                "markdown", "Write the table, with machine and date, as Markdown.", Output(), files=("",)
-            ),
+            Parameter("markdown", "Write the table, with machine and date, as Markdown.", Output()),
         ),
     }
 )

@@ -17,9 +17,7 @@ _IMPORT = table(
             Parameter(
                 "file", "The configuration.", Kind(form="FILE"), positional=True, required=True, files=("",)
             ),
-            Parameter(
-                "out", "Hardware file.", Output(form="NAME.yaml"), otherwise="standard output", files=("",)
-            ),
+            Parameter("out", "Hardware file.", Output(form="NAME.yaml"), otherwise="standard output"),
             Parameter("name", "Name of the hardware.", Kind(), otherwise="the name of the file"),
             Parameter("force", "Replace --out if it exists.", Flag(), needs="out"),
         )

@@ -35,9 +35,7 @@ _OUTPUTS = table(
             *picture("Draw speed-ups, time by layer, engines, migrations and one layer's jobs.", "moe"),
             REPORT,
             timeline("all jobs with their times"),
-            Parameter(
-                "log", "Write each layer as a JSON line, for check (.gz compresses).", Output(), files=("",)
-            ),
+            Parameter("log", "Write each layer as a JSON line, for check (.gz compresses).", Output()),
         )
     }
 )

@@ -19,21 +19,18 @@ from ndpsim.errors import InputError
 from ndpsim.files import ensure_writable, file_identity, is_in_place, replacing
 from ndpsim.parameters import Flag, Output, Parameter
 
-JSON = Parameter("json", "Write the result as JSON; - for standard output.", Output(), files=("",))
+JSON = Parameter("json", "Write the result as JSON; - for standard output.", Output())
 REPORT = Parameter(
-    "report",
-    "Write a report as one HTML file: tables, pictures, configuration, sources.",
-    Output(),
-    files=("",),
+    "report", "Write a report as one HTML file: tables, pictures, configuration, sources.", Output()
 )
 
 
 def timeline(drawn: str) -> Parameter:
     """``--timeline`` of a command."""
-    return Parameter("timeline", f"Write {drawn} as a Chrome/Perfetto trace.", Output(), files=("",))
+    return Parameter("timeline", f"Write {drawn} as a Chrome/Perfetto trace.", Output())
 
 
-COMMANDS = Parameter("commands", "Write every DRAM command as CSV (.gz compresses).", Output(), files=("",))
+COMMANDS = Parameter("commands", "Write every DRAM command as CSV (.gz compresses).", Output())
 EXACT_CHECK = Parameter(
     "exact-check", "Run a second time, step by step, on the plain controller, and compare.", Flag()
 )

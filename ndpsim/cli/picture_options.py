@@ -48,7 +48,7 @@ def picture(drawn: str, *pictures: str) -> tuple[Parameter, ...]:
         Several(always=True, form="NAME,..."),
         needs="plot",
     )
-    return Parameter("plot", drawn, Output(), files=("",)), SIZE, panels
+    return Parameter("plot", drawn, Output()), SIZE, panels
 
 
 def plot_of(given: Mapping[str, Any], drawn: str) -> Plot | None:

@@ -36,7 +36,6 @@ _OUTPUTS = table(
                 "log",
                 "Write each request and each step as a JSON line, for check (.gz compresses).",
                 Output(),
-                files=("",),
             ),
         )
     }

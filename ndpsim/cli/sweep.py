@@ -45,12 +45,12 @@ OUTPUTS = table(
     {
         "Results": (
             replace(JSON, help="Write the table as JSON; - for standard output."),
-            Parameter("plot", "Draw the points.", Output(), files=("",)),
+            Parameter("plot", "Draw the points.", Output()),
             SIZE,
         )
     }
 )
-_REPORT = Parameter("report", "Write a report as one self-contained HTML page.", Output(), files=("",))
+_REPORT = Parameter("report", "Write a report as one self-contained HTML page.", Output())
 
 #: Of every sweep.
 OPTIONS = joined(SWEEP, OUTPUTS, PLOT, table({"Results": (_REPORT,)}))

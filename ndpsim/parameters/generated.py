@@ -41,4 +41,4 @@ def format_of(what: str, formats: str) -> Parameter:
 
 def written(what: str) -> Parameter:
     """The file that gets what is generated or imported."""
-    return Parameter("out", f"Write the {what}.", Output(), files=("",), required=True, short="o")
+    return Parameter("out", f"Write the {what}.", Output(), required=True, short="o")

@@ -35,6 +35,11 @@ class Kind:
         """Whether values are whole numbers."""
         return False
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Endings of files that a value may name, whatever a parameter says."""
+        return ()
+
     def read(self, value: Any) -> Any:
         """The value for which a text of a command line, or a value of a file, stands."""
         return os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -219,6 +224,11 @@ class Output(Kind):
     """A file that is written. Whether it can be is checked before any work."""
 
     form: str = field(default="FILE", kw_only=True)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Any file."""
+        return ("",)
 
 
 @dataclass(frozen=True)

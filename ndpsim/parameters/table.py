@@ -51,6 +51,7 @@ class Parameter:
     def __post_init__(self) -> None:
         object.__setattr__(self, "argument", self.argument or self.name.replace("-", "_"))
         object.__setattr__(self, "form", self.form or self.kind.form)
+        object.__setattr__(self, "files", self.files or self.kind.files)
 
     @property
     def is_flag(self) -> bool:

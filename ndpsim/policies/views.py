@@ -37,11 +37,7 @@ def _not_simulated(dimms: int) -> Any:
     raise NotImplementedError(f"no times of an expert over {dimms} DIMMs")
 
 
-def _none_lost(dimms: int, read_ns: float, other_ns: float) -> float:
-    return 0.0
-
-
-def _none_delayed(dimms: int) -> float:
+def _nothing(*_: float) -> float:
     return 0.0
 
 
@@ -152,8 +148,8 @@ class Estimates:
     pcie_part_ns: float = 0.0
     ndp_part_ns: Callable[[int], float] = _not_simulated
     sharded_read_ns: Callable[[int], float] = _not_simulated
-    lost_ns: Callable[[int, float, float], Floats | float] = _none_lost
-    read_delay_ns: Callable[[int], Floats | float] = _none_delayed
+    lost_ns: Callable[[int, float, float], Floats | float] = _nothing
+    read_delay_ns: Callable[[int], Floats | float] = _nothing
 
     @property
     def copy_ns(self) -> float:

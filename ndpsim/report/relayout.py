@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
-from ndpsim.files import replacing
 from ndpsim.report.printing import print_table
 from ndpsim.report.text import facts_of, print_facts, simulated_in
-from ndpsim.report.trace_events import span_of
+from ndpsim.report.trace_events import timeline_file
 from ndpsim.report.words import counted
 from ndpsim.reported import label_of, with_unit
 from ndpsim.simulate import RelayoutResult
@@ -63,26 +61,8 @@ def print_topologies(results: Mapping[str, RelayoutResult]) -> None:
 
 def write_relayout_timeline(path: str, result: RelayoutResult) -> None:
     """When each DIMM read and wrote, a row for each; times are in us."""
-    rows = sorted({(one.dimm, one.name) for one in result.stretches})
-    names = [
-        {
-            "ph": "M",
-            "pid": 0,
-            "tid": number,
-            "name": "thread_name",
-            "args": {"name": f"DIMM {dimm} {'reads' if name == 'read' else 'writes'}"},
-        }
-        for number, (dimm, name) in enumerate(rows)
-    ]
-    events = [
-        {
-            "ph": "X",
-            "pid": 0,
-            "tid": rows.index((one.dimm, one.name)),
-            "name": one.name,
-            **span_of(one.start_ns, one.end_ns),
-        }
-        for one in result.stretches
-    ]
-    with replacing(path) as file:
-        file.write(json.dumps({"displayTimeUnit": "ns", "traceEvents": names + events}).encode())
+    with timeline_file(path) as timeline:
+        timeline.begin_process(relayout_title(result))
+        for one in sorted(result.stretches, key=lambda one: (one.dimm, one.name, one.start_ns)):
+            row = f"DIMM {one.dimm} {one.name}s"
+            timeline.span(row, one.name, one.start_ns, one.end_ns, {})

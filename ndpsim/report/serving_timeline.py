@@ -8,8 +8,8 @@ from os import PathLike
 from typing import Any
 
 from ndpsim.orchestrator.record import LayerRecord, RunRecord
-from ndpsim.report.moe_timeline import TimelineWriter, timeline_file
-from ndpsim.report.trace_events import moment_of
+from ndpsim.report.moe_timeline import write_layer
+from ndpsim.report.trace_events import TimelineWriter, moment_of, timeline_file
 from ndpsim.serving.engine import DoneStep
 from ndpsim.serving.observer import ServingObserver
 from ndpsim.serving.sequence import Sequence
@@ -43,7 +43,7 @@ class _Timeline(ServingObserver):
 
     def layer(self, run: RunRecord, layer: LayerRecord) -> None:
         """See `ServingObserver`."""
-        self._timeline.layer(layer)
+        write_layer(self._timeline, layer)
 
     def done(self, step: DoneStep) -> None:
         """See `ServingObserver`."""

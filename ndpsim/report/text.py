@@ -101,7 +101,7 @@ def _explained(result: Timed, name: str) -> list[str]:
 
 def _beside(result: Timed, name: str) -> str:
     value, label = getattr(result, name), quantity_of(name, (type(result),)).label
-    if value is None:
+    if value is None or value == {}:
         return ""
     figure, detail = _figure(result, name)
     return f"{label}: {detail}" if detail and not isinstance(value, int) else f"{label} {figure}"

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from typing import IO, Any
+
+from ndpsim.files import replacing
+
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=lambda value: value.item()).encode
 
 
 def span_of(start_ns: float, end_ns: float) -> dict[str, float]:
@@ -48,3 +56,52 @@ class Rows:
         self._count += 1
         rows.append((number, end_ns))
         return number, {"ph": "M", "tid": number, "name": "thread_name", "args": {"name": name}}
+
+
+@contextmanager
+def timeline_file(path: str | PathLike[str]) -> Iterator[TimelineWriter]:
+    """A timeline in a file, which is there when the block ends well, else not at all.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    with replacing(path) as file:
+        file.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
+        writer = TimelineWriter(file)
+        yield writer
+        writer.end()
+
+
+class TimelineWriter:
+    """Writes events: spans on rows of a process."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._process = -1
+        self._rows = Rows()
+        self._held = b""
+
+    def begin_process(self, name: str) -> None:
+        """Further events are of a process of this name."""
+        self._rows = Rows()
+        self._process += 1
+        self.event({"ph": "M", "name": "process_name", "args": {"name": name}})
+
+    def span(self, row: str, name: str, start_ns: float, end_ns: float, arguments: dict[str, Any]) -> None:
+        """Something on a row, or on another of the same name where the row is taken."""
+        number, naming = self._rows.place(row, start_ns, end_ns)
+        if naming is not None:
+            self.event(naming)
+        times = span_of(start_ns, end_ns)
+        self.event({"ph": "X", "tid": number, "name": name, **times, "args": arguments})
+
+    def event(self, event: dict[str, Any]) -> None:
+        """An event of the process."""
+        # It is written when the next one comes: the last has no comma behind it.
+        if self._held:
+            self._file.write(self._held + b",\n")
+        self._held = _encode({"pid": self._process, **event}).encode()
+
+    def end(self) -> None:
+        """No event follows."""
+        self._file.write(self._held + b"\n]}\n")
