@@ -283,7 +283,7 @@ def moe_by_hand() -> SimpleNamespace:
             tokens_per_s=16 / (320e3 * slower) * 1e9,
             speedup=1 / slower,
             speedup_moe=1 / slower,
-            bound="layers",
+            bound="steps",
             bound_ns=124e3,
             pairs=64,
             experts={"gpu_hit": 4, "gpu_miss": 4, "cpu": 4, "ndp": 8},

@@ -5,19 +5,22 @@ from __future__ import annotations
 import copy
 import itertools
 import random
+import timeit
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ndpsim.assignment.interior_point import Programme, Search
 from ndpsim.events.state import Slowdown
 from ndpsim.orchestrator import bounds as orchestrator_bounds
 from ndpsim.orchestrator.bounds import _LEAST, least_lost_ns_per_byte
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.run import run_moe
-from ndpsim.policies import Assignment, Migration, Part, Placement, Policy
-from ndpsim.policies.run_bound import ExpertUses, MachineUses, Steps, run_bound_ns
+from ndpsim.policies import Assignment, Migration, Part, Placement, Policy, run_bound
+from ndpsim.policies.bound_programme import ExpertUses, MachineUses, Steps
+from ndpsim.policies.run_bound import run_bound_ns
 from ndpsim.results.moe import MoeResult
 from ndpsim.routing import Routing
 from small_moe import CACHE, MODEL
@@ -143,6 +146,7 @@ def written_again(given: Steps, experts: ExpertUses, machine: MachineUses) -> fl
             last[layer, expert] = visit
         time = ("T", visit)
         rows.add([*used["gpu"], (time, -1.0)], little["gpu"] - given.shared_ns[step])
+        rows.add([(time, -1.0)], -given.shared_ns[step])
         for name in ("wire", "engines", "host"):
             rows.add([*used[name], (time, -1.0)], 0.0)
         rows.add([*used["cpu"], (time, -1.0)], little["cpu"])
@@ -467,12 +471,82 @@ def test_an_expert_loses_no_less_than_the_bound_expects_at_any_rate_of_the_host(
     assert expected * 0.98 <= least <= expected * (1 + 1e-9)
 
 
-def test_without_scipy_the_bound_is_that_of_layers_and_says_so(monkeypatch):
-    monkeypatch.setattr(orchestrator_bounds, "has_solver", lambda: False)
+def test_without_scipy_the_bound_is_that_of_steps_and_says_so(monkeypatch):
     layers: list[Any] = []
-    (run,) = run_moe(
-        "dali-7532-3090", MODEL, ["on-demand"], 4, 2, context=64, gpu_experts=2, cache=CACHE,
-        observer=lambda _, layer: layers.append(layer),
-    ).runs  # fmt: skip
-    assert run.bound == "layers"
-    assert run.bound_ns == pytest.approx(sum(layer.bound_ns for layer in layers))
+
+    def run(steps: int) -> Any:
+        return run_moe(
+            "dali-7532-3090", MODEL, ["on-demand"], 4, steps, context=64, gpu_experts=2, cache=CACHE,
+            observer=lambda _, layer: layers.append(layer),
+        ).runs[0]  # fmt: skip
+
+    together = run(2)
+    monkeypatch.setattr(orchestrator_bounds, "has_solver", lambda: False)
+    layers.clear()
+    apart = run(2)
+    assert (together.bound, apart.bound, run(1).bound) == ("linear-programme", "steps", "linear-programme")
+    assert sum(layer.bound_ns for layer in layers[: len(layers) // 2]) <= apart.bound_ns <= together.bound_ns
+
+
+# ---- The interior point method --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_step_has_the_bound_that_the_programme_of_several_steps_gives_it(seed):
+    drawn = np.random.default_rng(seed)
+    layers, each = int(drawn.integers(1, 12)), int(drawn.integers(1, 24))
+    loads = drawn.poisson(drawn.choice([0.3, 3.0, 9.0]), (1, layers, each)).clip(0, 40)
+    loads[0, 0, 0] = 1
+    scale = 10 ** drawn.uniform(-1, 1, 6)
+    machine = replace(
+        MACHINE, wire_ns=30 * scale[0], copy_ns=15 * scale[0], read_ns=4 * scale[1], read_alone_ns=8 * scale[1],
+        call_ns=float(drawn.choice([0.0, 1.0])), token_ns=0.1, vectors_ns=0.5, rounding=0.001,
+        room=int(drawn.choice([0, 1, layers, layers * each])), copies=bool(seed % 7),
+    )  # fmt: skip
+    experts = ExpertUses(
+        _TOKENS, scale[2] + 2 * scale[3] * _TOKENS, 3 * scale[4] * _TOKENS, 20 * scale[5] * _TOKENS,
+        drawn.choice([0.0, 1.0, 3.0], 40) if seed % 2 else np.full(40, 1.0),
+    )  # fmt: skip
+    if seed % 5 == 1:
+        experts = replace(experts, cpu_ns=None)
+    given = Steps(loads, drawn.uniform(0, 40, (1, layers)), drawn.uniform(0, 5, 1))
+    several = run_bound._steps_bound(run_bound._StepsWriter(given, experts, machine))
+    assert run_bound_ns(given, experts, machine) == pytest.approx(several, rel=1e-6)
+
+
+def test_prices_of_shares_reach_the_optimum_of_another_solver():
+    drawn = np.random.default_rng(5)
+    for _ in range(20):
+        groups, ways, rows = (int(n) for n in drawn.integers((1, 1, 1), (8, 5, 6)))
+        uses, counts = drawn.uniform(0, 9, (groups * ways, rows)), drawn.integers(1, 5, groups).astype(float)
+        # The least sum of prices for what rows use: each row has a variable that costs 1 and covers it.
+        found = prices_of(uses, counts, rows)
+        sums = np.kron(np.eye(groups), np.ones(ways))
+        costs = np.append(np.zeros(len(uses)), np.ones(rows))
+        matrix = np.hstack([uses.T, -np.diag(np.arange(1.0, rows + 1))])
+        best = optimize.linprog(
+            costs, matrix, np.zeros(rows), np.hstack([sums, np.zeros((groups, rows))]), counts
+        ).fun
+        reached = counts @ (uses @ found).reshape(groups, ways).min(axis=1)
+        assert (found * np.arange(1, rows + 1) <= 1 + 1e-9).all()
+        assert reached == pytest.approx(best, rel=1e-6)
+
+
+def prices_of(uses: np.ndarray, counts: np.ndarray, rows: int) -> np.ndarray:
+    columns = [np.arange(rows)] * len(uses) + [[row] for row in range(rows)] * 2
+    values = [*uses, *([-1.0 - row] for row in range(rows)), *([1.0] for _ in range(rows))]
+    first = np.cumsum([0, *map(len, columns)])
+    costs = np.concatenate([np.zeros(len(uses)), np.ones(rows), np.zeros(rows)])
+    programme = Programme(
+        first, np.concatenate(columns), np.concatenate(values), costs, np.zeros(rows), counts,
+        len(uses) // len(counts), np.zeros(len(counts), np.int64),
+    )  # fmt: skip
+    return Search(programme, rows).prices()
+
+
+def test_a_step_of_58_layers_takes_a_part_of_a_second():
+    loads = np.random.default_rng(1).poisson(np.geomspace(0.5, 30, 160), (1, 58, 160)).clip(0, 40)
+    given, machine = steps(loads, 10.0, 2.0), replace(MACHINE, room=500)
+    run_bound_ns(given, EXPERTS, machine)
+    took = min(timeit.repeat(lambda: run_bound_ns(given, EXPERTS, machine), number=1, repeat=5))
+    assert took < 0.4  # 0.04 s on a quiet machine

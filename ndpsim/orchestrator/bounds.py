@@ -1,8 +1,7 @@
-"""Bounds of a run: of each layer by itself, and of all layers together.
+"""Bounds of a run: of each layer by itself, of a step, and of all steps together.
 
-A layer by itself has peaks of the machine (`ndpsim.policies.bound`). All layers together are linear
-programmes (`ndpsim.policies.run_bound`) of simulated times, each the least over layouts, shares and bits that
-a policy may choose:
+They are linear programmes (`ndpsim.policies.run_bound`) of simulated times, each the least over layouts,
+shares and bits that a policy may choose:
 
 - An expert on NDP units takes what is simulated on one unit. Of larger numbers of tokens not all are
   simulated; a smaller one stands for others, or the peak of the unit: more tokens never take less. Over
@@ -18,9 +17,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +28,8 @@ from ndpsim.events.state import Slowdown
 from ndpsim.layout import ExpertFormat
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.transfers import Transfers
-from ndpsim.policies.bound import BoundTimes, bound_ns
-from ndpsim.policies.run_bound import ExpertUses, MachineUses, Steps, has_solver, run_bound_ns
+from ndpsim.policies.bound_programme import ExpertUses, MachineUses, Steps
+from ndpsim.policies.run_bound import has_solver, run_bound_ns
 from ndpsim.policies.views import Machine
 from ndpsim.processors import Processors
 from ndpsim.processors.devices import expert_format, weight_bytes
@@ -66,7 +64,6 @@ class Bounds:
     """The bounds of runs that differ by policy alone.
 
     Args:
-        by_tokens: makes an array by tokens of a function of a number of tokens.
         cache: as in `simulate_expert`.
     """
 
@@ -77,14 +74,11 @@ class Bounds:
         costs: Costs,
         transfers: Transfers,
         machine: Machine,
-        by_tokens: Callable[[Callable[[int], float]], Floats],
         cache: bool | ResultCache,
     ) -> None:
         self._processors, self._machine = processors, machine
-        self._costs, self._transfers, self._by_tokens = costs, transfers, by_tokens
-        self._times: dict[tuple[int | ExpertFormat, ...], BoundTimes] = {}
-        self._found: dict[tuple[bytes, float, tuple[int | ExpertFormat, ...]], float] = {}
-        self._programmes: dict[tuple[object, ...], float] = {}
+        self._costs, self._transfers = costs, transfers
+        self._found: dict[tuple[object, ...], float] = {}
         self.has_solver = has_solver()
         expert = machine.model.expert
         # The same numbers of tokens come in every step.
@@ -95,66 +89,42 @@ class Bounds:
             lambda bits: simulate_expert(hardware, machine.model, 1, bits=bits, cache=cache)
         )
 
-    def layer_ns(self, loads: Ints, shared_ns: float, replicas: Sequence[int] = ()) -> float:
-        """A lower bound on the time of a layer, in ns.
+    def layer_ns(self, visit: _Visit, slowdown: Slowdown, replicas: Sequence[int]) -> float:
+        """A lower bound on the time of a layer by itself, in ns: whatever is in the GPU's memory.
 
-        Args:
-            loads: tokens by expert.
-            shared_ns: of the shared experts on the GPU.
-            replicas: bits of copies that may be read instead of the experts.
+        replicas: bits of copies that may be read instead of the experts.
         """
-        bits = self._all_bits(replicas)
-        key = np.sort(loads).tobytes(), shared_ns, bits
-        found = self._found.get(key)
-        if found is None:
-            times = self._times.get(bits)
-            if times is None:
-                times = self._times[bits] = _fastest([self._peaks(one) for one in bits])
-            room = min(self._machine.gpu_experts, self._machine.model.routed_experts)
-            found = self._found[key] = bound_ns(loads, replace(times, shared_ns=shared_ns), room)
-        return found
+        alone = _Visit(np.sort(visit.loads), 0.0, visit.shared_ns)
+        return self._bound_ns([alone], 1, slowdown, replicas)
 
     def steps_ns(self, visits: Sequence[_Visit], slowdown: Slowdown, replicas: Sequence[int]) -> float:
         """Bound of consecutive steps by one linear programme, in ns."""
-        layers, bits = len(self._machine.layers), self._all_bits(replicas)
-        lost = self._lost_ns_per_byte(slowdown)
+        return self._bound_ns(visits, len(self._machine.layers), slowdown, replicas)
+
+    def _bound_ns(
+        self, visits: Sequence[_Visit], layers: int, slowdown: Slowdown, replicas: Sequence[int]
+    ) -> float:
+        bits, lost = self._all_bits(replicas), self._lost_ns_per_byte(slowdown)
         loads = np.stack([one.loads for one in visits]).reshape(-1, layers, len(visits[0].loads))
         free_ns = np.array([one.free_ns for one in visits]).reshape(-1, layers)
         shared_ns = np.array([one.shared_ns for one in visits[::layers]])
         key = (loads.tobytes(), free_ns.tobytes(), shared_ns.tobytes(), lost, bits)
-        found = self._programmes.get(key)
+        found = self._found.get(key)
         if found is None:
             tokens = np.unique(loads[loads > 0])
             uses = self._expert_uses(tokens, bits, lost), self._machine_uses(bits)
-            found = _FLOATS * run_bound_ns(Steps(loads, free_ns, shared_ns), *uses)
-            self._programmes[key] = found
+            found = self._found[key] = _FLOATS * run_bound_ns(Steps(loads, free_ns, shared_ns), *uses)
         return found
 
     def _all_bits(self, replicas: Sequence[int]) -> tuple[int | ExpertFormat, ...]:
         return self._machine.weights, *sorted({*replicas} - {self._machine.bits})
 
-    def _peaks(self, bits: int | ExpertFormat) -> BoundTimes:
-        """Peaks instead of simulations."""
-        machine, processors = self._machine, self._processors
-        expert = machine.model.expert
-        size = weight_bytes(expert, expert_format(bits))
-        # The longer of compute and memory: on a line between two counts, and so never above the GPU's time.
-        gpu = replace(processors.gpu, roofline_power=None)
-        gpu_ns = self._by_tokens(lambda n: gpu.expert_time(expert, n, bits).time_ns)
-        cpu_ns = ndp_ns = None
-        if machine.has_cpu:
-            cpu_ns = self._by_tokens(lambda n: processors.cpu.expert_time(expert, n, bits).time_ns)
-        if machine.dimms:
-            ndp_ns = self._ndp_peak_ns(np.arange(len(gpu_ns)), bits)
-        pcie_ns, read_ns = size / self._transfers.pcie.gbps, size / self._costs.hardware.host_memory.host_gbps
-        return BoundTimes(gpu_ns, cpu_ns, ndp_ns, pcie_ns, read_ns, 0.0, machine.dimms)
-
-    def _ndp_peak_ns(self, tokens: Any, bits: int | ExpertFormat) -> Any:
+    def _ndp_peak_ns(self, tokens: int, bits: int | ExpertFormat) -> float:
         """An expert on one NDP unit: the longer of reading at the DIMM's peak and computing at the unit's."""
         model = self._machine.model
         one = self._one_token(bits)
         size, products = weight_bytes(model.expert, expert_format(bits)), 2.0 * model.expert.weights * tokens
-        return np.maximum(size / one.peak_bandwidth_gbps, products / one.peak_gflops)
+        return max(size / one.peak_bandwidth_gbps, products / one.peak_gflops)
 
     def _smallest(self, bits: Sequence[int | ExpertFormat]) -> int:
         """Bytes of an expert in the fewest bits."""
@@ -212,7 +182,7 @@ class Bounds:
         else:
             further = max(tokens.bit_length() - _SIGNIFICANT_BITS, 0)
             least = costs.expert(tokens >> further << further).time_ns
-        return max(least, float(self._ndp_peak_ns(tokens, bits)))
+        return max(least, self._ndp_peak_ns(tokens, bits))
 
     def _lost_ns_per_byte(self, slowdown: Slowdown) -> float:
         """See `least_lost_ns_per_byte`."""
@@ -242,59 +212,34 @@ class RunBound:
     Args:
         slowdown: of the run.
         replicas: bits of copies that may be read instead of the experts.
-
-    Attributes:
-        kind: "linear-programme", or "layers": the sum of those of layers by themselves, without scipy.
     """
 
     def __init__(self, bounds: Bounds, slowdown: Slowdown, replicas: Sequence[int], layers: int) -> None:
-        self._bounds, self._slowdown, self._replicas, self._layers = bounds, slowdown, replicas, layers
+        self._bounds, self._layers = bounds, layers
+        self._beside = slowdown, replicas
         self._visits: list[_Visit] = []
-        self._alone_ns: list[float] = []
-        self.kind = "linear-programme" if bounds.has_solver else "layers"
 
-    def add(self, loads: Ints, shared_ns: float, free_ns: float) -> float:
-        """A layer's experts in a step; returns the bound of the layer by itself, in ns.
+    def add(self, loads: Ints, shared_ns: float, free_ns: float) -> None:
+        """A layer's experts in a step.
 
         free_ns: time that PCIe was free for weights since the layer's experts before.
         """
         self._visits.append(_Visit(loads, math.ceil(free_ns), shared_ns))
-        self._alone_ns.append(self._bounds.layer_ns(loads, shared_ns, self._replicas))
-        return self._alone_ns[-1]
 
-    def total_ns(self) -> float:
-        """Bound of all layers together, in ns."""
-        if not self._bounds.has_solver:
-            return sum(self._alone_ns)
-        return sum(
-            max(
-                self._bounds.steps_ns(self._visits[of], self._slowdown, self._replicas),
-                sum(self._alone_ns[of]),
-            )
-            for of in self._stretches()
-        )
+    def last_ns(self) -> float:
+        """Bound of the layer that was added last, by itself, in ns."""
+        return self._bounds.layer_ns(self._visits[-1], *self._beside)
 
-    def _stretches(self) -> Iterator[slice]:
-        """All steps together where they have few experts with tokens, or else each by itself."""
-        pairs = sum(int((visit.loads > 0).sum()) for visit in self._visits)
-        every = len(self._visits) if pairs <= _MOST_PAIRS else self._layers
-        yield from (slice(first, first + every) for first in range(0, len(self._visits), every))
+    def total_ns(self) -> tuple[str, float]:
+        """Bound of all layers together, in ns, and its `PolicyRun.bound`.
 
-
-def _fastest(times: Sequence[BoundTimes]) -> BoundTimes:
-    """The shortest of each time."""
-
-    def shortest(arrays: Sequence[Floats | None]) -> Floats | None:
-        there = [array for array in arrays if array is not None]
-        return np.minimum.reduce(there) if there else None
-
-    first = times[0]
-    return BoundTimes(
-        np.minimum.reduce([one.gpu_ns for one in times]),
-        shortest([one.cpu_ns for one in times]),
-        shortest([one.ndp_ns for one in times]),
-        min(one.pcie_ns for one in times),
-        min(one.read_ns for one in times),
-        first.shared_ns,
-        first.ndp_units,
-    )
+        All steps are one programme where they have few experts with tokens, or else each step by itself.
+        """
+        visits = self._visits
+        pairs = sum(int((visit.loads > 0).sum()) for visit in visits)
+        together = pairs <= _MOST_PAIRS and len(visits) > self._layers
+        solved = self._bounds.has_solver or not together
+        every = len(visits) if together and solved else self._layers
+        parts = (visits[first : first + every] for first in range(0, len(visits), every))
+        total_ns = sum(self._bounds.steps_ns(part, *self._beside) for part in parts)
+        return "linear-programme" if solved else "steps", total_ns

@@ -90,10 +90,11 @@ class PolicyRunner(StepRunner):
     def _count(self, done: DoneLayer) -> None:
         """Add a layer to what is told of the run, and show it."""
         path, view = self._add(done), done.view
-        bound_ns, self._free_ns = self.bound.add(view.loads, done.visit.shared_ns, self._free_ns), 0.0
+        self.bound.add(view.loads, done.visit.shared_ns, self._free_ns)
+        self._free_ns = 0.0
         wanted = self._wanted == (view.step, view.layer) and view.phase == "decode"
         if self._observer is not None or wanted:
-            self._show(self._record(done, path, bound_ns), wanted)
+            self._show(self._record(done, path, self.bound.last_ns()), wanted)
         self.totals.add_migrations(self._migrations.done)
         self._progress(self.totals.layers / len(self._visits))
 

@@ -17,7 +17,6 @@ from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape, load_moe_model
 from ndpsim.orchestrator.bounds import Bounds
-from ndpsim.orchestrator.estimates import by_tokens
 from ndpsim.orchestrator.given import check_link, check_one_gpu, given_of
 from ndpsim.orchestrator.policy_run import PolicyRunner, RunGiven
 from ndpsim.orchestrator.record import Observer
@@ -267,10 +266,7 @@ def _given(
         processors, shape, layers, weights, memory, decode, offline,
         trace.batch, trace.prefill_tokens, most, gpu_experts, arbitration, cache,
     )  # fmt: skip
-    bounds = Bounds(
-        given.costs.memory, processors, given.costs, given.transfers, given.machine,
-        lambda time_ns: by_tokens(time_ns, most), cache,
-    )  # fmt: skip
+    bounds = Bounds(given.costs.memory, processors, given.costs, given.transfers, given.machine, cache)
     return RunGiven(**vars(given), trace=trace, decode=decode, prefill=prefill, memory=memory, bounds=bounds)
 
 
@@ -314,6 +310,7 @@ def _run(
         given.costs, given.processors.power_w(given.machine.model), time_ns
     )
     waited_ns = sum(totals.waited_ns.values())
+    bound, bound_ns = runner.bound.total_ns()
     run = PolicyRun(
         policy=chosen.name,
         parameters=parameters,
@@ -333,8 +330,8 @@ def _run(
         tokens_per_s=trace.steps * trace.batch / decode_ns * 1e9,
         speedup=1.0,
         speedup_moe=1.0,
-        bound=runner.bound.kind,
-        bound_ns=runner.bound.total_ns(),
+        bound=bound,
+        bound_ns=bound_ns,
         pairs=round(sum(totals.pairs.values())),
         experts={name: totals.experts[name] for name in ENGINES},
         pairs_by_engine={name: totals.pairs[name] for name in ENGINES},

@@ -1,369 +1,151 @@
-"""A time that no policy can beat on the layers of some consecutive steps: a linear programme.
-
-A *visit* v is a layer in a step, in the order in which they are run. Its time T_v goes from the gate to the
-last result, and W_v is how long PCIe is free for weights in the window ahead of it. An *item* i is a group of
-n experts of a visit's layer that have the same loads in every step, so that equal shares are as good as any.
-Variables, in experts, are for each item
-
-    k    in the GPU's memory since the group's last visit, or since the first step began, where they are free
-    q    copied there by migrations since then            f    of k + q, computed on the GPU
-    c    copied there within the layer, and computed      u, d    computed on the CPU, on NDP units
-
-and for each visit T; B, time that PCIe had until then and did not use; O, the room that k takes; I, time in
-which NDP units are idle; and b_j, experts that the host reads while units compute those of class j. The sum
-of all T is least, with, over the items of each visit (S: shared experts; x+: what any use of x takes once,
-spread over all active experts; V: activations to the host and results back, of at least (u + d) x tokens /
-choices of a token; e: the little that rounding shares to whole columns may save):
-
-    GPU           S + sum f (gpu + call+) + c (gpu + call) <= T + e
-    PCIe          sum c wire + V/2 <= T
-    copy engines  sum c copy <= T
-    PCIe so far   B_v = B_(v-1) + W_v + T_v - sum (q + c) wire - V/2 >= 0
-    channels      sum (c + u) read <= T
-    CPU           V + sum u (cpu + hand-over+) <= T + e
-    NDP units     sum d ndp + sum over j of lost_j b_j + I <= units x T + e      I >= units x V
-    reads         sum (c + u) <= sum over j of b_j + I / read_alone
-    reads beside  read_alone b_j <= sum over class j of d ndp + lost_j b_j
-    GPU memory    O + sum q <= room,    O: the k of all layers whose span from visit to visit has v in it
-    each expert   f + c + u + d = n     f <= k + q     k <= k + q + c of the group's visit before
-
-Every schedule is a solution of it: experts are split as finely as one likes, engines start at once and never
-wait for each other. Any multipliers of these rows give a lower bound by weak duality, whatever the solver did
-to find them; the bound is made from them.
-"""
+"""The bound of some steps, from any prices of the rows of their linear programme (`bound_programme`)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+import importlib.util
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ndpsim.assignment.interior_point import Programme, Search
+from ndpsim.policies.bound_programme import ExpertUses, MachineUses, Rows, Steps, Writer, scaled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class ExpertUses:
-    """Times in ns that no performance of a whole expert beats, by number of tokens; a share s of an expert
-    takes at least s of them.
-
-    Attributes:
-        tokens: numbers of tokens, ascending, from 1.
-        gpu_ns: on the GPU, with its weights there.
-        cpu_ns: on the CPU, its weights read meanwhile; None: the machine has none that computes experts.
-        ndp_ns: on one NDP unit, or over all that share it; None: there is none.
-        lost_ns: that units computing such experts lose at least while the host reads a whole expert.
-    """
-
-    tokens: Ints
-    gpu_ns: Floats
-    cpu_ns: Floats | None
-    ndp_ns: Floats | None
-    lost_ns: Floats
-
-
-@dataclass(frozen=True)
-class MachineUses:
-    """Uses that do not depend on an expert's tokens; times in ns.
-
-    Attributes:
-        wire_ns: of PCIe, for an expert's weights.
-        copy_ns: of all copy engines, for a copy that is alone.
-        copies: experts can be copied within a layer.
-        read_ns: of all channels of the host, for an expert's weights.
-        read_alone_ns: of one DIMM, for the bytes of an expert at the peak of its channel.
-        call_ns: of the GPU, for a call of experts.
-        hand_over_ns: of the CPU, once of a layer that it computes experts of.
-        token_ns, vectors_ns: over PCIe one way, for each token with an expert beside the GPU, and once.
-        units: NDP units.
-        room: experts that the GPU's memory has room for, over all layers.
-        choices: experts of a token.
-        rounding: share of an expert by which rounding to whole columns makes a part smaller, at most.
-    """
-
-    wire_ns: float
-    copy_ns: float
-    copies: bool
-    read_ns: float
-    read_alone_ns: float
-    call_ns: float
-    hand_over_ns: float
-    token_ns: float
-    vectors_ns: float
-    units: int
-    room: int
-    choices: int
-    rounding: float
-
-
-@dataclass(frozen=True, eq=False)
-class Steps:
-    """Consecutive steps.
-
-    Attributes:
-        loads: tokens by expert, int64 [step, layer, expert].
-        free_ns: time that PCIe is free for weights in the window ahead of each layer, [step, layer].
-        shared_ns: of the shared experts of a layer on the GPU, [step].
-    """
-
-    loads: Ints
-    free_ns: Floats
-    shared_ns: Floats
-
-
 def has_solver() -> bool:
-    """Whether scipy, which brings HiGHS, is installed."""
-    try:
-        import scipy.optimize  # noqa: F401, PLC0415 (an extra: nothing else needs it)
-    except ImportError:
-        return False
-    return True
+    """Whether scipy, which brings HiGHS, is installed: several steps need it."""
+    return importlib.util.find_spec("scipy") is not None
 
 
 def run_bound_ns(steps: Steps, experts: ExpertUses, machine: MachineUses) -> float:
     """No policy takes less for these layers' experts together, in ns; 0 where the solver finds nothing.
 
     Raises:
-        ImportError: scipy is not installed.
+        ImportError: there are several steps, and scipy is not installed.
     """
-    from scipy.optimize import linprog  # noqa: PLC0415 (an extra)
-
+    if not steps.loads.any():
+        return float(steps.loads.shape[1] * steps.shared_ns.sum())
     unit_ns = machine.wire_ns  # so that what the solver sees is near 1
-    problem = _written_down(_scaled(steps, unit_ns), _scaled(experts, unit_ns), _scaled(machine, unit_ns))
-    limits = np.stack([np.zeros_like(problem.upper), problem.upper], axis=1)
-    rows = problem.at_most, problem.most, problem.equal, problem.to
-    found = linprog(problem.costs, *rows, limits, method="highs-ds", options={"presolve": False})
-    if found.ineqlin.marginals is None:
+    of_scaled = scaled(steps, unit_ns), scaled(experts, unit_ns), scaled(machine, unit_ns)
+    one = len(steps.loads) == 1
+    bound = _step_bound(_StepWriter(*of_scaled)) if one else _steps_bound(_StepsWriter(*of_scaled))
+    return max(0.0, bound) * unit_ns
+
+
+class _StepWriter(Writer):
+    """Of one step: sums over a visit of what is in the GPU's memory, and no rows of items."""
+
+    summed = True
+
+    def write_memory(self) -> Floats:
+        at, at_most = self.columns, self.at_most
+        at_most.add(self.so_far, at.migrated, self.machine.wire_ns)
+        if not self.machine.room:
+            return np.zeros(self.visits)
+        rows = self.spend(float(self.machine.room), [])
+        at_most.add(rows, at.migrated, 1.0)
+        at_most.add(rows, at.room, 1.0)
+        rows = self.spend(0.0, [])
+        at_most.add(rows, at.kept, 1.0)
+        at_most.add(rows, at.room, -1.0)
+        at_most.add(rows[:-1], at.room[1:], 1.0)
+        rows = self.spend(0.0, [(at.held, 1.0)])
+        at_most.add(rows, at.kept, -1.0)
+        at_most.add(rows, at.migrated, -1.0)
+        return self.sums(np.ones(len(at.held)))
+
+
+def _step_bound(writer: _StepWriter) -> float:
+    """The bound of one step, in groups of ways."""
+    at, counts, upper = writer.columns, writer.items.count.astype(float), writer.upper()
+    of_items = [at.held, at.copied, at.cpu, at.ndp]
+    ways = [of for of in of_items[not writer.machine.room :] if upper[of].all()]
+    if not ways:
         return 0.0
-    return problem.dual(-found.ineqlin.marginals, -found.eqlin.marginals) * unit_ns
+    rows, columns, uses = writer.at_most.entries()
+    # Rows of a visit come together; each is measured in its largest entry.
+    kinds = len(writer.at_most.right()) // writer.visits
+    rows = rows % writer.visits * kinds + rows // writer.visits
+    right = writer.at_most.right().reshape(kinds, -1).T.ravel()
+    others = (np.bincount(columns, minlength=at.count) > 0) & (upper > 0)
+    others[np.concatenate(of_items)] = False
+    listed = np.concatenate([np.stack(ways, axis=1).ravel(), np.flatnonzero(others)])
+    place = np.full(at.count, -1)
+    place[listed] = np.arange(len(listed))
+    kept = place[columns] >= 0
+    rows, columns, uses = rows[kept], place[columns[kept]], uses[kept]
+    largest = np.zeros(len(right))
+    np.maximum.at(largest, rows, np.abs(uses))
+    largest[largest == 0] = 1.0
+    programme = _programme(
+        np.append(rows, np.arange(len(right))),  # with what each row has left
+        np.append(columns, len(listed) + np.arange(len(right))),
+        np.append(uses / largest[rows], np.ones(len(right))),
+        np.append(writer.costs[listed], np.zeros(len(right))),
+        right / largest,
+        counts,
+        len(ways),
+        writer.items.visit * kinds,
+    )
+    prices = np.maximum(Search(programme, kinds + 1).prices(), 0.0) / largest
+    reduced = writer.costs[listed] + np.bincount(columns, uses * prices[rows], len(listed))
+    of_ways, others_left = np.split(reduced, [len(counts) * len(ways)])
+    values = counts @ of_ways.reshape(len(counts), -1).min(axis=1)
+    return float(values + np.minimum(others_left, 0.0) @ upper[others] - prices @ right)
 
 
-_Uses = TypeVar("_Uses", Steps, ExpertUses, MachineUses)
+def _programme(rows: Ints, columns: Ints, uses: Floats, costs: Floats, *others: Any) -> Programme:
+    """The programme of entries in any order."""
+    order = np.lexsort((rows, columns))
+    first = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=len(costs)))])
+    return Programme(first, rows[order], uses[order], costs, *others)
 
 
-def _scaled(uses: _Uses, unit_ns: float) -> _Uses:
-    """The same with times in another unit."""
-    times = {one.name: getattr(uses, one.name) for one in fields(uses) if one.name.endswith("_ns")}
-    scaled: dict[str, Any] = {name: None if of is None else of / unit_ns for name, of in times.items()}
-    return replace(uses, **scaled)
+class _StepsWriter(Writer):
+    """Of several steps: what is in the GPU's memory stays there from visit to visit, item by item."""
 
-
-@dataclass(frozen=True, eq=False)
-class _Problem:
-    """Least costs @ x with at_most @ x <= most, equal @ x = to, 0 <= x <= upper."""
-
-    costs: Floats
-    at_most: Any
-    most: Floats
-    equal: Any
-    to: Floats
-    upper: Floats
-
-    def dual(self, prices: Floats, values: Floats) -> float:
-        """A lower bound, whatever the prices of the rows: each variable as cheap as its limits allow."""
-        prices = np.maximum(prices, 0.0)
-        reduced = self.costs + self.at_most.T @ prices + self.equal.T @ values
-        least = np.minimum(reduced, 0.0) @ self.upper - prices @ self.most - values @ self.to
-        return max(float(least), 0.0)
-
-
-class _Items:
-    """The items of some steps: arrays [item], those of a group behind one another by step.
-
-    `visit`; `at`: place of its load in `ExpertUses`; `load`; `count`: of experts; `first`, `last`: of its
-    group; `active`: experts with tokens of its visit.
-    """
-
-    def __init__(self, loads: Ints, tokens: Ints) -> None:
-        steps, layers, _ = loads.shape
-        parts: list[tuple[Ints, ...]] = []
-        groups = 0
-        for row in range(layers):
-            of_group, counts = np.unique(loads[:, row].T, axis=0, return_counts=True)
-            group, step = np.nonzero(of_group)
-            parts.append((step * layers + row, of_group[group, step], counts[group], group + groups))
-            groups += len(counts)
-        self.visit, self.load, self.count, group = (np.concatenate(part) for part in zip(*parts, strict=True))
-        self.at = np.searchsorted(tokens, self.load)
-        self.first = np.diff(group, prepend=-1) != 0
-        self.last = np.diff(group, append=-1) != 0
-        self.active = np.bincount(self.visit, self.count, steps * layers)[self.visit]
-
-
-class _Rows:
-    """Rows of a sparse matrix, with their right sides, as they are written down."""
-
-    def __init__(self) -> None:
-        self._entries: list[tuple[Any, Any, Any]] = []
-        self._right: list[Floats] = []
-        self._count = 0
-
-    def new(self, right: Floats) -> Ints:
-        """The numbers of new rows."""
-        self._right.append(right)
-        self._count += len(right)
-        return np.arange(self._count - len(right), self._count)
-
-    def add(self, rows: Ints, columns: Ints, values: Any) -> None:
-        """Entries, summed where they meet."""
-        self._entries.append((rows, columns, np.broadcast_to(values, rows.shape)))
-
-    def matrix(self, columns: int) -> tuple[Any, Floats]:
-        """The matrix in the form of scipy, and the right sides."""
-        from scipy.sparse import csr_array  # noqa: PLC0415 (an extra)
-
-        rows, places, values = (np.concatenate(part) for part in zip(*self._entries, strict=True))
-        return csr_array((values, (rows, places)), shape=(self._count, columns)), np.concatenate(self._right)
-
-
-class _Columns:
-    """The numbers of the variables: arrays [visit], `beside` [class, visit], and [item]."""
-
-    def __init__(self, visits: int, classes: int, items: int) -> None:
-        of_visits = np.arange((4 + classes) * visits).reshape(-1, visits)
-        self.time, self.unused, self.room, self.idle = of_visits[:4]
-        self.beside = of_visits[4:]
-        of_items = of_visits.size + np.arange(6 * items).reshape(6, items)
-        self.kept, self.migrated, self.held, self.copied, self.cpu, self.ndp = of_items
-        self.count = of_visits.size + of_items.size
-
-
-class _Writer:
-    """Writes the programme down, resource by resource."""
-
-    def __init__(self, steps: Steps, experts: ExpertUses, machine: MachineUses) -> None:
-        self.machine, self.items = machine, _Items(steps.loads, experts.tokens)
-        items = self.items
-        self.free, self.shared = steps.free_ns.ravel(), np.repeat(steps.shared_ns, steps.loads.shape[1])
-        self.visits, none = len(self.free), np.zeros(len(items.at))
-        self.gpu, self.cpu, self.ndp = (
-            none if times is None else times[items.at]
-            for times in (experts.gpu_ns, experts.cpu_ns, experts.ndp_ns)
-        )
-        self.has_cpu, self.has_ndp = experts.cpu_ns is not None, experts.ndp_ns is not None
-        self.lost, of_tokens = np.unique(experts.lost_ns, return_inverse=True)
-        self.lost_class = of_tokens.ravel()[items.at]
-        # One way over PCIe, by each expert beside the GPU.
-        self.vector = items.load / machine.choices * machine.token_ns + machine.vectors_ns / items.active
-        self.columns = _Columns(self.visits, len(self.lost), len(items.at))
-        self.at_most, self.equal = _Rows(), _Rows()
-
-    def sums(self, uses: Floats) -> Floats:
-        """Over the experts of each visit."""
-        return np.bincount(self.items.visit, uses * self.items.count, self.visits).astype(float)
-
-    def spend(self, right: Any, uses: Sequence[tuple[Ints, Any]]) -> Ints:
-        """New rows, a visit each: the sum over its items of variables times what they use <= right."""
-        rows = self.at_most.new(np.broadcast_to(right, self.visits))
-        for variables, used in uses:
-            self.at_most.add(rows[self.items.visit], variables, used)
-        return rows
-
-    def spend_time(self, right: Any, uses: Sequence[tuple[Ints, Any]], engines: int = 1) -> Ints:
-        """The same, <= right + the visit's time on this many engines."""
-        rows = self.spend(right, uses)
-        self.at_most.add(rows, self.columns.time, -float(engines))
-        return rows
-
-    def write_gpu(self) -> None:
-        machine, at = self.machine, self.columns
-        held, copied = self.gpu + machine.call_ns / self.items.active, self.gpu + machine.call_ns
-        right = machine.rounding * self.sums(self.gpu) - self.shared
-        self.spend_time(right, [(at.held, held), (at.copied, copied)])
-
-    def write_pcie(self) -> None:
-        machine, at = self.machine, self.columns
-        copied, vectors = (at.copied, machine.wire_ns), [(at.cpu, self.vector), (at.ndp, self.vector)]
-        self.spend_time(0.0, [copied, *vectors])
-        self.spend_time(0.0, [(at.copied, machine.copy_ns)])
-        rows = self.spend_time(self.free, [(at.migrated, machine.wire_ns), copied, *vectors])
-        self.at_most.add(rows, at.unused, 1.0)
-        self.at_most.add(rows[1:], at.unused[:-1], -1.0)
-
-    def write_host(self) -> None:
-        machine, at = self.machine, self.columns
-        self.spend_time(0.0, [(at.copied, machine.read_ns), (at.cpu, machine.read_ns)])
-        cpu = self.cpu + machine.hand_over_ns / self.items.active + 2 * self.vector
-        right = machine.rounding * self.sums(self.cpu)
-        self.spend_time(right, [(at.cpu, cpu), (at.ndp, 2 * self.vector)])
-
-    def write_ndp(self) -> None:
-        machine, at, at_most = self.machine, self.columns, self.at_most
-        right = machine.rounding * self.sums(self.ndp)
-        rows = self.spend_time(right, [(at.ndp, self.ndp)], machine.units)
-        at_most.add(rows, at.idle, 1.0)
-        both = 2 * machine.units * self.vector
-        at_most.add(self.spend(0.0, [(at.cpu, both), (at.ndp, both)]), at.idle, -1.0)
-        if not self.lost.any():
-            return
-        reads = self.spend(0.0, [(at.copied, 1.0), (at.cpu, 1.0)])
-        at_most.add(reads, at.idle, -1 / machine.read_alone_ns)
-        for number, lost in enumerate(self.lost.tolist()):
-            beside, of_class = at.beside[number], self.lost_class == number
-            at_most.add(rows, beside, lost)
-            at_most.add(reads, beside, -1.0)
-            rows_beside = self.spend(0.0, [(at.ndp, -self.ndp * of_class)])
-            at_most.add(rows_beside, beside, max(machine.read_alone_ns - lost, 0.0))
-
-    def write_memory(self) -> None:
-        at, items = self.columns, self.items
+    def write_memory(self) -> Floats:
+        at, items, at_most = self.columns, self.items, self.at_most
+        at_most.add(self.so_far[items.visit], at.migrated, self.machine.wire_ns)
         rows = self.spend(float(self.machine.room), [(at.migrated, 1.0)])
-        self.at_most.add(rows, at.room, 1.0)
+        at_most.add(rows, at.room, 1.0)
+        first = np.diff(items.group, prepend=-1) != 0
+        self.equal = Rows()
         follow = self.equal.new(np.zeros(self.visits))
         self.equal.add(follow, at.room, 1.0)
         self.equal.add(follow[1:], at.room[:-1], -1.0)
-        begin = np.where(items.first, 0, np.roll(items.visit, 1) + 1)
+        begin = np.where(first, 0, np.roll(items.visit, 1) + 1)
         self.equal.add(follow[begin], at.kept, -1.0)
         ends = items.visit + 1 < self.visits
         self.equal.add(follow[items.visit[ends] + 1], at.kept[ends], 1.0)
-
-    def write_experts(self) -> None:
-        at, items = self.columns, self.items
         each = self.equal.new(items.count.astype(float))
         for variables in (at.held, at.copied, at.cpu, at.ndp):
             self.equal.add(each, variables, 1.0)
-        each = self.at_most.new(np.zeros(len(items.at)))
+        each = at_most.new(np.zeros(len(items.visit)))
         for variables, sign in ((at.held, 1.0), (at.kept, -1.0), (at.migrated, -1.0)):
-            self.at_most.add(each, variables, sign)
-        later = np.flatnonzero(~items.first)
-        each = self.at_most.new(np.zeros(len(later)))
-        self.at_most.add(each, at.kept[later], 1.0)
+            at_most.add(each, variables, sign)
+        later = np.flatnonzero(~first)
+        each = at_most.new(np.zeros(len(later)))
+        at_most.add(each, at.kept[later], 1.0)
         for variables in (at.kept, at.migrated, at.copied):
-            self.at_most.add(each, variables[later - 1], -1.0)
-
-    def upper(self) -> Floats:
-        """Limits of the variables; where no rule sets one, what the best solution cannot exceed."""
-        at, machine, items = self.columns, self.machine, self.items
-        upper = np.zeros(at.count)
-        upper[at.room] = machine.room
-        upper[at.kept] = upper[at.migrated] = upper[at.held] = items.count
-        upper[at.copied] = items.count * machine.copies
-        upper[at.cpu], upper[at.ndp] = items.count * self.has_cpu, items.count * self.has_ndp
-        upper[at.beside] = self.sums(np.ones(len(items.at)))
-        # All ways of every expert one after the other take longer than any of them.
-        of_any = machine.call_ns + 2 * machine.wire_ns + machine.copy_ns + machine.read_ns
-        of_any += machine.read_alone_ns + machine.hand_over_ns
-        all_ways = self.shared + self.sums(self.gpu + self.cpu + self.ndp + 4 * self.vector + of_any)
-        upper[at.time] = total = float(all_ways.sum())
-        upper[at.unused] = total + float(self.free.sum())
-        upper[at.idle] = total * max(machine.units, 1)
-        return upper
+            at_most.add(each, variables[later - 1], -1.0)
+        return items.count.astype(float)
 
 
-def _written_down(steps: Steps, experts: ExpertUses, machine: MachineUses) -> _Problem:
-    """The programme as matrices."""
-    writer = _Writer(steps, experts, machine)
-    writer.write_gpu()
-    writer.write_pcie()
-    writer.write_host()
-    if writer.has_ndp:
-        writer.write_ndp()
-    writer.write_memory()
-    writer.write_experts()
-    costs = np.zeros(writer.columns.count)
-    costs[writer.columns.time] = 1.0
-    rows = writer.at_most.matrix(len(costs)), writer.equal.matrix(len(costs))
-    return _Problem(costs, *rows[0], *rows[1], writer.upper())
+def _steps_bound(writer: _StepsWriter) -> float:
+    """The bound of several steps, with prices of HiGHS."""
+    from scipy.optimize import linprog  # noqa: PLC0415 (an extra)
+
+    upper, costs = writer.upper(), writer.costs
+    at_most, equal = writer.at_most.matrix(len(costs)), writer.equal.matrix(len(costs))
+    most, to = writer.at_most.right(), writer.equal.right()
+    limits = np.stack([np.zeros_like(upper), upper], axis=1)
+    found = linprog(costs, at_most, most, equal, to, limits, method="highs-ds", options={"presolve": False})
+    if found.ineqlin.marginals is None:
+        return 0.0
+    prices, values = np.maximum(-found.ineqlin.marginals, 0.0), -found.eqlin.marginals
+    reduced = costs + at_most.T @ prices + equal.T @ values
+    return float(np.minimum(reduced, 0.0) @ upper - prices @ most - values @ to)

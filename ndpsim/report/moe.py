@@ -31,7 +31,7 @@ _IN_SHORT = (
 )
 _BOUNDS = {
     "linear-programme": "bound: of all layers together, by linear programmes",
-    "layers": "bound: each layer by itself; all together need scipy: pip install 'ndpsim[milp]'",
+    "steps": "bound: each step by itself; all together need scipy: pip install 'ndpsim[milp]'",
 }
 _ENDS = 8  # beyond the limit of a check, that are told
 

@@ -107,7 +107,7 @@ class PolicyRun(Reported):
         tokens_per_s: decoded tokens over `decode_ns`; for a prefill alone, its tokens over `prefill_ns`.
         speedup, speedup_moe: `time_ns` and `moe_ns` of the first policy of the call over this one's.
         bound: method of `bound_ns`: "linear-programme", for a step or the run with all layers together;
-            without scipy "layers", one bound for each layer.
+            "steps": of each step, where the run with all layers together needs scipy, which is missing.
         bound_ns: lower bound on `moe_ns`, the time of the layers' experts, for every policy.
         pairs: computed pairs of a token and an expert.
         experts, pairs_by_engine: by engine; parts of an expert count by their share.

@@ -1,0 +1,335 @@
+"""A time that no policy can beat on the layers of some consecutive steps: a linear programme.
+
+A *visit* v is a layer in a step, in the order in which they are run. Its time T_v goes from the gate to the
+last result, and W_v is how long PCIe is free for weights in the window ahead of it. An *item* i is a group of
+n experts of a visit's layer that have the same loads in every step, so that equal shares are as good as any.
+Variables, in experts, are for each item
+
+    k    in the GPU's memory since the group's last visit, or since the first step began, where they are free
+    q    copied there by migrations since then            f    of k + q, computed on the GPU
+    c    copied there within the layer, and computed      u, d    computed on the CPU, on NDP units
+
+and for each visit T; B, time that PCIe had until then and did not use; O, the room that k takes; I, time in
+which NDP units are idle; and b_j, experts that the host reads while units compute those of class j. The sum
+of all T is least, with, over the items of each visit (S: shared experts; x+: what any use of x takes once,
+spread over all active experts; V: activations to the host and results back, of at least (u + d) x tokens /
+choices of a token; e: the little that rounding shares to whole columns may save):
+
+    GPU           S + sum f (gpu + call+) + c (gpu + call) <= T + e      S <= T
+    PCIe          sum c wire + V/2 <= T
+    copy engines  sum c copy <= T
+    PCIe so far   B_v = B_(v-1) + W_v + T_v - sum (q + c) wire - V/2 >= 0
+    channels      sum (c + u) read <= T
+    CPU           V + sum u (cpu + hand-over+) <= T + e
+    NDP units     sum d ndp + sum over j of lost_j b_j + I <= units x T + e      I >= units x V
+    reads         sum (c + u) <= sum over j of b_j + I / read_alone
+    reads beside  read_alone b_j <= sum over class j of d ndp + lost_j b_j
+    GPU memory    O + sum q <= room,    O: the k of all layers whose span from visit to visit has v in it
+    each expert   f + c + u + d = n     f <= k + q     k <= k + q + c of the group's visit before
+
+Every schedule is a solution of it: experts are split as finely as one likes, engines start at once and never
+wait for each other. Any multipliers of these rows give a lower bound by weak duality, whatever the solver did
+to find them; the bound is made from them.
+
+In one step each group has one visit. All experts take the same room and the same time of PCIe, so that the
+sums of k and q over a visit stand for them, and the sum of f is at most theirs. What is left are shares of
+ways for each group, in rows of one visit or of two: ndpsim solves that itself. Several steps need HiGHS.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class ExpertUses:
+    """Times in ns that no performance of a whole expert beats, by number of tokens; a share s of an expert
+    takes at least s of them.
+
+    Attributes:
+        tokens: numbers of tokens, ascending, from 1.
+        gpu_ns: on the GPU, with its weights there.
+        cpu_ns: on the CPU, its weights read meanwhile; None: the machine has none that computes experts.
+        ndp_ns: on one NDP unit, or over all that share it; None: there is none.
+        lost_ns: that units computing such experts lose at least while the host reads a whole expert.
+    """
+
+    tokens: Ints
+    gpu_ns: Floats
+    cpu_ns: Floats | None
+    ndp_ns: Floats | None
+    lost_ns: Floats
+
+
+@dataclass(frozen=True)
+class MachineUses:
+    """Uses that do not depend on an expert's tokens; times in ns.
+
+    Attributes:
+        wire_ns: of PCIe, for an expert's weights.
+        copy_ns: of all copy engines, for a copy that is alone.
+        copies: experts can be copied within a layer.
+        read_ns: of all channels of the host, for an expert's weights.
+        read_alone_ns: of one DIMM, for the bytes of an expert at the peak of its channel.
+        call_ns: of the GPU, for a call of experts.
+        hand_over_ns: of the CPU, once of a layer that it computes experts of.
+        token_ns, vectors_ns: over PCIe one way, for each token with an expert beside the GPU, and once.
+        units: NDP units.
+        room: experts that the GPU's memory has room for, over all layers.
+        choices: experts of a token.
+        rounding: share of an expert by which rounding to whole columns makes a part smaller, at most.
+    """
+
+    wire_ns: float
+    copy_ns: float
+    copies: bool
+    read_ns: float
+    read_alone_ns: float
+    call_ns: float
+    hand_over_ns: float
+    token_ns: float
+    vectors_ns: float
+    units: int
+    room: int
+    choices: int
+    rounding: float
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Consecutive steps.
+
+    Attributes:
+        loads: tokens by expert, int64 [step, layer, expert].
+        free_ns: time that PCIe is free for weights in the window ahead of each layer, [step, layer].
+        shared_ns: of the shared experts of a layer on the GPU, [step].
+    """
+
+    loads: Ints
+    free_ns: Floats
+    shared_ns: Floats
+
+
+_Uses = TypeVar("_Uses", Steps, ExpertUses, MachineUses)
+
+
+def scaled(uses: _Uses, unit_ns: float) -> _Uses:
+    """The same with times in another unit."""
+    times = {one.name: getattr(uses, one.name) for one in fields(uses) if one.name.endswith("_ns")}
+    scaled: dict[str, Any] = {name: None if of is None else of / unit_ns for name, of in times.items()}
+    return replace(uses, **scaled)
+
+
+@dataclass(frozen=True, eq=False)
+class _Items:
+    """The items of some steps, of `count` experts each: arrays [item], those of a group in a row."""
+
+    visit: Ints
+    load: Ints
+    count: Ints
+    group: Ints
+
+
+def _items_of_step(loads: Ints) -> _Items:
+    """loads: of one step, [layer, expert]."""
+    most = int(loads.max()) + 1
+    found, counts = np.unique(loads + np.arange(len(loads))[:, None] * most, return_counts=True)
+    used = found % most > 0
+    return _Items(found[used] // most, found[used] % most, counts[used], np.arange(int(used.sum())))
+
+
+def _items_of_steps(loads: Ints) -> _Items:
+    """loads: [step, layer, expert]."""
+    layers, groups = loads.shape[1], 0
+    parts: list[tuple[Ints, ...]] = []
+    for row in range(layers):
+        of_group, counts = np.unique(loads[:, row].T, axis=0, return_counts=True)
+        group, step = np.nonzero(of_group)
+        parts.append((step * layers + row, of_group[group, step], counts[group], group + groups))
+        groups += len(counts)
+    return _Items(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+
+class Rows:
+    """Rows of a sparse matrix, with their right sides, as they are written down."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[Any, Any, Any]] = []
+        self._right: list[Floats] = []
+        self._count = 0
+
+    def new(self, right: Floats) -> Ints:
+        """The numbers of new rows."""
+        self._right.append(right)
+        self._count += len(right)
+        return np.arange(self._count - len(right), self._count)
+
+    def add(self, rows: Ints, columns: Ints, values: Any) -> None:
+        """Entries, one in a row and a column."""
+        self._entries.append((rows, columns, np.broadcast_to(values, rows.shape)))
+
+    def entries(self) -> tuple[Ints, Ints, Floats]:
+        """Rows, columns and values of the entries that are not 0."""
+        rows, columns, values = (np.concatenate(part) for part in zip(*self._entries, strict=True))
+        there = values != 0
+        return rows[there], columns[there], values[there]
+
+    def right(self) -> Floats:
+        """The right sides."""
+        return np.concatenate(self._right)
+
+    def matrix(self, columns: int) -> Any:
+        """The matrix in the form of scipy."""
+        from scipy.sparse import csr_array  # noqa: PLC0415 (an extra)
+
+        rows, places, values = self.entries()
+        return csr_array((values, (rows, places)), shape=(self._count, columns))
+
+
+class _Columns:
+    """The numbers of the variables.
+
+    Arrays [visit], `beside` [class, visit], and [item]; `kept` and `migrated` are [visit] if `summed`.
+    """
+
+    def __init__(self, visits: int, classes: int, items: int, summed: bool) -> None:
+        self.count = 0
+        self.time, self.unused, self.room, self.idle = self._new(4, visits)
+        self.beside = self._new(classes, visits)
+        self.kept, self.migrated = self._new(2, visits if summed else items)
+        self.held, self.copied, self.cpu, self.ndp = self._new(4, items)
+
+    def _new(self, *shape: int) -> Ints:
+        numbers = self.count + np.arange(math.prod(shape)).reshape(shape)
+        self.count += numbers.size
+        return numbers
+
+
+class Writer:
+    """Writes the programme down, resource by resource.
+
+    Attributes:
+        summed: what is kept and what is migrated are variables of a visit, instead of an item.
+    """
+
+    summed = False
+
+    def __init__(self, steps: Steps, experts: ExpertUses, machine: MachineUses) -> None:
+        self.machine = machine
+        self.items = items = _items_of_step(steps.loads[0]) if self.summed else _items_of_steps(steps.loads)
+        self.free, self.shared = steps.free_ns.ravel(), np.repeat(steps.shared_ns, steps.loads.shape[1])
+        self.visits, none = len(self.free), np.zeros(len(items.visit))
+        at = np.searchsorted(experts.tokens, items.load)
+        self.gpu, self.cpu, self.ndp = (
+            none if times is None else times[at] for times in (experts.gpu_ns, experts.cpu_ns, experts.ndp_ns)
+        )
+        self.has_cpu, self.has_ndp = experts.cpu_ns is not None, experts.ndp_ns is not None
+        self.lost, of_tokens = np.unique(experts.lost_ns, return_inverse=True)
+        self.lost_class = of_tokens.ravel()[at]
+        self.active = self.sums(np.ones(len(at)))[items.visit]
+        # One way over PCIe, by each expert beside the GPU.
+        self.vector = items.load / machine.choices * machine.token_ns + machine.vectors_ns / self.active
+        self.columns = _Columns(self.visits, len(self.lost), len(at), self.summed)
+        self.costs = np.zeros(self.columns.count)
+        self.costs[self.columns.time] = 1.0
+        self.at_most = Rows()
+        self.write_gpu()
+        self.write_pcie()
+        self.write_host()
+        if self.has_ndp:
+            self.write_ndp()
+        self.most_kept = self.write_memory()
+
+    def write_memory(self) -> Floats:
+        """Write how experts come into the GPU's memory, and how much room they take there.
+
+        Returns:
+            Limits of what is kept, and of what is migrated.
+        """
+        raise NotImplementedError
+
+    def sums(self, uses: Floats) -> Floats:
+        """Over the experts of each visit."""
+        return np.bincount(self.items.visit, uses * self.items.count, self.visits).astype(float)
+
+    def spend(self, right: Any, uses: Sequence[tuple[Ints, Any]]) -> Ints:
+        """New rows, a visit each: the sum over its items of variables times what they use <= right."""
+        rows = self.at_most.new(np.broadcast_to(right, self.visits))
+        for variables, used in uses:
+            self.at_most.add(rows[self.items.visit], variables, used)
+        return rows
+
+    def spend_time(self, right: Any, uses: Sequence[tuple[Ints, Any]], engines: int = 1) -> Ints:
+        """The same, <= right + the visit's time on this many engines."""
+        rows = self.spend(right, uses)
+        self.at_most.add(rows, self.columns.time, -float(engines))
+        return rows
+
+    def write_gpu(self) -> None:
+        machine, at = self.machine, self.columns
+        held, copied = self.gpu + machine.call_ns / self.active, self.gpu + machine.call_ns
+        right = machine.rounding * self.sums(self.gpu) - self.shared
+        self.spend_time(right, [(at.held, held), (at.copied, copied)])
+        self.spend_time(-self.shared, [])
+
+    def write_pcie(self) -> None:
+        machine, at = self.machine, self.columns
+        copied, vectors = (at.copied, machine.wire_ns), [(at.cpu, self.vector), (at.ndp, self.vector)]
+        self.spend_time(0.0, [copied, *vectors])
+        self.spend_time(0.0, [(at.copied, machine.copy_ns)])
+        self.so_far = rows = self.spend_time(self.free, [copied, *vectors])
+        self.at_most.add(rows, at.unused, 1.0)
+        self.at_most.add(rows[1:], at.unused[:-1], -1.0)
+
+    def write_host(self) -> None:
+        machine, at = self.machine, self.columns
+        self.spend_time(0.0, [(at.copied, machine.read_ns), (at.cpu, machine.read_ns)])
+        cpu = self.cpu + machine.hand_over_ns / self.active + 2 * self.vector
+        right = machine.rounding * self.sums(self.cpu)
+        self.spend_time(right, [(at.cpu, cpu), (at.ndp, 2 * self.vector)])
+
+    def write_ndp(self) -> None:
+        machine, at, at_most = self.machine, self.columns, self.at_most
+        right = machine.rounding * self.sums(self.ndp)
+        rows = self.spend_time(right, [(at.ndp, self.ndp)], machine.units)
+        at_most.add(rows, at.idle, 1.0)
+        both = 2 * machine.units * self.vector
+        at_most.add(self.spend(0.0, [(at.cpu, both), (at.ndp, both)]), at.idle, -1.0)
+        if not self.lost.any():
+            return
+        reads = self.spend(0.0, [(at.copied, 1.0), (at.cpu, 1.0)])
+        at_most.add(reads, at.idle, -1 / machine.read_alone_ns)
+        for number, lost in enumerate(self.lost.tolist()):
+            beside, of_class = at.beside[number], self.lost_class == number
+            at_most.add(rows, beside, lost)
+            at_most.add(reads, beside, -1.0)
+            rows_beside = self.spend(0.0, [(at.ndp, -self.ndp * of_class)])
+            at_most.add(rows_beside, beside, max(machine.read_alone_ns - lost, 0.0))
+
+    def upper(self) -> Floats:
+        """Limits of the variables; where no rule sets one, what the best solution cannot exceed."""
+        at, machine, items = self.columns, self.machine, self.items
+        upper = np.zeros(at.count)
+        upper[at.room] = machine.room
+        upper[at.kept] = upper[at.migrated] = self.most_kept
+        upper[at.held] = items.count
+        upper[at.copied] = items.count * machine.copies
+        upper[at.cpu], upper[at.ndp] = items.count * self.has_cpu, items.count * self.has_ndp
+        upper[at.beside] = self.sums(np.ones(len(items.visit)))
+        # All ways of every expert one after the other take longer than any of them.
+        of_any = machine.call_ns + 2 * machine.wire_ns + machine.copy_ns + machine.read_ns
+        of_any += machine.read_alone_ns + machine.hand_over_ns
+        all_ways = self.shared + self.sums(self.gpu + self.cpu + self.ndp + 4 * self.vector + of_any)
+        upper[at.time] = total = float(all_ways.sum())
+        upper[at.unused] = total + float(self.free.sum())
+        upper[at.idle] = total * max(machine.units, 1)
+        return upper
