@@ -60,11 +60,12 @@ def make_offers(lane: Narrow, reads: int, lanes: int, many_reads: int) -> Offers
 
     zeros = ("under_way", "collected", "reads_left", "writes_left", "mode", "may_take")
     none = ("uncounted", "last_of_many")
-    of_lanes = side_by_side(lanes, **dict.fromkeys(zeros + none, np.int32))
+    # Arrays of a single lane would be contiguous: of another type, for which kernels would be compiled anew.
+    of_lanes = side_by_side(max(lanes, 2), **dict.fromkeys(zeros + none, np.int32))
     for name, of_lane in of_lanes.items():
         of_lane[:] = _NONE if name in none else 0
     for name, requests in (("reads_left", lane[:reads]), ("writes_left", lane[reads:])):
-        of_lanes[name][:] = np.bincount(requests[requests >= 0], minlength=lanes)
+        of_lanes[name][:] = np.bincount(requests[requests >= 0], minlength=max(lanes, 2))
     first = np.full((lanes, 2), _NONE, dtype=np.int32)
     return Offers(
         lane=lane,
