@@ -793,7 +793,7 @@ FRAGMENTS = st.sampled_from(
 
 
 @given(st.text(max_size=80) | st.lists(FRAGMENTS, max_size=12).map("".join))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_any_text_is_imported_or_refused_in_one_line(
     tmp_path_factory: pytest.TempPathFactory, text: str
 ) -> None:

@@ -209,6 +209,8 @@ def test_a_prefetch_of_a_replica_moves_its_bytes_and_is_computed_in_its_bits(tmp
 
 def test_replicas_take_room_on_dimms(monkeypatch):
     class Full(Replicas):
+        contention = False
+
         def place(self, view: Any) -> Placement:
             placement = super().place(view)
             placement.dimm[:] = 0

@@ -52,5 +52,5 @@ def test_the_table_names_every_dimm():
     ],
 )
 def test_the_picture_is_drawn(hw, name):
-    for expert in (Expert(3, 5), Expert(1024, 512)):
+    for expert in (Expert(3, 5), Expert(512, 256)):
         assert layout_figure(place_expert(hw, expert, name, ExpertFormat.of(4, group_size=1))).axes
