@@ -15,26 +15,9 @@ True
 serve``.
 """
 
-from ndpsim.audit.command_bus import COMMAND_BUSES, CommandBuses
-from ndpsim.audit.legality import REFRESH_MODES, check, check_lanes
+from ndpsim.audit.command_bus import CommandBuses
+from ndpsim.audit.legality import check, check_lanes
 from ndpsim.audit.log_lines import Finding
 from ndpsim.audit.report import Report, Violation
 from ndpsim.audit.schedule import ScheduleReport, check_schedule, is_schedule_log
 from ndpsim.audit.serving import ServingReport, check_serving, is_serving_log
-
-__all__ = [
-    "COMMAND_BUSES",
-    "REFRESH_MODES",
-    "CommandBuses",
-    "Finding",
-    "Report",
-    "ScheduleReport",
-    "ServingReport",
-    "Violation",
-    "check",
-    "check_lanes",
-    "check_schedule",
-    "check_serving",
-    "is_schedule_log",
-    "is_serving_log",
-]

@@ -7,7 +7,5 @@ its digest says so. Only files and folders with ndpsim's own names, in folders w
 """
 
 from ndpsim.cachedirs.entries import Entries
-from ndpsim.cachedirs.folders import KINDS, Cleared, Folder, clear, find_folders, roots
+from ndpsim.cachedirs.folders import KINDS, clear, find_folders, roots
 from ndpsim.cachedirs.own_files import problem_of
-
-__all__ = ["KINDS", "Cleared", "Entries", "Folder", "clear", "find_folders", "problem_of", "roots"]

@@ -20,25 +20,3 @@ from ndpsim.energy.channel import (
 from ndpsim.energy.currents import Currents, Supply, currents_of, explain, find_currents, power_rows
 from ndpsim.energy.traces import count_trace, from_trace, last_clock
 from ndpsim.energy.units import UnitEnergy, add_up, transfer_nj
-
-__all__ = [
-    "NO_ONE_BANK",
-    "NO_SAME_BANK",
-    "ChannelEnergy",
-    "Counts",
-    "Currents",
-    "Supply",
-    "UnitEnergy",
-    "add_up",
-    "channel_energy",
-    "count_trace",
-    "counts_of",
-    "currents_of",
-    "explain",
-    "find_currents",
-    "from_trace",
-    "last_clock",
-    "power_rows",
-    "split",
-    "transfer_nj",
-]

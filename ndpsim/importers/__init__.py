@@ -5,7 +5,5 @@
 >>> print(imported.text, *imported.notes, sep="\\n")  # doctest: +SKIP
 """
 
-from ndpsim.importers.detect import configuration_formats, import_hardware
+from ndpsim.importers.detect import import_hardware
 from ndpsim.importers.sheet import Imported
-
-__all__ = ["Imported", "configuration_formats", "import_hardware"]

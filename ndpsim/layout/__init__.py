@@ -17,41 +17,10 @@ from ndpsim.layout.formats import (
 )
 from ndpsim.layout.geometry import Address, Geometry
 from ndpsim.layout.interleaving import Interleaving, LaneShare
-from ndpsim.layout.layouts import Layout, Owner, Part, Places
-from ndpsim.layout.moves import Moves, moves
+from ndpsim.layout.layouts import Layout, Places
+from ndpsim.layout.moves import moves
 from ndpsim.layout.named import localized, make_layout, parse_layout, sharded, striped
 from ndpsim.layout.regions import Region, expert_regions
 from ndpsim.layout.tiled import TiledInterleaving, TiledLayout
 from ndpsim.layout.tiles import Tiles
 from ndpsim.layout.weights import ExpertWeights
-
-__all__ = [
-    "MATRICES",
-    "PADDING",
-    "SCALE",
-    "WEIGHT",
-    "ZERO_POINT",
-    "Address",
-    "ExpertFormat",
-    "ExpertWeights",
-    "Geometry",
-    "Interleaving",
-    "LaneShare",
-    "Layout",
-    "Moves",
-    "Owner",
-    "Part",
-    "Places",
-    "Region",
-    "TiledInterleaving",
-    "TiledLayout",
-    "Tiles",
-    "WeightFormat",
-    "expert_regions",
-    "localized",
-    "make_layout",
-    "moves",
-    "parse_layout",
-    "sharded",
-    "striped",
-]

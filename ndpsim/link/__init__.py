@@ -5,16 +5,4 @@ from __future__ import annotations
 from ndpsim.link.fabric import link_ticks
 from ndpsim.link.pcie import Pcie
 from ndpsim.link.point_to_point import Pipe
-from ndpsim.link.topology import TOPOLOGIES, Bridge, Hop, Network, make_network, ports_needed
-
-__all__ = [
-    "TOPOLOGIES",
-    "Bridge",
-    "Hop",
-    "Network",
-    "Pcie",
-    "Pipe",
-    "link_ticks",
-    "make_network",
-    "ports_needed",
-]
+from ndpsim.link.topology import TOPOLOGIES, Bridge, Network, make_network, ports_needed

@@ -15,23 +15,7 @@
 
 from ndpsim.moe.attention import Attention
 from ndpsim.moe.expert import Expert, Matrix
-from ndpsim.moe.families import FAMILIES, Family
+from ndpsim.moe.families import FAMILIES
 from ndpsim.moe.linear_attention import LinearAttention
 from ndpsim.moe.reader import load_model, load_moe_model, model_names, parse_shape
 from ndpsim.moe.shape import LayerAttention, MixedAttention, MoeShape
-
-__all__ = [
-    "FAMILIES",
-    "Attention",
-    "Expert",
-    "Family",
-    "LayerAttention",
-    "LinearAttention",
-    "Matrix",
-    "MixedAttention",
-    "MoeShape",
-    "load_model",
-    "load_moe_model",
-    "model_names",
-    "parse_shape",
-]

@@ -20,25 +20,5 @@ from ndpsim.processors.devices import ExpertTime
 from ndpsim.processors.gpu import Gpu
 from ndpsim.processors.machine import Processors, load_processors
 from ndpsim.processors.memory import GpuMemory
-from ndpsim.processors.operations import ACTIVATION_BYTES, PARTS, Operation, OperationTime, Step
+from ndpsim.processors.operations import PARTS, Operation, Step
 from ndpsim.processors.table import ExpertTable, read_table, table_names
-
-__all__ = [
-    "ACTIVATION_BYTES",
-    "PARTS",
-    "AttentionTime",
-    "Cpu",
-    "DenseTime",
-    "ExpertTable",
-    "ExpertTime",
-    "Gpu",
-    "GpuMemory",
-    "Operation",
-    "OperationTime",
-    "Processors",
-    "Step",
-    "load_processors",
-    "operations",
-    "read_table",
-    "table_names",
-]

@@ -17,17 +17,3 @@ from ndpsim.routing.importing import import_routing, routing_formats
 from ndpsim.routing.spec import default_routing, routing_names
 from ndpsim.routing.statistics import RoutingStatistics, describe_routing
 from ndpsim.routing.trace import Routing, load_routing
-
-__all__ = [
-    "Routing",
-    "RoutingStatistics",
-    "capture_routing",
-    "default_routing",
-    "describe_routing",
-    "find_routing",
-    "generate_routing",
-    "import_routing",
-    "load_routing",
-    "routing_formats",
-    "routing_names",
-]

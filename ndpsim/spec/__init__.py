@@ -9,20 +9,4 @@
 from ndpsim.spec.device import Device, resolve, row_times
 from ndpsim.spec.lower import NO_RULE, Tables, lower
 from ndpsim.spec.registry import command_names, standard_names, standards
-from ndpsim.spec.standard import Command, Organisation, Rule, Standard
-
-__all__ = [
-    "NO_RULE",
-    "Command",
-    "Device",
-    "Organisation",
-    "Rule",
-    "Standard",
-    "Tables",
-    "command_names",
-    "lower",
-    "resolve",
-    "row_times",
-    "standard_names",
-    "standards",
-]
+from ndpsim.spec.standard import Organisation, Rule, Standard

@@ -4,16 +4,3 @@ from ndpsim.traces.command_trace import HEADER, CommandTrace
 from ndpsim.traces.commands import check_command_form, read_commands, write_commands
 from ndpsim.traces.registry import command_forms, request_formats
 from ndpsim.traces.requests import BYTES_OF_A_REQUEST, Requests, read_requests
-
-__all__ = [
-    "BYTES_OF_A_REQUEST",
-    "HEADER",
-    "CommandTrace",
-    "Requests",
-    "check_command_form",
-    "command_forms",
-    "read_commands",
-    "read_requests",
-    "request_formats",
-    "write_commands",
-]

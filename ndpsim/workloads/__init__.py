@@ -13,17 +13,4 @@ of `lengths`. One file a generator in `generators`, one a format in `formats`.
 from ndpsim.workloads.generate import generate_requests, load_requests
 from ndpsim.workloads.importing import import_requests, request_formats, save_requests
 from ndpsim.workloads.requests import Requests
-from ndpsim.workloads.spec import arrival_generators
 from ndpsim.workloads.statistics import RequestStatistics, describe_requests
-
-__all__ = [
-    "RequestStatistics",
-    "Requests",
-    "arrival_generators",
-    "describe_requests",
-    "generate_requests",
-    "import_requests",
-    "load_requests",
-    "request_formats",
-    "save_requests",
-]

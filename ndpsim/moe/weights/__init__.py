@@ -9,19 +9,4 @@ Fraction(9, 2)
 """
 
 from ndpsim.moe.weights.blocks import BLOCKS, Block
-from ndpsim.moe.weights.file import CLASSES, Tensor, WeightFile, weight_file, weight_name, weight_names
-from ndpsim.moe.weights.recipes import RECIPES, Recipe, Rule
-
-__all__ = [
-    "BLOCKS",
-    "CLASSES",
-    "RECIPES",
-    "Block",
-    "Recipe",
-    "Rule",
-    "Tensor",
-    "WeightFile",
-    "weight_file",
-    "weight_name",
-    "weight_names",
-]
+from ndpsim.moe.weights.file import CLASSES, WeightFile, weight_file, weight_name, weight_names

@@ -16,7 +16,7 @@ def _import_matplotlib() -> None:
     """
     backend = os.environ.pop("MPLBACKEND", None)
     try:
-        import matplotlib  # noqa: F401, PLC0415
+        import matplotlib  # noqa: PLC0415
     finally:
         if backend is not None:
             os.environ["MPLBACKEND"] = backend

@@ -1,5 +1,3 @@
 """The oracle: `policy` chooses runs; `hindsight` places experts; `improvement` and `moves` change runs."""
 
 from ndpsim.policies.own.oracle.policy import POLICY
-
-__all__ = ["POLICY"]
