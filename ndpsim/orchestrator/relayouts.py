@@ -182,6 +182,8 @@ class Relayouts:
         found = self._bursts.get(end)
         if found is None:
             geometry = geometry_of(self._memory)
-            places = make_layout(end.layout, geometry, self._weights, end.first_dimm).places()
-            found = self._bursts[end] = np.bincount(places.dimm, minlength=geometry.dimms)
+            found = self._bursts[end] = np.zeros(geometry.dimms, np.int64)
+            for part in make_layout(end.layout, geometry, self._weights, end.first_dimm).parts:
+                of_lane = [part.interleaving.share(lane).total for lane in range(len(part.dimm))]
+                np.add.at(found, part.dimm, of_lane)
         return found
