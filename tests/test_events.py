@@ -24,8 +24,8 @@ SERVERS = 2 + DIMMS
 
 
 @kernel
-def share(use, limit, level, demand, speed, jobs, count):
-    share_resources(use, limit, level, demand, speed, jobs, count)
+def share(use, limit, level, in_use, demand, speed, jobs, count):
+    share_resources(use, limit, level, in_use, demand, speed, jobs, count)
 
 
 def fast_speeds(use: list[list[float]], limits: list[float]) -> list[float]:
@@ -34,8 +34,8 @@ def fast_speeds(use: list[list[float]], limits: list[float]) -> list[float]:
     speed = np.zeros(count)
     table = np.array(use, dtype=np.float64).reshape(count, resources)
     share(
-        table, np.array(limits, dtype=np.float64), np.zeros(resources), np.zeros(count), speed,
-        np.arange(count), count,
+        table, np.array(limits, dtype=np.float64), np.zeros(resources), np.flatnonzero(table.any(axis=0)),
+        np.zeros(count), speed, np.arange(count), count,
     )  # fmt: skip
     return speed.tolist()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.events.layer import HERE, MISSING, Copies, EngineParts, Rules, add_layer
+from ndpsim.events.layer import HERE, MISSING, UNKNOWN, Copies, EngineParts, Rules, add_layer, find_whole
 from ndpsim.events.state import WHAT
 from ndpsim.orchestrator.jobs import JobList, Label
 from readable_layer import ReadableLayer
@@ -138,6 +138,21 @@ def test_jobs_of_a_layer_are_those_of_the_twin():
         assert rows(jobs, MIGRATIONS) == expected, seed
         seen |= {(job["resource"].split()[0], job["what"]) for job in expected}
     assert len(seen) == 9
+
+
+def test_rows_are_found_of_whole_experts_whose_number_is_known():
+    known, numbers = np.array([UNKNOWN, 4, UNKNOWN, 0]), np.array([3, 1, 2, 9, 1])
+
+    def found(experts: list[int], shares: list[float]) -> tuple[bool, list[int]]:
+        places = np.empty(len(experts), np.int64)
+        of_all = find_whole(known, numbers, np.array(experts, np.int64), np.array(shares), places)
+        return bool(of_all), places.tolist()
+
+    assert found([4, 0, 1], [1.0, 1.0, 1.0]) == (True, [4, 0, 4])
+    assert found([], []) == (True, [])
+    assert found([0, 1], [1.0, 0.5]) == (False, [0, UNKNOWN]), "a part of an expert"
+    assert found([2, 1], [1.0, 1.0]) == (False, [UNKNOWN, 4]), "its row is yet to be made"
+    assert found([1, 3], [1.0, 1.0]) == (False, [4, UNKNOWN]), "a number above all that are known"
 
 
 def test_a_list_that_has_become_longer_keeps_its_jobs_and_a_cleared_one_has_none():

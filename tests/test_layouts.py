@@ -296,6 +296,12 @@ def per_lane(layout: Layout) -> np.ndarray:
 
 
 @settings(deadline=None)
+@given(layouts())
+def test_bursts_by_dimm_are_those_whose_places_are_there(layout):
+    assert layout.bursts_by_dimm().tolist() == per_lane(layout).sum(axis=1).tolist()
+
+
+@settings(deadline=None)
 @given(geometries, experts)
 def test_striped_and_localized_are_even_to_a_burst_a_region(geometry, weights):
     assert np.ptp(per_lane(striped(geometry, weights))) <= 2

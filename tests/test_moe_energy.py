@@ -217,7 +217,7 @@ def test_a_read_of_few_bits_costs_its_share_of_a_read_in_full():
     totals = Totals(16, 1000, 1, 4)
     none, half = Parts(np.array([], np.int64), np.array([])), Parts(np.array([0]), np.array([0.5]))
     totals.add_layer(
-        view, CheckedAssignment(none, half, none, None, {0: 4}, False, 0.0, []), 1.0, 0.0, {}, []
+        view, CheckedAssignment(none, half, none, None, {0: 4}, False, 0.0, []), 1.0, 0.0, {}, none.experts
     )
     reads = SimpleNamespace(
         at_rest_nj=lambda time_ns: {},

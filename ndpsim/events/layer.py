@@ -30,6 +30,9 @@ Ints = NDArray[np.int64]
 #: `arrival` of an expert in the GPU's memory, and of one that is copied by the layer.
 HERE, MISSING = -1, -2
 
+#: The place of a row of costs that is yet to be made.
+UNKNOWN = -1
+
 # Columns of the costs of a part. On GPU and CPU: the time of computing it, bytes of its weights, their share
 # of the full weights' bytes; the kind of the copy or the host's read, and the time of that read of all of it;
 # on the GPU the time of its weights over PCIe.
@@ -72,6 +75,25 @@ class Copies(NamedTuple):
     copies: Ints  # [copy]
     computed: Ints  # [copy]
     counts: Ints  # [2]: of both
+
+
+@kernel
+def find_whole(known, numbers, experts, shares, places):
+    """Find the rows of costs of whole experts. Returns whether all parts are whole, and their rows known.
+
+    Args:
+        known: the place of the row of each number, or `UNKNOWN`; larger numbers are not known.
+        numbers: of each expert.
+        experts, shares: of parts, [part].
+        places: [part]: is set to the place of the row, `UNKNOWN` also where the share is not 1.
+    """
+    all_known = True
+    for part in range(len(experts)):
+        number = numbers[experts[part]]
+        place = known[number] if number < len(known) and shares[part] == 1.0 else UNKNOWN
+        places[part] = place
+        all_known = all_known and place != UNKNOWN
+    return all_known
 
 
 @inlined

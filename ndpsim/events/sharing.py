@@ -21,10 +21,10 @@ _SAME = 1e-12
 
 
 @inlined
-def speed_without(use, limit, level, job, without):
+def speed_without(use, limit, level, in_use, job, without):
     """The speed that all resources but one leave a job."""
     speed = limit
-    for k in range(len(level)):
+    for k in in_use:
         if k != without and use[job, k] * speed > level[k]:
             speed = level[k] / use[job, k]
     return speed
@@ -55,15 +55,17 @@ def level_of(demand, jobs, count):
 
 
 @outlined
-def share_resources(use, limit, level, demand, speed, jobs, count):
-    """Set the speed of the jobs in the first `count` places of `jobs`, within their limits."""
-    shared = len(level)
+def share_resources(use, limit, level, in_use, demand, speed, jobs, count):
+    """Set the speed of the jobs in the first `count` places of `jobs`, within their limits.
+
+    in_use: the resources that any of them uses.
+    """
     level[:] = np.inf
     for place in range(count):
         speed[jobs[place]] = limit[jobs[place]]
     for _ in range(_ROUNDS):
         changed = False
-        for k in range(shared):
+        for k in in_use:
             total = 0.0
             for place in range(count):
                 total += use[jobs[place], k] * speed[jobs[place]]
@@ -71,18 +73,18 @@ def share_resources(use, limit, level, demand, speed, jobs, count):
                 continue
             for place in range(count):
                 job = jobs[place]
-                demand[job] = use[job, k] * speed_without(use, limit[job], level, job, k)
+                demand[job] = use[job, k] * speed_without(use, limit[job], level, in_use, job, k)
             new = level_of(demand, jobs, count)
             if new == level[k] or (new < np.inf and abs(new - level[k]) <= _SAME * new):
                 continue
             level[k] = new
             changed = True
             for place in range(count):
-                speed[jobs[place]] = speed_without(use, limit[jobs[place]], level, jobs[place], -1)
+                speed[jobs[place]] = speed_without(use, limit[jobs[place]], level, in_use, jobs[place], -1)
         if not changed:
             break
     # Rounding, or rounds that ran out, must not leave more than there is.
-    for k in range(shared):
+    for k in in_use:
         total = 0.0
         for place in range(count):
             total += use[jobs[place], k] * speed[jobs[place]]

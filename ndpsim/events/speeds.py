@@ -113,12 +113,26 @@ def note_uses(jobs, kinds, slowdown, work):
                     use[job, channel[dimm]] += ns * per_ns * longer[dimm]
                     most = min(most, pace_left[channel[dimm]])
         work.most[job] = max(most, _LEAST_SPEED)
+    note_in_use(work)
+
+
+@inlined
+def note_in_use(work):
+    """List the resources that any transfer uses: they are few of all."""
+    work.counts[3] = 0
+    for k in range(work.use.shape[1]):
+        for place in range(work.counts[1]):
+            if work.use[work.moving[place], k] > 0.0:
+                work.in_use[work.counts[3]] = k
+                work.counts[3] += 1
+                break
 
 
 @inlined
 def share(work, count):
     """Share all resources among the first `count` transfers."""
-    share_resources(work.use, work.limit, work.level, work.demand, work.speed, work.moving, count)
+    in_use = work.in_use[: work.counts[3]]
+    share_resources(work.use, work.limit, work.level, in_use, work.demand, work.speed, work.moving, count)
 
 
 @inlined

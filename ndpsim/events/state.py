@@ -136,6 +136,7 @@ class Work(NamedTuple):
     speed: Floats  # [job]
     limit: Floats  # [job]: of its speed
     use: Floats  # [job, shared]
+    in_use: Ints  # [shared]: those that any transfer uses
     level: Floats  # [shared]: the largest share that anyone gets of a saturated resource; infinite: it is not
     demand: Floats  # [job]
     most: Floats  # [job]: of a read, what pauses of its channels leave of the speed that it may have
@@ -153,7 +154,7 @@ class Work(NamedTuple):
     part: Floats  # [shared]: how far that is from there to the next,
     many: Floats  # [shared]: and the table for its streams; 1.25: a quarter of the way from the second
     moved_gbps: Floats  # [DIMM, 2]
-    counts: Ints  # [3]: those active, those that transfer, those that wait for their server
+    counts: Ints  # [4]: those active, those that transfer, those that wait for their server; `in_use`
     waiting: Ints  # [job]: those that wait for their server
     holder: Ints  # [server]: the job with a turn that is on it; -1: none
     freed_by: Ints  # [server]: the job with a turn that was on it last; -1: none

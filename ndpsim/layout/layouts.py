@@ -116,6 +116,14 @@ class Layout:
         """The DIMMs that hold weights of the expert."""
         return sorted({int(dimm) for part in self.parts for dimm in part.dimm})
 
+    def bursts_by_dimm(self) -> Ints:
+        """Bursts that each DIMM of the machine holds of the expert: int64[DIMM]."""
+        bursts = np.zeros(self.geometry.dimms, np.int64)
+        for part in self.parts:
+            for lane, dimm in enumerate(part.dimm.tolist()):
+                bursts[dimm] += part.interleaving.share(lane).total
+        return bursts
+
     @cached_property
     def _part_starts(self) -> tuple[Ints, Ints]:
         """The first column of each part's slice, and each part's first burst."""

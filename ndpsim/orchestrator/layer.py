@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.events.layer import HERE, MISSING, Copies, EngineParts, Rules, add_layer
+from ndpsim.events.layer import HERE, MISSING, UNKNOWN, Copies, EngineParts, Rules, add_layer, find_whole
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import Beside, JobList
 from ndpsim.orchestrator.location import Location
@@ -22,6 +22,9 @@ from ndpsim.processors.operations import ACTIVATION_BYTES
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+#: Above any number of DIMMs of an expert: tokens or a DIMM, times this, and DIMMs are one number.
+_RADIX = 1 << 10
 
 #: Tokens, DIMMs, share, and bits of a replica (None: the expert itself) of a part of an expert on NDP units.
 NdpPart = tuple[int, int, float, int | None]
@@ -54,25 +57,49 @@ class Gated(NamedTuple):
     planning_ns: float
 
 
-class _Table(dict[tuple[object, ...], int]):
-    """Places of keys among rows of numbers, each made when it is first asked for.
+class _Table:
+    """Rows of numbers, each made when it is first asked for.
 
-    make: the row of a key, with this many columns.
+    Most parts are whole experts with their full weights. The places of their rows are found by a number.
+
+    make: the row of a number, a share, and bits as in `NdpPart`, with this many columns.
+
+    Attributes:
+        rows: [place, column].
+        keys: number, share and bits of each row, in their order.
     """
 
-    def __init__(self, make: Callable[..., Sequence[float]], columns: int) -> None:
-        super().__init__()
-        self._make, self._rows = make, np.empty((0, columns))
+    def __init__(self, make: Callable[[int, float, int | None], Sequence[float]], columns: int) -> None:
+        self._make, self.rows = make, np.empty((0, columns))
+        self._whole = np.full(1, UNKNOWN)
+        self.keys: dict[tuple[int, float, int | None], int] = {}
 
-    def __missing__(self, key: tuple[object, ...]) -> int:
-        self._rows = np.vstack([self._rows, self._make(*key)])
-        self[key] = place = len(self)
-        return place
+    def find(self, parts: Parts, numbers: Ints, bits: Mapping[int, int]) -> Ints:
+        """The place of each part's row.
 
-    def rows(self, keys: Sequence[tuple[object, ...]]) -> Floats:
-        """The rows of keys: [key, column]."""
-        places = np.fromiter(map(self.__getitem__, keys), np.int64, len(keys))
-        return self._rows.take(places, axis=0)
+        Args:
+            numbers: of each expert of the layer.
+            bits: by part, of those without their full weights.
+        """
+        places = np.empty(len(parts.experts), np.int64)
+        if not find_whole(self._whole, numbers, parts.experts, parts.shares, places) or bits:
+            for part, (expert, share) in enumerate(parts.listed()):
+                if places[part] == UNKNOWN or part in bits:
+                    places[part] = self._place(int(numbers[expert]), share, bits.get(part))
+        return places
+
+    def _place(self, *key: Any) -> int:
+        found = self.keys.get(key)
+        if found is None:
+            found = self.keys[key] = len(self.rows)
+            self.rows = np.vstack([self.rows, self._make(*key)])
+            number, *others = key
+            if others == [1.0, None]:
+                if number >= len(self._whole):
+                    more = np.full(2 * number - len(self._whole) + 1, UNKNOWN)
+                    self._whole = np.concatenate([self._whole, more])
+                self._whole[number] = found
+        return found
 
 
 class LayerJobs:
@@ -98,36 +125,48 @@ class LayerJobs:
         self._hand_over_ns = float(processors.cpu.layer_overhead_ns) if machine.has_cpu else 0.0
         self._gpu, self._cpu = _Table(self._gpu_row, 4), _Table(self._cpu_row, 3)
         self._ndp = _Table(self._ndp_row, 10)
-        self._copied = _Table(lambda *where: self._read_row(transfers.copy, Location(*where)), 2)
-        self._read = _Table(lambda *where: self._read_row(transfers.read, Location(*where)), 2)
+        self._copied = _Table(lambda number, *_: self._read_row(transfers.copy, number), 2)
+        self._read = _Table(lambda number, *_: self._read_row(transfers.read, number), 2)
         self._hidden_bytes = machine.model.hidden * ACTIVATION_BYTES
         experts = machine.model.routed_experts
         self._copies = Copies(np.empty(experts, np.int64), np.empty(experts, np.int64), np.zeros(2, np.int64))
-        self._last = np.empty(machine.dimms, np.int64)
+        self._last, self._in_full = np.empty(machine.dimms, np.int64), np.ones(experts)
 
-    def add(self, jobs: JobList, assigned: CheckedAssignment, layer: Gated) -> list[NdpPart]:
-        """Add the jobs of a layer; returns the parts of experts on NDP units."""
+    @property
+    def ndp_parts(self) -> list[NdpPart]:
+        """All kinds of parts on NDP units until now, in the order of their numbers."""
+        return [(*divmod(number, _RADIX), share, bits) for number, share, bits in self._ndp.keys]
+
+    def add(self, jobs: JobList, assigned: CheckedAssignment, layer: Gated) -> Ints:
+        """Add the jobs of a layer; returns the numbers of the parts on NDP units in `ndp_parts`."""
         gpu, cpu, ndp, bits = assigned.gpu, assigned.cpu, assigned.ndp, assigned.bits
         arrival, missing = _arrival(gpu.experts, layer)
         gpu_bits = _bits(gpu.experts, layer.gpu_bits)
-        for part in missing.tolist() if bits else ():
-            gpu_bits[part] = bits.get(int(gpu.experts[part]))
+        if bits:
+            copied_bits = _bits(gpu.experts, bits)
+            absent = {*missing.tolist()}
+            gpu_bits = {part: of for part, of in gpu_bits.items() if part not in absent}
+            gpu_bits |= {part: of for part, of in copied_bits.items() if part in absent}
+        dimm, shards = layer.placement.dimm, layer.placement.shards.astype(np.int64)
+        locations = (dimm + 1) * _RADIX + shards
         copied = np.zeros((len(arrival), 2))
         if len(missing):
-            copied[missing] = self._copied.rows(_locations(layer, gpu.experts[missing]))
-        reads = self._read.rows(_locations(layer, cpu.experts))
-        of_gpu = _parts(gpu, layer, self._gpu, gpu_bits)
-        of_cpu = _parts(cpu, layer, self._cpu, _bits(cpu.experts, bits))
-        shards = layer.placement.shards[ndp.experts]
-        tokens = layer.loads[ndp.experts]
-        of_each = ndp.shares.tolist(), _bits(ndp.experts, bits)
-        keys = [*zip(tokens.tolist(), shards.tolist(), *of_each, strict=True)]
-        of_ndp = EngineParts(ndp.experts, ndp.shares, tokens, self._ndp.rows(keys))
-        jobs.reserve(6 + 2 * len(gpu.experts) + len(cpu.experts) + int(shards.sum()))
-        rules, dimm = self._rules(assigned, layer), layer.placement.dimm[ndp.experts]
-        given = of_gpu, copied, arrival, self._copies, of_cpu, reads, of_ndp, dimm, self._last
+            copied[missing] = self._reads(self._copied, gpu.experts[missing], locations)
+        reads = self._reads(self._read, cpu.experts, locations)
+        on_ndp = self._ndp.find(ndp, layer.loads * _RADIX + shards, _bits(ndp.experts, bits))
+        of_gpu = _priced(gpu, layer, self._gpu, self._gpu.find(gpu, layer.loads, gpu_bits))
+        of_cpu = _priced(cpu, layer, self._cpu, self._cpu.find(cpu, layer.loads, _bits(cpu.experts, bits)))
+        of_ndp = _priced(ndp, layer, self._ndp, on_ndp)
+        jobs.reserve(6 + 2 * len(gpu.experts) + len(cpu.experts) + int(shards[ndp.experts].sum()))
+        rules = self._rules(assigned, layer)
+        given = of_gpu, copied, arrival, self._copies, of_cpu, reads, of_ndp, dimm[ndp.experts], self._last
         add_layer(jobs.arrays, jobs.added, rules, *given)
-        return keys
+        return on_ndp
+
+    def _reads(self, table: _Table, experts: Ints, locations: Ints) -> Floats:
+        """Rows of the host's reading of whole experts."""
+        places = table.find(Parts(experts, self._in_full[: len(experts)]), locations, {})
+        return table.rows.take(places, axis=0)
 
     def _rules(self, assigned: CheckedAssignment, layer: Gated) -> Rules:
         size, transfers = layer.tokens_off_gpu * self._hidden_bytes, self._transfers
@@ -168,10 +207,13 @@ class LayerJobs:
         size = weight_bytes(self._machine.model.expert, expert_format(bits))
         return round(size * share), size / full * share
 
-    def _read_row(self, kind: Callable[[Location], int], location: Location) -> Sequence[float]:
+    def _read_row(self, kind: Callable[[Location], int], number: int) -> Sequence[float]:
+        dimm, shards = divmod(number, _RADIX)
+        location = Location(dimm - 1, shards)
         return kind(location), self._transfers.read_ns(location)
 
-    def _ndp_row(self, tokens: int, shards: int, share: float, bits: int | None) -> Sequence[float]:
+    def _ndp_row(self, number: int, share: float, bits: int | None) -> Sequence[float]:
+        tokens, shards = divmod(number, _RADIX)
         costs = self._costs.for_bits(bits)
         cost = costs.expert(tokens, shards, share)
         row, between, bus_ns, pause_ns = self._beside[tokens, shards]
@@ -189,19 +231,14 @@ def _arrival(experts: Ints, layer: Gated) -> tuple[Ints, Ints]:
     return arrival, (arrival == MISSING).nonzero()[0]
 
 
-def _bits(experts: Ints, bits: Mapping[int, int]) -> list[int | None]:
-    """The bits of each of these experts, None where there are none."""
-    return [*map(bits.get, experts.tolist())] if bits else [None] * len(experts)
+def _bits(experts: Ints, bits: Mapping[int, int]) -> dict[int, int]:
+    """The bits of those of these experts that have some, by their places."""
+    if not bits:
+        return {}
+    return {part: bits[expert] for part, expert in enumerate(experts.tolist()) if expert in bits}
 
 
-def _locations(layer: Gated, experts: Ints) -> list[tuple[int, int]]:
-    """The first DIMM and the number of DIMMs of each of these experts."""
-    placement = layer.placement
-    return [*zip(placement.dimm[experts].tolist(), placement.shards[experts].tolist(), strict=True)]
-
-
-def _parts(parts: Parts, layer: Gated, table: _Table, bits: Iterable[int | None]) -> EngineParts:
-    """The parts of GPU or CPU, with what they cost."""
+def _priced(parts: Parts, layer: Gated, table: _Table, places: Ints) -> EngineParts:
+    """The parts of an engine, with what they cost."""
     tokens = layer.loads[parts.experts]
-    rows = table.rows([*zip(tokens.tolist(), parts.shares.tolist(), bits, strict=True)])
-    return EngineParts(parts.experts, parts.shares, tokens, rows)
+    return EngineParts(parts.experts, parts.shares, tokens, table.rows.take(places, axis=0))

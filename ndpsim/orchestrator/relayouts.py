@@ -181,9 +181,6 @@ class Relayouts:
         """Bursts of an expert by DIMM."""
         found = self._bursts.get(end)
         if found is None:
-            geometry = geometry_of(self._memory)
-            found = self._bursts[end] = np.zeros(geometry.dimms, np.int64)
-            for part in make_layout(end.layout, geometry, self._weights, end.first_dimm).parts:
-                of_lane = [part.interleaving.share(lane).total for lane in range(len(part.dimm))]
-                np.add.at(found, part.dimm, of_lane)
+            layout = make_layout(end.layout, geometry_of(self._memory), self._weights, end.first_dimm)
+            found = self._bursts[end] = layout.bursts_by_dimm()
         return found

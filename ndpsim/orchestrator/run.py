@@ -306,9 +306,7 @@ def _run(
     of_layers = np.array(totals.layer_ns["decode"] or totals.layer_ns["prefill"])
     hits, misses = totals.experts["gpu_hit"], totals.experts["gpu_miss"]
     cache = {"hits": hits, "misses": misses, "hit_rate": hits / (hits + misses) if hits + misses else None}
-    energy_nj, energy_note = totals.energy(
-        given.costs, given.processors.power_w(given.machine.model), time_ns
-    )
+    energy_nj, energy_note = runner.energy(time_ns)
     waited_ns = sum(totals.waited_ns.values())
     bound, bound_ns = runner.bound.total_ns()
     run = PolicyRun(

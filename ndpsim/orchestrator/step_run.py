@@ -14,7 +14,7 @@ from ndpsim.events.loop import DONE, run_jobs
 from ndpsim.events.state import FIRST_NDP, GPU, Work
 from ndpsim.orchestrator.given import Given
 from ndpsim.orchestrator.jobs import Beside, JobList, Label, make_work
-from ndpsim.orchestrator.layer import Gated, LayerJobs, NdpPart, server_names
+from ndpsim.orchestrator.layer import Gated, LayerJobs, server_names
 from ndpsim.orchestrator.migrations import Migrations
 from ndpsim.orchestrator.outcome import CriticalPath, critical_path, estimates_by_engine, job_records
 from ndpsim.orchestrator.placement import Places
@@ -49,7 +49,7 @@ class DoneLayer(NamedTuple):
     Attributes:
         began_ns, window_ns: when its experts began, and the time of the window before them.
         own: those of the jobs that are no migrations.
-        on_ndp: the parts of experts on NDP units.
+        on_ndp: numbers of the parts of experts on NDP units.
     """
 
     visit: GatedVisit
@@ -60,7 +60,7 @@ class DoneLayer(NamedTuple):
     window_ns: float
     jobs: JobList
     own: range
-    on_ndp: list[NdpPart]
+    on_ndp: Ints
 
 
 class StepRunner:
@@ -122,6 +122,12 @@ class StepRunner:
     def busy_ns(self) -> dict[str, float]:
         """For how long each resource was used, in full."""
         return dict(zip(self._names, self._busy.tolist(), strict=True))
+
+    def energy(self, time_ns: float) -> tuple[dict[str, float | None], str]:
+        """Energy over a time: see `Totals.energy`."""
+        given = self.given
+        power_w = given.processors.power_w(given.machine.model)
+        return self.totals.energy(given.costs, power_w, time_ns, self._layer_jobs.ndp_parts)
 
     def run_step(self, visits: Sequence[GatedVisit], last: Sequence[Window]) -> None:
         """The layers of a step, and the windows behind them."""
@@ -304,11 +310,11 @@ class StepRunner:
         view: LayerView,
         assigned: CheckedAssignment,
         planning_ns: float,
-    ) -> tuple[range, list[NdpPart]]:
+    ) -> tuple[range, Ints]:
         """Make the jobs of a layer, after those of migrations.
 
         Returns:
-            The layer's own jobs, and the parts of experts on NDP units.
+            The layer's own jobs, and the numbers of the parts of experts on NDP units.
         """
         jobs = self._no_jobs()
         awaited = [*assigned.gpu.experts.tolist(), *assigned.awaits]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ndpsim.assignment.parts import BITS, EXPERTS, PAIRS, count_parts
 from ndpsim.orchestrator.costs import Costs
@@ -14,6 +15,8 @@ from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.record import MigrationRecord
 from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.views import LayerView
+
+Ints = NDArray[np.int64]
 
 #: In the order of `HITS` and so on.
 ENGINES = ("gpu_hit", "gpu_miss", "cpu", "ndp")
@@ -44,7 +47,7 @@ class Totals:
         self._sums = np.zeros((len(ENGINES), 3))
         self.waited_ns: Counter[str] = Counter()
         self._migrations: dict[str, dict[str, float]] = {}
-        self._ndp: Counter[NdpPart] = Counter()
+        self._ndp: Counter[int] = Counter()
         self._reads = np.zeros(dimms + 1)  # by the number of DIMMs of an expert; 0: a striped one
         self._turns = np.full(dimms + 1, -1)  # in which each was first read; -1: it was not
         self._relayouts: Counter[tuple[str, str]] = Counter()
@@ -61,9 +64,9 @@ class Totals:
         time_ns: float,
         shared_ns: float,
         waited_ns: Mapping[str, float],
-        on_ndp: Sequence[NdpPart],
+        on_ndp: Ints,
     ) -> None:
-        """Add a layer's experts; `on_ndp`: the parts of `assigned.ndp`, as the jobs were made."""
+        """Add a layer's experts; `on_ndp`: the numbers of the parts of `assigned.ndp`; see `energy`."""
         self.layer_ns[view.phase].append(time_ns)
         self.shared_ns += shared_ns
         for name, ns in waited_ns.items():
@@ -79,7 +82,7 @@ class Totals:
         of_layer = placement.resident, view.arriving, placement.dimm, placement.shards, bits, self._bits
         gpu, cpu, ndp = [(one.experts, one.shares) for one in assigned[:3]]
         count_parts(view.loads, *of_layer, *gpu, *cpu, *ndp, self._sums, self._reads, self._turns)
-        self._ndp.update(on_ndp)
+        self._ndp.update(on_ndp.tolist())
 
     @property
     def experts(self) -> dict[str, float]:
@@ -139,17 +142,22 @@ class Totals:
         return self._migrations
 
     def energy(
-        self, costs: Costs, power_w: Mapping[str, float] | None, time_ns: float
+        self,
+        costs: Costs,
+        power_w: Mapping[str, float] | None,
+        time_ns: float,
+        ndp_parts: Sequence[NdpPart] = (),
     ) -> tuple[dict[str, float | None], str]:
         """Energy in nJ by component, None where it is not known, and what it is of.
 
         power_w: measured power by processor; None: not known.
+        ndp_parts: parts of experts on NDP units by their numbers.
         """
         sums = costs.at_rest_nj(time_ns)
         of_each = [
             *(
-                (costs.for_bits(bits).expert(tokens, shards, share).added_nj, count)
-                for (tokens, shards, share, bits), count in self._ndp.items()
+                (costs.for_bits(bits).expert(tokens, shards, share).added_nj, self._ndp[number])
+                for number, (tokens, shards, share, bits) in enumerate(ndp_parts)
             ),
             *((costs.host_read(shards).added_nj, count) for shards, count in self._counted_reads()),
             *((costs.relayout(*key).added_nj, count) for key, count in self._relayouts.items()),

@@ -81,6 +81,9 @@ class Parts(Sequence["int | Part"]):
     def __getitem__(self, place: Any) -> Any:
         return experts_and_parts(self.listed())[place]
 
+    def __eq__(self, other: object) -> bool:
+        return self.listed() == other.listed() if isinstance(other, Parts) else NotImplemented
+
     def __repr__(self) -> str:
         return repr([*self])
 

@@ -116,9 +116,8 @@ class MoeSteps:
 
     def results(self, time_ns: float) -> dict[str, Any]:
         """Fields of a result that tell of the machine in this time: see `ServingResult`."""
-        totals, given = self.runner.totals, self.runner.given
-        power_w = given.processors.power_w(given.machine.model)
-        energy_nj, energy_note = totals.energy(given.costs, power_w, time_ns)
+        totals = self.runner.totals
+        energy_nj, energy_note = self.runner.energy(time_ns)
         waited_ns = sum(totals.waited_ns.values())
         return {
             "pairs_by_engine": {name: totals.pairs[name] for name in ENGINES},

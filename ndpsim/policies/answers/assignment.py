@@ -118,11 +118,9 @@ def legal_parts(lists: Sequence[object], loads: Ints, columns: int) -> list[Part
 def _usual_parts(listed: object) -> Parts | None:
     """`Parts`, or the parts of a list of ints and of `Part`s of ints and floats; None: it is neither."""
     if type(listed) is Parts:
-        of_each = (listed.experts, np.int64), (listed.shares, np.float64)
-        usual = all(
-            array.dtype == kind and array.ndim == 1 and array.flags.c_contiguous for array, kind in of_each
-        )
-        return listed if usual else None
+        of, shares = listed.experts, listed.shares
+        usual = of.dtype == np.int64 and shares.dtype == np.float64 and of.ndim == 1
+        return listed if usual and of.flags.c_contiguous and shares.flags.c_contiguous else None
     if not isinstance(listed, list | tuple):
         return None
     experts, shares, types = listed, np.ones(len(listed)), {*map(type, listed)}

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.assignment.bottleneck import CPU, DIMM, GPU, schedule
+from ndpsim.policies.interface import Parts
 from ndpsim.policies.views import STRIPED, Estimates, Flags, Floats, Ints, LayerPlacement
 
 #: Classes of experts.
@@ -23,7 +24,7 @@ COLD, WARM, HOT = range(3)
 _MISSING, _ARRIVING, _RESIDENT = range(3)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class EngineCosts:
     """Costs of the experts of a layer in ns.
 
@@ -38,7 +39,7 @@ class EngineCosts:
     contention: Floats
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class ExpertCosts:
     """Times of a step that each expert of a layer takes, by its location: arrays [expert], in ns.
 
@@ -181,7 +182,7 @@ class CostModel:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Schedule:
     """Experts on devices, and how long each device is busy by equations 5 and 6.
 
@@ -204,13 +205,15 @@ class Schedule:
         """Equation 7."""
         return float(self.busy_ns.max())
 
-    def engines(self, gpu_rank: Ints) -> list[list[int]]:
+    def engines(self, gpu_rank: Ints) -> list[Parts]:
         """Experts of GPU, CPU and, DIMM by DIMM, NDP: on the GPU by rank, then the most costly first."""
         devices = self.devices
         time = self.costs.time[np.minimum(devices, DIMM), np.arange(len(devices))]
         order = np.lexsort((-time, gpu_rank * (devices == GPU), devices))
         ends = devices[order].searchsorted((GPU, CPU, DIMM)).tolist()
-        return [order[first:end].tolist() for first, end in itertools.pairwise((*ends, len(order)))]
+        in_full = np.ones(len(order))
+        borders = itertools.pairwise((*ends, len(order)))
+        return [Parts(order[first:end], in_full[first:end]) for first, end in borders]
 
 
 def scheduled(

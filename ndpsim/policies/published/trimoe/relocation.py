@@ -24,7 +24,7 @@ from ndpsim.policies.published.trimoe.makespan import ExpertCosts
 from ndpsim.policies.views import STRIPED, Estimates, Flags, Floats, LayerPlacement
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Task:
     """A migration, the expert that it drives from the GPU's memory or None, and its benefit.
 
@@ -132,7 +132,7 @@ def ndp_busy(costs: ExpertCosts, placement: LayerPlacement, dimms: int) -> Float
     return np.bincount(placement.dimm - STRIPED, times, dimms + 1)[1:].astype(np.float64)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Coming:
     """The next layer.
 
