@@ -37,6 +37,13 @@ for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TERM", "MPLBACKEND"
     os.environ.pop(name, None)
 
 
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture(scope="session", autouse=True)
 def short_sessions() -> Iterator[dict[str, Any]]:
     """Rates of experts beside the host are measured in a fraction of the time, and kept in no folder.

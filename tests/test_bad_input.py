@@ -16,17 +16,16 @@ _COMMANDS = ",".join(HEADER) + "\n"
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with good traces to be misused; nothing runs, and nothing is written in it."""
 
     def ran(*arguments: object, **options: object) -> None:
         raise AssertionError("ran before the mistake was found")
 
     monkeypatch.setattr("ndpsim.simulate.lane.run_channel", ran)
-    monkeypatch.chdir(tmp_path)
     Path("addresses").write_text("LD 0x40\nST 0x80\n")
     Path("commands.csv").write_text(_COMMANDS + "1,ACT,0,0,0,0,-1\n")
-    return tmp_path
+    return here
 
 
 _NAMED = ("--standard", "DDR5", "--org", "DDR5_16Gb_x8", "--timing", "DDR5_4800AN")

@@ -29,9 +29,8 @@ def complete(*words: str) -> list[str]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path) -> Path:
     """The current folder, with files of several kinds."""
-    monkeypatch.chdir(tmp_path)
     for name in (
         "mine.yaml",
         "config.json",
@@ -42,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ):
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).touch()
-    return tmp_path
+    return here
 
 
 @pytest.mark.usefixtures("folder")

@@ -175,12 +175,11 @@ def outputs(words: list[str]) -> set[str]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     from ndpsim.sweeps import execute as sweeps
 
     monkeypatch.setattr(sweeps, "run_locally", run_here)  # test_sweep_processes.py has the processes
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return here
 
 
 def to_run() -> list[Command]:
@@ -192,7 +191,7 @@ def status_of(command: Command) -> int:
     shown = "".join(command.shown)
     if "ndpsim: error" in shown:
         return 2
-    return int(" violations" in shown or " lacks for " in shown)
+    return int("fails the check" in shown or " lacks for " in shown)
 
 
 def reason_not_to_run(line: str) -> str | None:

@@ -72,7 +72,7 @@ def test_a_trace_of_the_lanes_of_all_dimms_is_checked_lane_by_lane(tmp_path):
     commands = tmp_path / "lanes.csv"
     assert call("relayout", "--shape", "256,128", "--no-host", "--commands", commands).status == 0
     assert read_commands(commands).rank.max() >= 8
-    assert ", legal (128 lanes)" in said("check", commands, "--hw", "trimoe")
+    assert ", lanes 128" in said("check", commands, "--hw", "trimoe")
     done = call("check", commands, "--hw", "trimoe", "--set", "dimm.count=2")
     assert (done.status, "is not within 0 to 15" in done.out) == (1, True)
 

@@ -73,12 +73,11 @@ class Page(html.parser.HTMLParser):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def folder(here):
     lines = (f"{'ST' if n % 3 == 0 else 'LD'} {64 * ((n * 77) % 4096):#x}\n" for n in range(300))
-    (tmp_path / "requests.trace").write_text("".join(lines))
-    write_config(tmp_path)
-    return tmp_path
+    (here / "requests.trace").write_text("".join(lines))
+    write_config(here)
+    return here
 
 
 def checked(text: str) -> Page:

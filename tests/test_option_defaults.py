@@ -432,7 +432,7 @@ def test_as_many_violations_are_described_as_the_limit_says(illegal, tmp_path, o
     report = json.loads((tmp_path / "r.json").read_text())
     assert (status, report["count"], len(report["violations"])) == (1, 30, described)
     lines = out.splitlines()
-    assert lines[-1] == f"{illegal}: not legal; commands 30, violations 30, tolerated overlaps 0"
+    assert lines[-1] == f"{illegal}: fails the check; commands 30, violations 30, tolerated overlaps 0"
     more = [f"and {30 - described} more, which --limit leaves out"] if described < 30 else []
     assert lines[described:-1] == more
     assert [violation["message"] for violation in report["violations"]] == lines[:described]

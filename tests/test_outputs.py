@@ -21,29 +21,28 @@ _UNIT_LINE = 1 + next(n for n, line in enumerate(_LINES) if "gemv: trimoe_gemv" 
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with an input of every kind, by more names than one; nothing is simulated."""
     hardware = data_path("hwconfigs", "trimoe").read_text()
     assert "gemv: trimoe_gemv" in hardware
-    (tmp_path / "hw.yaml").write_text(hardware.replace("gemv: trimoe_gemv", "gemv: ./unit.yaml"))
-    (tmp_path / "unit.yaml").write_text(data_path("rtl_params", "trimoe_gemv").read_text())
-    (tmp_path / "model").mkdir()
+    (here / "hw.yaml").write_text(hardware.replace("gemv: trimoe_gemv", "gemv: ./unit.yaml"))
+    (here / "unit.yaml").write_text(data_path("rtl_params", "trimoe_gemv").read_text())
+    (here / "model").mkdir()
     config = '{"model_type": "mixtral", "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_local_experts": 2, "num_experts_per_tok": 1}'
-    (tmp_path / "model" / "config.json").write_text(config)
-    (tmp_path / "t").write_text("LD 0x0\nST 0x40\n")
-    (tmp_path / "c.csv").write_text(HEADER)
-    (tmp_path / "in.ini").write_text("[dram_structure]\nprotocol = DDR4\n")
-    (tmp_path / "soft").symlink_to("hw.yaml")
-    (tmp_path / "folder").symlink_to("model")
-    os.link(tmp_path / "t", tmp_path / "hard")
-    monkeypatch.chdir(tmp_path)
+    (here / "model" / "config.json").write_text(config)
+    (here / "t").write_text("LD 0x0\nST 0x40\n")
+    (here / "c.csv").write_text(HEADER)
+    (here / "in.ini").write_text("[dram_structure]\nprotocol = DDR4\n")
+    (here / "soft").symlink_to("hw.yaml")
+    (here / "folder").symlink_to("model")
+    os.link(here / "t", here / "hard")
 
     def simulated(*arguments: object, **options: object) -> None:
         raise AssertionError("simulated before the clash was found")
 
     monkeypatch.setattr("ndpsim.simulate.lane.run_channel", simulated)
     monkeypatch.setattr("ndpsim.simulate.trace.ThreadPoolExecutor", simulated)
-    return tmp_path
+    return here
 
 
 @pytest.mark.parametrize(

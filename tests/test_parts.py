@@ -33,11 +33,10 @@ ALL = [(kind, name) for kind in PART_KINDS for name in part_names(kind)]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def folder(here: Path) -> Path:
     Path("mine.yaml").write_text(MACHINE)
     Path("card.yaml").write_text(CARD)
-    return tmp_path
+    return here
 
 
 def machine(more: str = "", *sets: str):

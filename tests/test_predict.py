@@ -33,11 +33,10 @@ EXPERTS_ON_CPU = ("experts on the CPU: reading weights", "experts on the CPU: co
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def folder(here: Path) -> Path:
     Path("config.json").write_text(json.dumps(CONFIG))
     Path("cpu.yaml").write_text(CPU)
-    return tmp_path
+    return here
 
 
 def predicted(**changed: Any) -> Prediction:

@@ -24,9 +24,8 @@ LONG = "a-model-whose-name-is-" + "very-" * 30 + "long"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path) -> Path:
     """The current folder, with inputs of long names."""
-    monkeypatch.chdir(tmp_path)
     Path("trace").write_text("LD 0x12340\nST 4096\nLD 0x99990000\n")
     Path("legal.csv").write_text("clock,command,rank,bankgroup,bank,row,column\n0,ACT,0,0,0,1,-1\n")
     illegal = "".join(f"{clock},RD,0,0,0,1,0\n" for clock in range(40))
@@ -35,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path(f"{LONG}.json").write_text(json.dumps(shape | {"num_experts_per_tok": 2}))
     text = data_path("hwconfigs", "trimoe").read_text()
     Path(f"{LONG}.yaml").write_text(re.sub(r"(?m)^name:.*$", f"name: {LONG[:100]}", text))
-    return tmp_path
+    return here
 
 
 SMALL = ["--shape", "64,64"]

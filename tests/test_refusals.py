@@ -46,7 +46,7 @@ def _cases() -> Iterator[Any]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, which is empty; nothing is simulated in it."""
 
     def ran(*arguments: object, **options: object) -> None:
@@ -54,8 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     for work in _WORK:
         monkeypatch.setattr(work, ran)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return here
 
 
 def _words(call: str, given: list[str]) -> list[str]:

@@ -281,7 +281,7 @@ def test_check_says_a_finding_a_line_and_ends_with_1(good, tmp_path):
     assert (status, err) == (1, "")
     lines = out.splitlines()
     assert lines[0] == "line 2: step 0, layer 3: loads: 7 tokens, where the run has 8"
-    assert lines[-1].endswith("findings")
+    assert lines[-1].endswith("findings 8")
     assert len(lines) == 4
     status, out, _ = call("check", path, "--json", "-")
     assert status == 1

@@ -30,12 +30,6 @@ CALL = (
 )
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def serve(requests: str = REQUESTS, **more: Any) -> ServingResult:
     asked = {"policy": "on-demand", "max_batch": 4, "max_tokens": 64, **more}
     return ndpsim.run_serving(MACHINE, MODEL, requests, **asked)
@@ -50,7 +44,7 @@ def without_wall_times(plain: dict[str, Any]) -> dict[str, Any]:
 # ---- Several rates -----------------------------------------------------------------------------------------------
 
 
-def test_several_rates_are_a_list_of_what_each_has_alone(folder: Path):
+def test_several_rates_are_a_list_of_what_each_has_alone(here: Path):
     together = json.loads(said(*CALL, "--rate", "2..4:2,9", "--json", "-"))
     assert isinstance(together, list)
     alone = [json.loads(said(*CALL, "--rate", rate, "--json", "-")) for rate in (2, 4, 9)]
@@ -78,7 +72,7 @@ def test_a_user_gets_a_token_in_the_mean_time_between_them():
     assert serve("poisson:requests=2,input_tokens=4,output_tokens=1").user_tokens_per_s is None
 
 
-def test_the_picture_of_rates_shows_percentiles_and_the_service_level(folder: Path):
+def test_the_picture_of_rates_shows_percentiles_and_the_service_level(here: Path):
     results = [serve(rate=rate, slo="ttft=1s,tpot=50ms") for rate in (1, 10)]
     ttft, tpot, requests = rates_figure(results).axes
     for axes, name, limit_ms in ((ttft, "ttft_ns", 1000), (tpot, "tpot_ns", 50)):
@@ -91,7 +85,7 @@ def test_the_picture_of_rates_shows_percentiles_and_the_service_level(folder: Pa
     served = {line.get_label(): list(line.get_ydata()) for line in requests.lines}
     assert served["requests served"] == pytest.approx([one.requests_per_s for one in results])
     said(*CALL, "--rate", "1,10", "--plot", "rates.svg", "--panels", "tpot")
-    assert (folder / "rates.svg").stat().st_size > 5000
+    assert (here / "rates.svg").stat().st_size > 5000
 
 
 @pytest.mark.parametrize("size", test_pictures.SIZES_RUN)
@@ -115,17 +109,17 @@ def test_nothing_overlaps_in_pictures_of_serving(size: str):
         (("--rate", "1,2", "--plot", "a.png", "--panels", "blocks"), "unknown-name --panels"),
     ],
 )
-def test_rates_that_cannot_be_are_refused(folder: Path, given: tuple[str, ...], mistake: str):
+def test_rates_that_cannot_be_are_refused(here: Path, given: tuple[str, ...], mistake: str):
     assert refused_call(*CALL, *given) == mistake
 
 
 # ---- Timelines and reports ---------------------------------------------------------------------------------------
 
 
-def test_the_timeline_has_each_step_and_each_request(folder: Path):
+def test_the_timeline_has_each_step_and_each_request(here: Path):
     out = said(*CALL, "--rate", "9000", "--timeline", "t.json", "--log", "log.jsonl", "--json", "-")
-    events = json.loads((folder / "t.json").read_text())["traceEvents"]
-    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    events = json.loads((here / "t.json").read_text())["traceEvents"]
+    lines = [json.loads(line) for line in (here / "log.jsonl").read_text().splitlines()]
     steps = [(line["start_ns"], line["end_ns"]) for line in lines if "step" in line]
     spans = [one for one in events if one["ph"] == "X"]
     shown = [(one["ts"], one["ts"] + one["dur"]) for one in spans if one["name"].startswith("step ")]
@@ -145,17 +139,17 @@ def test_the_timeline_has_each_step_and_each_request(folder: Path):
     assert any(name == "waits" for _, name in begun)
 
 
-def test_the_timeline_of_a_dense_model_has_its_steps(folder: Path):
+def test_the_timeline_of_a_dense_model_has_its_steps(here: Path):
     words = {"--model": "llama-3.1-8b", "--hw": "trimoe", "--requests": REQUESTS, "--timeline": "t.json"}
     said("serve", *(word for pair in words.items() for word in pair))
-    events = json.loads((folder / "t.json").read_text())["traceEvents"]
+    events = json.loads((here / "t.json").read_text())["traceEvents"]
     assert {one["pid"] for one in events} == {0}
     assert sum(one["ph"] == "b" and one["name"].startswith("request") for one in events) == 12
 
 
-def test_the_report_has_latencies_requests_and_the_configuration(folder: Path):
+def test_the_report_has_latencies_requests_and_the_configuration(here: Path):
     out = said(*CALL, "--slo", "ttft=1s", "--report", "run.html", "--json", "-")
-    page, result = (folder / "run.html").read_text(), json.loads(out)
+    page, result = (here / "run.html").read_text(), json.loads(out)
     for title in ("Summary", "Run", "Requests: 12", "Configuration", "Provenance"):
         assert f"{title}</" in page, title
     assert page.count("<svg") == 1
@@ -166,27 +160,27 @@ def test_the_report_has_latencies_requests_and_the_configuration(folder: Path):
     assert page.count("on-demand") > 1
 
 
-def test_reports_of_several_rates_and_of_a_search_show_each_rate(folder: Path):
+def test_reports_of_several_rates_and_of_a_search_show_each_rate(here: Path):
     runs = json.loads(said(*CALL, "--rate", "2,900", "--report", "rates.html", "--json", "-"))
-    page = (folder / "rates.html").read_text()
+    page = (here / "rates.html").read_text()
     for run in runs:
         assert with_unit("ttft_ns", run["ttft_ns"]["p99"]) in page
     found = json.loads(
         said(*CALL, "--slo", "ttft=20ms", "--find-rate", "--report", "found.html", "--json", "-")
     )
-    page = (folder / "found.html").read_text()
+    page = (here / "found.html").read_text()
     assert f"Search: {len(found['tries'])} rates</" in page
     for tried in found["tries"]:
         assert with_unit("ttft_ns", tried["ttft_ns"]["p90"]) in page
 
 
-def test_an_interrupted_run_leaves_no_timeline(folder: Path):
+def test_an_interrupted_run_leaves_no_timeline(here: Path):
     def interrupt(share: float) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), writing_serving_timeline(folder / "t.json") as observer:
+    with pytest.raises(KeyboardInterrupt), writing_serving_timeline(here / "t.json") as observer:
         serve(observer=observer, progress=interrupt)
-    assert not list(folder.iterdir())
+    assert not list(here.iterdir())
 
 
 # ---- The model's context -----------------------------------------------------------------------------------------
@@ -203,14 +197,14 @@ def test_a_request_may_fill_the_context_of_the_model_to_its_last_token(output: i
             ndpsim.run_serving(MACHINE, model, **asked)
 
 
-def test_the_context_of_a_model_is_that_of_its_file(folder: Path):
+def test_the_context_of_a_model_is_that_of_its_file(here: Path):
     config = json.loads((GIVEN / "small.json").read_text())
     assert ndpsim.load_model(GIVEN / "small.json").context is None
-    (folder / "m.json").write_text(json.dumps({**config, "max_position_embeddings": 77}))
-    assert ndpsim.load_model(folder / "m.json").context == 77
-    (folder / "zero.json").write_text(json.dumps({**config, "max_position_embeddings": 0}))
+    (here / "m.json").write_text(json.dumps({**config, "max_position_embeddings": 77}))
+    assert ndpsim.load_model(here / "m.json").context == 77
+    (here / "zero.json").write_text(json.dumps({**config, "max_position_embeddings": 0}))
     with refused("range zero.json:1 max_position_embeddings"):
-        ndpsim.load_model(folder / "zero.json")
+        ndpsim.load_model(here / "zero.json")
     assert all(ndpsim.load_model(name).context for name in ndpsim.model_names())
 
 

@@ -62,7 +62,7 @@ class Outcome(Reported):
         return f"{self._verdict()}; {said(self, *quantities(type(self)))}"
 
     def _verdict(self) -> str:
-        return self.passed if self.ok else f"not {self.passed}"
+        return self.passed if self.ok else "fails the check"
 
     def _plain(self) -> dict[str, Any]:
         return {"ok": self.ok, **super()._plain()}
