@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import random
-import timeit
 from dataclasses import replace
 from typing import Any
 
@@ -542,11 +541,3 @@ def prices_of(uses: np.ndarray, counts: np.ndarray, rows: int) -> np.ndarray:
         len(uses) // len(counts), np.zeros(len(counts), np.int64),
     )  # fmt: skip
     return Search(programme, rows).prices()
-
-
-def test_a_step_of_58_layers_takes_a_part_of_a_second():
-    loads = np.random.default_rng(1).poisson(np.geomspace(0.5, 30, 160), (1, 58, 160)).clip(0, 40)
-    given, machine = steps(loads, 10.0, 2.0), replace(MACHINE, room=500)
-    run_bound_ns(given, EXPERTS, machine)
-    took = min(timeit.repeat(lambda: run_bound_ns(given, EXPERTS, machine), number=1, repeat=5))
-    assert took < 0.4  # 0.04 s on a quiet machine
