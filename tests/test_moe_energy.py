@@ -17,7 +17,7 @@ from ndpsim.energy import count_trace
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.record import MigrationRecord
 from ndpsim.orchestrator.totals import Totals
-from ndpsim.policies import Assignment, Migration, Placement, Policy
+from ndpsim.policies import Assignment, Migration, Part, Placement, Policy
 from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.interface import Parts
 from ndpsim.policies.views import STRIPED, LayerPlacement, LayerView
@@ -91,12 +91,19 @@ def test_weights_cost_their_bursts_wherever_they_are_computed(engine):
 def test_a_share_of_an_expert_costs_its_share():
     class Half(alone("gpu")):
         def assign(self, view: Any) -> Assignment:
-            from ndpsim.policies import Part
-
             return Assignment(gpu=[Part(0, 0.25), 1], cpu=[Part(0, 0.75)])
 
     run = moe(Half, routing=trace_of([0, 1]), steps=1, gpu_experts=0, **ONE).runs[0]
     assert run.energy_nj["read"] == pytest.approx(2 * BURSTS * READ_NJ)
+
+
+def test_parts_and_whole_experts_on_ndp_units_cost_their_own_bursts():
+    class Quarter(alone("ndp")):
+        def assign(self, view: Any) -> Assignment:
+            return Assignment(cpu=[Part(0, 0.75)], ndp=[Part(0, 0.25), 1, 2, 3])
+
+    run = moe(Quarter, routing=trace_of([0, 1, 2, 3]), steps=1, batch=2, layers=[1], gpu_experts=0).runs[0]
+    assert run.energy_nj["read"] == pytest.approx(4 * BURSTS * READ_NJ)
 
 
 def test_a_copy_that_stays_is_read_once():
