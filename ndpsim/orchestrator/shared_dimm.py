@@ -208,14 +208,13 @@ def measure_shared_dimm(
         vectors = list(pool.map(lambda one: short.beside_vectors(*one), halves))
         moves = [(n, *ends) for n in _RELAYOUT_TOKENS for ends in relayouts]
         moved = list(pool.map(lambda one: sessions.beside_relayout(*one), moves))
-    crowds = [
-        (writes, n, gbps)
-        for writes in ((False, True) if relayouts else ())
-        for n in _RELAYOUT_TOKENS
-        for gbps in (0.0, *(offered[of] for of in _CROWDED))
-    ]
-    # One at a time: each relayout takes some 100 MB.
-    crowded = [sessions.crowded(tokens, gbps, writes) for writes, tokens, gbps in crowds]
+        crowds = [
+            (writes, n, gbps)
+            for writes in ((False, True) if relayouts else ())
+            for n in _RELAYOUT_TOKENS
+            for gbps in (0.0, *(offered[of] for of in _CROWDED))
+        ]
+        crowded = list(pool.map(lambda one: sessions.crowded(one[1], one[2], one[0]), crowds))
     lost = [
         max(0.0, 1 - one.host / min(gbps, host_alone)) * one.expert_ns
         for (_, gbps), one in zip(halves, vectors, strict=True)
