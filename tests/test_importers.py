@@ -782,6 +782,12 @@ def test_odd_file_names_end_up_in_no_syntax(tmp_path: Path) -> None:
     assert loaded(import_hardware(path, "a"), path).system.name == "a"
 
 
+@pytest.mark.parametrize("line", ["= 4", ": 4", "rows", "[system"])
+def test_a_line_of_an_ini_file_without_a_key_or_a_value_is_refused(write: Write, line: str) -> None:
+    path = write("a.ini", f"[system]\nchannels = 1\n{line}\n")
+    assert mistake_of(import_hardware, path) == "form a.ini:3"
+
+
 def test_names_that_are_refused(write: Write) -> None:
     path = write("a.ini", ini())
     assert mistake_of(lambda: import_hardware(path, "")) == "form --name"

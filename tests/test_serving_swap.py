@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ import pytest
 
 import ndpsim
 from ndpsim.audit import check_serving
+from ndpsim.moe import Expert
+from ndpsim.orchestrator.given import host_room_bytes
 from ndpsim.orchestrator.step_run import StepRunner
 from ndpsim.serving.engine import Arrivals, DoneStep, Engines
 from ndpsim.serving.kv import HostRoom, KvCache
@@ -226,3 +229,19 @@ def test_a_planted_fault_in_moves_is_found(
     changed = copy.deepcopy(log)
     change(changed)
     assert rule in rules(tmp_path, changed)
+
+
+def test_experts_and_all_their_replicas_leave_the_host_what_is_left():
+    """Six experts of 3 x 64 x 32 weights: 12,288 B in 16 bits, with copies in 4 and in 2 bits 16,896 B."""
+    machine = SimpleNamespace(shape=(2, 3), expert_bytes=12_288, model=SimpleNamespace(expert=Expert(64, 32)))
+    memory, dimm = SimpleNamespace(capacity_bytes=1_000_000), SimpleNamespace(count=4)
+    hardware = SimpleNamespace(
+        system=SimpleNamespace(dimm=dimm), dimm_bytes=500_000, host_reads_dimms=False, host_memory=memory
+    )
+    given: Any = SimpleNamespace(machine=machine, hardware=hardware)
+    assert host_room_bytes(given, ()) == 1_000_000 - 6 * 12_288
+    assert host_room_bytes(given, (4, 2)) == 1_000_000 - 6 * 16_896
+    hardware.host_reads_dimms = True
+    assert host_room_bytes(given, (4, 2)) == 2_000_000 - 6 * 16_896
+    memory.capacity_bytes, hardware.host_reads_dimms = 100_000, False
+    assert host_room_bytes(given, (4, 2)) == 0
