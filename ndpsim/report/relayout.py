@@ -63,6 +63,7 @@ def write_relayout_timeline(path: str, result: RelayoutResult) -> None:
     """When each DIMM read and wrote, a row for each; times are in us."""
     with timeline_file(path) as timeline:
         timeline.begin_process(relayout_title(result))
-        for one in sorted(result.stretches, key=lambda one: (one.dimm, one.name, one.start_ns)):
-            row = f"DIMM {one.dimm} {one.name}s"
-            timeline.span(row, one.name, one.start_ns, one.end_ns, {})
+        for dimm, name in sorted({(one.dimm, one.name) for one in result.stretches}):
+            timeline.add_row(f"DIMM {dimm} {name}s")
+        for one in result.stretches:
+            timeline.span(f"DIMM {one.dimm} {one.name}s", one.name, one.start_ns, one.end_ns, {})

@@ -85,7 +85,13 @@ class TimelineWriter:
         """Further events are of a process of this name."""
         self._rows = Rows()
         self._process += 1
-        self.event({"ph": "M", "name": "process_name", "args": {"name": name}})
+        self.event({"ph": "M", "tid": 0, "name": "process_name", "args": {"name": name}})
+
+    def add_row(self, row: str) -> None:
+        """A row behind those that are there; without it, the first span of a row adds it."""
+        _, naming = self._rows.place(row, -math.inf, -math.inf)
+        if naming is not None:
+            self.event(naming)
 
     def span(self, row: str, name: str, start_ns: float, end_ns: float, arguments: dict[str, Any]) -> None:
         """Something on a row, or on another of the same name where the row is taken."""
