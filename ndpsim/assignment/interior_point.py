@@ -2,7 +2,7 @@
 
 A programme has the least `costs` @ x with a column for each x >= 0. The entries of the columns times x add up
 to `right` in each row. The first columns are in groups of the same size, the ways of something, and the x of
-a group add up to its count. Whatever the prices of the rows, weak duality makes a lower bound of them.
+a group add up to its count. Any prices of the rows give a lower bound, by weak duality.
 
 The method is Mehrotra's predictor-corrector (SIAM Journal on Optimization 2, 1992, p. 575). Groups have no
 row in its system of equations: they are eliminated from it. Rows of a column, and of a group, are near each
@@ -96,11 +96,11 @@ class Search:
             measure(programme, point, work)
             weigh(programme, point, work)
             self._direct(-products)
-            along, down = (min(1.0, one) for one in self._room())
+            along, down = (min(1.0, one) for one in self._longest())
             left = float((point.x + along * step.x) @ (point.slack + down * step.slack))
             centre = (left / total) ** 3 * total / len(products)
             self._direct(centre - products - step.x * step.slack)
-            along, down = (min(1.0, _TO_EDGE * one) for one in self._room())
+            along, down = (min(1.0, _TO_EDGE * one) for one in self._longest())
             if not np.isfinite(step.prices).all():
                 break
             lengths = along, down, down, down
@@ -127,8 +127,8 @@ class Search:
         self._work.wanted[:] = wanted
         direct(self._programme, self._point, self._work, self._step)
 
-    def _room(self) -> list[float]:
-        """How often the step can be made before an x, or a slack, is 0."""
+    def _longest(self) -> list[float]:
+        """The multiples of the step at which an x, and a slack, becomes 0."""
         pairs = (self._point.x, self._step.x), (self._point.slack, self._step.slack)
         return [1 / max(float((-steps / values).max()), 1e-300) for values, steps in pairs]
 

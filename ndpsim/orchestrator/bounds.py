@@ -90,7 +90,7 @@ class Bounds:
         )
 
     def layer_ns(self, visit: _Visit, slowdown: Slowdown, replicas: Sequence[int]) -> float:
-        """A lower bound on the time of a layer by itself, in ns: whatever is in the GPU's memory.
+        """A lower bound on the time of a layer by itself, in ns, for any experts in the GPU's memory.
 
         replicas: bits of copies that may be read instead of the experts.
         """

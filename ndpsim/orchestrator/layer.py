@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,13 +88,13 @@ class _Table:
                     places[part] = self._place(int(numbers[expert]), share, bits.get(part))
         return places
 
-    def _place(self, *key: Any) -> int:
+    def _place(self, number: int, share: float, bits: int | None) -> int:
+        key = number, share, bits
         found = self.keys.get(key)
         if found is None:
             found = self.keys[key] = len(self.rows)
             self.rows = np.vstack([self.rows, self._make(*key)])
-            number, *others = key
-            if others == [1.0, None]:
+            if share == 1.0 and bits is None:
                 if number >= len(self._whole):
                     more = np.full(2 * number - len(self._whole) + 1, UNKNOWN)
                     self._whole = np.concatenate([self._whole, more])
@@ -141,12 +141,8 @@ class LayerJobs:
         """Add the jobs of a layer; returns the numbers of the parts on NDP units in `ndp_parts`."""
         gpu, cpu, ndp, bits = assigned.gpu, assigned.cpu, assigned.ndp, assigned.bits
         arrival, missing = _arrival(gpu.experts, layer)
-        gpu_bits = _bits(gpu.experts, layer.gpu_bits)
-        if bits:
-            copied_bits = _bits(gpu.experts, bits)
-            absent = {*missing.tolist()}
-            gpu_bits = {part: of for part, of in gpu_bits.items() if part not in absent}
-            gpu_bits |= {part: of for part, of in copied_bits.items() if part in absent}
+        copied_bits = {part: of for part, of in _bits(gpu.experts, bits).items() if arrival[part] == MISSING}
+        gpu_bits = _bits(gpu.experts, layer.gpu_bits) | copied_bits
         dimm, shards = layer.placement.dimm, layer.placement.shards.astype(np.int64)
         locations = (dimm + 1) * _RADIX + shards
         copied = np.zeros((len(arrival), 2))

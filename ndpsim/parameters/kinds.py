@@ -37,7 +37,7 @@ class Kind:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Endings of files that a value may name, whatever a parameter says."""
+        """Endings of files that a value may name, unless its parameter has others."""
         return ()
 
     def read(self, value: Any) -> Any:

@@ -28,8 +28,8 @@ choices of a token; e: the little that rounding shares to whole columns may save
     each expert   f + c + u + d = n     f <= k + q     k <= k + q + c of the group's visit before
 
 Every schedule is a solution of it: experts are split as finely as one likes, engines start at once and never
-wait for each other. Any multipliers of these rows give a lower bound by weak duality, whatever the solver did
-to find them; the bound is made from them.
+wait for each other. Any multipliers of these rows give a lower bound by weak duality; the bound is made from
+those that the solver finds.
 
 In one step each group has one visit. All experts take the same room and the same time of PCIe, so that the
 sums of k and q over a visit stand for them, and the sum of f is at most theirs. What is left are shares of
@@ -198,14 +198,14 @@ class Rows:
 class _Columns:
     """The numbers of the variables.
 
-    Arrays [visit], `beside` [class, visit], and [item]; `kept` and `migrated` are [visit] if `summed`.
+    Arrays [visit], `beside` [class, visit], and [item]; `retained` and `migrated` are [visit] if `summed`.
     """
 
     def __init__(self, visits: int, classes: int, items: int, summed: bool) -> None:
         self.count = 0
         self.time, self.unused, self.room, self.idle = self._new(4, visits)
         self.beside = self._new(classes, visits)
-        self.kept, self.migrated = self._new(2, visits if summed else items)
+        self.retained, self.migrated = self._new(2, visits if summed else items)
         self.held, self.copied, self.cpu, self.ndp = self._new(4, items)
 
     def _new(self, *shape: int) -> Ints:
@@ -218,7 +218,7 @@ class Writer:
     """Writes the programme down, resource by resource.
 
     Attributes:
-        summed: what is kept and what is migrated are variables of a visit, instead of an item.
+        summed: what is retained and what is migrated are variables of a visit, instead of an item.
     """
 
     summed = False
@@ -247,13 +247,13 @@ class Writer:
         self.write_host()
         if self.has_ndp:
             self.write_ndp()
-        self.most_kept = self.write_memory()
+        self.most_retained = self.write_memory()
 
     def write_memory(self) -> Floats:
         """Write how experts come into the GPU's memory, and how much room they take there.
 
         Returns:
-            Limits of what is kept, and of what is migrated.
+            Limits of what is retained, and of what is migrated.
         """
         raise NotImplementedError
 
@@ -320,7 +320,7 @@ class Writer:
         at, machine, items = self.columns, self.machine, self.items
         upper = np.zeros(at.count)
         upper[at.room] = machine.room
-        upper[at.kept] = upper[at.migrated] = self.most_kept
+        upper[at.retained] = upper[at.migrated] = self.most_retained
         upper[at.held] = items.count
         upper[at.copied] = items.count * machine.copies
         upper[at.cpu], upper[at.ndp] = items.count * self.has_cpu, items.count * self.has_ndp

@@ -49,11 +49,11 @@ class _StepWriter(Writer):
         at_most.add(rows, at.migrated, 1.0)
         at_most.add(rows, at.room, 1.0)
         rows = self.spend(0.0, [])
-        at_most.add(rows, at.kept, 1.0)
+        at_most.add(rows, at.retained, 1.0)
         at_most.add(rows, at.room, -1.0)
         at_most.add(rows[:-1], at.room[1:], 1.0)
         rows = self.spend(0.0, [(at.held, 1.0)])
-        at_most.add(rows, at.kept, -1.0)
+        at_most.add(rows, at.retained, -1.0)
         at_most.add(rows, at.migrated, -1.0)
         return self.sums(np.ones(len(at.held)))
 
@@ -75,8 +75,8 @@ def _step_bound(writer: _StepWriter) -> float:
     listed = np.concatenate([np.stack(ways, axis=1).ravel(), np.flatnonzero(others)])
     place = np.full(at.count, -1)
     place[listed] = np.arange(len(listed))
-    kept = place[columns] >= 0
-    rows, columns, uses = rows[kept], place[columns[kept]], uses[kept]
+    in_programme = place[columns] >= 0
+    rows, columns, uses = rows[in_programme], place[columns[in_programme]], uses[in_programme]
     largest = np.zeros(len(right))
     np.maximum.at(largest, rows, np.abs(uses))
     largest[largest == 0] = 1.0
@@ -118,19 +118,19 @@ class _StepsWriter(Writer):
         self.equal.add(follow, at.room, 1.0)
         self.equal.add(follow[1:], at.room[:-1], -1.0)
         begin = np.where(first, 0, np.roll(items.visit, 1) + 1)
-        self.equal.add(follow[begin], at.kept, -1.0)
+        self.equal.add(follow[begin], at.retained, -1.0)
         ends = items.visit + 1 < self.visits
-        self.equal.add(follow[items.visit[ends] + 1], at.kept[ends], 1.0)
+        self.equal.add(follow[items.visit[ends] + 1], at.retained[ends], 1.0)
         each = self.equal.new(items.count.astype(float))
         for variables in (at.held, at.copied, at.cpu, at.ndp):
             self.equal.add(each, variables, 1.0)
         each = at_most.new(np.zeros(len(items.visit)))
-        for variables, sign in ((at.held, 1.0), (at.kept, -1.0), (at.migrated, -1.0)):
+        for variables, sign in ((at.held, 1.0), (at.retained, -1.0), (at.migrated, -1.0)):
             at_most.add(each, variables, sign)
         later = np.flatnonzero(~first)
         each = at_most.new(np.zeros(len(later)))
-        at_most.add(each, at.kept[later], 1.0)
-        for variables in (at.kept, at.migrated, at.copied):
+        at_most.add(each, at.retained[later], 1.0)
+        for variables in (at.retained, at.migrated, at.copied):
             at_most.add(each, variables[later - 1], -1.0)
         return items.count.astype(float)
 
