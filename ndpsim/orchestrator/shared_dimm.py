@@ -67,8 +67,8 @@ class _Sessions:
         self,
         tokens: int,
         dimms: int,
+        window_ns: tuple[float, float],
         add: Callable[[Session, float], object] = lambda session, end_ns: None,
-        window_ns: tuple[float, float] = _WINDOW_NS,
     ) -> _Reached:
         """Rates in the window of experts of this many tokens, 0: none, and of all that `add` adds."""
         session, (begin_ns, end_ns) = Session(self.hardware, None, self.arbitration), window_ns
@@ -110,7 +110,7 @@ class _Sessions:
         begin_ns, end_ns = _WINDOW_NS
         round_ns = self._round_bytes / of_each
         rounds = max(1, round((end_ns - begin_ns) / round_ns))
-        return self.run(tokens, dimms, add, (begin_ns, begin_ns + rounds * round_ns))
+        return self.run(tokens, dimms, (begin_ns, begin_ns + rounds * round_ns), add)
 
     def beside_vectors(self, tokens: int, gbps: float) -> _Reached:
         """Run experts on the first DIMM beside a localized host read of the last one."""
@@ -120,8 +120,8 @@ class _Sessions:
         return self.run(
             tokens,
             1,
-            lambda session, until_ns: self._read(session, until_ns, gbps, self.on_channel - 1),
             (begin_ns, end_ns),
+            lambda session, until_ns: self._read(session, until_ns, gbps, self.on_channel - 1),
         )
 
     def _read(self, session: Session, end_ns: float, gbps: float, dimm: int) -> None:
@@ -140,7 +140,7 @@ class _Sessions:
             moved = Expert(self.model.hidden, min(columns, self.model.intermediate))
             session.relayout(moved, 1, source, target, *first_dimms)
 
-        return self.run(tokens, 2, add, _RELAYOUT_WINDOW_NS)
+        return self.run(tokens, 2, _RELAYOUT_WINDOW_NS, add)
 
     def crowded(self, tokens: int, gbps: float, writes: bool) -> _Reached:
         """A relayout writes the first DIMM, or reads it, beside a localized host read at a rate; 0: none."""
@@ -153,7 +153,7 @@ class _Sessions:
             ends = ([1], [0]) if writes else ([0], [1])
             session.relayout(Expert(hidden, columns), 1, "localized", "localized", *ends)
 
-        return self.run(tokens, 1, add)
+        return self.run(tokens, 1, _WINDOW_NS, add)
 
 
 def _moved(session: Session) -> Floats:
@@ -198,7 +198,9 @@ def measure_shared_dimm(
     offered_by = {count: offered if count == 1 else of_several for count in streams}
     relayouts = [] if is_part else _relayouts(hardware)
     with ThreadPoolExecutor(2) as pool:
-        alone = dict(zip(_TOKENS, pool.map(lambda n: sessions.run(n, 1).ndp[0], _TOKENS), strict=True))
+        alone = dict(
+            zip(_TOKENS, pool.map(lambda n: sessions.run(n, 1, _WINDOW_NS).ndp[0], _TOKENS), strict=True)
+        )
         asked = [(count, n, gbps) for count in streams for n in _TOKENS for gbps in offered_by[count]]
         beside = dict(
             zip(asked, pool.map(lambda one: sessions.beside_host(one[1], one[2], one[0]), asked), strict=True)
