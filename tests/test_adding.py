@@ -143,7 +143,7 @@ BESIDE = [
     "ndpsim dram random.trace --scheduler LCFS --commands LCFS.csv",
     f"ndpsim check LCFS.csv {_DDR5}",
     "ndpsim gemv --hw edge --set dram.scheduler=FCFS --shape 64,32 --host-traffic 5",
-    "ndpsim relayout --set dram.scheduler=FCFS --shape 64,32",
+    "ndpsim relayout --set dram.scheduler=FCFS --set dimm.ranks=1 --set dimm.count=2 --set host.channels=2 --shape 64,32",
     *(
         f"ndpsim gemv --hw edge --shape 64,32 --host-traffic 8 --host-reads {reads} --arbitration {name} "
         f"--json {name}{reads}.json"
