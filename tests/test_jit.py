@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -244,6 +245,24 @@ def test_compiling_is_said_to_those_who_listen_and_happens_once(small, caplog):
     assert watch.compile_s() == 0
     assert watch.wall_s() > 0
     assert len(caplog.records) == 2
+
+
+def test_garbage_of_compiling_is_collected_once_and_collection_is_as_it_was(small):
+    collected = []
+
+    def note(phase, info):
+        if phase == "stop" and info["generation"] == 2:
+            collected.append(info["collected"])
+
+    twice, before = small(), (gc.isenabled(), gc.get_freeze_count())
+    gc.callbacks.append(note)
+    try:
+        assert twice(21) == 42
+    finally:
+        gc.callbacks.remove(note)
+    assert len(collected) == 1
+    assert collected[0] > 1000
+    assert (gc.isenabled(), gc.get_freeze_count()) == before
 
 
 def test_compiling_is_silent_in_python(tmp_path):
