@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
-from hypothesis.internal.conjecture import engine
+from hypothesis.internal.conjecture import engine, providers
 
 # Where CI is set, pytest tells all differences of what is compared, which takes minutes for large lists and texts,
 # and the watchdog ends the run before the test is named. Tests and workers know CI by another name.
@@ -31,6 +31,9 @@ pytest.register_assert_rewrite("calls", "mistakes")
 settings.register_profile("local", settings.get_profile("default"), deadline=None, phases=_PHASES)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 settings.load_profile("ci" if IN_CI else "local")
+
+# Nor do they follow from the numbers in whatever modules are imported; to look for those takes seconds, too.
+providers.is_local_module_file = lambda path: False
 
 # Where the tests run does not change what they print: the workers of pytest-xdist have 80 columns, for one.
 for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TERM", "MPLBACKEND"):
