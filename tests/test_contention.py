@@ -84,7 +84,7 @@ ALONE = [
 def test_without_host_traffic_nothing_changes_to_the_cycle(arbitration, shape, tokens, bits, sets):
     hardware = load_hardware("trimoe", sets)
     if hardware.system.dram.row_policy == "closed-cap":
-        tokens = min(tokens, 60)  # nothing is fast-forwarded there
+        tokens = min(tokens, 8)  # nothing is fast-forwarded there
     usual = simulate_expert(hardware, Expert(*shape), tokens, bits=bits, record_commands=True)
     cycles, phases, traces = run_quietly(hardware, Expert(*shape), tokens, arbitration, bits)
     assert (cycles, phases) == (usual.cycles, usual.phases)

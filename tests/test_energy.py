@@ -103,13 +103,21 @@ MADE_UP = dict(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("preset", [
+OTHERS = [
     ("GDDR6", "GDDR6_16Gb_x16", "GDDR6_14000_1250mV_double", 1),
     ("HBM3", "HBM3_8Gb_8hi", "HBM3_6400Mbps", 1),
     ("LPDDR5", "LPDDR5_8Gb_x16", "LPDDR5_6400", 2),
     ("LPDDR5X", "LPDDR5X_16Gb_x16", "LPDDR5X_8533", 2),
-])  # fmt: skip
+]
+#: Odd seeds have rows that close early, which only this file compiles but for GDDR6.
+OF_OTHERS = [
+    pytest.param(preset, seed, marks=[pytest.mark.long] if seed % 2 and preset[0] != "GDDR6" else [])
+    for preset in OTHERS
+    for seed in range(4)
+]
+
+
+@pytest.mark.parametrize(("preset", "seed"), OF_OTHERS)
 def test_counters_and_command_traces_of_other_memories_give_the_same_energy(preset, seed):
     rng = np.random.default_rng(seed)
     options = state.ControllerOptions(

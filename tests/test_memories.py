@@ -96,11 +96,10 @@ def test_there_are_reference_cases():
     ]
 
 
-#: Rows of LPDDR5 that close early: only this test compiles them. Those of other standards do, and its rows that stay open.
+#: Rows that close early: only these tests compile them for HBM3 and LPDDR5. Others do for GDDR6 and DDR.
+COMPILED_ANEW = ("hbm3_8hi_mixed_closedcap", "lpddr5_r2_mixed_closedcap")
 REFERENCES = [
-    pytest.param(
-        case, marks=[pytest.mark.long] if case.stem == "lpddr5_r2_mixed_closedcap" else [], id=case.stem
-    )
+    pytest.param(case, marks=[pytest.mark.long] if case.stem in COMPILED_ANEW else [], id=case.stem)
     for case in RUN
 ]
 
@@ -149,15 +148,7 @@ def test_timings_and_sizes_are_those_of_the_reference(case):
     assert device.standard.ticks_per_clock == facts["ticks_per_clock"]
 
 
-#: For these, only this test compiles the general controller.
-COMPILED_ANEW = ("hbm3_8hi_mixed_closedcap", "lpddr5_r2_mixed_closedcap")
-BOTH_WAYS = [
-    pytest.param(case, marks=[pytest.mark.long] if case.stem in COMPILED_ANEW else [], id=case.stem)
-    for case in RUN
-]
-
-
-@pytest.mark.parametrize("case", BOTH_WAYS)
+@pytest.mark.parametrize("case", REFERENCES)
 def test_the_fast_controller_runs_it_with_the_same_commands(case):
     facts = yaml.safe_load(case.read_text())
     memory = memory_of(facts)
@@ -268,6 +259,7 @@ def test_rows_close_on_falling_edges_and_all_else_issues_on_rising_ones():
     assert count.max() == 2
 
 
+@pytest.mark.long  # rows that close early are compiled anew for two buses
 def test_closed_rows_and_writes_do_not_lock_hbm3():
     # The reference stops at request 2,463: an active request whose row was closed is never activated again.
     rng = np.random.default_rng(7)

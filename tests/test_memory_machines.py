@@ -21,7 +21,7 @@ PINS = {"LPDDR5": (16, 6.4), "LPDDR5X": (16, 8.533), "HBM3": (64, 6.4), "GDDR6":
 PRESETS = {
     "LPDDR5": ("LPDDR5_8Gb_x16", "LPDDR5_6400"),
     "LPDDR5X": ("LPDDR5X_16Gb_x16", "LPDDR5X_8533"),
-    "HBM3": ("HBM3_8Gb_8hi", "HBM3_6400Mbps"),
+    "HBM3": ("HBM3_4Gb", "HBM3_6400Mbps"),
     "GDDR6": ("GDDR6_8Gb_x16", "GDDR6_14000_1350mV_double"),
 }
 OTHERS = ("LPDDR5", "LPDDR5X", "HBM3")  # whose controllers issue otherwise than one command a clock
@@ -81,6 +81,11 @@ def test_tokens_bits_and_slices_agree_on_both_controllers(memory):
     ndpsim.simulate_expert(hardware, EXPERT, (2, 1, 5), exact_check=True)
 
 
+@pytest.mark.long  # with the banks of two stacks, queues of several chunks are compiled anew for two buses
+def test_an_expert_on_two_stacks_agrees_on_both_controllers():
+    ndpsim.simulate_expert(machine("HBM3", "dram.org=HBM3_8Gb_8hi"), EXPERT, (2, 1, 5), exact_check=True)
+
+
 @each_memory
 def test_a_unit_with_many_tokens_is_what_binds(memory):
     result = ndpsim.simulate_expert(machine(memory), EXPERT, 64)
@@ -138,6 +143,7 @@ def test_a_channel_without_ranks_ends_at_one_package(memory):
     load_hardware("edge", sets_of("LPDDR5", "dimm.ranks=2", "dimm.count=4"))  # which has ranks
 
 
+@pytest.mark.long  # a host with one rank is compiled anew; test_contention.py has the same of DDR4 and DDR5
 def test_host_and_units_share_gddr6_command_by_command():
     result = ndpsim.simulate_contention(machine("GDDR6"), EXPERT, 4, host_gbps=20, record_commands=True)
     assert result.ndp_slowdown > 1

@@ -204,17 +204,14 @@ def test_no_host_is_simulated_where_it_is_not_wanted():
     assert (without["host"], without["host_speedup"]) == (None, None)
 
 
-@pytest.mark.parametrize(
-    "before", [("gemv", *SHAPE), (*MOVED, "--no-host"), ("dram", "requests")], ids=lambda c: c[0]
-)
-def test_a_picture_is_as_wide_as_two_columns_unless_told_otherwise(before, requests, tmp_path):
-    arguments = [requests if word == "requests" else word for word in before]
+def test_a_picture_is_as_wide_as_two_columns_unless_told_otherwise(tmp_path):
     # Inches, and dots an inch.
     for options, width in (((), 7.16 * 300), (("--size", "column"), 3.5 * 600)):
-        assert call(*arguments, "--plot", tmp_path / "p.png", *options)[0] == 0
+        assert call("gemv", *SHAPE, "--plot", tmp_path / "p.png", *options)[0] == 0
         header = (tmp_path / "p.png").read_bytes()[:24]
         assert int.from_bytes(header[16:20]) == pytest.approx(width, abs=1)
-    assert stated_defaults(before[0])["--size"] == "two-columns"
+    for command in ("gemv", "relayout", "dram"):
+        assert stated_defaults(command)["--size"] == "two-columns"
 
 
 # ---- Which lane, bus or channel is written ----------------------------------------------------------------

@@ -174,6 +174,7 @@ for kind in ("pdf", "svg", "png", "eps"):
 """
 
 
+@pytest.mark.filterwarnings("ignore:constrained_layout not applied")  # there is more to draw than has room
 def test_files_of_two_processes_are_equal_whatever_is_set(tmp_path):
     (tmp_path / "matplotlibrc").write_text(
         "font.size: 30\nlines.linewidth: 9\naxes.grid: True\npdf.compression: 0\n"

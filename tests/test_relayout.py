@@ -91,6 +91,7 @@ class ReadableJob(Job):
     make_dimms = ReadableDimms
 
 
+@pytest.mark.long  # test_session_relayout.py has both controllers around the engine of a shared DIMM
 @settings(max_examples=200, deadline=None)
 @given(jobs())
 def test_fast_and_readable_controllers_do_the_same_around_the_engine(work):
@@ -496,14 +497,21 @@ def test_hardware_that_cannot_do_it_is_refused(sets, key, problem):
     assert error.value.key == key
 
 
-@pytest.mark.parametrize(
-    "sets", [pytest.param(("dram.row_policy=closed-cap",), marks=pytest.mark.long), ("dram.read_buffer=100",)]
-)
+BEYOND_FAST = [("dram.row_policy=closed-cap",), ("dram.read_buffer=100",)]
+
+
+@pytest.mark.parametrize("sets", BEYOND_FAST)
 def test_what_the_fast_controller_cannot_run_is_run_by_the_general_one(sets):
     hardware = load_hardware("trimoe", (*SMALL, *sets))
     geometry, weights = geometry_of(hardware), ExpertWeights(256, 48, ExpertFormat.of(16))
     pair = [make_layout(name, geometry, weights) for name in ("localized", "striped")]
     assert isinstance(Job(access_by_host(hardware, geometry), [Transfer(*pair)], False).dimms, ReadableDimms)
+
+
+@pytest.mark.long  # test_session_relayout.py has relayouts on the general controller beside experts and the host
+@pytest.mark.parametrize("sets", BEYOND_FAST)
+def test_the_general_controller_moves_every_weight_legally(sets):
+    hardware = load_hardware("trimoe", (*SMALL, *sets))
     result = small(*sets, host=True, record_commands=True)
     assert result.read_bytes == result.written_bytes == result.weight_bytes
     for commands in (result.commands, result.host.commands):

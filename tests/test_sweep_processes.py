@@ -75,11 +75,10 @@ def command_line(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
 
 def test_tables_are_the_same_however_many_processes_there_are(tmp_path, monkeypatch):
     vary = {"n": "1..12", "how": ["ok", "refused"]}
-    for jobs in (1, 3):
-        sweep("fake", vary, out=tmp_path / str(jobs), jobs=jobs)
+    sweep("fake", vary, out=tmp_path / "3", jobs=3)
     monkeypatch.setattr(execute_module, "run_locally", run_here)
     sweep("fake", vary, out=tmp_path / "here")
-    assert tables(tmp_path / "1") == tables(tmp_path / "3") == tables(tmp_path / "here")
+    assert tables(tmp_path / "3") == tables(tmp_path / "here")
 
 
 def test_a_point_whose_process_is_killed_is_run_once_more_and_the_others_go_on(tmp_path, folder):
@@ -115,32 +114,35 @@ def test_processes_that_cannot_start_end_the_sweep_in_one_line(monkeypatch):
         sweep("fake", {"n": [1, 2]}, jobs=1)
 
 
+TERMINATED, KILLED = ("SIGTERM", 143, "ndpsim: terminated\n"), ("SIGKILL", -9, "")
+INTERRUPTED = ("SIGINT", 130, "ndpsim: interrupted\n")
+
+
 @pytest.mark.parametrize(
-    ("name", "status", "said"),
-    [
-        ("SIGKILL", -9, ""),
-        ("SIGTERM", 143, "ndpsim: terminated\n"),
-        pytest.param("SIGINT", 130, "ndpsim: interrupted\n", marks=pytest.mark.long),
-    ],
+    "ends",
+    [(TERMINATED, KILLED), pytest.param((INTERRUPTED,), marks=pytest.mark.long)],
+    ids=["killed", "interrupted"],
 )
-def test_a_sweep_that_is_killed_goes_on_where_it_was(tmp_path, folder, name, status, said):
+def test_a_sweep_that_is_killed_goes_on_where_it_was(tmp_path, folder, ends):
     arguments = ["--folder", str(folder), "--vary", "how=ok,waits", "--vary", "n=1..4", "--jobs", "2"]
-    process = command_line(*arguments, cwd=tmp_path)
-    points = tmp_path / "fake.sweep" / "points"
-    wait_until(lambda: runs(folder) == 6 and len(list(points.iterdir())) == 4)
-    workers = children_of(process.pid)
-    process.send_signal(getattr(signal, name))
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (status, "", said)
-    wait_until(lambda: not any(map(is_alive, workers)))
-    assert len(workers) == 2
-    assert [path.name for path in points.parent.rglob("*.tmp")] == []
+    points, begun = tmp_path / "fake.sweep" / "points", 4
+    for name, status, said in ends:
+        process = command_line(*arguments, cwd=tmp_path)
+        begun += 2  # each worker's first point that waits
+        wait_until(lambda begun=begun: runs(folder) == begun and len(list(points.iterdir())) == 4)
+        workers = children_of(process.pid)
+        assert len(workers) == 2
+        process.send_signal(getattr(signal, name))
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out, err) == (status, "", said)
+        wait_until(lambda workers=workers: not any(map(is_alive, workers)))
+        assert [path.name for path in points.parent.rglob("*.tmp")] == []
     (folder / "gate").touch()
     process = command_line(*arguments, cwd=tmp_path)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     assert "4 computed, 4 found" in out
-    assert runs(folder) == 10
+    assert runs(folder) == begun + 4
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(execute_module, "run_locally", run_here)
         vary = {"how": ["ok", "waits"], "n": "1..4"}
