@@ -33,12 +33,14 @@ REFRESH = {"DDR4": ["none", "all-bank", "staggered"], "DDR5": ["none", "all-bank
 
 
 def is_compiled_long(ranks: int, row_policy: str) -> bool:
-    """Whether these tests compile queues of more than 64 for it: each of its parts once, not each with each other."""
-    return (ranks > 1) == (row_policy == "open")
+    """Whether short tests compile queues of more than 64 for it."""
+    return ranks > 1 and row_policy == "open"
 
 
 @st.composite
-def workloads(draw: st.DrawFn) -> tuple[Device, state.ControllerOptions, dict[str, np.ndarray]]:
+def workloads(
+    draw: st.DrawFn, all_long: bool = False
+) -> tuple[Device, state.ControllerOptions, dict[str, np.ndarray]]:
     ranks = draw(st.sampled_from([1, 2, 4]))
     # A short refresh interval brings several refreshes into a short run.
     overrides = {"nREFI": draw(st.sampled_from([901, 1500, 4000])), "nRFC": draw(st.sampled_from([60, 200]))}
@@ -47,7 +49,7 @@ def workloads(draw: st.DrawFn) -> tuple[Device, state.ControllerOptions, dict[st
         overrides["nRFCsb"] = draw(st.sampled_from([20, 100]))
     device = resolve(*preset, ranks, overrides)
     row_policy = draw(st.sampled_from(["open", "closed-cap"]))
-    large = [65, 256] if is_compiled_long(ranks, row_policy) else []
+    large = [65, 256] if all_long or is_compiled_long(ranks, row_policy) else []
     options = state.ControllerOptions(
         scheduler=draw(st.sampled_from(["FRFCFS", "FRFCFS-RowHit"])),
         row_policy=row_policy,
@@ -85,6 +87,15 @@ def readable(tables, policy, with_sink):
 @settings(max_examples=100, deadline=None)
 @given(work=workloads())
 def test_fast_and_readable_issue_the_same_commands_and_count_the_same(work):
+    (fast, one), (slow, other) = (run(make, *work) for make in (make_controller, readable))
+    assert one.columns().T.tolist() == other.columns().T.tolist()
+    assert compare_channels(fast, slow) == []
+
+
+@pytest.mark.long
+@settings(max_examples=100, deadline=None)
+@given(work=workloads(all_long=True))
+def test_fast_and_readable_do_the_same_with_long_queues_of_every_kind(work):
     (fast, one), (slow, other) = (run(make, *work) for make in (make_controller, readable))
     assert one.columns().T.tolist() == other.columns().T.tolist()
     assert compare_channels(fast, slow) == []

@@ -210,10 +210,10 @@ def test_where_nothing_lies_nothing_is_found(layout):
 @pytest.mark.parametrize(
     "format", [ExpertFormat.of(16), ExpertFormat.of(dict(gate=4, up=3, down=8), group_size=96)]
 )
-def test_millions_of_weights_of_a_whole_expert(name, format):
+def test_any_weight_of_a_whole_expert(name, format):
     layout = make_layout(name, TRIMOE, ExpertWeights(4096, 1536, format))
     random = np.random.default_rng(1)
-    matrix = random.integers(0, 3, 1_000_000)
+    matrix = random.integers(0, 3, 100_000)
     rows = np.where(matrix == 2, 4096, 1536)
     row, column = random.integers(0, rows), random.integers(0, 4096 + 1536 - rows)
     owner = layout.at(layout.find(matrix, row, column))
@@ -380,7 +380,7 @@ def test_one_expert_lies_behind_another():
 # ---- from one to another -------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(layouts(), st.data())
 def test_moves_take_every_bit_to_where_it_belongs(source, data):
     geometry, weights = source.geometry, source.weights
