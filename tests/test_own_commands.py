@@ -379,7 +379,7 @@ def test_an_expert_beside_the_host_runs_on_it(refresh):
     hardware = load_hardware("edge", [*changes, "dimm.ranks=2"])
     # Per bank, the readable arbiter runs it, for which others compile this arbitration.
     result = simulate_contention(
-        hardware, ndpsim.Expert(256, 64), arbitration="ndp-first", record_commands=True
+        hardware, ndpsim.Expert(256, 128), arbitration="ndp-first", record_commands=True
     )
     assert result.commands["MEND" if refresh == "per-bank" else "MEND-ALL"] > 4
     for trace in result.command_traces:
