@@ -76,10 +76,10 @@ def replaying(script: Script) -> type[Scripted]:
     ("hw", "options"),
     [
         pytest.param("trimoe", {}, marks=pytest.mark.long),
-        ("trimoe", {"batch": 4, "prompt": 8, "steps": 2}),
+        ("trimoe", {"batch": 4, "steps": 1}),
         ("edge", {"batch": 8, "steps": 2}),
         ("cxl", {"batch": 4, "steps": 2}),
-        ("cache-7960x-4090", {"batch": 1}),
+        ("cache-7960x-4090", {"batch": 1, "prompt": 4}),
         ("dali-7532-3090", {"batch": 16, "steps": 2}),
     ],
 )

@@ -161,7 +161,7 @@ from ndpsim.report.pictures import canvas
 from ndpsim.report.pictures.colours import COLOURS
 
 def draw(axes):
-    for number, (meaning, colour) in enumerate(COLOURS.items()):
+    for number, (meaning, colour) in enumerate(list(COLOURS.items())[:5]):
         axes.barh(number, number, color=colour, label=meaning)
         axes.plot([0, number], [number, 0], "o--", color=colour)
         axes.text(number, number, meaning)
@@ -174,7 +174,6 @@ for kind in ("pdf", "svg", "png", "eps"):
 """
 
 
-@pytest.mark.filterwarnings("ignore:constrained_layout not applied")  # there is more to draw than has room
 def test_files_of_two_processes_are_equal_whatever_is_set(tmp_path):
     (tmp_path / "matplotlibrc").write_text(
         "font.size: 30\nlines.linewidth: 9\naxes.grid: True\npdf.compression: 0\n"
