@@ -64,7 +64,7 @@ def test_the_rows_in_their_order():
 # The work
 
 
-EACH_TIME = ("stream_r1", "random_r4", "mixed_r4", "capped_mixed_r4", "queue65_r4", "mixed_", "stream_ff")
+EACH_TIME = ("stream_r1", "mixed_r4", "queue65_r4", "mixed_hbm3", "mixed_lpddr5", "stream_ff")
 PINNED = [
     pytest.param(row, marks=[] if row.name.startswith(EACH_TIME) else [pytest.mark.long], id=row.name)
     for row in TRAFFIC

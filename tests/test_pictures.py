@@ -67,7 +67,6 @@ SETS = [part for change in FEW for part in ("--set", change)]
 WAYS = {
     "host-read": ["gemv", "--engine", "host-read"],
     "beside the host": ["gemv", "--host-traffic", "saturate"],
-    "relayout": ["relayout", *SETS],
     "all topologies": ["relayout", *SETS, "--topology", "all"],
 }
 

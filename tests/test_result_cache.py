@@ -267,14 +267,15 @@ def test_another_argument_is_another_result(name):
         for argument, values in _TABLE[name].items()
         for value in values
     ]
+    computed = []
     for number, others in enumerate(asked):
         before = cache.misses
-        run(name, cache=cache, **others)
+        computed.append(run(name, cache=cache, **others))
         again = asked.index(others) < number
         assert cache.misses == before + (not again), others
-    for others in asked:
+    for others, result in zip(asked, computed, strict=True):
         before = cache.hits
-        assert run(name, cache=cache, **others) == run(name, **others), others
+        assert run(name, cache=cache, **others) == result, others
         assert cache.hits == before + 1
 
 
