@@ -730,7 +730,7 @@ def test_a_point_of_a_sweep_is_a_run_at_its_pace():
 
 
 @pytest.mark.parametrize("pattern", ["sequential", "random"])
-@pytest.mark.parametrize("model", [SMALL, Expert(1024, 1024)])
+@pytest.mark.parametrize("model", [SMALL, Expert(1024, 512)])
 def test_the_hosts_rows_are_not_those_of_the_weights(pattern, model):
     result = simulate_contention(
         model=model, read_share=0.0, pattern=pattern, record_commands=True, sets=QUIET

@@ -124,21 +124,15 @@ def test_values_that_grow_by_factors_have_a_logarithmic_axis_unless_it_is_not_wa
 # ---- what pictures show ----
 
 
-@pytest.mark.parametrize("size", ["column", "two-columns", "slide"])
+@pytest.mark.parametrize(
+    "size", ["column", *(pytest.param(size, marks=pytest.mark.long) for size in ("two-columns", "slide"))]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_drawn_in_every_size(kind, size, tmp_path):
     result = gemv(published=(Published("time_ns", {"tokens": 8, "bits": 4, "dimm.ranks": 2}, 1e4, 2e4, "A"),))
     plot = chosen_plot(result.definition, list(result), kind=kind)
     save(points_figure(list(result), result.definition, plot, size), str(tmp_path / "a.svg"), size)
     assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
-
-
-def test_the_same_sweep_is_the_same_file(tmp_path):
-    for name in ("a.png", "b.png"):
-        result = gemv()
-        plot = chosen_plot(result.definition, list(result), kind="heat")
-        save(points_figure(list(result), result.definition, plot, "column"), str(tmp_path / name), "column")
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
 def test_lines_go_through_the_points_in_a_readable_unit():
