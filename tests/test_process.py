@@ -80,6 +80,8 @@ def halt(number):
 os.fsync = halt
 """
 RESULTS = {
+    "a picture": "from matplotlib.figure import Figure\n"
+    "from ndpsim.report.pictures.canvas import save; save(Figure(), 'out', 'column')",
     "JSON": "from ndpsim.cli.main import main; main(['show', 'hw', 'trimoe', '--json', 'out'])",
     "a log": "from ndpsim.orchestrator.log import writing_log\nwith writing_log('out'): pass",
     "a table of a sweep": "from ndpsim.sweeps.store import Store; Store(Path()).write_file('out', b'n')",
