@@ -210,7 +210,6 @@ def test_ndp_first_hardly_slows_the_ndp_unit(saturated):
     # Also over a whole expert: the turns of a host that starves cost little.
     whole = simulate_contention(arbitration="ndp-first", pattern="random")
     assert 1 <= whole.ndp_slowdown < 1.08
-    assert whole.wall_s < 20
 
 
 def test_slices_lie_between(saturated):

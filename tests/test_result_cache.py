@@ -107,7 +107,7 @@ def test_a_result_that_is_found_says_how_long_that_took(name, folder):
     (entry,) = cache._memory
     cache._store(entry, stored)
     for found in (run(name, cache=cache), run(name, cache=ResultCache(folder))):
-        assert 0 < found.wall_s < 10
+        assert 0 < found.wall_s < stored.wall_s
         assert found.compile_s == 0
 
 
