@@ -84,21 +84,24 @@ def readable(tables, policy, with_sink):
     return ScanController(tables, policy)
 
 
-@settings(max_examples=100, deadline=None)
-@given(work=workloads())
-def test_fast_and_readable_issue_the_same_commands_and_count_the_same(work):
+def assert_fast_and_readable_do_the_same(work):
+    """Both controllers issue the same commands and count the same."""
     (fast, one), (slow, other) = (run(make, *work) for make in (make_controller, readable))
     assert one.columns().T.tolist() == other.columns().T.tolist()
     assert compare_channels(fast, slow) == []
+
+
+@settings(max_examples=100, deadline=None)
+@given(work=workloads())
+def test_fast_and_readable_issue_the_same_commands_and_count_the_same(work):
+    assert_fast_and_readable_do_the_same(work)
 
 
 @pytest.mark.long
 @settings(max_examples=100, deadline=None)
 @given(work=workloads(all_long=True))
 def test_fast_and_readable_do_the_same_with_long_queues_of_every_kind(work):
-    (fast, one), (slow, other) = (run(make, *work) for make in (make_controller, readable))
-    assert one.columns().T.tolist() == other.columns().T.tolist()
-    assert compare_channels(fast, slow) == []
+    assert_fast_and_readable_do_the_same(work)
 
 
 @settings(max_examples=80, deadline=None)

@@ -336,23 +336,12 @@ TRACE = "".join(f"{'LD' if n % 3 else 'ST'} {n * 0x9E3779B1 % (1 << 34) & ~63:#x
 DRAM = (*DEVICE, "--ranks", "2", "--mapper", "MOP4CLXOR", "--json", "-")
 
 
-SMALL_RELAYOUT = ("--set", "dimm.ranks=1", "--set", "dimm.count=2", "--set", "host.channels=2")
+SMALL_DIMMS = ("--set", "dimm.ranks=1", "--set", "dimm.count=2", "--set", "host.channels=2")
 IN_PYTHON = [
     GEMV,
     (*GEMV, "--engine", "host-read", "--layout", "striped"),
     (*GEMV, "--hw", "cxl", "--set", "ndp.systolic.dataflow=weight-stationary"),
-    (
-        "relayout",
-        "--shape",
-        "64,64",
-        *SMALL_RELAYOUT,
-        "--from",
-        "localized",
-        "--to",
-        "striped",
-        "--json",
-        "-",
-    ),
+    ("relayout", "--shape", "64,64", *SMALL_DIMMS, "--from", "localized", "--to", "striped", "--json", "-"),
     ("dram", "t.trace", *DRAM, "--exact-check"),
     ("dram", "t.trace", *DRAM, "--row-policy", "closed-cap", "--refresh", "same-bank"),
 ]

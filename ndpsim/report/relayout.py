@@ -63,7 +63,9 @@ def write_relayout_timeline(path: str, result: RelayoutResult) -> None:
     """When each DIMM read and wrote, a row for each; times are in us."""
     with timeline_file(path) as timeline:
         timeline.begin_process(relayout_title(result))
-        for dimm, name in sorted({(one.dimm, one.name) for one in result.stretches}):
-            timeline.add_row(f"DIMM {dimm} {name}s")
+        kinds = sorted({(one.dimm, one.name) for one in result.stretches})
+        rows = {(dimm, name): f"DIMM {dimm} {name}s" for dimm, name in kinds}
+        for row in rows.values():
+            timeline.add_row(row)
         for one in result.stretches:
-            timeline.span(f"DIMM {one.dimm} {one.name}s", one.name, one.start_ns, one.end_ns, {})
+            timeline.span(rows[one.dimm, one.name], one.name, one.start_ns, one.end_ns, {})
