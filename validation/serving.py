@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from serving_runs import MAX_BATCH, MAX_TOKENS, PART, RUNS, Case, Run, column, served, table
+from serving_runs import MAX_BATCH, MAX_TOKENS, PART, RUNS, Case, Run, column, requests_of, served, table
 
 HERE = Path(__file__).parent
 SIMULATED = HERE / "serving_simulated.csv"
@@ -93,7 +93,7 @@ def measured(run: Run) -> dict[str, float]:
     """The same of the recorded run."""
     rows = table(run.name)
     times = {name: column(rows, name) for name in ("ttft_ms", "tpot_ms", "latency_ms")}
-    rate = column(rows, "output_tokens").sum() / column(rows, "last_token_s").max()
+    rate = requests_of(run).output_tokens.sum() / column(rows, "last_token_s").max()
     return quantities(times, rate, column(table(f"{run.name}-by-second"), "running"))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from ndpsim.processors.fitted import fitted_values
 from ndpsim.results.serving import ServingResult
 from ndpsim.serving.run import run_serving
-from ndpsim.workloads import Requests
+from ndpsim.workloads import Requests, import_requests
 
 MEASURED = Path(__file__).parent / "serving_measured"
 PART, FAMILY = "rtx-pro-6000-blackwell", "blackwell"
@@ -79,8 +79,7 @@ RUNS = (
 def table(name: str) -> list[dict[str, str]]:
     """The rows of a measured table; those of requests by when the engine got them."""
     with (MEASURED / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
-    return sorted(rows, key=lambda row: float(row.get("queued_s", 0)))
+        return list(csv.DictReader(line for line in file if not line.startswith("#")))
 
 
 def column(rows: Sequence[dict[str, str]], name: str) -> np.ndarray:
@@ -98,13 +97,7 @@ def sets_of(run: Run, case: Case) -> list[str]:
 
 def requests_of(run: Run) -> Requests:
     """The requests of a run, which come when vLLM's engine got them."""
-    rows = table(run.name)
-    return Requests(
-        column(rows, "queued_s") * 1e9,
-        column(rows, "input_tokens").astype(np.int64),
-        column(rows, "output_tokens").astype(np.int64),
-        tuple(row["id"] for row in rows),
-    )
+    return import_requests(MEASURED / f"{run.name}-requests.csv")
 
 
 @functools.cache

@@ -65,7 +65,7 @@ class Run(_Part):
             ``ndpsim routing describe`` says of a generated one, and how long experts stay; residency: which
             experts the GPU's memory has in a moe run.
         given: options by key (without dashes) and keys of the hardware (with dots); ``{KEY}`` stands for the
-            value of a key of `over`.
+            value of a key of `over`, ``{validation}`` for the folder of published figures.
     """
 
     command: Literal[

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from ndpsim.config.files import data_folder
 from ndpsim.devtools.claims.claim import Run
 from ndpsim.devtools.claims.quantities import QUANTITIES, Quantity
 from ndpsim.errors import InputError
@@ -74,9 +75,12 @@ def takes(run: Run, key: str) -> bool:
 def filled(run: Run, values: Mapping[str, Any]) -> ResolvedRun:
     """A run with ``{KEY}`` replaced by values, and a mapping by model by that of its own.
 
+    ``{validation}`` stands for the folder of published figures.
+
     Raises:
         InputError: a key or a value can never be one of the command.
     """
+    values = {"validation": data_folder("validation"), **values}
     model = str(_filled(run.given.get("model"), values))
     given = {}
     for key, value in run.given.items():
