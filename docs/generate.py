@@ -27,6 +27,7 @@ from ndpsim.config.keys import allowed, field_at, section_of, unit_of
 from ndpsim.config.quantities import Section
 from ndpsim.config.system import System
 from ndpsim.parameters import Table
+from ndpsim.reported import Reported
 from ndpsim.spec import standards
 
 HERE = Path(__file__).parent
@@ -178,8 +179,13 @@ _PYTHON = """\
 
 Every command calls functions of `ndpsim`. A mistake in an argument is an `InputError`, and its `key`
 names the argument. Arguments may be NumPy numbers, `Path`s, and results of `load_hardware` and
-`load_model`. Results compare by value. `to_dict(flat=True)` makes one row of a DataFrame; traces have
-`to_arrays()` and `to_pandas()`. `help(ndpsim)` lists the calls.
+`load_model`. Results compare by value. Traces have `to_arrays()` and `to_pandas()`. `help(ndpsim)` lists
+the calls.
+
+`to_dict()` of a result is plain data for JSON. `to_dict(flat=True)` has only scalars, for one row of a
+DataFrame. Keys of mappings are joined by dots: `busy.memory`. A list of numbers gives `.count`, `.min` and
+`.max`. A list of records gives `.count`, and `.min` and `.max` of each number, by the names of the records
+if they have names: `phases.down.end_ns.max`. Any other list becomes its JSON text.
 
 With `cache=True`, or `cache=ndpsim.ResultCache(folder)`, a call finds the result of an equal call in
 memory (in about 0.1 ms) or on disk (within 1 ms). Calls are equal if they have the same resolved
@@ -304,10 +310,10 @@ def _default(parameter: inspect.Parameter) -> str:
 
 
 def _members(what: type) -> str:
-    """Public methods and properties that the class itself, or one of ndpsim's that it is made of, defines."""
+    """Public methods and properties, except those of other packages and `to_dict` of results."""
     lines = []
     for name, member in inspect.getmembers(what):
-        if name.startswith("_") or not _of_ndpsim(what, name):
+        if name.startswith("_") or not _of_ndpsim(what, name) or member is Reported.to_dict:
             continue
         plain = inspect.getattr_static(what, name)
         value = isinstance(plain, property) or hasattr(plain, "func")

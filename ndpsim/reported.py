@@ -221,10 +221,10 @@ class Reported(Shown):
         """Plain data for JSON; command traces are left out.
 
         Args:
-            flat: scalars only: one row of a DataFrame, ``[run.to_dict(flat=True) for run in runs]`` all of
-                it. Keys within mappings are joined by dots, ``busy.memory``. A list of numbers gives
-                ``.count``, ``.min`` and ``.max``. A list of records gives the extremes of each number, by the
-                records' names if they have some, ``phases.down.end_ns.max``. Any other list is its JSON text.
+            flat: only scalars, for one row of a DataFrame. Keys of mappings are joined by dots:
+                ``busy.memory``. A list of numbers gives ``.count``, ``.min`` and ``.max``. A list of records
+                gives ``.count``, and ``.min`` and ``.max`` of each number, by the names of the records if
+                they have names: ``phases.down.end_ns.max``. Any other list becomes its JSON text.
         """
         plain = self._plain()
         return flattened(plain) if flat else plain

@@ -138,7 +138,7 @@ def test_the_readme_says_what_every_dependency_is_for():
         rows = [row for row in readme.splitlines() if row.startswith(f"| `ndpsim[{extra}]` |")]
         assert len(rows) == 1, extra
         assert all(named(line) in rows[0] for line in extras[extra]), extra
-    tests = " ".join(readme.partition("Tests add")[2].partition("\n\n")[0].split())
+    tests = " ".join(readme.partition("The extra `test` adds")[2].partition("\n\n")[0].split())
     for line in extras["test"]:
         assert named(line).replace("types-PyYAML", "mypy") in tests, line
 

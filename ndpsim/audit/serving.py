@@ -71,12 +71,13 @@ def check_serving(path: str | PathLike[str], limit: int = 20) -> ServingReport:
     """Check a log of `ndpsim serve` against the rules of a serving engine.
 
     The rules: every token is computed once, and again only after a preemption. No step has more tokens or
-    requests than allowed. A block of the KV cache belongs to who got it until it is given up, and all of them
-    are given up; new ones are those that are free longest. Where blocks share room with experts, both have
-    room at any time, and an expert leaves only for a block that lacks room. A prefix is reused where, and
-    only where, blocks with the same tokens are there. Requests are taken in as they arrive, preempted ones
-    first. Steps of an engine follow each other. A request ends with its last token. A closed loop keeps its
-    number of requests. Of the schedulers `vllm` and `static` also what each of them has to do.
+    requests than allowed. A block of the KV cache belongs to one sequence from its allocation until it is
+    freed, and all blocks are freed. The blocks that have been free longest are allocated first. If blocks and
+    experts share memory, both fit at any time, and an expert is evicted only if a block lacks space. A prefix
+    is reused if and only if blocks with the same tokens are in the cache. Requests are admitted in order of
+    arrival, preempted requests first. Steps of an engine follow each other. A request ends with its last
+    token. A closed loop keeps its number of requests. The steps of the schedulers `vllm` and `static` are
+    also checked against the rules of these schedulers.
 
     Args:
         path, limit: as in `check_schedule`.

@@ -44,7 +44,7 @@ def command(given: Given) -> None:
     """Measure the speed of the simulator, row by row.
 
     Requests, cycles and commands of every row must equal known values. The plain implementation must agree in
-    every counter, and Ramulator 2.1, too, if its Python package `ramulator` is installed. The exit status is 1
+    every counter, and also Ramulator 2.1 if its Python package `ramulator` is installed. The exit status is 1
     if a value differs.
     """
     from ndpsim.devtools.bench import run_rows

@@ -29,10 +29,15 @@ Section = TypeVar("Section")
 class Hardware(Shown):
     """The values of a hardware file, each with its origin.
 
-    `system`: the values. `origins`: the origin of every leaf by its dotted key. `file`: the hardware file.
-    `dropped`: the clocks that the file overrides, by name, where another speed grade than its own is set.
-    A lane is the private path between one rank's sub-channel and the buffer chip of its DIMM. Where a channel
-    always has several ranks, the pseudo-channels of HBM3, a lane has them all.
+    A lane is the private path between one rank's sub-channel and the buffer chip of its DIMM. A lane of HBM3
+    is a channel with both pseudo-channels.
+
+    Attributes:
+        system: the values.
+        origins: the origin of every value, by its dotted key.
+        file: the hardware file.
+        dropped: clocks in `dram.overrides` of the file that are not used, because an option selects another
+            `dram.timing`; by name.
     """
 
     system: System

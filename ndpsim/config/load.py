@@ -46,11 +46,11 @@ def load_hardware(
             earlier ones: ``dimm.ranks=2``, ``ndp.gemv.fifo_bursts=8``, ``dram.nCL=38`` (short for
             ``dram.overrides.nCL``), ``ndp.gemv=NAME`` (another file of ``rtl_params/``, read before keys
             inside it are set; a path given here is relative to the current folder), ``gpu.part=NAME``
-            (another part, whose values replace those of the file; other options are over them). Clocks that
-            the file itself overrides belong to its ``dram.timing``: with another one they are dropped, and
-            one line says which.
-        command: the command for which it is used, "dram", "gemv", "relayout" or "moe": an error names all
-            that the file lacks for it.
+            (another part; its values replace those of the file, and other options replace its values). Clocks
+            in ``dram.overrides`` of the file belong to the file's ``dram.timing``: if an option selects
+            another timing, they are dropped, and one line lists them.
+        command: "dram", "gemv", "relayout" or "moe": the error names all values that the file lacks for this
+            command.
 
     Raises:
         InputError: anything wrong in the files or options, in one line, or options for a `Hardware`.

@@ -16,13 +16,18 @@ from ndpsim.moe.expert import Matrix
 class Attention:
     """The attention of a layer with keys and values.
 
-    `head_size`: of a query and a key; `value_size`: of a value. `kv_heads`: heads of keys and values, each
-    shared by `heads` / `kv_heads` queries. With `latent_rank` (MLA) keys and values of all heads are made
-    of one latent vector of that length, and `rope_size` of the `head_size` entries of a key, which carry
-    the position, are common to all heads; `query_rank` is the length of the latent vector of the queries, 0:
-    they have none. `window`: tokens that a token attends to at most, itself among them; 0: no limit.
-    `chunk`: a token attends to those since the last multiple of this; 0: to all. `gated`: the result is
-    multiplied by a gate, for which the projection of the queries is twice as wide.
+    Attributes:
+        heads: heads of queries.
+        kv_heads: heads of keys and values; `heads` / `kv_heads` queries share each.
+        head_size, value_size: entries of a query or a key, and of a value.
+        query_rank: length of the latent vector of the queries (MLA); 0: queries have no latent vector.
+        latent_rank: length of the latent vector from which keys and values of all heads are computed (MLA);
+            0: there is none.
+        rope_size: with a latent vector, the entries of a key that carry the position and are common to all
+            heads; they are part of `head_size`.
+        window: maximum number of tokens that a token attends to, including itself; 0: no limit.
+        chunk: a token attends to the tokens since the last multiple of this number; 0: to all.
+        gated: the result is multiplied by a gate. The projection of the queries is then twice as wide.
     """
 
     heads: int

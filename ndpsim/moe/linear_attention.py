@@ -18,9 +18,14 @@ _CONVOLUTION_BITS = 16
 class LinearAttention:
     """The linear attention of a layer, a gated delta net.
 
-    `key_heads`: heads of queries and keys, of `key_size` entries each, each shared by `value_heads` /
-    `key_heads` heads of values of `value_size`. Each head of values has a state of `key_size` x `value_size`
-    numbers of `state_bits`. `convolution`: tokens that the convolution of queries, keys and values spans.
+    Each head of values has a state of `key_size` x `value_size` numbers.
+
+    Attributes:
+        key_heads: heads of queries and keys; `value_heads` / `key_heads` heads of values share each.
+        value_heads: heads of values.
+        key_size, value_size: entries of a query or a key, and of a value.
+        convolution: tokens that the convolution of queries, keys and values spans.
+        state_bits: bits of a number of a state.
     """
 
     key_heads: int

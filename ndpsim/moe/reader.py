@@ -271,10 +271,10 @@ def load_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
             holds one. A bundled name comes first; write ``./name`` for a file of the same name. A `MoeShape`
             stays as it is.
 
-    A file's shape is named after its folder if it is a `config.json`, after itself otherwise. `hidden_act`
-    is "silu" where the file has none. A `model_type` without an entry in `FAMILIES` is read by all known key
-    names, and refused where a key shows that it has shared experts or dense layers of a kind not known, or
-    has none of experts.
+    The model of a `config.json` has the name of its folder; the model of another file has the name of the
+    file. `hidden_act` is "silu" if the file has none. A file with a `model_type` that is not in `FAMILIES` is
+    read by all known names of keys. It is refused if it has no key for experts, or a key for shared experts
+    or dense layers of an unknown kind.
 
     Raises:
         InputError: the model or file does not exist, the file is not a JSON object, or a key is missing or

@@ -28,18 +28,25 @@ class MixedAttention:
 class MoeShape(Shown):
     """A model: a mixture of experts, or a dense one, in which no layer has experts.
 
-    `name`: how it was asked for. `family`: its `model_type`, "unknown" if the file has none.
-    `source`: the file it was read from, or the bundled name.
-    `dense_layers`: indexes, counted from 0, of the layers without experts; `moe_layers`: how many have them.
-    `dense_intermediate`: intermediate size in those dense layers, 0 if there are none.
-    `expert_intermediate`, `routed_experts`, `experts_per_token`: 0 in a dense model.
-    `shared_intermediate`: intermediate size of all shared experts of a layer together, 0 if there are none.
-    `hidden_act`: the activation by its Hugging Face name ("silu").
-    `attention`: that of every layer, or of each where they differ; None where the file does not say, or has
-    sparse or state-space attention: then `attention_problem` is the line that names the key.
-    `vocabulary`: tokens in it, None where the file does not say; `tied_embeddings`: the embedding of a token
-    and the head are one matrix.
-    `context`: most tokens of a sequence, None where the file does not say.
+    Attributes:
+        name: the name that the caller gave.
+        family: its `model_type`; "unknown" if the file has none.
+        source: the file that it was read from, or the bundled name.
+        hidden: hidden size.
+        expert_intermediate, routed_experts, experts_per_token: intermediate size of a routed expert, and
+            their numbers in a layer and for a token; 0 in a dense model.
+        layers, moe_layers: number of all layers, and of layers with experts.
+        dense_layers: indexes of the layers without experts, from 0.
+        dense_intermediate: intermediate size in the dense layers; 0 if there are none.
+        shared_experts: shared experts of a layer.
+        shared_intermediate: intermediate size of all shared experts of a layer together; 0 if there are none.
+        hidden_act: the activation by its Hugging Face name ("silu").
+        attention: attention of all layers, or of each layer if they differ; None if the file does not
+            describe it, or describes sparse or state-space attention.
+        vocabulary: number of tokens in the vocabulary; None if the file does not give it.
+        tied_embeddings: whether the embedding of a token and the head are one matrix.
+        context: maximum number of tokens of a sequence; None if the file does not give it.
+        attention_problem: the message that names the key of unsupported attention.
     """
 
     name: str

@@ -75,7 +75,7 @@ def run_moe(
         seed: the seed of a generated trace.
         prompt: prompt tokens of each sequence, which are prefilled; None: decode only.
         prefix: tokens before the prompt that are in the KV cache; prompt tokens attend to them.
-        layers: the model's layers that are run, from 0; None: all, or those of a trace that lacks some.
+        layers: the model's layers to run, from 0; None: all, or the layers of the trace.
         bits: bits of a weight of a routed expert; None: 16, or what `weights` says.
         dense_bits: bits of all other weights: attention, router, shared experts, dense layers, embedding and
             head; None: as `bits`.
@@ -84,14 +84,14 @@ def run_moe(
         kv: location of the KV cache: "gpu", "host", or "auto": in the GPU's memory if it fits.
         kv_bits: bits of a value in the KV cache.
         context: tokens that a decoded token attends to.
-        gpu_experts: experts of a layer that the GPU's memory holds; None: what fits, over all layers.
+        gpu_experts: experts of a layer in the GPU's memory; None: as many as fit, over all layers.
         arbitration: how a DIMM serves its NDP unit and the host, a name of `ndpsim.dimm.arbitrations`.
         observer: is called with every layer when it is done.
         check_layer: (step, layer) that is run again in the cycle-level session, under each policy.
-        check_limit: largest error of an end: a share of the layer's time, or for ends on the critical path of
-            their own time. The layer's error may be 2% at most.
+        check_limit: largest error of the end of an expert or a read, as a share of the layer's time, or, on
+            the critical path, of its own time. The error of the layer's time may be 2% at most.
         progress: called with the share of the work that is done.
-        cache: as in `simulate_expert`: of the cycle-level costs; runs themselves are not cached.
+        cache: as in `simulate_expert`, for the cycle-level costs; runs are not cached.
 
     Raises:
         InputError: an argument makes no sense, the trace does not fit the model, something does not fit into

@@ -48,9 +48,12 @@ from ndpsim.reported import Reported
 class AttentionTime:
     """The time of one layer's attention, for one kind of attention.
 
-    `kind`: its title; `layers`: layers of the model that have it. `time_ns`: on the GPU. `kv_read_bytes` and
-    `kv_write_bytes`: what such a layer reads of the cache and adds to it; `host_read_bytes` and
-    `host_write_bytes`: how much of that goes over the host's channels and PCIe.
+    Attributes:
+        kind: its title.
+        layers: number of layers with this kind.
+        time_ns: its time on the GPU.
+        kv_read_bytes, kv_write_bytes: bytes that such a layer reads from the KV cache, and adds to it.
+        host_read_bytes, host_write_bytes: the part of these bytes that is in the host's memory.
     """
 
     kind: str
@@ -66,13 +69,20 @@ class AttentionTime:
 class DenseTime(Reported):
     """The GPU's time for the dense parts: everything except routed experts.
 
-    `attention_ns`, `router_ns`, `shared_ns`, `dense_layer_ns`: of one layer that has it, 0 where none has;
-    `head_ns`: the head of the vocabulary, once a step. `kv`: location of the cache. `kv_read_bytes` and
-    `kv_write_bytes`: what a layer reads of it and adds to it; `host_read_bytes` and `host_write_bytes`: how
-    much of that goes over the host's channels and PCIe, which `attention_ns` has no time for. Where layers
-    have different attention, these and `attention_ns` are means over the model's layers, bytes rounded;
-    `attention` has each kind, and `of_layer` that of a layer. `operations`: all of it, of one layer of each
-    kind.
+    If layers have different attention, `attention_ns` and the bytes are means over the model's layers, and
+    bytes are rounded; `attention` has the values of each kind.
+
+    Attributes:
+        attention_ns, router_ns, shared_ns, dense_layer_ns: time of one layer that has this part; 0 if no
+            layer has it.
+        head_ns: time of the vocabulary's head, once a step.
+        kv: location of the KV cache, "gpu" or "host".
+        kv_read_bytes, kv_write_bytes: bytes that a layer reads from the KV cache, and adds to it.
+        host_read_bytes, host_write_bytes: the part of these bytes that is in the host's memory. Their
+            transfer over the host's channels and PCIe is not part of `attention_ns`.
+        operations: all operations of one layer of each kind, with their times.
+        attention: the times and bytes of each kind of attention.
+        kind_of_layer: for each layer the index of its kind in `attention`.
     """
 
     attention_ns: float
@@ -121,7 +131,7 @@ def operations(model: MoeShape, step: AnyStep, bits: DenseBits = 16) -> tuple[Op
     """Operations of the GPU in one layer of each kind and, part "head", once a step; `bits`: of weights.
 
     Raises:
-        InputError: the model's file says too little.
+        InputError: the model's file lacks a value.
     """
     hidden, tokens = model.hidden, step.tokens
     done: list[Operation] = []

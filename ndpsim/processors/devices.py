@@ -52,12 +52,16 @@ def weight_bytes(expert: Expert, form: ExpertFormat) -> int:
 class ExpertTime(Reported):
     """The time of one expert on a processor.
 
-    `time_ns`: all of it. `bound`: "compute", "memory" or "measured". Of the roofline: `compute_ns` and
-    `weight_read_ns`, of which the longer counts, and `overhead_ns` on top; None where they are not known,
-    as in the measured times of a table. `holds_weight_read`: `time_ns` has the reading of the weights in
-    it, from the memory that the processor computes from (the GPU's own, the host's for a CPU); else they
-    are read beside it. `tflops`: reached, at two operations for each weight and token; `peak_fraction`: its
-    share of the peak. `source`: where the time comes from.
+    Attributes:
+        time_ns: the whole time.
+        bound: "compute", "memory", or "measured" if a table has the time.
+        compute_ns, weight_read_ns, overhead_ns: parts of the roofline: computing and reading overlap, and the
+            overhead is added; None if they are not known, as with a table.
+        holds_weight_read: whether `time_ns` includes the reading of weights from the processor's own memory
+            (for a CPU, the host's). If not, weights are read beside it.
+        tflops: reached throughput, at two operations for each weight and token.
+        peak_fraction: share of the peak.
+        source: where the time comes from.
     """
 
     processor: str

@@ -46,7 +46,7 @@ class Processors:
         """The GPU.
 
         Raises:
-            InputError: the file has none or says too little of it, or its table is wrong.
+            InputError: the file has no GPU or lacks values for it, or its table is wrong.
         """
         gpu = self.hardware.system.gpu
         if gpu is None:
@@ -94,7 +94,7 @@ class Processors:
         """The host's CPU.
 
         Raises:
-            InputError: the file says too little of it, or its table is wrong.
+            InputError: the file lacks values for the CPU, or its table is wrong.
         """
         host = self.hardware.system.host
         efficiency = host.cpu_compute_efficiency
@@ -166,14 +166,14 @@ class Processors:
         Args:
             model: as in `load_model`.
             sequences: sequences of the step.
-            context: tokens that the last new token of each attends to, itself among them.
-            new_tokens: new tokens of each sequence: 1 in decode, `context` in a prefill at once.
+            context: tokens that the last new token of each sequence attends to, including itself.
+            new_tokens: new tokens of each sequence: 1 in decode, `context` in a prefill of the whole prompt.
             kv: location of the KV cache, "gpu" or "host".
             kv_bits: bits of a value in the cache.
             bits: bits of a dense weight, or of each part by its name in `gpu_memory`.
 
         Raises:
-            InputError: an argument is wrong, or the hardware or the model says too little.
+            InputError: an argument is wrong, or the hardware or the model lacks a value.
         """
         step = Step(sequences, context, new_tokens, kv_bits)
         return self.step_time(model, step, kv=kv, bits=bits)
@@ -186,7 +186,7 @@ class Processors:
         kv: str = "gpu",
         bits: DenseBits = 16,
     ) -> DenseTime:
-        """The same of a step whose sequences may differ.
+        """As `dense_time`, for a step whose sequences may differ.
 
         Raises:
             InputError: as `dense_time`.

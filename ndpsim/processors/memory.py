@@ -22,12 +22,17 @@ _LOGIT_BYTES = 4
 class GpuMemory(Reported):
     """The contents of the GPU's memory.
 
-    `memory_bytes`: capacity. `parts`: bytes by name: "reserved", the dense weights ("attention", "router",
-    "shared_experts", "dense_layers", "embedding", "head"), "kv_cache" (0 if it is in the host's memory),
-    "kv_staging" (one layer's cache on its way, the largest, if it is in the host's memory), "workspace" and
-    "expert_buffers". `experts_bytes`: what is left for resident experts; `expert_bytes`: of one; `experts`:
-    as many fit; both are 0 for a dense model. `kv`: location of the cache, "gpu" or "host"; `host_kv_bytes`:
-    its size in the host's memory.
+    Attributes:
+        memory_bytes: its capacity.
+        parts: bytes by name: "reserved", the dense weights ("attention", "router", "shared_experts",
+            "dense_layers", "embedding", "head"), "kv_cache", "kv_staging", "workspace" and "expert_buffers".
+            If the KV cache is in the host's memory, "kv_cache" is 0, and "kv_staging" has room for the
+            largest cache of a layer.
+        experts_bytes: bytes left for resident experts.
+        expert_bytes: size of an expert; 0 for a dense model.
+        experts: number of experts that fit; 0 for a dense model.
+        kv: location of the KV cache, "gpu" or "host".
+        host_kv_bytes: its size in the host's memory.
     """
 
     memory_bytes: int
@@ -43,7 +48,7 @@ def dense_weight_bytes(model: MoeShape, bits: DenseBits = 16) -> dict[str, int]:
     """Bytes of all weights but the routed experts', by name, over all layers; no norms and no biases.
 
     Raises:
-        InputError: the model's file says too little of attention or vocabulary.
+        InputError: the model's file lacks values for attention or vocabulary.
     """
     table = vocabulary_of(model) * model.hidden
     of_layers = (

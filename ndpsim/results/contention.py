@@ -13,48 +13,51 @@ from ndpsim.traces import CommandTrace
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ContentionResult(Reported):
-    """An expert on a DIMM, with concurrent traffic of the host. "alone": without the other side.
+    """An expert on a DIMM, with concurrent traffic of the host.
+
+    Fields with `alone` in the name are those of a run without the other side.
 
     Attributes:
         ndp_time_ns: time of the expert with the host's traffic: from the first clock to the last result at
             the host.
         ndp_alone_ns: time of the expert alone, as by `simulate_expert`.
         ndp_slowdown: `ndp_time_ns` over `ndp_alone_ns`.
-        ndp_gbps: weight bytes read over the time weights stream; `ndp_alone_gbps` alone.
+        ndp_gbps: weight bytes over the time in which they are read; `ndp_alone_gbps`: the same alone.
         ndp_peak_fraction: `ndp_gbps` over `lanes_peak_gbps`.
         host_requests: requests of the host that went to their lanes in `ndp_time_ns`.
-        host_time_ns: time of the host's requests: to their last beat of read data or last command, as in
-            `run_trace`; `host_alone_ns` the same requests alone, by `run_trace` on the channel's ranks.
+        host_time_ns: time of these requests, to the last beat of read data or the last command, as in
+            `run_trace`; `host_alone_ns`: the same requests alone, by `run_trace` on the channel's ranks.
         host_slowdown: `host_time_ns` over `host_alone_ns`; None without requests. It can be a little below 1:
             while weights are read, writes collect for longer and turn the buses around less often.
         host_offered_gbps: requested traffic of the host; None: as much as possible.
-        host_gbps: bytes over its buses in `ndp_time_ns`; `host_alone_gbps` in `host_alone_ns`, alone.
+        host_gbps: rate on the host's buses in `ndp_time_ns`; `host_alone_gbps`: in `host_alone_ns`.
         host_peak_fraction: `host_gbps` over `bus_peak_gbps`.
-        host_latency_ns: of the host's reads, from when a request is taken to its last beat on the bus: mean,
-            p50, p90, p99, max; None without reads. `host_alone_latency_ns` alone. Waiting to be taken is not
-            included. Latencies of more than 65,534 clocks count as 65,535.
+        host_latency_ns: latency of the host's reads, from the clock at which a queue takes the request to the
+            last beat on the bus: mean, p50, p90, p99, max; None without reads. `host_alone_latency_ns`: the
+            same alone. Latencies of more than 65,534 clocks count as 65,535.
         lanes_peak_gbps: limit of all lanes together.
         lanes_fraction: data of both sides over `ndp_time_ns`, as a share of `lanes_peak_gbps`.
         bus_peak_gbps: limit of the DIMM's buses to the host.
         clock_ns: the DRAM clock.
-        rows: hits, misses and conflicts of requests at their first command, by master; and `lost`, rows
-            opened for the master that the other closed.
+        rows: hits, misses and conflicts of requests at their first command, by master; and `lost`: rows that
+            were opened for this master and closed by the other.
         turnarounds: turns of the lanes' data buses between reads and writes; `bus_turnarounds` and
-            `bus_rank_switches` of the buses to the host.
+            `bus_rank_switches`: turns, and changes of rank, of the buses to the host.
         commands: DRAM commands by kind, over all lanes.
         jobs: tokens and times of each expert in turn, with the host's traffic.
         phases: the expert program with the host's traffic, in order of start.
         token_tiles: tokens of each tile.
         lanes: lanes of the DIMM, all of them simulated.
-        by_lane: of each lane, bytes that the NDP unit and the host moved in `ndp_time_ns`.
+        by_lane: bytes of each lane that the NDP unit and the host moved in `ndp_time_ns`.
         energy_nj: by component, and their `total`, until the last data of the host; None if the DRAM's
             currents are not known. `energy_note` names the source, or the reason for None.
         config: everything that was used.
         wall_s: duration of the call, without `compile_s`; almost 0 for a result from a cache.
         compile_s: duration of compiling kernels for it; 0 if they were in the cache.
-        curve_ns, ndp_curve_gbps, host_curve_gbps: ends of equal times up to `ndp_time_ns`, whole
-            refresh intervals or equal parts of one, each to the next clock (the last may be shorter); in each
-            of them what the NDP unit read, and what the host moved over its buses.
+        curve_ns: ends of equal time slices up to `ndp_time_ns`: whole refresh intervals or equal parts of
+            one, each rounded up to a clock; the last slice may be shorter.
+        ndp_curve_gbps, host_curve_gbps: rates in each slice at which the NDP unit read, and at which the
+            host moved data over its buses.
         command_traces: the commands of each lane, if requested.
     """
 

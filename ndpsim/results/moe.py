@@ -106,8 +106,8 @@ class PolicyRun(Reported):
         layer_ns: time of a layer's experts: "mean", "p50", "p99", "max".
         tokens_per_s: decoded tokens over `decode_ns`; for a prefill alone, its tokens over `prefill_ns`.
         speedup, speedup_moe: `time_ns` and `moe_ns` of the first policy of the call over this one's.
-        bound: method of `bound_ns`: "linear-programme", for a step or the run with all layers together;
-            "steps": of each step, where the run with all layers together needs scipy, which is missing.
+        bound: method of `bound_ns`: "linear-programme", or "steps" if scipy is missing, which the programme
+            of a whole run needs: then each step has a programme of its own.
         bound_ns: lower bound on `moe_ns`, the time of the layers' experts, for every policy.
         pairs: computed pairs of a token and an expert.
         experts, pairs_by_engine: by engine; parts of an expert count by their share.
@@ -117,8 +117,8 @@ class PolicyRun(Reported):
             device) in place of channels.
         migrations: by kind: "count", "bytes", "hidden_ns" (in windows), "exposed_ns" (beside a
             layer's experts).
-        cache: "hits", "misses" and "hit_rate", None where the GPU had none: for experts on the GPU, unless
-            the policy counts otherwise or adds further shares.
+        cache: "hits" and "misses" of experts that the GPU computed, and "hit_rate", None without such
+            experts. A policy with counts of its own replaces them or adds further shares.
         prediction: "accuracy", and its definition; None if the policy makes no predictions.
         estimated_ns: sum of the policy's own estimates of its layers, to compare with `moe_ns`; None: it
             makes none.

@@ -72,10 +72,10 @@ class RelayoutResult(Reported):
         weight_bytes: bytes of weights, scales and zero points of those that moved.
         read_bytes, sent_bytes, local_bytes, written_bytes: bytes read; sent over links; moved within a DIMM;
             written. Sent and local bytes add up to bytes read, which equal bytes written.
-        wire_bytes: sent over links, with headers, each packet once.
+        wire_bytes: bytes sent over links, with headers; each packet counts once.
         bandwidth_gbps: weight bytes over `time_ns`.
         topology: the topology of the links.
-        link_busy: share of the time for which each wire carried packets, by name; those that did.
+        link_busy: share of the time for which each wire carried packets, by name; without idle wires.
         dram_busy: share of the time for which the busiest lane's data bus carried reads ("read"), writes
             ("write") and either ("both").
         bounds_ns: lower bound of each resource: "links" (the busiest wire), "source DRAM", "target DRAM"
@@ -90,9 +90,10 @@ class RelayoutResult(Reported):
         stretches: times of reading and writing, by DIMM.
         energy_nj: by component, and their `total`, of all DIMMs and links; None if nothing moved, or if the
             DRAM's currents are not known. `energy_note` names the source, or the reason for None.
-        curve_ns, read_gbps, written_gbps: ends of equal times, which are whole refresh intervals or equal
-            parts of one (the last may be shorter), and rates of reads from DRAM, and of data that arrived to
-            be written, in each.
+        curve_ns: ends of equal time slices: whole refresh intervals or equal parts of one; the last slice may
+            be shorter.
+        read_gbps, written_gbps: rates in each slice of reads from DRAM, and of data that arrived to be
+            written.
         config: everything that was used.
         wall_s: duration of the call, without `compile_s`; almost 0 for a result from a cache.
         compile_s: duration of compiling kernels for it; 0 if they were in the cache.

@@ -25,7 +25,7 @@ class ServedRequest:
         arrival_ns, admitted_ns: when it arrived, and when it was first scheduled.
         first_token_ns, end_ns: when its first and its last output token came.
         ttft_ns: from its arrival to its first output token.
-        tpot_ns: mean time between its output tokens; None: it has one.
+        tpot_ns: mean time between its output tokens; None: it has only one.
         latency_ns: from its arrival to its last output token.
         reused_tokens: prompt tokens that were found in the KV cache.
         preemptions: how often it lost its blocks of the KV cache.
@@ -59,21 +59,21 @@ class ServingResult(Reported):
         prompt_tokens, output_tokens: the tokens of all of them.
         steps: the number of steps of the engine.
         time_ns: the time from the first arrival to the last token.
-        ttft_ns, tpot_ns, latency_ns: percentiles over requests, see `ServedRequest`; of `tpot_ns` over those
-            with more than one output token, None: there are none.
-        itl_ns: percentiles of the times between output tokens, over all of them.
+        ttft_ns, tpot_ns, latency_ns: percentiles over requests, see `ServedRequest`. `tpot_ns` includes only
+            requests with more than one output token; None: there are no such requests.
+        itl_ns: percentiles of all times between two output tokens of a request.
         tokens_per_s, requests_per_s: output tokens, and requests, over `time_ns`.
         user_tokens_per_s: output tokens that one request gets in a second: 1 over the mean of `tpot_ns`.
         offered_per_s: rate of arrivals; None: all arrive at once, or in a closed loop.
         goodput_per_s: requests within the service level over `time_ns`; None: there is no level.
-        growing: more arrive than are served: the queue at the last arrival is longer than at half of the
-            arrivals, and as long as a quarter of all requests.
+        growing: more requests arrive than are served: the queue at the last arrival is longer than after
+            half of the arrivals, and has at least a quarter of all requests.
         preemptions: the number of times that a sequence lost its blocks of the KV cache.
         reused_tokens: prompt tokens that were found in the KV cache.
-        mean_running: sequences with blocks, mean over time; `mean_queue`: those without.
-        most_running, most_queue, most_kv_blocks: the most of a step.
-        over_time: means of equal parts of the time: `time_ns` (the middle), `queue`, `running`, `batch`
-            (sequences of which a step computes tokens), `tokens_per_step`, `kv_blocks`, and under a policy
+        mean_running: sequences with blocks, mean over time; `mean_queue`: sequences without blocks.
+        most_running, most_queue, most_kv_blocks: maximum over the steps.
+        over_time: means over equal parts of the time: `time_ns` (the middle of the part), `queue`, `running`,
+            `batch` (sequences in a step), `tokens_per_step`, `kv_blocks`, and under a policy
             `resident_experts` (in the GPU's memory, or on their way there).
         per_request: the times of each request.
         pairs_by_engine, utilization, migrations, bottleneck, energy_nj, energy_note: as in `PolicyRun`.
@@ -128,7 +128,7 @@ class TriedRate:
 
     Attributes:
         rate_per_s: requests a second.
-        within_share: of the requests, within the service level.
+        within_share: share of the requests that are within the service level.
         ttft_ns, tpot_ns: as in `ServingResult`.
     """
 
@@ -143,7 +143,7 @@ class FoundRate(Reported):
     """The highest rate of arrivals within a service level.
 
     Attributes:
-        rate_per_s: the highest that was found to be within it; `beyond_per_s`: the lowest that was not.
+        rate_per_s: the highest tried rate within the level; `beyond_per_s`: the lowest tried rate beyond it.
         attainment: share of the requests that must be within it.
         tries: the tried rates in order, without the first try, which has all requests at once.
         run: the run at `rate_per_s`.

@@ -18,7 +18,7 @@ class ExpertRun:
         dimm: the number of the DIMM on the channel.
         tokens: the number of tokens that go through it.
         start_ns: the time at which its first activations begin to come; None: they have not.
-        end_ns: the time at which the host has its last result; None: it has not.
+        end_ns: the time at which the host has its last result; None: not yet.
     """
 
     dimm: int
@@ -53,7 +53,7 @@ class RelayoutRun:
 
     Attributes:
         start_ns: the time from which they move.
-        end_ns: the time at which the last of their data was written; None: it has not been.
+        end_ns: the time at which the last of their data was written; None: not yet.
         read_bytes, written_bytes: the bytes that the DIMMs of the session have read and written for it.
     """
 
@@ -81,7 +81,7 @@ class DimmResult(Reported):
             `energy_note` names the source, or the reason for None.
         config: everything that was used.
         wall_s, compile_s: duration of the simulation, and of compiling kernels for it.
-        command_traces: the commands of each lane and of all owners, DIMM after DIMM, if requested.
+        command_traces: the commands of each lane, of all masters, DIMM after DIMM, if requested.
     """
 
     time_ns: float

@@ -18,14 +18,15 @@ class TraceResult(Reported):
 
     Attributes:
         requests, reads, writes: the number of each.
-        cycles: to the last beat of read data or the last command; `time_ns` the same, `clock_ns` a clock.
-        bandwidth_gbps: bytes moved over `time_ns`; `peak_fraction` of `peak_bandwidth_gbps`.
+        cycles: clocks until the last beat of read data or the last command; `time_ns`: the same in ns;
+            `clock_ns`: the clock period.
+        bandwidth_gbps: bytes moved over `time_ns`; `peak_fraction`: its share of `peak_bandwidth_gbps`.
         row_hits, row_misses, row_conflicts: state of the row at a request's first command.
         reads_forwarded, writes_coalesced: requests that a queued write answered or absorbed.
         read_latency_ns: from arrival to the last beat: mean, p50, p90, p99, max; None without reads.
-        read_latency_histogram: reads by latency: from_ns, to_ns (not included), reads.
-        read_latency_distribution: cumulative: number of reads of at most each latency; latencies are closer
-            together at the slow end: ns, reads.
+        read_latency_histogram: number of `reads` with latencies from `from_ns` to below `to_ns`.
+        read_latency_distribution: number of `reads` with a latency of at most `ns`; the entries are closer
+            together at the slow end.
         queue_occupancy: mean requests in the read and in the write queue of a channel.
         commands: DRAM commands by kind.
         accepted: counters at the clock in which the last request was taken, where the reference's runs end;
@@ -36,8 +37,8 @@ class TraceResult(Reported):
             None if the DRAM's currents are not known. `energy_note` names the sources, or the reason why the
             energy is missing.
         config: everything that was used.
-        run_s: duration of the controllers' run, also for a result from a cache; wall_s: duration of the call
-            without reading the trace.
+        run_s: duration of the controllers' run, also for a result from a cache.
+        wall_s: duration of the call without reading the trace.
         compile_s: compile time of kernels, which is not in `run_s` and `wall_s`.
         command_traces: the commands of each channel, if requested.
     """

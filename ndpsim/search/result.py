@@ -16,15 +16,15 @@ from ndpsim.sweeps.table import Listed, SweepResult, csv_of
 class SearchResult(Listed):
     """The result of `optimize`: a row for each point that no other feasible point beats.
 
-    A row is a mapping, as `SweepResult` has it, with the number of the `run` (from 1), `feasible`, and
+    A row is a mapping as in `SweepResult`. It also has the number of the `run` (from 1), `feasible`, and
     derived metrics. ``pandas.DataFrame(result)`` has these rows.
 
     Attributes:
         problem: the problem that was searched.
-        points: all points that were run, in the order in which they were asked for.
-        front: the Pareto front, best first by the first objective, without points equal to an earlier one in
-            all objectives; with one objective, the best point.
-        approach: each point that was better than all before it; empty with several objectives.
+        points: all points that were run, in the order in which the sampler chose them.
+        front: the Pareto front, sorted by the first objective, best first. If several points are equal in all
+            objectives, it has the earliest. With one objective it is the best point.
+        approach: each point that was better than all points before it; empty with several objectives.
     """
 
     def __init__(self, problem: Problem, points: SweepResult, best: set[int]) -> None:

@@ -19,17 +19,18 @@ _BISECTIONS = 6  # of a factor of two in rate: within 1.1%
 def find_rate(
     slo: Any, attainment: float = 0.9, progress: Callable[[float], None] | None = None, **asked: Any
 ) -> FoundRate:
-    """Find the highest rate at which so many requests are within a service level, by bisection.
+    """Find the highest rate at which a given share of the requests is within a service level, by bisection.
 
-    The first try has all requests at once, which gives the most that the machine serves. Rates are halved
-    from there to one that is within the level, and then bisected. The pattern of arrivals stays the same.
+    In the first try all requests arrive at once: its throughput is the maximum of the machine. From there the
+    rate is halved until enough requests are within the level, and then bisected. The pattern of arrivals
+    stays the same.
 
     Args:
         slo: as in `run_serving`.
         attainment: share of the requests that must be within the level: 90% as in DistServe (Zhong et al.,
             OSDI 2024).
-        progress: called with the share of the most runs that are done.
-        asked: other arguments of `run_serving`, but for `rate`.
+        progress: called with the number of runs that are done, as a share of the maximum number.
+        asked: arguments of `run_serving` except `rate`.
 
     Raises:
         InputError: as `run_serving`; no rate is low enough, or requests have no rate.

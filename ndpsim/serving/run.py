@@ -63,32 +63,33 @@ def run_serving(
     Args:
         hw, model, sets: as in `simulate_expert`.
         requests: `Requests`, a file of them, or a SPEC of `generate_requests`.
-        policy: as one of `run_moe`, none that rehearses; None: "trimoe", or none for a dense model, which
-            needs only a GPU, and for several GPUs.
-        rate: requests a second: arrivals are moved apart or together to this mean; None: as they are.
+        policy: a policy as in `run_moe`, but none that rehearses; None: "trimoe", or no policy for a dense
+            model or several GPUs.
+        rate: mean rate in requests a second, to which the times between arrivals are scaled; None: as they
+            are.
         slo: limits of a request, ``ttft=1s,tpot=50ms``; None: there are none.
         scheduler: forms the steps: a name of `ndpsim.serving.schedulers`.
-        max_batch: sequences that have blocks of the KV cache at a time.
-        max_tokens: tokens that a step computes, at least as many as `max_batch`.
+        max_batch: maximum number of sequences with blocks of the KV cache.
+        max_tokens: maximum number of tokens of a step, at least `max_batch`.
         preemption: what happens to a sequence whose blocks are taken: "recompute": all of its tokens are
             computed again; "swap": its blocks are moved to the host's memory and back.
-        parallel: the way in which several GPUs (`gpu.count`) share the model: "data": each has an engine and
-            a part of the experts, "tensor": each has a part of every matrix; None: data, or tensor for a
-            dense model. They hold all weights, and no policy runs. See `ndpsim.serving.gpus`.
+        parallel: the way in which several GPUs (`gpu.count`) share the model: "data": each GPU has an engine
+            and a part of the experts; "tensor": each GPU has a part of every matrix; None: data, or tensor
+            for a dense model. The GPUs hold all weights, and no policy runs. See `ndpsim.serving.gpus`.
         kv: location of the KV cache: "gpu", "host", or "auto"; see `ndpsim.serving.room`.
-        kv_bits: bits of a value in it.
-        kv_blocks: its blocks; None: see `ndpsim.serving.room`.
+        kv_bits: bits of a value in the KV cache.
+        kv_blocks: number of blocks in the KV cache; None: see `ndpsim.serving.room`.
         block_tokens: tokens of a block.
-        prefix_cache: whole blocks of a prompt that begins as another did are found again.
-        async_scheduling: a step is formed when the one before it begins, see `ndpsim.serving.engine`; only
-            schedulers that work ahead do so, and not with "swap".
+        prefix_cache: whether a prompt reuses whole blocks of an earlier prompt with the same first tokens.
+        async_scheduling: whether a step is formed when the previous step begins (`ndpsim.serving.engine`).
+            Schedulers that do not work ahead, and "swap", form it when the previous step has ended.
         routing: a trace, its file, or a SPEC of `generate_routing`; None: `default_routing` of the model.
             Experts are drawn by sequence, see `ndpsim.routing.sequences` and `ndpsim.routing.replayed`.
         seed: the seed of the routing, and of generated requests.
         bits, dense_bits, weights, gpu_experts, arbitration: as in `run_moe`.
         log: a log that receives each request and each step.
         observer: receives each request, layer and step.
-        progress: called with the share of the output tokens that there are.
+        progress: called with the share of the output tokens that have been generated.
         cache: as in `run_moe`.
 
     Raises:

@@ -133,8 +133,8 @@ def place_expert(
 
     Args:
         hw, model, bits, sets: as in `simulate_expert`.
-        layout: "localized", "striped" or "sharded:N"; on a device with systolic arrays, "localized" has the
-            tiles that `simulate_expert` reads there.
+        layout: "localized", "striped" or "sharded:N". On a device with systolic arrays, "localized" stores
+            weights tile by tile.
 
     Raises:
         InputError: an argument, the hardware or the model is invalid, or the expert does not fit.

@@ -173,11 +173,11 @@ class Session:
             model, bits, layout: as in `simulate_host_read`.
             gbps: the highest rate over this channel; "saturate": as fast as possible. If host reads together
                 ask for more than the channel has, they share it equally, except those that ask for less. A
-                read that was delayed catches up by at most 2048 clocks, as far as buffers last.
+                read that was delayed catches up by at most 2048 clocks, as far as buffers allow.
             start_ns: its start; times in the past count as now.
-            dimm: the first DIMM of weights that are not striped: which of the channel's.
-            behind: the weights are behind the data on their DIMMs, in rows of their own; else they are the
-                first on their DIMMs.
+            dimm: the number on the channel of the first DIMM, for weights that are not striped.
+            behind: the weights are behind the data on their DIMMs, in rows of their own; otherwise they are
+                the first data on their DIMMs.
 
         Returns:
             Its number among the host's streams.
@@ -224,8 +224,9 @@ class Session:
     ) -> int:
         """Move experts to another layout; one relayout at a time.
 
-        The experts are, before and after, behind the data on the DIMMs of this channel. Links are those of
-        the whole machine. DIMMs of other channels are not simulated: they read and write without delay.
+        Before and after the move, the experts are behind the data on the DIMMs of this channel. Links are
+        those of the whole machine. DIMMs of other channels are not simulated: they read and write without
+        delay.
 
         Args:
             model, experts, source, target, source_dimms, target_dimms, bits: as in `simulate_relayout`; DIMMs

@@ -240,7 +240,7 @@ def run_trace(
         wrap: take addresses beyond the memory modulo its size, instead of refusing them.
         record_commands: keep the command traces; fast-forward then skips no request.
         exact_check: first run on both controllers, step by step on the plain one, and compare.
-        cache: as in `run_requests`; a trace file is read in any case, because its contents decide.
+        cache: as in `run_requests`; a trace file is always read, because its contents are part of the key.
 
     Raises:
         InputError: a name, a number or the trace is invalid, or an address is beyond the memory.

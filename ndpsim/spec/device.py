@@ -26,9 +26,14 @@ _FIXED = ("rate", "tCK_ps")  # what a speed preset is; changing them means anoth
 class Device:
     """A channel of DRAM, resolved: every timing in clocks, every size a number.
 
-    `timings` holds every value by its name (nCL, nRFC, ...), with `rate` (MT/s) and `tCK_ps`, which JEDEC
-    rounds down to whole ps before it turns times into clocks; `timing_clock_ps` is what one takes.
-    `sources` says for each of them where it came from: "preset ...", "derived ..." or "override".
+    Attributes:
+        standard, org, timing: the standard, and the names of its presets.
+        ranks: number of ranks.
+        organisation: the sizes of a chip.
+        timings: all timings by name (nCL, nRFC, ...) in clocks, `rate` in MT/s, and `tCK_ps`. JEDEC rounds
+            tCK down to whole ps to convert times to clocks; `timing_clock_ps` is the exact period.
+        sources: the source of each timing: "preset ...", "derived ..." or "override".
+        rules: "standard" or "reference".
     """
 
     standard: Standard

@@ -142,17 +142,17 @@ class Listed:
 class SweepResult(Listed):
     """The result of `sweep`: the rows of its table, one a point, in the order of points.
 
-    A row is a mapping: the varied keys, `status` ("ok" or "failed"), `reason` (of a failure, else None), the
-    metrics of the command, named as in ``to_dict(flat=True)`` of its result, `speedup` where there is a
+    A row is a mapping with these keys: the varied keys, `status` ("ok" or "failed"), `reason` (of a failure,
+    else None), the metrics of the command, named as in ``to_dict(flat=True)`` of its result, `speedup` with a
     baseline, `version`, and `config`, the whole resolved configuration as JSON. All rows have all columns; a
     missing value is None.
 
-    ``pandas.DataFrame(result)`` and ``polars.DataFrame(result)`` have these rows and columns; polars asks for
+    ``pandas.DataFrame(result)`` and ``polars.DataFrame(result)`` have these rows and columns; polars needs
     pyarrow. Results with equal definitions and rows are equal.
 
     Attributes:
         definition: the definition of the sweep.
-        rows: the list of them.
+        rows: the rows, as a list.
         computed: points that this call ran, or found to be impossible.
         found: points that an earlier call ran.
     """
@@ -233,7 +233,7 @@ class SweepResult(Listed):
     def cells(self, metrics: Sequence[str], most: int) -> tuple[list[str], list[list[str]]]:
         """Labels and cells, with units, of the first rows: varied keys, then metrics.
 
-        Where points failed, their status comes in between.
+        If a point failed, a column between them has the status.
         """
         plain = [*self.definition.varied, *(["status"] if self.failed else [])]
         cells = [

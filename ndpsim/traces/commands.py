@@ -192,11 +192,11 @@ def write_commands(
     Args:
         path: the file.
         trace: the commands of one channel.
-        form: "ndpsim", the CSV that `read_commands` reads, or that of another tool: "ramulator2", "dramsim3",
-            "drampower", "drampower5". Its file in `ndpsim/traces/command_formats/` lists what it cannot
-            express.
+        form: "ndpsim" is the CSV that `read_commands` reads. The others are forms of other tools:
+            "ramulator2", "dramsim3", "drampower", "drampower5". The file of a form in
+            `ndpsim/traces/command_formats/` lists what the form cannot express.
         channel: the channel's number, for forms that have it.
-        device: the channel, for the forms that number banks through the bank groups.
+        device: the channel, for forms that number banks over all bank groups.
 
     Raises:
         InputError: the file cannot be written, the form is unknown or cannot express the trace.

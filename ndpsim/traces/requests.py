@@ -36,16 +36,16 @@ class Requests(Columns):
     """Requests in their order; every array has an element, or a row, for each of them.
 
     Attributes:
-        address: of a byte, int64[n]; None when the requests are located by `place`.
+        address: byte addresses, int64[n]; None if `place` locates the requests.
         write: 1 where a request writes, int8[n].
         cycle: the earliest clock of each request, int64[n], never decreasing; None: there is no limit.
         place: channel, rank, bankgroup, bank, row, column, int32[n, 6]; a column is a burst of the row.
         file: the file that they were read from.
         format: the name of its format.
-        skipped: by line of the file that holds no request, the number of requests before it; None: there
+        skipped: for each line of the file without a request, the number of requests before it; None: there
             are no such lines.
 
-    Equality compares the requests, not where they were read from; they have no hash.
+    Equality compares the requests, not their files; they have no hash.
 
     Raises:
         InputError: an array is of other numbers or another length, there are no requests, or they have

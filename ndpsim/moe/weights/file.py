@@ -75,7 +75,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class WeightFile:
-    """A model in a named file. `source`: where the recipe is published."""
+    """The tensors of a model in a weight file. `source`: where the recipe of the file is published."""
 
     name: str
     model: str
@@ -111,7 +111,7 @@ class WeightFile:
 
 
 def weight_names() -> list[str]:
-    """The names of files that are known, sorted."""
+    """The names of all known weight files, sorted."""
     return sorted(RECIPES)
 
 
@@ -131,7 +131,7 @@ def weight_name(weights: str) -> str:
 
 
 def weight_file(weights: str, model: str | PathLike[str] | MoeShape) -> WeightFile:
-    """The weights of a model in the file that `weights` names, as "q4_k_m".
+    """The tensors of a model in a weight file such as "q4_k_m".
 
     Raises:
         InputError: the file or model does not exist, or the model's file lacks values for attention or
