@@ -15,19 +15,18 @@ What the command line does, as calls:
 - ``routing``: `generate_routing`, `import_routing`, `describe_routing`; `load_routing` and `Routing.save`.
 - ``requests``: `generate_requests`, `import_requests`, `describe_requests`; `load_requests` and
   `save_requests`.
-- ``moe``: `run_moe`; a policy of your own is held against the rules by `check_policy`.
+- ``moe``: `run_moe`; `check_policy` checks a policy of your own.
 - ``serve``: `run_serving`, and `find_rate` for the highest rate within a service level.
 - ``sweep``: `sweep`, of a command at many points. ``optimize``: `optimize`, for the best of them.
-- Results of earlier calls are found again with ``cache=True`` or ``cache=ResultCache(...)``; ``cache`` shows
-  them.
+- ``cache=True`` or ``cache=ResultCache(...)`` reuses results of earlier calls; ``cache`` shows their folders.
 - Pictures: `ndpsim.report.pictures`. Energy of a command trace: `ndpsim.energy.from_trace`. ``bench``:
   `ndpsim.devtools.bench.run_rows`. ``compare``: `ndpsim.devtools.peers.ramulator.compare`.
 
-A mistake in what was given is an `InputError`, whose `key` names the argument; a check that finds two ways
-of computing the same apart raises `MismatchError`.
+A mistake in an argument is an `InputError`, whose `key` names the argument. A check that finds a difference
+between two computations of the same result raises `MismatchError`.
 """
 
-# Imported when first used: Numba and pydantic take their time, and not every use needs them.
+# Imported when first used: importing Numba and pydantic is slow, and not every use needs them.
 from ndpsim._later import from_stub as _from_stub
 
 __getattr__, __dir__, __all__ = _from_stub(__name__)

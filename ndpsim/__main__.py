@@ -9,11 +9,11 @@ from ndpsim.cli import signals, streams
 
 def run() -> None:
     """Run the command line as a process of its own."""
-    streams.open_closed()  # first of all: any file that is opened takes the lowest number that is free
+    streams.open_closed()  # first of all: any file that is opened takes the lowest free number
     signals.answer_signals()
     streams.prepare()
-    atexit.register(gc.freeze)  # at the end nothing is searched for what nobody uses: compiling leaves a lot
-    os.environ["MATPLOTLIBRC"] = os.devnull  # pictures look alike for everybody, whatever that file says
+    atexit.register(gc.freeze)  # no garbage collection at the end: compiling leaves many objects
+    os.environ["MATPLOTLIBRC"] = os.devnull  # pictures do not depend on the user's settings
     from ndpsim.cli.main import main  # noqa: PLC0415 (it takes its time, and signals are answered now)
 
     main()

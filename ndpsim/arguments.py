@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from ndpsim.errors import Code, InputError, unknown
 
 T = TypeVar("T")
-#: What is told of a simulation under way: the share of its work that is done.
+#: A function that a simulation calls with the share of its work that is done.
 Progress = Callable[[float], None]
 
 _SHORT = reprlib.Repr()
@@ -34,10 +34,10 @@ def shown(value: object) -> str:
 def whole_number(value: Any, name: str, least: int, most: int | None = None, of: str = "") -> int:
     """`value` as an int: Python's, NumPy's, or any other with `__index__`; no bool, no float.
 
-    `of`: what it counts, for the message, " of clocks".
+    `of`: the things that it counts, for the message: " of clocks".
 
     Raises:
-        InputError: it is none, or not from `least` to `most` (None: without end).
+        InputError: it is no whole number, or not from `least` to `most` (None: no limit).
     """
     try:
         whole = None if is_flag(value) else operator.index(value)
@@ -114,7 +114,7 @@ def settings(written: str, key: str) -> dict[str, str]:
 
 
 def choice(value: Any, name: str, allowed: Iterable[str], what: str) -> str:
-    """`value`, which must be one of the names `allowed`; `what` they name, in words.
+    """`value`, which must be one of the names `allowed`; `what`: what these names stand for, in words.
 
     Raises:
         InputError: it is none of them.
@@ -143,7 +143,7 @@ def several(value: Any, name: str, each: Callable[[Any, str], T]) -> tuple[T, ..
     """The elements of a list, tuple or other ordered iterable, each as the function `each` takes it.
 
     Raises:
-        InputError: it is a single text, a mapping, a set or nothing of several, or an element is refused.
+        InputError: it is a text, a mapping, a set or not iterable, or an element is refused.
     """
     if isinstance(value, str):
         raise InputError(f"{shown(value)} is a string; give a list of them", "type", key=name)

@@ -1,4 +1,4 @@
-"""Caches in memory of what functions return: by the identity of an argument, or while files do not change."""
+"""Caches of results in memory: by the identity of an argument, or while files do not change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ A = TypeVarTuple("A")
 R = TypeVar("R")
 
 _Stamp = tuple[int, ...]
-_STABLE_NS = 2_000_000_000  # longer than a tick of any clock by which files are stamped
+_STABLE_NS = 2_000_000_000  # longer than the resolution of the time stamps of any file system
 
 
 def _evict(cache: dict[Any, Any], most: int) -> None:
@@ -46,7 +46,7 @@ def cached_by_identity(most: int) -> Callable[[Callable[[Unpack[A]], R]], Callab
 
 
 def _stamp(file: str) -> _Stamp:
-    """A stamp that changes when a file or folder changes; empty where there is nothing."""
+    """A stamp that changes when a file or folder changes; empty if it does not exist."""
     try:
         status = os.stat(file)
     except OSError:
@@ -75,10 +75,10 @@ class FileCache(Generic[R]):
         return made
 
     def store(self, key: Hashable, files: Iterable[str | Path], made: R) -> R:
-        """Store what was just `made` of `files`. A folder is one of them where it matters what lies in it.
+        """Store the object that was just `made` from `files`, which may include folders.
 
-        A file that changed a moment ago may have changed since it was read, or may change once more under
-        the same stamp: then nothing is stored.
+        If a file changed a moment ago, nothing is stored: the file may have changed after it was read, or may
+        change again under the same stamp.
         """
         stamps = {str(file): _stamp(str(file)) for file in files}
         self._entries.pop(key, None)

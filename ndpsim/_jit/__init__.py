@@ -6,7 +6,7 @@ Kernels are compiled by `inner_steps` with a release of Numba that these were tr
 Numba's own cache watches one file a function, ignores `NUMBA_BOUNDSCHECK`, and runs what it finds: change a
 helper in another file and it serves stale code, damage a file and the process ends. Here the cache folder is
 named after everything that can change the code: every source file that kernels may import, the Numba and
-Python versions, and the Numba flags. What this user did not write there, whole, is not loaded (`cachedirs`).
+Python versions, and the Numba flags. Damaged files and files of other users are not loaded (`cachedirs`).
 
 The logger "ndpsim" says, at level INFO, when a kernel is compiled and when it is ready.
 """
@@ -79,7 +79,7 @@ def _settings() -> dict[str, str]:
 
 
 def version_of(without: Collection[str], *others: object) -> str:
-    """20 hexadecimal digits of the sources, but for those of some packages, and of what else counts."""
+    """20 hexadecimal digits of the sources, except those of some packages, and of versions and flags."""
     package, digest = Path(__file__).parents[1], hashlib.sha256(repr(others).encode(errors="surrogateescape"))
     for path in sorted(package.rglob("*.py")):
         name = path.relative_to(package)
@@ -112,16 +112,16 @@ def cached_kernels() -> Counter[str]:
 
 
 def _note_kept(name: str, arguments: Any) -> None:
-    """Note for `cached_kernels` what Numba's own cache keeps and nobody can ask it for."""
+    """Note for `cached_kernels` a kernel of Numba's own cache, which cannot list its kernels."""
     entries().write(f"{name}-{hashlib.sha256(str(arguments).encode()).hexdigest()[:20]}", b"")
 
 
 class _Compilations(event.Listener):
-    """Listens to Numba and sums up how long kernels are compiled; those that one calls are part of it.
+    """Listens to Numba and sums up the compile time of kernels; it includes the kernels that a kernel calls.
 
     Meanwhile no garbage is collected: Numba keeps nearly all that it makes until a kernel is ready, and
-    looking through it takes a seventh of the time. Then a large kernel leaves some 100 MB of garbage. It is
-    collected once, from what was made for this kernel.
+    searching it takes a seventh of the time. A large kernel then leaves some 100 MB of garbage, which is
+    collected once after the kernel.
     """
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class _Compilations(event.Listener):
         self.names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()  # of kernels
 
     def seconds(self) -> float:
-        """Until now, in all threads; Numba compiles in one at a time."""
+        """The compile time so far, in all threads; Numba compiles in one thread at a time."""
         return self._before_s + (time.perf_counter() - self._began if self._depth else 0.0)
 
     def on_start(self, event: Any) -> None:
@@ -142,13 +142,13 @@ class _Compilations(event.Listener):
         if self._depth == 1:
             self._collects, self._freezes = gc.isenabled(), gc.get_freeze_count() == 0
             gc.disable()
-            if self._freezes:  # what is there already is not looked through afterwards
+            if self._freezes:  # existing objects are not searched afterwards
                 gc.freeze()
             self._began = time.perf_counter()
             _log.info("compiling %s", name, extra={"compiling": name})
 
     def on_end(self, event: Any) -> None:
-        """It was compiled, or could not be."""
+        """A function has been compiled, or could not be compiled."""
         name = self.names.get(event.data["dispatcher"])
         if name is None:
             return
@@ -191,7 +191,7 @@ def kernel(function: F) -> F:
 
 
 def _in_python(function: F) -> F:
-    """A kernel that is not compiled: numbers overflow in it without a word, and it returns Python's own."""
+    """A kernel that is not compiled: numbers overflow without a warning, and results are Python's numbers."""
 
     @functools.wraps(function)
     def run(*arguments: Any) -> Any:
@@ -224,15 +224,15 @@ def by_reference(cls: type[T]) -> type[T]:
 
 
 def by_type(point: F) -> F:
-    """A part of kernels of which every type of its first argument has its own.
+    """A part of kernels that has a version for every type of its first argument.
 
-    That is the part with the same name in the module of the type, a named tuple.
+    The version is the function with the same name in the module of the type, a named tuple.
     """
     return _chosen(point, lambda kind: getattr(_parts_of(kind), point.__name__))
 
 
 def overridable(point: F) -> F:
-    """`by_type`, except that a type whose module has no such part takes this one."""
+    """As `by_type`, but a type whose module has no such function uses this one."""
     return _chosen(point, lambda kind: getattr(_parts_of(kind), point.__name__, None))
 
 

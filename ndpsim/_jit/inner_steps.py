@@ -119,7 +119,7 @@ def _optimize(library: Any) -> None:
 
 @_register_pass(mutates_CFG=True, analysis_only=False)
 class _LowerPart(_LowerKernel):
-    """The lowering step for parts of kernels: no part is run alone, so only kernels become machine code.
+    """The lowering step for parts of kernels. No part runs alone, so only kernels become machine code.
 
     Parts are optimized where they are.
     """
@@ -145,7 +145,7 @@ _NUMBERS = (types.Number, types.Boolean)
 
 
 class _Typing:
-    """Numba's typing context, asked only once what an operator makes of numbers of the same types."""
+    """Numba's typing context; it remembers the result type of an operator on given types."""
 
     def __init__(self, numbas: Any) -> None:
         self._numbas = numbas
@@ -164,7 +164,7 @@ class _Typing:
         key = (
             function,
             arguments,
-        )  # the function keeps what was found; as others add to it, it becomes another
+        )  # the function keeps what was found; when others add to the function, it is another object
         if key not in self._found:
             self._found[key] = look_up()
         return self._found[key]
@@ -216,7 +216,7 @@ class _MachineCode:
         return next(map(str, self._entries().folders()), None)
 
     def enable(self) -> None:
-        """Part of what Numba asks for."""
+        """Numba's interface requires this method; the cache is always enabled."""
 
     disable = flush = enable
 
@@ -229,7 +229,7 @@ class _MachineCode:
         try:
             made_for, on, parts = pickle.loads(content)
             return _rebuild(context, *parts) if (made_for, on) == (signature, machine) else None
-        except Exception as error:  # whole, but not what this Numba can load
+        except Exception as error:  # a whole file, but this Numba cannot load it
             _log.info("%s is compiled again: its entry in the cache cannot be loaded (%s)", self._name, error)
             return None
 
@@ -283,7 +283,7 @@ def part(function: Callable[..., Any], inline: bool) -> Any:
         pipeline_class=PartCompiler,
         no_cpython_wrapper=True,
         no_cfunc_wrapper=True,
-        forceinline=inline,  # said in either case, else Numba takes it from the part that calls this one
+        forceinline=inline,  # always given, else Numba takes it from the part that calls this one
     )
     of_kernels.compile = partial(_compile_part, of_kernels)
     get_template = of_kernels.get_call_template

@@ -21,7 +21,7 @@ TRIED = ("0.68.0", "0.68.1")
 
 _log = logging.getLogger("ndpsim")
 
-# Values that Numba takes as they are, and then fails on or lets LLVM end the process for.
+# Values that Numba accepts unchecked; later it fails, or LLVM ends the process.
 _USABLE = {
     "NUMBA_NUM_THREADS": re.compile(r"\s*\+?0*[1-9][0-9]{0,5}\s*"),
     "NUMBA_CPU_FEATURES": re.compile(r"([+-][\w.-]+(,[+-][\w.-]+)*)?"),

@@ -1,7 +1,7 @@
 """Checks a trace of DRAM commands against the rules of its standard, without any scheduler.
 
-It shares nothing with the engine but the standard's data, reads the rules itself, and asks for every
-command which earlier one forbids it, so that it can judge the engine.
+It shares only the standard's data with the controllers. It reads the rules itself, and searches for each
+command the earlier commands that forbid it. Therefore it can judge the controllers.
 
 >>> from ndpsim.audit import check
 >>> from ndpsim.spec import resolve

@@ -1,4 +1,4 @@
-"""A trace against a device: its commands by number, and what a check finds in words."""
+"""A trace and the device that it is checked against, and the findings of a check in words."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Found:
-    """All that one check found: how many, the first of them in the order of the trace, what it let pass."""
+    """The findings of one check: their number, the first ones in trace order, and tolerated ones."""
 
     count: int
     first: list[Finding]
@@ -141,9 +141,9 @@ def wrong_coordinates(trace: CommandTrace, device: Device, kinds: Kinds) -> NDAr
 def case_of(
     trace: CommandTrace, device: Device, limit: int, index: NDArray[np.int64], lane: int | None = None
 ) -> Case:
-    """`trace` against `device`, describing `limit` violations of each sort.
+    """The case of `trace` on `device`, with at most `limit` violations of each sort described.
 
-    `index`: the place of each command in the whole trace. `lane`: what its rank 0 is called, if not that.
+    `index`: the place of each command in the whole trace. `lane`: the user's number for its rank 0.
     """
     kinds = kinds_of(device.standard)
     trace = _renumbered(trace, device.standard)
@@ -153,7 +153,7 @@ def case_of(
 
 
 def _renumbered(trace: CommandTrace, standard: Standard) -> CommandTrace:
-    """The trace with commands numbered as the standard does, and those that it does not have behind them."""
+    """The trace with commands numbered as in the standard; unknown commands get the numbers after these."""
     names = tuple(dict.fromkeys((*standard.names, *trace.names)))
     nameless = (trace.command < 0) | (trace.command >= len(trace.names))
     command = np.where(nameless, trace.command, trace.numbered(names))
@@ -181,7 +181,7 @@ def violation(case: Case, finding: Finding) -> Violation:
 
 
 def no_such_lane(trace: CommandTrace, index: int, lanes: int) -> Violation:
-    """The command at `index` is meant for none of the `lanes`."""
+    """The violation of the command at `index`, which addresses none of the `lanes`."""
     lane, clock, name = int(trace.rank[index]), int(trace.clock[index]), _name(trace, index)
     wrong = f"lane {lane} is not within 0 to {lanes - 1}"
     message = f"line {index + 2}: {name} at clock {clock}: coordinates: {wrong}"

@@ -1,4 +1,4 @@
-"""The checks: each looks through a trace for one sort of mistake, and says what it found."""
+"""The checks: each searches a trace for one sort of mistake, and returns what it found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ndpsim.spec import Device, Rule
 from ndpsim.spec.checking import check_rule
 from ndpsim.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
 
-# What a trace says, before what it means.
+# The form of a trace: commands and coordinates.
 
 
 def _unknown_commands(case: Case) -> Found:
@@ -59,8 +59,8 @@ def _coordinates(case: Case) -> Found:
 def _command_bus(case: Case) -> Found:
     """One command at a time on each bus, in the order of time.
 
-    Looking at the line before is enough, and at the one before on the same bus: a command that overlaps one
-    further back comes after a line that overlapped it too, or that was out of order.
+    It is enough to compare with the previous line and with the previous command on the same bus: if a command
+    overlaps an earlier one, the line between them overlaps that one, too, or is out of order.
     """
     clock = case.trace.clock
     known = np.clip(case.trace.command, 0, len(case.kinds.names) - 1)
@@ -117,10 +117,9 @@ def _overlaps(start: NDArray[np.int64], length: int) -> NDArray[np.int64]:
 def _data_bus(case: Case) -> Found:
     """No two bursts on the data bus at once; a burst starts nCL or nCWL after its command's last cycle.
 
-    One overlap is let pass, and counted: a read, then a write on another rank. The standards leave the
-    change between ranks to the system, and the reference's tCS asks only nBL + nCS between the two
-    commands, so that with nCL > nCWL + nCS the write's data meet the read's. The timing check holds such
-    pairs to tCS.
+    One overlap is tolerated and counted: a read, then a write on another rank. The standards leave the
+    change between ranks to the system. The reference's tCS requires only nBL + nCS between the two commands:
+    with nCL > nCWL + nCS the write's data overlap the read's. The timing check applies tCS to such pairs.
     """
     device, length = case.device, case.device.burst_clocks
     reads, writes = case.kinds.reads, case.kinds.writes
@@ -137,7 +136,7 @@ def _data_bus(case: Case) -> Found:
     pairs = pairs[~passed]
     first = []
     for before, after in pairs[: case.limit].tolist():
-        # Starting later, it would come after the earlier burst.
+        # A burst that starts later does not overlap the earlier one.
         short = int(start[before] + length - start[after])
         here, there = (f"{start[x]} to {start[x] + length - 1}" for x in (after, before))
         culprit = case.at(case.origin(places[before]))
@@ -184,7 +183,7 @@ def _rules(device: Device, kinds: Kinds) -> Rules:
 
 
 def _nodes(case: Case) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """By level and usable command its node, -1 for none; by level the first node, and their number last.
+    """By level the node of each usable command, -1 for none, and the first node; the number of nodes.
 
     The bank of a same-bank command is the one in the first bank group.
     """
@@ -277,7 +276,7 @@ def _completed(case: Case) -> Found:
 
 
 def _prepared(case: Case) -> Found:
-    """Accesses that nothing has prepared, if the trace prepares any: an always-running clock needs none."""
+    """Accesses without a preparing command, if the trace has any: an always-running clock needs none."""
     standard, device, part = case.device.standard, case.device, case.part
     commands = standard.by_number
     preparing = [standard.names.index(one.prepared_by) if one.prepared_by else -1 for one in commands]

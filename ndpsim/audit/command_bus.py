@@ -1,4 +1,4 @@
-"""Command buses that several lanes of a DIMM share, or that all of them obey together."""
+"""Checks of command buses that several lanes of a DIMM share, in turn or in lock step."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ndpsim.audit.report import Violation
 from ndpsim.spec import Device
 from ndpsim.traces import CommandTrace
 
-#: How the ranks of a sub-channel get their commands: each over a bus of its own, in turn over one, or all
-#: the same commands at once.
+#: How the ranks of a sub-channel get their commands: each over its own bus, in turn over one bus, or all
+#: ranks the same commands at once.
 COMMAND_BUSES = ("private", "shared", "broadcast")
 
 Ints = NDArray[np.int64]

@@ -47,8 +47,8 @@ def find_early(
     Returns how many (command, rule) pairs are broken, the first of them as rows of `found`: command,
     rule, the earlier command that keeps it waiting longest, and the clocks missing.
     """
-    # Of each kind of command only the last at a node is looked at (the window-th last for a window): a
-    # rule asks the same distance of every one of a kind, so the nearest keeps its followers waiting longest.
+    # For each kind of command only the last one at a node counts (for a window, the window-th last): a rule
+    # has one distance for all commands of a kind, so the nearest one delays the next command most.
     count = 0
     for i in range(len(command)):
         after = command[i]
@@ -58,8 +58,8 @@ def find_early(
             for place in range(rules.previous_first[rule], rules.previous_first[rule + 1]):
                 kind = rules.previous[place]
                 level = rules.level[rule]
-                # A command to a whole rank meets every bank and bank group of it, one to a bank of every
-                # group meets every group.
+                # A command to a whole rank applies to all of its banks and bank groups; a same-bank command
+                # applies to all groups.
                 if rules.rank_wide[kind] + rules.rank_wide[after] > 0:
                     level = min(level, _RANK)
                 elif level == _GROUP and rules.same_bank[kind] + rules.same_bank[after] > 0:

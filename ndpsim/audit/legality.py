@@ -18,13 +18,13 @@ from ndpsim.plugins import option_names
 from ndpsim.spec import Device
 from ndpsim.traces import CommandTrace
 
-#: How a trace may be refreshed. "all-bank" and "staggered" owe every rank a refresh an interval, "none" owes
-#: nothing, others owe every bank, or every bank number of a rank, one by itself or with its rank.
+#: How a trace may be refreshed. With "all-bank" and "staggered" each rank needs a refresh in every interval;
+#: with "none" nothing does. With the others each bank, or each bank number of a rank, needs its own.
 REFRESH_MODES = option_names("dram/refresh_policies", "all-bank")
 
 _LAST_CLOCK = 10**18  # of a command trace
 
-#: The most violations to describe: there is room for all of them beforehand.
+#: Maximum number of violations to describe; their memory is allocated before the check.
 
 
 class _Options(NamedTuple):
@@ -44,7 +44,7 @@ def _options(
     max_pulled_in: int | None,
     start_clock: int,
 ) -> _Options:
-    """The options, with what the standard says where nothing is given.
+    """The options; options that are not given have the standard's values.
 
     Raises:
         InputError: an argument of `check` is unknown, out of range or of another type.

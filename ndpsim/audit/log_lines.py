@@ -1,4 +1,4 @@
-"""Logs that are judged: their lines, and what is found in them."""
+"""Reads logs line by line for a judge, and collects its findings."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Findings:
         self._limit = limit
 
     def add(self, number: int, where: str, faults: Iterable[Fault]) -> None:
-        """Faults of a line of the log; `where` they are, in words that end in a colon and a blank."""
+        """Add faults of a line of the log; `where`: their place, in words that end in a colon and a blank."""
         for rule, problem in faults:
             self.count += 1
             if len(self.first) < self._limit:
@@ -107,7 +107,7 @@ def _no_number(name: str) -> float:
 
 @contextmanager
 def understood(file: Path, line: int, command: str) -> Iterator[None]:
-    """A line that is not of a log of `command` is a mistake at its place.
+    """While the block runs, a line that a log of `command` cannot have is an `InputError` at its place.
 
     Raises:
         InputError: it is not.
@@ -131,7 +131,7 @@ class Judge(Protocol):
         """The next line, of this number."""
 
     def end(self) -> None:
-        """The log has ended."""
+        """Called after the last line of the log."""
 
 
 _J = TypeVar("_J", bound=Judge)

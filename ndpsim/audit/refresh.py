@@ -10,10 +10,10 @@ from ndpsim.spec.standard import ONE_BANK, WHOLE_RANK
 
 
 def _owed(case: Case, refresh: str) -> list[tuple[str, NDArray[np.int64]]]:
-    """The owners of a refresh every interval, by name, and the commands that refresh them, as places.
+    """The owners (ranks or banks) that need a refresh in every interval, by name, and its commands.
 
-    Where banks are refreshed that is every bank, if a command of the standard refreshes one alone; else it is
-    every bank number of a rank, in all bank groups at once.
+    If banks are refreshed: every bank, if the standard has a command for a single bank; otherwise every bank
+    number of a rank, in all bank groups at once.
     """
     part, device, kinds = case.part, case.device, case.kinds
     refreshes, scope = kinds.refreshes[part.command] == 1, kinds.scope[part.command]
@@ -36,11 +36,11 @@ def _owed(case: Case, refresh: str) -> list[tuple[str, NDArray[np.int64]]]:
 
 
 def refresh_debt(case: Case, refresh: str, max_postponed: int, max_pulled_in: int, start: int) -> Found:
-    """Whether all that is owed a refresh gets one an interval.
+    """Find owners that do not get one refresh in each interval.
 
-    The n-th, counted from 0, is due at n + 1 intervals: it comes `max_postponed` intervals later at most,
-    `max_pulled_in` earlier at most. Those due before the clock `start` are done. What is owed when
-    the trace ends is laid on its last command.
+    The n-th refresh, counted from 0, is due at n + 1 intervals. It may be at most `max_postponed` intervals
+    late and `max_pulled_in` intervals early. Refreshes that were due before the clock `start` are done.
+    Refreshes that are missing at the end of the trace are reported at its last command.
     """
     interval = case.device.clocks("nREFI")
     part, end = case.part, int(case.trace.clock[-1])

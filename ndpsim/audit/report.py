@@ -39,7 +39,7 @@ class Outcome(Reported):
     """The result of a check; its counts are the fields that have descriptions.
 
     Attributes:
-        passed: the verdict where nothing was found.
+        passed: the verdict if nothing was found.
         count: the number of findings.
         found: the first findings.
     """

@@ -1,7 +1,7 @@
 """Judges a log of `ndpsim moe` without trusting what wrote it.
 
-It imports nothing of the orchestrator, its policies or the simulator: the form of the log, as
-`ndpsim/orchestrator/log.py` says it, is all that both have in common.
+It imports nothing of the orchestrator, its policies or the simulator. It knows only the form of the log,
+which `ndpsim/orchestrator/log.py` describes.
 
 >>> from ndpsim.audit import check_schedule
 >>> check_schedule("log.jsonl.gz").ok  # doctest: +SKIP
@@ -93,7 +93,7 @@ def check_schedule(path: str | PathLike[str], limit: int = 20) -> ScheduleReport
 
 
 class _Judge:
-    """Reads line after line; all that it holds is of one run."""
+    """Reads the log line by line, and has the state of the current run."""
 
     def __init__(self, first: dict[str, Any], findings: Findings) -> None:
         self.runs = self.layers = self.jobs = self.migrations = 0
@@ -125,7 +125,7 @@ class _Judge:
         self._number = number
 
     def end(self) -> None:
-        """A run has ended."""
+        """Check the end of a run."""
         if self._run is not None:
             self._findings.add(self._number, "", self._run.end_faults())
 

@@ -18,11 +18,11 @@ from ndpsim.audit.schedule_rules import Fault, Machine, fits, microseconds
 
 
 def vector_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
-    """Activations and results are those of all tokens with an expert beside the GPU, each once.
+    """The bytes of activations and results are those of the tokens with an expert outside the GPU, each once.
 
-    The log does not say how many tokens these are. They are at least as many as the busiest of these experts
-    has, and as many as if each token chose k of them; at most as many as all of them have together, and as
-    the layer has.
+    The log does not contain the number of these tokens. Its minimum is the load of the busiest of these
+    experts, or their loads together over k, if that is more. Its maximum is their loads together, or the
+    tokens of the layer, if these are fewer.
     """
     loads = line["loads"]
     experts = {expert for engine, parts in line["assign"].items() if engine != "gpu" for expert, _ in parts}
@@ -43,7 +43,7 @@ def vector_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]
 def byte_faults(
     machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job], replicas: Mapping[int, int]
 ) -> Iterator[Fault]:
-    """Copies and processors read an expert's bytes, or a replica's, by its share; an NDP unit no fewer."""
+    """Copies, GPU and CPU read the bytes of the expert's share, or its replica; NDP units read no fewer."""
     for job in jobs:
         expert = str(job["expert"])
         bits = line["bits"].get(expert, machine.bits)
@@ -63,7 +63,7 @@ def byte_faults(
 
 
 def rate_faults(machine: Machine, line: Mapping[str, Any], jobs: Sequence[Job]) -> Iterator[Fault]:
-    """No transfer is faster than what it goes over, nor are all of a resource's together."""
+    """No transfer is faster than its link, and all transfers on a link together are not faster either."""
     carried: dict[str, list[tuple[float, float, float]]] = defaultdict(list)  # start, end, bytes
     for job in jobs:
         times = job["start_ns"], job["end_ns"]
@@ -93,7 +93,7 @@ def rate_faults(machine: Machine, line: Mapping[str, Any], jobs: Sequence[Job]) 
 
 
 def _is_too_fast(transfers: Sequence[tuple[float, float, float]], gbps: float) -> bool:
-    """Whether the transfers from any start on, or up to any end, move more than fits in that time."""
+    """Whether the transfers after any start, or before any end, move more than the link can in that time."""
     last = max(end for _, end, _ in transfers)
     first = min(start for start, _, _ in transfers)
     together = 0.0

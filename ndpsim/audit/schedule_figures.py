@@ -1,4 +1,4 @@
-"""Rules for a layer's figures that are no jobs: its window, its bound, the policy's estimates."""
+"""Rules for figures of a layer other than jobs: its window, its bound, the policy's estimates."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ndpsim.audit.schedule_rules import Fault, Machine, close, microseconds
 
 Line = Mapping[str, Any]
 
-_GAP = 0.01  # a bound is found within this share of the best that there is
+_GAP = 0.01  # relative error of a bound
 
 
 def estimate_faults(machine: Machine, line: Line) -> Iterator[Fault]:
-    """An engine is estimated at no time without experts, and with some at no less than links and DIMMs allow.
+    """The estimate of an engine without experts is 0; with experts it is no less than links and DIMMs allow.
 
-    An expert counts with all its bytes: a policy's profile does not know of replicas.
+    An expert counts with all its bytes, because a policy's profile has no replicas.
     """
     copied = sum(job["share"] for job in line["jobs"] if job["kind"] == "copy")
     least_ns = {"gpu": 0.0, "cpu": 0.0, "ndp": 0.0}
@@ -48,7 +48,7 @@ class Figures:
         self._bounds: dict[tuple[str, tuple[int, ...]], float] = {}
 
     def faults(self, line: Line, first: bool) -> Iterator[Fault]:
-        """All that is wrong with a line's; `first`: it is the first layer of a step after the first."""
+        """Faults of a line; `first`: the line is the first layer of a step, but not of the first step."""
         start, end, window = line["start_ns"], line["end_ns"], line["window_ns"]
         if end < start or window < 0:
             yield "time", f"it goes from {microseconds(start)} to {microseconds(end)}, after {window} ns"

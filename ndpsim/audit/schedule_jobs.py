@@ -9,7 +9,7 @@ from ndpsim.audit.schedule_rules import dimms_of
 
 ENGINES = ("gpu", "cpu", "ndp")
 PCIE = ("pcie-down", "pcie-up")
-SHARE = 1e-9  # by which shares of an expert may differ from 1 together
+SHARE = 1e-9  # rounding of the sum of an expert's shares
 
 Job = Mapping[str, Any]
 

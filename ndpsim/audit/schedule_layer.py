@@ -23,7 +23,7 @@ from ndpsim.audit.schedule_jobs import (
 )
 from ndpsim.audit.schedule_rules import Fault, Machine, close, dimms_of, is_later, microseconds
 
-_ALONE = 1e-3  # what runs alone takes is itself known to a share of itself
+_ALONE = 1e-3  # relative rounding of the time of a job alone
 
 
 def layer_findings(
@@ -31,8 +31,8 @@ def layer_findings(
 ) -> Iterator[Fault]:
     """All faults of a layer's pairs and jobs.
 
-    `arrivals`: when experts came into the GPU's memory that were not there when the layer was routed.
-    `replicas`: bytes of what the GPU's memory has, or gets, in few bits, by expert.
+    `arrivals`: arrival times of experts that came into the GPU's memory after the layer was routed.
+    `replicas`: bytes of the replicas that the GPU's memory has or gets, by expert.
     """
     jobs = line["jobs"]
     yield from _load_faults(machine, line)
@@ -52,7 +52,7 @@ def layer_findings(
     yield from _path_faults(line, jobs, arrivals)
 
 
-# ---- who computes what ----
+# ---- the engine of each expert ----
 
 
 def _load_faults(machine: Machine, line: Mapping[str, Any]) -> Iterator[Fault]:
@@ -70,7 +70,7 @@ def _load_faults(machine: Machine, line: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _share_faults(line: Mapping[str, Any]) -> Iterator[Fault]:
-    """Every pair once: the shares of an expert add up to 1, of one without tokens to 0."""
+    """Every pair is computed once: the shares of an expert add up to 1, or to 0 without tokens."""
     together: dict[int, float] = defaultdict(float)
     for engine in line["assign"]:
         if engine not in ENGINES:
@@ -115,9 +115,9 @@ def _assignment_faults(line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator
 
 
 def _order_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
-    """Each engine takes experts in the order of the assignment; each DIMM those that it holds.
+    """Each engine computes its experts in the order of the assignment, and each DIMM the experts on it.
 
-    A GPU that computes first what has arrived has two such orders: experts that were copied, and residents.
+    A GPU with the order of arrival has two such orders: copied experts, and residents.
     """
     started: dict[tuple[str, bool], list[tuple[float, int]]] = defaultdict(list)
     for job in computed(jobs):
@@ -155,7 +155,7 @@ def _place_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]
                 )
 
 
-# ---- when ----
+# ---- the time of each job ----
 
 
 def _inside_faults(line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
@@ -175,7 +175,7 @@ def _inside_faults(line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fau
 
 
 def _exclusive_faults(jobs: Iterable[Job]) -> Iterator[Fault]:
-    """The GPU's compute, the CPU and each NDP unit do one thing at a time."""
+    """The GPU, the CPU and each NDP unit compute one job at a time."""
     of_resource: dict[str, list[Job]] = defaultdict(list)
     for job in jobs:
         if job["resource"] not in PCIE:
@@ -192,7 +192,7 @@ def _exclusive_faults(jobs: Iterable[Job]) -> Iterator[Fault]:
 
 
 def _alone_faults(jobs: Iterable[Job]) -> Iterator[Fault]:
-    """Nothing is faster beside others than alone."""
+    """No job is faster beside other jobs than alone."""
     for job in jobs:
         took = job["end_ns"] - job["start_ns"]
         if took < job["alone_ns"] * (1 - _ALONE) and not close(took, job["alone_ns"]):
@@ -203,7 +203,7 @@ def _alone_faults(jobs: Iterable[Job]) -> Iterator[Fault]:
 def _copy_faults(
     machine: Machine, line: Mapping[str, Any], jobs: Sequence[Job], arrivals: Mapping[int, float]
 ) -> Iterator[Fault]:
-    """The GPU computes what is in its memory: resident, arrived, or copied before."""
+    """The GPU computes only experts in its memory: resident, arrived, or copied before."""
     copies = [job for job in jobs if job["kind"] == "copy"]
     copied = {job["expert"]: job for job in copies}
     held: list[tuple[float, int]] = []
@@ -227,7 +227,7 @@ def _copy_faults(
 
 
 def _most(changes: Iterable[tuple[float, int]], limit: int, rule: str, what: str) -> Iterator[Fault]:
-    """Raises a fault where a count goes above a limit; times within rounding of each other are one."""
+    """A fault if a count goes above a limit at any time; times that differ by rounding are equal."""
     count = highest = 0
     for _, by in sorted((round(time, 2), by) for time, by in changes):
         count += by

@@ -12,7 +12,7 @@ _TO_GPU = ("prefetch", "fetch")
 _AT_ONCE = ("keep", "evict")
 _KINDS = (*_TO_GPU, *_AT_ONCE, "relayout", "rebalance")
 
-_REMEMBERED = 1000  # transfers; a migration that began before them is held against these only
+_REMEMBERED = 1000  # number of transfers to compare a new migration with
 
 Migration = Mapping[str, Any]
 
@@ -26,7 +26,7 @@ class Places:
         self._gpu_experts = first["gpu_experts"]
         self._locations: dict[tuple[int, int], str] = {}
         self._resident: set[tuple[int, int]] = set()
-        self._replica: dict[tuple[int, int], int] = {}  # bytes of copies in the GPU's memory in few bits
+        self._replica: dict[tuple[int, int], int] = {}  # bytes of replicas in the GPU's memory
         placement = first["placement"]
         rows = zip(placement["dimm"], placement["shards"], placement["resident"], strict=True)
         for layer, (dimms, shards, resident) in zip(self._machine.layers, rows, strict=True):
@@ -36,11 +36,11 @@ class Places:
         self._used = [0.0] * self._machine.dimms  # bytes of experts on each DIMM
         for location in self._locations.values():
             self._occupy(location, 1)
-        self._layers: list[tuple[float, float]] = []  # from when to when layers' experts were under way
+        self._layers: list[tuple[float, float]] = []  # start and end of the experts' time of each layer
         self._later: list[Migration] = []
         # Start, end and bytes of the last transfers to the GPU.
         self._down: list[tuple[float, float, int]] = []
-        self._copied: set[tuple[int, int]] = set()  # what the last layer has copied to the GPU in full
+        self._copied: set[tuple[int, int]] = set()  # whole experts copied by the last layer
 
     def capacity_faults(self) -> Iterator[Fault]:
         """Faults of capacity, on the GPU and on each DIMM."""
@@ -58,7 +58,7 @@ class Places:
     # ---- a line ----
 
     def before(self, line: Mapping[str, Any]) -> Iterator[Fault]:
-        """Checks a line's migrations, moves what had arrived when the layer was routed, and compares."""
+        """Checks a line's migrations, applies those that ended before the layer was routed, and compares."""
         for migration in line["migrations"]:
             yield from self._faults_of(migration, line)
         in_order = sorted(line["migrations"], key=lambda one: one["end_ns"])
@@ -81,13 +81,13 @@ class Places:
                 yield "placement", f"expert {expert} has {load} tokens and no place"
 
     def _is_beside(self, migration: Migration, line: Mapping[str, Any]) -> bool:
-        """Whether a migration was done at once when this layer was routed, and not when another one ended."""
+        """Whether an instant migration was decided at this layer's gate, and not at another layer's end."""
         began, ended = line["start_ns"], self._layers[-1][1] if self._layers else -1.0
         decided = migration["decided_ns"]
         return migration["kind"] in _AT_ONCE and close(decided, began) and not close(decided, ended)
 
     def arrivals(self, line: Mapping[str, Any]) -> dict[int, float]:
-        """When experts of this layer come into the GPU's memory while it is under way."""
+        """Times at which experts of this layer arrive in the GPU's memory while the layer runs."""
         return {
             one["expert"]: one["end_ns"]
             for one in self._later
@@ -95,7 +95,7 @@ class Places:
         }
 
     def replicas(self, line: Mapping[str, Any]) -> dict[int, int]:
-        """Bytes of this layer's experts whose copy in the GPU's memory is one in few bits."""
+        """Bytes of the replicas of this layer's experts that are in the GPU's memory."""
         there = {expert: size for (layer, expert), size in self._replica.items() if layer == line["layer"]}
         coming = {
             one["expert"]: one["bytes"]
@@ -108,7 +108,7 @@ class Places:
         return bool(migration["bytes"] != self._machine.expert_bytes)
 
     def after(self, line: Mapping[str, Any]) -> Iterator[Fault]:
-        """Moves what arrived while the layer was under way."""
+        """Applies the migrations that ended while the layer ran."""
         for migration in self._later:
             yield from self._moved(migration)
         self._layers.append((line["start_ns"], line["end_ns"]))
@@ -163,7 +163,7 @@ class Places:
             self._occupy(self._locations[where], 1)
             yield from self.capacity_faults()
 
-    # ---- a migration by itself ----
+    # ---- single migrations ----
 
     def _faults_of(self, migration: Migration, line: Mapping[str, Any]) -> Iterator[Fault]:
         kind, name = migration["kind"], _name(migration)

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Fault = tuple[str, str]  # the name of a rule, and what breaks it
+Fault = tuple[str, str]  # the name of a rule, and a message
 
-_SLACK_NS = 1e-3  # times are rounded to what a double holds
+_SLACK_NS = 1e-3  # times have the precision of a double
 _RELATIVE = 1e-9
 _SHARDED = re.compile(r"sharded:([0-9]{1,6}) ([0-9]{1,6})")
 _LOCALIZED = re.compile(r"localized ([0-9]{1,6})")
@@ -36,7 +36,7 @@ def microseconds(ns: float) -> str:
 
 
 def unknown_keys(content: Mapping[str, Any], known: Collection[str], what: str) -> Iterator[Fault]:
-    """Keys that no log has: what wrote them means something by them that is not judged."""
+    """A fault for keys that no log has, because the check does not know what they mean."""
     for key in content.keys() - known:
         yield "keys", f"{what} has an unknown key {key!r}"
 

@@ -1,7 +1,7 @@
 """Judges a log of `ndpsim serve` without trusting what wrote it.
 
-It imports nothing of the serving engine or its schedulers: the form of the log, as docs/serving.md says
-it, is all that both have in common.
+It imports nothing of the serving engine or its schedulers. It knows only the form of the log, which
+docs/serving.md describes.
 
 >>> from ndpsim.audit import check_serving
 >>> check_serving("serving.jsonl.gz").ok  # doctest: +SKIP

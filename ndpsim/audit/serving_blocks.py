@@ -1,4 +1,4 @@
-"""Requests, and the blocks of an engine's KV cache, as a log of `ndpsim serve` tells of them."""
+"""Requests, and the blocks of an engine's KV cache, according to a log of `ndpsim serve`."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 
 from ndpsim.audit.schedule_rules import Fault
 
-#: What a whole block has: of a prompt the hash that the log gives, else the request and the block's place.
+#: Content of a full block: for a prompt the hash in the log, otherwise the request and the block's place.
 Content = tuple[int, int]
 
 
 @dataclass(eq=False)
 class Served:
-    """A request as far as the log has told of it.
+    """A request, according to the lines of the log so far.
 
     Attributes:
         number, engine, arrival_ns, prompt_tokens, output_tokens, hashes: as the log says.
         computed: tokens in the KV cache.
         produced: output tokens.
-        blocks: it has, in order.
+        blocks: its blocks, in order.
         state: "waiting", "running" or "finished".
         on_host: blocks of it in the host's memory.
     """
@@ -54,7 +54,7 @@ class Served:
 
     @property
     def is_over(self) -> bool:
-        """Whether all of its output tokens are there, or being computed."""
+        """Whether all of its output tokens are computed, or in the current step."""
         return self.produced >= self.output_tokens
 
     def content(self, place: int) -> Content:
@@ -68,26 +68,26 @@ class Blocks:
     Args:
         count: the number of blocks.
         tokens: the number of tokens of a block.
-        reuse: whether whole blocks can be found again.
+        reuse: whether full blocks can be reused.
         shared: whether their room is shared with experts.
 
     Attributes:
-        room: for so many blocks, in use or with contents that can be found.
-        most: for so many there would be room if all experts left that can.
+        room: number of blocks that fit: blocks in use, and free blocks whose contents can be reused.
+        most: number of blocks that would fit if all experts left that can leave.
     """
 
     def __init__(self, count: int, tokens: int, reuse: bool, shared: bool = False) -> None:
         self.count, self.tokens, self.reuse, self.shared = count, tokens, reuse, shared
         self.room = self.most = count
         self._users: dict[int, int] = {}
-        self._fresh = set(range(count))  # never used, or dropped since then
-        self._free: OrderedDict[int, None] = OrderedDict()  # used before, the one that is free longest first
+        self._fresh = set(range(count))  # never used, or dropped after use
+        self._free: OrderedDict[int, None] = OrderedDict()  # used before, the longest free first
         self._content: dict[int, Content] = {}
-        self._holders: dict[Content, int] = {}  # how many blocks have a content
+        self._holders: dict[Content, int] = {}  # number of blocks with each content
 
     @property
     def free(self) -> int:
-        """Blocks that no request uses, and that there is or can be room for."""
+        """Number of blocks that no request uses and that fit, or can be made to fit."""
         return self.most - self.used
 
     @property
@@ -97,7 +97,7 @@ class Blocks:
 
     @property
     def occupied(self) -> int:
-        """Blocks that take room: they are in use, or have been and can be found."""
+        """Number of blocks that occupy memory: in use, or free with contents that can be reused."""
         return self.used + len(self._free)
 
     def dropped(self, blocks: Sequence[int]) -> Iterator[Fault]:
@@ -119,7 +119,7 @@ class Blocks:
         return sum(self._users.get(block) == 1 for block in request.blocks)
 
     def findable(self, request: Served) -> int:
-        """Blocks with the first tokens of a request that the cache has, but for that of the last token."""
+        """Blocks in the cache with the first tokens of a request, without the block of the last token."""
         most = (request.tokens - 1) // self.tokens if self.reuse else 0
         return next((at for at in range(most) if request.content(at) not in self._holders), most)
 
@@ -154,7 +154,7 @@ class Blocks:
             yield from self._use(request, block)
 
     def filled(self, request: Served, tokens: int) -> None:
-        """The whole blocks among the first tokens of a request can be found from now on."""
+        """From now on the full blocks among the first tokens of a request can be reused."""
         if not self.reuse:
             return
         for place in range(min(tokens // self.tokens, len(request.blocks))):

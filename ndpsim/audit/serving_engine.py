@@ -1,4 +1,4 @@
-"""One engine of a log of `ndpsim serve`, held step by step to the rules that hold for every scheduler."""
+"""One engine of a log of `ndpsim serve`, checked step by step against the rules of every scheduler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ndpsim.audit.serving_schedulers import Before, BlocksOf, Limits, Row, Step,
 
 
 class _Ending(NamedTuple):
-    """Requests that end with a step, and the blocks that its line says they give up."""
+    """Requests that end with a step, and the blocks that they free according to its line."""
 
     requests: Sequence[Served]
     freed: BlocksOf
@@ -34,8 +34,8 @@ class Engine:
         self._waiting: list[Served] = []
         self._running: list[Served] = []
         self._before = Before(limits, self._blocks, self._waiting, self._running)
-        self._inbox: list[Served] = []  # arrived, and not known to a step
-        self._ending: _Ending | None = None  # of the step before, where the next one may be formed ahead
+        self._inbox: list[Served] = []  # arrived, but not yet in a step
+        self._ending: _Ending | None = None  # of the previous step, if the next one may be formed ahead
         self._start_ns = self._end_ns = self._formed_ns = 0.0
         self._last_step = -1
 
@@ -93,7 +93,7 @@ class Engine:
             yield "unfinished", f"request {one.number} has {one.produced} of {one.output_tokens} tokens"
 
     def _nothing_ahead(self, step: Step, tried: Sequence[RoomUse]) -> Iterator[Fault]:
-        """When the step before began nothing could be formed, except that requests were preempted."""
+        """No step could be formed when the previous step began, except that requests were preempted."""
         empty = Step((), tuple(step.left), (), {}, {}, step.left, {}, {})
         yield from self._begins(tried)
         yield from self._rules.before(self._before, empty)
@@ -102,13 +102,13 @@ class Engine:
         yield from self._ends(tried, bool(step.left))
 
     def _tries(self, rooms: Sequence[RoomUse]) -> Iterator[Fault]:
-        """Tries to form a step when there was nothing to compute."""
+        """Check attempts to form a step that found nothing to compute."""
         for use in rooms:
             yield from self._begins([use])
             yield from self._ends([use], preempts=False)
 
     def _begins(self, rooms: Sequence[RoomUse]) -> Iterator[Fault]:
-        """The room when a step is about to be formed, if it is shared."""
+        """Check shared room before a step is formed."""
         if self._room is not None and not rooms:
             yield "memory", "does not say what the GPU's memory has"
         for use in rooms:
@@ -118,13 +118,13 @@ class Engine:
                 yield from self._room.begin(use, self._blocks)
 
     def _ends(self, rooms: Sequence[RoomUse], preempts: bool) -> Iterator[Fault]:
-        """The room when a step is formed."""
+        """Check shared room after a step is formed."""
         for use in rooms:
             if self._room is not None:
                 yield from self._room.end(use, self._blocks, preempts)
 
     def _take_in(self, time_ns: float) -> None:
-        """Requests that have arrived until then wait from now on."""
+        """Add the requests that have arrived by this time to the waiting ones."""
         while self._inbox and not is_later(self._inbox[0].arrival_ns, time_ns):
             self._waiting.append(self._inbox.pop(0))
 
@@ -183,7 +183,7 @@ class Engine:
                 yield "finish", f"request {request.number} is in it, and has ended"
 
     def _unasked(self, step: Step) -> Iterator[Fault]:
-        """Blocks come to those that are scheduled or taken in, and go from those that leave."""
+        """Only scheduled or admitted requests get blocks, and only requests that leave free blocks."""
         asked = {*(row.request for row in step.rows), *self._waiting}
         left = {*step.finished, *step.preempted}
         for name, found, allowed in (
@@ -217,7 +217,7 @@ class Engine:
         return limits.host_bytes is None or size <= limits.host_bytes
 
     def _moves(self, step: Step) -> Iterator[Fault]:
-        """Blocks of preempted requests are moved to the host's memory, all of them, and come back so."""
+        """All blocks of a preempted request move to the host's memory together, and come back together."""
         back = [one for one in step.taken if one.on_host]
         for name, moved, due in (
             ("to_host", step.to_host, [one for one in step.preempted if one.on_host]),
@@ -232,7 +232,7 @@ class Engine:
                 yield "swap", f"request {request.number} comes back from the host, and reuses blocks"
 
     def _blocks_taken(self, step: Step) -> Iterator[Fault]:
-        """Requests are taken in, behind what the cache has of them, and get blocks, in this order."""
+        """Requests are admitted after the tokens that the cache has; then they get blocks."""
         tokens = {row.request: row.tokens for row in step.rows}
         for request in step.touched:
             who, cached = f"request {request.number}", step.cached.get(request, ())
@@ -246,7 +246,7 @@ class Engine:
                     yield "missed", f"{who} reuses {len(cached)} blocks, and {findable} can be found"
                 yield from self._blocks.reused(request, cached)
                 request.state, request.computed = "running", len(cached) * self.limits.block_tokens
-                if request in self._waiting:  # else it is of another engine, and a fault was found
+                if request in self._waiting:  # a request of another engine is reported above
                     self._waiting.remove(request)
                 self._running.append(request)
             elif cached:
@@ -258,7 +258,7 @@ class Engine:
             yield "batch", f"{len(self._running)} requests run, and at most {self.limits.max_batch} may"
 
     def _row_faults(self, row: Row) -> Iterator[Fault]:
-        """Faults in the tokens that are computed of a request, and in the room for them."""
+        """Faults in the number of a request's computed tokens, and in the blocks for them."""
         request, who = row.request, f"request {row.request.number}"
         if row.before != request.computed:
             yield (
@@ -277,7 +277,7 @@ class Engine:
         request.produced = due
 
     def _finished(self, step: Step) -> Generator[Fault, None, list[Served]]:
-        """Those that end with a step, which have all of their tokens; and faults."""
+        """The requests that end with a step because they have all of their tokens; and faults."""
         due = [one for one in self._scheduled(step) if one.produced >= one.output_tokens]
         for request in due:
             if request not in step.finished:
@@ -289,7 +289,7 @@ class Engine:
         return list(dict.fromkeys((*due, *step.finished)))
 
     def _end(self, ending: _Ending) -> Iterator[Fault]:
-        """Requests that have ended give up blocks and place."""
+        """Requests that have ended free their blocks and their place in the batch."""
         for request in ending.requests:
             yield from self._blocks.freed(request, ending.freed.get(request, ()))
             request.state = "finished"
@@ -303,7 +303,7 @@ class Engine:
 
 
 class Together:
-    """Steps of so many engines that meet in each of them, those without requests as well."""
+    """Steps of engines in lockstep: each step has all engines, also those without requests."""
 
     def __init__(self, engines: int) -> None:
         self._engines = engines
@@ -326,7 +326,7 @@ class Together:
         self._computes |= bool(line["scheduled"])
 
     def end(self) -> Iterator[Fault]:
-        """Faults of a step when all of its lines are read."""
+        """Faults of a step after its last line."""
         if self._first is None:
             return
         missing = sorted(set(range(self._engines)) - self._seen)

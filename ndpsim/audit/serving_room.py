@@ -1,4 +1,4 @@
-"""Room that the blocks of a KV cache share with experts, as a log of `ndpsim serve` tells of it."""
+"""GPU memory that KV cache blocks share with experts, according to a log of `ndpsim serve`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ndpsim.audit.serving_blocks import Blocks
 
 
 class RoomUse(NamedTuple):
-    """The room when a step is formed, or when that was tried.
+    """The shared memory when a step is formed, or when the engine tries to form one.
 
     Attributes:
-        residents: experts before; `fixed`: those that cannot leave.
-        evicted: experts that leave for blocks.
-        most: experts that there is room for until the next step is formed.
-        dropped: blocks that lose their room.
+        residents: number of resident experts before; `fixed`: experts that cannot leave.
+        evicted: number of experts that are evicted for blocks.
+        most: number of experts that fit until the next step is formed.
+        dropped: free blocks that lose their memory.
     """
 
     residents: int
@@ -38,7 +38,7 @@ class Room:
         self._most = room // expert
 
     def begin(self, use: RoomUse, blocks: Blocks) -> Iterator[Fault]:
-        """A step is about to be formed: experts are as many as they may, and free blocks without room go."""
+        """Before a step is formed: check the number of experts, and drop free blocks that do not fit."""
         if use.residents > self._most:
             yield "experts", f"has {use.residents} experts in the GPU's memory, and room for {self._most}"
         if not 0 <= use.evicted <= use.residents - use.fixed:
@@ -51,7 +51,7 @@ class Room:
         blocks.most = self._blocks_beside(use.fixed, blocks.count)
 
     def end(self, use: RoomUse, blocks: Blocks, preempts: bool) -> Iterator[Fault]:
-        """A step is formed: what is in the GPU's memory has room, and what may come until the next one."""
+        """After a step is formed: everything fits in the GPU's memory until the next step is formed."""
         left = use.residents - use.evicted
         yield from self._faults(blocks.occupied, left)
         yield from self._faults(blocks.used, use.most)

@@ -1,6 +1,6 @@
-"""Rules of schedulers for a log of `ndpsim serve`: what vLLM's has to do in a step, and what a static batch.
+"""Rules of the schedulers `vllm` and `static` for a log of `ndpsim serve`.
 
-Source of vLLM's: its engine V1, `Scheduler.schedule` in vllm/v1/core/sched/scheduler.py.
+Source of the rules of vLLM: its engine V1, `Scheduler.schedule` in vllm/v1/core/sched/scheduler.py.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Row(NamedTuple):
     Attributes:
         before: its tokens in the KV cache.
         tokens: the number of tokens that are computed.
-        produced: output tokens that it has when the step ends.
+        produced: output tokens that it has after the step.
     """
 
     request: Served
@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """A step as its line says it, see docs/serving.md; mappings are in the order of what is done."""
+    """A step, from its line (docs/serving.md); mappings are in the order of the actions."""
 
     rows: Sequence[Row]
     preempted: Sequence[Served]
@@ -81,7 +81,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Before:
-    """An engine as a step finds it, see `ndpsim.audit.serving_engine.Engine`."""
+    """The state of an engine before a step, see `ndpsim.audit.serving_engine.Engine`."""
 
     limits: Limits
     blocks: Blocks
@@ -90,22 +90,22 @@ class Before:
 
 
 class Rules:
-    """Rules of any scheduler: what is not known of it is allowed."""
+    """Rules of an unknown scheduler: everything is allowed."""
 
     def most_blocks(self, engine: Before, request: Served, tokens: int) -> int:
-        """Blocks that a request may have which has so many tokens in the cache."""
+        """Maximum number of blocks of a request with this number of tokens in the cache."""
         return engine.blocks.needed(max(tokens, request.whole))
 
     def filled(self, request: Served, tokens: int) -> int:
-        """Tokens of a request that others can find, when the step has computed so many of them."""
+        """Tokens of a request that others can reuse after the step has computed this number of tokens."""
         return tokens
 
     def before(self, engine: Before, step: Step) -> Iterator[Fault]:
-        """Faults of preemptions, before they are done."""
+        """Faults of preemptions, before they take effect."""
         return iter(())
 
     def after(self, engine: Before, step: Step) -> Iterator[Fault]:
-        """Faults of what is scheduled, when preempted requests have left."""
+        """Faults of the scheduled requests, after preempted ones have left."""
         return iter(())
 
 
@@ -117,7 +117,7 @@ class Vllm(Rules):
         return engine.blocks.needed(tokens)
 
     def before(self, engine: Before, step: Step) -> Iterator[Fault]:
-        """Preempted are the last running ones, and only as many as blocks are lacking."""
+        """The last running requests are preempted, and only if blocks are lacking."""
         victims = list(step.preempted)
         if not victims:
             return
@@ -135,7 +135,7 @@ class Vllm(Rules):
             yield "preemption", f"preempts request {last.number}, and {free} blocks are free for {given}"
 
     def after(self, engine: Before, step: Step) -> Iterator[Fault]:
-        """Faults in who is scheduled, in which order, and with how many tokens."""
+        """Faults in the scheduled requests, their order and their tokens."""
         yield from first_come_faults(engine, step)
         running = [one for one in engine.running if not one.is_over]
         old = [row.request for row in step.rows if row.request.state == "running"]
@@ -159,23 +159,23 @@ class Vllm(Rules):
             yield from self._idle(engine, step, budget)
 
     def _idle(self, engine: Before, step: Step, budget: int) -> Iterator[Fault]:
-        """A request waits though there are a place, tokens and blocks for it."""
+        """A fault if a request waits although there is a place, tokens and blocks for it."""
         taken, blocks = len(step.taken), engine.blocks
         if taken >= len(engine.waiting) or len(engine.running) + taken >= engine.limits.max_batch:
             return
         request = engine.waiting[taken]
         if step.cached or (blocks.findable(request) and not request.on_host):
-            return  # which of the reused blocks were free is not told
+            return  # the log does not tell which of the reused blocks were free
         given = sum(map(len, step.allocated.values()))
         if blocks.needed(request.computed + min(request.missing, budget)) <= blocks.free - given:
             yield "idle", f"request {request.number} waits, and there is room for it"
 
 
 class Static(Rules):
-    """A batch to its end: none is taken in while others run, and none is preempted."""
+    """Static batches: no request is admitted while others run, and none is preempted."""
 
     def filled(self, request: Served, tokens: int) -> int:
-        """See `Rules`: a block can be found when it is reserved, since those who find it come later."""
+        """See `Rules`: a block can be reused once it is reserved: requests that reuse it come later."""
         return request.whole
 
     def before(self, engine: Before, step: Step) -> Iterator[Fault]:
@@ -195,7 +195,7 @@ class Static(Rules):
 
 
 def first_come_faults(engine: Before, step: Step) -> Iterator[Fault]:
-    """First come, first served: the first of those that wait are taken in, in their order."""
+    """First come, first served: waiting requests are admitted in their order."""
     taken = step.taken
     if taken != list(engine.waiting[: len(taken)]):
         due = [one.number for one in engine.waiting[: len(taken)]]
@@ -206,5 +206,5 @@ _BY_NAME: dict[str, Rules] = {"vllm": Vllm(), "static": Static()}
 
 
 def rules_of(scheduler: str) -> Rules:
-    """The rules of a scheduler; of one that is not known here, those of any."""
+    """The rules of a scheduler, or `Rules` if it is not known here."""
     return _BY_NAME.get(scheduler, Rules())

@@ -1,9 +1,9 @@
-"""Folders of caches: whose they are, what in them may be removed, and what in them is damaged.
+"""Cache folders: their owner, the files that may be removed, and the check for damage.
 
-A cache holds what can be made again, in folders ``KIND-VERSION``, each with a marker file that says who made
-it: in the user's cache folder, or in the one that ``NDPSIM_CACHE_DIR`` names; where that cannot be used, in
-the folder for temporary files. A folder that others can write, or own, is not read. A file is believed when
-its digest says so. Only files and folders with ndpsim's own names, in folders with its marker, are removed.
+A cache has folders ``KIND-VERSION``, each with a marker file that names its maker. They are in the user's
+cache folder or in ``NDPSIM_CACHE_DIR``; if that cannot be used, in the folder for temporary files. ndpsim
+does not read a folder that other users own or can write. It uses a file only if its digest is right. It
+removes only files and folders with its own names, in folders with its marker.
 """
 
 from ndpsim.cachedirs.entries import Entries

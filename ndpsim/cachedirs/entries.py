@@ -1,8 +1,8 @@
-"""Entries of a cache: files whose digest says that they are whole.
+"""Entries of a cache: files with a digest of their content.
 
 Files, not SQLite: its write-ahead log does not work on network file systems, its locks are not reliable
-there, and a writer that waits too long for a lock fails. A file that is renamed into place is whole or not
-there; who writes last wins, and what both write is the same.
+there, and a writer that waits too long for a lock fails. A file that is renamed into place is complete or
+absent. If two processes write an entry, both write the same content.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ def _seal(name: str, content: bytes) -> bytes:
 
 
 class Entries:
-    """The entries of one kind and version, in whichever folders can be used.
+    """The entries of one kind and version, in all folders that can be used.
 
-    With `most_bytes`, the entries of a kind take no more of a root, over all versions: the longest unused go
-    first, by the times of their files. Files are counted after every eighth of `most_bytes` that was written,
-    and then an eighth is made free: processes that write at once may exceed the bound by an eighth each. An
-    entry counts for at least 4 KiB; one of more than an eighth is not stored.
+    `most_bytes` limits the entries of a kind in a root, over all versions. The least recently used entries
+    are removed first, by the times of their files. Files are counted whenever an eighth of `most_bytes` has
+    been written, and then an eighth is freed; processes that write at once may exceed the limit by an eighth
+    each. An entry counts as at least 4 KiB. An entry larger than an eighth is not stored.
 
     Args:
         kind: one of `KINDS`.
-        version: 20 hexadecimal digits, of all that the entries depend on.
-        describe: says what this version is, for those who look; called when a folder is made.
+        version: 20 hexadecimal digits: a digest of everything that the entries depend on.
+        describe: returns a description of this version for readers; called when a folder is made.
         root: the folder of caches to use, an absolute path without links; None: those of `roots`.
         most_bytes: of the entries of this kind; None: no bound.
     """
@@ -85,7 +85,7 @@ class Entries:
                 _report_unused(root, problem)
 
     def read(self, name: str) -> bytes | None:
-        """The content of an entry; None: there is none that is whole."""
+        """The content of an entry; None: there is no undamaged one."""
         for folder in self.folders():
             file = folder / (name + ENTRY)
             with contextlib.suppress(OSError):  # it is not there, or has just been removed
@@ -99,7 +99,7 @@ class Entries:
         return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Keep an entry where that is possible."""
+        """Write an entry, if a folder can be used."""
         sealed = _seal(name, content) + content
         if self._most_bytes is not None and size_on_disk(len(sealed)) > self._most_bytes // 8:
             return
@@ -135,7 +135,7 @@ class Entries:
         return None
 
     def names(self) -> list[str]:
-        """The entries that are there, be they whole or not."""
+        """The names of all entries, damaged or not."""
         return sorted({file.stem for folder in self.folders() for file in folder.glob(f"*{ENTRY}")})
 
     def _make(self, folder: Path) -> None:
@@ -146,7 +146,7 @@ class Entries:
         """
         marker = folder / MARKER
         if os.path.lexists(marker):
-            if folder not in self._tidied:  # once, for a large folder takes its time
+            if folder not in self._tidied:  # once, because a large folder takes long
                 self._tidied.add(folder)
                 remove_unfinished(folder)
             return

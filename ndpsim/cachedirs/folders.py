@@ -1,4 +1,4 @@
-"""Folders of caches: where they are, what is in them, and what in them may be removed."""
+"""Cache folders: their places, their contents, and the files that may be removed."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _BLOCK_BYTES = 4096  # the least that a file takes on disk
 
 
 def roots() -> list[Path]:
-    """The folders that caches may lie in, in the order in which they are tried."""
+    """The folders that may contain caches, in the order in which they are tried."""
     chosen = os.environ.get("NDPSIM_CACHE_DIR")
     usual = chosen or platformdirs.user_cache_dir("ndpsim")
-    found = [Path(os.path.realpath(usual))] if chosen or os.path.isabs(usual) else []  # else there is no home
+    found = [Path(os.path.realpath(usual))] if chosen or os.path.isabs(usual) else []  # with a home folder
     with contextlib.suppress(OSError):  # no folder for temporary files can be written
         found.append(Path(os.path.realpath(tempfile.gettempdir())) / f"ndpsim-{os.geteuid()}")
     return list(dict.fromkeys(found))
 
 
 def size_on_disk(size: int) -> int:
-    """Bytes that a file of this size takes on a disk, at least."""
+    """Minimum number of bytes that a file of this size occupies on disk."""
     return -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
 
 
@@ -106,7 +106,7 @@ def _folders(root: Path) -> list[Path]:
 
 
 def remove_longest_unused(root: Path, kind: str, most_bytes: int) -> None:
-    """Leave entries of a kind that take at most this many bytes, of all versions together."""
+    """Remove the least recently used entries of a kind, of any version, until this many bytes are left."""
     files: list[tuple[Path, os.stat_result]] = []
     for folder in _folders(root):
         with contextlib.suppress(OSError):
@@ -121,7 +121,7 @@ def remove_longest_unused(root: Path, kind: str, most_bytes: int) -> None:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what processes that ended long ago left unfinished in a folder of ours."""
+    """Remove unfinished files of processes that ended long ago from a folder of ndpsim."""
     before = time.time() - _ABANDONED_S
     with contextlib.suppress(OSError):
         _remove(one for one in _files(folder) if one[0].suffix == ".tmp" and one[1].st_mtime < before)
@@ -171,7 +171,7 @@ def _made_by(folder: Path) -> Mapping[str, Any]:
 
 
 def remove_old(newest: Path) -> None:
-    """Leave the last folders of the kind of `newest`, it among them."""
+    """Remove all but the last folders of the kind of `newest`; `newest` stays."""
     kind = newest.name.partition("-")[0]
     others = [one for one in find_folders(newest.parent) if one.kind == kind and one.path != newest]
     for old in others[_FOLDERS_OF_A_KIND - 1 :]:
@@ -188,7 +188,7 @@ class Cleared:
 
 
 def clear(kinds: tuple[str, ...] = KINDS) -> Cleared:
-    """Remove what ndpsim cached of these kinds, in every root, and nothing else."""
+    """Remove all caches of these kinds in every root, and nothing else."""
     folders = [path for root in roots() for path in _folders(root) if path.name.partition("-")[0] in kinds]
     size = sum(map(_remove_folder, folders))
     left = tuple(filter(os.path.lexists, folders))

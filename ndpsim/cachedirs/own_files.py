@@ -11,7 +11,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-_LARGEST_BYTES = 1 << 28  # no file of a cache is anywhere near as large
+_LARGEST_BYTES = 1 << 28  # all files of a cache are much smaller
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # links are not followed, and pipes not waited for
 
 
@@ -40,10 +40,10 @@ def _others_write(status: os.stat_result, path: Path | int) -> bool:
 
 
 def problem_of(folder: Path) -> str | None:
-    """Why others could have put something into `folder`; None: they could not, or it is not there.
+    """The reason why other users could have written to `folder`; None: they could not, or it does not exist.
 
-    `folder` and everything above it must be a folder, not a link to one. It must belong to the user, and
-    nobody else may write it; nor what is above it, unless the sticky bit there keeps it where it is.
+    `folder` and all folders above it must not be links. It must belong to the user, and nobody else may write
+    to it, or to a folder above it without the sticky bit.
     """
     for part in (folder, *folder.parents):
         try:
@@ -63,7 +63,7 @@ def problem_of(folder: Path) -> str | None:
 
 
 def read_own(path: Path) -> bytes | None:
-    """Content of a file that only the user can have written; None: the file is not such a file.
+    """Content of a file; None: other users could have written it.
 
     Raises:
         OSError: it is not there, or cannot be read.

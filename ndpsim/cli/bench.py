@@ -1,4 +1,4 @@
-"""``ndpsim bench``: measure how fast the simulator is, on work whose outcome is known."""
+"""``ndpsim bench``: measure the speed of the simulator on work with known results."""
 
 from __future__ import annotations
 

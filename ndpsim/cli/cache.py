@@ -15,7 +15,7 @@ from ndpsim.parameters import Flag, Parameter, table
 
 
 def _root(root: Path, current: Collection[str]) -> dict[str, Any]:
-    """Content of a folder of caches; `current`: the names of the folders that this version uses."""
+    """Contents of a folder of caches; `current`: names of the folders that this version uses."""
     from ndpsim.cachedirs import find_folders, problem_of
 
     folders = [

@@ -26,7 +26,7 @@ _MOST_LANES = 1 << 20  # of the largest machine: 1024 DIMMs of 16 ranks with 64 
 def _energy(
     commands: CommandTrace, device: Device, lanes: int | None, power: Mapping[str, float], start: int
 ) -> dict[str, Any]:
-    """Energy that the commands took from the power supply, and its time, from the clock `start` on."""
+    """Energy of the commands from the clock `start` on, and its time."""
 
     from ndpsim.energy import NO_ONE_BANK, NO_SAME_BANK, explain, find_currents, from_trace, last_clock
     from ndpsim.spec.standard import ONE_BANK
@@ -48,7 +48,7 @@ def _energy(
 
 
 class _Channel(NamedTuple):
-    """The channel to which a trace is held; `hardware`: the file it is from, None: single options."""
+    """The channel that a trace is checked against; `hardware`: its file, None: single options."""
 
     device: Device
     refresh: str
@@ -97,7 +97,7 @@ def _channel_of_options(given: Given) -> _Channel:
 
 
 def _lanes(given: Given, channel: _Channel, commands: CommandTrace) -> int | None:
-    """How many lanes the rank column holds; None: it holds ranks."""
+    """Number of lanes in the rank column; None: the column has ranks."""
     lanes: int | None = given.get("lanes")
     if lanes is not None and lanes > channel.most_lanes:
         problem = f"{lanes} is not a whole number from 1 to {channel.most_lanes}"
@@ -105,7 +105,7 @@ def _lanes(given: Given, channel: _Channel, commands: CommandTrace) -> int | Non
     hardware = channel.hardware
     if hardware is None or lanes is not None or "ranks" in given or not (commands.rank > 0).any():
         return lanes
-    # A lane has the ranks of the device, so these are lanes: of one DIMM, or of all where one has too few.
+    # The trace has more ranks than a lane: they are lanes of one DIMM, or of all DIMMs if one has too few.
     of_dimm = commands.rank.max() < hardware.lanes * channel.device.ranks
     return hardware.lanes if of_dimm else channel.most_lanes
 
@@ -147,7 +147,7 @@ def command(given: Given) -> None:
 
 
 def _check_commands(given: Given, trace: str, limit: int) -> bool:
-    """Whether all commands of a trace are legal; says so."""
+    """Check the commands of a trace and print the outcome; returns whether all are legal."""
     from ndpsim.audit import check, check_lanes
     from ndpsim.traces import read_commands
 
@@ -172,7 +172,7 @@ def _check_commands(given: Given, trace: str, limit: int) -> bool:
 
 
 def _print_outcome(file: str, outcome: Outcome, more: str = "") -> None:
-    """Print what was found in a file, and the verdict with `more` behind it."""
+    """Print the findings in a file, and the verdict followed by `more`."""
     from ndpsim.report.printing import print_text
 
     for one in outcome.found:

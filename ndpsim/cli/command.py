@@ -18,11 +18,11 @@ from ndpsim.errors import SETS, InputError
 from ndpsim.parameters import Folder, Output, Parameter, Table, joined
 
 Section = tuple[str, Sequence[tuple[str, str]]]  # a title, and names with what they are
-#: What was typed of a command's parameters, by their names.
+#: The parameters of a command that the user typed, by name.
 Given = dict[str, Any]
 
 _WIDEST = 100
-# Of every command by itself: click remembers the help option of the first context that asks for it.
+# Each command has its own: click remembers the help option of the first context that asks for it.
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST}
 
 _OTHERS = "Other options"
@@ -34,7 +34,7 @@ _COMPLETION = (
 
 
 class _Value(click.types.StringParamType):
-    """A value as a parameter takes it."""
+    """The type of a value for click, from a parameter's kind."""
 
     def __init__(self, parameter: Parameter) -> None:
         self.parameter, self.name = parameter, parameter.form
@@ -49,7 +49,7 @@ class _Value(click.types.StringParamType):
 
 
 class _Option(click.Option):
-    """An option of a table. One with one value is given once; click would take the last of several."""
+    """An option of a table. An option with one value may be given once; click would take the last value."""
 
     def __init__(self, parameter: Parameter) -> None:
         self.section = parameter.section
@@ -90,7 +90,7 @@ def _argument(parameter: Parameter) -> click.Argument:
 
 
 def options_of(table: Table) -> list[click.Parameter]:
-    """The parameters of a table as click has them."""
+    """The parameters of a table, for click."""
     return [_argument(one) if one.positional else _Option(one) for one in table.values()]
 
 
@@ -105,12 +105,12 @@ def _given(context: click.Context, table: Mapping[str, Parameter]) -> Given:
 
 
 class Command(click.Command):
-    """A command of tables.
+    """A command whose parameters are in tables.
 
     Args:
-        function: what it does with what was typed.
+        function: called with the parameters that the user typed.
         tables: its parameters.
-        examples: calls as they are typed, each beginning with ``ndpsim``.
+        examples: calls, each beginning with ``ndpsim``.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Command(click.Command):
         super().__init__(params=options_of(self.table), callback=self.run, **options)
 
     def run(self, **values: Any) -> None:
-        """Call the function. A mistake in an argument of Python speaks of the option."""
+        """Call the function. A mistake in a Python argument names the option."""
         try:
             given = _given(click.get_current_context(), self.table)
             self.table.check_needs(given, "--")
@@ -147,7 +147,7 @@ class Command(click.Command):
 
 
 def as_typed(error: InputError, table: Mapping[str, Parameter]) -> InputError:
-    """A mistake in a parameter, by its name or by that in Python, as a mistake in what is typed."""
+    """A mistake in a parameter, with the option as its key instead of the name or the Python name."""
     if error.file == SETS:
         return error.at("--set")
     typed = {name: one.typed for one in table.values() for name in (one.argument, one.name)}
@@ -159,19 +159,19 @@ def as_typed(error: InputError, table: Mapping[str, Parameter]) -> InputError:
 def taking(
     *tables: Table, examples: Sequence[str], **options: Any
 ) -> Callable[[Callable[[Given], None]], Command]:
-    """Make a command of a function of what was typed; its name and its help are the function's."""
+    """Make a command from a function; the command's help is the function's docstring."""
     return lambda function: Command(function, tables, examples, **options)
 
 
 class CommandGroup(click.Group):
-    """A command with commands of its own, and examples as `Command` has them."""
+    """A command with subcommands and examples."""
 
     def __init__(self, *arguments: Any, examples: Sequence[str] = (), **options: Any) -> None:
         super().__init__(*arguments, **{"context_settings": CONTEXT_SETTINGS, **options})
         self.examples = tuple(examples)
 
     def command_rows(self) -> list[tuple[str, str]]:
-        """Its commands with what they do, for the help."""
+        """Its subcommands with their descriptions, for the help."""
         return [(name, command.get_short_help_str(_WIDEST)) for name, command in self.commands.items()]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -180,14 +180,14 @@ class CommandGroup(click.Group):
 
 
 def group(*examples: str, **options: Any) -> Callable[[Callable[..., None]], CommandGroup]:
-    """Make a group of commands of a function that describes it."""
+    """Make a group of commands from a function whose docstring is its help."""
     return click.group(cls=CommandGroup, examples=examples, **options)
 
 
 def help_text(
     command: click.Command, context: click.Context, examples: Sequence[str], sections: Sequence[Section]
 ) -> str:
-    """The help of a command: usage, examples, what it does, tables with titles, and how to complete it."""
+    """The help of a command: usage, examples, description, tables with titles, and completion."""
     from ndpsim.report.printing import aligned, line_width, wrapped
 
     width = min(line_width() or _WIDEST, _WIDEST)
@@ -210,7 +210,7 @@ def _indented(lines: Sequence[str]) -> list[str]:
 
 
 def _typed(example: str, width: int) -> Iterator[str]:
-    """A call over as many lines as it needs, as a shell takes them."""
+    """A call in lines that are short enough, joined by backslashes as in a shell."""
     lines = [""]
     for word in map(shlex.quote, shlex.split(example)):
         if lines[-1] and len(lines[-1]) + len(word) + 5 > width:  # two blanks before, a blank and \ behind

@@ -1,8 +1,7 @@
 """Completion in the shell: options, names, files, and the keys and values of ``--set``.
 
-What may be a value stands in the table of the command (`ndpsim.parameters`). Completion must answer while
-one types, so nothing here imports Numba, pydantic or matplotlib: keys of hardware come from the bundled JSON
-schema.
+The tables of commands (`ndpsim.parameters`) have the values. Completion must be fast, so nothing here imports
+Numba, pydantic or matplotlib: keys of hardware come from the bundled JSON schema.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def offered(parameter: Parameter, context: click.Context, typed: str) -> list[Co
         return [CompletionItem(typed, type="file")]  # the shell completes files in its own way
     try:
         values = list(_values_of(parameter, context, typed))
-    except (InputError, OSError):  # a folder that is not there, or may not be read
+    except (InputError, OSError):  # a folder that does not exist or cannot be read
         values = []
     return [CompletionItem(value) for value in values if value.startswith(typed)]
 
@@ -61,7 +60,7 @@ def _values_of(parameter: Parameter, context: click.Context, typed: str) -> Iter
 
 
 def _names(names: str | tuple[str, ...], context: click.Context) -> Iterable[str]:
-    """The names themselves, or those of kinds with blanks between them."""
+    """The names themselves, or the names of several kinds, separated by blanks."""
     if isinstance(names, tuple):
         return names
     return [name for kind in names.split() for name in _kind_names(kind, context)]
@@ -82,7 +81,7 @@ def _kind_names(kind: str, context: click.Context) -> Iterable[str]:
         from ndpsim.config.files import part_names
 
         return part_names(kind.removeprefix("parts:"))
-    if kind == "dimms":  # NAMEx, behind which the number of DIMMs follows
+    if kind == "dimms":  # NAMEx; the number of DIMMs follows
         return [f"{name}x" for name in _kind_names("parts:memories", context)]
     if kind == "bench-rows":
         from ndpsim.devtools.bench import ROWS
@@ -92,7 +91,7 @@ def _kind_names(kind: str, context: click.Context) -> Iterable[str]:
 
 
 def _shown(context: click.Context, typed: str) -> Iterator[str]:
-    """The names of what ``show`` is to show."""
+    """The names of the kind of object that ``show`` prints."""
     from ndpsim.parameters.show import SHOWN
 
     names, files = SHOWN.get(context.params.get("what") or "", ("", ()))
@@ -104,7 +103,7 @@ def _shown(context: click.Context, typed: str) -> Iterator[str]:
 
 
 def _files(typed: str, endings: Sequence[str]) -> Iterator[str]:
-    """Files that begin as typed and have one of the endings, and folders; hidden ones if requested."""
+    """Files with the typed beginning and one of the endings, and folders; hidden files if requested."""
     folder, slash, start = typed.rpartition("/")
     with os.scandir(os.path.expanduser(folder + slash) or ".") as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
@@ -121,7 +120,7 @@ def _files(typed: str, endings: Sequence[str]) -> Iterator[str]:
 
 @functools.cache
 def _hardware_keys() -> dict[str, tuple[str, ...]]:
-    """The keys of a hardware file, dotted, and their values where they are enumerated."""
+    """The dotted keys of a hardware file, and their values if they are enumerated."""
     from ndpsim.config.files import data_folder
 
     schema = json.loads((data_folder("hwconfigs") / "schema.json").read_text())
@@ -142,7 +141,7 @@ def _keys_under(
 
 
 def _settings(context: click.Context, typed: str) -> Iterable[str]:
-    """``--set``: timings where the options name the DRAM, else keys of hardware; values after the "="."""
+    """``--set``: timings if the options name the DRAM, else keys of hardware; values after the "="."""
     names_dram = any(parameter.name == "standard" for parameter in context.command.params)
     key, equals, value = typed.partition("=")
     if names_dram and not context.params.get("hw"):
@@ -191,7 +190,7 @@ def _varied(context: click.Context, typed: str) -> Iterable[str]:
 
 
 def names_or_files(names: Iterable[str], endings: Sequence[str], typed: str) -> list[CompletionItem]:
-    """Names, and files with one of the endings, that begin as typed."""
+    """Names, and files with one of the endings, with the typed beginning."""
     return [CompletionItem(name) for name in (*names, *_files(typed, endings)) if name.startswith(typed)]
 
 
@@ -220,10 +219,10 @@ _SPECIAL, _ESCAPED = re.compile(r"([^\w@%+=:,./~-])"), r"\\\1"  # in a word that
 
 
 class _Bash(BashComplete):
-    """Bash, to which ``dram.refresh=none`` and ``sharded:4`` are three words each; it expects the third."""
+    """Bash. It splits ``dram.refresh=none`` and ``sharded:4`` into three words and expects the third."""
 
     source_template = _BASH
-    _before = ""  # what bash takes for words of their own, before the one that is typed
+    _before = ""  # words before the typed one, which bash has split off
 
     def get_completion_args(self) -> tuple[list[str], str]:
         parts = os.environ["COMP_WORDS"].split("\n")[: int(os.environ["COMP_CWORD"]) + 1]
@@ -247,7 +246,7 @@ class _Bash(BashComplete):
 
 
 class _WithOption(ShellComplete):
-    """A shell to which ``--hw=trimoe`` is one word, so that ``--hw=`` is part of what it expects."""
+    """A shell in which ``--hw=trimoe`` is one word: its completions begin with ``--hw=``."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         items = super().get_completions(args, incomplete)
@@ -263,7 +262,7 @@ class _Fish(_WithOption, FishComplete):
 
 
 class _Zsh(_WithOption, ZshComplete):
-    """Zsh, without a blank after what goes on."""
+    """Zsh. There is no blank after a completion that continues."""
 
     source_template = ZshComplete.source_template.replace(
         "compadd -U -V unsorted -a completions",

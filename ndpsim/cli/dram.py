@@ -112,7 +112,7 @@ def _sweep(given: Given, requests: Requests, memory: Memory, plot: Plot | None) 
 
 
 def _run(given: Given, requests: Requests, memory: Memory, plot: Plot | None) -> None:
-    """The trace once."""
+    """Run the trace once."""
     from ndpsim.report.text import print_trace
     from ndpsim.simulate import run_requests
     from ndpsim.traces import write_commands

@@ -85,7 +85,7 @@ def command(given: Given) -> None:
 
 
 def _check_lane(given: Given, lanes: int, what: str) -> None:
-    """Raises InputError where the lane is not one of so many."""
+    """Raises InputError if the lane's number is too high."""
     if given.get("lane", 0) >= lanes:
         raise InputError(f"{given['lane']} is not {what}, 0 to {lanes - 1}", key="lane", code="range")
 
@@ -96,7 +96,7 @@ def _check_lane_of(given: Given, dimms: int, hardware: Hardware) -> None:
 
 
 def _write_lanes(given: Given, result: ExpertResult | ContentionResult) -> None:
-    """Commands and timeline of an expert on lanes."""
+    """Write the commands and the timeline of an expert on lanes."""
     if "commands" in given:
         from ndpsim.report import traces
 
@@ -110,7 +110,7 @@ def _write_lanes(given: Given, result: ExpertResult | ContentionResult) -> None:
 def _show(
     given: Given, result: Any, hardware: Hardware, plot: Plot | None, printed: Callable[[Any], None]
 ) -> None:
-    """Picture, report and answer of an expert."""
+    """Draw, report and print the result of an expert."""
     if plot is not None:
         from ndpsim.report.pictures.experts import figure_for
 
@@ -123,12 +123,12 @@ def _show(
 
 
 def _records(given: Given) -> bool:
-    """Whether commands are wanted, by a file or by what is drawn of them."""
+    """Whether the commands are needed, for a file or a picture."""
     return not given.keys().isdisjoint(("commands", "plot", "report"))
 
 
 def _alone(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
-    """The expert on DIMMs that do nothing else."""
+    """Run the expert on DIMMs without host traffic."""
     from ndpsim.layout import parse_layout
     from ndpsim.report.text import print_expert
     from ndpsim.simulate import simulate_expert

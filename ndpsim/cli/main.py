@@ -1,6 +1,6 @@
-"""``ndpsim``: finds the command, and says every mistake in one line.
+"""``ndpsim``: finds the command, and prints a mistake in one line.
 
-Exit status: 0 done; 1 the answer is no (an illegal command trace); 2 bad input.
+Exit status: 0 done; 1 a check failed (an illegal command trace); 2 bad input.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SUMMARY = re.compile(r'"""``ndpsim ([a-z]+)``: (.+?)\.?(?:"""|$)')
 
 
 def _summaries() -> Iterator[tuple[str, str]]:
-    """Each command's name and what it does, from the first lines of the modules here; none is imported."""
+    """The name and description of each command, from the first lines of the modules; none is imported."""
     for path in sorted(Path(__file__).parent.glob("*.py")):
         with path.open(encoding="utf-8") as source:
             if found := _SUMMARY.match(source.readline().rstrip()):
@@ -70,7 +70,7 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         mistyped = bool(args) and not args[0].startswith("-") and args[0] not in _COMMANDS
-        if mistyped and not ctx.resilient_parsing:  # while the shell completes, nothing is said
+        if mistyped and not ctx.resilient_parsing:  # nothing is printed during completion
             hint = did_you_mean(args[0], _COMMANDS)
             raise InputError(
                 f"there is no command '{args[0]}'{hint} (commands: {', '.join(_COMMANDS)})", "unknown-name"
@@ -89,13 +89,13 @@ def cli(context: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells at length where it caches fonts
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # no lines about its font cache
     try:
         status = _status_of(arguments)
         print(end="", flush=True)
     except StandardOutputError as error:
         forget_output()
-        # A reader that has seen enough, as in `ndpsim list models | head -1`, is no mistake.
+        # A closed pipe, as in `ndpsim list models | head -1`, is no mistake.
         status = 0 if error.broken_pipe else _refuse(str(error))
     except OSError as error:
         status = _refuse(f"{error.filename}: {error.strerror}" if error.filename else _without_name(error))
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _status_of(arguments: Sequence[str] | None) -> int:
-    """The exit status of the call; mistakes and interruptions are said."""
+    """The exit status of the call; mistakes and interruptions are printed."""
     try:
         with inputs_protected():
             return cli.main(arguments, prog_name="ndpsim", standalone_mode=False) or 0
@@ -125,7 +125,7 @@ def _status_of(arguments: Sequence[str] | None) -> int:
 
 
 def _without_name(error: OSError) -> str:
-    """The subject of an error that names no file."""
+    """The message of an error without the name of its file."""
     try:
         os.getcwd()
     except OSError:

@@ -1,4 +1,4 @@
-"""The memory that options describe, for every command that runs a request trace."""
+"""The memory that the options describe, for all commands that run a request trace."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_addressed(requests: Requests, given: Mapping[str, Any]) -> None:
 
 
 def hardware_of(given: Mapping[str, Any]) -> Hardware | None:
-    """The hardware that ``--hw`` names; None where the other options describe the memory."""
+    """The hardware of ``--hw``; None if the other options describe the memory."""
     if "hw" not in given:
         return None
     from ndpsim.config import load_hardware

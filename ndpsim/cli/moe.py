@@ -43,7 +43,7 @@ _OUTPUTS = table(
 
 @contextmanager
 def _observed(given: Given, history: History | None) -> Iterator[Observer | None]:
-    """An observer of each layer of a run; its files are there when the block ends well. None: not needed."""
+    """An observer that writes files of each layer, complete when the block ends without an error; or None."""
     with ExitStack() as files:
         observers: list[Observer] = []
         if "log" in given:

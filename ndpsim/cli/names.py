@@ -1,7 +1,7 @@
-"""The names of what is bundled and known, by kind: for ``ndpsim list``, and for what the shell completes.
+"""All bundled names by kind, for ``ndpsim list`` and completion in the shell.
 
-Their homes are imported when a kind is asked for. Policies, formats and the like are called by the names of
-their files, so that nothing has to be imported which takes its time.
+The module of a kind is imported when its names are needed. Policies and formats have the names of their
+files, so listing them imports nothing slow.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ndpsim.plugins import option_names
 
 
 def _from(home: str, function: str) -> Callable[[], list[str]]:
-    """The names that a function of a module returns, which is imported when they are asked for."""
+    """A function that imports a module and returns the names that the module's function gives."""
     return lambda: list(getattr(import_module(f"ndpsim.{home}"), function)())
 
 

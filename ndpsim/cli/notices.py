@@ -1,4 +1,4 @@
-"""Notices of a command on standard error: what it compiles, and what it lacks."""
+"""Notices of a command on standard error: compilations and warnings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-# About how long a kernel takes to compile, in seconds, on a machine of 2024. Kernels of less are not in it.
+# Approximate compile times of slow kernels in seconds, on a machine of 2024.
 COMPILE_S = {
     "ndpsim.audit.kernels.find_early": 1,
     "ndpsim.audit.kernels.find_row_faults": 1,
@@ -28,7 +28,7 @@ _PARSE = "ndpsim.traces.parser.parse"
 
 
 def kernels_of(command: str, given: Mapping[str, Any]) -> Counter[str]:
-    """The kernels that a command usually runs, with the number of their versions; `given`: its options."""
+    """The kernels that a command usually runs, with their numbers of versions; `given`: its options."""
     if command == "gemv":
         kernels = Counter([_FAST])
         if given.get("host_gbps") is not None:
@@ -49,12 +49,12 @@ def kernels_of(command: str, given: Mapping[str, Any]) -> Counter[str]:
 
 
 def _say(text: str) -> None:
-    with contextlib.suppress(OSError):  # a result is worth more than what is said beside it
+    with contextlib.suppress(OSError):  # an error in a notice must not prevent the result
         click.echo(f"ndpsim: {text}", err=True)
 
 
 def announce_kernels(command: str, given: Mapping[str, Any]) -> None:
-    """Say what other processes, which say nothing themselves, have to compile for a command first."""
+    """Announce the kernels that other processes, which print nothing, compile for a command first."""
     from ndpsim import _jit
 
     host = {"host_gbps": given.get("host-traffic"), "no_host": given.get("no-host")}
@@ -66,12 +66,12 @@ def announce_kernels(command: str, given: Mapping[str, Any]) -> None:
 
 
 class _Notices(logging.Handler):
-    """Writes what the package says as lines on standard error, and of kernels what is still to come."""
+    """Writes log records of the package to standard error, and announces kernels to compile."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self._group = click.get_current_context(silent=True)
-        self._expected: Counter[str] = Counter()  # announced and still to come
+        self._expected: Counter[str] = Counter()  # announced, but not yet compiled
         self._compiled = 0
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -83,7 +83,7 @@ class _Notices(logging.Handler):
             _say(record.getMessage())
 
     def _announce(self, kernel: str) -> None:
-        """Say that a kernel is compiled: of the first one, with all that are usually compiled after it."""
+        """Announce a compilation; with the first one, announce all that usually follow."""
         if self._compiled == 1:
             expected = self._missing() | Counter([kernel])
         elif self._expected[kernel] == 0 and kernel in COMPILE_S:
@@ -110,7 +110,7 @@ class _Notices(logging.Handler):
         return usual - _jit.cached_kernels()
 
     def finish(self) -> None:
-        """Say how long it took, when something was compiled."""
+        """Print the compile time, if something was compiled."""
         from ndpsim import _jit
 
         if self._compiled:
@@ -120,7 +120,7 @@ class _Notices(logging.Handler):
 
 @contextmanager
 def notices() -> Iterator[None]:
-    """While the block runs, what the package says goes to standard error, a line each."""
+    """While the block runs, log records of the package go to standard error, one line each."""
     log = logging.getLogger("ndpsim")
     handler, level, propagates = _Notices(), log.level, log.propagate
     log.addHandler(handler)
@@ -129,7 +129,7 @@ def notices() -> Iterator[None]:
     try:
         try:
             yield
-        except click.exceptions.Exit:  # the answer is no
+        except click.exceptions.Exit:  # a check failed
             handler.finish()
             raise
         handler.finish()

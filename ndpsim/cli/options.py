@@ -1,4 +1,4 @@
-"""Options that several commands share, and what to do with them."""
+"""Options that several commands share, and the functions for their outputs and progress."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ EXACT_CHECK = Parameter(
     "exact-check", "Run a second time, step by step, on the plain controller, and compare.", Flag()
 )
 
-_PATIENCE_S = 1.0  # work that takes longer shows how far it is
-_SECONDS_A_LINE = 30.0  # where progress is no bar but lines
+_PATIENCE_S = 1.0  # longer work shows progress
+_SECONDS_A_LINE = 30.0  # between two lines, if progress is not a bar
 
 
 def timing_overrides(sets: Sequence[str]) -> dict[str, int]:
-    """``nCL=40`` and the like as a mapping.
+    """Settings such as ``nCL=40`` as a mapping.
 
     Raises:
         InputError: not of this form.
@@ -59,7 +59,7 @@ def answer(
     plain: Callable[[], Mapping[str, Any] | Sequence[Mapping[str, Any]]],
     show: Callable[[], None],
 ) -> None:
-    """Write a result as ``--json`` says; print it unless that took standard output."""
+    """Write the result to ``--json``, and print it unless ``--json`` is standard output."""
     if "json" in given:
         write_json(plain(), given["json"])
     if given.get("json") != "-":
@@ -114,7 +114,7 @@ def check_folder(folder: Path, option: str) -> None:
 
 @contextmanager
 def naming(**names: str) -> Iterator[None]:
-    """Let a mistake in the argument `form` of a call speak of what is typed: ``form="--commands-format"``."""
+    """A mistake in a Python argument names the option instead: ``form="--commands-format"``."""
     try:
         yield
     except InputError as error:

@@ -17,14 +17,14 @@ Drawn = TypeVarTuple("Drawn")
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture that was asked for: its file, and the choices of `report.panels`."""
+    """A requested picture: its file, and choices for `report.panels`."""
 
     file: str
     size: str
     panels: tuple[str, ...]
 
     def draw(self, figure: Callable[[*Drawn, str, tuple[str, ...]], Figure], *what: *Drawn) -> None:
-        """Write a figure of `report.pictures` of a result, and of what else it shows."""
+        """Write a figure of `report.pictures` of a result and further arguments."""
         from ndpsim.report.pictures.canvas import save
 
         save(figure(*what, self.size, self.panels), self.file, self.size)
@@ -52,10 +52,10 @@ def picture(drawn: str, *pictures: str) -> tuple[Parameter, ...]:
 
 
 def plot_of(given: Mapping[str, Any], drawn: str) -> Plot | None:
-    """The picture that is asked for, of those in `report.panels.PANELS`; None without ``--plot``.
+    """The requested picture, one of `report.panels.PANELS`; None without ``--plot``.
 
     Raises:
-        InputError: there is no such format or panel, or nothing to draw is asked for.
+        InputError: there is no such format or panel, or no panel is left.
     """
     if "plot" not in given:
         return None
@@ -65,12 +65,12 @@ def plot_of(given: Mapping[str, Any], drawn: str) -> Plot | None:
 
 
 def check_format(given: Mapping[str, Any]) -> None:
-    """Make sure that ``--plot``, where it is given, names a format that can be drawn.
+    """Make sure that the format of ``--plot``, if given, can be drawn.
 
     Raises:
         InputError: it does not.
     """
     if "plot" in given:
-        from ndpsim.report.pictures import canvas  # brings matplotlib, which takes its time
+        from ndpsim.report.pictures import canvas  # imports matplotlib, which is slow
 
         canvas.check_format(given["plot"])
