@@ -133,7 +133,7 @@ def _compare(given: Given, results: dict[str, RelayoutResult], hardware: Hardwar
 
 
 def _check_at_once(hw: str, sets: tuple[str, ...], experts: int) -> None:
-    """Raises InputError where not all experts move at once, before they are simulated."""
+    """Raises InputError, before a simulation, if not all experts move at once."""
     from ndpsim.config import load_hardware
 
     at_once = load_hardware(hw, sets).relayout.concurrent_experts
@@ -143,14 +143,14 @@ def _check_at_once(hw: str, sets: tuple[str, ...], experts: int) -> None:
 
 
 def _with_host(result: RelayoutResult, first: RelayoutResult) -> RelayoutResult:
-    """`result` with the host's move of `first`: links make no difference to the host."""
+    """`result` with the host's move of `first`: the host's move does not depend on links."""
     if first.host is None:
         return result
     return dataclasses.replace(result, host=first.host, host_speedup=first.host.time_ns / result.time_ns)
 
 
 def _topology_settings(hw: str, sets: tuple[str, ...], name: str | None, with_ports: bool) -> tuple[str, ...]:
-    """Settings for a topology; `with_ports`, as many ports as it needs, and no group beyond the DIMMs."""
+    """Settings for a topology; `with_ports`: also its ports, and a group size that fits the DIMMs."""
     if name is None:
         return ()
     if not with_ports:

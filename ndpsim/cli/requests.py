@@ -27,7 +27,7 @@ def command() -> None:
 
 
 def _save(requests: Requests, out: str) -> None:
-    """Write requests, and say what they are."""
+    """Write requests, and print a line about them."""
     from ndpsim.report.requests import requests_title
     from ndpsim.workloads import save_requests
 

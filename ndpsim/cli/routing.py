@@ -29,7 +29,7 @@ def command() -> None:
 
 
 def _save(trace: Routing, out: str) -> None:
-    """Write a trace, and say what it is."""
+    """Write a trace, and print a line about it."""
     from ndpsim.report.routing import trace_title
 
     trace.save(out)

@@ -71,7 +71,7 @@ def command(given: Given) -> None:
 
 
 def _rates(given: Given) -> Sequence[float]:
-    """The values of ``--rate``, as a sweep has them."""
+    """The values of ``--rate``, in the forms of a sweep."""
     if "rate" not in given:
         return ()
     from ndpsim.sweeps.run import defined

@@ -19,7 +19,7 @@ _OUTPUTS = table({"Results": (*picture("For a layout: draw where the weights are
 
 
 def _write_or_print(given: Given, plain: Callable[[], Mapping[str, Any]], show: Callable[[], None]) -> None:
-    """JSON in a file takes the place of what is printed."""
+    """Write JSON to a file, or print."""
     if "json" in given:
         write_json(plain(), given["json"])
     else:
@@ -27,7 +27,7 @@ def _write_or_print(given: Given, plain: Callable[[], Mapping[str, Any]], show: 
 
 
 def _show_missing(given: Given) -> None:
-    """Print what a hardware file lacks for a command, and all that it has where it lacks nothing."""
+    """Print the values that a hardware file lacks for a command, or all its values if it lacks none."""
     from dataclasses import asdict
 
     from ndpsim.config.load import missing_of
@@ -113,7 +113,7 @@ def _show_org(given: Given) -> None:
         org: values for standard in standards().values() for org, values in standard.organisations.items()
     }
     name = choice(given["name"], "show org", known, "organisation")
-    usual = {"stacks": 1, "ranks": 0}  # of most there is no more to say
+    usual = {"stacks": 1, "ranks": 0}  # most kinds have no further values
     values = {key: value for key, value in asdict(known[name]).items() if usual.get(key) != value}
     _show_plain(given, values, f"{name}: what a chip has, density_mb in Mbit")
 
@@ -217,7 +217,7 @@ _SHOWN = {
     "weights": _show_weights,
 }
 _OF_WEIGHTS = tuple(one.name for one in WEIGHTS)
-#: Options that only some have a use for.
+#: Options that only some kinds of object use.
 _USED = {
     "hw": ("set", "for"),
     "layout": ("hw", "model", "set", "plot", "size", "panels", *_OF_WEIGHTS),

@@ -1,7 +1,7 @@
-"""Signals that end a run: one line, an exit status that says which, and no temporary file left.
+"""Signals that end a run: ndpsim prints one line, removes temporary files and exits with a status.
 
 A thread waits for them, because Python's own handlers wait for the main thread, which may spend many seconds
-in a kernel or a compiler. This module is imported first and imports little, so that the beginning is covered.
+in a kernel or a compiler. This module is imported first and imports little, so signals are answered early.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _wait(reader: int) -> None:
 
 
 def _say(line: str) -> None:
-    """Write to standard error, past its buffer; a terminal gets back the cursor that a progress bar hides."""
+    """Write to standard error, past its buffer; on a terminal show the cursor that a progress bar hides."""
     shown = b"\r\x1b[K\x1b[?25h" if "rich.progress" in sys.modules and os.isatty(2) else b""
     with contextlib.suppress(OSError):
         os.write(2, shown + line.encode())

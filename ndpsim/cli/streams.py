@@ -11,7 +11,7 @@ _closed: set[int] = set()
 
 
 class StandardOutputError(Exception):
-    """Standard output takes no more. Not an OSError, which could as well be about any other file.
+    """Standard output cannot be written. It is no OSError, because an OSError could be about any file.
 
     Attributes:
         broken_pipe: its reader has gone.
@@ -23,7 +23,7 @@ class StandardOutputError(Exception):
 
 
 class _Output(io.FileIO):
-    """Standard output, whose errors say that they are its."""
+    """Standard output; its errors are `StandardOutputError`."""
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
         try:
@@ -33,7 +33,7 @@ class _Output(io.FileIO):
 
 
 class _Messages(io.FileIO):
-    """Standard error, whose own errors have nowhere to go and stop nothing."""
+    """Standard error; its own errors are ignored."""
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
         with contextlib.suppress(OSError):
@@ -42,7 +42,7 @@ class _Messages(io.FileIO):
 
 
 def open_closed() -> None:
-    """Open what is closed of descriptors 0 to 2 on the null device, so that no other file becomes one."""
+    """Open closed descriptors among 0 to 2 on the null device, so that no other file gets their numbers."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -57,7 +57,7 @@ def is_closed(number: int) -> bool:
 
 
 def prepare() -> None:
-    """Standard output whose errors are told apart, standard error that has none, and both for every text."""
+    """Wrap standard output and standard error; both accept every text."""
     out, err = sys.stdout, sys.stderr
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(_Output(1, "w", closefd=False)),
@@ -74,6 +74,6 @@ def prepare() -> None:
 
 
 def forget_output() -> None:
-    """Let what is still buffered go nowhere, so that closing standard output cannot fail again."""
+    """Discard what is still buffered, so that closing standard output cannot fail again."""
     with contextlib.suppress(OSError):  # standard output may be no file at all
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

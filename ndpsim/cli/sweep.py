@@ -40,7 +40,7 @@ _COMMANDS = {
 }
 _SHOWN = 40  # points that are printed
 _REASONS = 3  # of failures
-_FIXED = "fixed_"  # begins the names of parameters that are options of the swept command
+_FIXED = "fixed_"  # prefix of parameters that are options of the swept command
 OUTPUTS = table(
     {
         "Results": (
@@ -52,7 +52,7 @@ OUTPUTS = table(
 )
 _REPORT = Parameter("report", "Write a report as one self-contained HTML page.", Output())
 
-#: Of every sweep.
+#: Options of every sweep.
 OPTIONS = joined(SWEEP, OUTPUTS, PLOT, table({"Results": (_REPORT,)}))
 
 _HELP = """Each finished point is a file in the folder --out and a row of table.csv there. With pip install
@@ -92,7 +92,7 @@ class _Sweeps(CommandGroup):
 
 
 def run_with_progress(run: Callable[[Running], _R], out: Path, definition: Definition, given: Given) -> _R:
-    """Run where the options say, with progress."""
+    """Run with the executor of the options, and show progress."""
     from ndpsim.sweeps.points import Running
 
     place = SWEEP.arguments(given, *PLACE) | {"force": "force" in given}
@@ -103,12 +103,12 @@ def run_with_progress(run: Callable[[Running], _R], out: Path, definition: Defin
 
 
 def _fixed(parameter: Parameter) -> Parameter:
-    """An option of the command that is swept, as the sweep has it: it has one value."""
+    """An option of the swept command with one value for all points."""
     return replace(parameter, argument=_FIXED + parameter.argument, positional=False, required=False)
 
 
 def _table_of(name: str) -> Table | None:
-    """The options of a command that can be swept; None: there is none of that name."""
+    """The options of a command that can be swept; None: no such command can be swept."""
     if name in SWEPT:
         return SWEPT[name]
     from ndpsim.sweeps.commands import swept_commands
@@ -118,7 +118,7 @@ def _table_of(name: str) -> Table | None:
 
 
 def _of(name: str, swept: Table) -> Command:
-    """The command that sweeps `name`, a command with these options, or a file."""
+    """The click command that sweeps `name`: a command with these options, or a file."""
     fixed = Table({key: _fixed(one) for key, one in swept.items()})
     what = f"ndpsim {name}" if fixed else f"what {name} says"
     return Command(
@@ -149,7 +149,7 @@ def pairs(given: Given, option: str, form: str) -> dict[str, str]:
 
 @contextmanager
 def keys_as_typed(given: Given, fixed: Collection[str] = ()) -> Iterator[None]:
-    """Let a mistake in a key speak of the option with which the key was given: ``--vary tokens``."""
+    """A mistake in a key names the option with the key: ``--vary tokens``."""
     typed = {key: f"--{key}" for key in fixed}
     for option in ("set", "vary"):
         typed |= {text.partition("=")[0].strip(): f"--{option} " for text in given.get(option, ())}
@@ -163,14 +163,14 @@ def keys_as_typed(given: Given, fixed: Collection[str] = ()) -> Iterator[None]:
 
 
 def folder_of(given: Given, name: str, ending: str) -> Path:
-    """The folder of the results: that of ``--out``, or one called by what is run."""
+    """The folder of the results: ``--out``, or a folder with the name of the command or file."""
     out = Path(given.get("out", f"{Path(name).stem}.{ending}"))
     check_folder(out, "--out")
     return out
 
 
 def _sweep(name: str, fixed: dict[str, Any], given: Given) -> None:
-    """Sweep, say how it went, and write what is asked for."""
+    """Run a sweep, print the outcome, and write the requested files."""
     from ndpsim.sweeps.run import defined, run_sweep
 
     out = folder_of(given, name, "sweep")
@@ -201,10 +201,10 @@ def _sweep(name: str, fixed: dict[str, Any], given: Given) -> None:
 
 
 def _check_plot(given: Given, definition: Definition) -> bool:
-    """Whether a picture is asked for, of a file of its own or in a report.
+    """Whether a picture is requested, as a file or in a report.
 
     Raises:
-        InputError: it cannot be drawn, as far as one can tell without results.
+        InputError: it cannot be drawn, according to the options alone.
     """
     from ndpsim.report.sweep_plot import chosen_plot
     from ndpsim.sweeps.run import command_of

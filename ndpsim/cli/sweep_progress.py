@@ -1,4 +1,4 @@
-"""How far a sweep is, on standard error: a bar on a terminal, else a line now and then."""
+"""Progress of a sweep on standard error: a bar on a terminal, otherwise lines at intervals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 if TYPE_CHECKING:
     from ndpsim.sweeps.points import Progress
 
-_LINES_S = 10.0  # between two lines where standard error is no terminal
+_LINES_S = 10.0  # between two lines, if standard error is no terminal
 
 
 def _in_words(state: Progress, elapsed_s: float) -> str:

@@ -6,7 +6,7 @@
 (4, 76.8, 'source')
 """
 
-# Imported when first used: pydantic takes its time, and names of files need none of it.
+# Imported when first used: importing pydantic is slow, and names of files do not need it.
 from ndpsim._later import from_stub as _from_stub
 
 __getattr__, __dir__, __all__ = _from_stub(__name__)

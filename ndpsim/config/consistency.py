@@ -13,17 +13,17 @@ def check_system(system: System, draft: Draft) -> None:
     """Make sure that no two keys contradict each other, before any DRAM is looked up.
 
     Raises:
-        InputError: two do; it names the key and where its value is from.
+        InputError: two keys contradict each other; it names the key and the place of its value.
     """
     for check in (_check_mapping, _check_row_cap, _check_pcie, _check_link, _check_multipliers):
         check(system, draft)
 
 
 def check_memories(hardware: Hardware) -> None:
-    """Make sure that DIMMs, channels and clocks suit the standards of the memories.
+    """Make sure that DIMMs, channels and clocks are possible with the standards of the memories.
 
     Raises:
-        InputError: they do not, or there is no such DRAM.
+        InputError: they are not, or there is no such DRAM.
     """
     for check in (_check_subchannels, _check_ranks, _check_timings, _check_host_memory):
         check(hardware)
@@ -43,7 +43,7 @@ def _check_row_cap(system: System, draft: Draft) -> None:
     origin = draft.origins.get(("dram", "row_cap"))
     if origin is not None and origin.kind == "set" and system.dram.row_policy == "open":
         raise origin.error(
-            "is of row_policy: closed-cap, and rows stay open", "dram.row_cap", code="conflict"
+            "needs row_policy: closed-cap, but rows stay open", "dram.row_cap", code="conflict"
         )
 
 
@@ -63,7 +63,7 @@ def _check_subchannels(hardware: Hardware) -> None:
 
 
 def _check_ranks(hardware: Hardware) -> None:
-    """A channel whose ranks are given ends at one package: no DIMM or rank can be behind another's."""
+    """A standard with a fixed number of ranks has one package on a channel: no further DIMM or rank fits."""
     dimm, channels, device = hardware.system.dimm, hardware.system.host.channels, hardware.lane_device()
     if not device.organisation.ranks:
         return
@@ -79,7 +79,7 @@ def _check_ranks(hardware: Hardware) -> None:
 
 
 def _check_timings(hardware: Hardware) -> None:
-    """A row that a policy closes before it can be read is opened again and again."""
+    """A row policy must not close a row before it can be read: it would be opened again and again."""
     device, policy = hardware.lane_device(), hardware.system.dram.row_policy
     column, precharge = row_times(device)
     if policy != "open" and column.clocks > precharge.clocks:
@@ -93,7 +93,7 @@ def _check_timings(hardware: Hardware) -> None:
 
 
 def _check_host_memory(hardware: Hardware) -> None:
-    """Check that the DRAM of the host's own memory is known and of DIMMs, which share its channels evenly."""
+    """Check the DRAM of the host's own memory: it must be known, and DIMMs must share the channels evenly."""
     own = hardware.system.host.memory
     if own is None:
         return

@@ -15,7 +15,7 @@ _FITTED = "not given: the fitted value of gpu.family; without gpu.family, times 
 _NO_MORE = f"assumption: no overhead beyond compute or memory time{_OR_FITTED}"
 _ROOFLINE = "none given: the roofline gives the time of an expert"
 
-# By dotted key, by section with a dot behind it, or by the last key where several units share it.
+# By dotted key, by section followed by a dot, or by the last key if several units share it.
 _REASONS = {
     "title": "none given; the name is used instead",
     "paper": "none given",

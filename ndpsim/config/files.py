@@ -8,7 +8,7 @@ from ndpsim.errors import unknown
 
 #: The kinds of parts, each a folder of `hwconfigs/parts`, and what one of them is called.
 PART_KINDS = {"cpus": "CPU", "memories": "memory", "gpus": "GPU", "links": "link"}
-#: The kind of part that a section of a hardware file can name.
+#: The kind of part that each section of a hardware file can name.
 PART_SECTIONS = {
     "dram": "memories",
     "host": "cpus",
@@ -49,7 +49,7 @@ def hardware_names() -> list[str]:
 
 
 def rtl_names() -> list[str]:
-    """The names a unit under ``ndp`` of a hardware file can take, sorted."""
+    """The names that a unit under ``ndp`` of a hardware file can have, sorted."""
     return data_names("rtl_params")
 
 
@@ -59,5 +59,5 @@ def part_names(kind: str) -> list[str]:
 
 
 def is_path(name: str) -> bool:
-    """Whether a name is the path of a file of one's own, not the name of a bundled one."""
+    """Whether a name is the path of the user's own file, not the name of a bundled one."""
     return name.endswith((".yaml", ".yml")) or "/" in name or "\\" in name

@@ -19,7 +19,7 @@ from ndpsim.reported import Shown
 from ndpsim.spec import Device, resolve
 from ndpsim.units import exact, format_bytes
 
-DIMM_BITS = 64  # data pins of a DIMM, those for error correction aside
+DIMM_BITS = 64  # data pins of a DIMM, without the pins for error correction
 
 
 Section = TypeVar("Section")
@@ -46,7 +46,7 @@ class Hardware(Shown):
     dropped: Mapping[str, int]
 
     def lane_device(self) -> Device:
-        """The DRAM of one lane: a channel with one rank, or with those that it always has.
+        """The DRAM of one lane: a channel with one rank, or with the standard's fixed number of ranks.
 
         Raises:
             InputError: a DRAM name or override is unknown, at its place in the file.
@@ -68,20 +68,20 @@ class Hardware(Shown):
             key = f"dram.{error.key}"
             if error.key not in type(dram).model_fields:
                 key = f"dram.overrides.{error.key}"
-            # A timing the standard leaves open is written nowhere: point at the organisation.
+            # A timing that the standard leaves open has no place in the file: name the organisation.
             origin = self.origins.get(key) or self.origins["dram.org"]
             raise origin.error(error.problem, key, error.code) from None
 
     @contextlib.contextmanager
     def errors_at_origins(self) -> Iterator[None]:
-        """Add to errors that name a key of the hardware the key's place in the file, or its option."""
+        """Add the place in the file, or the option, to errors that name a key of the hardware."""
         try:
             yield
         except InputError as error:
             keys = (error.key, f"dram.{error.key}", f"dram.overrides.{error.key}")
             key = next((key for key in keys if key in self.origins), None)
             if error.file is None and key is None and error.key in self.lane_device().timings:
-                key = "dram.timing"  # the preset says it
+                key = "dram.timing"  # the value is from the preset
             if error.file is not None or key is None:
                 raise
             said = error.key if key == "dram.timing" else key

@@ -1,4 +1,4 @@
-"""Checks of what a hardware file says of the host's CPU against its memory."""
+"""Checks of the host's CPU in a hardware file against the memory."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ndpsim.config.origins import KeyPath
 
 _log = logging.getLogger("ndpsim")
 
-#: The sections that the channels' peak follows from.
+#: The sections from which the channels' peak is computed.
 _OF_CHANNELS = ("host", "dram", "dimm")
 
 
 def check_cpu(hardware: Hardware, changed: Iterable[KeyPath]) -> None:
-    """There are no more CPUs than a mainboard has, and no CPU reads more than the channels carry.
+    """Check the number of CPUs against the CPU's maximum, and its read rate against the channels' peak.
 
-    `--set host.cpu_read_gbps` may ask what another memory would do, and `--set` of the channels what fewer of
-    them do; so only a file that nothing of this is `changed` in is held to the channels' peak. One notice
-    says that the DRAM is faster than the CPU supports with this many DIMMs a channel.
+    With `--set` a user may try another read rate or fewer channels. Therefore the read rate is checked only
+    if `changed` has none of these keys. A notice is printed if the DRAM is faster than the CPU supports with
+    this number of DIMMs on a channel.
 
     Raises:
-        InputError: the file says otherwise.
+        InputError: a value is too high.
     """
     host = hardware.system.host
     if host.cpu_sockets_most is not None and host.cpu_sockets > host.cpu_sockets_most:
@@ -52,6 +52,6 @@ def _compare_rates(hardware: Hardware) -> None:
 
 @functools.cache
 def _report_rate(file: str, timing: str, rate: float, dimms: int, key: str, most: float) -> None:
-    """Said once, however many points of a sweep it is true of."""
+    """Print the notice once, for any number of points of a sweep."""
     text = "%s: %s has %g MT/s with %d DIMMs a channel, and host.%s is %g: the CPU runs it slower"
     _log.warning(text, file, timing, rate, dimms, key, most)

@@ -1,4 +1,4 @@
-"""Questions about the keys of a hardware file: what stands where, in which unit, and what it may be."""
+"""Finds the fields of a hardware file's keys, their units and allowed values."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ class Row(NamedTuple):
 
 
 def _parts(field: FieldInfo) -> list[FieldInfo]:
-    """`field` and, for an optional one, what it is when it is there."""
+    """`field`, and the type inside if it is optional."""
     inner = [arg for arg in get_args(field.annotation) if arg is not type(None)]
     optional = type(None) in get_args(field.annotation)
     return [field, *(FieldInfo.from_annotation(arg) for arg in inner if optional)]
 
 
 def section_of(field: FieldInfo) -> type[Section] | None:
-    """The model of `field` where it is a section, there or not; None where it is a leaf."""
+    """The model of `field` if it is a section, optional or not; None if it is a leaf."""
     kind = _parts(field)[-1].annotation
     return kind if isinstance(kind, type) and issubclass(kind, Section) else None
 
 
 def _entry(field: FieldInfo) -> FieldInfo | None:
-    """The field of each entry of a mapping or list; None where `field` is neither."""
+    """The field of each entry of a mapping or list; None if `field` is neither."""
     if get_origin(field.annotation) not in (dict, list):
         return None
     return FieldInfo.from_annotation(get_args(field.annotation)[-1])
 
 
 def field_at(path: tuple[str, ...]) -> FieldInfo | None:
-    """The field that the keys of `path` lead to in a `System`, None where they lead nowhere."""
+    """The field at the keys of `path` in a `System`; None if there is none."""
     model: type[Section] | None = System
     field: FieldInfo | None = None
     for key in path:
@@ -71,7 +71,7 @@ def leaves(section: BaseModel, path: tuple[str, ...] = ()) -> Iterator[tuple[tup
 
 
 def unit_of(path: tuple[str, ...]) -> str:
-    """The unit of the leaf at `path`, empty where it has none."""
+    """The unit of the leaf at `path`; empty if it has none."""
     field = field_at(path)
     for part in _parts(field) if field is not None else ():
         if isinstance(part.json_schema_extra, dict) and "unit" in part.json_schema_extra:
@@ -106,10 +106,10 @@ def allowed(field: FieldInfo) -> str:
 
 
 def refusal(path: tuple[str, ...], value: Any) -> str | None:
-    """Why the leaf at `path` cannot be `value`, in words; None where it can.
+    """The reason why the leaf at `path` cannot be `value`, in words; None if it can.
 
     Raises:
-        KeyError: there is nothing at `path`.
+        KeyError: there is no key at `path`.
     """
     field = field_at(path)
     if field is None:

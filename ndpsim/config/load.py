@@ -68,7 +68,7 @@ def load_hardware(
     if known is not None:
         return known
     hardware, files = _load(_find(asked), sets, command)
-    # With the folder: what is found here by its path gives way to a bundled file of the same name.
+    # With the folder: a bundled file has precedence over a file here with the same name.
     return _loaded.store(key, [*files, data_folder("hwconfigs")], hardware)
 
 
@@ -84,10 +84,10 @@ def _asked(hw: object) -> str:
 
 
 def missing_of(hw: str, sets: Sequence[str], command: str) -> list[Missing]:
-    """All that a hardware file lacks for a command of `ndpsim.config.needs`.
+    """All values that a hardware file lacks for a command of `ndpsim.config.needs`.
 
     Raises:
-        InputError: as `load_hardware`, except for what is missing.
+        InputError: as `load_hardware`, except for missing values.
     """
     draft = _drafted(_find(_asked(hw)), [setting(text) for text in several(sets, "sets", as_text)])[0]
     missing = missing_values(draft, command)
@@ -97,7 +97,7 @@ def missing_of(hw: str, sets: Sequence[str], command: str) -> list[Missing]:
 
 
 def _drafted(path: Path, settings: Sequence[tuple[KeyPath, str]]) -> tuple[Draft, list[Path], Any]:
-    """All values, of units, parts and settings, too; the files they are from; the file's own timing."""
+    """All values, with those of units, parts and settings; their files; the timing in the file itself."""
     files = [path]
     draft = draft_of(parse(read_text(path), str(path)), str(path))
     for key, value in settings:
@@ -134,9 +134,9 @@ def _load(path: Path, sets: Sequence[str], command: str | None) -> tuple[Hardwar
 
 
 def _drop_overrides(draft: Draft) -> Mapping[str, Any]:
-    """Take away the clocks that the file overrides; returns them.
+    """Remove the clocks in `dram.overrides` of the file; returns them.
 
-    Those that a call gave stay, and those of the part that gives the timing.
+    Clocks of `--set` stay, and clocks of the part that gives the timing.
     """
     overrides, stays = draft.at(OVERRIDES), (SETS, draft.origin(_TIMING).file)
     names = list(overrides) if isinstance(overrides, dict) else []
@@ -148,7 +148,7 @@ def _drop_overrides(draft: Draft) -> Mapping[str, Any]:
 
 @functools.cache
 def _report_dropped(file: str, of: str, timing: str, clocks: str) -> None:
-    """Said once, however many points of a sweep it is true of."""
+    """Print the notice once, for any number of points of a sweep."""
     _log.warning("%s: overrides of %s are dropped at %s: %s", file, of, timing, clocks)
 
 
@@ -162,7 +162,7 @@ def _find(name: str) -> Path:
 
 
 def _read_unit(draft: Draft, key: KeyPath, folder: Path) -> Path:
-    """Put the file that `key` names in its place, and say which it is; paths are relative to `folder`."""
+    """Replace the name at `key` by the contents of its file; returns the file, relative to `folder`."""
     name, origin = draft.at(key), draft.origin(key)
     if is_path(name):
         path = Path(name) if origin.kind == "set" else folder / name

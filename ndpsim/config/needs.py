@@ -1,4 +1,4 @@
-"""All values at once that a hardware file lacks, for any command or for a certain one."""
+"""Finds all values that a hardware file lacks, for any command or for a given one."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ndpsim.config.nodes import parse, read_text
 from ndpsim.config.origins import Draft, KeyPath, dotted, draft_of
 from ndpsim.config.system import System
 
-#: The sections that commands need beside those that every file has.
+#: The optional sections that each command needs.
 SECTIONS = {"dram": (), "gemv": ("ndp",), "relayout": ("ndp", "link"), "moe": ("gpu", "pcie")}
 
-#: Bundled files with a plausible value for the keys of a section; trimoe has those of others.
+#: Bundled files with plausible values for the keys of a section; trimoe has the other sections.
 _EXAMPLES = {
     "dram": ("hwconfigs/parts/memories", "ddr5-4800"),
     "gpu": ("hwconfigs/parts/gpus", "rtx-4090"),
@@ -47,9 +47,9 @@ class Missing:
         key: its key.
         unit: its unit; empty if it has none.
         allowed: the allowed values, in words.
-        example: a plausible value, the bundled file that has it, and that file's source.
-        look_up: the document that has the value of one's own hardware.
-        needed_by: a command, or which policies of `moe` cannot run without it.
+        example: a plausible value, with its bundled file and the source in that file.
+        look_up: the document in which to look up the value for the user's hardware.
+        needed_by: the command, or the policies of `moe`, that need it.
     """
 
     key: str
@@ -61,8 +61,8 @@ class Missing:
 
 
 def missing_values(draft: Draft, command: str | None = None) -> list[Missing]:
-    """All values that `draft` lacks for `command`; None: those that every file needs."""
-    # A CXL link takes the place of PCIe.
+    """All values that `draft` lacks for `command`; None: the values that every file needs."""
+    # A CXL link replaces PCIe.
     needed = [one for one in SECTIONS[command or "dram"] if one != "pcie" or draft.at(("cxl",)) is None]
     filled = draft.values | {name: {} for name in ("dram", *needed) if draft.at((name,)) is None}
     by = command or "every command"
@@ -89,7 +89,7 @@ def _for_moe(draft: Draft) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _unit(draft: Draft, by: str) -> Iterator[tuple[KeyPath, str]]:
-    """Missing keys of a machine without an NDP unit, unless its memory stands behind CXL."""
+    """Missing keys of a machine without an NDP unit, unless its memory is behind CXL."""
     if draft.at(("ndp",)) is None:
         yield from (((("ndp", key)), by) for key in ("gemv", "activation"))
 
@@ -121,10 +121,10 @@ def _read(path: Path) -> Draft:
 
 
 def refuse_missing(draft: Draft, command: str | None) -> None:
-    """Make sure that a file has all that `command` needs.
+    """Make sure that a file has all values that `command` needs.
 
     Raises:
-        InputError: it lacks values, all of which the one line names.
+        InputError: it lacks values; the message names all of them.
     """
     lacking = [one for one in missing_values(draft, command) if one.needed_by in (command, "every command")]
     if not lacking:

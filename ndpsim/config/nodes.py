@@ -1,7 +1,7 @@
-"""YAML text to a tree of nodes that know their lines.
+"""Parses YAML text to a tree of nodes with line numbers.
 
-Built from parser events with a stack of its own: composing recursively overflows the C stack on deep
-nesting. Plain scalars follow the core schema of YAML 1.2, so ``1e3`` is a number and ``yes`` a word.
+The tree is built from parser events with an explicit stack, because recursive composing overflows the C stack
+on deep nesting. Plain scalars follow the core schema of YAML 1.2: ``1e3`` is a number and ``yes`` a word.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SPECIAL = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 @dataclass(frozen=True)
 class Node:
-    """A scalar, a list or a mapping. `line` is its key's, or its own where it has no key, from 1.
+    """A scalar, a list or a mapping. `line` is the line of its key, or its own line without a key, from 1.
 
     `size` and `height` count nodes and levels with aliases expanded.
     """
@@ -54,7 +54,7 @@ def plain_of(node: Node) -> Any:
 
 
 def line_of(root: Node, path: tuple[Any, ...]) -> int:
-    """The line of what a path of keys and numbers leads to, or of the last part of it that is there."""
+    """The line of the node at a path of keys and numbers, or of the last part of the path that exists."""
     here = root
     for part in path:
         children = here.value if isinstance(here.value, dict | list) else {}
@@ -65,7 +65,7 @@ def line_of(root: Node, path: tuple[Any, ...]) -> int:
 
 @dataclass
 class _Open:
-    """A list or mapping whose end has not come yet; `key` waits for its value."""
+    """A list or mapping whose end has not been parsed yet; `key` waits for its value."""
 
     children: list[Node] | dict[str, Node]
     line: int
@@ -111,7 +111,7 @@ def read_text(path: Path) -> str:
 
 
 def parse(text: str, file: str) -> Node:
-    """The one document in `text`; `file` is what errors name.
+    """The one document in `text`; `file` is the file that errors name.
 
     Raises:
         InputError: no document or several, a syntax error, a tag, a key given twice or that is no word,
@@ -177,7 +177,7 @@ class _Builder:
         return InputError(problem, code, file=self.file, line=line, key=".".join(path) or None)
 
     def take(self, event: yaml.Event) -> None:
-        """Add what `event` says to the tree."""
+        """Add the node of a parser event to the tree."""
         line = event.start_mark.line + 1 if event.start_mark else 1
         tag = getattr(event, "tag", None)
         if tag is not None:

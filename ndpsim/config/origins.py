@@ -1,4 +1,4 @@
-"""Values with where each came from: the annotated leaves of hardware files, and `--set`."""
+"""Values with their origins: leaves of hardware files with their source or assumption, and `--set`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ KeyPath = tuple[str, ...]
 class Origin:
     """The source of a value.
 
-    `file`: the file, or `SETS`. `line`: its line there from 1, None where there is none. `text`: what
-    the file says of it (kind "source" or "assumption"), the option (kind "set"), why it is the default (kind
-    "default"), else empty. `kind` "stated" is a value written bare, "default" one that nobody wrote.
+    Attributes:
+    kind: "source" or "assumption" for a value with this annotation, "stated" for a value without one, "set"
+    for an option, "default" for a value that is not given.
+    file: the file, or `SETS`.
+    line: its line there, from 1; None: there is none.
+    text: the annotation, the option, or the reason for the default; else empty.
     """
 
     file: str
@@ -42,7 +45,7 @@ class Origin:
     def error(self, problem: str, key: str | None, code: Code) -> InputError:
         """The error `problem` with `key`, at this place."""
         if self.kind == "set" and key is not None:
-            key = key.replace("dram.overrides.", "dram.", 1)  # as one types it
+            key = key.replace("dram.overrides.", "dram.", 1)  # as the user typed it
         return InputError(problem, code, file=self.file, line=self.line, key=key)
 
 
@@ -52,7 +55,7 @@ def dotted(path: KeyPath) -> str:
 
 
 def shown(value: object) -> str:
-    """`value` for an error message, as YAML would write it, cut to a readable length."""
+    """`value` for an error message, in YAML form, cut to a readable length."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):
@@ -73,7 +76,7 @@ class Draft:
     origins: dict[KeyPath, Origin] = field(default_factory=dict)
 
     def at(self, path: KeyPath) -> Any:
-        """The value at `path`, None where there is none."""
+        """The value at `path`; None if there is none."""
         here: Any = self.values
         for key in path:
             here = here.get(key) if isinstance(here, dict) else None
@@ -92,13 +95,13 @@ class Draft:
             del self.origins[old]
 
     def origin(self, path: KeyPath) -> Origin:
-        """The origin of `path`, or of the nearest part that holds it."""
+        """The origin of `path`, or of the nearest section around it with an origin."""
         while path not in self.origins:
             path = path[:-1]
         return self.origins[path]
 
     def replace(self, path: KeyPath, value: Any, origins: dict[KeyPath, Origin]) -> None:
-        """Put `value`, whose parts have `origins`, at `path`. Nothing where a part above is no mapping."""
+        """Put `value`, whose parts have `origins`, at `path`. Do nothing if a part above is not a mapping."""
         here = self.values
         for key in path[:-1]:
             if here.get(key) is None:
@@ -127,7 +130,7 @@ class Draft:
 
 
 def draft_of(node: Node, file: str, path: KeyPath = ()) -> Draft:
-    """The values under `node`, the whole of `file`, as a draft whose origins begin with `path`.
+    """The values under `node`, the root of `file`, as a draft whose origins begin with `path`.
 
     Raises:
         InputError: it is not a mapping, or an annotated leaf is malformed.

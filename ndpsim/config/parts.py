@@ -1,6 +1,6 @@
 """Parts that hardware files name: CPUs, memories, GPUs and links, each a file with values of its data sheet.
 
-A part is a fragment of one section. What the section of a hardware file does not say, its part says.
+A part is a fragment of one section. It gives the keys that the section of a hardware file leaves out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DIMM_BITS = 64
 
 @dataclass(frozen=True)
 class Part:
-    """A part as its file says it.
+    """A part, from its file.
 
     `kind`: one of `PART_KINDS`. `also`: other names it is known by. `section`: the section of a hardware file
     whose keys it gives. `draft`: the values under that section, each with its origin in the part's file.
@@ -53,7 +53,7 @@ class Part:
         return {dotted(path): value for path, value in _leaves(self.draft.values)}
 
     def rows(self) -> list[Row]:
-        """Every value with its unit and source, then what follows from them."""
+        """Every value with its unit and source, then derived values."""
         rows = []
         for path, value in _leaves(self.draft.values):
             full = (*self.section, *path)
@@ -62,7 +62,7 @@ class Part:
         return rows + [Row(f"derived.{key}", *cells) for key, cells in _DERIVED[self.kind](self.values)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything that there is to say of the part, as plain data for JSON."""
+        """All values of the part, as plain data for JSON."""
         rows = {row.key: {"value": row.value, "unit": row.unit, "origin": row.origin} for row in self.rows()}
         about = {"kind": self.kind, "name": self.name, "title": self.title, "also": list(self.also)}
         return {**about, "values": rows}
@@ -134,7 +134,7 @@ def _read(path: Path, kind: str, section: KeyPath) -> Part:
 
 
 def _read_of_any_kind(path: Path) -> Part:
-    """The part in a file that no machine names: of the kind to which the fewest of its keys are strange."""
+    """The part in a file that no machine names. Its kind is the one with the fewest unknown keys."""
     plain = plain_of(parse(read_text(path), str(path)))
     keys = set(plain) if isinstance(plain, dict) else set()
     kind = min(PART_KINDS, key=lambda kind: len(keys.difference(_keys_of(_HOME[kind]))))
@@ -172,7 +172,7 @@ def _leaves(values: Mapping[str, Any], path: KeyPath = ()) -> Iterator[tuple[Key
 
 
 def fill_from_parts(draft: Draft, folder: Path) -> dict[KeyPath, Part]:
-    """Fill in what the sections of a file leave to the parts that they name; `folder` is the file's.
+    """Fill in the values that the sections of a file leave to their parts; `folder`: the file's folder.
 
     Returns:
         the parts, by the sections that name them.
@@ -189,7 +189,7 @@ def fill_from_parts(draft: Draft, folder: Path) -> dict[KeyPath, Part]:
 def replace_parts(
     draft: Draft, settings: Sequence[tuple[KeyPath, str]], own: Mapping[KeyPath, Part], file: str
 ) -> dict[KeyPath, Part]:
-    """Put the parts of `--set` in the place of a file's `own`. What they give, the file no longer says.
+    """Replace the parts of a file, `own`, by the parts of `--set`, whose values replace those of the file.
 
     Returns:
         the new parts, by the sections that name them.
@@ -222,12 +222,12 @@ def replace_parts(
 
 @functools.cache
 def _report_replaced(file: str, by: str, what: str) -> None:
-    """Said once, however many points of a sweep it is true of."""
+    """Print the notice once, for any number of points of a sweep."""
     _log.warning("%s: %s takes the place of %s", file, by, what)
 
 
 def _named(draft: Draft, section: KeyPath, folder: Path) -> Part | None:
-    """The part that a section names, None where it names none that could be one."""
+    """The part that a section names; None if it names none."""
     key = (*section, "part")
     name, kind = draft.at(key), _SECTIONS[section]
     if isinstance(name, int) and not isinstance(name, bool):  # a short name such as 4090
@@ -266,13 +266,13 @@ def _fill(draft: Draft, path: KeyPath, part: Part) -> None:
 
 
 def _take_away(draft: Draft, section: KeyPath, part: Part) -> None:
-    """Take away what a section has from `part`."""
+    """Remove the values that a section has from `part`."""
     for path, _ in _leaves(part.draft.values):
         if draft.origin((*section, *path)).file == str(part.file):
             draft.remove((*section, *path))
 
 
-# What follows from the values of a part
+# Derived values of a part
 
 _Derived = Iterator[tuple[str, tuple[float, str, str]]]
 

@@ -14,7 +14,7 @@ from ndpsim.errors import did_you_mean
 
 
 def _thousandths(value: float) -> float:
-    # Finer clocks have no common tick with the DRAM clock that 64-bit counters could hold.
+    # Finer clocks and the DRAM clock have no common tick that fits 64-bit counters.
     if round(value, 3) != value:
         raise ValueError("has more than three decimals")
     return value
@@ -30,7 +30,7 @@ _SOURCE = rf"{_FIELD}:[0-9][0-9]?(-[0-9][0-9]?)?"
 
 
 def _word(word: str, pattern: str, form: str) -> str:
-    """The field that `word` begins with; ValueError where it is not of the form."""
+    """The field that `word` begins with; ValueError if it has another form."""
     field = word.partition(":")[0]
     if not re.fullmatch(pattern, word):
         hint = "" if field in ADDRESS_FIELDS else did_you_mean(field, ADDRESS_FIELDS)
@@ -67,12 +67,12 @@ def _xor(xor: dict[str, list[str]]) -> dict[str, list[str]]:
 
 
 def unit(unit: str) -> Any:
-    """A field in this unit."""
+    """The metadata of a field with this unit."""
     return Field(json_schema_extra={"unit": unit})
 
 
 def key(description: str, default: Any = ..., *, unit: str | None = None, **limits: Any) -> Any:
-    """A key of a section; without a default it has to be given."""
+    """A key of a section; without a default it is required."""
     if unit is not None:
         limits["json_schema_extra"] = {"unit": unit}
     return Field(default, description=description, **limits)
@@ -115,7 +115,7 @@ Tables = Annotated[
     list[Name] | None,
     BeforeValidator(lambda given: [given] if isinstance(given, str) else given, Name | list[Name] | None),
 ]
-# Excluded from dumps: what is made of equal values is equal hardware, whatever file they come from.
+# Excluded from dumps: hardware with equal values is equal, whichever file they come from.
 PartName = Annotated[
     Name | None,
     Field(

@@ -9,7 +9,7 @@ from ndpsim.config.files import PART_SECTIONS
 from ndpsim.config.keys import field_at, section_of
 from ndpsim.config.system import MULTIPLIERS, UNITS, System
 
-_OUTSIDE = ("title", "description", "default", "unit")  # said of the key, not of the bare value
+_OUTSIDE = ("title", "description", "default", "unit")  # these belong to the key, not to the bare value
 _SENTENCE = {"type": "string", "minLength": 1}
 _ANNOTATED = {
     "type": "object",
@@ -23,7 +23,7 @@ _FILE = {"type": "string", "description": "name of a file in rtl_params/, or a p
 
 
 def _leaf(bare: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a leaf written bare, or with its source or assumption."""
+    """The schema of a leaf: the value alone, or a mapping with its source or assumption."""
     outside = {key: bare[key] for key in _OUTSIDE if key in bare}
     inside = {key: value for key, value in bare.items() if key not in _OUTSIDE}
     annotated = {"allOf": [{"$ref": "#/$defs/Annotated"}], "properties": {"value": inside}}
@@ -32,7 +32,7 @@ def _leaf(bare: dict[str, Any]) -> dict[str, Any]:
 
 def _property(bare: dict[str, Any]) -> dict[str, Any]:
     if "$ref" in bare or any("$ref" in choice for choice in bare.get("anyOf", ())):
-        return bare  # a section, perhaps one that may be missing
+        return bare  # a section, perhaps an optional one
     if bare.get("type") == "object":
         return {**bare, "additionalProperties": _leaf(bare["additionalProperties"])}
     return _leaf(bare)
@@ -46,7 +46,7 @@ def _model_at(key: str) -> str:
 
 
 def _require_part_or_values(model: dict[str, Any]) -> None:
-    """Let a part give what a section requires."""
+    """Require either a part or the keys of a section."""
     if "required" in model:
         model["anyOf"] = [{"required": ["part"]}, {"required": model.pop("required")}]
 
@@ -73,5 +73,5 @@ def json_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """`json_schema` as kept in ``hwconfigs/schema.json``."""
+    """The text of ``hwconfigs/schema.json``."""
     return json.dumps(json_schema(), indent=2, sort_keys=True) + "\n"

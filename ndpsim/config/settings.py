@@ -12,7 +12,7 @@ from ndpsim.config.system import System
 from ndpsim.errors import SETS, InputError, nearest
 from ndpsim.spec import standards
 
-#: The section of clocks that a file overrides.
+#: The section with the clocks that replace those of the preset.
 OVERRIDES = ("dram", "overrides")
 MOST_GUESSES = 4
 
@@ -52,7 +52,7 @@ def setting(text: str) -> tuple[KeyPath, str]:
 
 
 def _unknown_set(written: str) -> str:
-    """Message for a key that does not exist, with the nearest that does."""
+    """Message for an unknown key, with the nearest known one."""
     known = [dotted(key) for key in all_keys()]
     known += [f"{prefix}.{name}" for name in sorted(timing_names()) for prefix in ("dram", "dram.overrides")]
     guesses = [key for key in known if "." in written and key.endswith(f".{written}")]
@@ -72,7 +72,7 @@ def _in_section(written: str, known: Sequence[str]) -> list[str]:
 
 
 def _in_any_section(word: str, known: Sequence[str]) -> list[str]:
-    """The keys whose last word is most like `word`, a few at most; those that are short for others first."""
+    """At most a few keys whose last word is most like `word`; short forms first."""
     guess = nearest(word, [key.rpartition(".")[2] for key in known])
     found = [key for key in known if guess is not None and key.rpartition(".")[2] == guess]
     short = [key for key in found if not key.startswith(f"{dotted(OVERRIDES)}.")]

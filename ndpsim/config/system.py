@@ -50,17 +50,17 @@ from ndpsim.plugins import plugins
 MULTIPLIERS: dict[str, type[Multiplier]] = {
     kind.__module__.rpartition(".")[2]: kind for kind in plugins(multipliers, "SECTION")
 }
-#: The units of the `ndp` section that may stand in files of their own.
+#: The units of the `ndp` section that may have files of their own.
 UNITS = (*MULTIPLIERS, "activation", "relayout")
 
 
-#: What a CPU of the `host` section may be.
+#: The families of CPUs in the `host` section.
 CPU_FAMILIES = (
     "zen2", "zen3", "zen4", "zen5", "broadwell", "skylake", "ice-lake", "sapphire-rapids", "emerald-rapids",
     "granite-rapids", "raptor-lake", "other",
 )  # fmt: skip
 
-#: What a GPU of the `gpu` section may be: architectures that parts are of.
+#: The families of GPUs in the `gpu` section: the architectures of the bundled parts.
 GPU_FAMILIES = (
     "ada", "ampere", "blackwell", "cdna2", "cdna3", "cdna4", "h20", "hopper", "pascal", "rdna3", "rdna4",
     "turing", "volta", "xe",
@@ -331,7 +331,7 @@ class Ndp(_Multipliers):  # type: ignore[misc]
 class System(Section):
     """A hardware file: the memory, the host, a GPU, and DIMMs that compute.
 
-    The machine lacks a section that is None.
+    If a section is None, the machine does not have it.
     """
 
     name: Name = key("short name of the hardware")

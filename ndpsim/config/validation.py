@@ -1,4 +1,4 @@
-"""From the values of a draft to a `System`, or to one line that says what is wrong."""
+"""Makes a `System` from the values of a draft, or an error of one line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def validated(draft: Draft, command: str | None) -> System:
         system = System.model_validate(draft.values)
         problems = []
     except ValidationError as error:
-        # A misspelt key also leaves its right name missing: speak of the spelling.
+        # With a misspelt key its right name is missing, too: report the spelling.
         problems = [each for each in error.errors(include_url=False) if each["type"] != "missing"]
     if problems:
         raise _input_error(draft, problems[0])
@@ -28,7 +28,7 @@ def validated(draft: Draft, command: str | None) -> System:
     return system
 
 
-#: Codes of pydantic's types of errors; its others are limits of numbers and texts.
+#: Codes for pydantic's types of errors; all other types are limits of numbers and texts.
 _CODES: dict[str, Code] = {
     "extra_forbidden": "unknown-key",
     "value_error": "invalid",
@@ -37,7 +37,7 @@ _CODES: dict[str, Code] = {
 
 
 def _input_error(draft: Draft, problem: Any) -> InputError:
-    """One of pydantic's errors as a line that says what is allowed."""
+    """One of pydantic's errors as a line with the allowed values."""
     path = tuple(str(part) for part in problem["loc"])
     field, code = field_at(path), _CODES.get(problem["type"], "range")
     if problem["type"] == "extra_forbidden":
@@ -55,7 +55,7 @@ def _input_error(draft: Draft, problem: Any) -> InputError:
 
 
 def _unknown_key(path: KeyPath, known: Collection[str]) -> str:
-    """Message for an unknown key of a file; the same word elsewhere is nearer than another word here."""
+    """Message for an unknown key of a file; the same word in another section comes before a similar one."""
     elsewhere = [dotted(key) for key in all_keys() if key[-1] == path[-1]]
     elsewhere += [f"dram.overrides.{path[-1]}"] if path[-1] in timing_names() else []
     if elsewhere and (len(path) == 1 or nearest(path[-1], known) is None):

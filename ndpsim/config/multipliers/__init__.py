@@ -1,4 +1,4 @@
-"""Sections of hardware files for units with multipliers, each a module of its name here.
+"""Sections of hardware files for units with multipliers: a module for each section, with its name.
 
-A module calls its keys ``SECTION``; `ndpsim.ndp` has a module of the same name, which simulates the unit.
+``SECTION`` is the class of the keys. The module of the same name in `ndpsim.ndp` simulates the unit.
 """
