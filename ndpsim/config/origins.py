@@ -22,11 +22,11 @@ class Origin:
     """The source of a value.
 
     Attributes:
-    kind: "source" or "assumption" for a value with this annotation, "stated" for a value without one, "set"
-    for an option, "default" for a value that is not given.
-    file: the file, or `SETS`.
-    line: its line there, from 1; None: there is none.
-    text: the annotation, the option, or the reason for the default; else empty.
+        file: the file, or `SETS`.
+        line: its line there, from 1; None: there is none.
+        text: the annotation, the option, or the reason for the default; else empty.
+        kind: "source" or "assumption" for a value with this annotation, "stated" for a value without one,
+            "set" for an option, "default" for a value that is not given.
     """
 
     file: str

@@ -1,3 +1,3 @@
-"""How fast the simulator is, on work whose outcome is known: the rows of ``ndpsim bench``."""
+"""The rows of ``ndpsim bench``: the speed of the simulator on work with known results."""
 
 from ndpsim.devtools.bench.rows import ROWS, run_rows

@@ -1,4 +1,4 @@
-"""An expert beside the host, and experts that move, against the time the hardware needs."""
+"""Rows with an expert beside the host, and with a relayout, compared with the time of the hardware."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ndpsim.devtools.bench.row import TimedRuns, Work
 from ndpsim.moe import Expert, load_model
 from ndpsim.simulate import simulate_contention, simulate_relayout
 
-#: The DRAM commands of a call, and how long the hardware needs and a DRAM clock lasts, in ns.
+#: The DRAM commands of a call, the simulated time in ns, and the DRAM clock in ns.
 Outcome = tuple[Mapping[str, int], float, float]
 
 
 def beside_host(hardware: Hardware, expert: Expert) -> Outcome:
-    """An expert while the host asks for all that it can get."""
+    """An expert beside saturating host traffic."""
     result = simulate_contention(hardware, expert)
     return result.commands, result.ndp_time_ns, result.clock_ns
 
@@ -29,10 +29,10 @@ def relayout_of_four(hardware: Hardware, expert: Expert) -> Outcome:
 
 @dataclass(frozen=True)
 class ChannelCall(TimedRuns):
-    """A call after one that is not measured; of earlier runs nothing is left but compiled kernels.
+    """A call, measured after a first call that is not. Only compiled kernels are left from earlier runs.
 
     Attributes:
-        call: what is measured, on hardware that is read anew; requests are reads and writes of lanes.
+        call: the measured call, on hardware that is read again; requests are reads and writes of lanes.
     """
 
     call: Callable[[Hardware, Expert], Outcome]

@@ -1,4 +1,4 @@
-"""Experts in one process, the same again and again or all different, against the time the hardware needs."""
+"""Rows with experts in one process, equal or all different, compared with the time of the hardware."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ExpertCall(Benchmark):
 
     Attributes:
         hw, model: bundled names.
-        tokens: that go through the expert; requests are bursts of weights.
+        tokens: tokens of the expert; requests are bursts of weights.
     """
 
     hw: str
@@ -54,7 +54,7 @@ class ExpertCall(Benchmark):
         result = call_and_check()
         expect(self.name, work_of(result), self.pinned)
         seconds = best_seconds(call, max(repeat, _LEAST_RUNS))
-        # A checked call is the call and the plain run: every lane on its own, every read stepped through.
+        # A checked call also runs the plain controller: every lane by itself, every read step by step.
         plain_s = best_seconds(call_and_check, repeat) - seconds
         return Row(
             self.name,
@@ -68,13 +68,13 @@ class ExpertCall(Benchmark):
 
 @dataclass(frozen=True)
 class UnlikeCalls(Benchmark):
-    """Calls of `simulate_expert`, none like another, after one that is not measured; kernels are compiled.
+    """Different calls of `simulate_expert`, measured after a first call that is not; kernels are compiled.
 
-    Of earlier runs nothing is left but compiled kernels: hardware is read and weights are placed anew.
+    Only compiled kernels are left from earlier runs: hardware is read and weights are placed again.
 
     Attributes:
         hw, model: bundled names.
-        calls: the tokens of each call, or those of each of its experts in turn; all of them are pinned.
+        calls: the tokens of each call, or of each of its experts in turn; the results of all are known.
     """
 
     hw: str
@@ -104,7 +104,7 @@ class UnlikeCalls(Benchmark):
         )
 
     def _run(self) -> tuple[float, list[ExpertResult]]:
-        """The seconds of all calls, and what they came to."""
+        """The seconds of all calls, and their results."""
         hardware, expert = replace(load_hardware(self.hw)), load_model(self.model).expert
         simulate_expert(hardware, expert)
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Processor time of a layer with experts, in `moe` and in `serve`, when the times of experts are known."""
+"""Rows with the processor time of a layer in `moe` and `serve`, without the cycle-level simulation."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class _Layers(TimedRuns):
 
 
 class PolicyLayers(_Layers):
-    """A layer of `run_moe`, with its window, the policy's decision and its bound, after a run not measured.
+    """A layer of `run_moe` with its window, decision and bound, measured after a first run that is not.
 
-    It is the mean over all decode steps but the first. Processor time is taken, not wall time.
+    The row is the mean processor time, not wall time, over all decode steps except the first.
 
     Attributes:
         policy: a bundled name; requests are pairs of a token and an expert of a layer, cycles are ns.
@@ -47,13 +47,13 @@ class PolicyLayers(_Layers):
 
 @dataclass(frozen=True)
 class ServedLayers(_Layers):
-    """A layer of `run_serving`, with its window, routing and the policy's decision, after a run not measured.
+    """A layer of `run_serving` with its window, routing and decision, measured after a first run that is not.
 
-    It is the mean over all steps but the first. Processor time is taken, not wall time.
+    The row is the mean processor time, not wall time, over all steps except the first.
 
     Attributes:
         policy: a bundled name; requests are output tokens, cycles are the ns of a step.
-        gpu_experts: of each layer, in the GPU's memory.
+        gpu_experts: experts of each layer in the GPU's memory.
     """
 
     gpu_experts: int

@@ -1,4 +1,4 @@
-"""How long a fresh process takes from its start to its first result."""
+"""Rows with the time of a fresh process from its start to its first result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FreshProcess(Benchmark):
     """A process that imports ndpsim and makes its first call of `simulate_expert`.
 
     Attributes:
-        compiles: the compile cache is empty; run once, however often it is asked for. Requests are calls.
+        compiles: whether the compile cache is empty; such a row runs only once. Requests are calls.
     """
 
     compiles: bool = False
@@ -47,7 +47,7 @@ class FreshProcess(Benchmark):
         return Row(self.name, self.pinned, seconds)
 
     def _process(self, settings: dict[str, str]) -> None:
-        """One process, and that it found what it must."""
+        """Run one process, and check its result."""
         package = str(Path(ndpsim.__file__).parents[1])  # this ndpsim and no other
         paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Rows of the benchmark; a row counts only when its work came out as it must."""
+"""Rows of the benchmark; a row counts only if its results are the known ones."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Row:
 
     Attributes:
         name: the name of the row.
-        work: what came out; `Work` has the units.
+        work: the results; `Work` has the units.
         seconds: the time of the best run.
         ratio_plain: how many times faster than the plain implementation; None where there is none.
         ratio_ramulator: how many times faster than Ramulator 2.1; None where it was not run.
-        simulated_s: how long the simulated hardware needs; None where the row simulates none as a whole.
-        fast_forwarded: the share of reads that went as others before them; None where it is not known.
+        simulated_s: the simulated time; None if the row does not simulate a machine.
+        fast_forwarded: the share of reads that fast-forward skipped; None if it is not known.
     """
 
     name: str
@@ -71,12 +71,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Benchmark(ABC):
-    """Something that can be measured.
+    """A row that can be measured.
 
     Attributes:
         name: the name of its row.
-        about: what it runs, in a few words.
-        pinned: what must come out.
+        about: the work, in a few words.
+        pinned: the known results.
     """
 
     name: str
@@ -85,16 +85,16 @@ class Benchmark(ABC):
 
     @abstractmethod
     def run(self, repeat: int) -> Row:
-        """Run it `repeat` times after a run that is not measured.
+        """Measure `repeat` runs after a first run that is not measured.
 
         Raises:
-            MismatchError: the work came out otherwise than it must.
+            MismatchError: the results differ from the known ones.
         """
 
 
 @dataclass(frozen=True)
 class TimedRuns(Benchmark):
-    """Runs that take their own time, on a machine and with a model of bundled names."""
+    """A row whose runs measure their own time, with a bundled machine and model."""
 
     hw: str
     model: str
@@ -113,10 +113,10 @@ class TimedRuns(Benchmark):
 
 
 def expect(name: str, got: Work, pinned: Work) -> None:
-    """Make sure that row `name` did the work that it is known to be.
+    """Make sure that row `name` has the known results.
 
     Raises:
-        MismatchError: it did not; names the row and what differs.
+        MismatchError: it has not; the message names the row and the difference.
     """
     for field in fields(Work):
         did, known = getattr(got, field.name), getattr(pinned, field.name)

@@ -18,8 +18,8 @@ from ndpsim.devtools.bench.traffic import Traffic
 from ndpsim.dram.state import ControllerOptions
 from ndpsim.moe import Expert
 
-#: By row, what must come out: of the plain controller (`dram.engines.ScanController`), from
-#: `unlike_trimoe` on of the fast one, since the plain one would take minutes.
+#: The known results of each row. They are from the plain controller (`dram.engines.ScanController`), and
+#: from `unlike_trimoe` on from the fast one, because the plain one would take minutes.
 _PINNED = {
     name: Work(*numbers)
     for name, numbers in json.loads(Path(__file__).with_name("pinned.json").read_bytes()).items()
@@ -135,7 +135,7 @@ def run_rows(
 
     Raises:
         InputError: there is no such row, or `repeat` is not positive.
-        MismatchError: a row did not come out as it must.
+        MismatchError: the results of a row differ from the known ones.
     """
     names = several(rows, "row", lambda name, key: choice(name, key, ROWS, "row"))
     repeat, progress = whole_number(repeat, "repeat", 1, _MOST_RUNS), progress_function(progress)

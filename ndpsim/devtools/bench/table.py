@@ -1,4 +1,4 @@
-"""Measured rows as a table: cells with their units, and a page that says on which machine they were."""
+"""Measured rows as a table with units, and as a page that names the machine."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def machine() -> dict[str, str | int]:
 
 
 def markdown(rows: Sequence[Row], command: str) -> str:
-    """A page with the measured rows, how, when and on what they were measured."""
+    """A page with the measured rows, the command, the date and the machine."""
     on = machine()
     facts = {
         "command": f"`{command}`",

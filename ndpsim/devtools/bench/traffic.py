@@ -1,6 +1,6 @@
-"""Streams and random requests through one channel's controller: ours, the plain one, and Ramulator 2.1.
+"""Rows with streams and random requests on one channel, for ndpsim's two controllers and Ramulator 2.1.
 
-Every request is an address of the mapper RoBaRaCoCh, so that Ramulator makes the same commands of it.
+Every request is an address of the mapper RoBaRaCoCh, so Ramulator issues the same commands.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ndpsim.traces import Requests
 Ints = NDArray[np.int64]
 MakeController = Callable[[Tables, state.Policy], Controller]
 
-#: Ramulator takes seconds for a run: no more than this many are done.
+#: Maximum number of runs of Ramulator, which take seconds each.
 RAMULATOR_RUNS = 3
 
 _SEED = 20240229
@@ -40,8 +40,8 @@ _DDR5 = "DDR5", "DDR5_16Gb_x8", "DDR5_4800AN"
 def contiguous(device: Device, count: int) -> Ints:
     """Addresses that rotate over the bank groups, then fill the row's columns, then bank, rank and row.
 
-    Where there are stacks, they rotate over the groups of one, and the stack comes before the bank.
-    Where each rank has a data bus of its own, they rotate over ranks first.
+    With stacks, they rotate over the groups of one stack, and the stack changes before the bank. If each
+    rank has its own data bus, they rotate over ranks first.
     """
     turns = device.ranks if device.standard.own_data_buses else 1
     rest, turn = np.divmod(np.arange(count, dtype=np.int64), turns)
@@ -59,7 +59,7 @@ def contiguous(device: Device, count: int) -> Ints:
 
 
 def random_bursts(device: Device, count: int) -> tuple[Ints, NDArray[np.int8]]:
-    """Addresses drawn evenly from all bursts of the device, and 33 of 100 of them marked as writes."""
+    """Addresses drawn evenly from all bursts of the device, and flags that mark 33% of them as writes."""
     # A bit generator's raw words are the same in every version of NumPy.
     words = np.random.PCG64(_SEED).random_raw((2, count))
     bursts = device.capacity_bytes // device.burst_bytes
@@ -72,21 +72,21 @@ class _Run(NamedTuple):
 
     channel: Controller
     seconds: float
-    accepted: Mapping[str, int]  # counters of the clock that took the last request, where Ramulator ends
+    accepted: Mapping[str, int]  # counters at the clock that took the last request, where Ramulator ends
     skipped: int
 
 
 @dataclass(frozen=True)
 class Traffic(Benchmark):
-    """Requests through a channel behind FR-FCFS, under Ramulator's rules where these are not the standard's.
+    """Requests to a channel with FR-FCFS, under Ramulator's rules if they differ from the standard's.
 
     Attributes:
         ranks: the number of ranks of the channel.
-        random: drawn evenly, instead of one contiguous stream.
+        random: requests are random instead of one contiguous stream.
         writes: 33% of the requests are writes.
-        fast_forward: the source says after how many reads it repeats.
-        options: of the controller; open rows and queues of 32 unless they say otherwise.
-        presets: of the channel, its standard, organisation and timings.
+        fast_forward: the source gives the number of reads after which it repeats.
+        options: options of the controller; by default open rows and queues of 32.
+        presets: standard, organisation and timings of the channel.
     """
 
     ranks: int
@@ -153,7 +153,7 @@ class Traffic(Benchmark):
         )
 
     def _runs(self, make: MakeController, source: state.Source, memory: Memory, repeat: int) -> list[_Run]:
-        """One run that may have to compile, and `repeat` to be measured."""
+        """One run that may compile, and `repeat` measured runs."""
         tables, policy = (
             lower(memory.device),
             state.make_policy(memory.options, memory.device.standard.controller),

@@ -1,1 +1,1 @@
-"""Claims of papers as data: what is published, the runs that give ours, and how far apart they may be."""
+"""Claims of papers as data: the published figure, the runs for the simulated figure, and the tolerance."""

@@ -23,13 +23,13 @@ class Published(_Part):
     """A claim of the paper: a value, an interval, or for a trend a statement.
 
     Attributes:
-        value: as printed; or `low` and `high`; or `statement`, in words.
-        unit: of the figure: "x" of a ratio of two times or the like, "%" of a share (also "share", of 1),
-            "% more" of a gain, else as the paper writes it; it decides how ours is judged.
-        quote: the paper's own few words or table cells that hold the figure.
+        value: the printed figure; or `low` and `high`; or `statement`, in words.
+        unit: "x" for a ratio of times or similar, "%" for a share ("share" for a share of 1), "% more" for a
+            gain, else the paper's unit; it decides how the simulated figure is compared.
+        quote: a few words or table cells of the paper with the figure.
         reading: "printed", "derived" (by `derivation`), or "drawn" (read from a plot).
-        derivation: how a figure follows from printed ones.
-        reading_error: of one that is read from a plot, as a share of it.
+        derivation: the computation of the figure from printed ones.
+        reading_error: error of a figure that is read from a plot, as a share of it.
     """
 
     value: float | None = None
@@ -57,15 +57,15 @@ class Published(_Part):
 
 
 class Run(_Part):
-    """A run whose metrics `ours` is made of.
+    """A run that gives metrics for `Claim.ours`.
 
     Attributes:
-        command: gemv, moe, serve, relayout or dram, as ``ndpsim sweep`` runs it; hardware or model: what
-            ``ndpsim show`` says, as metrics; processor: one expert on a GPU or CPU; routing: what
-            ``ndpsim routing describe`` says of a generated one, and how long experts stay; residency: which
-            experts the GPU's memory has in a moe run.
+        command: gemv, moe, serve, relayout or dram, as in ``ndpsim sweep``; hardware or model: the values of
+            ``ndpsim show``; processor: one expert on a GPU or CPU; routing: the statistics of
+            ``ndpsim routing describe`` for a generated trace, and the reuse of experts; residency: the
+            experts in the GPU's memory in a moe run.
         given: options by key (without dashes) and keys of the hardware (with dots); ``{KEY}`` stands for the
-            value of a key of `over`, ``{validation}`` for the folder of published figures.
+            value of a key of `Claim.over`, ``{validation}`` for the folder of published figures.
     """
 
     command: Literal[
@@ -75,14 +75,14 @@ class Run(_Part):
 
 
 class Assumption(_Part):
-    """Something that the paper does not say and a claim rests on, with its plausible range.
+    """A value that the paper does not give and a claim needs, with its plausible range.
 
     Attributes:
         key: a key of the runs' `given`.
-        values: what it may plausibly be; also a mapping by model, ``{mixtral-8x7b: skewed}``, which leaves
-            runs of other models as they are.
-        runs: the runs that it is changed in; none: all.
-        reason: why these, with source where there is one.
+        values: plausible values; a value may be a mapping by model, ``{mixtral-8x7b: skewed}``, which does
+            not change runs of other models.
+        runs: the runs in which it is changed; none: all.
+        reason: the reason for these values, with a source if there is one.
     """
 
     key: Words
@@ -92,16 +92,16 @@ class Assumption(_Part):
 
 
 class FalsifiedBy(_Part):
-    """Conditions that would make a trend false, and figures with which it is.
+    """A condition that would make a trend false, with example figures.
 
-    Figures are by the name of a metric as `Claim.ours` has it (``fast.time_ns``), or by a pattern of several
-    (``fast*.time_ns``), of which the last that fits counts; a metric without one is 1.
+    Figures have the name of a metric in `Claim.ours` (``fast.time_ns``) or a pattern (``fast*.time_ns``). If
+    several fit, the last one counts. A metric without a figure is 1.
 
     Attributes:
-        says: a sentence on the case in which the trend is false.
-        so: figures with which the trend is so.
-        not_so: changes of these with which it is not, each alone; every comparison of the trend is the only
-            one that fails in one of them.
+        says: a sentence that describes the case in which the trend is false.
+        so: figures with which the trend is true.
+        not_so: changes of these figures; each alone makes the trend false. For every comparison of the trend
+            there is a change in which only this comparison fails.
     """
 
     says: Words
@@ -116,22 +116,22 @@ class Claim(_Part):
         name: its name, which begins with the paper's.
         place: its place in the paper.
         kind: "exact" (arithmetic and configuration: equal), "simulated" (within `tolerance`), "trend" (a
-            statement that is so or not), "not-reproducible" (with `why`).
-        published: what the paper says.
-        over: keys with several values; everything is run and worked out for each combination.
+            statement that is true or false), "not-reproducible" (with `why`).
+        published: the published figure or statement.
+        over: keys with several values; all runs and figures are computed for each combination.
         runs: the runs by name.
-        ours: an expression over the metrics of the runs.
-        reduce: of the values over combinations: "mean", "min" or "max"; of a trend "all", and nothing else.
-        given_by: of a trend that our inputs or the construction make true, what of them; it tests nothing and
-            is counted apart.
-        falsified_by: of any other trend, what would make it false.
+        ours: an expression over the metrics of the runs: the simulated figure.
+        reduce: how the values of combinations are combined: "mean", "min" or "max"; for a trend only "all".
+        given_by: for a trend that inputs or the construction make true: these inputs. Such a trend tests
+            nothing and is counted separately.
+        falsified_by: for any other trend: a condition that would make it false.
         tolerance: the name of a class of `validation/claims/tolerances.yaml`.
-        fitted: parameters that were fitted to this very figure, with the script; empty: none, and it is a
+        fitted: parameters that were fitted to this figure, with the script; empty: the figure is a
             prediction.
-        assumptions: what the claim rests on that the paper does not say.
-        expected: the verdict that is known and explained by `why`; another one is news, also where it holds.
-        why: of a claim that is not reproducible, or known to be off.
-        figure: the figure of the paper that it is part of, for the picture: "Figure 6".
+        assumptions: values that the claim needs and the paper does not give.
+        expected: the known verdict, which `why` explains; any other verdict is news, also "holds".
+        why: the reason why the claim is not reproducible or off.
+        figure: the paper's figure that contains it, for the picture: "Figure 6".
     """
 
     name: Name
@@ -153,13 +153,13 @@ class Claim(_Part):
 
     @property
     def is_headline(self) -> bool:
-        """Whether it is a figure of the abstract, or of the introduction's sum of results."""
+        """Whether it is a figure of the abstract, or of the summary of results in the introduction."""
         is_figure = self.kind in ("exact", "simulated")
         return is_figure and ("Abstract" in self.place or "also Section 1" in self.place)
 
     @property
     def is_transcribed(self) -> bool:
-        """Whether ours is a value of a model or hardware file, taken over from its source: no check of it."""
+        """Whether the figure is only a value of a model or hardware file, copied from its source."""
         if self.kind != "exact" or self.ours is None or ".derived." in self.ours:
             return False
         files = {run.command for run in self.runs.values()} <= {"model", "hardware"}
@@ -198,11 +198,11 @@ class Paper(_Part):
     Attributes:
         paper: its short name.
         title: the printed title.
-        source: "paper": one whose systems are bundled; "simulator": another simulator's results;
-            "measurement": what was measured on real machines and models.
+        source: "paper": its systems are bundled; "simulator": results of another simulator; "measurement":
+            measurements of real machines and models.
         hardware: the bundled hardware of its machine.
-        counted: what of the paper was gone through: tables, figures and sections, with the number of claims
-            from each.
+        counted: the tables, figures and sections of the paper that were read, with the number of claims from
+            each.
     """
 
     paper: Name
@@ -224,11 +224,12 @@ class Paper(_Part):
 
 
 class ToleranceClass(_Part):
-    """How far ours may be from what is published, for a reason.
+    """The allowed difference between simulated and published figures, with its reason.
 
     Attributes:
-        share: of the published figure; besides, one that is printed may differ by half of its last digit.
-        reason: why so much.
+        share: allowed difference as a share of the published figure; the rounding of a printed figure is
+            added.
+        reason: the reason for this share.
     """
 
     share: float = Field(ge=0, le=1)
