@@ -1,6 +1,6 @@
-"""The arbiter of a channel's DIMMs on the fast controller: looks at a bus when something can happen there.
+"""The arbiter of a channel's DIMMs on the fast controller: it steps a bus only when something can happen.
 
-See the package for what it decides, and `dimm.readable` for the same, clock by clock.
+The package describes its decisions. `dimm.readable` makes the same decisions clock by clock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ndpsim.dram.state import FAR, NEXT_REFRESH
 
 @by_type
 def step_bus(sharing, setup, agents, lanes, hosts, wakeups, bus, clock):
-    """A step of a bus and of the lanes behind it. `sharing`: with a host and each other, or nothing.
+    """A step of a bus and of the lanes behind it. `sharing`: whether they share ranks or buses.
 
     False when refresh can never catch up.
     """
@@ -61,7 +61,7 @@ def carry_all(setup, agents, hosts, wakeups, clock):
 
 @inlined
 def wake_lanes(relayout, lanes, wakeups, buses, clock):
-    """Lanes with requests of the relayout engine, which has just begun, look for them from this clock on."""
+    """The relayout engine has begun: lanes with requests of it look for them from this clock on."""
     for lane in range(lanes.states.shape[0]):
         if has_requests(relayout, lane):
             bus = lane % buses
@@ -86,7 +86,7 @@ def has_jobs_or_streams(agents):
 
 @inlined
 def apart_until(relayout, lanes, reached_at, clock):
-    """The clock before which no bus does what matters to another, or to whether a goal is reached.
+    """The clock before which no bus affects another bus or reaches a goal.
 
     A relayout engine reaches buses at `reached_at`, and cannot be done while it has more requests than lanes
     could serve, one a clock each.
@@ -125,7 +125,7 @@ def begin_run(setup, agents, lanes, hosts, wakeups, clock):
 
 @kernel
 def run(setup, agents, lanes, hosts, wakeups, goals, until_clock):
-    """Run as `dimm.readable.run` does; returns and can be taken up again as that."""
+    """As `dimm.readable.run`, with the same results."""
     claims, clock, outcome = agents.claims, agents.claims.clock[0], DONE
     begin_run(setup, agents, lanes, hosts, wakeups, clock)
     buses = wakeups.due.shape[0]

@@ -1,7 +1,7 @@
-"""Questions of both arbiters to an arbitration; its module answers them with functions of these names.
+"""Functions that both arbiters call; the module of an arbitration overrides them by the same names.
 
-What an arbitration records of a bus is int64[rank, `RECORDS`], zeros at first; the row behind those
-of the ranks is of all of them.
+The records of an arbitration on a bus are int64[rank, `RECORDS`], initially 0; the last row is for all
+ranks together.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from ndpsim._jit import by_type, overridable
 from ndpsim.dram.state import FAR
 
-#: Integers that an arbitration may record of a rank.
+#: Number of integers that an arbitration may record for each rank.
 RECORDS = 4
 
 
 @by_type
 def usual_master(arbitration, records, rank, writes, clock):
-    """The master that is first on a rank at a clock when nobody starves: HOST or NDP.
+    """The master that is first on a rank at a clock if no request has waited for too long: HOST or NDP.
 
     writes: whether the host's controller serves writes now, and not reads.
     """
@@ -23,15 +23,15 @@ def usual_master(arbitration, records, rank, writes, clock):
 
 @overridable
 def master_changes_at(arbitration, records, rank, clock):
-    """The first clock after this one at which another master may be first if nothing happens until then."""
+    """The next clock at which another master may be first without a command or request before it."""
     return FAR
 
 
 @overridable
 def host_waits(arbitration):
-    """Whether the host waits wherever the unit is first and has requests, not only where it is in the way.
+    """Whether the host waits whenever the unit is first and has requests, even if it does not delay the unit.
 
-    Its requests that have activated their rows do not.
+    Requests of the host whose rows are activated do not wait.
     """
     return False
 

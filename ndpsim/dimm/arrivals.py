@@ -1,5 +1,5 @@
 """Events at a bus and its lanes before commands: activations and results, requests, next steps of programs,
-and refreshes that fall due.
+and due refreshes.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from ndpsim.dram.state import FAR, NEXT_REFRESH, PLACE, READ_LATENCY, READS_SERV
 _NONE = -1
 
 
-# ---- What comes to a bus
+# ---- Transfers and requests
 
 
 @outlined
 def carry_transfers(setup, buses, transfers, shape, state, bus, clock):
-    """Activations and results take the bus, and the host's commands wait until their data can follow."""
+    """Activations and results take the bus; the host's commands wait until their data can follow."""
     dimm, ready_at = next_transfer(buses, transfers, bus)
     while ready_at <= clock * setup.dram_ticks:
         carry_transfer(setup, buses, transfers, bus, dimm, ready_at)
@@ -77,7 +77,7 @@ def next_bank(state, source):
 
 @inlined
 def update_promised_credit(setup, agents, lanes, wakeups, lane, bus, buses, clock):
-    """Update from when the FIFO of a lane has room, if a relayout has changed what that means."""
+    """Update the clock from which a lane's FIFO has room, if a relayout has changed it."""
     if update_promises(agents.relayout, setup, agents.weights, lane, lanes.states[lane].value, clock):
         update_credit(setup, agents, lane, clock)
         wakeups.wake[bus, lane // buses] = wakeups.next_active[bus] = clock
@@ -87,7 +87,8 @@ def update_promised_credit(setup, agents, lanes, wakeups, lane, bus, buses, cloc
 def take_lane_requests(setup, agents, lanes, wakeups, bus, buses, clock):
     """Every lane of a bus takes its next request, if it is due and has a slot.
 
-    Returns the mask of those whose request may be for a bank that the host has pinned, and so make it ready.
+    Returns the mask of lanes whose request may be for a bank that the host has pinned, which may make it
+    ready.
     """
     policy, weights, relayout, woken = setup.policy, agents.weights, agents.relayout, 0
     moving = lanes_with_requests(relayout, bus, buses, lane_ranks(setup, agents.claims))
@@ -158,7 +159,7 @@ def take_host_request(setup, agents, hosts, wakeups, bus, clock):
 
 @outlined
 def begin_steps(setup, weights, lanes, wakeups, bus, buses, clock):
-    """Lanes whose next step may be read now can take its requests."""
+    """Let lanes take the requests of their next step, if it may be read now."""
     wakeups.next_from[bus] = FAR
     for lane in range(bus, lanes.states.shape[0], buses):
         if weights.next_from[lane] <= clock:
@@ -168,12 +169,12 @@ def begin_steps(setup, weights, lanes, wakeups, bus, buses, clock):
         wakeups.next_from[bus] = min(wakeups.next_from[bus], weights.next_from[lane])
 
 
-# ---- Refreshes that fall due
+# ---- Due refreshes
 
 
 @inlined
 def refresh_lanes(host, lanes, before, bus, buses):
-    """The refreshes that the host's controller has just asked for on a rank are its lane's as well."""
+    """Refreshes that the host's controller has just requested on a rank are pending for its lane, too."""
     size = host.pending_bank.shape[0]
     for place in range(before, host.pending_size):
         first = host.pending_bank[place & size - 1]
@@ -187,9 +188,9 @@ def refresh_lanes(host, lanes, before, bus, buses):
 
 @inlined
 def refresh_due(lanes, hosts, has_host, bus, buses, ranks):
-    """The clock at which the next refresh falls due on a rank of a bus.
+    """The clock at which the next refresh is due on a rank of a bus.
 
-    With the host away each lane keeps its own time; else they are the host's, and its lanes' as well.
+    Without the host each lane has its own refresh times; with it they are the host's.
     """
     if has_host:
         return hosts.values[bus, NEXT_REFRESH]
@@ -201,7 +202,7 @@ def refresh_due(lanes, hosts, has_host, bus, buses, ranks):
 
 @outlined
 def ask_for_refresh(setup, lanes, hosts, wakeups, has_host, bus, clock):
-    """The refreshes that fall due on the ranks of a bus. False when they can never catch up."""
+    """Request the due refreshes on the ranks of a bus. False if they can never catch up."""
     count, buses, policy = lanes.states.shape[0], wakeups.due.shape[0], setup.policy
     wakeups.next_active[bus] = clock
     wakeups.column[bus, :, 0] = UNKNOWN

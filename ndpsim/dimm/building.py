@@ -43,7 +43,7 @@ def make_channels(tables: Tables, policy: Policy, count: int, latency_places: in
 
 
 def make_claims(setup: Setup, lanes: int, buses: int) -> Claims:
-    """Nothing recorded."""
+    """Empty records of the arbiter."""
     lane_nodes, host_nodes = number_nodes(setup.lane_tables).total, number_nodes(setup.host_tables).total
     host_ranks, dimms = setup.host_tables.ranks, lanes // buses // setup.dimm_ranks
     totals = _zeros(lanes, TOTAL_PLACES)
@@ -75,7 +75,7 @@ def _zeros(*shape: int) -> Ints:
 
 
 def _widened(array: NDArray[Any], axis: int, length: int, edge: bool = False) -> NDArray[Any]:
-    """The array with at least so many elements along an axis: zeros behind, or with `edge` the last again."""
+    """The array padded to `length` along an axis, with zeros or with its last value (`edge`)."""
     more = max(0, length - array.shape[axis])
     pads = [(0, more if number == axis else 0) for number in range(array.ndim)]
     return np.pad(array, pads, mode="edge" if edge else "constant")
@@ -115,19 +115,19 @@ def make_weights(setup: Setup, lanes: int, buses: int) -> Weights:
 
 
 class JobReads(NamedTuple):
-    """Weights of a DIMM that are read region by region, and all of them again for every tile of tokens."""
+    """The reads of a job on a DIMM: region by region, and all regions again for every tile of tokens."""
 
     sources: Sequence[Source]  # of each of its lanes
     groups: Sequence[Groups]  # likewise
     regions: Ints  # [lane, region]: bursts
     servers: Sequence[int]  # [region]: bursts that the multipliers of a lane hold
     tiles: int
-    group_count: int  # groups of bursts that the unit adds up
+    group_count: int  # groups of bursts that the unit adds together
     read_from: int  # the clock from which weights may be read
 
 
 def add_job(weights: Weights, dimm: int, job: JobReads) -> Weights:
-    """The weights, with those of a job to be read after all that its DIMM has."""
+    """The weights with another job, which its DIMM reads after all earlier jobs."""
     lanes = weights.place.shape[0] // weights.steps.shape[0]
     counts = [len(one.place) for one in job.sources]
     # Lanes are ordered by rank and, in it, by bus: those of a DIMM are neighbours.
@@ -166,7 +166,7 @@ def add_job(weights: Weights, dimm: int, job: JobReads) -> Weights:
 
 
 def make_traffic(buses: int) -> Traffic:
-    """The host asks for nothing yet."""
+    """Traffic without streams."""
     return Traffic(
         place=_zeros(buses, 0),
         column=np.zeros((buses, 0), dtype=np.int32),
@@ -193,7 +193,7 @@ class Stream(NamedTuple):
     """Requests of the host, a source for every bus; see `Traffic`."""
 
     sources: Sequence[Source]
-    numbers: Sequence[Ints]  # of each bus, the number of each request among all of the stream
+    numbers: Sequence[Ints]  # for each bus, the number of each request in the stream
     start: int
     pace: tuple[int, int]  # request n is due after ``n * pace[0] // pace[1]`` clocks
     offered: Ints  # [bus]: no more requests than this are made
@@ -201,7 +201,7 @@ class Stream(NamedTuple):
 
 
 def add_stream(traffic: Traffic, stream: Stream) -> Traffic:
-    """The traffic with another stream."""
+    """The traffic with a further stream."""
     number, buses = len(traffic.first), len(stream.sources)
     before = traffic.first[-1] + traffic.length[-1] if number else np.zeros(buses, dtype=np.int64)
     length = np.array([len(one.place) for one in stream.sources], dtype=np.int64)
@@ -235,7 +235,7 @@ def add_stream(traffic: Traffic, stream: Stream) -> Traffic:
 def bus_bubbles(tables: Tables, read_latency: int, write_latency: int) -> Ints:
     """Clocks that a bus stays empty between two transfers: [direction, next direction, 1: other rank].
 
-    What the standard's distances between commands leave between their data, seen from the bus.
+    They follow from the standard's distances between commands.
 
     Args:
         read_latency, write_latency: clocks from a command to the first beat of its data: nCL, nCWL.
@@ -252,7 +252,7 @@ def bus_bubbles(tables: Tables, read_latency: int, write_latency: int) -> Ints:
 
 
 def make_buses(setup: Setup, buses: int, dimms: int) -> Buses:
-    """Buses that have carried nothing."""
+    """Buses without transfers so far."""
     value = _zeros(buses, BUS_PLACES)
     value[:, DIRECTION] = -1
     bubble = bus_bubbles(setup.host_tables, setup.read_latency, setup.write_latency)
@@ -260,5 +260,5 @@ def make_buses(setup: Setup, buses: int, dimms: int) -> Buses:
 
 
 def make_transfers(dimms: int, most: int) -> Transfers:
-    """Room for so many transfers of each DIMM at a time."""
+    """Room for this number of transfers of each DIMM at a time."""
     return Transfers(_zeros(dimms, most), _zeros(dimms, 5))

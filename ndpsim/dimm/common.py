@@ -23,13 +23,13 @@ from ndpsim.dram.state import FAR, PLACE, READ_LATENCY, READS_SERVED, SERVED, TA
 # What a run returns.
 DONE, LATE, RECORD_FULL, STUCK = range(4)
 
-# What it runs for.
+# The goals of a run.
 NOTHING, WEIGHTS_READ, TRANSFERS_DONE, REQUESTS_DONE = range(4)
 
 
 @inlined
 def lane_ranks(setup, claims):
-    """Ranks with a lane behind each bus: they come before those of DIMMs without NDP units."""
+    """Number of ranks with a lane behind each bus; ranks of DIMMs without NDP units come after them."""
     return claims.bus_free.shape[0] * setup.dimm_ranks
 
 
@@ -44,7 +44,7 @@ def dimm_of(setup, lane, buses):
 
 @inlined
 def due(traffic, stream, bus):
-    """The clock before which the next request of a stream is not made, FAR: there is none."""
+    """The clock from which the next request of a stream is due; FAR: there is none."""
     number = traffic.taken[stream, bus]
     if number >= traffic.offered[stream, bus]:
         return FAR
@@ -53,7 +53,7 @@ def due(traffic, stream, bus):
         return max(start, traffic.taken_at[stream, bus])
     length, first = traffic.length[stream, bus], traffic.first[stream, bus]
     of_stream = number // length * total + traffic.number[bus, first + number % length]
-    # What is multiplied stays below `per`, so that no number of requests overflows.
+    # The factor stays below `per`, so that no number of requests overflows.
     return start + of_stream // per * clocks + of_stream % per * clocks // per + traffic.lag[stream, bus]
 
 
@@ -101,7 +101,7 @@ def record_served(traffic, stream, bus, value, served, reads, latency, end):
 
 @inlined
 def host_source(traffic, bus):
-    """The host's requests on a bus, as a source."""
+    """The source of the host's requests on a bus."""
     place = traffic.place[bus]
     return Source(place, traffic.column[bus], traffic.address[bus], place[:0], traffic.admitted[bus], 0)
 
@@ -117,7 +117,7 @@ def commands_at(commands, number):
 
 @inlined
 def data_sink(claims, credit):
-    """The sink of reads as a controller needs it: its credit. Bursts are staged, not taken."""
+    """The sink of a controller's reads, with its credit only: bursts are staged, not taken."""
     rows = claims.no_rows
     return Sink(1, 0, 1, 1, credit, credit, rows, rows, rows, credit, claims.no_credit)
 
@@ -136,7 +136,7 @@ def update_credit(setup, agents, lane, clock):
 
 @inlined
 def has_work(agents, value, lane):
-    """Whether a lane has anything to read or to write, now or later; `value`: its controller's counters."""
+    """Whether a lane has reads or writes, now or later; `value`: its controller's counters."""
     return has_reads(agents.weights, value, lane) or has_requests(agents.relayout, lane)
 
 
@@ -166,7 +166,7 @@ def first_master(usual, refilling, ndp_starves, host_starves):
 
 @inlined
 def is_dimm_done(goal, agents, dimm):
-    """Whether all weights of a DIMM's step are read, or all of its transfers done."""
+    """Whether all weights of a DIMM's step are read, or all of its transfers are done."""
     if goal == WEIGHTS_READ:
         return agents.weights.value[dimm, BURSTS_LEFT] == 0
     buses, transfers = agents.buses, agents.transfers
@@ -227,7 +227,7 @@ def slot_after(setup, claims, master, dimm, bus, buses, turn):
 
 @inlined
 def take_command_bus(setup, claims, rank, bus, command, clock):
-    """A command to a rank has the command bus of its DIMM."""
+    """Record that a command to a rank occupies the command bus of its DIMM."""
     dimm = setup.dimm_of_rank[rank]
     if dimm < claims.bus_free.shape[0]:
         claims.bus_free[dimm, bus] = clock + setup.command_clocks[command]
@@ -235,7 +235,7 @@ def take_command_bus(setup, claims, rank, bus, command, clock):
 
 @inlined
 def record_is_full(commands, clocks):
-    """Whether a controller may have no room for its commands of so many clocks."""
+    """Whether a command trace may lack room for the commands of this number of clocks."""
     room = commands.entry.shape[1]
     if room == 0:
         return False

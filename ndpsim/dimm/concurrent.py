@@ -1,8 +1,8 @@
 """The step of a bus, on the fast controller, whose lanes share ranks with a host, or command buses.
 
-See the package for what is decided, and `dimm.readable` for the same, clock by clock. A controller without a
-command to issue wakes up at the first clock at which it can have one (its `wake`). One whose ready command is
-blocked wakes up as `issue_commands` says.
+The package describes the decisions; `dimm.readable` makes the same decisions clock by clock. A controller
+without a command to issue wakes up at the first clock at which it can have one (its `wake`). For a controller
+whose ready command is blocked see `issue_commands`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ndpsim.dram.state import BUS_TAKEN, FAR, HOST_WAITS, REFRESH_PENDING, WRITE
 
 
 class Shared(NamedTuple):
-    """Lanes may share their ranks with a host, and command buses with each other."""
+    """Sharing: lanes may share their ranks with a host, and command buses with each other."""
 
 
 # ---- Which master is first
@@ -79,7 +79,7 @@ def update_grants(setup, claims, lanes, hosts, wakeups, bus, buses, clock):
 
 @inlined
 def grants_change(setup, claims, wakeups, has_host, bus, buses, clock):
-    """The first clock at which another master may be first, or a command bus free, if nothing happens."""
+    """The first clock at which another master may be first, or a command bus free, without other events."""
     changes = FAR
     for dimm in range(claims.bus_free.shape[0]):
         changes = earlier_of(changes, claims.bus_free[dimm, bus], clock)
@@ -107,7 +107,7 @@ def pending_refresh(state):
 
 @inlined
 def mask_lanes(setup, claims, lanes, wakeups, bus, buses, clock):
-    """Note where the host is second, the direction of the lanes' next data, and the command buses taken."""
+    """Mark the ranks on which the host is second, the direction of the lanes' next data, and taken buses."""
     for rank in range(lane_ranks(setup, claims)):
         lane = rank * buses + bus
         claims.host_second[bus, rank] = claims.totals[lane, FIRST] == NDP
@@ -151,7 +151,7 @@ def first_slot(setup, claims, mask, bus):
 
 @inlined
 def is_put_off(policy, shape, state, credit, wakeups, bus, number, clock):
-    """Whether commands of the other have delayed what a controller was to issue now; records until when."""
+    """Whether commands of the other controller have delayed this one's next command; records until when."""
     wakeups.wake[bus, number] = next_ready_after(policy, shape, state, credit, clock - 1)
     return wakeups.wake[bus, number] > clock
 
@@ -167,7 +167,7 @@ def is_lane_put_off(setup, claims, lanes, wakeups, lane, rank, bus, clock):
 
 @inlined
 def is_host_to_wake(setup, hosts, wakeups, freed, bus, clock):
-    """Whether the host's controller may have a command to issue; `freed`: ranks on which one may be free."""
+    """Whether the host's controller may have a command to issue; `freed`: ranks that may be unblocked."""
     if wakeups.host_blocked[bus] & freed != 0:
         return True
     if wakeups.wake[bus, HOSTS] > clock:
@@ -186,14 +186,14 @@ def next_host_data(hosts, wakeups, bus):
 
 @inlined
 def step_lanes(setup, agents, lanes, hosts, wakeups, mask, master, bus, clock):
-    """Lanes on which `master` is first, a mask, issue. One that has read all leaves its rank to the host.
+    """Lanes of a mask, on which `master` is first, issue. A lane without reads yields its rank to the host.
 
     Returns the mask of those that had a command, or whose mode has changed.
     """
     claims, buses, happened = agents.claims, wakeups.due.shape[0], 0
     has_host, is_second = agents.traffic.takes_part[bus], master == HOST
     host_rank, host_direction, pending = -1, 0, 0
-    if is_second and mask != 0:  # of the host before any lane issues, as they do so at the same time
+    if is_second and mask != 0:  # before any lane issues: they issue at once
         host_rank, host_direction, pending = next_host_data(hosts, wakeups, bus)
     while mask != 0:
         rank = first_slot(setup, claims, mask, bus)
@@ -247,7 +247,7 @@ def issue_commands(setup, agents, lanes, hosts, wakeups, woken, bus, clock):
 
 @inlined
 def next_bus_step(setup, agents, lanes, hosts, wakeups, happened, bus, clock):
-    """The clock of the next step that a bus needs for more than requests that are taken."""
+    """The clock of the next step of a bus that does more than take requests."""
     claims, traffic = agents.claims, agents.traffic
     buses, has_host = wakeups.due.shape[0], traffic.takes_part[bus]
     ranks = lane_ranks(setup, claims)

@@ -50,19 +50,19 @@ Ints = NDArray[np.int64]
 #: A bank of a rank of a channel, and its row: rank, bank group, bank, row.
 OpenRow = tuple[int, int, int, int]
 
-_FIRST_ROOM = 1 << 14  # commands a trace has room for at first
+_FIRST_ROOM = 1 << 14  # initial room of a command trace
 
 
 class SharedDimms:
-    """DIMMs of a channel under way: lanes with weights to read, and buses with requests of the host.
+    """The running DIMMs of a channel: lanes with weights to read, and buses with requests of the host.
 
-    The memory was at rest before the start: refreshes that have fallen due until then are done.
+    The memory was at rest before the start: refreshes that were due earlier are done.
 
     Args:
-        lanes: of the DIMMs with NDP units, which come first on the channel.
-        buses: sub-channels.
-        transfers: no DIMM has more of them waiting at a time.
-        open_rows: of banks that are open at the first clock.
+        lanes: number of lanes of the DIMMs with NDP units, which are first on the channel.
+        buses: number of sub-channels.
+        transfers: maximum number of waiting transfers of a DIMM.
+        open_rows: rows that are open at the first clock.
 
     Attributes:
         agents: see `dimm.state`.
@@ -93,7 +93,7 @@ class SharedDimms:
             for count in (lanes, buses)
         ]
         self._latencies = np.zeros((buses, 1, LATENCIES), dtype=np.int64)
-        self._sides: list[Any] = []  # lanes and host as kernels have them, until an array is another
+        self._sides: list[Any] = []  # arguments of kernels, until an array is replaced
         self._make_controllers(lanes, buses)
         self._record_refreshes(self.clock)
         for rank, bankgroup, bank, row in open_rows:
@@ -104,11 +104,11 @@ class SharedDimms:
                 self._open_row(HOST, bus, (rank, bankgroup, bank, row), self.clock)
 
     def add_job(self, dimm: int, job: JobReads) -> None:
-        """The weights of a job are read after all others of its DIMM."""
+        """Add a job: its weights are read after all others of its DIMM."""
         self.agents = self.agents._replace(weights=add_job(self.agents.weights, dimm, job))
 
     def add_stream(self, stream: Stream) -> int:
-        """The host asks for a stream, too; returns its number."""
+        """Add a stream of the host; returns its number."""
         if not self.agents.traffic.takes_part.any():
             # From now on refreshes are the host's.
             self._record_refreshes(self.clock)
@@ -122,7 +122,7 @@ class SharedDimms:
     def add_relayout(
         self, engine: Engine, requests: Requests, lane: NDArray[np.int32], many_reads: int, start: int
     ) -> None:
-        """A relayout engine begins behind the clock `start`; one before has to be done.
+        """Add a relayout engine that begins after the clock `start`; an earlier one must be done.
 
         Args:
             lane, many_reads: see `dimm.relayout.make_relayout`.
@@ -133,7 +133,7 @@ class SharedDimms:
         self.agents = self.agents._replace(relayout=relayout)
 
     def make_room_for_transfers(self, most: int) -> None:
-        """No DIMM has more transfers than so many waiting at a time."""
+        """Make room for this number of waiting transfers of each DIMM."""
         ready = self.agents.transfers.ready
         if most > ready.shape[1]:
             room = np.zeros((self.dimms, most), dtype=np.int64)
@@ -141,14 +141,14 @@ class SharedDimms:
             self.agents = self.agents._replace(transfers=self.agents.transfers._replace(ready=room))
 
     def end_streams(self) -> None:
-        """The host asks for nothing beyond what its controllers have taken."""
+        """End the streams of the host after the requests that its controllers have taken."""
         traffic = self.agents.traffic
         traffic.offered[:] = traffic.taken
         traffic.next[:] = -1
         traffic.admitted[:, 0] = self.values(HOST)[:, TAKEN]
 
     def put_transfers(self, dimm: int, direction: int, ticks: int, ready: Sequence[int]) -> None:
-        """A DIMM's transfers instead of its last, each for `ticks`, not before `ready`."""
+        """Replace the transfers of a DIMM: each takes `ticks`, and starts at `ready` at the earliest."""
         transfers, count = self.agents.transfers, len(ready)
         self.agents.buses.at[:, dimm] = 0
         transfers.ready[dimm, :count] = ready
@@ -228,7 +228,7 @@ class SharedDimms:
 
 
 class ReadableDimms(SharedDimms):
-    """Clock by clock, on the general controller."""
+    """Runs clock by clock, on the general controller."""
 
     def _make_controllers(self, lanes: int, buses: int) -> None:
         self._lanes = make_channels(self.setup.lane_tables, self.setup.policy, lanes, 1)
@@ -263,11 +263,11 @@ class ReadableDimms(SharedDimms):
 
 
 class FastDimms(SharedDimms):
-    """From one clock at which something can happen to the next, on the fast controller."""
+    """Runs from event to event, on the fast controller."""
 
     def _make_controllers(self, lanes: int, buses: int) -> None:
-        # Numba compiles for each type. Without a host, its controllers have the type of the lanes'. One
-        # controller would have an array of another type than several have, so there is a record more.
+        # Numba compiles for each type. Without a host, its controllers have the type of the lanes. A further
+        # record gives one controller the same type of array as several.
         alone = isinstance(self.setup.sharing, Alone)
         tables = (self.setup.lane_tables, self.setup.lane_tables if alone else self.setup.host_tables)
         self._shapes = tuple(fast.make_shape(one) for one in tables)
@@ -307,7 +307,7 @@ class FastDimms(SharedDimms):
 
 
 def make_dimms(setup: Setup, *others: Any, **named: Any) -> SharedDimms:
-    """The fastest that can run such a channel; arguments as of `SharedDimms`."""
+    """The fastest arbiter that can run such a channel; arguments as for `SharedDimms`."""
     with_weights = not isinstance(setup.sharing, Alone)
     fits = fast.fits(setup.lane_tables, setup.policy, with_weights) and fast.fits(
         setup.host_tables, setup.policy, False

@@ -1,4 +1,4 @@
-"""How a controller learns of a command that another controller of the same banks has issued."""
+"""Updates a controller for a command that another controller of the same banks has issued."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def forget_maintenance(entry, size, final, rank, bank):
 
 @inlined
 def one_command_a_clock(ready, rank, clock):
-    """The command path of the rank is taken at `clock`."""
+    """The command pins of the rank are occupied at `clock`."""
     for command in range(ready.shape[1]):
         ready[rank, command] = max(ready[rank, command], clock + 1)
 
 
 @inlined
 def release_closed(tables, rows, rank):
-    """The other controller holds no bank of a rank any longer that a refresh has closed."""
+    """The other controller no longer holds banks of a rank that a refresh has closed."""
     start = first_bank(tables, rank)
     for bank in range(start, start + banks_per_rank(tables)):
         if rows[bank, OPEN_ROW] < 0:
@@ -53,10 +53,10 @@ def record_pins(tables, rows, of_active, command, rank, bank):
 
 @outlined
 def observe(tables, channel, of_active, command, rank, group, bank, row, clock):
-    """The other controller has issued a command at `clock`; `of_active`: for an active request of its.
+    """The other controller has issued a command at `clock`; `of_active`: for one of its active requests.
 
-    The nodes are those of the observing controller. Distances bind within the rank: its command and data
-    pins are those of both, while the buses beyond it are not.
+    The nodes are those of the observing controller. Distances apply within the rank: both controllers use its
+    command and data pins, but not the same buses beyond it.
     """
     entry, size, rows, value = channel.entry, channel.size, channel.rows, channel.value
     note_timing_in_rank(tables, channel.ready, channel.recent, command, rank, group, bank, clock)

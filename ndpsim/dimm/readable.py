@@ -1,6 +1,6 @@
-"""The arbiter of a shared DIMM on the general controller, clock by clock: any policy, and written to be read.
+"""The readable arbiter of shared DIMMs: it runs the general controller clock by clock, with any policy.
 
-See the package for what it decides. It is the twin of `dimm.arbiter`.
+The package describes its decisions. It is the twin of `dimm.arbiter`.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
     claims.last_rank[rank // setup.dimm_ranks, bus] = rank
     if queue == PRIORITY and credit[0] > clock:
         requeue_reads(channel.entry, channel.size, channel.bound, channel.rows)
-    if setup.lane_tables.ranks == 1:  # a lane of several ranks has no host beside it
+    if setup.lane_tables.ranks == 1:  # a lane with several ranks has no host
         observe(
             setup.host_tables,
             host,
@@ -181,9 +181,9 @@ def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
 
 @inlined
 def give(setup, agents, channel, lane, dimm, clock):
-    """Give staged bursts to the multipliers of a lane: its reads may have room at another clock, then.
+    """Give staged bursts to the multipliers of a lane; the clock from which its reads have room may change.
 
-    clock: the next at which that counts.
+    clock: the next clock at which the change counts.
     """
     if give_to_multipliers(setup, agents.weights, agents.transfers, dimm, lane):
         forget_all(channel.entry, channel.size, channel.bound)
@@ -258,7 +258,7 @@ def update_grants(setup, claims, lanes, host, has_host, bus, buses, clock):
 
 @inlined
 def mask_lanes(setup, claims, lanes, bus, buses, clock):
-    """Mark for the host what the lanes on which it is second wait for, and command buses that are taken."""
+    """Mark for the host the banks that first lanes wait for, and command buses that are taken."""
     for lane in range(bus, lanes.channels.size.shape[0], buses):
         rank, channel = lane // buses, channel_at(lanes, lane, 0)
         claims.host_direction[bus, rank] = 0
@@ -274,7 +274,7 @@ def mask_lanes(setup, claims, lanes, bus, buses, clock):
 
 @inlined
 def mask_host(setup, claims, lanes, host, bus, buses, clock):
-    """Mark for the lanes that are second what the host waits for."""
+    """Mark for lanes that are second the banks that the host waits for."""
     host_rank, host_direction = next_column(host)
     for lane in range(bus, lanes.channels.size.shape[0], buses):
         rank = lane // buses
@@ -286,7 +286,7 @@ def mask_host(setup, claims, lanes, host, bus, buses, clock):
 
 @outlined
 def step_lanes(setup, agents, lanes, hosts, bus, master, clock):
-    """The lanes on which `master` is first issue. One that has read all leaves its rank to the host."""
+    """The lanes on which `master` is first issue. A lane without reads leaves its rank to the host."""
     claims, weights, buses = agents.claims, agents.weights, hosts.channels.size.shape[0]
     for dimm in range(weights.steps.shape[0]):
         rank, turn = slot_after(setup, claims, master, dimm, bus, buses, -1)
@@ -299,7 +299,7 @@ def step_lanes(setup, agents, lanes, hosts, bus, master, clock):
 
 @inlined
 def carry_transfers(setup, agents, host, bus, clock):
-    """Activations and results take the bus, and the host's commands wait until their data can follow."""
+    """Activations and results take the bus; the host's commands wait until their data can follow."""
     buses, transfers = agents.buses, agents.transfers
     dimm, ready = next_transfer(buses, transfers, bus)
     while ready <= clock * setup.dram_ticks:
@@ -313,7 +313,7 @@ def carry_transfers(setup, agents, host, bus, clock):
 
 @outlined
 def step_bus(setup, agents, lanes, hosts, bus, clock):
-    """A clock of a bus and of the lanes behind it. False when refresh can never catch up."""
+    """Run a clock of a bus and of the lanes behind it. False if refresh can never catch up."""
     policy, claims, buses = setup.policy, agents.claims, hosts.channels.size.shape[0]
     host, has_host = channel_at(hosts, bus, 0), agents.traffic.takes_part[bus]
     carry_transfers(setup, agents, host, bus, clock)
@@ -333,17 +333,16 @@ def step_bus(setup, agents, lanes, hosts, bus, clock):
     return True
 
 
-# ---- All of them
+# ---- All buses
 
 
 @kernel
 def run(setup, agents, lanes, hosts, goals, until_clock):
-    """Run until one of `goals` is reached (see `dimm.common.is_reached`), but no further than to the
-    clock `until_clock`.
+    """Run until one of `goals` is reached (`dimm.common.is_reached`), or to the clock `until_clock`.
 
-    Returns DONE, or LATE when that clock came first; RECORD_FULL when a command trace needs more room; STUCK
-    when refresh can never catch up. The channel stands before its next clock in every case, so a run can be
-    taken up again.
+    Returns DONE, or LATE if the clock came first; RECORD_FULL if a command trace needs more room; STUCK if
+    refresh can never catch up. In each case the channel is before its next clock, so the run can be
+    continued.
     """
     claims, buses = agents.claims, hosts.channels.size.shape[0]
     clock = claims.clock[0]

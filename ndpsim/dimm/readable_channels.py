@@ -1,4 +1,4 @@
-"""The controllers of the lanes and of the host in the readable arbiter, and what comes to them."""
+"""The controllers of the lanes and of the host in the readable arbiter, their requests and refreshes."""
 
 from __future__ import annotations
 
@@ -55,9 +55,7 @@ class Controllers(NamedTuple):
     """The controllers of the lanes, or of the host's buses, and their command traces."""
 
     tables: Tables
-    channels: (
-        Channel  # every array has one more dimension, the first; `latencies` one for streams, the second
-    )
+    channels: Channel  # arrays have a further first dimension; `latencies` also has a second one, for streams
     commands: Commands
 
 
@@ -80,7 +78,7 @@ def channel_at(controllers, number, stream):
 
 @inlined
 def without_latencies(channel, lanes):
-    """A channel whose reads are counted by stream elsewhere."""
+    """The channel without the latencies of its reads, which are counted by stream elsewhere."""
     return Channel(
         channel.entry,
         channel.size,
@@ -126,12 +124,12 @@ def lane_group(setup, rank, group):
     return 2 + group - 1 - setup.host_tables.ranks - rank * setup.host_tables.bankgroups
 
 
-# ---- Requests and refreshes that come
+# ---- New requests and refreshes
 
 
 @inlined
 def take_request(controllers, policy, source, channel, clock):
-    """A controller takes its next request, when it is there and has a slot."""
+    """A controller takes its next request, if there is one and a free slot."""
     accept(
         controllers.tables,
         policy,
@@ -171,7 +169,7 @@ def take_requests(setup, agents, lanes, hosts, bus, buses, clock):
 
 @inlined
 def take_lane_request(setup, agents, lanes, channel, lane, clock):
-    """A lane takes a request of the relayout engine or a read of weights, in turn where both wait."""
+    """A lane takes a request of the relayout engine or a read of weights, in turn if both wait."""
     policy, weights, relayout = setup.policy, agents.weights, agents.relayout
     entry, size, value = channel.entry, channel.size, channel.value
     source = source_of(relayout, weights, lane)
@@ -191,7 +189,7 @@ def take_lane_request(setup, agents, lanes, channel, lane, clock):
 
 @inlined
 def update_promised_credit(setup, agents, channel, lane, clock):
-    """Update from when the FIFO of a lane has room, if a relayout has changed what that means."""
+    """Update the clock from which a lane's FIFO has room, if a relayout has changed it."""
     if update_promises(agents.relayout, setup, agents.weights, lane, channel.value, clock):
         update_credit(setup, agents, lane, clock)
         forget_all(channel.entry, channel.size, channel.bound)
@@ -199,13 +197,13 @@ def update_promised_credit(setup, agents, channel, lane, clock):
 
 @inlined
 def refresh_after(setup, value):
-    """The next refresh of a controller comes at its time."""
+    """Set the time of a controller's next refresh."""
     value[NEXT_REFRESH] = next_refresh(value) - setup.refresh_shift
 
 
 @inlined
 def fall_due(setup, tables, channel, clock):
-    """Ask a controller for the refreshes that fall due. False when they can never catch up."""
+    """Request the due refreshes of a controller. False if they can never catch up."""
     if not refresh(tables, channel.entry, channel.size, channel.value, clock):
         return False
     refresh_after(setup, channel.value)
@@ -214,7 +212,7 @@ def fall_due(setup, tables, channel, clock):
 
 @inlined
 def refresh_lane(setup, host, lane, rank, before):
-    """The refreshes that the host's controller has just asked for on a rank are the lane's as well."""
+    """Refreshes that the host's controller has just requested on a rank are pending for its lane, too."""
     entry, size = host.entry, host.size
     for slot in range(before, size[PRIORITY]):
         if entry[PRIORITY, RANK, slot] == 1 + rank:
@@ -227,9 +225,9 @@ def refresh_lane(setup, host, lane, rank, before):
 
 @inlined
 def ask_for_refresh(setup, lanes, host, has_host, bus, buses, clock):
-    """The refreshes that fall due on the ranks of a bus. False when they can never catch up.
+    """Request the due refreshes on the ranks of a bus. False if they can never catch up.
 
-    With the host away each lane keeps its own time; else they are the host's, and its lanes' as well.
+    Without the host each lane has its own refresh times; with it they are the host's.
     """
     count = lanes.channels.size.shape[0]
     if has_host:

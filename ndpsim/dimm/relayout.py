@@ -1,12 +1,12 @@
 """The relayout engine of a channel's DIMMs, beside their NDP units and the host.
 
-`link.engine` says what is read and written when. Its requests go through the controllers of the lanes: a lane
-takes them and its reads of weights in turn, when both wait. Reads of weights wait for the FIFO in front of
-their multipliers, and nothing of a relayout may wait for that with them: while a lane has requests of the
-engine to come, it takes a read of weights only when a slot of the FIFO is promised to it, and counts as
-refilling. DIMMs of other channels serve the engine's requests at once.
+`link.engine` decides what is read and written, and when. Its requests go through the controllers of the
+lanes: a lane takes them and its reads of weights in turn if both wait. Reads of weights wait for the FIFO of
+the multipliers, but a relayout must not wait for the FIFO. Therefore a lane with further requests of the
+engine takes a read of weights only if a slot of the FIFO is reserved for it, and counts as refilling. DIMMs
+of other channels serve the engine's requests at once.
 
-Every function here takes the engine first, None where there is none: it is compiled away then.
+The first argument of every function is the engine, or None; with None the function is compiled away.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NONE = -1
 
 @by_reference
 class Slots(NamedTuple):
-    """The first places of a lane's source, before its weights: of requests of the engine that wait."""
+    """The first places of a lane's source, before its weights: waiting requests of the engine."""
 
     free: Ints  # [lane, n]: slots that no request has
     free_count: Ints  # [lane]
@@ -62,7 +62,7 @@ class Relayout(NamedTuple):
     offers: Offers
     due: Ints  # [bus]: the engine's clock from which its lanes are offered more
     left: Ints  # [lane]: requests that are not served, those not yet offered included
-    slots: Any  # `Slots`, None: the lanes have nothing else to do, and their source is all requests
+    slots: Any  # `Slots`; None: the lanes have no weights, and their source is all requests
     promised: Ints  # [lane]: 1 when all its reads of weights have a slot of the FIFO
     weights_next: Ints  # [lane]: 1 when its weights come next
     always: Ints  # [1]: its requests are admitted
@@ -86,7 +86,7 @@ def make_relayout(
     slots: int | None,
     start: int,
 ) -> Relayout:
-    """An engine that begins behind the clock `start`.
+    """An engine that begins after the clock `start`.
 
     Args:
         lane: [request], its lane of the channel's so many `lanes`, -1: it is another channel's.
@@ -124,7 +124,7 @@ def engine_due(relayout):
 
 @inlined
 def count_served(relayout, clock):
-    """A request is served at an engine's clock."""
+    """Record that a request has been served, at an engine's clock."""
     relayout.value[UNSERVED] -= 1
     relayout.value[LAST_SERVED] = max(relayout.value[LAST_SERVED], clock + relayout.value[START])
 
@@ -204,7 +204,7 @@ def next_request(relayout, policy, lane, reads, writes, clock):
 
 @inlined
 def offers_due(relayout, bus):
-    """The clock from which lanes of a bus are offered more, FAR: nothing more is known of."""
+    """The clock from which lanes of a bus are offered more requests; FAR: not known."""
     if relayout is None:
         return FAR
     due = relayout.due[bus]
@@ -248,7 +248,7 @@ def requests_left(relayout):
 
 @inlined
 def weights_are_next(relayout, lane):
-    """Whether a lane's weights come next; of two such calls, one says so."""
+    """Whether a lane's weights are next: true in every second call."""
     if relayout is None:
         return True
     weights_next = relayout.weights_next[lane] == 1
@@ -299,7 +299,7 @@ def is_slot(slots, place):
 
 @inlined
 def empty_slot(slots, lane, place):
-    """The request at a place in a lane's source, which it needs no more."""
+    """Free a place in a lane's source; returns its request."""
     if slots is None:
         return place
     slots.free[lane, slots.free_count[lane]] = place
@@ -321,13 +321,13 @@ def source_with(slots, relayout, weights, lane):
     if slots is not None:
         return lane_source(weights, lane)
     cycle = weights.address[:0]
-    # No burst is read or written twice: any number will do for its address.
+    # No burst is read or written twice: any number can be its address.
     return Source(relayout.place, relayout.column, relayout.place, cycle, weights.admitted[lane], 0)
 
 
 @inlined
 def is_relayouts(relayout, slot):
-    """Whether what stands there in a lane's source is a request of the engine."""
+    """Whether a place in a lane's source has a request of the engine."""
     if relayout is None:
         return False
     return is_slot(relayout.slots, slot)
@@ -375,7 +375,7 @@ def update_promises(relayout, setup, weights, lane, value, clock):
 
 @inlined
 def is_promised(relayout, lane):
-    """Whether nothing that waits in a lane's queues waits for the FIFO."""
+    """Whether no read in a lane's queues waits for the FIFO."""
     if relayout is None:
         return False
     return relayout.promised[lane] == 1

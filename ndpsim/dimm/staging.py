@@ -1,4 +1,4 @@
-"""The weights of a lane on their way: admitted step by step, staged, given to the multipliers."""
+"""Moves the weights of a lane: they are admitted step by step, staged, and given to the multipliers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def lane_source(weights, lane):
 def lane_credit(setup, weights, lane, ahead):
     """The clock from which a read of a lane has a place in its FIFO, `ahead` reads after the next.
 
-    FAR while the staged bursts take so many places that it is undecided.
+    FAR while staged bursts occupy so many places that the clock is not known.
     """
     taken = weights.staged[lane, STAGED] + ahead
     if taken >= setup.fifo_bursts:
@@ -87,7 +87,7 @@ def next_step(setup, weights, dimm, lane, values, buses, clock):
 
 @inlined
 def stage(weights, lane, burst, arrival):
-    """A burst of weights is read and will have arrived at a clock."""
+    """Stage a burst of weights that arrives at a clock."""
     staging, staged = weights.staging[lane], weights.staged[lane]
     slot = staged[HEAD] + staged[STAGED]
     slot = slot - staging.shape[0] if slot >= staging.shape[0] else slot
@@ -99,7 +99,7 @@ def stage(weights, lane, burst, arrival):
 
 @inlined
 def record_groups(weights, transfers, dimm, lane, burst):
-    """A burst was given to the multipliers: groups that need no other are summed, results are transferred."""
+    """A burst was given to the multipliers: complete groups are summed, and results are transferred."""
     left, value, of_dimm = weights.left[dimm], weights.value[dimm], transfers.value[dimm]
     for group in range(weights.first_group[lane, burst], weights.last_group[lane, burst] + 1):
         left[group] -= 1

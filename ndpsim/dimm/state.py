@@ -1,4 +1,4 @@
-"""The memory of a DIMM that the NDP unit and the host use at the same time: named tuples of arrays.
+"""The state of a DIMM that the NDP unit and the host use at the same time: named tuples of arrays.
 
 Lane ``n`` is rank ``n // buses`` behind bus ``n % buses``; a bus is a sub-channel of the host's channel. Of
 the ranks on a bus, those of this DIMM come first.
@@ -40,10 +40,10 @@ class Setup(NamedTuple):
     dram_ticks: int
     unit_ticks: int
     fifo_bursts: int
-    dimm_ranks: int  # of the ranks on a bus, those of a DIMM
+    dimm_ranks: int  # ranks of a DIMM on a bus
     dimm_of_rank: Ints  # [rank on the channel]
-    refresh_shift: int  # refreshes fall due by so many clocks earlier than after a whole interval
-    command_clocks: Ints  # [command]: clocks for which it has a command bus that lanes share, 0: none is
+    refresh_shift: int  # clocks by which refreshes are due earlier than after a whole interval
+    command_clocks: Ints  # [command]: clocks on a shared command bus; 0: the bus is not shared
 
 
 # The fields of a staged burst, and the places in `Weights.staged`.
@@ -55,34 +55,34 @@ BURSTS_LEFT, NEXT_GROUP, END_GROUP, FIRST_GROUP, GROUPS_SUMMED = range(5)
 
 @by_reference
 class Weights(NamedTuple):
-    """The weights that the lanes read, and the FIFOs and multipliers that take them.
+    """The weights that the lanes read, and the FIFOs and multipliers that receive them.
 
-    The program of a DIMM reads weights in steps. A lane that is done with a step reads ahead into its FIFO;
-    what it reads is in a staging buffer until it is decided when the multipliers may start on the step.
+    The program of a DIMM reads weights in steps. A lane that has finished a step reads ahead into its FIFO.
+    These bursts are in a staging buffer until the start time of the multipliers for the step is known.
     """
 
-    place: Ints  # [lane, burst], as in `dram.state.Source`: behind slots for requests of a relayout engine
+    place: Ints  # [lane, burst], as in `dram.state.Source`, after the slots for requests of a relayout engine
     column: Narrow  # [lane, burst]
-    address: Ints  # [burst]: its number, as none is read twice at a time
+    address: Ints  # [burst]: its number, because no burst is read twice at a time
     first_group: Narrow  # [lane, burst]
     last_group: Narrow  # [lane, burst]
     length: Ints  # [lane]: bursts
     begin: Ints  # [lane, step]: the first burst of each step
     ends: Ints  # [lane, 1 + step]: the lane's reads up to the end of each step
     step: Ints  # [lane]: steps that the lane has begun
-    next_from: Ints  # [lane]: the clock from which its next step may be read, FAR: it has one or needs none
+    next_from: Ints  # [lane]: the clock from which its next step may be read; FAR: it has or needs none
     admitted: Ints  # [lane, 1]
     steps: Ints  # [DIMM]
     begins_job: Ints  # [DIMM, step]: 1 where a step is the first of a job
     read_from: Ints  # [DIMM, step]: the clock from which its weights may be read
-    release: Ints  # [DIMM, step]: the tick before which multipliers may not start on it, FAR: undecided
-    service: Ints  # [DIMM, step]: ticks that a burst holds its multipliers
-    servers: Ints  # [DIMM, step]: bursts that the multipliers of a lane hold, see `dram.sink`
+    release: Ints  # [DIMM, step]: the tick before which multipliers may not start; FAR: not known
+    service: Ints  # [DIMM, step]: ticks for which a burst occupies its multipliers
+    servers: Ints  # [DIMM, step]: bursts in the multipliers of a lane at once, see `dram.sink`
     credit: Ints  # [lane, slot], as in `dram.sink.Sink`
     free: Ints  # [lane, server]
     sink: Ints  # [lane, place]
-    done: Ints  # [DIMM, group]: the tick at which all lanes are done with its bursts so far
-    left: Ints  # [DIMM, group]: its bursts that no multiplier has been given
+    done: Ints  # [DIMM, group]: the tick at which all lanes have multiplied its bursts so far
+    left: Ints  # [DIMM, group]: its bursts that are not yet given to multipliers
     staging: Ints  # [lane, slot, field]: bursts read, not yet given to the multipliers
     staged: Ints  # [lane, place]
     value: Ints  # [DIMM, place]
@@ -95,12 +95,12 @@ STREAM_PLACES = 4
 
 @by_reference
 class Traffic(NamedTuple):
-    """Requests of the host: streams of requests, each the same again and again.
+    """Requests of the host: streams, each of which repeats its requests.
 
-    Request n of a stream is due at clock ``start + n * clocks // per``; with 0 clocks, when the last was
-    taken. Streams with requests that are due take turns on a bus, request by request, and a request is a
-    burst: shares are equal in bytes, whatever a stream asks for, but for those that ask for less. What a
-    request was taken later than `most_lag` clocks after it was due delays those behind it on that bus.
+    Request n of a stream is due at clock ``start + n * clocks // per``; with 0 clocks, when the previous one
+    was taken. Streams with due requests take turns on a bus, request by request. A request is a burst, so the
+    streams get equal bytes, except streams that ask for less. If a request is taken more than `most_lag`
+    clocks after it was due, the excess delays the later requests on that bus.
     """
 
     place: Ints  # [bus, request], as in `dram.state.Source`: those of the streams behind one another
@@ -111,15 +111,15 @@ class Traffic(NamedTuple):
     first: Ints  # [stream, bus]: the first request of the stream,
     length: Ints  # [stream, bus]: and how many it has
     pace: Ints  # [stream, 4]: requests over all buses, start, clocks, per
-    most_lag: Ints  # [stream]: clocks from being due to being taken, FAR: any
-    lag: Ints  # [stream, bus]: clocks by which requests fall due later
-    offered: Ints  # [stream, bus]: no more requests than this are made
+    most_lag: Ints  # [stream]: clocks from due to taken that cause no delay; FAR: any number
+    lag: Ints  # [stream, bus]: clocks by which requests are due later
+    offered: Ints  # [stream, bus]: maximum number of requests
     taken: Ints  # [stream, bus]: requests that the controller has taken,
-    taken_at: Ints  # [stream, bus]: the last at this clock
+    taken_at: Ints  # [stream, bus]: and the clock of the last one
     next: Ints  # [bus]: the stream of the next request, -1: none is due
-    due: Ints  # [bus]: the clock from which there is a next one
+    due: Ints  # [bus]: the clock from which a next one is due
     admitted: Ints  # [bus, 1]
-    takes_part: Ints  # [bus]: 1 when the host asks for anything there
+    takes_part: Ints  # [bus]: 1 if the host has requests there
     totals: Ints  # [stream, bus, place]
 
 
@@ -127,7 +127,7 @@ class Traffic(NamedTuple):
 (
     FREE,  # the tick at which the last transfer ends
     DIRECTION,  # of the last transfer
-    RANK,  # and its rank; those of the buffer chips follow the ranks of the channel
+    RANK,  # and its rank; buffer chips are numbered after the ranks of the channel
     LAST_COLUMN_CLOCK,  # of the host
     BUS_TURNAROUNDS,
     RANK_SWITCHES,
@@ -151,7 +151,7 @@ TRANSFERS, TRANSFER_TICKS, TRANSFER_DIRECTION, TRANSFER_GROUPS, TRANSFER_LATENCY
 
 @by_reference
 class Transfers(NamedTuple):
-    """Activations or results on their way between host and buffer chips; each takes every bus once."""
+    """Activations or results between host and buffer chips; each transfer uses every bus once."""
 
     ready: Ints  # [DIMM, transfer]: the tick from which it may have the bus
     value: Ints  # [DIMM, place]
@@ -159,11 +159,11 @@ class Transfers(NamedTuple):
 
 # Places in `Claims.totals`.
 (
-    LAST_COLUMN,  # the direction of the last column command, -1: none yet
+    LAST_COLUMN,  # direction of the last column command; -1: none yet
     TURNAROUNDS,
     REFILLING,
     FIRST,  # the master that is first
-    ROWS_LOST,  # [master]: rows opened for it that the other closed
+    ROWS_LOST,  # [master]: rows that were opened for it and closed by the other
 ) = range(5)
 TOTAL_PLACES = ROWS_LOST + 2
 
@@ -175,20 +175,20 @@ class Claims(NamedTuple):
     clock: Ints  # [1]: the next clock
     credit: Ints  # [lane, 1]: the clock from which a read of weights has a place in the FIFO
     half_free: Ints  # [lane]: the clock from which half of the FIFO is free
-    credit_from: Ints  # [lane]: the clock from which both are as they are
-    no_credit: Ints  # the credit of the host, who always has room
+    credit_from: Ints  # [lane]: the clock from which both are valid
+    no_credit: Ints  # the credit of the host, which always has room
     no_rows: Narrow
     totals: Ints  # [lane, place]
     host_issued: Ints  # [lane, command]: commands of the host to the lane's rank
-    opened_by: Ints  # [lane, bank]: who opened the row
-    lane_wanted: Ints  # [lane, node]: the last clock at which the host waited for a bank, and was first
-    host_wanted: Ints  # [bus, node]: likewise the NDP unit
+    opened_by: Ints  # [lane, bank]: the master that opened the row
+    lane_wanted: Ints  # [lane, node]: the last clock at which the host was first and waited for a bank
+    host_wanted: Ints  # [bus, node]: the same for the NDP unit
     lane_second: Ints  # [lane, 1]: 1 where the host is first
     host_second: Ints  # [bus, rank]: 1 where the NDP unit is first
     lane_direction: Ints  # [lane, 1]: the host's next column command, if it is first: 1 reads, 2 writes;
-    host_direction: Ints  # [bus, rank]: likewise the NDP unit's; with bits of `dram.fast.blocking`
+    host_direction: Ints  # [bus, rank]: the same for the NDP unit; with bits of `dram.fast.blocking`
     bus_free: Ints  # [DIMM, bus]: the clock from which the command bus that its lanes share is free
-    last_rank: Ints  # [DIMM, bus]: the rank of the lane that had it last
+    last_rank: Ints  # [DIMM, bus]: the rank of the lane that used it last
     grant_records: Ints  # [bus, rank and all of them, place]: see `dimm.arbitration_points`
 
 

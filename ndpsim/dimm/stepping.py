@@ -72,20 +72,20 @@ class Wakeups(NamedTuple):
     the bits of masks.
     """
 
-    wake: Ints  # [bus, controller]: the clock before which it has none
-    starvation_deadline: Ints  # [bus, controller]: nothing it serves has waited for too long before
+    wake: Ints  # [bus, controller]: the clock before which it has no command
+    starvation_deadline: Ints  # [bus, controller]: no request has waited for too long before
     takes: Ints  # [bus], mask of those that may take a request at the next clock
     blocked: Ints  # [bus], mask of the lanes with a command that waits for the host's, or a command bus
     host_blocked: Ints  # [bus], mask of the ranks on which one of the host waits likewise
     next_from: Ints  # [bus]: the clock from which a lane may read its next step
     due: Ints  # [bus]: the clock of its next step,
-    next_active: Ints  # [bus]: and of the next that does more than take requests
+    next_active: Ints  # [bus]: and of the next step that does more than take requests
     carries_at: Ints  # [bus]: the clock at which its next transfer of activations or results is ready
-    column: Ints  # [bus, controller, 2]: what `waiting.next_column` says of it, or UNKNOWN
+    column: Ints  # [bus, controller, 2]: its `waiting.next_column`, or UNKNOWN
 
 
 def make_wakeups(buses: int) -> Wakeups:
-    """All wake up at the first clock."""
+    """Wake-up times: all controllers wake up at the first clock."""
     each = (HOSTS + 1,)
     more = {"wake": each, "starvation_deadline": each, "column": (*each, 2)}
     return Wakeups(
@@ -138,7 +138,7 @@ def set_bit(mask, bit, wanted):
 def looks_for_requests(relayout, policy, state, source, weights, lane, bus, clock):
     """Whether a lane may take a request at `clock`, as far as is known.
 
-    Whether the FIFO has room for weights, which matters beside a relayout, changes with every clock.
+    Beside a relayout this depends on the room in the FIFO, which may change at every clock.
     """
     if has_requests(relayout, lane) and has_reads(weights, state.value, lane):
         return True

@@ -1,8 +1,8 @@
-"""The data bus of a sub-channel to the host: activations and results between the host's own data.
+"""The data bus of a sub-channel to the host, which carries the host's data, activations and results.
 
 The host's controller spaces its data by the standard's rules for the ranks of its channel. Activations and
-results pass between the host and the buffer chips, each of which is one more rank on that bus: they take the
-bus when it is free, before commands whose data would need it, and commands wait until their data can follow.
+results pass between the host and the buffer chips; each chip is a further rank on that bus. They take the bus
+when it is free, before the data of later commands, and commands wait until their data can follow.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def carry(buses, bus, direction, rank, end):
 
 @inlined
 def carry_data(setup, buses, bus, direction, rank, clock):
-    """A column command of the host issues at `clock`: its data has the bus."""
+    """A column command of the host issues at `clock`: its data occupies the bus."""
     latency = setup.read_latency if direction == READ else setup.write_latency
     end = clock + latency + setup.host_tables.burst
     carry(buses, bus, direction, rank, end * setup.dram_ticks)

@@ -1,4 +1,4 @@
-"""How long a controller that shares ranks has waited, and the direction of its next data."""
+"""The waiting time of a controller that shares ranks, and the direction of its next data."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, WRITE
 def holds_bank(rows, size, bank):
     """Whether an active request keeps a bank from being closed.
 
-    An auto-precharge may close a bank under its active request, which then activates it a second time
-    and is counted twice; as in the reference, such a count only holds while any request is active.
+    An auto-precharge may close the bank of an active request. The request then activates the bank again and
+    counts twice. As in the reference, such a count lasts only while a request is active.
     """
     return (size[ACTIVE] > 0 and rows[bank, ACTIVE_COUNT] > 0) or rows[bank, HELD_BY_OTHER] > 0
 
@@ -56,8 +56,8 @@ def is_activated_write(entry, size, bank):
 def must_wait(entry, rows, size, first, last, stride, has_room, other_has_room):
     """Whether an active request keeps maintenance from closing one of several banks.
 
-    A read does so only while the sink has room for its data: it might wait long for room, and refresh
-    cannot. `other_has_room`: the same of the sink of another controller of these banks.
+    A read does so only while the sink has room for its data: it might wait long for room, but a refresh
+    must not. `other_has_room`: whether the sink of another controller of these banks has room.
     """
     for bank in range(first, last, stride):
         if rows[bank, HELD_BY_OTHER] > 0 and other_has_room:
@@ -101,7 +101,7 @@ def prospect(entry, ready, rows, size, credit, queue, slot):
 
 @inlined
 def forget_bank(entry, size, bound, bank):
-    """A bank's row or its active request changed: the clocks noted for its requests hold no more."""
+    """A bank's row or its active request has changed: stored ready clocks of its requests are not valid."""
     for queue in (ACTIVE, READS, WRITES):
         for slot in range(size[queue]):
             if entry[queue, BANK, slot] == bank:
@@ -111,25 +111,25 @@ def forget_bank(entry, size, bound, bank):
 
 @inlined
 def forget_all(entry, size, bound):
-    """No clock that was noted for a queued request holds any more."""
+    """Stored ready clocks of all queued requests are not valid any more."""
     for queue in (ACTIVE, READS, WRITES):
         bound[queue] = 0
         for slot in range(size[queue]):
             entry[queue, NOT_BEFORE, slot] = 0
 
 
-# ---- Where a queue's scheduler is asked; a scheduler's module has those of these that differ
+# ---- The scheduler's functions; the module of a scheduler overrides some of them
 
 
 @overridable
 def only_clocks_delay(scheduler):
-    """Whether only clocks keep requests back: then no queue is looked at before the first of them."""
+    """Whether only clocks delay requests: then a queue is not examined before the first ready clock."""
     return False
 
 
 @overridable
 def look_over(scheduler, channel, queue):
-    """One integer that the scheduler computes from a queue before it looks at single requests."""
+    """An integer that the scheduler computes from a queue before it examines single requests."""
     return 0
 
 
@@ -151,11 +151,11 @@ def comes_before(scheduler, channel, queue, slot, other, overview):
     return channel.entry[queue, ARRIVED, slot] < channel.entry[queue, ARRIVED, other]
 
 
-# ---- Ranks that a controller shares with another
+# ---- Shared ranks
 
 
 class Blocking(NamedTuple):
-    """Claims of other masters on a controller's ranks; None where it has them to itself."""
+    """Claims of other masters on a controller's ranks; None if it does not share them."""
 
     wanted: NDArray[np.int64]  # [node]: the last clock at which a master that comes first waited for a bank
     direction: NDArray[np.int64]  # [rank]: see `state.BUS_TAKEN`
@@ -191,10 +191,10 @@ def is_blocked(blocking, entry, queue, slot, clock):
 def choose_from(policy, channel, credit, queue, blocking, clock):
     """The ready request of a queue that comes first and is not blocked: (slot or -1, its command).
 
-    Distances only ever move commands back. So a request that is not ready is not looked at again before
-    the clock found here, unless its bank changes; and where only clocks delay requests, the queue is not
-    before the first of these clocks. What else keeps a request back only changes with a command or a new
-    request, and a step follows either; of blocked requests that is not known, and nobody asks.
+    Distances only delay commands. Therefore a request that is not ready is not examined again before the
+    clock found here, unless its bank changes. If only clocks delay requests, the whole queue is not examined
+    before the first of these clocks. All other conditions change only with a command or a new request, and a
+    step follows either. For blocked requests no such clock is known or needed.
     """
     entry, size, ready, rows, bound = channel.entry, channel.size, channel.ready, channel.rows, channel.bound
     scheduler = policy.scheduler
@@ -215,7 +215,7 @@ def choose_from(policy, channel, credit, queue, blocking, clock):
             first = min(first, at)
         elif may_issue(scheduler, channel, queue, slot, command, overview):
             if best >= 0:
-                first = clock  # the request that was passed over is ready as well
+                first = clock  # the other request is ready, too
             if best < 0 or comes_before(scheduler, channel, queue, slot, best, overview):
                 best, best_command = slot, command
     bound[queue] = first
@@ -261,7 +261,7 @@ def choose(tables, policy, channel, credit, other_credit, blocking, clock):
         blocking: see `Blocking`.
 
     Returns:
-        `wake`: with slot -1 and nothing that blocks, when one of them may become ready.
+        `wake`: if slot is -1 and nothing blocks, the clock at which a request may become ready.
     """
     size, bound = channel.size, channel.bound
     slot, command = choose_from(policy, channel, credit, ACTIVE, blocking, clock)

@@ -1,6 +1,6 @@
-"""The channel controller, one step a clock at which anything can change.
+"""The channel controller: one step at each clock at which anything can change.
 
-A step reads: accept -> refresh -> close rows that are due -> choose -> issue -> jump to the next step.
+A step is: accept -> refresh -> close due rows -> choose -> issue -> jump to the next step.
 Nothing changes between two steps: queues, row state and write mode only change when a request is
 accepted or a command issued, and either is followed by a step on the next clock. Otherwise the next
 step is the earliest clock at which a candidate becomes ready or a refresh falls due.
@@ -19,7 +19,7 @@ DONE, RECORD_FULL, STUCK, PAUSED = range(4)
 
 @inlined
 def offered_from(source, value):
-    """The step at which the next request of a timed source is first offered, FAR when that has passed."""
+    """The step at which the next request of a timed source is first offered; FAR if this step has passed."""
     if source.cycle.shape[0] == 0 or value[TAKEN] >= source.admitted[0]:
         return FAR
     request = value[PLACE]
@@ -28,16 +28,16 @@ def offered_from(source, value):
 
 @by_type
 def step(rules, tables, policy, channel, sink, commands, clock):
-    """Choose and issue what can be at `clock`: (whether there was anything, else when there may be)."""
+    """Choose and issue a command at `clock`: (whether there was one, else the clock of the next attempt)."""
 
 
 @kernel
 def run(tables, policy, source, channel, sink, commands, until_served, until_taken):
     """Run until `until_served` requests are served, or into the step that accepts request `until_taken`.
 
-    Returns DONE; PAUSED at the clock `PAUSE`; RECORD_FULL when the command trace needs more room; STUCK when
-    nothing can ever happen again. The channel stands before its next step in every case, so a run can be
-    taken up again; after a pause, with requests that are due from the clock of the pause on.
+    Returns DONE; PAUSED at the clock `PAUSE`; RECORD_FULL if the command trace needs more room; STUCK if
+    nothing can happen any more. In each case the channel is before its next step, so the run can be
+    continued; after a pause also with requests that are due from the clock of the pause on.
     """
     entry, size, value = channel.entry, channel.size, channel.value
     clock = value[CLOCK]

@@ -34,14 +34,14 @@ Ints = NDArray[np.int64]
 
 
 class Controller(Protocol):
-    """A channel at work.
+    """A channel and its controller.
 
     Attributes:
         tables: the device.
         value: counters, by the places in `dram.state`.
         latencies: int64[clocks], reads by latency, from arrival to the last beat; the last place has those
             that take longer, too.
-        most_queued: no more requests than this can be on their way in the channel.
+        most_queued: maximum number of requests in the channel.
     """
 
     tables: Tables
@@ -72,7 +72,7 @@ def open_clocks_of(rows: Ints, counted: int, end: int) -> int:
 
     Args:
         rows: int64[..., bank, field], the banks of one or more channels.
-        counted: what they have counted at OPEN_CLOCKS.
+        counted: their counters at OPEN_CLOCKS.
     """
     still_open = np.count_nonzero(rows[..., OPEN_ROW] >= 0)
     yet_to_come = np.maximum(rows[..., CLOSED_AT] - end, 0).sum()
@@ -80,7 +80,7 @@ def open_clocks_of(rows: Ints, counted: int, end: int) -> int:
 
 
 class ScanController:
-    """The general controller: looks at every request of a queue, of any length."""
+    """The general controller: it examines every request of a queue, of any length."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class FastController:
         self._in_steps = chunks > 1 or policy.row_cap > 0
         self._shape = fast.make_shape(tables, policy.rows, chunks, fast.step_on(policy, tables))
         self._numbers = fast.other_numbers(tables)
-        # A kernel is given the array: Numba takes 25 microseconds to find where a record lies.
+        # The kernel gets the array, because Numba needs 25 microseconds to find the address of a record.
         self._states = fast.make_states(tables, policy, 1, chunks, schedule)
         self._state = self._states[0]
         self.value, self.latencies = self._state["value"][:COUNTERS], np.zeros(latency_places, dtype=np.int64)
@@ -164,7 +164,7 @@ class FastController:
         return outcome
 
     def _table_for(self, source: Source, sink: Sink, commands: Commands) -> Ints:
-        """The transitions recorded so far with such a sink."""
+        """The table of transitions recorded so far with such a sink."""
         if not (isinstance(self._policy.step, OneCommand) and can_fast_forward(source, commands)):
             return _NO_TABLE
         key = sink.depth, sink.servers, sink.dram_ticks, sink.unit_ticks
@@ -174,7 +174,7 @@ class FastController:
 
 
 def compare_channels(one: Controller, other: Controller) -> list[str]:
-    """In what two controllers that ran the same work differ, in words; empty if in nothing."""
+    """The difference between two controllers after the same work, in words; empty if there is none."""
     same = {
         "its counters": np.array_equal(one.value, other.value),
         "its commands": np.array_equal(one.issued, other.issued),
@@ -192,7 +192,7 @@ def make_controller(
 ) -> Controller:
     """The fastest controller that can run a channel, at rest.
 
-    `schedule`: of its refreshes; None: that of the policy.
+    `schedule`: the times of its refreshes; None: those of the policy.
     """
     if fast.chunks_needed(tables, policy, with_sink) > 0:
         return FastController(tables, policy, latency_places, with_sink, schedule)

@@ -1,4 +1,4 @@
-"""Claims from runs to verdicts."""
+"""Evaluates claims: runs, simulated figures, verdicts, and their sensitivity to assumptions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _REDUCE: Mapping[str, Callable[[list[Any]], Any]] = {
 
 @dataclass(frozen=True)
 class Change:
-    """The outcome of a claim when an assumption has another value; `loads`: see `loads_of`."""
+    """The outcome of a claim with another value of an assumption; `loads`: see `loads_of`."""
 
     assumption: Assumption
     value: Any
@@ -47,8 +47,8 @@ class Pair:
 
     Attributes:
         settings: both.
-        mends, breaks: verdicts that they turn from off to holds, and from holds to off.
-        together: those of both that neither value turns alone.
+        mends, breaks: numbers of verdicts that change from off to holds, and from holds to off.
+        together: number of these that neither value changes alone.
     """
 
     settings: tuple[Setting, Setting]
@@ -58,10 +58,10 @@ class Pair:
 
 
 def chosen_claims(names: Sequence[str]) -> list[tuple[Paper, Claim]]:
-    """The claims that are called by their names or by those of their papers; without names, all.
+    """The claims with the given names of claims or papers; without names, all.
 
     Raises:
-        InputError: there is neither a paper nor a claim of a name.
+        InputError: a name is neither a paper nor a claim.
     """
     papers = read_papers()
     every = [(paper, claim) for paper in papers.values() for claim in paper.claims]
@@ -98,7 +98,7 @@ def loads_of(claim: Claim) -> str | None:
 def _worked_out(
     claim: Claim, runs: Sequence[Mapping[str, ResolvedRun]], found: Measured
 ) -> tuple[Any, dict[str, Any]]:
-    """Ours, and the value of each combination.
+    """The simulated figure, and the value of each combination.
 
     Raises:
         InputError: a run has no result, or not that metric.
@@ -163,7 +163,7 @@ def sensitivity(
             for value in assumption.values:
                 other = changed(claim, assumption, value)
                 runs = runs_of(other)
-                if runs != as_it_is:  # a mapping by model may change nothing
+                if runs != as_it_is:  # a mapping by model may change no run
                     loads = loads_of(other) if claim.is_headline else None
                     cases.append((paper, claim, assumption, value, loads, runs))
     found = measured((run for *_, runs in cases for each in runs for run in each.values()), jobs, progress)

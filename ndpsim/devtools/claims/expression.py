@@ -1,4 +1,4 @@
-"""Arithmetic over the metrics of runs, as claims write it: ``klotski.moe_ns / trimoe.moe_ns``."""
+"""Arithmetic expressions of claims over metrics of runs: ``klotski.moe_ns / trimoe.moe_ns``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from ndpsim.errors import InputError, one_of, unknown
 
-#: Of each run, its metrics by dotted name.
+#: The metrics of each run, by dotted name.
 Metrics = Mapping[str, Mapping[str, Any]]
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
@@ -36,7 +36,7 @@ _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.USub: lambda a: -a,
     ast.Not: lambda a: not a,
 }
-_METRIC = "metric"  # metric(run, "utilization.ndp *"): the mean of all metrics that are so called
+_METRIC = "metric"  # metric(run, "utilization.ndp *"): the mean of all metrics that match the name
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ class Expression:
 
     @property
     def runs(self) -> set[str]:
-        """The runs whose metrics it has."""
+        """The names of the runs in the expression."""
         names = {node.id for node in ast.walk(self._tree()) if isinstance(node, ast.Name)}
         return names - {*_FUNCTIONS, _METRIC}
 
     @property
     def is_one_metric(self) -> bool:
-        """Whether it is a metric as it stands, without arithmetic."""
+        """Whether the expression is a single metric, without arithmetic."""
         return isinstance(self._tree(), ast.Attribute)
 
     def of(self, metrics: Metrics) -> Any:

@@ -1,4 +1,4 @@
-"""Claims and tolerances from their files."""
+"""Reads claims and tolerances from their files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ndpsim.errors import InputError
 M = TypeVar("M", bound=BaseModel)
 
 _FOLDER = "validation/claims"
-_PAPERS = ("trimoe", "edge", "cxl", "cache", "dali")  # in the README's order
+_PAPERS = ("trimoe", "edge", "cxl", "cache", "dali")  # the order in the README
 
 
 def _validated(model: type[M], root: Node, file: Path) -> M:

@@ -1,4 +1,4 @@
-"""Outcomes with two assumptions changed at once: values of those keys that change most verdicts alone."""
+"""Outcomes with two assumptions changed at once, for the keys that change the most verdicts alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ndpsim.devtools.claims.verdict import Outcome
 from ndpsim.devtools.claims.words import Changes, changed_verdicts, value_in_words
 
 _KEYS = 5
-#: Further runs, at most, so that pairs take minutes beside the thousands of runs of single values.
+#: Maximum number of further runs: pairs then take minutes after the thousands of runs of single values.
 _MOST_RUNS = 600
 
 
@@ -24,14 +24,14 @@ def pairs(
     progress: Callable[[float], None] = lambda share: None,
     most_runs: int = _MOST_RUNS,
 ) -> list[Pair]:
-    """Outcomes of claims with two values at once, of the five keys that change most verdicts.
+    """Outcomes of claims with two values at once, for the five keys that change the most verdicts.
 
-    Of these keys those values are paired that change a verdict alone, the strongest first, as long as no more
-    than `most_runs` further runs are needed.
+    The values of these keys that change a verdict alone are paired, the strongest first, as long as at most
+    `most_runs` further runs are needed.
 
     Args:
-        outcomes: of the claims, in their order.
-        changes: what `sensitivity` says of them.
+        outcomes: outcomes of the claims, in their order.
+        changes: the result of `sensitivity` for them.
 
     Raises:
         InputError: a run of a claim can never be.
@@ -70,7 +70,7 @@ def _each(claim: Claim) -> list[Claim]:
 
 
 def _with(claim: Claim, settings: Sequence[Setting]) -> list[Claim]:
-    """The claim with settings; nothing where it does not rest on each of them."""
+    """The claim with settings; nothing if it does not depend on each of them."""
     for key, words in settings:
         found = [
             (one, value)

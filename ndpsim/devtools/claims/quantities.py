@@ -1,4 +1,4 @@
-"""Values that claims read beside runs: a machine's values, a model's shape, an expert on a processor,
+"""Values that claims use besides runs: a machine's values, a model's shape, an expert on a processor,
 the statistics of a routing, the experts in the GPU's memory."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _GENERATED = ("batch", "steps", "prompt", "seed")
 
 
 class Quantity(SweptCommand):
-    """A quantity that is worked out in next to no time, and so is its own configuration."""
+    """A quantity that is computed at once; its result is its configuration."""
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
         """See `SweptCommand`."""
@@ -42,7 +42,7 @@ class Quantity(SweptCommand):
 
 
 class HardwareValues(Quantity):
-    """All values of a hardware file, with timings and what is derived."""
+    """All values of a hardware file, with timings and derived values."""
 
     name = "hardware"
     parameters = Table({"hw": HW})
@@ -54,7 +54,7 @@ class HardwareValues(Quantity):
 
 
 class ModelValues(Quantity):
-    """The shape of a model, and what its weights are: `parameters` of all, without norms and biases."""
+    """The shape of a model, and `parameters`, the number of its weights without norms and biases."""
 
     name = "model"
     parameters = joined(_MODEL, table({"": (_BITS,)}))
@@ -75,7 +75,7 @@ class ModelValues(Quantity):
 
 
 class ProcessorTimes(Quantity):
-    """How long one expert takes on the GPU or the CPU of a machine."""
+    """The time of one expert on the GPU or the CPU of a machine."""
 
     name = "processor"
     parameters = joined(_MODEL, table({"": (HW, _DEVICE, _TOKENS, _BITS)}))
@@ -90,7 +90,7 @@ class ProcessorTimes(Quantity):
 
 
 class RoutingStatistics(SweptCommand):
-    """The statistics of a routing that is generated."""
+    """The statistics of a generated routing trace."""
 
     name = "routing"
     parameters = Table({name: MOE[name] for name in ("model", "routing", *_GENERATED)})
@@ -108,13 +108,14 @@ class RoutingStatistics(SweptCommand):
 
 
 def reuse_of(ids: Ids) -> dict[str, float | None]:
-    """How long experts stay with a sequence.
+    """The reuse of experts by a sequence over several steps.
 
-    Of tokens with an expert of the token before, the share with an expert of both tokens before and none of
-    all three (`two_before`), and of three and more (`three_before`); None: there is no such token.
+    The shares are relative to the tokens that reuse an expert of the previous token. `two_before`: tokens
+    with an expert of both previous tokens, but none of all three. `three_before`: tokens with an expert of
+    three or more previous tokens. None: there is no such token.
 
     Args:
-        ids: see `Routing.ids`; the first three steps are what later ones are compared with.
+        ids: see `Routing.ids`; the first three steps are only compared with later ones.
     """
     chosen = np.zeros((*ids.shape[:3], int(ids.max()) + 1), bool)
     np.put_along_axis(chosen, ids.astype(np.int64), True, axis=-1)
@@ -127,11 +128,11 @@ def reuse_of(ids: Ids) -> dict[str, float | None]:
 
 
 class Residency(SweptCommand):
-    """The experts that the GPU's memory has in a run.
+    """The experts in the GPU's memory during a run.
 
-    `first` and `last`: of the experts that the GPU computes in the first and in the last eight decode steps,
-    the share that is there: `mean` over all layers, `best` of the layer with most. `experts`: how many are
-    there when the run ends.
+    `first` and `last`: the share of the experts computed by the GPU that are in its memory, in the first and
+    in the last eight decode steps: `mean` over all layers, `best` in the layer with the highest share.
+    `experts`: the number of residents at the end of the run.
     """
 
     name = "residency"

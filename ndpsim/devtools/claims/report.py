@@ -34,7 +34,7 @@ _LOADS = ("measured", "skewed")
 
 @dataclass(frozen=True)
 class _Picture:
-    """A figure of a paper, redrawn: its file, seen from the report, and what the paper calls it."""
+    """A redrawn figure of a paper: its file, relative to the report, and its name in the paper."""
 
     file: str
     paper: str
@@ -93,7 +93,7 @@ def _lines(
 
 
 def _decided(outcomes: Sequence[Outcome], changes: Changes, pairs: Sequence[Pair]) -> list[str]:
-    """Values by the verdicts that they turn, alone and two at a time."""
+    """The verdicts that values of assumptions change, alone and in pairs."""
     lines = [
         "",
         "## The most influential values",
@@ -112,7 +112,7 @@ def _decided(outcomes: Sequence[Outcome], changes: Changes, pairs: Sequence[Pair
 
 
 def _headlines(outcomes: Sequence[Outcome], changes: Changes | None) -> list[str]:
-    """The papers' main figures, each on measured loads of experts and on skewed ones."""
+    """The papers' main figures, each with measured and with skewed loads of experts."""
     rows = []
     for one in outcomes:
         if one.claim.is_headline:
@@ -128,7 +128,7 @@ def _headlines(outcomes: Sequence[Outcome], changes: Changes | None) -> list[str
 
 
 def _on_loads(outcome: Outcome, kind: str, changes: Sequence[Change]) -> str:
-    """Ours on such loads; empty: they were not run, or loads are of no meaning to it."""
+    """The simulated figure with such loads; empty: it was not run, or does not depend on loads."""
     others = [one.outcome for one in changes if one.loads == kind and one.assumption.key == "routing"]
     found = [outcome] if loads_of(outcome.claim) == kind else others
     return f"{row_of(found[0])[3]}, {found[0].verdict}" if found else ""
@@ -197,7 +197,7 @@ def _sensitivity(paper: Paper, outcomes: Sequence[Outcome], changes: Changes) ->
 
 
 def _at_values(assumption: Assumption, changes: Sequence[Change]) -> Iterator[str]:
-    """Our figure at each value of an assumption, and whether it holds there."""
+    """The simulated figure at each value of an assumption, and whether it holds."""
     for change in changes:
         if change.assumption == assumption:
             ours = change.outcome.ours
@@ -206,7 +206,7 @@ def _at_values(assumption: Assumption, changes: Sequence[Change]) -> Iterator[st
 
 
 def _draw(folder: Path, outcomes: Sequence[Outcome], changes: Changes) -> list[_Picture]:
-    """A picture of each figure: of its claims in one unit that have numbers."""
+    """A picture of each figure, with its claims that have numbers in one unit."""
     from ndpsim.report.pictures.claims import ClaimBar, draw_claims  # noqa: PLC0415 (brings matplotlib)
 
     (folder / _PICTURES).mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The runs that claims are made of: each is run once, whoever asks, and found again by its configuration."""
+"""The runs of claims: each runs once for all claims, and is found in the cache by its configuration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ndpsim.sweeps.values import one_value
 
 
 class _AnyCommand(SweptCommand):
-    """The command that a run names."""
+    """The command or quantity that a run names."""
 
     name = "claim"
     parameters = Table()
@@ -39,10 +39,10 @@ class _AnyCommand(SweptCommand):
         return _command(given["command"]).measure(given["given"])
 
 
-#: Metrics by dotted name, or why there are none.
+#: Metrics by dotted name, or the reason why there are none.
 Result = dict[str, Any] | str
 
-#: Of a value that is a mapping by model: all models that it does not name; without it they have no value.
+#: The key of all other models in a mapping by model; without it these models have no value.
 OTHER_MODELS = ""
 
 _ANY = _AnyCommand()
@@ -59,7 +59,7 @@ class ResolvedRun:
 
     Attributes:
         command: see `Run`.
-        given: by key, as the command takes it, in JSON: runs are equal when they are given the same.
+        given: the arguments by key, as JSON; runs with equal arguments are equal.
     """
 
     command: str
@@ -67,18 +67,18 @@ class ResolvedRun:
 
 
 def takes(run: Run, key: str) -> bool:
-    """Whether a key is one of the run's command: an option, or a key of the hardware."""
+    """Whether the run's command has a key: an option, or a key of the hardware."""
     parameters = _command(run.command).parameters
     return key in parameters or ("." in key and "hw" in parameters)
 
 
 def filled(run: Run, values: Mapping[str, Any]) -> ResolvedRun:
-    """A run with ``{KEY}`` replaced by values, and a mapping by model by that of its own.
+    """A run with ``{KEY}`` replaced by values, and a mapping by model replaced by the value for its model.
 
     ``{validation}`` stands for the folder of published figures.
 
     Raises:
-        InputError: a key or a value can never be one of the command.
+        InputError: the command has no such key or value.
     """
     values = {"validation": data_folder("validation"), **values}
     model = str(_filled(run.given.get("model"), values))
@@ -94,7 +94,7 @@ def filled(run: Run, values: Mapping[str, Any]) -> ResolvedRun:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _taken(command: str, key: str, value: str) -> Any:
-    """A value, in JSON, as the command takes it; the same ones come with every claim."""
+    """A value for the command, as JSON; cached because all claims use the same values."""
     return one_value(_command(command), key, json.loads(value))
 
 
@@ -113,11 +113,11 @@ def _filled(value: Any, values: Mapping[str, Any]) -> Any:
 def measured(
     runs: Iterable[ResolvedRun], jobs: int, progress: Callable[[float], None] = lambda share: None
 ) -> dict[ResolvedRun, Result]:
-    """The metrics of each run, or why it has none; what was run before is found in the cache of results.
+    """The metrics of each run, or the reason why it has none; results of earlier runs are in the cache.
 
     Args:
         jobs: processes.
-        progress: called with the share that is done.
+        progress: called with the share of runs that are done.
     """
     found, tasks, runs_of = _found(dict.fromkeys(runs))
     total = len(found) + sum(map(len, runs_of.values()))
@@ -135,7 +135,7 @@ def measured(
 def _found(
     runs: Iterable[ResolvedRun],
 ) -> tuple[dict[ResolvedRun, Result], list[Task], dict[str, list[ResolvedRun]]]:
-    """Results known without running anything, tasks for all others, and the runs of each by its name."""
+    """Results that are known without a run, tasks for all others, and the runs of each task."""
     found: dict[ResolvedRun, Result] = {}
     tasks: list[Task] = []
     runs_of: dict[str, list[ResolvedRun]] = {}

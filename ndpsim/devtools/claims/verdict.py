@@ -1,4 +1,4 @@
-"""Whether ours is what is published."""
+"""Compares simulated figures with published ones."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from ndpsim.devtools.claims.claim import Claim, Paper, Published, ToleranceClass
 
-#: Units of ratios of two times, or the like: 1 is no effect.
+#: Units of ratios of two times or similar: 1 means no effect.
 RATIOS = ("x",)
-#: Units of shares, with what all is; "% more" is none of them.
+#: Units of shares, with the value of the whole; "% more" is not a share.
 _SHARES = {"%": 100.0, "share": 1.0}
 
-_ROUNDED = 1e-12  # what arithmetic in doubles may lose, as a share
+_ROUNDED = 1e-12  # relative rounding error of doubles
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 
 
@@ -25,15 +25,16 @@ class Outcome:
     """The outcome of a claim.
 
     Attributes:
-        claim: what is claimed.
-        paper: the paper and the place in it.
-        ours: the value that was worked out, a truth for a trend; None: none was.
-        values: of each combination of `Claim.over`, by its values in words.
-        error: how far ours is from what is published, as a share of it, or where that is a share above a
-            half, of what is left to all; with its sign; 0 within an interval; None for a trend.
-        tolerance: how large the error may be; None for a trend.
+        claim: the claim.
+        paper: its paper and the place in it.
+        ours: the simulated figure, or for a trend whether it is true; None: not computed.
+        values: the value of each combination of `Claim.over`, by the combination in words.
+        error: the relative difference between simulated and published figure, with its sign. For a published
+            share above one half it is relative to the rest of the whole. 0 within an interval; None for a
+            trend.
+        tolerance: the allowed error; None for a trend.
         verdict: "holds", "off", "not-comparable" or "not-run".
-        reason: why there is no value.
+        reason: the reason why there is no value.
     """
 
     claim: Claim
@@ -47,7 +48,7 @@ class Outcome:
 
     @property
     def is_news(self) -> bool:
-        """Whether the verdict is another one than expected, for the better or for the worse."""
+        """Whether the verdict differs from the expected one, for the better or for the worse."""
         return self.claim.kind != "not-reproducible" and self.verdict != self.claim.expected
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,9 +81,9 @@ class Outcome:
 
 
 def _half_of_last_digit(value: float, quote: str) -> float:
-    """The most that rounding to the printed digits can hide: 0.05 of 2.1, 0.005 of 2.10, 0.5 of 62.
+    """Half of the last printed digit, the maximum rounding error: 0.05 of 2.1, 0.005 of 2.10, 0.5 of 62.
 
-    How many digits there are says the quote, where it has the number.
+    If the quote has the number, the quote gives the number of digits.
     """
     printed = [Decimal(text) for text in _NUMBER.findall(quote.replace(",", ""))]
     same = [number for number in printed if float(number) == value]
@@ -95,7 +96,7 @@ def _decimals(number: Decimal) -> int:
 
 
 def interval_of(published: Published) -> tuple[float, float]:
-    """Both ends of what is published, twice the same for a value."""
+    """Both ends of the published interval, equal for a single value."""
     low = published.value if published.low is None else published.low
     high = published.value if published.high is None else published.high
     assert low is not None
@@ -104,15 +105,15 @@ def interval_of(published: Published) -> tuple[float, float]:
 
 
 def allowed_interval(published: Published, share: float) -> tuple[float, float]:
-    """The least and the most that ours may be.
+    """The minimum and maximum of a simulated figure that holds.
 
-    A ratio may be 1 + `share` times more or less, on its side of 1; a share, such a part of the nearer of its
-    distances to nothing and to all; any other figure, of itself. What rounding of a printed number hides is
-    added.
+    A ratio may be larger or smaller by a factor of 1 + `share`, but must be on the same side of 1. A
+    published share may differ by `share` times the smaller of its distances to 0 and to the whole. Any other
+    figure may differ by `share` times itself. The rounding error of a printed number is added.
 
     Args:
-        published: of an exact or simulated claim.
-        share: of its class of tolerance, with its reading error.
+        published: the published figure of an exact or simulated claim.
+        share: the share of its class of tolerance, with its reading error.
     """
     low, high = interval_of(published)
     least = low - _half_of_last_digit(low, published.quote) - _ROUNDED * abs(low)
@@ -131,7 +132,7 @@ def _scale(published: Published, end: float) -> float:
 def judged(
     claim: Claim, paper: Paper, ours: Any, values: Mapping[str, Any], tolerances: Mapping[str, ToleranceClass]
 ) -> Outcome:
-    """The outcome of a claim for which `ours` was worked out."""
+    """The outcome of a claim with the simulated figure `ours`."""
     if claim.kind == "trend":
         verdict = "holds" if ours is True else "off"
         return Outcome(claim, paper, bool(ours), values, None, None, verdict)

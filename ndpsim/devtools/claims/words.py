@@ -1,4 +1,4 @@
-"""Claims and what came of them, in words."""
+"""Claims and their outcomes in words and tables."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ COLUMNS = ("claim", "place", "published", "ours", "error", "allowed", "verdict")
 
 SENSITIVITY_COLUMNS = ("claim", "published", "ours", "least", "most", "published inside", "verdict depends")
 
-#: How many verdicts a value turns from off to holds, and from holds to off.
+#: Numbers of verdicts that a value changes from off to holds, and from holds to off.
 VALUE_COLUMNS = ("assumption", "value", "mends", "breaks")
 
-#: The same of two values at once, and how many of both neither turns alone.
+#: The same numbers for two values at once, and the number of verdicts that neither changes alone.
 PAIR_COLUMNS = ("value", "and", "mends", "breaks", "neither alone")
 
 _SOURCES = {"paper": "papers", "simulator": "other simulators", "measurement": "measurements"}
@@ -36,7 +36,7 @@ _KINDS = {
 
 
 def number_in_words(value: Any) -> str:
-    """A number as tables have it; a truth as whether it is so."""
+    """A number as in tables, or a truth in words."""
     if isinstance(value, bool):
         return "so" if value else "not so"
     if isinstance(value, int) or float(value).is_integer():
@@ -45,7 +45,7 @@ def number_in_words(value: Any) -> str:
 
 
 def value_in_words(value: Any) -> str:
-    """A value of an assumption; of one by model, those that there are."""
+    """A value of an assumption; for a mapping by model all of its values."""
     return ", ".join(dict.fromkeys(map(str, value.values()))) if isinstance(value, dict) else str(value)
 
 
@@ -82,7 +82,7 @@ def row_of(outcome: Outcome) -> tuple[str, ...]:
 
 
 def summary(outcomes: Sequence[Outcome]) -> list[str]:
-    """How many claims of each kind hold, without fitted ones and with them, by what published them."""
+    """The numbers of claims of each kind that hold, without and with fitted ones, by kind of source."""
     lines = []
     for source, name in _SOURCES.items():
         of_source = [one for one in outcomes if one.paper.source == source]
@@ -121,7 +121,7 @@ def _hold(outcomes: Sequence[Outcome]) -> int:
 
 
 def range_of(outcome: Outcome, changes: Sequence[Change]) -> tuple[float, float] | None:
-    """The least and the most that ours is over all values of assumptions; None: it is no number."""
+    """Minimum and maximum of the simulated figure over all values of assumptions; None: it is no number."""
     values = [one.ours for one in (outcome, *(change.outcome for change in changes)) if one.ours is not None]
     if outcome.claim.kind == "trend" or not values:
         return None
@@ -129,7 +129,7 @@ def range_of(outcome: Outcome, changes: Sequence[Change]) -> tuple[float, float]
 
 
 def _is_inside(outcome: Outcome, changes: Sequence[Change]) -> bool | None:
-    """Whether the published figure is within the range of ours; None: ours is no number."""
+    """Whether the published figure is within the range of simulated ones; None: these are no numbers."""
     reach = range_of(outcome, changes)
     if reach is None:
         return None
@@ -169,7 +169,7 @@ def sensitivity_row(outcome: Outcome, changes: Sequence[Change]) -> tuple[str, .
 
 
 def changed_verdicts(outcomes: Sequence[Outcome], changes: Changes) -> dict[Setting, tuple[int, int]]:
-    """The verdicts that each value mends and breaks, for values that change one."""
+    """The verdicts that each value mends and breaks, for values that change a verdict."""
     counts: dict[Setting, tuple[int, int]] = {}
     for one in outcomes:
         for change in changes.get(one.claim.name, ()):
@@ -183,13 +183,13 @@ def changed_verdicts(outcomes: Sequence[Outcome], changes: Changes) -> dict[Sett
 
 
 def decided_by_value(outcomes: Sequence[Outcome], changes: Changes) -> list[tuple[str, ...]]:
-    """The cells of `VALUE_COLUMNS`, for each value of an assumption that another verdict comes of."""
+    """The cells of `VALUE_COLUMNS`, for each value of an assumption that changes a verdict."""
     counts = changed_verdicts(outcomes, changes)
     return [(key, value, str(mends), str(breaks)) for (key, value), (mends, breaks) in counts.items()]
 
 
 def decided_by_pair(pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
-    """The cells of `PAIR_COLUMNS`, for each pair that another verdict comes of."""
+    """The cells of `PAIR_COLUMNS`, for each pair that changes a verdict."""
     turning = [one for one in pairs if one.mends + one.breaks]
     return [
         (*("=".join(one) for one in pair.settings), *map(str, (pair.mends, pair.breaks, pair.together)))
@@ -221,7 +221,7 @@ def _sensitivity(outcome: Outcome, changes: Sequence[Change]) -> dict[str, Any]:
 def plain_data(
     outcomes: Sequence[Outcome], changes: Changes | None, pairs: Sequence[Pair] = ()
 ) -> dict[str, Any]:
-    """Plain data for JSON; `changes`, `pairs`: what became of claims at other values, if that was run."""
+    """Plain data for JSON; `changes`, `pairs`: outcomes with other values, if these were run."""
     claims = [one.to_dict() for one in outcomes]
     if changes is not None:
         for one, claim in zip(outcomes, claims, strict=True):
@@ -235,7 +235,7 @@ def plain_data(
 
 
 def print_outcomes(outcomes: Sequence[Outcome], changes: Changes | None, pairs: Sequence[Pair] = ()) -> None:
-    """Claims that can be compared as a table, and how many hold."""
+    """Print a table of the claims that can be compared, and the numbers that hold."""
     compared = [one for one in outcomes if one.claim.kind != "not-reproducible"]
     if compared:
         print_table("", COLUMNS, map(row_of, compared), left=3)

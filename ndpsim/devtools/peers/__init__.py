@@ -1,1 +1,1 @@
-"""Other simulators beside ours, when they are installed."""
+"""Comparisons with other simulators, if they are installed."""

@@ -1,7 +1,7 @@
-"""The same trace through Ramulator 2.1 and through ours: every command compared, both timed.
+"""Runs a trace in Ramulator 2.1 and in ndpsim, compares every command, and measures both.
 
-Ramulator 2.1 offers one request a clock and ends in the clock that takes the last one; commands are
-compared up to there. It is used through its Python package, `ramulator`, and never needed otherwise.
+Ramulator 2.1 offers one request a clock and ends at the clock that takes the last one; commands are
+compared up to this clock. It needs Ramulator's Python package `ramulator`; no other part of ndpsim does.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MAPPERS = ("RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR")
 class _Names(NamedTuple):
     """Ramulator's names for a standard: its controller, the refresh of one bank, if any, and its own options.
 
-    options: by Ramulator's name, its value from our options.
+    options: by Ramulator's name, a function of our options that gives its value.
     """
 
     controller: str = "GenericDDR"
@@ -64,7 +64,7 @@ class Comparison:
     Attributes:
         identical: every command, clock, coordinate and counter is equal.
         commands: commands compared.
-        first_difference: the first place where they part, in words; None when identical.
+        first_difference: the first difference, in words; None if identical.
         counters: by name, (ours, theirs).
         ours_mps, ramulator_mps: million requests a second, without recording commands, reading the
             trace or compiling.
@@ -118,7 +118,7 @@ def _check(requests: Requests, memory: Memory) -> None:
 
 
 def _simulation(package: Any, trace: Path, memory: Memory, commands: Path | None) -> Any:
-    """A Ramulator run of `trace`, recording into `commands` when given."""
+    """A Ramulator run of `trace`, which writes its commands to `commands` if given."""
     device, options = memory.device, memory.options
     names = _STANDARDS[device.standard.name]
     dram = getattr(package.dram, device.standard.name)
@@ -152,7 +152,7 @@ def _simulation(package: Any, trace: Path, memory: Memory, commands: Path | None
 
 
 def _recorded(path: Path, device: Device) -> CommandTrace:
-    """Ramulator's CSV as a trace in our conventions: -1 for what a command does not address."""
+    """Ramulator's CSV as a `CommandTrace`: -1 for levels that a command does not address."""
     standard = device.standard
     kinds, number = standard.by_number, {name: place for place, name in enumerate(standard.names)}
     header, *lines = (line.split(",") for line in path.read_text().splitlines())
@@ -192,7 +192,7 @@ def _words(trace: CommandTrace, place: int) -> str:
 
 
 def _difference(ours: CommandTrace, theirs: CommandTrace) -> str | None:
-    """The first place where two traces part, in words."""
+    """The first difference between two traces, in words."""
     mine, others = ours.columns(), theirs.columns()
     common = min(len(ours), len(theirs))
     apart = np.flatnonzero((mine[:, :common] != others[:, :common]).any(axis=0))
@@ -203,14 +203,14 @@ def _difference(ours: CommandTrace, theirs: CommandTrace) -> str | None:
 
 
 def _write_trace(requests: Requests, path: Path) -> None:
-    """`requests` as Ramulator's front end reads them."""
+    """Write `requests` in the format of Ramulator's front end."""
     addresses = [] if requests.address is None else requests.address.tolist()
     kinds = np.where(np.asarray(requests.write) == 1, "ST", "LD")
     path.write_text("".join(f"{kind} {at:#x}\n" for kind, at in zip(kinds, addresses, strict=True)))
 
 
 def _timed_run(package: Any, trace: Path, memory: Memory) -> tuple[dict[str, int], float]:
-    """Counters and seconds of one run that records nothing."""
+    """Counters and seconds of one run without recording."""
     simulation = _simulation(package, trace, memory, None)
     began = time.perf_counter()
     simulation.run()
@@ -223,7 +223,7 @@ def _timed_run(package: Any, trace: Path, memory: Memory) -> tuple[dict[str, int
 
 
 def _through_ramulator(requests: Requests, memory: Memory) -> tuple[CommandTrace, dict[str, int], float]:
-    """Commands, counters and seconds, of two runs: one recorded, one timed."""
+    """Commands, counters and seconds from two runs: one records, one is measured."""
     package = _package()
     with temporary_folder() as folder:
         trace = folder / "trace"
@@ -247,7 +247,7 @@ def is_available() -> bool:
 def timed_runs(requests: Requests, memory: Memory, repeat: int) -> tuple[dict[str, int], float]:
     """Run `requests` through Ramulator `repeat` times; its counters, and the seconds of the fastest run.
 
-    The counters bear the names of `simulate.TraceResult.accepted`. Reading the trace is not timed.
+    The counters have the names of `TraceResult.accepted`. Reading the trace is not measured.
 
     Raises:
         InputError: there is no `ramulator` package, or it cannot do what is asked.

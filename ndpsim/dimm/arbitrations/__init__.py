@@ -1,7 +1,7 @@
-"""Arbitrations between host and NDP unit, one module each: whose command is first on a rank.
+"""Arbitrations between host and NDP unit, one module each: they decide whose command is first on a rank.
 
-A module's `ARBITRATION` is a named tuple of its parameters, whole numbers with defaults, and the module has
-its own part at each point of `dimm.arbitration_points` that is to differ. Both arbiters ask at these points.
+A module's `ARBITRATION` is a named tuple of its parameters, whole numbers with defaults. The module overrides
+functions of `dimm.arbitration_points`, which both arbiters call.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ndpsim.arguments import settings, text
 from ndpsim.errors import InputError, one_of, unknown
 from ndpsim.plugins import option_names
 
-#: The arbitrations, as options call them.
+#: The names of the arbitrations in options.
 NAMES = option_names("dimm/arbitrations", "host-first")
 
 _KEY = "arbitration"
@@ -43,7 +43,7 @@ def make_arbitration(named: str) -> Any:
 
 
 def checked_arbitration(value: Any) -> str:
-    """An arbitration that a caller gave.
+    """The parameters of an arbitration given by a caller, checked.
 
     Raises:
         InputError: it makes no sense.

@@ -1,9 +1,9 @@
-"""The host's reads of a rank gather, and are then drained with priority, as controllers drain their writes.
+"""Collects the host's reads of a rank and then drains them with priority, as controllers drain writes.
 
-Until so many reads of a rank wait, or so many of all ranks of the bus, or those of the rank have gathered for
-so many clocks, the NDP unit has the rank to itself. Those that wait then go first, until as many have been
-read. Writes have gathered in the controller's write queue already, and go first while it drains. A rank on
-which the unit has no request is the host's.
+The NDP unit has the rank to itself until `reads` reads of the rank wait, or `most` reads of all ranks of the
+bus, or reads of the rank have been collected for `clocks` clocks. The waiting reads then have priority until
+as many have been served. Writes collect in the controller's write queue and have priority while it drains. If
+the unit has no request on a rank, the host has priority.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ndpsim._jit import inlined
 from ndpsim.dimm.state import HOST, NDP
 from ndpsim.dram.state import FAR
 
-# What is recorded of a rank: reads that wait; since when they gather; those to be drained, 0: they gather.
+# Records of a rank: waiting reads; the clock of the first of them; reads to drain, 0: reads are collected.
 WAITING, SINCE, LEFT = range(3)
 
 
@@ -23,7 +23,7 @@ class Batch(NamedTuple):
 
     reads: int = 8  # of a rank
     most: int = 24  # reads of all ranks: three quarters of a queue of 32
-    clocks: int = 1000  # the longest for which reads gather
+    clocks: int = 1000  # maximum time for which reads are collected
 
 
 ARBITRATION = Batch
@@ -31,7 +31,7 @@ ARBITRATION = Batch
 
 @inlined
 def begin_drain(arbitration, records, rank, clock):
-    """Reads of a rank that have gathered by a clock are drained from then on."""
+    """Drain the reads of a rank that have been collected, from this clock on."""
     record = records[rank]
     if record[LEFT] > 0 or record[WAITING] == 0:
         return
@@ -67,7 +67,7 @@ def record_request(arbitration, records, rank, reads, clock):
     ranks = records.shape[0] - 1
     begin_drain(
         arbitration, records, rank, clock - 1
-    )  # where nobody has asked for the master since it was time
+    )  # if `usual_master` was not called since the time was over
     if records[rank, WAITING] == 0:
         records[rank, SINCE] = clock
     records[rank, WAITING] += 1

@@ -1,4 +1,4 @@
-"""Host and NDP unit are first in slots of so many clocks, one after the other, beginning with the host."""
+"""Host and NDP unit are first in turns of `clocks` clocks, beginning with the host."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Controllers, one module each: the parts of a step that no table can describe.
+"""Controller classes, one module each: the parts of a step that data cannot describe.
 
-A standard's page names its controller. A module has the controller's parameters, a named tuple that `of`
-makes of the options, with `slots`, the most commands of a step; and `step`, see `dram.controller`. It may
-have `words` that it remembers and `queues` of its own (`dram.state`), `COUNTED`, the names of what it counts,
-and `instead`, see `dram.step`. The fast controller knows "one-command" only.
+The file of a standard names its class. A module has `of`, which returns the parameters for the options: a
+named tuple with `slots`, the maximum number of commands in a step. It has `step`, see `dram.controller`. It
+may have `words` and `queues`, its own state (`dram.state`), `COUNTED`, the names of its counters, and
+`instead`, see `dram.step`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ndpsim.errors import unknown
 
 
 def own_counters(name: str) -> tuple[str, ...]:
-    """Names of what a controller counts besides what all controllers count."""
+    """Names of a controller's own counters."""
     return getattr(_module(name), "COUNTED", ())
 
 

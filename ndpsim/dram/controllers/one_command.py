@@ -16,7 +16,7 @@ class OneCommand(NamedTuple):
     slots: int = 1
 
     def on(self, tables: Tables) -> OneCommand | None:
-        """The parameters on the fast controller, which supports no stacks here."""
+        """The parameters on the fast controller, which supports no stacks with this class."""
         return None if tables.groups_per_stack else self
 
 

@@ -1,8 +1,8 @@
-"""A row opens by two commands, and a data clock that has stopped is started before it is used, as in LPDDR5.
+"""LPDDR5: two commands open a row, and a command restarts a stopped data clock before a read or write.
 
-A bank whose activation has begun takes nothing but its second half, which commands to other banks may come
-before until it is due, but no activation. A read or write that finds the data clock stopped is announced by a
-command of its own; the next step is then for that read or write alone.
+After the first half of an activation, its bank accepts only the second half. Until the second half is due,
+commands to other banks may issue before it, except activations. If the data clock has stopped, a command
+announces a read or write, and the next step issues only that read or write.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from ndpsim.spec import NO_RULE, Tables
 from ndpsim.spec.lower import COMPLETE_WITHIN, COMPLETED_BY, KEEPS_PREPARED, PREPARED_AT, PREPARED_BY, SCOPE
 from ndpsim.spec.standard import ACTIVATE, READ, READ_AP, WRITE
 
-#: Counters: columns that were announced, and columns that were not; second halves because they were due, and
-#: because nothing else could be issued.
+#: Counters: announced and unannounced column commands; second halves that were due, and second halves that
+#: issued because nothing else could.
 COUNTED = ("cas_issued", "cas_skipped", "act2_deadline_forced", "act2_deferred")
 
-# The queue of the request whose activation has begun; there is one at most.
+# The queue of the request whose activation has begun: at most one.
 _OPENING = 4
 
-# State of the controller. Of the announced request: its queue, numbered from 1, and its slot.
+# State of the controller: the queue (from 1) and the slot of the announced request.
 _DUE, _QUEUE, _SLOT, _PREPARED_UNTIL = range(4)  # the last by rank, the channel's at 0
 
 
@@ -65,7 +65,7 @@ class SplitActivation(NamedTuple):
     words: int = 4 + 64
 
     def on(self, tables: Tables) -> OnFast | None:
-        """The parameters on the fast controller; None where rules bind its commands that a step does not."""
+        """The parameters on the fast controller; None if `step_alone` does not check all rules of its commands."""
         second = int(tables.commands[ACTIVATE, COMPLETED_BY])
         before = [int(tables.commands[command, PREPARED_BY]) for command in (READ, WRITE)]
         gap = tables.gap.copy()
@@ -90,11 +90,11 @@ class SplitActivation(NamedTuple):
 
 
 class Unopened(NamedTuple):
-    """The scheduler of a channel, and what an activation that has begun keeps from issuing."""
+    """The scheduler of a channel, restricted while an activation has begun."""
 
     scheduler: Any
     is_opening: int  # an activation has begun
-    keeps_maintenance: int  # in a bank of the maintenance that waits
+    keeps_maintenance: int  # in a bank of the waiting maintenance
 
 
 def of(options: Any) -> SplitActivation:
@@ -127,7 +127,7 @@ def step(rules, tables, policy, channel, sink, commands, clock):
 
 @inlined
 def opens_from(tables, channel):
-    """When the second half of the activation that has begun may issue; FAR where there is none."""
+    """The clock from which the second half of the begun activation may issue; FAR: there is none."""
     if channel.size[_OPENING] == 0:
         return FAR
     entry, second = channel.entry, tables.commands[ACTIVATE, COMPLETED_BY]
@@ -158,9 +158,7 @@ def begin(tables, channel, commands, queue, slot, clock):
     size[_OPENING] = 1
     remove(entry, size, queue, slot)
     if queue == ACTIVE and size[ACTIVE] == 0:
-        forget_all(
-            entry, size, channel.bound
-        )  # counts that `choosing.holds_bank` speaks of may stand elsewhere
+        forget_all(entry, size, channel.bound)  # the counts of `choosing.holds_bank` may be at another bank
     value[own_place(value) + _DUE] = clock + tables.commands[ACTIVATE, COMPLETE_WITHIN]
 
 
@@ -181,12 +179,12 @@ def complete(tables, channel, commands, clock):
     size[_OPENING] = 0
     forget_bank(entry, size, bound, bank)
     for queue in (ACTIVE, READS, WRITES):
-        bound[queue] = 0  # what only the activation kept back was not looked at
+        bound[queue] = 0  # requests that only the activation delayed were not examined
 
 
 @inlined
 def prepared_place(tables, channel, rank, command):
-    """The place of the clock until which a column command like this one needs no announcement."""
+    """The place of the clock until which such a column command needs no announcement."""
     own = own_place(channel.value) + _PREPARED_UNTIL
     return own + (rank if tables.commands[command, PREPARED_AT] > 0 else 0)
 
@@ -200,7 +198,7 @@ def keep_prepared(tables, channel, rank, command, clock):
 
 @inlined
 def delays_any(tables, command):
-    """Whether another command has to wait for longer than a clock behind this one."""
+    """Whether another command has to wait for more than a clock after this one."""
     for level in range(len(tables.gap)):
         for after in range(len(tables.commands)):
             if tables.gap[level, command, after] > 1:
@@ -210,10 +208,10 @@ def delays_any(tables, command):
 
 @inlined
 def announce(tables, channel, commands, queue, slot, command, clock):
-    """Issue the command that has to come before a column command, and keep the next step for that."""
+    """Issue the command before a column command, and reserve the next step for the column command."""
     entry, value, first = channel.entry, channel.value, tables.commands[command, PREPARED_BY]
     rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
-    # What delays nothing is not a reason either why a bank was not ready.
+    # A command that delays no other cannot be the reason why a bank was not ready.
     if delays_any(tables, first):
         note_timing(tables, channel.ready, channel.recent, first, rank, group, bank, clock)
     count_command(channel, commands, first, bank, -1, -1, clock)
@@ -223,7 +221,7 @@ def announce(tables, channel, commands, queue, slot, command, clock):
 
 @inlined
 def issue_announced(tables, policy, channel, sink, commands, clock):
-    """The step after `announce`, and those until the column command is ready."""
+    """A step between `announce` and its column command, or the step of that command."""
     entry, value, own = channel.entry, channel.value, own_place(channel.value)
     queue, slot = value[own + _QUEUE] - 1, value[own + _SLOT]
     rank, command = entry[queue, RANK, slot], entry[queue, FINAL, slot]
@@ -252,7 +250,7 @@ def instead(rules, tables, channel, commands, queue, slot, command, clock):
         value[UNANNOUNCED] += 1
         keep_prepared(tables, channel, rank, command, clock)
         return False
-    # What is announced takes its steps, in which a second half that falls due could not issue.
+    # An announced command needs the next steps; a second half that is due then could not issue.
     reserved = max(1, tables.commands[tables.commands[command, PREPARED_BY], KEEPS_PREPARED])
     if opens_from(tables, channel) <= clock and value[own_place(value) + _DUE] <= clock + reserved:
         complete(tables, channel, commands, clock)
@@ -273,7 +271,7 @@ def only_clocks_delay(scheduler):
 
 @inlined
 def takes(scheduler, command):
-    """See `choosing`: a command that addresses no bank whose activation has begun."""
+    """See `choosing`: only commands that address no bank with a begun activation."""
     return scheduler.keeps_maintenance == 0 and choosing.takes(scheduler.scheduler, command)
 
 
@@ -285,7 +283,7 @@ def look_over(scheduler, channel, queue):
 
 @inlined
 def may_issue(scheduler, channel, queue, slot, command, overview):
-    """As the scheduler says, but no second activation: its bank is closed until it is complete."""
+    """The scheduler's answer, except that there is no second activation."""
     if scheduler.is_opening and command == ACTIVATE:
         return False
     return choosing.may_issue(scheduler.scheduler, channel, queue, slot, command, overview)

@@ -1,9 +1,9 @@
-"""A row bus and a column bus, as HBM has them: on each a command a clock, the column bus first.
+"""HBM: a row bus and a column bus, each with one command a clock; the column bus has its turn first.
 
-Active requests, the head of the maintenance that waits, and the queue have their turns on each bus as in
-`one_command`. Where a clock has two ticks (HBM3), all this is on its rising edge, the first of them. On the
-falling edge the row bus may have a command of those that may issue on any tick. If it comes just behind the
-row command of a rising edge, it is for another rank or, where neither addresses a whole rank, another bank.
+On each bus, active requests, the first waiting maintenance and the queue have their turns as in
+`one_command`. If a clock has two ticks (HBM3), this happens on the rising edge, the first tick. On the
+falling edge the row bus may issue a command that is allowed on any tick. Directly after a row command of a
+rising edge, such a command must be for another rank or, if neither addresses a whole rank, for another bank.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TwoBuses(NamedTuple):
     words: int = 4
 
     def on(self, tables: Tables) -> OnFast | None:
-        """The parameters on the fast controller; None where commands differ from HBM's in buses or length."""
+        """The parameters on the fast controller; None if commands differ from HBM's in buses or length."""
         commands = tables.commands
         columns = np.isin(np.arange(len(commands)), (READ, WRITE, READ_AP, WRITE_AP))
         closing = (commands[:, CLOSES] == 1) & ~columns
@@ -59,23 +59,23 @@ class TwoBuses(NamedTuple):
 
 
 class OnFast(NamedTuple):
-    """The parameters on the fast controller, with what the tables say."""
+    """The parameters on the fast controller, with values from the tables."""
 
     ticks: int  # of a clock
-    activate_cycles: int  # for which ACT holds the row bus,
-    other_cycles: int  # and what else goes over it
+    activate_cycles: int  # for which ACT occupies the row bus,
+    other_cycles: int  # and for which other row commands occupy it
 
 
 class OfEdge(NamedTuple):
-    """The scheduler of a channel while it is a bus's turn on an edge."""
+    """The scheduler of a channel, restricted to the commands of a bus on an edge."""
 
     scheduler: Any
     commands: NDArray[np.int64]  # of the channel's tables
     bus: int
     is_falling: int
-    rank: int  # no command to this one, -1: to any,
-    bank: int  # or to this one only, -1: to all of the rank
-    keeps_maintenance: int  # from the maintenance that waits
+    rank: int  # the bank that accepts no command; -1: all banks,
+    bank: int  # or only this bank; -1: all banks of the rank
+    keeps_maintenance: int  # waiting maintenance
 
 
 def of(options: Any) -> TwoBuses:
@@ -89,7 +89,7 @@ def step(rules, tables, policy, channel, sink, commands, clock):
     row_bus = tables.commands[ACTIVATE, BUS]
     if is_falling_edge(tables, clock):
         issued, wake = turn(rules, tables, policy, channel, sink, commands, row_bus, True, clock)
-        return issued, min(wake, clock + 1)  # what has to wait for the rising edge is not in `wake`
+        return issued, min(wake, clock + 1)  # `wake` does not include commands that wait for the rising edge
     column_bus = tables.commands[READ, BUS]
     issued, wake = turn(rules, tables, policy, channel, sink, commands, column_bus, False, clock)
     of_rows, wake_of_rows = turn(rules, tables, policy, channel, sink, commands, row_bus, False, clock)
@@ -98,13 +98,13 @@ def step(rules, tables, policy, channel, sink, commands, clock):
 
 @inlined
 def is_falling_edge(of, clock):
-    """Whether a tick, of clocks of as many as `of` says, is not the first of its clock."""
+    """Whether a tick is not the first of its clock."""
     return of.ticks > 1 and clock % 2 == 0
 
 
 @inlined
 def turn(rules, tables, policy, channel, sink, commands, bus, is_falling, clock):
-    """A bus's turn on an edge: whether it had a command, else when it may have one."""
+    """A bus's turn on an edge: whether it had a command, else the clock at which it may have one."""
     entry, value, own = channel.entry, channel.value, own_place(channel.value)
     rank, bank = _NONE, _NONE
     if is_falling and clock - value[own + _CLOCK] == tables.commands[value[own + _COMMAND], CYCLES]:
@@ -125,14 +125,14 @@ def turn(rules, tables, policy, channel, sink, commands, bus, is_falling, clock)
 
 @inlined
 def is_kept(rank, bank, of_rank, of_bank):
-    """Whether what has to wait, a bank of a rank or all of it, is this bank."""
+    """Whether this bank must wait, by itself or with its whole rank."""
     return rank == of_rank and (bank == _NONE or bank == of_bank)
 
 
 # ---- The fast controller
 
-# Places in `turn`: whose turn it is, and when; the last row command of a rising edge: its clock, rank, bank
-# (-1: all of them), and the clocks that it takes.
+# Places in `turn`: the bus with its turn, and the clock; the last row command of a rising edge: its clock,
+# rank, bank (-1: all banks) and length in clocks.
 _WHOSE, _CLOCK_NOW, _AT, _OF_RANK, _OF_BANK, _LENGTH = range(6)
 _OF_COLUMNS, _OF_ROWS, _FALLING = range(3)
 
@@ -162,7 +162,7 @@ def step_alone(rules, policy, shape, state, latencies, source, sink, commands, c
 
 @inlined
 def skips_active(rules, state, lacks_rows):
-    """See `fast.controller_points`: they have column commands, but for those whose row was closed."""
+    """See `fast.controller_points`: they have column commands, except those whose row was closed."""
     return state.turn[_WHOSE] != _OF_COLUMNS and not lacks_rows
 
 
@@ -176,7 +176,7 @@ def allows(rules, state, command):
 
 @inlined
 def barred(rules, state, slots_at):
-    """See `fast.controller_points`: what goes over the other bus, or not on a falling edge."""
+    """See `fast.controller_points`: commands of the other bus, or commands not allowed on a falling edge."""
     if state.turn[_WHOSE] == _OF_COLUMNS:
         return with_element(with_element(slots_at, ACT, FAR), PRE, FAR)
     at = with_element(with_element(slots_at, RD, FAR), WR, FAR)
@@ -191,7 +191,7 @@ def hits_from(rules, clock):
 
 @inlined
 def is_just_behind(state, rank, bank):
-    """Whether a bank, or a rank whose first it is, must not have a command just behind the last to rows."""
+    """Whether a bank, or the rank with this first bank, must not have a command after the last row command."""
     turn = state.turn
     if turn[_WHOSE] != _FALLING or turn[_CLOCK_NOW] - turn[_AT] != turn[_LENGTH]:
         return False
@@ -206,13 +206,13 @@ def avoids(rules, state, bank):
 
 @inlined
 def keeps_maintenance(rules, shape, state, command):
-    """See `fast.controller_points`: it goes over the row bus, and on a falling edge only what closes rows."""
+    """See `fast.controller_points`: it needs the row bus; only precharges may issue on a falling edge."""
     if state.turn[_WHOSE] != _FALLING:
         return state.turn[_WHOSE] == _OF_COLUMNS
     first = assume_nonnegative(state.pending_bank[0] & BANKS - 1)
     if command == REFAB or command == REFSB:
         return True
-    # To a whole rank there is no bank that it must avoid.
+    # A command to a whole rank has no bank to avoid.
     bank = -2 if command == PREAB else first
     return is_just_behind(state, first // BANKS_PER_RANK, bank)
 
@@ -228,7 +228,7 @@ def only_clocks_delay(scheduler):
 
 @inlined
 def goes(scheduler, command):
-    """Whether a command goes over this bus on this edge."""
+    """Whether a command uses this bus and is allowed on this edge."""
     if scheduler.commands[command, BUS] != scheduler.bus:
         return False
     return scheduler.is_falling == 0 or scheduler.commands[command, ON_ANY_TICK] == 1
@@ -236,7 +236,7 @@ def goes(scheduler, command):
 
 @inlined
 def takes(scheduler, command):
-    """See `choosing`: a command that can go now and is not too close behind a row command."""
+    """See `choosing`: a command of this bus and edge that is not too close after a row command."""
     return goes(scheduler, command) and scheduler.keeps_maintenance == 0
 
 
@@ -248,7 +248,7 @@ def look_over(scheduler, channel, queue):
 
 @inlined
 def may_issue(scheduler, channel, queue, slot, command, overview):
-    """As the scheduler says, but only if its bus is free and no row command is too close before it."""
+    """The scheduler's answer, if the command's bus is free and no row command is too close before it."""
     rank, bank = channel.entry[queue, RANK, slot], channel.entry[queue, BANK, slot]
     if not goes(scheduler, command) or is_kept(scheduler.rank, scheduler.bank, rank, bank):
         return False

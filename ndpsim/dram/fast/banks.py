@@ -1,4 +1,4 @@
-"""Rows that open and close, and the effect on the requests that wait for them."""
+"""Opens and closes rows, and updates the requests that wait for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def bank_bit(bank):
 
 @inlined
 def same_banks(shape, first):
-    """The mask of a bank and its like in every group of its rank that is refreshed with it."""
+    """The mask of a bank and of the banks in other groups of its rank that are refreshed with it."""
     mask = 0
     for group in range(shape.groups_at_once):
         mask |= 1 << group * BANKS_PER_GROUP
@@ -190,6 +190,6 @@ def requeue_reads(shape, state, source, clock):
             leave_active_queue(state, active_queue, place)
             state.pinned_banks[rank] &= ~bank_bit(bank)
             arrived = state.active_arrived[bank]
-            state.value[READ_QUEUE] -= clock - arrived  # its wait until now is counted, see `leave_queue`
+            state.value[READ_QUEUE] -= clock - arrived  # its wait so far is counted, see `leave_queue`
             row = source.place[state.active_request[bank]] >> ROW_SHIFT
             requeue_read(shape.queues, state, bank, row, arrived)

@@ -1,8 +1,8 @@
-"""Rules that keep a controller from issuing on ranks that it shares with other masters.
+"""Rules that delay the commands of a controller on ranks that it shares with other masters.
 
-A master that comes first on a rank keeps the second from the banks that it waits for, and from data in the
-other direction than its own next data there. A command bus that another has taken keeps everybody off. Where
-a controller has its ranks to itself, `blocking` is None, and all of this is compiled away.
+The first master on a rank keeps the second from the banks that it waits for, and from data in the other
+direction than its own next data there. A taken command bus delays all others. If a controller does not share
+its ranks, `blocking` is None, and all of this is compiled away.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ class Blocking(NamedTuple):
 
     states: NDArray[np.void]  # [controller]
     number: int  # in `states`, of the other master of rank 0,
-    stride: int  # and how many further that of the next rank is
-    offset: int  # from the bank's number in its rank to that in the other master's channel
-    second: NDArray[np.int64]  # [rank]: 1 where the other master comes first
+    stride: int  # and the distance to the other master of the next rank
+    offset: int  # difference of a bank's numbers in its rank and in the other master's channel
+    second: NDArray[np.int64]  # [rank]: 1 if the other master is first
     # [rank]: its next column command, 1: it reads, 2: it writes, 0: there is none; BUS_TAKEN and the like
     direction: NDArray[np.int64]
 
 
 @inlined
 def is_bus_taken(blocking, rank):
-    """Whether another has the command bus of a rank."""
+    """Whether another master occupies the command bus of a rank."""
     if blocking is None:
         return False
     return blocking.direction[rank] & BUS_TAKEN != 0
@@ -39,7 +39,7 @@ def is_bus_taken(blocking, rank):
 
 @inlined
 def is_wanted(first, direction, bank):
-    """Whether the master that comes first waits for a bank."""
+    """Whether the first master waits for a bank."""
     rank, bit = bank // BANKS_PER_RANK, 1 << bank % BANKS_PER_RANK
     if first.pinned_banks[rank] & ~first.pinned_by_other[rank] & bit != 0:
         return True

@@ -1,4 +1,4 @@
-"""The choice of the next command, and a clock before which none can come."""
+"""The choice of the next command, and a clock before which no command can issue."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ from ndpsim.dram.fast.vectors import (
 from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.state import FAR, WRITE_MODE
 
-# ---- Before which clock nothing can issue
+# ---- The clock before which nothing can issue
 
 
 @inlined
 def free_slots_at(credit):
-    """`credit` as a vector of classes: the sink has no slot for RD before it."""
+    """`credit` as a vector of classes: the clock before which the sink has no slot for RD."""
     return with_element(filled(0), RD, credit)
 
 
 @inlined
 def rank_ready_at(state, rank, slots_at):
-    """The first clocks, by class, as far as the channel, the rank and the sink go."""
+    """The first clocks, by class, according to channel, rank and sink."""
     return larger(vector_at(state.rank_ready, assume_nonnegative(rank)), slots_at)
 
 
@@ -180,7 +180,7 @@ def choose_active(shape, state, credit, blocking, clock):
 
 @inlined
 def delay_active(state, lists, clock):
-    """Set the clock before which nothing of active lists, as `due_active_lists` gives them, is ready."""
+    """Set the clock before which nothing of these active lists (bits of `due_active_lists`) is ready."""
     while lists != 0:
         bit = assume_nonnegative(lowest(lists))
         lists &= lists - 1
@@ -189,7 +189,7 @@ def delay_active(state, lists, clock):
 
 @inlined
 def ranks_with_lists(shape, lists):
-    """The mask of the ranks of active lists, as `due_active_lists` gives them."""
+    """The mask of the ranks of active lists (bits of `due_active_lists`)."""
     ranks = 0
     for rank in range(ranks_of(shape)):
         ranks |= (lists >> rank * REQUEST_CLASSES & (1 << REQUEST_CLASSES) - 1 != 0) << rank
@@ -208,7 +208,7 @@ def waiting_for(state, queue, chunk, row, command, bank):
 
 @inlined
 def recheck(queues, state, queue, command, rank, clock):
-    """The requests that wait for a command and whose bank has become ready are no longer not ready."""
+    """Mark requests as perhaps ready if their banks have become ready for a command."""
     row, command = wait_row(queue, rank), assume_nonnegative(command)
     ring = state.not_ready[row, command]
     head, size, first = state.not_ready_head[row, command], state.not_ready_size[row, command], FAR
@@ -284,7 +284,7 @@ def older_hit(shape, state, queue, bank, number):
 
 @outlined
 def filter_row_hits(shape, state, queue):
-    """FRFCFS-RowHit: what would close a row on an older hit is not ready until a hit is served."""
+    """FRFCFS-RowHit: a request that would close the row of an older hit waits until a hit is served."""
     queue = assume_nonnegative(queue)
     for number in range(chunks_in_use(shape.queues, state, queue)):
         chunk = chunk_at(shape.queues, state, queue, number)

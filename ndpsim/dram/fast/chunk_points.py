@@ -1,6 +1,6 @@
-"""The chunks of the fast controller's queues: `one_chunk`, or `chunks` of long queues.
+"""Functions of the chunks of queues; `one_chunk`, or `chunks` for long queues, defines them.
 
-The number of a slot is that of its chunk times SLOTS, and its place in the chunk.
+The number of a slot is the number of its chunk times SLOTS, plus its place in the chunk.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from ndpsim.dram.fast.words import assume_nonnegative, lowest, ones, rotate
 class Chunks(NamedTuple):
     """Longer queues."""
 
-    chunks: int  # that each of them has
+    chunks: int  # of each queue
 
 
 @inlined
@@ -75,7 +75,7 @@ def move_youngest(state, queue, source, after, target):
 
 @inlined
 def free_chunk(state, queue, number):
-    """A chunk, by its number in the order of age, has no requests any more."""
+    """Free a chunk without requests, by its number in the order of age."""
     order, last = state.chunk_order[queue], state.younger_chunks[queue]
     chunk = order[number]
     for place in range(number, last):
@@ -102,7 +102,7 @@ def take_chunk(state, queue, chunks):
 
 @inlined
 def number_by_age(state, queue, chunks, arrived):
-    """The number of the last of the chunks whose oldest request arrived no later than `arrived`."""
+    """The number of the youngest chunk whose oldest request arrived no later than `arrived`."""
     for number in range(chunks - 1, 0, -1):
         chunk = state.chunk_order[queue, number]
         if state.slot_arrived[queue, oldest_slot(state, queue, chunk)] <= arrived:

@@ -1,4 +1,4 @@
-"""A channel that one fast controller has to itself, one step a clock at which anything can change."""
+"""Runs a channel with one fast controller: one step at each clock at which anything can change."""
 
 from __future__ import annotations
 
@@ -153,10 +153,10 @@ def step_of(policy, shape, state, latencies, source, sink, commands, clock):
 def due_since(shape, state, credit, stepped, clock):
     """The first clock at which a refresh might have fallen due that did at `clock`, for all to go as it did.
 
-    There was no command at `clock`, nor could there be one since the step at `stepped`, nor since the last
-    read in `hits`: then there is none at once for a refresh that falls due earlier, either. Nor does it
-    matter to what the data bus idles for while data of that read is on it. credit: the clock from which the
-    sink has room, see `choose.banks_that_wait`.
+    There was no command at `clock`, and none was possible since the step at `stepped` or since the last read
+    in `hits`. Therefore an earlier refresh would not issue at once either. It would not change the cause of
+    idle time while data of that read is on the bus. credit: the clock from which the sink has room, see
+    `choose.banks_that_wait`.
     """
     read = state.value[DATA_END] - shape.read_latency
     if state.value[REFRESH_FROM] != clock or clock > read + shape.burst:
@@ -167,19 +167,19 @@ def due_since(shape, state, credit, stepped, clock):
 
 @by_type
 def fast_forward(skips, shape, state, source, sink, clock, until_served, until_taken):
-    """At the step that takes the first request of a span: go on as before; returns the next step's clock."""
+    """Fast-forward at the step that takes the first request of a span; returns the next step's clock."""
 
 
 @by_type
 def only_hits(skips, shape, state, source, clock):
-    """Whether the steps to come may be those of `run_hits`."""
+    """Whether the next steps may be those of `run_hits`."""
 
 
 @by_type
 def run_hits(
     skips, policy, shape, state, latencies, source, sink, commands, until_served, until_taken, clock, accepts
 ):
-    """Steps until something else than a hit is offered or falls due: (the step to do next, whether it
+    """Steps until something other than a hit is offered or due: (the step to do next, whether it
     takes a request).
     """
 
@@ -205,7 +205,7 @@ def next_step(policy, shape, state, source, next_ready, clock):
 def run(policy, shape, states, latencies, source, sink, commands, skips, until_served, until_taken):
     """Run until `until_served` requests are served, or into the step that accepts request `until_taken`.
 
-    Returns and can be taken up again as `dram.controller.run`.
+    Returns as `dram.controller.run`, and can be continued in the same way.
     states: of one channel. skips: `fast_forward.FastForward`, or `every_step.EveryStep`.
     """
     state = states[0]

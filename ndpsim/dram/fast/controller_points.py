@@ -1,6 +1,6 @@
-"""Questions of the fast step to the controller of the standard.
+"""Functions that the fast step calls; the controller class of a standard overrides them.
 
-Its module answers them with functions of these names. What stands here is for one command a clock.
+The functions here are for the class with one command a clock.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ndpsim._jit import overridable
 
 @overridable
 def barred(rules, state, slots_at):
-    """The clocks, by class, before which no queued request can issue, as far as sink and controller go."""
+    """The clocks, by class, before which no queued request can issue, according to sink and controller."""
     return slots_at
 
 
@@ -22,7 +22,7 @@ def hits_from(rules, clock):
 
 @overridable
 def is_busy(rules, state):
-    """Whether the next step has something to issue that no queue and no list shows."""
+    """Whether the next step has a command to issue that is in no queue and no list."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""Runs in which no step is skipped: for rows that a policy closes, and for long queues."""
+"""Runs without fast-forward: for row policies that close rows, and for long queues."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Exact fast-forward: what goes on as it went before in the same run is not stepped through again.
+"""Exact fast-forward: commands that repeat earlier commands of the same run are not simulated again.
 
-At a step that takes the first request of a span, the controller writes down its state signature. When the
-table has the same signature with a transition whose requests and refreshes are those to come, then all goes
-as it went then, only later: the transition's counts are added, and the controller stands at the next
-signature. Where the table has none, the controller steps, and the transition that it makes is recorded.
+At a step that takes the first request of a span, the controller computes its state signature. If the table
+has the same signature, with a transition whose requests and refreshes are the next ones, the same commands
+follow as before, only later: the transition's counts are added, and the controller has the state of the next
+signature. Otherwise the controller steps, and its transition is recorded.
 
-Everything that the controller decides by is in the signature, so equal signatures need no further proof.
-What is worth writing down is a matter of time alone: only a state whose fingerprint came before is, and
-lookups pause where they cost more than they save.
+The signature contains everything that decides commands, so equal signatures give equal commands. To save
+time, a signature is computed only if the state's fingerprint occurred before, and lookups pause while they
+cost more than they save.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class FastForward(NamedTuple):
     table: NDArray[np.int64]
 
 
-# What things take, in units of about 0.1 microseconds, as measured; stepping through a span takes the least
-# where compute bounds.
+# Measured times in units of about 0.1 microseconds. A span takes the least time if the multipliers are the
+# bottleneck.
 _LOOKUP, _SIGNATURE, _JUMP, _STEPPING = 1, 5, 6, 5
-# The loss at which lookups pause, and what they may lose after a pause before the next, which is longer.
+# The loss at which lookups pause, and the loss after a pause at which the next, longer pause begins.
 _MOST_LOSS, _TRIAL = 500, 150
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 128, 4096  # spans
 
@@ -85,7 +85,7 @@ def next_span(state):
 
 @inlined
 def first_lookup(state, table):
-    """At the beginning of a run: where the table, if there is any, is asked first. A full one is emptied."""
+    """The first lookup of a run, if there is a table; a full table is emptied."""
     state.next_lookup = next_span(state) if table[REACH] > 0 else FAR
     state.recording = 0
     if table[REACH] > 0 and not has_room(table):
@@ -114,7 +114,7 @@ def same_words(table, one, other):
 
 @inlined
 def came_before(table, now):
-    """Whether this fingerprint came before and was not overwritten by another since."""
+    """Whether this fingerprint occurred before and has not been overwritten."""
     entry = FIRST_FINGERPRINT + (now >> 20 & FINGERPRINTS - 1)
     before, table[entry] = table[entry], now
     return before == now
@@ -147,12 +147,12 @@ def current_signature(shape, state, source, sink, table, now, clock):
 
 @outlined
 def follow(shape, state, source, sink, table, signature, clock, until_served, until_taken):
-    """Take transitions as long as the table has them: (the signature after the last, its clock)."""
-    step, since_refresh, last = table[STEPS] + 1, 0, -1  # a step that no other signature has
+    """Apply transitions as long as the table has them: (the signature after the last, its clock)."""
+    step, since_refresh, last = table[STEPS] + 1, 0, -1  # a step number that no signature has
     table[signature + STEP] = step
     while state.value[PLACE] + SPAN < source.place.shape[0]:
         transition = assume_nonnegative(find(state, source, table, signature, clock))
-        # At its end another request must be there, and one to be served.
+        # After it there must be a further request, and one to be served.
         most_taken = min(until_taken, source.admitted[0]) - 1 - state.value[TAKEN] - SPAN
         most_served = until_served - 1 - state.value[SERVED] - table[transition + READS]
         if transition == 0 or min(most_taken, most_served) < 0:
@@ -181,7 +181,7 @@ def follow(shape, state, source, sink, table, signature, clock, until_served, un
 
 @inlined
 def schedule_lookup(state, cost, spans):
-    """Say when to look up next: at the next span, or after a pause where lookups cost more than they save."""
+    """Schedule the next lookup: at the next span, or after a pause if lookups cost more than they save."""
     state.next_lookup = next_span(state)
     loss = max(state.loss + cost - _STEPPING * spans, 0)
     if loss == 0:
@@ -202,7 +202,7 @@ def fast_forward(skips, shape, state, source, sink, clock, until_served, until_t
 
 @outlined
 def look_up(shape, state, source, sink, table, clock, until_served, until_taken):
-    """`fast_forward` by the table alone, since a call with the tuple around it is slower."""
+    """`fast_forward` with the table as its argument: a call with the whole tuple is slower."""
     now = fingerprint(shape, state, source, sink, clock)
     if not came_before(table, now) or not has_signature(shape, state):
         state.recording = 0

@@ -1,14 +1,14 @@
 """The state of one channel on the fast controller: one record, all of whose fields are listed here.
 
-Making a record, copying it and the state signature of fast-forward follow from the list `FIELDS`; to add a
-field is to add its line. A field says what it means and, where it holds what could be found out from others,
-what it promises: that is its invariant. Whoever changes what it rests on must keep the promise.
+The code that makes and copies a record, and the state signature of fast-forward, use the list `FIELDS`: to
+add a field, add its line. The line has the meaning of the field. If the field can be computed from others,
+the line has its invariant: code that changes the others must keep it.
 
 Indices. Ranks, bank groups and banks are numbered with fixed strides, rank << 6 | bank group << 2 | bank, so
 that a rank, a bank group and a bank's bit in a mask of its rank are shifts. A group of more
-than four banks without rules of its own has the numbers of several. A *mask* is 64 bits, one for
+than four banks without rules of its own has the numbers of several groups. A *mask* has 64 bits, one for
 each slot of a queue chunk or each bank of a rank. A *wait row* and an *active list* are rank * 2 + queue. A
-queue may have 1 chunk, or 64; a channel 1 rank, or 16: records of one rank are small, and many fit a cache.
+queue has room for 1 or 64 chunks, and a channel for 1 or 16 ranks, so that small records fit a cache.
 A stack is four groups of a rank.
 
 The role of a field in a signature:
@@ -39,7 +39,7 @@ from ndpsim.dram.state import COUNTERS, FAR, TURN_FIELDS
 # column commands of a queue.
 ACT, PRE, RD, WR, PREAB, REFAB, PRESB, REFSB, RDA, WRA = range(10)
 REQUEST_CLASSES = 4
-# What only some standards' controllers issue: the other half of an activation, what comes before RD or WR.
+# Commands of some controllers only: the second half of an activation, the command before RD or WR.
 OTHER_HALF, BEFORE_RD, BEFORE_WR = 10, 11, 12
 TIMED_CLASSES = 8  # with times of their own: RDA may issue when RD may, WRA when WR may
 CLASSES = 10
@@ -48,7 +48,7 @@ CLASSES = 10
 READS, WRITES = range(2)
 QUEUES = 2
 
-# The most there may be.
+# Maximum numbers.
 RANKS = 16
 BANKS_PER_RANK = 64
 BANKS_PER_GROUP, GROUPS_PER_RANK = 4, 16
@@ -59,7 +59,7 @@ SLOTS = 64  # of a chunk
 MOST_CHUNKS = 64
 MOST_TURNS = 128
 REFRESHES_PENDING = 16 * RANKS
-PENDING = 4 * BANKS_PER_RANK  # of each rank, with a PRE or two for every bank
+PENDING = 4 * BANKS_PER_RANK  # of each rank, including one or two PRE for every bank
 ADDRESSES = 1 << 10
 READS_LOGGED = 64
 LONGEST_PERIOD = 8  # transitions
@@ -118,8 +118,8 @@ FIELDS = (
     Field("same_group", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank group"),
     Field("same_bank", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank"),
     Field("of_stacks", (2 * CLASSES, TIMED_CLASSES), CONSTANT, "as `of_ranks`, of the stacks of a rank"),
-    # ---- Times: the first clock at which a class may issue, as far as this node goes. Only commands raise
-    # them (`timing`); nothing lowers them.
+    # ---- Times: the first clock at which a class may issue, according to this node. Commands raise them
+    # (`timing`); nothing lowers them.
     Field("rank_ready", (EACH_RANK, TIMED_CLASSES), CLOCK, "as far as channel and rank go"),
     Field("group_ready", (EACH_GROUP, TIMED_CLASSES), CLOCK, "as far as the bank group goes"),
     Field("bank_ready", (EACH_BANK, TIMED_CLASSES), CLOCK, "as far as the bank goes"),
@@ -198,13 +198,13 @@ FIELDS = (
         "may raise it",
         FAR,
     ),
-    # ---- Times of stacks, and what controllers of some standards remember, see `dram.controllers`
+    # ---- Times of stacks, and the state of some standards' controllers, see `dram.controllers`
     Field("stack_ready", (EACH_STACK, TIMED_CLASSES), CONSTANT, "as `rank_ready`, as far as the stack goes"),
     Field("turn", (6,), CONSTANT, "the bus and the edge whose turn it is, and the last command to rows"),
     Field("opening", (8,), CONSTANT, "the request whose activation has begun"),
     Field("announced", (2,), CONSTANT, "the request whose RD or WR comes next"),
     Field("prepared_until", (1 + RANKS,), CONSTANT, "the clock until which RD and WR need no announcing"),
-    # ---- Maintenance that waits, in order
+    # ---- Waiting maintenance, in order
     Field("pending_size", (), NUMBER, "commands that wait"),
     Field("pending_class", (EACH_PENDING,), NUMBER, "class"),
     Field("pending_bank", (EACH_PENDING,), NUMBER, "bank, or the first of a rank or same-bank refresh"),
@@ -223,7 +223,7 @@ FIELDS = (
     Field("taken_clock", (LONGEST_PERIOD,), FORWARDING, "and their clocks"),
 )  # fmt: skip
 
-#: The roles of the counters, which stand first in `value`; what is behind them is constant.
+#: The roles of the counters, which are first in `value`; the values after them are constant.
 COUNTER_ROLES = {
     "CLOCK": ORIGIN,
     "PLACE": ORIGIN,
@@ -283,7 +283,7 @@ def record_type(ranks: int, chunks: int, stacks: int = 1) -> np.dtype[Any]:
 def make_records(count: int, ranks: int, chunks: int, stacks: int = 1) -> NDArray[Any]:
     """This many channels at rest, without distances or refreshes; none shares a cache line with another."""
     kind = record_type(ranks, chunks, stacks)
-    room = np.zeros(count * kind.itemsize + _LINE, dtype=np.uint8)  # unwritten pages cost nothing
+    room = np.zeros(count * kind.itemsize + _LINE, dtype=np.uint8)  # unwritten pages use no memory
     first = -room.ctypes.data % _LINE
     records = room[first : first + count * kind.itemsize].view(kind)
     for name, value in _AT_REST:

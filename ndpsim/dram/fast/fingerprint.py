@@ -1,4 +1,4 @@
-"""Fingerprints of states: which of them may have come before is found out before a signature is written."""
+"""Fingerprints of states: a quick test whether a state may have occurred before."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def sink_fingerprint(sink, over, clock):
 
 @inlined
 def fingerprint(shape, state, source, sink, clock):
-    """A number that is quick to find, equal for equal signatures and seldom for others."""
+    """A number that is quick to compute, equal for equal signatures and seldom equal for others."""
     over, tail = expiry(shape, state, clock), state.tail[0, READS]
     total = source.place[state.value[PLACE]] & (1 << ROW_SHIFT) - 1
     total = total * _MULTIPLIER + (state.value[DATA_END] - clock)

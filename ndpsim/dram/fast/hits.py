@@ -1,7 +1,7 @@
 """Steps of a channel in which nothing but row hits of queued reads can issue.
 
-Then there is one command of one queue to choose. The others are asked once for the clock before which none is
-ready: reads only raise times, so it will not be sooner.
+Then only one command of one queue can be chosen. The clock before which no other command is ready is computed
+once: reads only raise times, so no other command is ready sooner.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of, rotate
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import COUNTED_UNTIL, FAR, NEXT_REFRESH, PLACE, ROW_SHIFT, SERVED, TAKEN, WRITE_MODE
 
-_FEWEST = 4  # clocks, for which it is worth while
+_FEWEST = 4  # minimum number of clocks for which this loop pays
 
 
 @inlined
@@ -57,7 +57,7 @@ def rank_ready_at(shape, state):
 
 @inlined
 def oldest_hit(shape, state, clock):
-    """The slot of the oldest hit that is ready, -1 if none is; and else when one becomes ready."""
+    """The slot of the oldest ready hit; or -1 and the clock at which one becomes ready."""
     tail, mask, first = state.tail[0, READS], 0, FAR
     for number in range(ranks_of(shape)):
         rank = assume_nonnegative(number)
@@ -81,7 +81,7 @@ def oldest_hit(shape, state, clock):
 
 @inlined
 def issue_hit(policy, shape, state, latencies, source, sink, commands, slot, clock):
-    """RD of a queued read, or what has to come before it."""
+    """Issue RD of a queued read, or the command that must come before it."""
     bank = slot_bank(state, READS, slot)
     if not instead_of_queued(shape.step, shape, state, source, commands, READS, slot, RD, bank, clock):
         issue_queued(policy, shape, state, latencies, source, sink, commands, READS, slot, RD, clock)
@@ -94,7 +94,7 @@ def run_hits(
     """See `controller`."""
     until = min(state.value[NEXT_REFRESH], others_from(shape, state))
     ready_at = max(rank_ready_at(shape, state), credit_clock(sink))
-    # The last read is not for here: without any, the mode changes, which some controllers find out at once.
+    # The last read is not served here: the mode changes without reads, and some controllers use this at once.
     while clock < until and state.value[SERVED] < until_served and state.queued[READS] > 1:
         if is_full(commands) or is_busy(shape.step, state):
             break

@@ -1,4 +1,4 @@
-"""Everything that follows from a command."""
+"""Issues commands and updates the state."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def bank_node(shape, bank):
 
 @inlined
 def is_full(commands):
-    """Whether a trace is kept and has no room for the commands of another step, two at most."""
+    """Whether a recorded trace lacks room for the commands of another step, which are at most two."""
     return 0 < commands.entry.shape[0] <= commands.length[0] + 1
 
 
@@ -96,7 +96,7 @@ def count_command(state, command, clock):
 
 @inlined
 def record_read(shape, state, latencies, sink, bank, request, arrived, clock):
-    """A read's data is on its way to the sink."""
+    """Record that the sink will receive the data of a read."""
     at_rank, value = state.rank_ready[bank // BANKS_PER_RANK, RD], state.value
     note_idle(shape, value, max(at_rank, bank_ready_at(state, RD, bank)), credit_clock(sink), clock)
     end = clock + shape.read_latency
@@ -129,7 +129,7 @@ def issue_column(shape, state, latencies, source, sink, commands, queue, bank, r
 
 @overridable
 def finish_active(rows, queues, state, command, bank, clock):
-    """An active request has had its column command, of this class: its bank is no longer pinned."""
+    """An active request has issued its column command of this class: its bank is no longer pinned."""
     release_bank(queues, state, bank)
 
 

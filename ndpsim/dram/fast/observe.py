@@ -1,7 +1,7 @@
-"""How a controller is updated when another controller of the same banks issues a command.
+"""Updates a controller when another controller of the same banks issues a command.
 
-Distances bind within the rank: its command and data pins are those of both controllers, while the buses
-beyond it are not.
+Distances apply within the rank: both controllers use its command and data pins, but not the same buses
+beyond it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ndpsim.dram.state import OPEN_CLOCKS, REFRESH_UNTIL
 
 @inlined
 def one_command_a_clock(state, rank, clock):
-    """The command path of the rank is taken at `clock`."""
+    """The command pins of the rank are occupied at `clock`."""
     rank = assume_nonnegative(rank)
     for command in range(TIMED_CLASSES):
         state.rank_ready[rank, command] = max(state.rank_ready[rank, command], clock + 1)
@@ -78,7 +78,7 @@ def forget_pending(state, command, bank):
 
 @inlined
 def release_closed(state, rank):
-    """The other controller holds no bank of a rank any longer that a refresh has closed."""
+    """The other controller no longer holds banks of a rank that a refresh has closed."""
     closed = state.pinned_by_other[rank] & ~state.open_banks[rank]
     state.pinned_by_other[rank] &= ~closed
     state.pinned_banks[rank] &= ~closed
