@@ -18,21 +18,21 @@ _PART = 3  # characters of a name, from which it may be the beginning or the end
 #: Kinds of mistakes, for programs and tests; the words of a message may change, its code does not.
 #:
 #: ==================  ====================================================================================
-#: ``invalid``         a value that makes no sense, where no other code says more
-#: ``unknown-name``    a name that is none of those allowed
-#: ``unknown-key``     a key or an option that is not there
-#: ``type``            of another type than allowed: no number, no text, no list, no mapping
-#: ``range``           a number below the least, above the most, or none of those that are allowed
-#: ``form``            a text, or a file, that is not of the form it should have
-#: ``missing``         something that must be given is not
-#: ``twice``           something is given twice
-#: ``conflict``        two things that are given exclude each other, or one is of no use without the other
-#: ``too-large``       it does not fit: a memory, a device, the limits of a kernel
+#: ``invalid``         an impossible value to which no other code applies
+#: ``unknown-name``    a name that is not one of the allowed names
+#: ``unknown-key``     a key or an option that does not exist
+#: ``type``            a value of another type than allowed
+#: ``range``           a number below the minimum, above the maximum, or not among the allowed ones
+#: ``form``            a text or a file without the required form
+#: ``missing``         a required value or file is not given
+#: ``twice``           a value is given twice
+#: ``conflict``        two given values exclude each other, or one has no effect without another
+#: ``too-large``       it does not fit a memory, a device, or the limits of a kernel
 #: ``unreadable``      a file or folder cannot be read
-#: ``unwritable``      a file or folder cannot be written, or is not ours to replace
-#: ``unsupported``     it makes sense, and ndpsim does not do it
-#: ``not-installed``   a package or a program that it takes is not there
-#: ``policy``          a policy's answer is refused, or its code failed
+#: ``unwritable``      a file or folder cannot be written, or must not be replaced
+#: ``unsupported``     a valid input that ndpsim does not support
+#: ``not-installed``   a required package or program is not installed
+#: ``policy``          a policy's answer breaks a rule, or its code failed
 #: ``no-progress``     a simulation that cannot end
 #: ==================  ====================================================================================
 Code = Literal[
@@ -94,13 +94,13 @@ class InputError(ValueError):
         return InputError(self.problem, self.code, file=file, line=line, key=key or self.key)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The parts from which other processes make it again."""
+        """The arguments from which another process makes the error again."""
         again = functools.partial(type(self), file=self.file, line=self.line, key=self.key, code=self.code)
         return again, (self.problem,)
 
 
 def no_way_on(what: str) -> InputError:
-    """The error of a simulation that its timings keep from ever ending; `what` came up in it."""
+    """The error of a simulation that can never end because of its timings; `what`: the subject."""
     return InputError(f"these timings leave no way on: {what}", "no-progress", key="dram.timing")
 
 
@@ -112,7 +112,7 @@ class MismatchError(RuntimeError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like `name`, or None when nothing comes close."""
+    """The known name most like `name`; None if no name is similar."""
     written, folded = str(name).lower(), {k.lower(): k for k in known}
     hits = difflib.get_close_matches(written, folded, n=1, cutoff=_NEAR)
     if not hits and len(written) >= _PART:

@@ -62,7 +62,7 @@ def open_plain_or_gzip(path: Path) -> Iterator[IO[bytes]]:
         yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if packed else file
 
 
-# What a call reads, it does not write
+# A call never writes a file that it reads
 
 
 def file_identity(file: str | bytes | os.PathLike[str] | int) -> Identity | None:
@@ -114,9 +114,9 @@ _call: _Call | None = None
 
 @contextmanager
 def inputs_protected() -> Iterator[None]:
-    """No file that is read within the block is written there, and none that is to be written is read.
+    """Within the block, no file is both read and written.
 
-    Whoever opens a file, Python reports it, so no reader has to take part.
+    Python reports every opened file, so readers need no code for this.
 
     Raises:
         InputError: when a file is opened that `ensure_writable` was asked about, or the reverse; when
@@ -173,7 +173,7 @@ def ensure_writable(path: str | os.PathLike[str], key: str | None = None) -> Pat
 
 
 def _obstacle(target: Path) -> str | None:
-    """The reason why `target` cannot be written, as far as one can tell without doing it."""
+    """The reason why `target` cannot be written, if it can be found without writing."""
     try:
         mode = os.stat(target).st_mode
     except FileNotFoundError:
@@ -195,7 +195,7 @@ def _obstacle(target: Path) -> str | None:
 
 
 def is_in_place(target: Path) -> bool:
-    """Whether `replacing` writes into what is there: a device, a pipe, or an open file that has a name."""
+    """Whether `replacing` writes in place: into a device, a pipe, or an open file that has a name."""
     return _descriptor(target) is not None or (target.exists() and not target.is_file())
 
 
@@ -212,10 +212,10 @@ def _descriptor(target: Path) -> int | None:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A binary file that becomes `path` when the block ends well, and vanishes when it does not.
+    """A binary file that becomes `path` if the block ends without an error, and is removed otherwise.
 
-    What a link leads to is replaced, and the link stays. Devices, pipes and open files that have a name, such
-    as /dev/stdout, are written in place. What killed runs left in the folder is removed.
+    If `path` is a link, its target is replaced. Devices, pipes and open files that have a name, such as
+    /dev/stdout, are written in place. Temporary files of killed runs in the folder are removed.
 
     Raises:
         InputError: the file cannot be written, or the call reads it.
@@ -224,7 +224,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     descriptor = _descriptor(target)
     try:
         if descriptor is not None:
-            print(end="", flush=True)  # what was printed before comes first
+            print(end="", flush=True)  # earlier output comes first
             with open(os.dup(descriptor), "wb") as stream:
                 yield stream
         elif is_in_place(target):
@@ -243,7 +243,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 def _commit(file: IO[bytes], target: Path) -> None:
     """Put a complete file in the place of `target`."""
     file.flush()
-    os.fsync(file.fileno())  # before the old content goes, the new one is on the disk
+    os.fsync(file.fileno())  # the new content is on disk before the old one is replaced
     ensure_writable(target)
     os.replace(file.name, target)
 
@@ -253,7 +253,7 @@ def _commit(file: IO[bytes], target: Path) -> None:
 
 _TEMPORARY = re.compile(r"\.ndpsim-[0-9a-f]{32}\.tmp")
 
-_temporaries: dict[str, int] = {}  # with the process that made each; a forked one leaves them alone
+_temporaries: dict[str, int] = {}  # with the process that made each; a forked process does not remove them
 _making = threading.Lock()
 
 
@@ -279,7 +279,7 @@ def temporary_beside(target: Path) -> Iterator[IO[bytes]]:
 
 
 def _create(name: str) -> IO[bytes]:
-    """A new file, locked so that no other process takes it for what a killed one left."""
+    """A new file, locked so that no other process removes it as a file of a killed run."""
     while True:
         with _making:
             _temporaries[name] = os.getpid()
@@ -288,7 +288,7 @@ def _create(name: str) -> IO[bytes]:
             fcntl.flock(file, fcntl.LOCK_EX)
         if os.fstat(file.fileno()).st_nlink:
             return file
-        file.close()  # it was taken for a leftover before it was locked
+        file.close()  # another process removed it before it was locked
 
 
 def _discard(name: str) -> None:

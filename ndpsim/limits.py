@@ -1,4 +1,4 @@
-"""How much memory a call may take: what is larger is refused by bytes before they are taken."""
+"""The memory limit of a call; a larger call is refused before it allocates memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ndpsim.units import format_bytes
 #: The environment variable that sets another limit, in GiB.
 VARIABLE = "NDPSIM_MEMORY_GIB"
 
-# An expert of 20 GB, or a trace of ten million commands, takes less; an endless one is refused in seconds.
+# An expert of 20 GB, or a trace of ten million commands, needs less; an endless one is refused in seconds.
 _DEFAULT = 4 << 30
 
 

@@ -1,4 +1,4 @@
-"""Everything that follows from a command."""
+"""Issues commands and updates the state."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def close_bank(rows, value, bank, clock):
 
 @inlined
 def closes_at(tables, ready, command, bank, clock):
-    """When a command closes its bank: an auto-precharge, as soon as PRECHARGE could have followed it."""
+    """The clock at which a command closes its bank; for an auto-precharge the first clock of a PRECHARGE."""
     if command == READ_AP:
         return max(ready[bank, PRECHARGE], clock + tables.gap[3, READ, PRECHARGE])
     if command == WRITE_AP:
@@ -112,7 +112,7 @@ def note_rows(tables, ready, rows, value, command, rank, bank, row, clock):
 
 @inlined
 def forget_rows(tables, entry, size, bound, command, bank):
-    """Forget what was noted of requests to a bank that a command has opened or closed."""
+    """Discard stored ready clocks of requests to a bank that a command has opened or closed."""
     if command <= WRITE_AP:
         if command != READ and command != WRITE:
             forget_bank(entry, size, bound, bank)
@@ -141,7 +141,7 @@ def count_command(channel, commands, command, node, row, column, clock):
 def note_idle(tables, value, timed, credit, clock):
     """Record why the data bus idled before a read that issues at `clock`.
 
-    `timed`: when its bank allowed it; `credit`: when the sink did.
+    `timed`: the clock from which its bank allowed it; `credit`: the clock from which the sink did.
     """
     idle_from = value[DATA_END] - tables.read_latency + tables.burst
     if value[DATA_END] < 0 or clock <= idle_from:
@@ -156,7 +156,7 @@ def note_idle(tables, value, timed, credit, clock):
 
 @inlined
 def note_read(tables, value, latencies, sink, timed, request, arrived, clock):
-    """A read's data is on its way to the sink."""
+    """Record that the sink will receive the data of a read."""
     note_idle(tables, value, timed, credit_clock(sink), clock)
     end = clock + tables.read_latency
     value[DATA_END] = end
@@ -182,17 +182,17 @@ def move_to_active(entry, size, bound, rows, banks, queue, slot):
 
 @inlined
 def release_active(policy, entry, size, bound, rows, bank):
-    """An active request has had its column command: its bank may be closed again."""
+    """An active request has issued its column command: its bank may be closed again."""
     rows[bank, ACTIVE_COUNT] -= 1
     if size[ACTIVE] == 1 and policy.row_cap > 0:
-        forget_all(entry, size, bound)  # counts that `holds_bank` speaks of may stand on other banks
+        forget_all(entry, size, bound)  # the counts of `holds_bank` may be at another bank
     else:
         forget_bank(entry, size, bound, bank)
 
 
 @inlined
 def move_on(tables, policy, entry, size, bound, rows, value, queue, slot, command, clock):
-    """After its command a request retires, becomes active, or stays to issue its next one."""
+    """After its command a request leaves, becomes active, or stays for its next command."""
     if command == ACTIVATE:
         move_to_active(entry, size, bound, rows, tables.ranks * banks_per_rank(tables), queue, slot)
     elif reads_or_writes(command):
@@ -224,7 +224,7 @@ def requeue_reads(entry, size, bound, rows):
 
 @inlined
 def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
-    """Issue a request's command at `clock` and carry out everything that follows from it."""
+    """Issue a request's command at `clock` and update the state."""
     entry, ready, rows, value = channel.entry, channel.ready, channel.rows, channel.value
     bound = channel.bound
     rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]

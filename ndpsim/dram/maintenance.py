@@ -1,4 +1,4 @@
-"""Refresh, and rows that have had their accesses."""
+"""Requests refreshes, and closes rows that have reached the row policy's cap."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from ndpsim.spec.standard import ONE_BANK
 
 @inlined
 def own_place(value):
-    """The place behind the turns of what the controller of a standard remembers."""
+    """The place after the turns, where a controller class has its own state."""
     return TURNS + value[REFRESH_TURNS] * TURN_FIELDS
 
 
 @inlined
 def turn_of(value, refreshes):
-    """The place behind the counters of the turn after this many refreshes; it determines all later ones."""
+    """The place, after the counters, of the turn after this number of refreshes."""
     return TURNS + refreshes % max(value[REFRESH_TURNS], 1) * TURN_FIELDS
 
 
 @inlined
 def next_refresh(value):
-    """The clock at which the next refresh falls due, after as many as there have been."""
+    """The clock at which the next refresh is due."""
     if value[REFRESH_TURNS] == 0:
         return FAR
     periods = value[REFRESHES] // value[REFRESH_TURNS]
@@ -47,9 +47,9 @@ def next_refresh(value):
 
 @inlined
 def refresh(tables, entry, size, value, clock):
-    """Ask for the refreshes that fall due.
+    """Request the refreshes that are due.
 
-    False when the priority queue has no room for them: refresh can then never catch up.
+    False if the priority queue has no room for them: refresh can then never catch up.
     """
     if clock < value[NEXT_REFRESH]:
         return True
@@ -75,7 +75,7 @@ def refresh(tables, entry, size, value, clock):
 
 @by_type
 def close_due(rows, tables, channel, clock):
-    """Ask for the PRECHARGE of rows that the policy closes, where it is ready.
+    """Request PRECHARGE for rows that the policy closes, if it is ready.
 
-    Returns the first later clock at which it can be for another.
+    Returns the first later clock at which it can be ready for another row.
     """

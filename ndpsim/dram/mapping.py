@@ -1,7 +1,7 @@
 """Physical addresses to coordinates, for whole arrays of addresses at once.
 
-A mapping is data: the fields of a burst's address from the least significant bit up, each with how many
-of its bits stand there, and what is XORed onto which field afterwards.
+A mapping is data: the fields of a burst's address from the least significant bit up, each with its number of
+bits, and the bits that are XORed with fields afterwards.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Coordinates(NamedTuple):
 class Xor:
     """Bits of `source` XORed onto `target`.
 
-    `at`: the lowest bit of the target. `low`: the lowest bit of the source, None for the one after those
-    that the mapping's earlier XORs took. `count`: how many bits, None for as many as the target has.
+    `at`: the lowest bit of the target. `low`: the lowest bit of the source; None: the bit after those that
+    the mapping's earlier XORs used. `count`: number of bits; None: all bits of the target.
     """
 
     target: str
@@ -53,8 +53,8 @@ class Xor:
 class Mapping:
     """An address mapping.
 
-    `order`: (field, bits) from the least significant bit up; bits None takes all the field has left.
-    `xor`: what is XORed afterwards, in order. Bits that a device does not have are left out.
+    `order`: (field, bits) from the least significant bit up; bits None: all remaining bits of the field.
+    `xor`: the XORs afterwards, in order. Bits that a device does not have are left out.
     """
 
     order: tuple[tuple[str, int | None], ...]
@@ -68,8 +68,8 @@ def _in_order(*fields: str) -> tuple[tuple[str, int | None], ...]:
 MAPPERS = {
     "RoBaRaCoCh": Mapping(_in_order("column", "rank", "stack", "bankgroup", "bank", "row")),
     "ChRaBaRoCo": Mapping(_in_order("column", "row", "bank", "bankgroup", "stack", "rank")),
-    # Two bursts of every bank group of a rank, then of the next rank: these fill most of the gaps that a bank
-    # group, or a change between reads and writes, leaves.
+    # Two bursts of every bank group of a rank, then of the next rank. This fills most gaps between bursts of
+    # a bank group, and between reads and writes.
     "RoBaCoRaCoBgCh": Mapping(
         (("bankgroup", None), ("column", 1), *_in_order("rank", "stack", "column", "bank", "row"))
     ),
@@ -81,9 +81,7 @@ MAPPERS = {
 
 
 def parse_mapping(order: Sequence[str], xor: Dictionary[str, Sequence[str]]) -> Mapping:
-    """The mapping that a hardware file writes as ``order: ["column:2", "rank", ...]`` and
-    ``xor: {bankgroup: ["row:0-1"]}``; see `config.AddressMapping`, which checks the form.
-    """
+    """The mapping for ``order: ["column:2", ...]`` and ``xor: {bankgroup: ["row:0-1"]}`` in a file."""
 
     def split(word: str) -> tuple[str, str]:
         name, _, rest = word.partition(":")
@@ -101,7 +99,7 @@ def parse_mapping(order: Sequence[str], xor: Dictionary[str, Sequence[str]]) -> 
 
 
 def with_channel_lowest(mapping: Mapping) -> Mapping:
-    """`mapping` with consecutive bursts on consecutive channels, where it says nothing of channels."""
+    """`mapping` with consecutive bursts on consecutive channels, unless it has the field `channel`."""
     if any(field == "channel" for field, _ in mapping.order):
         return mapping
     return Mapping((("channel", None), *mapping.order), mapping.xor)

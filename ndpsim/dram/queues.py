@@ -1,4 +1,4 @@
-"""Requests on their way in: offered, absorbed by a queued write, or queued."""
+"""Takes requests: a request is offered, then absorbed by a queued write or put into a queue."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def copy_entry(entry, to_queue, to_slot, queue, slot):
 
 @inlined
 def remove(entry, size, queue, slot):
-    """Take a request out of a queue; order is kept in the priority queue only."""
+    """Take a request out of a queue; only the priority queue keeps its order."""
     last = size[queue] - 1
     if queue == PRIORITY:
         for place in range(slot, last):
@@ -79,7 +79,7 @@ def is_queued_write(entry, size, addresses, address):
 
 @inlined
 def absorb(value, latencies, write):
-    """A read forwarded from, or a write coalesced with, a queued write: done without a slot."""
+    """Serve a read from a queued write, or coalesce a write with it; neither needs a slot."""
     value[SERVED] += 1
     if write:
         value[COALESCED] += 1
@@ -143,7 +143,7 @@ def enqueue(tables, source, entry, size, bound, request, clock):
 
 @inlined
 def move_past(source, value):
-    """The next request was taken."""
+    """Advance the source: the next request was taken."""
     value[TAKEN] += 1
     value[PLACE] += 1
     if value[PLACE] == source.place.shape[0]:

@@ -1,10 +1,10 @@
 """The receiver of read data: a finite FIFO drained by servers, or a null sink.
 
-The controller may issue a read only when a slot of the FIFO is promised to it. A burst leaves the FIFO,
-and its slot is free again, when a server starts on it; servers take bursts in the order of their reads
-and hold each for `service` ticks. Times are ticks (see `units.Timebase`); a server starts on an edge of the
-unit's clock, the first at or after the moment everything is there, and the controller sees the free
-slot on the first edge of the DRAM clock at or after that. Nothing is rounded twice.
+The controller may issue a read only after it has reserved a slot of the FIFO. When a server starts on a
+burst, the burst leaves the FIFO and its slot is free. Servers take bursts in the order of their reads, and
+each burst occupies its server for `service` ticks (`units.Timebase`). A server starts on the first edge of
+the unit's clock at which burst and server are ready. The controller sees the free slot on the next edge of
+the DRAM clock. No time is rounded twice.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ Narrow = NDArray[np.int32]
 
 # Places in `Sink.value`.
 TAKEN, LAST_START, RELEASE, SERVICE, FINISHED, BUSY, SLOT, SERVER = range(8)
-#: What two runs of the same work must agree in; slots and servers may have been taken otherwise.
+#: The values in which two runs of the same work must agree; slots and servers may differ.
 COMPARED = [TAKEN, LAST_START, FINISHED, BUSY]
 
 
 class Sink(NamedTuple):
-    """The FIFO and its servers. `servers` is 0 of a null sink, whose credit is endless."""
+    """The FIFO and its servers. A null sink has 0 servers and always room."""
 
     depth: int  # bursts the FIFO holds
     servers: int
     dram_ticks: int  # ticks in a DRAM clock
     unit_ticks: int  # ticks in a clock of the unit
-    credit: Ints  # [depth]: the clock from which the slot can be promised again, by burst modulo depth
+    credit: Ints  # [depth]: the clock from which the slot can be reserved again, by burst modulo depth
     free: Ints  # [servers]: the tick from which a server is free, by burst modulo servers
     first_group: Narrow  # [request]: the first of the groups that its burst belongs to,
     last_group: Narrow  # [request]: and the last
     group_end: Narrow  # [group]: its last request
-    done: Ints  # [group]: the tick at which the servers are done with its bursts so far
+    done: Ints  # [group]: the tick at which the servers have finished its bursts so far
     value: Ints  # by the places above; SLOT and SERVER are those of the next burst
 
 
@@ -50,11 +50,11 @@ class Groups(NamedTuple):
 
 
 def merge_groups(groups: Groups) -> tuple[Groups, Ints]:
-    """Groups of the same bursts become one; and the number that each then has, int64[group]."""
+    """Merge groups of the same bursts; returns them, and the new number of each group, int64[group]."""
     begins = np.searchsorted(groups.last_group, np.arange(len(groups.group_end)))
     differs = (np.diff(begins, prepend=-1) != 0) | (np.diff(groups.group_end, prepend=-1) != 0)
     number = np.cumsum(differs) - 1
-    of_bursts = np.append(number, differs.sum())  # a burst of no group is behind the last
+    of_bursts = np.append(number, differs.sum())  # a burst without a group comes after the last group
     first = of_bursts[groups.first_group]
     last = np.where(groups.first_group > groups.last_group, first - 1, of_bursts[groups.last_group])
     return Groups(first.astype(np.int32), last.astype(np.int32), groups.group_end[differs]), number
@@ -92,7 +92,7 @@ def null_sink() -> Sink:
 
 @inlined
 def credit_clock(sink):
-    """The first clock at which the next read may issue as far as the FIFO goes."""
+    """The first clock at which the FIFO has a slot for the next read."""
     return sink.credit[sink.value[SLOT]]
 
 
@@ -105,7 +105,7 @@ def note_groups(sink, request, finish):
 
 @inlined
 def take_burst(sink, request, arrival_clock):
-    """A burst is on its way and will have arrived at `arrival_clock`: say when it is served."""
+    """Schedule the service of a burst that arrives at `arrival_clock`."""
     if sink.servers == 0:
         return
     value, unit = sink.value, sink.unit_ticks

@@ -35,8 +35,8 @@ FAR = 1 << 60
 # Room for maintenance: a precharge for every bank, and refreshes of this many intervals.
 _REFRESHES_QUEUED = 16
 
-# The queues, in the order in which the controller asks them; a standard's controller may have more behind
-# them.
+# The queues, in the order in which the controller examines them; a controller class may have further ones
+# after them.
 ACTIVE, PRIORITY, READS, WRITES = range(4)
 
 # The fields of a queued request; RANK, GROUP and BANK are nodes (GROUP and BANK 0 for a whole rank).
@@ -49,31 +49,31 @@ FIELDS = 10
     OPEN_ROW,  # -1: closed
     ACTIVE_COUNT,  # requests between activation and column command
     ACCESSES,  # column accesses since the row was opened
-    CLOSING,  # 1: the row policy has asked to close it
+    CLOSING,  # 1: the row policy has requested PRE for it
     HIT_SINCE,  # arrival of the oldest queued row hit; scratch of FRFCFS-RowHit
-    CLOSED_AT,  # clock at which the bank was last closed, perhaps still to come after an auto-precharge
+    CLOSED_AT,  # clock at which the bank was last closed; after an auto-precharge perhaps in the future
     HELD_BY_OTHER,  # 1: another controller of the bank has a request between activation and column command
 ) = range(7)
 ROW_FIELDS = 7
 
-# Where the fields of `Source.place` begin, above bit 0: whether it writes. Each has eight bits, the row all
-# that are left.
+# The first bits of the fields of `Source.place`. Bit 0: whether it writes. Each field has eight bits, the
+# row all remaining ones.
 BANK_SHIFT, GROUP_SHIFT, RANK_SHIFT, ROW_SHIFT = 1, 9, 17, 25
 
-# What keeps a controller off a rank that it shares, as bits behind the direction, 1 or 2, of the next data of
-# the master that comes first there: the command bus is taken; a refresh of that master is pending, and its
-# queue waits for no bank; whatever this controller has queued waits.
+# Bits that block a controller on a shared rank, above the direction (1 or 2) of the first master's next data:
+# the command bus is taken; a refresh of the first master is pending, and its queue waits for no bank; all
+# queued requests of this controller wait.
 BUS_TAKEN, REFRESH_PENDING, HOST_WAITS = 4, 8, 16
 
 # The fields of a recorded command.
 RECORD_FIELDS = 5  # clock, command, node, row, column
 
 
-_PERIOD_SAMPLE = 1 << 14  # requests that are looked at for a pattern
+_PERIOD_SAMPLE = 1 << 14  # requests that are searched for a pattern
 
 
 class Nodes(NamedTuple):
-    """How many nodes there are and where the inner levels begin."""
+    """The number of nodes, and the first node of each inner level."""
 
     first_group: int
     first_bank: int
@@ -87,26 +87,26 @@ def number_nodes(tables: Tables) -> Nodes:
     return Nodes(1 + tables.ranks, first_bank, first_bank + groups * tables.banks_per_group)
 
 
-# Places of a latency histogram, one for each clock that a read takes; those that take longer share the last.
+# Places of a latency histogram, one for each latency in clocks; longer latencies share the last place.
 LATENCIES = 1 << 16
 
 
 class Policy(NamedTuple):
     """The settings of the controller, as numbers."""
 
-    scheduler: Any  # parameters of the scheduler, a type of its own, see `schedulers`
+    scheduler: Any  # parameters of the scheduler, see `schedulers`
     row_cap: int  # column accesses after which a row is closed; 0: rows stay open
     refresh: int  # number of the refresh policy
     read_slots: int
     write_slots: int
     write_mode_from: int  # more queued writes than this start write mode
     write_mode_below: int  # fewer queued writes than this end it, when reads wait
-    rows: Any  # parameters of the row policy, a type of its own, see `row_policies`
-    step: Any  # parameters of what a step does, a type of its own, see `controllers`
+    rows: Any  # parameters of the row policy, see `row_policies`
+    step: Any  # parameters of the controller class, see `controllers`
 
 
 class Source(NamedTuple):
-    """Requests in order of arrival, from the first again after the last.
+    """Requests in order of arrival; after the last one the source begins again with the first.
 
     `admitted` has one element: requests from that number on, counted from the start, must wait.
     """
@@ -116,14 +116,14 @@ class Source(NamedTuple):
     address: Ints  # equal addresses forward and coalesce
     cycle: Ints  # the clock before which a request is not offered; empty: all at once
     admitted: Ints
-    period: int  # requests after which the ranks and bank groups repeat, mostly; 0: nothing is skipped
+    period: int  # requests after which most ranks and bank groups repeat; 0: no fast-forward
 
 
 # Places in `Channel.value`.
 (
     CLOCK,  # the step to do next
     TAKEN,  # requests accepted from the source
-    SERVED,  # requests whose data is read or written, or that were forwarded or coalesced
+    SERVED,  # requests after their RD or WR, or forwarded, or coalesced
     WRITE_MODE,
     NEXT_REFRESH,  # its clock; follows from REFRESHES
     ROW_HITS,
@@ -138,29 +138,29 @@ class Source(NamedTuple):
     IDLE_REFRESH,  # clocks the read data bus idled: for refresh,
     IDLE_CREDIT,  # because the sink had no room,
     IDLE_ROW,  # and for rows, turnarounds and an empty queue
-    REFRESH_FROM,  # the last refresh: from when it held the queues
-    REFRESH_UNTIL,  # until its rank was ready again
-    REFRESHES,  # refreshes that have fallen due
+    REFRESH_FROM,  # the last refresh: the clock from which it delayed the queues
+    REFRESH_UNTIL,  # and the clock until which it did
+    REFRESHES,  # refreshes that have been due
     READ_QUEUE,  # requests in the read queue, summed over clocks
     WRITE_QUEUE,  # likewise
     COUNTED_UNTIL,  # the clock up to which queues were summed
-    PLACE,  # of the next request in the source: TAKEN modulo its length
-    OPEN_CLOCKS,  # clocks at which rows were closed less those at which they were opened, summed over banks
+    PLACE,  # number of the next request in the source: TAKEN modulo its length
+    OPEN_CLOCKS,  # sum of the clocks at which rows were closed minus the clocks at which they were opened
     PAUSE,  # a run of timed requests does no step from this clock on
     REFRESH_TURNS,  # turns of the refresh policy
-    REFRESH_PERIOD,  # clocks after which they come again
+    REFRESH_PERIOD,  # clocks after which they repeat
 ) = range(28)
-COUNTERS = 32  # with places to spare: what follows them in memory begins at a multiple of eight
+COUNTERS = 32  # rounded up: the next values begin at a multiple of eight
 
-# Places for what the controller of a standard counts besides, by the names of its module's COUNTED.
+# Places for the counters of a controller class, by the names in its module's COUNTED.
 OWN_COUNTERS = 28
 
-# Behind the counters are the turns of the refresh policy, `value[TURNS + turn * TURN_FIELDS + field]`, as in
-# `refresh_policies.Due`; commands are numbered as the controller does.
+# After the counters come the turns of the refresh policy, `value[TURNS + turn * TURN_FIELDS + field]`, as in
+# `refresh_policies.Due`, with the controller's numbers of commands.
 TURNS = COUNTERS
 TURN_CLOCK, TURN_COMMAND, TURN_RANK, TURN_BANK = range(4)
 TURN_FIELDS = 4
-# Behind the turns is what the controller of a standard remembers from step to step (`own_place`).
+# After the turns comes the state of a controller class (`own_place`).
 
 
 class Commands(NamedTuple):
@@ -173,12 +173,12 @@ class Commands(NamedTuple):
 class Channel(NamedTuple):
     """Everything that changes while a channel runs."""
 
-    entry: Ints  # [queue, field, slot]: queued requests, in no order but in the priority queue
+    entry: Ints  # [queue, field, slot]: queued requests; only the priority queue is in order
     size: Ints  # [queue]: slots in use, from 0
-    bound: Ints  # [queue]: the clock before which none of its requests can issue anything
-    ready: Ints  # [node, command]: the earliest clock of a command as far as this node goes
+    bound: Ints  # [queue]: the clock before which none of its requests can issue a command
+    ready: Ints  # [node, command]: the earliest clock of a command, according to this node
     rows: Ints  # [node, field]: row state of the banks
-    recent: Ints  # [window, node, place]: clocks of commands that a rule counts; place 0 names the oldest
+    recent: Ints  # [window, node, place]: clocks of commands in a window; place 0: the place of the oldest
     value: Ints  # counters, by the places above, and the turns of the refresh policy
     issued: Ints  # [command]: commands issued
     latencies: Ints  # [clocks]: reads by latency, from arrival to the last beat
@@ -209,7 +209,7 @@ class ControllerOptions:
 
 
 def make_policy(options: ControllerOptions, controller: str = "one-command") -> Policy:
-    """The numbers of `options` under a controller of `controllers`.
+    """The settings of `options` as numbers.
 
     Watermarks are 0.8 and 0.2 of the write queue in single precision.
     """
@@ -229,7 +229,7 @@ def make_policy(options: ControllerOptions, controller: str = "one-command") -> 
 
 
 def pack_place(rank: AnyInts, bankgroup: AnyInts, bank: AnyInts, row: AnyInts, write: AnyInts) -> Ints:
-    """All that the controller needs to know about a request, in one word."""
+    """The coordinates of a request, and whether it writes, in one word."""
     word = np.array(row, dtype=np.int64)
     for values, bits in ((rank, 8), (bankgroup, 8), (bank, 8), (write, 1)):
         word <<= bits
@@ -238,7 +238,7 @@ def pack_place(rank: AnyInts, bankgroup: AnyInts, bank: AnyInts, row: AnyInts, w
 
 
 def repeating_period(place: Ints) -> int:
-    """The least power of two, up to 64, after which most places of the first requests repeat; 0 if none."""
+    """The smallest power of two, up to 64, after which most places of the first requests repeat; or 0."""
     first = place[:_PERIOD_SAMPLE]
     for period in (1, 2, 4, 8, 16, 32, 64):
         same = np.count_nonzero(first[period:] == first[:-period])
@@ -272,7 +272,7 @@ def make_source(
 
 
 def refreshed(tables: Tables) -> Refreshed:
-    """The facts about a channel that a refresh policy is told."""
+    """The channel of a refresh policy."""
     commands: dict[int, tuple[int, int]] = {}
     orders: dict[int, str] = {}
     for number, fields in enumerate(tables.commands.tolist()):
@@ -289,7 +289,7 @@ def schedule_of(tables: Tables, policy: Policy) -> Schedule:
 
 
 def put_schedule(value: Ints, schedule: Schedule, numbers: Sequence[int]) -> None:
-    """Write refreshes to come into and behind the counters; `numbers`: by command, the controller's own."""
+    """Write the schedule into and after the counters; `numbers`: the controller's number of each command."""
     value[REFRESH_TURNS], value[REFRESH_PERIOD] = len(schedule.turns), schedule.period
     value[TURNS : TURNS + len(schedule.turns) * TURN_FIELDS] = [
         word for turn in schedule.turns for word in turn._replace(command=numbers[turn.command])
@@ -301,10 +301,10 @@ def make_channel(
 ) -> Channel:
     """A channel at rest before clock 1: all banks closed, all queues empty.
 
-    `schedule`: of its refreshes; None: that of the policy.
+    `schedule`: the times of its refreshes; None: those of the policy.
     """
     nodes = number_nodes(tables).total
-    # The read queue may have to take back an active request of every bank.
+    # An active read of every bank may have to return to the read queue.
     slots = max(policy.read_slots + nodes, policy.write_slots, 2 * nodes + _REFRESHES_QUEUED * tables.ranks)
     longest = int(tables.windows[:, LENGTH].max(initial=1))
     recent = np.full((len(tables.windows), nodes, 1 + longest), -FAR, dtype=np.int64)

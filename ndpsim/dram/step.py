@@ -1,4 +1,4 @@
-"""One step of the general controller, in every run: it chooses a request and issues its command."""
+"""One step of the general controller: it chooses a request and issues its command."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _NONE = -1
 
 @overridable
 def instead(rules, tables, channel, commands, queue, slot, command, clock):
-    """Whether the controller of the standard issues something else than the command that was chosen."""
+    """Whether the controller class issues another command instead of the chosen one."""
     return False
 
 
 @inlined
 def scheduled_by(policy, scheduler):
-    """The policy with another scheduler, for steps that may issue less."""
+    """The policy with another scheduler, for steps that may issue fewer commands."""
     return Policy(
         scheduler,
         policy.row_cap,

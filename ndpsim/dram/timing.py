@@ -1,4 +1,4 @@
-"""The timing of commands: the hierarchy of nodes, and the distances that commands leave behind."""
+"""The timing of commands: the hierarchy of nodes, and the distances between commands."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def carry_to_stacks(tables, ready, rank, group, command, clock):
 
 @inlined
 def note_windows(tables, ready, recent, command, rank, group, bank, clock):
-    """Note a command that rules count, and what must not come before the window has passed (tFAW)."""
+    """Record a command that window rules count, and delay commands until the window has passed (tFAW)."""
     for window in range(tables.windows.shape[0]):
         if tables.windows[window, PREVIOUS] == command:
             level = tables.windows[window, LEVEL]
@@ -113,9 +113,9 @@ def note_in_rank(tables, ready, command, rank, group, bank, clock):
 
 @inlined
 def note_timing(tables, ready, recent, command, rank, group, bank, clock):
-    """Carry the distances of `command` to every node it binds.
+    """Carry the distances of `command` to every node with a rule for it.
 
-    group 0: one bank of every group; bank 0 as well: the whole rank.
+    group 0: one bank of every group; with bank 0: the whole rank.
     """
     carry_to_node(ready, tables.gap, 0, 0, command, clock)
     carry_to_node(ready, tables.gap, rank, 1, command, clock)
@@ -127,7 +127,7 @@ def note_timing(tables, ready, recent, command, rank, group, bank, clock):
 
 @inlined
 def note_timing_in_rank(tables, ready, recent, command, rank, group, bank, clock):
-    """`note_timing`, but nothing outside the rank is bound: the command came over a path of its own."""
+    """`note_timing` within the rank only: the command came over another path."""
     carry_to_node(ready, tables.gap, rank, 0, command, clock)
     carry_to_node(ready, tables.gap, rank, 1, command, clock)
     note_in_rank(tables, ready, command, rank, group, bank, clock)

@@ -1,10 +1,10 @@
-"""From currents to the energy of a channel: what each command costs, and each clock.
+"""The energy of a channel's commands and clocks, from currents.
 
-Each current is the mean over a loop of commands that the standards prescribe, so a command's energy is what
-its loop draws above standby, over the time of the loop (Micron TN-40-07, "Calculating Memory Power for DDR4
-SDRAM"; DRAMPower, Chandrasekar et al., does the same). mA x V x ns = pJ; all chips of a rank, of which there
-are `channel_bits / dq` (no ECC chips), do the same at the same time. Of a chip, in currents on VDD, and
-likewise on VPP and each further supply as far as they are known:
+Each current is the mean over a loop of commands that the standards prescribe. A command's energy is the
+current of its loop above standby, over the time of the loop (Micron TN-40-07, "Calculating Memory Power for
+DDR4 SDRAM"; DRAMPower, Chandrasekar et al., does the same). mA x V x ns = pJ. All chips of a rank,
+`channel_bits / dq` without ECC chips, do the same at the same time. For a chip, with currents on VDD (and in
+the same way on VPP and each further supply, if they are known):
 
     activate     (IDD0 - one bank open) x tRAS + (IDD0 - IDD2N) x tRP: an activation and its precharge
     read         (IDD4R - its open banks) x time of a burst; a write likewise with IDD4W
@@ -14,13 +14,13 @@ likewise on VPP and each further supply as far as they are known:
                  are open in the loop of IDD3N
     io           see `_io_pj`
 
-IDD3N of DDR is measured with all banks open, IDD0 with one. So standby is taken to grow alike with each bank
-that opens (the bank-wise model of Jung et al., RAPIDO 2017, with no share of its own for the first). Were one
-open bank to draw all of IDD3N, an activation of the DDR5 part would cost less than nothing. So counted, the
-loop of each current, when it is simulated, draws that current.
+IDD3N of DDR is measured with all banks open, IDD0 with one. Standby is assumed to grow equally with each open
+bank (the bank-wise model of Jung et al., RAPIDO 2017, without an extra share for the first bank). If one open
+bank drew all of IDD3N, an activation of the DDR5 part would have negative energy. With this model a simulated
+measurement loop draws the current of the data sheet.
 
-The times are those of the loops, not those of the simulated device: a chip does not spend more on a refresh
-because the controller waits longer for it.
+The times are those of the loops, not of the simulated device: a refresh does not need more energy because the
+controller waits longer for it.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from ndpsim.errors import InputError
 from ndpsim.spec import Device, Standard
 from ndpsim.spec.standard import ACTIVATE, ONE_BANK, READ, READ_AP, SAME_BANKS, WHOLE_RANK, WRITE, WRITE_AP
 
-#: Why `split` has no energy.
+#: The reason why `split` has no energy.
 NO_SAME_BANK = "IDD5C, the current of same-bank refreshes, is not known; give it as dram.power.IDD5C"
 NO_ONE_BANK = "IDD5PB, the current of refreshes of one bank, is not known; give it as dram.power.IDD5PB"
 
 
 class Counts(NamedTuple):
-    """Counts on which energy depends, summed over the channels that are meant.
+    """Counts on which energy depends, summed over channels.
 
     `rank_clocks`: clocks, times ranks; `open_clocks`: clocks, times the banks that were open.
     """
@@ -144,7 +144,7 @@ def channel_energy(device: Device, chip: Currents) -> ChannelEnergy:
 
 
 def _above(drawn: float | None, standby: float) -> float:
-    """Current of a loop above the standby beneath it, in mA; nothing where it is not known."""
+    """Current of a loop above its standby, in mA; 0 if it is not known."""
     return 0 if drawn is None else drawn - standby
 
 
@@ -168,7 +168,7 @@ def _io_pj(device: Device, chip: Currents, burst_ns: float) -> float:
 
 
 def split(counts: Counts, energy: ChannelEnergy) -> dict[str, float] | None:
-    """Energies in nJ by component; None when a command was issued whose energy is not known."""
+    """Energies in nJ by component; None if the energy of an issued command is not known."""
     refresh = counts.refreshes * energy.refresh
     for count, each in (
         (counts.same_bank_refreshes, energy.same_bank_refresh),

@@ -1,8 +1,8 @@
-"""Currents of DRAM chips from data sheets, and which data sheet stands for which device.
+"""Currents of DRAM chips from data sheets, and the data sheet of each device.
 
-Data sheets give limits: the most that any chip of a kind draws in a loop of commands at any temperature and
-voltage that are allowed. Measured chips draw less (Ghose et al., "What Your DRAM Power Models Are Not Telling
-You", SIGMETRICS 2018). What limits of different loops add up to is no strict bound of a third loop: see
+Data sheets give limits: the maximum that any chip of a kind draws in a loop of commands at any allowed
+temperature and voltage. Measured chips draw less (Ghose et al., "What Your DRAM Power Models Are Not Telling
+You", SIGMETRICS 2018). The sum of limits of different loops is not a strict bound of another loop: see
 validation/energy.md.
 """
 
@@ -21,9 +21,9 @@ from ndpsim.spec import Device
 
 @dataclass(frozen=True)
 class Supply:
-    """One supply of a chip: its voltage in V, and what it draws in mA in the loops of `Currents`.
+    """One supply of a chip: its voltage in V, and its currents in mA in the loops of `Currents`.
 
-    `IDD5C`, `IDD5PB`, `IDD5B`, `IDD4R`, `IDD4W`: None for what the standby beneath them draws.
+    `IDD5C`, `IDD5PB`, `IDD5B`, `IDD4R`, `IDD4W`: None: as in standby.
     """
 
     volts: float
@@ -46,9 +46,9 @@ class Currents:
     IDD2N, one at a time in that of IDD0.
 
     Attributes:
-        part: the part, or what stands in for it.
-        source: where the numbers come from.
-        assumptions: by attribute, why a number is what it is where the source does not say.
+        part: the part, or its substitute.
+        source: the source of the numbers.
+        assumptions: the reasons for numbers that the source does not give, by attribute.
         VDD, VDDQ, VPP: the supplies: core, data pins, word lines (VDD2H, VDDQ and VDD1 of LPDDR5).
         further: the other supplies by name (VDD2L of LPDDR5).
         IDD0 .. IPP5B: by loop, on VDD and VPP. IDD5C, IDD5PB: refresh of one bank of every group, of one
@@ -97,7 +97,7 @@ class Currents:
 
     @property
     def supplies(self) -> tuple[Supply, ...]:
-        """All supplies but that of the data pins."""
+        """All supplies except that of the data pins."""
         core = {entry.name: getattr(self, entry.name) for entry in fields(Supply) if entry.name != "volts"}
         word_lines = Supply(self.VPP, self.IPP0, self.IPP2N, self.IPP3N, self.IPP4R, self.IPP4W, self.IPP5B)
         return Supply(self.VDD, **core), word_lines, *self.further.values()
@@ -117,18 +117,18 @@ def _known() -> dict[tuple[str, int], Currents]:
 
 
 def currents_of(org: str, rate: int) -> Currents | None:
-    """The currents of an organisation preset at a data rate in MT/s; None where no data sheet is known."""
+    """The currents of an organisation preset at a data rate in MT/s; None if no data sheet is known."""
     return _known().get((org, rate))
 
 
 def find_currents(device: Device, changes: Mapping[str, float] | None = None) -> Currents | None:
-    """The currents of a device's chips, with `changes` by attribute; None where none are known.
+    """The currents of a device's chips, with `changes` by attribute; None if they are not known.
 
-    `SCALED` among the changes takes those of another data rate, see `_scaled`.
+    With `SCALED` in the changes, the currents of another data rate are scaled, see `_scaled`.
 
     Raises:
-        InputError: there is no such attribute, or nothing is known of the device and `changes` leave
-            something open, or of the data rate to scale from.
+        InputError: there is no such attribute; the device is not known and `changes` lack an attribute; or
+            the data rate to scale from is not known.
     """
     changes = dict(changes or {})
     rate = changes.pop(SCALED, None)
@@ -156,15 +156,15 @@ def find_currents(device: Device, changes: Mapping[str, float] | None = None) ->
 
 
 def _rates(org: str) -> list[int]:
-    """The data rates of an organisation preset that a data sheet is known of, and that can be scaled."""
+    """The data rates of an organisation preset with a data sheet, from which currents can be scaled."""
     return sorted(rate for (of, rate), currents in _known().items() if of == org and not currents.further)
 
 
 def _scaled(device: Device, rate: int) -> Currents:
     """The currents of the same chip at another data rate, for the rate of the device.
 
-    An assumption, with no source: standby and bursts draw in proportion to the clock. An activation and a
-    refresh cost as much as at that rate, on top of standby.
+    Assumption without a source: currents of standby and bursts are proportional to the clock. Above standby,
+    an activation and a refresh need the same energy as at that rate.
     """
     rates = _rates(device.org)
     if rate not in rates:
@@ -193,7 +193,7 @@ def _name(device: Device) -> str:
 
 
 def explain(device: Device, currents: Currents | None) -> str:
-    """The source of a device's energy, or why there is none, in one line."""
+    """The source of a device's energy, or the reason why there is none, in one line."""
     if currents is None:
         rates = " or ".join(map(str, _rates(device.org)))
         scale = f", or scale those of {rates} MT/s: dram.power.{SCALED}" if rates else ""

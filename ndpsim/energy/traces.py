@@ -1,4 +1,4 @@
-"""Energy from a command trace alone: the state of the banks follows from the commands and nothing else."""
+"""Energy from a command trace alone: the commands give the state of the banks."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _first_banks(trace: CommandTrace, device: Device) -> Ints:
     ):
         if len(values) and not least <= values.min() <= values.max() < size:
             raise InputError(f"a command's {name} is not within 0 to {size - 1}", "range", key=name)
-    # What a command's scope leaves open is the first there is, whatever the trace says.
+    # For coordinates that a command does not address, the first one counts.
     scope = _scopes(device)[trace.command]
     group = np.where(scope == ONE_BANK, trace.bankgroup, 0).clip(0)
     bank = np.where(scope != WHOLE_RANK, trace.bank, 0).clip(0)
@@ -142,9 +142,9 @@ def count_trace(trace: CommandTrace, device: Device, end: int | None = None, sta
     Args:
         trace: the commands, in order of clocks; they should be legal.
         device: the channel.
-        end: the clock up to which background counts; by default that of the last command or, if later, of
-            the last beat of read data.
-        start: the clock from which it counts.
+        end: the clock up to which background counts; by default the clock of the last command or, if later,
+            of the last beat of read data.
+        start: the clock from which background counts.
 
     Raises:
         InputError: a command addresses what the device does not have.

@@ -11,11 +11,11 @@ class UnitEnergy:
     """Energy of the units of a DIMM, from the files in ``rtl_params/``; None: not known.
 
     Attributes:
-        product_pj: a product and its place in the sum, at native bits.
+        product_pj: a product and its addition to the sum, at native bits.
         buffer_pj_per_byte: a byte of activations read from the unit's buffer.
         fifo_pj_per_byte: a byte of weights through a FIFO.
         value_pj: an activated value.
-        static_mw: both units, whatever they do.
+        static_mw: static power of both units.
     """
 
     product_pj: float | None
@@ -30,7 +30,7 @@ class UnitEnergy:
         """Energies in nJ by component.
 
         Args:
-            products: products, each as the share of a native one that its bits make it.
+            products: products, each weighted by its energy relative to one at native bits.
             activation_bytes: bytes of activations read for them.
             weight_bytes: bytes of weights read.
             values: activated values.

@@ -65,7 +65,7 @@ class SplitActivation(NamedTuple):
     words: int = 4 + 64
 
     def on(self, tables: Tables) -> OnFast | None:
-        """The parameters on the fast controller; None if `step_alone` does not check all rules of its commands."""
+        """The parameters on the fast controller; None if `step_alone` lacks a rule of its commands."""
         second = int(tables.commands[ACTIVATE, COMPLETED_BY])
         before = [int(tables.commands[command, PREPARED_BY]) for command in (READ, WRITE)]
         gap = tables.gap.copy()

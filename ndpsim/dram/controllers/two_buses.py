@@ -191,7 +191,7 @@ def hits_from(rules, clock):
 
 @inlined
 def is_just_behind(state, rank, bank):
-    """Whether a bank, or the rank with this first bank, must not have a command after the last row command."""
+    """Whether the last row command forbids a command to this bank, or to the rank whose first bank it is."""
     turn = state.turn
     if turn[_WHOSE] != _FALLING or turn[_CLOCK_NOW] - turn[_AT] != turn[_LENGTH]:
         return False

@@ -1,6 +1,6 @@
-"""Questions of the fast controller to a row policy; its module answers them with functions of these names.
+"""Functions that the fast controller calls; the module of a row policy overrides them.
 
-What stands here is for rows that stay open.
+The functions here are for rows that stay open.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ndpsim.dram.state import NEXT_REFRESH
 
 @overridable
 def column_class(rows, state, command, bank):
-    """The class, RD or WR or that with auto-precharge, of a column command to a bank."""
+    """The class of a column command to a bank: RD or WR, or the class with auto-precharge."""
     return command
 
 
@@ -32,19 +32,19 @@ def record_column(rows, state, command, bank):
 
 @overridable
 def next_maintenance(rows, state):
-    """The clock before which no refresh falls due and no row is to be closed."""
+    """The clock before which no refresh is due and no row is due to close."""
     return state.value[NEXT_REFRESH]
 
 
 @overridable
 def close_rows(rows, state, clock):
-    """Ask for PRE of rows that are to be closed, where it is ready at `clock`; returns whether any is due."""
+    """Request PRE for rows that are due to close and ready at `clock`; returns whether any row is due."""
     return False
 
 
 @overridable
 def also_pinned(rows, shape, state, rank):
-    """The banks of a rank, but those with an active request, that other rows' requests must not close."""
+    """Banks of a rank without an active request that requests for other rows must not close."""
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The bursts of transitions that are taken: when the sink's servers are done with them.
+"""Serves the bursts of applied transitions: the times at which the sink's servers finish them.
 
 The transitions are those of the last steps, in the order in which they were taken; a period of them may be
 repeated, `clocks` later each time, the first time after `delay` clocks.
@@ -26,7 +26,7 @@ from ndpsim.dram.state import PLACE
 
 @inlined
 def log_step(state, step, transition, clock):
-    """A transition is taken at a clock."""
+    """Log a transition that is applied at a clock."""
     state.taken_transition[step & LONGEST_PERIOD - 1] = transition
     state.taken_clock[step & LONGEST_PERIOD - 1] = clock
 
@@ -137,7 +137,7 @@ def serve_each(state, sink, table, first, length, repeats, clocks, delay):
             offset, reads = of_reads(table, transition, REQUEST), table[transition + READS]
             finished = of_reads(table, transition, FINISHED)
             if reads > 0 and is_one_group(sink, request, table, transition):
-                offset, finished, reads = offset + reads - 1, finished + reads - 1, 1  # the last says it all
+                offset, finished, reads = offset + reads - 1, finished + reads - 1, 1  # only the last one
             for number in range(reads):
                 sinks.note_groups(sink, request + table[offset + number], now + table[finished + number])
             request += SPAN

@@ -9,7 +9,7 @@ class Shape(NamedTuple):
     """The properties of a channel that never change, except for its distances."""
 
     ranks: int
-    bankgroups: int  # as `fields` numbers them
+    bankgroups: int  # numbered as in `fields`
     banks_per_group: int
     first_bank: int  # its number among all nodes, see `dram.state.Nodes`
     activate_window: int
@@ -24,4 +24,4 @@ class Shape(NamedTuple):
 
 
 class OneRank(Shape):
-    """A shape of one rank, which is a type of its own: what loops over ranks need not be a loop then."""
+    """A shape of one rank. It is a type of its own, so that kernels for it need no loops over ranks."""

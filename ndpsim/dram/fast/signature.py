@@ -1,8 +1,8 @@
-"""State signatures: all that decides what a channel does next, in words that are equal when it is the same.
+"""State signatures: words that contain everything that decides the next commands of a channel.
 
 Clocks are relative to the step, rows to the row of the request that the step takes, requests to that request.
-Clocks that are too long past to delay a command or to count as idle are written as the last that could not.
-`write_signature` writes what `restore` reads, in the same order; `fields` names the words of the state.
+A clock that is too old to delay a command or to affect idle times is written as the latest such clock.
+`restore` reads the words in the order in which `write_signature` writes them; `fields` names them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def latest_request(shape, state):
 
 @inlined
 def has_signature(shape, state):
-    """Whether data flow, and nothing but reads is under way, all since the source began (again)."""
+    """Whether the state can have a signature: the channel has only reads, of the current repetition."""
     writes = state.queued[WRITES]
     for rank in range(ranks_of(shape)):
         writes |= state.active_size[rank * 2 + WRITES]
@@ -59,13 +59,13 @@ def has_signature(shape, state):
 
 @inlined
 def expiry(shape, state, clock):
-    """The clock up to which it makes no difference when something ended: the data bus was busy until then."""
+    """The clock up to which end times make no difference, because the data bus was busy."""
     return min(clock, state.value[DATA_END] - shape.read_latency + shape.burst)
 
 
 @inlined
 def after(place, number, size):
-    """A place so many further on in a ring."""
+    """The place that is `number` places further in a ring."""
     place += number
     return place - size if place >= size else place
 
@@ -171,7 +171,7 @@ def read_nodes(shape, state, table, at, rank, clock):
 
 @inlined
 def write_rank(shape, state, table, at, rank, over, row, clock):
-    """A rank. When no command can have left its banks and groups a distance, they are left out."""
+    """A rank. Its banks and groups are left out if no earlier command can still delay them."""
     at, rank = assume_nonnegative(at), assume_nonnegative(rank)
     touched = max(state.last_command[rank], over - table[REACH])
     table[at] = touched - clock
@@ -210,7 +210,7 @@ def read_rank(shape, state, table, at, rank, over, row, clock):
     return read_active(state, table, at, rank, active, clock)
 
 
-# ---- Queue, refreshes that wait, sink
+# ---- Queue, waiting refreshes, sink
 
 
 @inlined
@@ -267,7 +267,7 @@ def read_pending(state, table, at, size):
 
 @inlined
 def write_sink(sink, table, at, over, clock):
-    """The bursts that the sink holds and serves, and where its clock stands."""
+    """The bursts in the sink, and its clock."""
     at, value, now = assume_nonnegative(at), sink.value, clock * sink.dram_ticks
     table[at] = now % sink.unit_ticks
     table[at + 1] = value[SERVICE]
@@ -299,7 +299,7 @@ def read_sink(sink, table, at, clock):
     return at + sink.servers
 
 
-# ---- All of it
+# ---- The whole state
 
 
 @outlined

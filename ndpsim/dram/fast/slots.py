@@ -1,4 +1,4 @@
-"""Requests into, within and out of the slots of a queue."""
+"""Puts requests into slots of a queue, moves them and takes them out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def bank_of(place):
 
 @inlined
 def wait_row(queue, rank):
-    """The row of a queue and a rank in what says what requests wait for, see `fast.fields`."""
+    """The index of a queue and a rank in the masks of waiting requests, see `fast.fields`."""
     return assume_nonnegative(rank * QUEUES + queue)
 
 
@@ -83,8 +83,8 @@ def add_not_ready(state, row, command, bank, ready_at):
 def join(state, queue, chunk, command, bank, mask, clock):
     """Requests for a bank now wait for a command; returns when the first can issue, at the earliest.
 
-    They may be ready if the bank is at `clock`. So may hits: of what keeps them from being read, most
-    is between banks.
+    They may be ready if the bank is ready at `clock`. Hits may be ready in any case, because they are mostly
+    delayed by commands to other banks.
     """
     bank, command = assume_nonnegative(bank), assume_nonnegative(command)
     rank, waiting = bank // BANKS_PER_RANK, state.waiting[chunk]
@@ -105,7 +105,7 @@ def join_after_command(state, queue, chunk, command, bank, mask):
 def classify(state, queue, chunk, bit, bank, row, clock):
     """A new request begins to wait; returns when it can issue, at the earliest.
 
-    It waits for nothing, yet, while its bank is pinned for another row.
+    It does not wait for a command while its bank is pinned for another row.
     """
     command = next_class(state, queue, bank, row)
     if command == PRE and state.pinned_banks[bank // BANKS_PER_RANK] >> bank % BANKS_PER_RANK & 1:
@@ -148,7 +148,7 @@ def move_slot(state, queue, source, target):
 
 @outlined
 def compact(state, queue, chunk):
-    """Close the holes, so that the slots behind the youngest request of a chunk are free again."""
+    """Close gaps, so that the slots after the youngest request of a chunk are free again."""
     tail = state.tail[chunk, queue]
     target = tail
     for back in range(1, SLOTS + 1):
@@ -251,7 +251,7 @@ def waits_of(state, queue, chunk, until):
 
 @inlined
 def push_maintenance(state, command, bank):
-    """A maintenance command joins those that wait."""
+    """Add a maintenance command to the waiting ones."""
     place = state.pending_size & (state.pending_bank.shape[0] - 1)
     state.pending_class[place] = command
     state.pending_bank[place] = bank

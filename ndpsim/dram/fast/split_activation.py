@@ -1,4 +1,4 @@
-"""The fast controller of LPDDR5: what an activation in two halves and a stopped data clock change."""
+"""The fast controller of LPDDR5: activations in two halves, and a data clock that stops."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ from ndpsim.dram.state import (
     ROW_SHIFT,
 )
 
-_IN_QUEUE = QUEUES * RANKS  # of what is announced: from here on in a queue, before in an active list
-#: Places in `value` of what `dram.controllers.split_activation` counts.
+_IN_QUEUE = QUEUES * RANKS  # place of an announced request: from here on in a queue, below in an active list
+#: Places in `value` of the counters of `dram.controllers.split_activation`.
 ANNOUNCED, UNANNOUNCED, FORCED, DEFERRED = range(OWN_COUNTERS, OWN_COUNTERS + 4)
 
 
 class OnFast(NamedTuple):
-    """The parameters on the fast controller, with what the tables say; times in clocks."""
+    """The parameters on the fast controller, with values from the tables; times in clocks."""
 
     is_always_prepared: int
     within: int  # from the first half of an activation to the second
-    of_rank: int  # 1: each rank has a data clock of its own
+    of_rank: int  # 1: each rank has its own data clock
     keeps_reads: int  # for which the data clock runs on after a read
     keeps_writes: int
-    reserved: int  # of the command bus for what is announced
-    leads_reads: int  # by which what announces a read comes before it
+    reserved: int  # of the announcing command on the command bus
+    leads_reads: int  # from the announcing command to its read
     leads_writes: int
 
 
@@ -122,7 +122,7 @@ def keep_clock(rules, state, queue, bank, clock):
 
 @outlined
 def slot_of(shape, state, queue, request):
-    """The slot of a queued request; a queue may have been made compact since it was chosen."""
+    """The slot of a queued request; its queue may have been compacted since the choice."""
     for number in range(chunks_in_use(shape.queues, state, queue)):
         chunk = chunk_at(shape.queues, state, queue, number)
         mask = state.used[chunk, queue]
@@ -206,7 +206,7 @@ def instead_of_active(rules, shape, state, source, commands, active_list, place,
     """See `fast.controller_points`."""
     if state.open_row[bank] >= 0:
         return prepare(rules, shape, state, commands, active_list & 1, bank, active_list, place, clock)
-    # Its row was closed: it is active again when the row is open, and its bank counted twice from now on.
+    # Its row was closed: it is active again after the row is opened, and its bank then counts twice.
     request, arrived = state.active_request[bank], state.active_arrived[bank]
     row = source.place[assume_nonnegative(request)] >> ROW_SHIFT
     leave_active_queue(state, active_list, place)
@@ -249,5 +249,5 @@ def allows(rules, state, command):
 
 @inlined
 def may_close(rules, state):
-    """See `fast.controller_points`: not what was announced."""
+    """See `fast.controller_points`: an announced command has no auto-precharge."""
     return state.announced[_WHERE] == 0

@@ -52,8 +52,8 @@ from ndpsim.spec.standard import (
 Ints = NDArray[np.int64]
 Records = NDArray[Any]
 
-# The numbers of PREAB, REFAB, PRESB and REFSB are those of a standard that has them, see `chunks_needed`; the
-# last are no numbers, see `command_numbers`.
+# The numbers of PREAB, REFAB, PRESB and REFSB are those of a standard with these commands, see
+# `chunks_needed`; the last entries are no numbers, see `command_numbers`.
 COMMAND_OF_CLASS = ACTIVATE, PRECHARGE, READ, WRITE, 6, 7, 8, 9, READ_AP, WRITE_AP, 10, 11, 12
 CLASS_OF_COMMAND = np.argsort(COMMAND_OF_CLASS)
 
@@ -76,10 +76,10 @@ def chunks_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     """Chunks that each queue needs; 0 if the fast controller cannot run such a channel."""
     if not isinstance(policy.scheduler, FRFCFS) or step_on(policy, tables) is None:
         return 0
-    # Requests whose data nobody has room for may have to return to the read queue, one a bank.
+    # If the sink is full, active reads may return to the read queue, one for each bank.
     returning = tables.ranks * tables.bankgroups * tables.banks_per_group if with_sink else 0
     slots = max(policy.read_slots + returning, policy.write_slots)
-    # Where more than half of the slots of all chunks are free, two neighbours fit into one.
+    # If more than half of the slots of all chunks are free, two neighbours fit into one.
     chunks = 1 if slots <= SLOTS else -(-slots // SLOTS) * 2
     groups, banks = _groups(tables)
     small = tables.ranks <= RANKS and groups <= GROUPS_PER_RANK
@@ -96,7 +96,7 @@ def _groups(tables: Tables) -> tuple[int, int]:
 
 
 def _fits_classes(tables: Tables, schedule: Schedule) -> bool:
-    """Whether all that may issue has a class, and all that binds it a place in the state."""
+    """Whether each command that may issue has a class, and each of its rules a place in the state."""
     numbers = command_numbers(tables)
     of_classes = [(SAME_BANKS, REFSB, PRESB), (ONE_BANK, REFSB, PRESB), (WHOLE_RANK, REFAB, PREAB)]
     known = [[scope, numbers[one], numbers[other]] for scope, one, other in of_classes]
@@ -116,7 +116,7 @@ def _fits_classes(tables: Tables, schedule: Schedule) -> bool:
 
 
 def _binds_parts(tables: Tables, command: int) -> bool:
-    """Whether a rule of bank groups or stacks binds a command, or what comes after it."""
+    """Whether a rule of bank groups or stacks applies to a command or to commands after it."""
     of_parts = np.stack((tables.gap[2], tables.gap[STACK], tables.sibling_gap[STACK]))
     return bool(max(of_parts[:, command].max(), of_parts[:, :, command].max()) > NO_RULE)
 
@@ -136,9 +136,10 @@ def other_numbers(tables: Tables) -> Ints | None:
 
 @cached_by_identity(16)
 def command_numbers(tables: Tables) -> list[int]:
-    """By class the number of its command, -1 where there is none.
+    """The number of each class's command; -1: there is none.
 
-    Where a standard refreshes one bank, and not one of every group, REFSB is that, with PRE before it.
+    If a standard refreshes single banks instead of one of every group, REFSB is this refresh, with PRE before
+    it.
     """
     numbers = list(COMMAND_OF_CLASS)
     refreshes = refreshed(tables).commands
@@ -238,7 +239,7 @@ def clocks_until_closed(state: Any, ranks: int, end: int) -> int:
 
 
 def open_row(state: Any, rank: int, bankgroup: int, bank: int, row: int, clock: int) -> None:
-    """A bank of a channel at rest has a row open from a clock on."""
+    """Open a row in a bank of a channel at rest, from a clock on."""
     of_rank = bankgroup * BANKS_PER_GROUP + bank
     state["open_row"][rank * BANKS_PER_RANK + of_rank] = row
     state["open_banks"][rank : rank + 1].view(np.uint64)[0] |= np.uint64(1 << of_rank)

@@ -28,13 +28,13 @@ from ndpsim.dram.fast.slots import slot_bank
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.state import FAR, WRITE_MODE
 
-# Where a command comes from.
+# The source of a command.
 NOWHERE, FROM_ACTIVE, FROM_MAINTENANCE, FROM_QUEUE = range(4)
 
 _NONE = -1
 
 
-# ---- Where a row policy may close a row under an active request; its module has those of these that differ
+# ---- Functions that a row policy overrides if it may close the row of an active request
 
 
 @overridable
@@ -79,7 +79,7 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
         blocked_ranks = ranks_with_lists(shape, blocked)
         command = ACT if row < 0 else RD + (active_list & 1)
         return FROM_ACTIVE, command, bank, row, request, FAR, blocked_ranks
-    # What is blocked now does not say when another request of its list will be ready.
+    # A blocked request does not give the clock at which another one of its list is ready.
     delay_active(state, blocked, later)
     blocked_ranks = ranks_with_lists(shape, blocked)
     if state.pending_size > 0:

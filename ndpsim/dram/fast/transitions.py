@@ -1,4 +1,4 @@
-"""Transitions: what a channel did from one signature to the next, recorded once and taken again.
+"""Transitions: the commands of a channel between two signatures, recorded once and applied again.
 
 Their clocks, ticks and requests count from their beginning, their rows from the row of the first request.
 """
@@ -111,7 +111,7 @@ def request_after(source, request, row):
 
 @inlined
 def write_places(source, table, transition, first):
-    """The requests that a transition takes; returns whether a write is among them."""
+    """Write the places of a transition's requests; returns whether one of them is a write."""
     row, kinds = source.place[first] >> ROW_SHIFT, 0
     for number in range(SPAN):
         place = source.place[first + number]
@@ -160,7 +160,7 @@ def record(shape, state, source, sink, table, to, clock):
     table[transition + TO] = to
     table[transition + CLOCKS] = clock - began
     table[transition + DUE] = state.snapshot[NEXT_REFRESH] - began
-    # The next refresh falls due as much earlier, and must not before the end.
+    # The next refresh is due earlier by this, and must not be due before the end.
     earlier = min(state.snapshot[NEXT_REFRESH] - state.due_since, state.value[NEXT_REFRESH] - clock)
     table[transition + DUE_SINCE] = table[transition + DUE] - (earlier if refreshes == 1 else 0)
     table[transition + TURN] = turn_of(state.value, state.snapshot[REFRESHES])
@@ -177,7 +177,7 @@ def record(shape, state, source, sink, table, to, clock):
     table[USED] = next_line(of_reads(table, transition, GAINS) + len(SUMMED) + TIMED_CLASSES)
 
 
-# ---- Take
+# ---- Apply
 
 
 @inlined
@@ -192,7 +192,7 @@ def span_differs(places, at, others, other, shift):
 
 @inlined
 def expects(source, table, transition, first):
-    """Whether the requests to come are those of a transition."""
+    """Whether the next requests are those of a transition."""
     row = source.place[first] >> ROW_SHIFT
     differs = request_after(source, first + SPAN, row) ^ table[transition + FOLLOWING]
     return differs | span_differs(source.place, first, table, transition + PLACES, row << ROW_SHIFT) == 0
@@ -232,7 +232,7 @@ def record_refresh(state, table, transition, clock):
 
 @inlined
 def record_uncommitted(table, transition):
-    """The counts of a transition that is taken now are to be added by the next commit."""
+    """Record that the next commit must add the counts of an applied transition."""
     if table[transition + TIMES] == 0:
         table[transition + NEXT_UNCOMMITTED] = table[UNCOMMITTED]
         table[UNCOMMITTED] = transition
@@ -240,7 +240,7 @@ def record_uncommitted(table, transition):
 
 @inlined
 def take(state, table, transition, clock):
-    """Do what a transition did, except for its bursts (`serve`) and for the counts that `commit` adds."""
+    """Apply a transition, except for its bursts (`serve`) and its counts (`commit`)."""
     reads = table[transition + READS]
     record_uncommitted(table, transition)
     table[transition + TIMES] += 1
@@ -255,7 +255,7 @@ def take(state, table, transition, clock):
 
 @inlined
 def count_latencies(latencies, table, transition, times):
-    """Count the reads of a transition that was taken so many times."""
+    """Count the latencies of a transition's reads, times the number of its applications."""
     last = latencies.shape[0] - 1
     if last == 0:
         latencies[0] += times * table[transition + READS]
@@ -267,7 +267,7 @@ def count_latencies(latencies, table, transition, times):
 
 @outlined
 def commit(state, latencies, table):
-    """Add the counts of the transitions that were taken since the last commit."""
+    """Add the counts of the transitions that were applied since the last commit."""
     transition = table[UNCOMMITTED]
     while transition != 0:
         times, gain = table[transition + TIMES], of_reads(table, transition, GAINS)

@@ -1,12 +1,12 @@
-"""Vectors of the machine: a few words of the state are read, compared and written at once.
+"""Vector instructions: a few words of the state are read, compared and written at once.
 
-A vector that was written as a whole is read as a whole without delay. One whose words were written singly is
-not, until the writes have reached the cache: so they are written with `set_element`.
+A vector that was written as a whole is read without delay. After single words were written, the read waits
+until the writes have reached the cache; `set_element` avoids this.
 
 A vector is the first words of a row of an array of two dimensions. The instructions do not check bounds, so
-their callers hand over the last word, which is checked.
+their callers pass the last word, which is checked.
 
-Each instruction stands below what it does in Python, where a vector is an array of four words.
+Each instruction follows its Python equivalent, in which a vector is an array of four words.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _pointer(
 
 
 def _fold(builder: Any, vector: Any, work: Callable[[Any, Any, Any], Any]) -> Any:
-    """One word of those of a vector, two by two."""
+    """Combine the words of a vector to one, in pairs."""
     words = vector.type.count
     for apart in (4, 2, 1):
         if apart >= words:

@@ -1,4 +1,4 @@
-"""Operations on masks of bits that are one machine instruction and that Numba does not name.
+"""Operations on masks of bits that are one machine instruction and that Numba does not offer.
 
 Masks are int64, shifted here and nowhere else: Numba makes a float of int64 mixed with uint64.
 """
@@ -68,7 +68,7 @@ def _assume_nonnegative(number: Any) -> Any:
 
 @instruction(_assume_nonnegative)
 def assume_nonnegative(typing_context, number):
-    """The number, which is from 0 to 2**31: an index that need not be looked at for counting from the end."""
+    """The number, which is from 0 to 2**31; as an index it needs no check for a negative value."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         (number,) = arguments
@@ -85,7 +85,7 @@ def _ones(mask: Any) -> np.int64:
 
 @instruction(_ones)
 def ones(typing_context, mask):
-    """How many bits of the mask are set."""
+    """The number of set bits in the mask."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])

@@ -1,9 +1,9 @@
-"""Refresh policies, one module each: which refreshes fall due when.
+"""Refresh policies, one module each: the times at which refreshes are due.
 
-A module's `turns(channel)` lists what falls due in one interval (tREFI) or more, and names a refresh by what
-it takes: one bank, one bank of every group, or a rank. Which command does that is said by the standard.
-Controllers know a policy by its turns alone, as integers behind their counters (`dram.state.put_schedule`).
-No policy is compiled, and each may ask for any refresh that the standard has.
+A module's `turns(channel)` lists the refreshes that are due in one interval (tREFI) or more. A refresh has a
+scope: one bank, one bank of every group, or a rank. The standard has the command for each scope. Controllers
+read the turns as integers after their counters (`dram.state.put_schedule`). Policies are not compiled, and
+may use any refresh of the standard.
 """
 
 from __future__ import annotations
@@ -21,25 +21,23 @@ NAMES = option_names("dram/refresh_policies", "all-bank")
 
 
 class NoSuchRefreshError(LookupError):
-    """A policy asks for a refresh that the standard does not have."""
+    """A policy needs a refresh that the standard does not have."""
 
 
 class Refreshed(NamedTuple):
-    """A channel that is refreshed."""
+    """The channel of a refresh policy."""
 
     ranks: int
     bankgroups: int  # of a rank
     banks_per_group: int
-    commands: Mapping[
-        int, tuple[int, int]
-    ]  # by what they take: number of the command, clocks of its interval
-    orders: Mapping[int, str] = MappingProxyType({})  # likewise: one of `RANK_ORDERS`, by default the first
+    commands: Mapping[int, tuple[int, int]]  # by scope: number of the command, clocks of its interval
+    orders: Mapping[int, str] = MappingProxyType({})  # by scope: one of `RANK_ORDERS`, by default the first
 
     def interval(self, scope: int) -> int:
-        """How often the refresh of a scope falls due, in clocks (tREFI, tREFIpb).
+        """The interval of the refresh of a scope in clocks (tREFI, tREFIpb).
 
         Raises:
-            NoSuchRefreshError: no command refreshes so much.
+            NoSuchRefreshError: no command has this scope.
         """
         if scope not in self.commands:
             raise NoSuchRefreshError
@@ -51,17 +49,17 @@ class Refreshed(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """One refresh falls due, of one rank or of each."""
+    """A refresh that is due, of one rank or of each rank."""
 
-    clock: int  # at which it does, counted so that the interval ends at the clock `interval`
+    clock: int  # the clock at which it is due; the interval ends at the clock `interval`
     scope: int  # `spec.standard.ONE_BANK`, `SAME_BANKS` or `WHOLE_RANK`
     rank: int = -1  # -1: every rank, one after the other
-    bank: int = -1  # of SAME_BANKS the number in every group, of ONE_BANK that in the rank, group after group
-    after: int = 0  # so many clocks later than `clock`, which stands for it in the interval
+    bank: int = -1  # SAME_BANKS: the number in every group; ONE_BANK: the number in the rank
+    after: int = 0  # clocks by which it is later than `clock`
 
 
 class Due(NamedTuple):
-    """A turn as a controller takes it: of a command."""
+    """A turn for a controller, with the number of its command."""
 
     clock: int
     command: int
@@ -70,13 +68,13 @@ class Due(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """The turns of a policy on a channel, in their order; they come again each `period` clocks."""
+    """The turns of a policy on a channel, in order; they repeat every `period` clocks."""
 
     turns: tuple[Due, ...]
     period: int
 
     def due_before(self, clock: int) -> int:
-        """How many refreshes fall due before a clock."""
+        """The number of refreshes that are due before a clock."""
         periods, rest = divmod(clock - 1, self.period)
         return periods * len(self.turns) + sum(turn.clock <= rest for turn in self.turns)
 

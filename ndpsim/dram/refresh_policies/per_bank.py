@@ -1,7 +1,7 @@
-"""One bank of each rank after the other, one each time that the refresh of a bank falls due (tREFIpb).
+"""One bank of each rank after the other, one in each interval of the per-bank refresh (tREFIpb).
 
-The standard's command says whether it falls due in all ranks together, a clock later from rank to rank, or in
-one rank after the other.
+The standard's command decides whether it is due in all ranks together, a clock later from rank to rank, or
+in one rank after the other.
 """
 
 from __future__ import annotations

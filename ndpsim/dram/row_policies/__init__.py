@@ -1,8 +1,9 @@
-"""Row policies, one module each: when a row closes that no request asks to close.
+"""Row policies, one module each: they close rows without a request for another row.
 
-A module has the policy's parameters, a named tuple of integers that `of` makes, and the policy's part at
-each point at which a controller asks: `fast.row_policy_points`, `fast.step` and `fast.issue` in the fast
-one, where what a policy lacks keeps rows open; `maintenance` and `issuing` in the general one.
+A module has the policy's parameters, a named tuple of integers that `of` makes, and functions that the
+controllers call: for the fast controller, those of `fast.row_policy_points`, `fast.step` and `fast.issue`
+that differ from the default, which keeps rows open; for the general one, those of `maintenance` and
+`issuing`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A row closes after so many column accesses: by auto-precharge with the next one, or by PRE before it.
+"""A row closes after `cap` column accesses: by auto-precharge of the last access, or by PRE.
 
-Of a column command after the last access only the form with auto-precharge is issued. It may close the row
-under an active request of the other direction, which then activates its bank again. As in the reference, the
-bank is counted twice from then on: it is held while any request is active.
+After the last access, column commands are issued only with auto-precharge. Such a command may close the row
+of an active request of the other direction, which then activates its bank again. As in the reference, the
+bank then counts twice: it is held while any request is active.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def of(cap: int) -> ClosedCap:
 
 @inlined
 def close_due(rows, tables, channel, clock):
-    """See `maintenance`: PRECHARGE, once, for every bank whose row has had its accesses."""
+    """See `maintenance`: PRECHARGE, once, for every bank whose row has reached its number of accesses."""
     wake = FAR
     ready, bank_rows = channel.ready, channel.rows
     start = first_bank(tables, 1)
@@ -69,7 +69,7 @@ def close_due(rows, tables, channel, clock):
 
 @inlined
 def column_command(rows, bank_rows, command, bank):
-    """See `issuing`: that with auto-precharge after the last access."""
+    """See `issuing`: the command with auto-precharge after the last access."""
     if (command != READ and command != WRITE) or bank_rows[bank, state.ACCESSES] < rows.cap:
         return command
     return READ_AP if command == READ else WRITE_AP
@@ -143,7 +143,7 @@ def close_rows(rows, state, clock):
 
 @outlined
 def close_capped(state, clock):
-    """Ask for PRE of the capped rows for which it is ready; each row is asked for once."""
+    """Request PRE for the capped rows for which it is ready, once for each row."""
     first = FAR
     for rank in range(state.capped.shape[0]):
         left = state.capped[rank] & state.open_banks[rank]
@@ -183,7 +183,7 @@ def lacks_rows(rows, shape, state):
 
 @outlined
 def choose_reactivation(shape, state, credit, clock):
-    """`choose_active` where some of the active requests need ACT again."""
+    """`choose_active` if some of the active requests need ACT again."""
     best, best_place, best_arrived = -1, 0, FAR
     for active_list in range(2 * ranks_of(shape)):
         for place in range(state.active_size[active_list]):

@@ -1,6 +1,7 @@
-"""The oldest ready request first (FR-FCFS), as Ramulator 2.1 has it.
+"""The oldest ready request first (FR-FCFS), as in Ramulator 2.1.
 
-FRFCFS-RowHit is of the same type: the kernels of the fast controller, which knows both, are compiled once.
+FRFCFS-RowHit has the same type, so the kernels of the fast controller, which supports both, are compiled
+once.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ndpsim.spec.standard import PRECHARGE
 
 
 class FRFCFS(NamedTuple):
-    """`row_hit_first`: 1 where no request closes a row on an older hit."""
+    """`row_hit_first`: 1 if no request may close the row of an older hit."""
 
     row_hit_first: int = 0
 

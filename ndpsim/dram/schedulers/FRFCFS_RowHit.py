@@ -1,4 +1,4 @@
-"""The oldest ready request first, but none closes a row on an older hit, as Ramulator 2.1 has it."""
+"""The oldest ready request first, but no request closes the row of an older hit, as in Ramulator 2.1."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Schedulers, one module each: which ready request of a queue issues its command first.
+"""Schedulers, one module each: they choose the ready request of a queue that issues its command first.
 
-A module has the scheduler's parameters, a named tuple of integers that `of` makes, and a part of its own for
-each point at which `choosing` asks and is not to take the oldest ready request. Schedulers run on the general
-controller; the fast one knows those of the type `FRFCFS`.
+A module has the scheduler's parameters, a named tuple of integers that `of` makes, and overrides functions of
+`choosing`, whose defaults choose the oldest ready request. Schedulers run on the general controller; the fast
+one supports only the type `FRFCFS`.
 """
 
 from __future__ import annotations
