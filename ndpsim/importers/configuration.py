@@ -1,4 +1,4 @@
-"""Configurations of other simulators, between their files and a hardware file."""
+"""Configurations of other simulators, and the interface of their formats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Configuration:
 
     @cached_property
     def root(self) -> Node:
-        """The root of the YAML or JSON in it.
+        """The root of its YAML or JSON.
 
         Raises:
             InputError: it is neither.
@@ -32,7 +32,7 @@ class Configuration:
 
     @property
     def keys(self) -> dict[str, Node]:
-        """The outermost keys of the YAML or JSON in it; empty if it is neither, or no mapping."""
+        """The outermost keys of its YAML or JSON; empty if it is neither, or no mapping."""
         with suppress(InputError):
             return self.root.value if isinstance(self.root.value, dict) else {}
         return {}
@@ -50,7 +50,7 @@ class ConfigurationFormat:
     Attributes:
         meaning: a phrase that names the program and its file.
         recognises: whether a file has this format.
-        read: puts what a file says on the sheet; raises InputError if ndpsim does not have it.
+        read: puts the values of a file on the sheet; raises InputError if ndpsim does not support one.
     """
 
     meaning: str

@@ -1,4 +1,4 @@
-"""The simulator of a configuration."""
+"""Detects the format of a configuration, and converts it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def import_hardware(path: str | PathLike[str], name: str | None = None) -> Impor
         name: the name of the hardware; by default that of the file.
 
     Raises:
-        InputError: the file cannot be read, has no known format, or says something ndpsim cannot do.
+        InputError: the file cannot be read, has no known format, or has a value that ndpsim does not support.
     """
     path = path_of(path, "path")
     name = None if name is None else text(name, "name")
@@ -47,7 +47,7 @@ def import_hardware(path: str | PathLike[str], name: str | None = None) -> Impor
 
 
 def _format_of(file: Configuration) -> ConfigurationFormat:
-    """The first format, by the name of its file, that recognises a configuration.
+    """The first format, in order of file names, that recognises a configuration.
 
     Raises:
         InputError: there is none.

@@ -1,4 +1,4 @@
-"""INI files as DRAMsim3 reads them, with line numbers."""
+"""Reads INI files as DRAMsim3 does, with line numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COMMENT = re.compile(r"\s[;#].*")
 class Ini:
     """The sections and keys of an INI file; as in DRAMsim3, upper and lower case are the same.
 
-    `defaults`: what the simulator takes where a key is missing, by section and key.
+    `defaults`: the simulator's defaults for missing keys, by section and key.
 
     Raises:
         InputError: a line is no section, key or comment, or a key is given twice.
@@ -68,7 +68,7 @@ class Ini:
         return Place(self.file, None, f"[{section}] {key}") if known is None else known[1]
 
     def said(self, section: str, key: str) -> str:
-        """The source's text for a key: its value, or that it is missing."""
+        """Words about a key for a source: its value, or that it is missing."""
         if self.has(section, key):
             return f" = {self.word(section, key)}"
         return f", which is missing: DRAMsim3's default of {self._defaults[section][key]}"
@@ -79,21 +79,21 @@ class Ini:
         return str(self._defaults[section][key]) if known is None else known[0]
 
     def whole(self, section: str, key: str) -> int:
-        """A whole number, decimal or 0x...; InputError where the key holds something else."""
+        """A whole number, decimal or 0x...; InputError for any other value."""
         text = self.word(section, key)
         if not _WHOLE.fullmatch(text):
             raise self.place(section, key).error(f"{text[:60]!r} is not a whole number", code="type")
         return int(text, 16 if "x" in text.lower() else 10)
 
     def number(self, section: str, key: str) -> Decimal:
-        """A number above zero; InputError where the key holds something else."""
+        """A number above zero; InputError for any other value."""
         text = self.word(section, key)
         if not _NUMBER.fullmatch(text) or Decimal(text) <= 0:
             raise self.place(section, key).error(f"{text[:60]!r} is not a number above 0", code="range")
         return Decimal(text)
 
     def flag(self, section: str, key: str) -> bool:
-        """A yes or no; InputError where the key holds something else."""
+        """A yes or no; InputError for any other value."""
         text = self.word(section, key)
         if text.lower() not in _BOOL:
             raise self.place(section, key).error(f"{text[:60]!r} is neither true nor false", code="type")

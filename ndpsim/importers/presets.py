@@ -1,4 +1,4 @@
-"""From sizes and clocks to the names of `ndpsim.spec`: organisation, speed preset, and what differs."""
+"""Finds the organisation and speed preset of `ndpsim.spec` for given sizes and clocks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ndpsim.importers.sheet import Place, Sheet
 from ndpsim.spec import Organisation, Standard, resolve
 
-#: What makes an organisation.
+#: The sizes of an organisation.
 SIZES = ("dq", "bankgroups", "banks_per_group", "rows", "columns")
 
 Sizes = Mapping[str, tuple[int, Place]]
@@ -16,7 +16,7 @@ Sizes = Mapping[str, tuple[int, Place]]
 
 @dataclass(frozen=True)
 class Clocks:
-    """A timing as the imported file has it, and more words for its source."""
+    """A timing of the imported file, and further words for its source."""
 
     value: int
     place: Place
@@ -29,10 +29,10 @@ def rates(standard: Standard) -> list[int]:
 
 
 def check_width(standard: Standard, bits: int | None, place: Place) -> None:
-    """Make sure that a channel has the data bits it has here; None says nothing.
+    """Make sure that a channel has ndpsim's number of data bits; None: not given.
 
     Raises:
-        InputError: it has others.
+        InputError: it has another number.
     """
     if bits not in (None, standard.channel_bits):
         problem = (
@@ -42,10 +42,10 @@ def check_width(standard: Standard, bits: int | None, place: Place) -> None:
 
 
 def match_organisation(standard: Standard, sizes: Sizes) -> str:
-    """The organisation of exactly these `SIZES`, or more of its fields.
+    """The organisation with exactly these `SIZES`, and other given fields.
 
     Raises:
-        InputError: there is none; names the sizes in which the most similar differs.
+        InputError: there is none; the message names the sizes in which the most similar one differs.
     """
 
     def differing(organisation: Organisation) -> list[str]:
@@ -64,7 +64,7 @@ def match_organisation(standard: Standard, sizes: Sizes) -> str:
 
 
 def match_speed(standard: Standard, org: str, rate: int, clocks: Mapping[str, Clocks]) -> str:
-    """The speed preset of `rate` from which `clocks` differ in the fewest places."""
+    """The speed preset of `rate` with the fewest differences from `clocks`."""
 
     def distance(timing: str) -> int:
         timings = resolve(standard.name, org, timing).timings
@@ -80,7 +80,7 @@ def put_dram(
     timing: tuple[str, Place, str],
     clocks: Mapping[str, Clocks],
 ) -> None:
-    """State standard, organisation and speed, each with its place, and the clocks that the speed has not."""
+    """Put standard, organisation and speed on the sheet, and the clocks that differ from the speed preset."""
     sheet.put("dram.standard", standard[0].name, standard[1])
     sheet.put("dram.org", *org)
     sheet.put("dram.timing", *timing)

@@ -36,14 +36,14 @@ class Parts:
     refresh: str
     row_policy: str
     plugins: str
-    uncapped: int | None  # the cap of a closing row policy that names none; None: it never closes
+    uncapped: int | None  # default cap of a closing row policy; None: it never closes
 
 
 def memory_of(root: Tree, key: str) -> Tree:
     """The memory that a file describes.
 
     Raises:
-        InputError: it is of a kind that ndpsim does not have.
+        InputError: ndpsim does not support its kind.
     """
     memory = root.part(key)
     impl = memory.word("impl")
@@ -54,7 +54,7 @@ def memory_of(root: Tree, key: str) -> Tree:
 
 
 def known_standard(dram: Tree, known: Collection[str]) -> tuple[Standard, Place]:
-    """The standard of a DRAM, and where it is named.
+    """The standard of a DRAM, and the place of its name.
 
     Raises:
         InputError: ndpsim does not have it.
@@ -69,7 +69,7 @@ def known_standard(dram: Tree, known: Collection[str]) -> tuple[Standard, Place]
 
 
 def put_channels(sheet: Sheet, channels: tuple[int, Place] | None, ranks: tuple[int, Place] | None) -> None:
-    """State how many channels there are, and how many ranks each has; None leaves them at one."""
+    """Put the numbers of channels and of ranks on the sheet; None: one."""
     if channels is not None:
         count, place = channels
         if count < 1 or count & (count - 1):
@@ -82,7 +82,7 @@ def put_channels(sheet: Sheet, channels: tuple[int, Place] | None, ranks: tuple[
 
 
 def put_controller(sheet: Sheet, controller: Tree, parts: Parts, standard: Standard) -> None:
-    """State scheduler, row policy, refresh and queues; note what is not like them here."""
+    """Put scheduler, row policy, refresh and queues on the sheet; note settings that ndpsim does not have."""
     scheduler = controller.part(parts.scheduler)
     impl = scheduler.word("impl")
     if impl in _SCHEDULERS:
@@ -165,13 +165,13 @@ def _note_plugin(sheet: Sheet, plugin: Tree) -> None:
 
 @dataclass(frozen=True)
 class Bits:
-    """How many bits of an address each field takes."""
+    """The number of address bits of each field."""
 
     of: Mapping[str, int]
 
     @classmethod
     def count(cls, standard: Standard, organisation: Organisation, channels: int, ranks: int) -> Bits:
-        """The bits of channels with this many ranks of these devices."""
+        """The bits for channels with this number of ranks of these devices."""
         sizes = {
             "channel": channels,
             "rank": organisation.ranks or ranks,
@@ -186,7 +186,7 @@ class Bits:
         return cls({field: size.bit_length() - 1 for field, size in sizes.items()})
 
     def xor(self, fields: Sequence[str]) -> dict[str, list[str]]:
-        """`fields`, each XORed with as many bits of the column as it has, going on where the last ended."""
+        """XORs of `fields` with bits of the column; each field uses the next bits of the column."""
         xor, low, end = {}, 0, self.of["column"]
         for field in fields:
             high = min(low + self.of[field], end)
@@ -218,13 +218,13 @@ class Bits:
 def put_mapper(
     sheet: Sheet, mapper: Tree, bits: Bits, channel_at: Mapping[str, int], channel_xored: bool
 ) -> None:
-    """State the address mapping: by its name with one channel, else field by field.
+    """Put the address mapping on the sheet: its name with one channel, else its fields.
 
     Args:
         mapper: the part with ``impl``.
-        bits: of the fields of an address.
+        bits: the bits of the fields of an address.
         channel_at: the bit of a burst's address at which the channel begins, by mapper.
-        channel_xored: whether MOP4CLXOR takes the channel as one of its fields.
+        channel_xored: whether MOP4CLXOR XORs the channel, too.
     """
     impl, place = mapper.word("impl"), mapper.place("impl")
     if impl not in _ORDERS:

@@ -1,4 +1,4 @@
-"""A hardware file in the making: values with their sources, and notes on what has no place in it."""
+"""Collects the values of a hardware file with their sources, and notes about the rest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Value = str | int | list[str]
 class Imported:
     """A configuration of another simulator, as a hardware file.
 
-    `text`: the hardware file. `notes`: notes about what could not be carried over, one a line.
+    `text`: the hardware file. `notes`: settings that could not be converted, one line each.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Place:
         return InputError(problem, code, file=self.file, line=self.line, key=self.key)
 
     def __str__(self) -> str:
-        """How a source names it: file and key."""
+        """File and key, as in a source."""
         return f"{self.file.name}, {self.key}"
 
 
@@ -53,7 +53,7 @@ class Sheet:
         self._notes: list[tuple[int, str]] = []
 
     def name(self, name: str, given: bool) -> None:
-        """Name the hardware; `given` with ``--name``, else after the file."""
+        """Name the hardware: `given` by ``--name``, else the name of the file."""
         problem = refusal(("name",), name)
         if problem is not None:
             raise InputError(problem, "form", key="--name" if given else "name")
@@ -61,7 +61,7 @@ class Sheet:
         self._leaves["name",] = (name, "source", source)
 
     def put(self, key: str, value: Value, place: Place, said: str = "") -> None:
-        """State a value. `said`: more words for its source, behind the place.
+        """Put a value. `said`: further words for its source, after the place.
 
         Raises:
             InputError: the hardware file cannot have this value there.
@@ -73,11 +73,11 @@ class Sheet:
         self._leaves[path] = (value, "source", f"{place}{said}")
 
     def note(self, place: Place, text: str) -> None:
-        """Remember what is to be known of `place`."""
+        """Add a note about `place`."""
         self._notes.append((place.line or 0, str(place.error(text))))
 
     def imported(self) -> Imported:
-        """The hardware file with all values that were stated; notes in the order of the file."""
+        """The hardware file with all values; notes in the order of the file."""
         notes = tuple(note for _, note in sorted(self._notes, key=lambda note: note[0]))
         tree: dict[str, Any] = {}
         for path, (value, kind, text) in self._leaves.items():
@@ -94,7 +94,7 @@ _NOT_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 def _plain(text: str) -> str:
-    """`text` without characters that YAML cannot hold, on one line."""
+    """`text` on one line, without characters that YAML cannot contain."""
     return "".join(c if c.isprintable() else "?" for c in text.encode(errors="replace").decode())
 
 

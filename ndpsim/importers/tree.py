@@ -26,7 +26,7 @@ class Tree:
     """A part of a YAML file: a mapping, which may be missing or empty.
 
     Raises:
-        InputError: where it, or a value asked for, is of another kind.
+        InputError: this part, or a requested value, has another kind.
     """
 
     node: Node
@@ -54,7 +54,7 @@ class Tree:
         return Place(self.file, self.node.line if child is None else child.line, ".".join((*self.path, key)))
 
     def names(self) -> list[str]:
-        """The keys that are there."""
+        """The keys of this part."""
         return list(self._children)
 
     def part(self, key: str) -> Tree:
@@ -78,7 +78,7 @@ class Tree:
         return inner
 
     def value(self, key: str) -> Any:
-        """Whatever is at `key`, None where it is missing."""
+        """The value at `key`; None if it is missing."""
         self._read.add(key)
         return plain(self._children[key]) if key in self._children else None
 
@@ -115,7 +115,7 @@ class Tree:
         return values
 
     def unread(self) -> Iterator[Place]:
-        """The keys that nobody asked for, outermost first."""
+        """The keys that were not read, outermost first."""
         for key in self._children:
             if key not in self._read:
                 yield self.place(key)

@@ -1,9 +1,9 @@
 """Locations of weights: the DIMM, lane, bank, row and burst of every bit of a matrix.
 
-`formats` writes weights, scales and zero points as bits; `regions` puts the rows of an expert's matrices
-into the order of reading; `interleaving` spreads their bursts over lanes; `layouts` does so for slices of
-an expert (`weights`) and the DIMMs of a machine (`geometry`), and `named` by name; `moves` says what goes
-where from one layout to another.
+`formats` defines the bits of weights, scales and zero points. `regions` puts the rows of an expert's matrices
+into the order of reading. `interleaving` distributes their bursts over lanes. `layouts` does this for slices
+of an expert (`weights`) on the DIMMs of a machine (`geometry`); `named` makes layouts by name. `moves` lists
+the bits that move between two layouts.
 """
 
 from ndpsim.layout.formats import (

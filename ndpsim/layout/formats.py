@@ -1,8 +1,8 @@
-"""How weights are written as bits: bits of a weight, and the scale and zero point of a group of weights.
+"""The bits of weights, and of the scale and zero point of a group of weights.
 
-A row of a matrix is a run of groups, and a group is its scale, its zero point and then its weights, with
-nothing between them. So a unit that reads a row from its beginning has what it needs to make use of a
-weight before the weight arrives, and keeps one scale and one zero point, whatever the size of a group.
+A row of a matrix is a sequence of groups, without gaps. A group is its scale, its zero point and then its
+weights. A unit that reads a row from its beginning therefore has the scale and zero point before the
+weights, and stores only one of each, at any group size.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 #: The matrices of a gated expert, in the order of their numbers.
 MATRICES = ("gate", "up", "down")
 
-#: What a bit belongs to; PADDING: to nothing, behind the last weight.
+#: The owner of a bit; PADDING: none, after the last weight.
 WEIGHT, SCALE, ZERO_POINT, PADDING = range(4)
 
 _MAX_GROUP = 1 << 24
@@ -32,8 +32,8 @@ _MAX_GROUP = 1 << 24
 class InRow(NamedTuple):
     """The owners of bits of a row.
 
-    `kind`: WEIGHT, SCALE or ZERO_POINT. `column`: of the weight, or the group of the other two, counted from
-    0. `bit`: which of its bits.
+    `kind`: WEIGHT, SCALE or ZERO_POINT. `column`: the column of the weight, or the group of a scale or zero
+    point, from 0. `bit`: the bit within it.
     """
 
     kind: Ints

@@ -19,10 +19,9 @@ _MOST = 1 << 20  # of channels, DIMMs, ranks and sub-channels
 class Address(NamedTuple):
     """Bits in the memory of a machine, one array element each.
 
-    `channel`: of the host. `dimm`: counted over all channels. `rank`, `subchannel`: within the DIMM; of a
-    channel that always has several ranks (pseudo-channels), they are all counted.
-    `bankgroup`, `bank`, `row`: within the rank, the group and the bank. `column`: the burst within the row.
-    `bit`: within the burst.
+    `channel`: the host's channel. `dimm`: numbered over all channels. `rank`, `subchannel`: within the DIMM;
+    the pseudo-channels of a channel count as ranks. `bankgroup`, `bank`, `row`: within the rank, the group
+    and the bank. `column`: the burst within the row. `bit`: within the burst.
     """
 
     channel: Ints
@@ -40,16 +39,16 @@ class Address(NamedTuple):
 class Geometry:
     """The memory of a machine.
 
-    DIMM d sits on channel d mod `channels`, so that the first DIMMs are on channels of their own. Lane l of
-    a DIMM is rank l // `subchannels` on sub-channel l mod `subchannels`, so that neighbours are on buses of
-    their own towards the host.
+    DIMM d is on channel d mod `channels`, so the first DIMMs are on different channels. Lane l of a DIMM is
+    rank l // `subchannels` on sub-channel l mod `subchannels`, so neighbouring lanes are on different buses
+    to the host.
 
     Attributes:
         channels: channels of the host.
         dimms: DIMMs on all of them.
         ranks: ranks of a DIMM.
-        subchannels: sub-channels of a DIMM, and so of a channel: buses that work on their own.
-        device: the DRAM of one lane, with the ranks that its channel always has.
+        subchannels: sub-channels of a DIMM, and therefore independent buses of a channel.
+        device: the DRAM of one lane.
 
     Raises:
         InputError: a count is not a whole number of at least 1.

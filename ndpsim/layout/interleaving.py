@@ -1,10 +1,10 @@
 """Bursts interleaved over lanes and, within a lane, over all bank groups.
 
-Burst n of a region goes to lane n mod lanes. Within a lane consecutive bursts rotate over its ranks, where a
-channel always has several (pseudo-channels), and in each over the bank groups of a stack, so that reads
-follow each other at tCCD_S and never wait for tCCD_L; then they fill the columns of the open rows, then take
-the next bank of every group, then the next stack, and only then the next row. A bank thus comes up again
-after all others: its row change hides behind their bursts.
+Burst n of a region is on lane n mod lanes. Within a lane consecutive bursts rotate over its pseudo-channels,
+if it has several, and in each over the bank groups of a stack, so that reads follow each other at tCCD_S and
+never wait for tCCD_L. Then they fill the columns of the open rows, then the next bank of every group, then
+the next stack, and then the next row. A bank is used again after all other banks, so its row change is hidden
+by their bursts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LaneShare:
-    """The bursts of each region that one lane holds: `bursts[region]`."""
+    """The number of bursts of each region on one lane: `bursts[region]`."""
 
     bursts: tuple[int, ...]
 
@@ -39,11 +39,11 @@ class Interleaving:
     """Places regions on lanes, each region beginning on lane 0.
 
     Args:
-        regions: what to place, in the order of reading.
-        device: one lane, with the ranks that its channel always has.
-        lanes: lanes to interleave over.
-        base: the first place within the lanes that is free.
-        holder: what the lanes are, for the message.
+        regions: the regions, in the order of reading.
+        device: the DRAM of one lane.
+        lanes: number of lanes.
+        base: the first free place within the lanes.
+        holder: words for the lanes, for the message.
 
     Raises:
         InputError: the regions do not fit the lanes.
@@ -55,7 +55,7 @@ class Interleaving:
         self.regions, self.device, self.lanes = tuple(regions), device, lanes
         per_lane = [-(-region.bursts // lanes) for region in regions]
         self._first = [base + sum(per_lane[:n]) for n in range(len(per_lane))]
-        #: The first place that is free behind the regions, on every lane.
+        #: The first free place after the regions, on every lane.
         self.end = base + sum(per_lane)
         need, have = self.end * lanes * device.burst_bytes, lanes * device.capacity_bytes
         if need > have:
@@ -89,7 +89,7 @@ class Interleaving:
         return lane, np.array(self._first)[region] + turn
 
     def burst_at(self, lane: Ints, place: Ints) -> Ints:
-        """The inverse of `locate`; -1 where there is no burst."""
+        """The inverse of `locate`; -1 for places without a burst."""
         region = np.maximum(np.searchsorted(self._first, place, "right") - 1, 0)
         number = (place - np.array(self._first)[region]) * self.lanes + lane
         there = (number >= 0) & (number < np.diff(self._before)[region])
@@ -129,12 +129,14 @@ class Interleaving:
         return rest * device.ranks + rank
 
     def rows(self, lanes: range, share: LaneShare | None = None) -> tuple[Ints, Ints]:
-        """For every burst of a lane, in the order of reading, the first and the last row that the bursts in
-        its place in any of `lanes` hold weights of; behind a region's last burst the first is above the last.
+        """The first and last row of weights in every burst of a lane, in the order of reading.
+
+        The rows are those of the bursts at the same place in any of `lanes`. After a region's last burst the
+        first row is above the last.
 
         Args:
-            lanes: neighbours that hold equally many bursts. Rows are counted over all regions.
-            share: what is read of each, where that is more than the lane holds.
+            lanes: neighbouring lanes with equal numbers of bursts. Rows are numbered over all regions.
+            share: the bursts that are read from each, if there are more than the lane has.
         """
         first_rows, last_rows, before = [], [], 0
         for region, count in zip(self.regions, (share or self.share(lanes[0])).bursts, strict=True):

@@ -1,4 +1,4 @@
-"""A layout of an expert on the DIMMs of a machine: from every bit of a weight to its location, and back."""
+"""The layout of an expert on the DIMMs of a machine: maps every bit of a weight to its location, and back."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _DOWN = MATRICES.index("down")
 class Owner(NamedTuple):
     """The owners of bits in memory, one array element each.
 
-    `kind`: `WEIGHT`, `SCALE`, `ZERO_POINT`, or `PADDING` for unused bits (the others are then -1).
-    `matrix`: its number in `MATRICES`. `row`, `column`: of the weight; of a scale or a zero point `column`
-    is the group. `bit`: which of its bits.
+    `kind`: `WEIGHT`, `SCALE`, `ZERO_POINT`, or `PADDING` for unused bits (the other fields are then -1).
+    `matrix`: its number in `MATRICES`. `row`, `column`: those of the weight; for a scale or a zero point
+    `column` is the group. `bit`: the bit within it.
     """
 
     kind: Ints
@@ -49,13 +49,13 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A slice of an expert, packed as an expert of its own and interleaved over lanes.
+    """A slice of an expert, stored like a separate expert and interleaved over lanes.
 
     Attributes:
-        slice: of the `intermediate` dimension.
+        slice: its range of the `intermediate` dimension.
         interleaving: its bursts on the lanes.
         dimm, lane: the DIMM, and the lane on it, of each lane of the interleaving.
-        first_burst: bursts of the parts before.
+        first_burst: number of bursts of all earlier parts.
     """
 
     slice: range
@@ -69,11 +69,11 @@ class Layout:
     """The locations of an expert's weights. Bursts are numbered in the order of the stream, part after part.
 
     Args:
-        name: as on the command line.
+        name: the name of the layout.
         geometry: the machine's memory.
         weights: the expert.
-        lanes: of each slice, the (DIMM, lane) pairs over which it is interleaved.
-        base: the first free place within those lanes, for one expert behind another: `end` of the other.
+        lanes: for each slice, the (DIMM, lane) pairs over which it is interleaved.
+        base: the first free place within those lanes: `end` of the layout of an earlier expert.
 
     Raises:
         InputError: the weights do not fit.
@@ -103,7 +103,7 @@ class Layout:
 
     @property
     def end(self) -> int:
-        """The first place behind the expert that is free on all its lanes."""
+        """The first place after the expert that is free on all its lanes."""
         return max(part.interleaving.end for part in self.parts)
 
     @property
@@ -139,7 +139,7 @@ class Layout:
 
         Args:
             matrix: numbers in `MATRICES`.
-            row, column: within the matrix, as whole arrays or numbers that fit each other.
+            row, column: within the matrix; whole numbers, or arrays of equal shape.
 
         Raises:
             InputError: an index is beyond its matrix.
@@ -163,8 +163,8 @@ class Layout:
     def find_bit(
         self, matrix: ArrayLike, row: ArrayLike, column: ArrayLike, of_group: bool = False
     ) -> tuple[Ints, Ints]:
-        """Burst and bit within the burst at which weights begin, or with `of_group` the scales of the
-        groups whose first weights they are; see `find`.
+        """Burst and bit within the burst at which weights begin; with `of_group`, at which the scales of the
+        groups begin whose first weights these are. See `find`.
         """
         matrices, rows, columns = (
             np.ascontiguousarray(values, dtype=np.int64)
@@ -221,7 +221,7 @@ class Layout:
         """DIMM, lane and place of every burst, in the order of the stream: int64[bursts] each.
 
         Raises:
-            InputError: there are more bursts than the memory that may be taken holds.
+            InputError: there are more bursts than fit in the allowed memory.
         """
         ensure_fits(self.bursts * _BYTES_OF_A_BURST, f"an expert of {self.bursts} bursts")
         return self.locate(np.arange(self.bursts, dtype=np.int64))
@@ -275,7 +275,7 @@ class Layout:
         return self.owner(self.burst_at(Places(address.dimm, lane, place)), address.bit)
 
     def owner(self, burst: Ints, bit: Ints) -> Owner:
-        """The owners of bits of bursts; a burst -1 has none."""
+        """The owners of bits of bursts; burst -1 has none."""
         owner = Owner(np.full_like(burst, PADDING), *(np.full_like(burst, -1) for _ in range(4)))
         in_part = np.searchsorted(self._part_starts[1], burst, "right") - 1
         for number, part in enumerate(self.parts):
@@ -289,7 +289,7 @@ class Layout:
         return owner
 
     def _fill(self, owner: Owner, chosen: Ints, part: Part, region: int, row: Ints, within: Ints) -> None:
-        """Write into `owner` what bits of rows of one region of one part belong to."""
+        """Write into `owner` the owners of bits of one region of one part."""
         turns = 2 if region == 0 else 1
         for turn in range(turns):
             matrix = turn if region == 0 else _DOWN

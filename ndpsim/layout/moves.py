@@ -1,4 +1,4 @@
-"""From one layout of an expert to another: the source burst and the target burst of every bit."""
+"""Moves an expert from one layout to another: the source burst and the target burst of every bit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Moves(NamedTuple):
 
 
 def moves(source: Layout, target: Layout) -> Moves:
-    """All bits of an expert's weights, scales and zero points on their way; padding does not travel.
+    """The moves of all bits of an expert's weights, scales and zero points; padding does not move.
 
     Raises:
         InputError: the layouts are not of the same expert and machine.
@@ -52,14 +52,14 @@ def moves(source: Layout, target: Layout) -> Moves:
 def _merged(one: Ints, other: Ints) -> Ints:
     """The different values of two sorted arrays, sorted."""
     both = np.concatenate((one, other))
-    both.sort(kind="stable")  # takes two runs as they are
+    both.sort(kind="stable")  # merges two sorted runs fast
     return both[np.flatnonzero(np.diff(both, prepend=-1))]
 
 
 def _pieces(layout: Layout) -> tuple[Ints, Ints]:
-    """Runs of bits that stay together in a burst: where each begins, ascending, and its burst.
+    """Runs of bits that are together in a burst: the first bit of each run, ascending, and its burst.
 
-    Bits are counted over the whole expert as if it were in one part: gate and up by turns, then down.
+    Bits are numbered over the whole expert as if it had one part: rows of gate and up alternate, then down.
     """
     weights = layout.weights
     gate_up_bits = sum(weights.matrix_bits()[:2])

@@ -1,13 +1,13 @@
-"""Layouts of an expert on the DIMMs of a machine: from every bit of a weight to its location, and back.
+"""Makes layouts by name:
 
-- `localized`: the expert on one DIMM, its bursts interleaved over the DIMM's lanes. What NDP likes.
-- `striped`: its bursts interleaved over the lanes of all DIMMs: channel by channel, then over the
-  sub-channels, then over the DIMMs of a channel, then over their ranks. What a host likes.
+- `localized`: the expert is on one DIMM, its bursts interleaved over the DIMM's lanes. Best for NDP units.
+- `striped`: its bursts are interleaved over the lanes of all DIMMs: channel by channel, then over the
+  sub-channels, then over the DIMMs of a channel, then over their ranks. Best for the host.
 - `sharded:N`: tensor-parallel over N DIMMs. DIMM k has slice k of the `intermediate` dimension: those rows
   of gate and up (columns of the weights as frameworks that store inputs first write them), and the matching
-  columns of down, so that it works alone up to the sums of down, which the host adds up. Slices differ by
-  at most one weight, or by one group where weights of down have groups: no group is cut. Each slice is
-  packed on its DIMM as a `localized` expert of its own.
+  columns of down. It computes alone up to the sums of down, which the host adds. Slices differ by at most
+  one weight, or by one group if weights of down have groups: no group is divided. Each slice is stored on its
+  DIMM like a `localized` expert.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _all_lanes(geometry: Geometry, dimm: int) -> list[tuple[int, int]]:
 
 
 def parse_layout(name: str) -> tuple[str, int]:
-    """A layout's name as on the command line: kind, and DIMMs of "sharded:N" (else 0).
+    """The kind of a layout's name, and the number of DIMMs of "sharded:N" (else 0).
 
     Raises:
         InputError: there is no such layout.
@@ -80,7 +80,7 @@ def parse_layout(name: str) -> tuple[str, int]:
 def make_layout(
     name: str, geometry: Geometry, weights: ExpertWeights, dimm: int = 0, base: int = 0
 ) -> Layout:
-    """A layout by its name; `dimm`: the first that takes part (`striped` takes all).
+    """A layout by its name; `dimm`: its first DIMM (`striped` uses all).
 
     Raises:
         InputError: there is no such layout, or the weights do not fit.

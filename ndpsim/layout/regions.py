@@ -1,4 +1,4 @@
-"""An expert's weights as the stream a GEMV unit wants: rows in the order in which it needs them."""
+"""An expert's weights as a stream for a GEMV unit: rows in the order in which the unit needs them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Region:
-    """Rows of weights packed without gaps, beginning on a burst of their own.
+    """Rows of weights without gaps, beginning at the start of a burst.
 
     Attributes:
-        name: what the rows are: "gate-up" or "down".
+        name: "gate-up" or "down".
         rows: output rows of the matrices in the region.
         columns: weights in a row.
-        formats: the bits of the rows, which take them by turns; `rows` is a multiple of their number.
+        formats: the formats of the rows, which alternate; `rows` is a multiple of their number.
         burst_bytes: bytes in a burst.
     """
 
@@ -46,7 +46,7 @@ class Region:
 
     @property
     def bytes(self) -> int:
-        """Bytes that hold them, the last one possibly in part."""
+        """Bytes for these bits; the last one may be partly used."""
         return -(-self.bits // 8)
 
     @property
@@ -65,22 +65,22 @@ class Region:
         return self.row_at(row) + within
 
     def holds(self, bit: Ints) -> NDArray[np.bool_]:
-        """Whether bits are used; they may be behind the last row."""
+        """Whether bits are used; bits may be after the last row."""
         held: NDArray[np.bool_] = bit < self.bits
         return held
 
     def burst_bits(self) -> Ints:
-        """How many bits of rows of each format every burst holds: int64[formats, bursts]."""
+        """Number of bits of rows of each format in every burst: int64[formats, bursts]."""
         return np.diff(self.bits_before(np.arange(self.bursts + 1) * (self.burst_bytes * 8)))
 
     def row_of(self, bit: Ints) -> tuple[Ints, Ints]:
-        """The row that each bit belongs to, and which bit of that row it is."""
+        """The row of each bit, and its place in the row."""
         turn, rest = np.divmod(bit, self._begins[-1])
         of_turn = np.searchsorted(self._begins, rest, "right") - 1
         return turn * len(self.formats) + of_turn, rest - np.array(self._begins)[of_turn]
 
     def bits_before(self, bit: Ints) -> Ints:
-        """Before each bit, how many belong to rows of each of the formats: int64[formats, n]."""
+        """Number of bits before each bit that belong to rows of each format: int64[formats, n]."""
         turn, rest = np.divmod(np.minimum(bit, self.bits), self._begins[-1])
         begins = np.array(self._begins)[:, np.newaxis]
         length = np.diff(begins, axis=0)
@@ -88,7 +88,7 @@ class Region:
         return before
 
     def burst_rows(self, bursts: Ints) -> tuple[Ints, Ints]:
-        """For each of some bursts the first and the last row that it holds weights of."""
+        """The first and the last row with weights in each of some bursts."""
         burst_bits = self.burst_bytes * 8
         first, last = (self.row_of(bit)[0] for bit in (bursts * burst_bits, (bursts + 1) * burst_bits - 1))
         return first, np.minimum(last, self.rows - 1)
@@ -99,8 +99,8 @@ def expert_regions(
 ) -> tuple[Region, Region]:
     """The two regions of a gated expert.
 
-    Rows of gate and up alternate, so that a value of the hidden layer is complete, and can be
-    activated, as soon as its two rows have been read; down follows.
+    Rows of gate and up alternate: a value of the hidden layer is complete, and can be activated, after its
+    two rows have been read. Down follows.
     """
     written = bits if isinstance(bits, ExpertFormat) else ExpertFormat.of(bits)
     return (

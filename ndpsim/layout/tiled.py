@@ -1,9 +1,8 @@
 """The location of each bit in the tiles that systolic arrays read: the addresses behind `layout.tiles`.
 
-At a step every row of a tile gives what enters its column of the array: a word of this many bits, or one
-weight with, before the first of a group, the group's scale and zero point. A tile holds its steps in order,
-and of each step what its rows give, row by row. Rows that end sooner, being of fewer bits, give nothing any
-more.
+At each step every row of a tile gives the input of its column of the array: a word of `word_bits` bits, or
+one weight. The scale and zero point of a group come before its first weight. A tile has its steps in order,
+and each step has the bits of its rows, row by row. Rows with fewer bits end sooner.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class TiledRegion(Region):
-    """A region whose rows are in tiles, step by step, each tile beginning on a burst of its own.
+    """A region whose rows are in tiles, step by step; each tile begins at the start of a burst.
 
     Attributes:
         tile_rows: rows of a tile; the last may have fewer.
         word_bits: bits that a row gives at a step; 0: a weight.
-        tile_bursts: bursts of each tile, as `Tiles` has them.
+        tile_bursts: bursts of each tile, as in `Tiles`.
     """
 
     tile_rows: int
@@ -125,12 +124,12 @@ class TiledRegion(Region):
         return bits
 
     def _tile_of(self, bit: Ints) -> tuple[Ints, Ints]:
-        """The tile of bits, and which bit of the tile each is."""
+        """The tile of each bit, and its place in the tile."""
         tile = np.searchsorted(self.tile_first, bit // (self.burst_bytes * 8), "right") - 1
         return tile, bit - self.tile_first[tile] * self.burst_bytes * 8
 
     def _alike(self, tile: Ints) -> list[tuple[Ints, Ints]]:
-        """Tiles that begin with the same format and have as many rows: where they are, and one of them."""
+        """Groups of tiles that begin with the same format and have equal rows: their places, and one tile."""
         kind = self._rows_in(tile) * len(self.formats) + tile * self.tile_rows % len(self.formats)
         chosen = [np.flatnonzero(kind == one) for one in np.unique(kind)]
         return [(places, tile[places[:1]]) for places in chosen]
@@ -146,7 +145,7 @@ class TiledRegion(Region):
         long = self._step_begins[:, np.minimum(step + 1, len(totals) - 1)] - at_step
         of_turn = np.concatenate((np.zeros((1, len(bit)), np.int64), np.cumsum(long[order], axis=0)))
         turn, rest = np.divmod(bit - totals[step], np.maximum(of_turn[-1], 1))
-        number = (rest >= of_turn[1:]).sum(axis=0)  # of the turn; all of them only behind the last row
+        number = (rest >= of_turn[1:]).sum(axis=0)  # of the turn; all of them only after the last row
         row = turn * turns + number
         in_step = rest - np.take_along_axis(of_turn, number[np.newaxis], axis=0)[0]
         mine = order[np.minimum(number, turns - 1)]
@@ -179,7 +178,7 @@ class TiledInterleaving(Interleaving):
         self._tile_place = [self._places(bursts) for bursts in tiles.bursts]
 
     def _places(self, bursts: Ints) -> Ints:
-        """The place of the first burst of each tile, behind the region's first on its lane."""
+        """The place of the first burst of each tile, relative to the region's first on its lane."""
         turns = -(-len(bursts) // self.lanes)
         table = np.pad(bursts, (0, turns * self.lanes - len(bursts))).reshape(turns, self.lanes)
         before: Ints = (np.cumsum(table, axis=0) - table).ravel()[: len(bursts)]
@@ -221,7 +220,7 @@ class TiledInterleaving(Interleaving):
 
 
 class TiledLayout(Layout):
-    """`localized` on a device with systolic arrays: the tiles that they read, on all its lanes.
+    """`localized` on a device with systolic arrays: the tiles that the arrays read, on all its lanes.
 
     Args:
         geometry: the device; it is the first DIMM.

@@ -1,9 +1,9 @@
 """`localized` for systolic arrays: tiles of rows interleaved over the channels of a memory device.
 
-The rows of a region are divided into tiles of as many rows as the arrays of a channel work on at once. Tile n
-is on lane n mod lanes, one tile of a lane behind the other, each beginning on a burst of its own. The weights
-of a tile are in the order in which they enter the arrays: step by step, and of each step those of all its
-rows. Within a lane bursts are placed as in `interleaving`.
+A tile has as many rows of a region as the arrays of a channel multiply at once. Tile n is on lane n mod
+lanes, after the earlier tiles of the lane, and begins at the start of a burst. The weights of a tile are in
+the order in which they enter the arrays: step by step, and in each step row by row. Within a lane bursts are
+placed as in `interleaving`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Ints = NDArray[np.int64]
 
 
 class Tiles:
-    """Places the tiles of regions on lanes, each region beginning at the same place on all of them.
+    """Places the tiles of regions on lanes; each region begins at the same place on all lanes.
 
     Args:
-        regions: what to place, in the order of reading.
+        regions: the regions, in the order of reading.
         device: the DRAM of one lane.
         lanes: lanes to interleave over.
         rows: rows of a tile; the last tile of a region may have fewer.
-        base: the first place within the lanes that is free.
+        base: the first free place within the lanes.
 
     Attributes:
-        bursts: of each region int64[tile], the bursts that each tile takes.
-        first_places: where each region begins on every lane, and where all end.
+        bursts: for each region int64[tile], the bursts of each tile.
+        first_places: the first place of each region on every lane, and the end of all.
 
     Raises:
         InputError: the regions do not fit the lanes.
@@ -72,7 +72,7 @@ class Tiles:
         return LaneShare(tuple(int(of_region[lane :: self.lanes].sum()) for of_region in self.bursts))
 
     def alike(self) -> list[range]:
-        """Neighbouring lanes whose tiles take equally many bursts, one after the other."""
+        """Groups of neighbouring lanes whose tiles have equal numbers of bursts."""
         keys = [
             tuple(of_region[lane :: self.lanes].tobytes() for of_region in self.bursts)
             for lane in range(self.lanes)

@@ -33,10 +33,10 @@ class ExpertWeights:
         )
 
     def slices(self, count: int) -> list[range]:
-        """The `intermediate` dimension in `count` slices as even as whole groups of down allow.
+        """The `intermediate` dimension in `count` slices, as equal as whole groups of down allow.
 
         Raises:
-            InputError: there are more slices than there is to share out.
+            InputError: there are more slices than weights or groups.
         """
         unit = self.format.down.group_size or 1
         units = -(-self.intermediate // unit)

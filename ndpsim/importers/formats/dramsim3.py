@@ -1,11 +1,11 @@
-"""The INI files of DRAMsim3, read as its configuration.cc does (umd-memsys/DRAMsim3).
+"""The INI files of DRAMsim3, read as in its configuration.cc (umd-memsys/DRAMsim3).
 
-A key that is missing takes DRAMsim3's default, and a note says so. Additive latency is folded into the
-clocks in which DRAMsim3's timing.cc has it: nCL = AL + CL, nCWL = AL + CWL, nRTP = AL + tRTP and
-nRCD = tRCD - AL. nRC is tRAS + tRP, as DRAMsim3 takes it.
+A missing key has DRAMsim3's default, and a note says so. The additive latency is part of the same clocks
+as in DRAMsim3's timing.cc: nCL = AL + CL, nCWL = AL + CWL, nRTP = AL + tRTP and nRCD = tRCD - AL. nRC is
+tRAS + tRP, as in DRAMsim3.
 
-Two of its rules are none here: it adds a burst between RDA and ACT of a bank, and tRTRS between the data of
-reads and writes within a rank.
+Two of its rules do not exist in ndpsim: it adds a burst between RDA and ACT of a bank, and tRTRS between the
+data of reads and writes within a rank.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ndpsim.spec import Standard, standards
 from ndpsim.units import exact
 
 _SECTION = re.compile(r"^[ \t]*\[[ \t]*\w+[ \t]*\][ \t]*([;#].*)?$", re.MULTILINE)
-_STANDARDS = {"DDR4": "DDR4"}  # protocol: standard; DRAMsim3 knows no DDR5
+_STANDARDS = {"DDR4": "DDR4"}  # protocol: standard; DRAMsim3 has no DDR5
 
 # DRAMsim3's key: ours.
 _TIMINGS = {
@@ -32,15 +32,15 @@ _TIMINGS = {
     **{f"t{name}_{end}": f"n{name}{end}" for name in ("RRD", "WTR", "CCD") for end in "SL"},
     "tRTRS": "nCS",
 }
-_READ_TO_WRITE = 2  # clocks between the data of both, in the rules of DDR4
+_READ_TO_WRITE = 2  # clocks between the data of both, by the rules of DDR4
 
-# How often AL is in it.
+# The multiple of AL in each timing.
 _AL = {"nCL": 1, "nCWL": 1, "nRTP": 1, "nRCD": -1}
 
 # DRAMsim3's key: ours.
 _SIZES = {"device_width": "dq"} | {key: key for key in ("bankgroups", "banks_per_group", "rows", "columns")}
 
-# What is read, and what DRAMsim3 takes where it is missing.
+# The keys that are read, with DRAMsim3's defaults.
 _DEFAULTS: dict[str, dict[str, str | int | bool]] = {
     "dram_structure": {
         **{"protocol": "DDR3", "BL": 8, "bankgroup_enable": True},
@@ -57,7 +57,7 @@ _DEFAULTS: dict[str, dict[str, str | int | bool]] = {
         **{"refresh_policy": "RANK_LEVEL_STAGGERED", "trans_queue_size": 32, "unified_queue": False},
     },
 }
-# What a note says the default of, in this order.
+# The keys whose defaults get a note, in this order.
 _NOTED = "channels", "channel_size", "address_mapping", "row_buf_policy", "refresh_policy", "trans_queue_size"
 
 _FIELDS = {"ch": "channel", "ra": "rank", "bg": "bankgroup", "ba": "bank", "ro": "row", "co": "column"}
@@ -67,7 +67,7 @@ _BANK_REFRESH = "BANK_LEVEL_STAGGERED"
 
 _RATE_TOLERANCE = Fraction(2, 100)  # files round tCK to hundredths of a ns, up to 0.8%
 
-# What has no place in a hardware file: section, keys, why. No keys: the whole section.
+# Keys without a place in a hardware file: section, keys, reason. No keys: the whole section.
 _DROPPED = (
     ("dram_structure", ("num_dies",), "stacks of dies are not modelled"),
     ("timing", ("tRFC2", "tRFC4"), "fine-granularity refresh is not modelled"),
@@ -128,7 +128,7 @@ def _read(file: Configuration, sheet: Sheet) -> None:
 
 
 def _default(ini: Ini, sheet: Sheet, section: str, key: str, unit: str = "") -> None:
-    """Say so where a key is missing."""
+    """Add a note if a key is missing."""
     if not ini.has(section, key):
         taken = f"{ini.word(section, key)}{unit}"
         sheet.note(ini.place(section, key), f"is missing; DRAMsim3 takes {taken}, and so does this file")
@@ -151,7 +151,7 @@ def _sizes(ini: Ini, sheet: Sheet, standard: Standard) -> presets.Sizes:
 
 
 def _clocks(ini: Ini, sheet: Sheet, standard: Standard) -> dict[str, presets.Clocks]:
-    """Every timing that DRAMsim3 has, by our names."""
+    """Every timing of DRAMsim3, by ndpsim's names."""
     al = ini.whole("timing", "AL")
     if al < 0:
         raise ini.place("timing", "AL").error(f"{al} is below 0", code="range")
@@ -241,7 +241,7 @@ def _put_system(ini: Ini, sheet: Sheet, standard: Standard, org: str) -> None:
 
 
 def _order(ini: Ini) -> list[str]:
-    """The fields from the least significant up: DRAMsim3 writes them from the most significant down."""
+    """The fields from the least significant bit up; DRAMsim3 lists them from the most significant down."""
     text, place = ini.word("system", "address_mapping"), ini.place("system", "address_mapping")
     fields = [text[at : at + 2] for at in range(0, len(text), 2)]
     if sorted(fields) != sorted(_FIELDS):
@@ -252,7 +252,7 @@ def _order(ini: Ini) -> list[str]:
 
 
 def _ranks(ini: Ini, sheet: Sheet, standard: Standard, org: str) -> int:
-    """Ranks on a channel: as many as its capacity in MB holds."""
+    """Ranks on a channel, from its capacity in MB."""
     place, size_mb = ini.place("system", "channel_size"), ini.whole("system", "channel_size")
     organisation = standard.organisations[org]
     rank_mb = organisation.density_mb // 8 * (standard.channel_bits // organisation.dq)
@@ -295,7 +295,7 @@ def _put_refresh(ini: Ini, sheet: Sheet) -> None:
 
 
 def _note_rest(ini: Ini, sheet: Sheet) -> None:
-    """Notes on everything that is left out."""
+    """Add notes about everything that is left out."""
     if ini.flag("system", "unified_queue"):
         sheet.note(
             ini.place("system", "unified_queue"), "is left out: reads and writes wait in queues of their own"
@@ -315,7 +315,7 @@ def _note_rest(ini: Ini, sheet: Sheet) -> None:
 
 
 def _take(rest: dict[tuple[str, str], Place], section: str, keys: Iterable[str]) -> list[Place]:
-    """Remove keys of a section from `rest`; the places of those that were there."""
+    """Remove keys of a section from `rest`; returns the places of the removed keys."""
     names = [(section, key.lower()) for key in keys]
     return [rest.pop(name) for name in names if name in rest]
 

@@ -1,6 +1,6 @@
 """The YAML files of Ramulator 2.0 (CMU-SAFARI/ramulator2 up to 2.0a and later, before the move to Python).
 
-Its presets carry the names of ours and mostly the same clocks; the ones that differ become overrides.
+Its presets have the same names as ndpsim's, and mostly the same clocks; different clocks become overrides.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SIZES = {
     "rows": "row",
     "columns": "column",
 }  # ours: Ramulator's
-_RENAMED = {"nRFC": "nRFC1"}  # ours: DDR5 in Ramulator 2.0
+_RENAMED = {"nRFC": "nRFC1"}  # ours: the name in Ramulator 2.0 for DDR5
 _TURNAROUNDS = {"nWTRS": "nCCDS_WTR", "nWTRL": "nCCDL_WTR"}  # from write to read: nCWL + nBL + ours
 
 _WHY = {
@@ -44,7 +44,7 @@ _WHY = {
 
 @dataclass(frozen=True)
 class _Old:
-    """Clocks that a preset of Ramulator 2.0 has and ours of its name has not; `by` what they depend on."""
+    """Clocks in which a preset of Ramulator 2.0 differs from ndpsim's; `by`: their dependence."""
 
     standard: str
     rate: int
@@ -95,7 +95,7 @@ def _read(file: Configuration, sheet: Sheet) -> None:
 
 
 def _organisation(org: Tree, standard: Standard) -> tuple[str, str]:
-    """The name of the organisation, and more words for its source."""
+    """The name of the organisation, and further words for its source."""
     presets.check_width(standard, org.whole("channel_width"), org.place("channel_width"))
     preset = org.word("preset")
     if preset is not None and preset not in standard.organisations:
@@ -121,7 +121,7 @@ def _organisation(org: Tree, standard: Standard) -> tuple[str, str]:
 def _complete(
     written: dict[str, tuple[int | None, Place]], standard: Standard, preset: str | None
 ) -> presets.Sizes:
-    """All sizes: as written, else of the preset."""
+    """All sizes: the given ones, else those of the preset."""
     sizes = {}
     for ours, (size, place) in written.items():
         if size is None and preset is None:
@@ -134,7 +134,7 @@ def _complete(
 def _timing(
     timing: Tree, sheet: Sheet, standard: Standard, org: str
 ) -> tuple[dict[str, presets.Clocks], tuple[str, Place, str]]:
-    """Every timing that is written or that 2.0's preset has otherwise; the preset, its place and words."""
+    """Every timing that is given or differs in 2.0's preset; the preset, its place and words."""
     preset, place, rate = timing.word("preset"), timing.place("preset"), timing.whole("rate")
     if preset is not None:
         if preset not in standard.speeds:
@@ -194,7 +194,7 @@ def _written_clocks(timing: Tree, sheet: Sheet, standard: Standard, rate: int) -
 
 
 def _written(timing: Tree, sheet: Sheet, name: str, standard: Standard, rate: int) -> presets.Clocks | None:
-    """A timing in clocks (nRCD), else in nanoseconds (tRCD), as Ramulator 2.0 rounds them."""
+    """A timing in clocks (nRCD), else converted from nanoseconds (tRCD), rounded as in Ramulator 2.0."""
     in_ns = f"t{name[1:]}"
     clocks, ns = timing.whole(name), timing.number(in_ns)
     if clocks is not None:
@@ -204,7 +204,7 @@ def _written(timing: Tree, sheet: Sheet, name: str, standard: Standard, rate: in
     if ns is None:
         return None
     tck_ps, ps = 1_000_000 // (rate // standard.transfers_per_clock), int(ns * 1000)
-    # The roundings of JESD79-4 and JESD79-5 as Ramulator 2.0 has them.
+    # The roundings of JESD79-4 and JESD79-5 in Ramulator 2.0.
     rounded = (ps * 997 // tck_ps + 1000) if standard.name == "DDR5" else (ps * 1000 // tck_ps + 974)
     return presets.Clocks(rounded // 1000, timing.place(in_ns), f" = {float(ns):g} ns")
 
@@ -212,7 +212,7 @@ def _written(timing: Tree, sheet: Sheet, name: str, standard: Standard, rate: in
 def _turned(
     timing: Tree, standard: Standard, preset: str, clocks: dict[str, presets.Clocks]
 ) -> dict[str, presets.Clocks]:
-    """`clocks` with the write-to-read times that DDR5 has as distances between commands."""
+    """`clocks` with DDR5's write-to-read times, which are distances between commands."""
     for ours, theirs in _TURNAROUNDS.items():
         distance, place = timing.whole(theirs), timing.place(theirs)
         if distance is not None:

@@ -98,7 +98,7 @@ def _levels(standard: Standard) -> tuple[str, ...]:
 
 
 def _organisation(dram: Tree, standard: Standard) -> tuple[str, int, Place]:
-    """The name of the organisation, the ranks, and where both stand."""
+    """The name of the organisation, the ranks, and the places of both."""
     org, levels = dram.part("org"), _levels(standard)
     dq, counts, place = org.whole("dq"), org.wholes("count"), org.place("count")
     if dq is None or len(counts) != len(levels):
@@ -142,7 +142,7 @@ def _put_dram(sheet: Sheet, dram: Tree, standard: tuple[Standard, Place], org: t
 
 
 def _own(standard: Standard, org: str, timing: str) -> dict[str, int]:
-    """The timings of a preset that are Ramulator's against the standard."""
+    """The timings of a preset in which Ramulator departs from the standard."""
     theirs, ours = (resolve(standard.name, org, timing, rules=rules).timings for rules in reversed(RULES))
     return {name: theirs[name] for name in theirs if theirs[name] != ours[name]}
 
