@@ -1,4 +1,4 @@
-"""Copies over one link: each copy engine sends the packets of one copy after another."""
+"""Copies over one link; each copy engine sends the packets of its copies one after the other."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from ndpsim.link.events import FAR
 def send_copies(ready, size, packet_bytes, header_bytes, byte_ticks, latency, engine_state, done):
     """Send copies until all have arrived; times are ticks.
 
-    The engines take the copies in their order, each when it is done with the one before. The link sends a
-    packet of one engine after the other, of those that have a copy that is ready.
+    Copies are assigned in order to the next free engine. Engines with a ready copy take turns on the link,
+    packet by packet.
 
     Args:
         ready, size: [copy].
-        packet_bytes, header_bytes: payload, at most, and header of a packet.
-        byte_ticks, latency: ticks of a byte on the link, and from its end to a packet's arrival.
-        engine_state: [3, engine]: scratch: its copy or -1, bytes left of it, from when it can send.
-        done: [copy]: the tick at which each has arrived.
+        packet_bytes, header_bytes: maximum payload and header of a packet.
+        byte_ticks, latency: ticks of a byte on the link, and from the last byte to a packet's arrival.
+        engine_state: [3, engine]: scratch: its copy or -1, the bytes left, and the tick from which it can
+            send.
+        done: [copy]: the tick at which each copy has arrived.
     """
     copy_of, left, since = engine_state[0], engine_state[1], engine_state[2]
     engines, copies = len(copy_of), len(ready)

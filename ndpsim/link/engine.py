@@ -1,7 +1,7 @@
 """The relayout engine, event by event; it is independent of controllers.
 
-A *piece* is what of a read goes into a write. A *packet* holds pieces of one flow, a flow being all that goes
-from one node to another (or stays in it). A *node* is a relayout unit with its buffer.
+A *node* is a relayout unit with its buffer. A *flow* is all data from one node to another, or within a node.
+A *piece* is the part of a read that belongs to one write. A *packet* has pieces of one flow.
 
 - A read is offered when its node's buffer has a slot for it, in the node's order of reading. Its data is
   in the buffer a read latency after its RD, and the slot is free when all its pieces have left the node.
@@ -10,10 +10,10 @@ from one node to another (or stays in it). A *node* is a relayout unit with its 
 - A write is offered when all its pieces have arrived. A packet's place is free when the writes that it
   completed are in their lanes' write queues, and the source has the credit as long after as a packet without
   length takes. Pieces that have to wait for others wait beside these places.
-- What the unit does, it does at edges of its clock, and lanes see it at the next edge of theirs.
+- The unit acts at edges of its clock, and lanes see its actions at the next edge of theirs.
 
-Whoever steps the lanes' controllers drives the engine. Before `clock` every lane has done its steps, and the
-engine knows of them:
+The caller that steps the lanes' controllers drives the engine. When all lanes have done their steps before
+`clock`, and the engine knows of them:
 
     begin(engine)                             once, before the first step, which is at clock 1
     tick = known_until(engine, clock)
@@ -26,10 +26,9 @@ engine knows of them:
         where its write queue takes a write at clock t: write_taken(engine, write, t)
     the next `clock` is the one after these
 
-`ndpsim.link.offers` has lists of what is offered for each lane, and says what it takes next.
-Lanes may be stepped in any order, one clock after the other or each through all of them: none of it reaches
-another lane before. Fewer clocks than these are right, too. All is done when
-every request is served.
+`ndpsim.link.offers` has lists of the offered requests of each lane, and chooses the next one. Lanes may be
+stepped in any order, clock by clock or one lane through all clocks, because no lane affects another before
+the last of these clocks. Fewer clocks are allowed, too. The relayout is done when every request is served.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from ndpsim.link.sending import send, update_ready
 
 @inlined
 def offer(engine, request, tick):
-    """A request may be offered to its lane from the unit's next edge, and then the lane's, on."""
+    """Offer a request to its lane, from the unit's next edge and then the lane's next edge on."""
     edge = (tick + engine.unit_ticks - 1) // engine.unit_ticks * engine.unit_ticks
     engine.offered_at[request] = (edge + engine.dram_ticks - 1) // engine.dram_ticks
     engine.offered_requests[assume_nonnegative(engine.offered_count[0])] = request
@@ -51,7 +50,7 @@ def offer(engine, request, tick):
 
 @inlined
 def use_slot(engine, node, tick):
-    """A slot of a node's buffer is free: the node's next read is offered."""
+    """A slot of a node's buffer is free: offer the node's next read."""
     read = assume_nonnegative(engine.next_read[node])
     if read < engine.packed.node_read[node + 1]:
         engine.next_read[node] = read + 1
@@ -60,7 +59,7 @@ def use_slot(engine, node, tick):
 
 @outlined
 def begin(engine):
-    """All slots are free, and so the first reads of every node are offered."""
+    """Offer the first reads of every node: all slots are free."""
     for node in range(engine.next_read.shape[0]):
         for _ in range(engine.slots):
             use_slot(engine, node, 0)
@@ -74,7 +73,7 @@ def is_local(engine, flow):
 
 @inlined
 def has_credit(engine, flow, packet):
-    """Whether a flow has a credit for a packet, or will have it at a tick that is known."""
+    """Whether a flow has a credit for a packet now, or from a known tick on."""
     before = packet - engine.flow_credits[flow]
     if before < engine.packed.flow_packet[flow]:
         return True
@@ -100,7 +99,7 @@ def ready_to_send(engine, flow, packet):
 
 @inlined
 def free_place(engine, packet):
-    """A packet's place at its target is free: the flow has a credit for a later one."""
+    """Free a packet's place at its target: the flow has a credit for a later packet."""
     flow = assume_nonnegative(engine.packets.flow[packet])
     later = packet + engine.flow_credits[flow]
     if later < engine.packed.flow_packet[flow + 1] and engine.packed.unread[later] == 0:
@@ -110,7 +109,7 @@ def free_place(engine, packet):
 
 @inlined
 def leave(engine, packet, tick):
-    """A packet has left its source: slots of reads that have left altogether are free."""
+    """A packet has left its source: free the slots of reads whose pieces have all left."""
     node = assume_nonnegative(engine.flow_node[assume_nonnegative(engine.packets.flow[packet])])
     for number in range(engine.packed.packet_first[packet], engine.packed.packet_first[packet + 1]):
         piece = assume_nonnegative(number)
@@ -122,7 +121,7 @@ def leave(engine, packet, tick):
 
 @inlined
 def next_arrival(engine, flow, packet, tick):
-    """When the next packet of a flow arrives, as far as is known."""
+    """The tick at which the next packet of a flow arrives, if it is known."""
     if packet == engine.packed.flow_packet[flow + 1]:
         return FAR
     if is_local(engine, flow):
@@ -132,7 +131,7 @@ def next_arrival(engine, flow, packet, tick):
 
 @inlined
 def arrive(engine, flow, tick):
-    """A flow's next packet arrives: writes that have all their pieces are offered."""
+    """A flow's next packet arrives: offer the writes that now have all their pieces."""
     packet = assume_nonnegative(engine.arriving[flow])
     engine.arriving[flow] = packet + 1
     if is_local(engine, flow):
@@ -155,7 +154,7 @@ def arrive(engine, flow, tick):
 
 @inlined
 def start_to_send(engine, wire, tick):
-    """A wire sends its next packet; when that leaves its source, and arrives at its target, is recorded."""
+    """A wire sends its next packet; record when it leaves its source, and when it arrives at its target."""
     packets = engine.packets
     packet = send(engine.fabric, packets, wire, tick)
     if packets.hop[packet] == 1:
@@ -168,10 +167,10 @@ def start_to_send(engine, wire, tick):
 
 @outlined
 def advance(engine, until):
-    """All that happens up to the tick `until`, that tick included.
+    """Process all events up to and including the tick `until`.
 
-    Of one tick, arrivals come first, then packets that have left, then wires that start to send: by then all
-    that is ready is known.
+    The events of a tick are processed in this order: arrivals, packets that have left, wires that start to
+    send. All ready packets are known before a wire starts.
     """
     times = engine.packets.times
     flows, wires = engine.arriving.shape[0], engine.leaving.shape[0]
@@ -216,7 +215,7 @@ def write_taken(engine, write, clock):
 
 @inlined
 def known_until(engine, clock):
-    """The tick before which all that happens is known, whatever lanes do from the step at `clock` on.
+    """The tick before which all events are known, regardless of what lanes do from the step at `clock` on.
 
     Data of a read comes a read latency after its RD. A write that is taken gives a credit, which matters at
     once only to a packet whose reads have issued already: one that stays in its node, or one over links.

@@ -20,12 +20,12 @@ from ndpsim.units import Timebase
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 
-_SLOWEST = 1 << 10  # clocks that a burst takes, on average, by far at most
+_SLOWEST = 1 << 10  # an upper bound of the mean time of a burst, in clocks
 
 
 @by_reference
 class Engine(NamedTuple):
-    """Reads of a node are neighbours, in the order of reading; packets of a flow, in order of sending."""
+    """The state. Reads of a node are in the order of reading, packets of a flow in the order of sending."""
 
     fabric: Fabric
     packets: Packets  # leaves of `times`: arrivals by flow, packets that leave by wire, then wires that start
@@ -33,15 +33,15 @@ class Engine(NamedTuple):
     unit_ticks: int
     read_latency: int  # clocks from RD to the last beat of its data
     slots: int  # bursts that a node's buffer holds between reading and sending
-    packed: Packed  # the pieces: `unread`, `unsent` and `missing` fall as they go their way
+    packed: Packed  # the pieces: `unread`, `unsent` and `missing` count down
     flow_node: Ints  # [flow]: its source
     flow_credits: Ints  # [flow]: packets its target has places for
-    credit_ticks: Ints  # [flow]: from a place that is free at its target to the credit at its source
+    credit_ticks: Ints  # [flow]: ticks from a free place at its target to the credit at its source
     next_read: Ints  # [node]: the next read to be offered
     read_until: Ints  # [packet]: the tick at which those of its reads that have issued are in the buffer
     leaving: Ints  # [wire]: the packet that it sends, where that is leaving its source
     arriving: Ints  # [flow]: its next packet to arrive
-    completed_by: Narrow  # [write]: the packet that brought the last of its pieces
+    completed_by: Narrow  # [write]: the packet with the last of its pieces
     not_taken: Narrow  # [packet]: writes that it completed and that are not in their lane's write queue
     place_free: Ints  # [packet]: when there are none, the tick from which its place at its target is free
     without_credit: Ints  # [2]: packets that wait for nothing else, over links and within their node
@@ -64,14 +64,14 @@ def make_engine(
     packet_bytes: int,
     header_bytes: int,
 ) -> Engine:
-    """An engine before anything has moved.
+    """An engine before the first move.
 
     Args:
-        packed: what moves, in packets of `packet_bytes` and a header.
+        packed: the packets, of `packet_bytes` and a header.
         flows: the nodes at the ends of each flow.
         timebase: ticks of the DRAM clock, then of the unit's.
         read_latency, slots: see `Engine`.
-        receive_bytes: what a node's buffer holds of what was sent to it.
+        receive_bytes: bytes of received data that a node's buffer can hold.
 
     Raises:
         InputError: the buffer is too small, or times are too long for 64-bit counters.

@@ -1,4 +1,4 @@
-"""The next of many events: a tree whose leaves are ticks and whose inner nodes are the earlier of two.
+"""The next of many events: a tree whose leaves are ticks; each inner node is the earlier of its two children.
 
 Node 1 is the earliest of all; nodes 2n and 2n + 1 are below node n; the leaves are the second half of the
 array. Of equal ticks the leaf with the lowest number comes first.
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from ndpsim._jit import inlined
 from ndpsim.dram.fast.words import assume_nonnegative
 
-#: Later than anything that happens.
+#: A tick after all events.
 FAR = 1 << 62
 
 
 def make_times(leaves: int) -> NDArray[np.int64]:
-    """A tree with at least so many leaves, all FAR."""
+    """A tree with at least this number of leaves, all FAR."""
     return np.full(2 << max(leaves - 1, 0).bit_length(), FAR, dtype=np.int64)
 
 

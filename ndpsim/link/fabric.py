@@ -30,7 +30,7 @@ class Fabric(NamedTuple):
     path: Ints  # the queues that its packets pass
     queue_wire: Ints  # [queue]
     queue_node: Ints  # [queue]
-    queue_latency: Ints  # [queue]: ticks of the hop behind it
+    queue_latency: Ints  # [queue]: ticks of the latency of its hop
     input_first: Ints  # [input + 1]: its first queue
     wire_first: Ints  # [wire + 1]: its first input
     byte_ticks: Ints  # [wire]: ticks that a byte takes
@@ -38,23 +38,23 @@ class Fabric(NamedTuple):
 
 @by_reference
 class Packets(NamedTuple):
-    """Packets on their way. Packets of a flow are neighbours, in their order."""
+    """The packets, flow by flow, in the order of each flow."""
 
     flow: Narrow  # [packet]
     size: Narrow  # [packet]: bytes on the wire
-    at: Ints  # [packet]: the tick from which it can leave the queue it is in, FAR while that is not known
-    hop: Narrow  # [packet]: hops it has left behind
+    at: Ints  # [packet]: the tick from which it can leave its queue; FAR: not known yet
+    hop: Narrow  # [packet]: number of hops that it has passed
     behind: Narrow  # [packet]: the next packet of its queue, -1: none
     sent: Ints  # [packet]: the tick at which it has left its source, 0 before
     arrived: Ints  # [packet]: the tick at which it is at its target, 0 before
     head: Ints  # [queue]: -1: empty
     tail: Ints  # [queue]
-    waiting: Ints  # [queue]: bytes sent towards it over a wire that have not begun to leave it
+    waiting: Ints  # [queue]: bytes of packets that were sent to it and have not begun to leave it
     most: Ints  # [queue]: the most of them at any time
-    turn: Ints  # [wire]: the input that comes first
-    granted_queue: Ints  # [input]: the queue that comes first
+    turn: Ints  # [wire]: the input with the next turn
+    granted_queue: Ints  # [input]: the queue with the next turn
     free: Ints  # [wire]: the tick from which it is free
-    busy: Ints  # [wire]: ticks for which it was not
+    busy: Ints  # [wire]: ticks for which it was busy
     times: Ints  # see `link.events`: the ticks at which wires next start to send, and perhaps others
     leaves_before: int  # leaves of `times` before those of the wires
 
@@ -73,10 +73,10 @@ class _Queue(NamedTuple):
     """The identity of a queue; the first three fields identify its input, the first its wire."""
 
     wire: int
-    before: int  # the hop that packets came over, -1: they begin here
+    before: int  # the hop of arriving packets; -1: packets that begin here
     node: int
     hop: int  # the hop that they wait for
-    flow: int  # whose they are where they begin here, else -1
+    flow: int  # the flow of packets that begin here, else -1
 
 
 def _queues(network: Network, flow: int, route: Sequence[int]) -> list[_Queue]:
@@ -116,7 +116,7 @@ def _ints(values: Iterable[int]) -> Ints:
 
 
 def _firsts(of: Ints, count: int) -> Ints:
-    """The place where each of `count` owners begins, and the last one's end; `of` is sorted."""
+    """The first place of each of `count` owners, and the end of the last; `of` is sorted."""
     return np.searchsorted(of, np.arange(count + 1)).astype(np.int64)
 
 
@@ -127,7 +127,7 @@ def _ticks(ps: Fraction, timebase: Timebase) -> int:
 
 
 def make_packets(fabric: Fabric, flow: Narrow, size: Narrow, ready: Ints, leaves_before: int = 0) -> Packets:
-    """Packets at their sources; those of a flow are neighbours, in their order.
+    """Packets at their sources, flow by flow.
 
     Args:
         fabric: the queues.
@@ -174,7 +174,7 @@ def check_ticks(fabric: Fabric, size: int, packets: int, ready: int) -> None:
     """Make sure that `packets` of `size` bytes in all, ready by the tick `ready`, arrive before FAR.
 
     Raises:
-        InputError: if they all wait for each other at every hop, they may not.
+        InputError: they may arrive later if they all wait for each other at every hop.
     """
     hops = int(np.diff(fabric.path_first).max(initial=0))
     byte_ticks, latency = (int(of.max(initial=0)) for of in (fabric.byte_ticks, fabric.queue_latency))
@@ -186,8 +186,8 @@ def check_ticks(fabric: Fabric, size: int, packets: int, ready: int) -> None:
 def most_waiting(network: Network, fabric: Fabric, packets: Packets) -> Ints:
     """int64[node]: bytes of packets passing through each node, at most: what its buffers must hold.
 
-    A packet has its place from when it begins to be sent there until it begins to leave. Summed over the
-    queues of a node, each at its own worst moment.
+    A packet occupies its place from the beginning of its transfer to the node until it begins to leave. The
+    result is the sum over the queues of a node, each at its own maximum.
     """
     most = np.zeros(len(network.next_hop), dtype=np.int64)
     np.add.at(most, fabric.queue_node, packets.most)

@@ -1,17 +1,18 @@
-"""The next request that a relayout unit offers a lane, of those that the engine offers for it.
+"""The choice of the next request that a relayout unit offers to a lane.
 
-A controller writes as long as writes come, and each change between reading and writing costs a turnaround.
-So the unit says when a lane writes. Reads are offered before writes where both can be taken, each in order
-of being offered, and a lane is in one of three modes:
+A controller writes as long as writes arrive, and each change between reading and writing costs a turnaround.
+Therefore the unit decides when a lane writes. If both can be taken, reads come before writes, each in the
+order in which the engine offers them. A lane is in one of three modes:
 
-- in `BOTH` its writes are offered, too. It ends when as many reads are under way as `many_reads`: what waits
-  for their data would otherwise wait until the writing ends.
-- in `HOLD` writes wait until all reads under way have issued. Once one has, and the controller so reads, a
-  few are offered, `early_writes`: they free places for packets, and are too few for it to begin to write.
-- in `DRAIN` writes are offered until `many_writes` of them are taken, or none is left. It begins when so many
-  have been collected, but only while the lane has more than twice as many reads to come as writes. Such a
-  lane never runs out of reads, and one write now and then would interrupt them each time. Where it has fewer,
-  reads go first, since other lanes wait for their data.
+- in `BOTH` its writes are offered, too. It ends when `many_reads` reads are pending: other nodes would
+  otherwise wait for their data until the writing ends.
+- in `HOLD` writes wait until all pending reads have issued. After the first of them has issued, the
+  controller reads. Then a few writes, `early_writes`, are offered: they free places for packets, and are too
+  few for the controller to begin to write.
+- in `DRAIN` writes are offered until `many_writes` of them are taken, or none is left. It begins when this
+  number has been collected, but only while the lane has more than twice as many remaining reads as writes.
+  Such a lane always has reads, and single writes would interrupt them each time. If a lane has fewer reads,
+  they come first, because other lanes wait for their data.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ class Offers(NamedTuple):
     first: Narrow  # [lane, 0 or 1]: the first read, or write, that the lane has not taken
     last: Narrow  # [lane, 0 or 1]
     # Of each lane, side by side in memory:
-    uncounted: Narrow  # the first read that is not among those under way, -1: none
+    uncounted: Narrow  # the first read that is not pending; -1: none
     under_way: Narrow  # reads that are offered and have not issued
     collected: Narrow  # writes that are offered and not taken
-    last_of_many: Narrow  # of these, in their order, the one that makes them `many_writes`, -1: none
+    last_of_many: Narrow  # the last of the first `many_writes` of these; -1: none
     reads_left: Narrow  # reads that have not issued, later ones included
     writes_left: Narrow  # writes that are not taken, later ones included
     mode: Narrow
-    may_take: Narrow  # writes that it may take before DRAIN ends, or in HOLD; -1: no read has issued
+    may_take: Narrow  # writes that it may still take in DRAIN or HOLD; -1: no read has issued
 
 
 def make_offers(lane: Narrow, reads: int, lanes: int, many_reads: int) -> Offers:
@@ -60,7 +61,7 @@ def make_offers(lane: Narrow, reads: int, lanes: int, many_reads: int) -> Offers
 
     zeros = ("under_way", "collected", "reads_left", "writes_left", "mode", "may_take")
     none = ("uncounted", "last_of_many")
-    # Arrays of a single lane would be contiguous: of another type, for which kernels would be compiled anew.
+    # Arrays of a single lane would be contiguous, and kernels would be compiled again for this type.
     of_lanes = side_by_side(max(lanes, 2), **dict.fromkeys(zeros + none, np.int32))
     for name, of_lane in of_lanes.items():
         of_lane[:] = _NONE if name in none else 0
@@ -91,7 +92,7 @@ def make_due(due, lane, clock):
 def enqueue_offered(engine, offers, due):
     """Put requests that the engine offers on the lists of their lanes, whose buses are due then.
 
-    due: [bus]; the lanes of a bus are that many apart.
+    due: [bus]; lane n is on bus n modulo its length.
     """
     for n in range(engine.offered_count[0]):
         request = assume_nonnegative(engine.offered_requests[n])
@@ -121,7 +122,7 @@ def is_offered(engine, request, clock):
 
 @inlined
 def count_reads(engine, offers, lane, clock):
-    """Count the reads under way."""
+    """Count the pending reads."""
     while is_offered(engine, offers.uncounted[lane], clock):
         offers.under_way[lane] += 1
         offers.uncounted[lane] = offers.after[offers.uncounted[lane]]

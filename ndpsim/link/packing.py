@@ -1,6 +1,6 @@
-"""Reads in the order of reading, and pieces in packets: what the relayout engine starts from.
+"""Numbers reads in the order of reading, and packs pieces into packets, for the relayout engine.
 
-Kernels of one pass each over what is there already in order; nothing is sorted by comparing.
+Each kernel makes one pass over data that is already in order; nothing is sorted by comparing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Narrow = NDArray[np.int32]
 class Pieces(NamedTuple):
     """Pieces of an expert's reads that go into each of its writes, in the order of the writes."""
 
-    read: Ints  # as the expert's bursts are counted
+    read: Ints  # numbered as the expert's bursts
     write: Ints
     bits: Ints
 
@@ -93,7 +93,7 @@ def number_by_node(node: Narrow, expert_first: Ints, nodes: int) -> Numbers:
 
 @kernel
 def count_pieces(read, number, read_first):
-    """Count the pieces of each read, one place behind its own."""
+    """Count the pieces of each read, one place after its own."""
     for piece in range(read.shape[0]):
         read_first[number[read[piece]] + 1] += 1
 
@@ -121,7 +121,7 @@ def count_flows(node_read, write_node, read_first, by_read, missing, count):
 
 @inlined
 def by_flows(node_read, write_node, read_first, by_read, by_read_bits, first, into):
-    """Pieces flow by flow, in the order of reading; `into.read_packet` has where each has gone.
+    """Sort pieces by flow, in the order of reading; `into.read_packet` has the new place of each.
 
     first: [source, target]: the place of the next piece between two nodes.
     """
@@ -141,7 +141,7 @@ def by_flows(node_read, write_node, read_first, by_read, by_read_bits, first, in
 def fill_packets(flow_first, source_read, slots, packet_bytes, into, packet):
     """Fill packets in order until the next piece would not fit; returns how many there are.
 
-    A packet holds pieces of one flow, and of one of its node's chunks of `slots` reads.
+    A packet has pieces of one flow, and of one chunk of `slots` reads of its node.
     """
     packets = 0
     for flow in range(flow_first.shape[0] - 1):
@@ -174,7 +174,7 @@ def pack(by_read, by_read_bits, write_node, first, flow_first, source_read, slot
         into: the result.
     """
     by_flows(into.node_read, write_node, into.read_first, by_read, by_read_bits, first, into)
-    packet = by_read  # which is done with
+    packet = by_read  # not needed any more
     packets = fill_packets(flow_first, source_read, slots, packet_bytes, into, packet)
     for place in range(into.read_packet.shape[0]):
         of = packet[into.read_packet[place]]
@@ -193,10 +193,10 @@ def pack_pieces(
     """Pieces in packets, and the nodes at the ends of each flow: source and target, ascending.
 
     Args:
-        experts: of each its pieces, and the numbers of its reads and its writes.
-        node_read: of the reads, see `Numbers`.
+        experts: for each expert its pieces, and the numbers of its reads and its writes.
+        node_read: the first read of each node, see `Numbers`.
         write_node: int32[write], by number.
-        slots: of a node's buffer.
+        slots: slots of a node's buffer.
         packet_bytes: payload of a packet, at most; no piece is larger.
     """
     nodes, reads, writes = len(node_read) - 1, int(node_read[-1]), len(write_node)

@@ -18,22 +18,22 @@ class Pcie(Pipe):
     """One direction of a PCIe link; `gbps` is after line coding.
 
     Attributes:
-        copy_engines: copies under way at once.
+        copy_engines: number of copies at once.
     """
 
     copy_engines: int
 
     def arrivals(self, ready_ps: Ints, size_bytes: Ints) -> Ints:
-        """When each copy has arrived, in ps, int64[n], rounded up to a whole ps, once.
+        """The arrival time of each copy in ps, int64[n], rounded up once to a whole ps.
 
-        Engines take copies in their order; the packets of the copies under way take turns on the link.
+        Engines take copies in order; the packets of concurrent copies take turns on the link.
 
         Args:
-            ready_ps: when each copy may start, from 0.
+            ready_ps: the earliest start of each copy, from 0.
             size_bytes: bytes of each copy, from 1.
 
         Raises:
-            InputError: times too long, at a rate of this many digits, for 64-bit counters.
+            InputError: the times are too long for 64-bit counters at this rate.
         """
         ticks, byte_ticks, latency_ticks = self._checked_ticks(ready_ps, size_bytes)
         done, ready = np.zeros_like(size_bytes), ready_ps * ticks

@@ -15,7 +15,7 @@ from ndpsim.units import exact
 
 Ints = NDArray[np.int64]
 
-_MOST = 1 << 62  # what a counter of ticks may reach
+_MOST = 1 << 62  # maximum of a counter of ticks
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Pipe:
     Attributes:
         gbps: bytes a ns on the wire, headers included, in GB/s.
         latency_ns: from the last byte sent to the same byte received.
-        packet_bytes: payload of a packet, at most; a packet holds bytes of one message.
-        header_bytes: what each packet occupies beside its payload.
+        packet_bytes: maximum payload of a packet; a packet has bytes of one message.
+        header_bytes: header of each packet.
     """
 
     gbps: float
@@ -47,9 +47,9 @@ class Pipe:
         return ticks, int(self.byte_ps * ticks), int(latency * ticks)
 
     def wire_bytes(self, size_bytes: Ints) -> Ints:
-        """Bytes that messages occupy on the wire: their own and a header for each of their packets.
+        """Bytes of messages on the wire: their own bytes, and a header for each packet.
 
-        The last packet of each is possibly not full.
+        The last packet of a message may not be full.
         """
         packets = -(-size_bytes // self.packet_bytes)
         return size_bytes + packets * self.header_bytes
@@ -68,13 +68,13 @@ class Pipe:
         return self._ticks
 
     def arrivals(self, ready_ps: Ints, size_bytes: Ints) -> Ints:
-        """When the last byte of each message has arrived, in ps, int64[n].
+        """The arrival time of the last byte of each message in ps, int64[n].
 
-        A message starts when it is ready and the one before it has left: in order, without gaps between
-        packets that are ready. Times are exact inside; what is returned is rounded up to a whole ps, once.
+        A message starts when it is ready and the previous one has left. Messages stay in order, without gaps
+        between ready packets. Internal times are exact; results are rounded up once to a whole ps.
 
         Args:
-            ready_ps: when each message may start, from 0; in any order, messages keep theirs.
+            ready_ps: the earliest start of each message, from 0, in any order; messages keep their order.
             size_bytes: bytes of each message, from 1.
 
         Raises:
@@ -85,6 +85,6 @@ class Pipe:
         ticks, byte_ticks, latency_ticks = self._checked_ticks(ready_ps, size_bytes)
         service = self.wire_bytes(size_bytes) * byte_ticks
         left = np.cumsum(service)
-        # A message leaves after the last one before it that found the wire idle, and all since then.
+        # A message leaves after the last message that found the wire idle, and all messages since.
         done = left + np.maximum.accumulate(ready_ps * ticks - (left - service))
         return -(-(done + latency_ticks) // ticks)

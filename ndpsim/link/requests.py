@@ -1,4 +1,4 @@
-"""The requests of a relayout, made from the locations of its bursts; and sums over their results."""
+"""Makes the requests of a relayout from the locations of its bursts, and sums their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Narrow = NDArray[np.int32]
 
 
 def side_by_side(length: int, **types: DTypeLike) -> dict[str, NDArray[Any]]:
-    """Arrays whose elements of one number are neighbours in memory: together they are one cache miss."""
+    """Arrays whose elements with the same index are neighbours in memory: one cache miss reads them all."""
     records = np.empty(length, dtype=np.dtype([*types.items()], align=True))
     return {name: records[name] for name in types}
 
@@ -52,7 +52,7 @@ def fill_requests(dimm_lane, place, number, dimm_lanes, word, column_of, write, 
     Args:
         dimm_lane, place: [burst], see `Bursts`.
         number: [burst]: its number among the requests.
-        word, column_of: [place]: its `dram.state.pack_place` but for the rank, and its column.
+        word, column_of: [place]: its `dram.state.pack_place` without the rank, and its column.
         write: 0 or 1.
     """
     for burst in range(dimm_lane.shape[0]):
@@ -99,7 +99,7 @@ def add_up_bits(engine, bits):
 
 @kernel
 def spans(tick, node, first, last):
-    """The first and the last tick of each node's bursts, [node], where it has any."""
+    """The first and the last tick of each node's bursts, [node], for nodes with bursts."""
     for burst in range(tick.shape[0]):
         of = node[burst]
         first[of] = min(first[of], tick[burst])

@@ -1,11 +1,10 @@
-"""Packets of many flows over shared wires: what each wire sends when, exactly.
+"""Packets of many flows over shared wires: the exact time at which each wire sends each packet.
 
-A packet is at a node when all of it has arrived there (store and forward) and a hop's latency has passed.
-It waits in the queue of the input it came from: the hop before, or its own flow at the source. A wire that
-is free sends the first packet of one of the queues before it, at once: it asks the inputs in turn (round
-robin), and the flows that begin at the node, which share one input, in turn among themselves. A packet
-occupies the wire for its bytes, headers included, at the wire's rate. Queues are first in, first out and
-unbounded; nothing is lost.
+A packet is at a node when all of it has arrived there (store and forward) and the latency of the hop has
+passed. It waits in the queue of its input: the previous hop, or its own flow at the source. A free wire
+immediately sends the first packet of one of its queues. The inputs have turns (round robin). The flows that
+begin at the node share one input and have turns on it. A packet occupies the wire for its bytes, including
+headers, at the wire's rate. Queues are first in, first out and unbounded; nothing is lost.
 
 Times are ticks; nothing changes between two ticks at which a wire starts to send.
 """
@@ -19,7 +18,7 @@ from ndpsim.link.events import FAR, set_time
 
 @inlined
 def next_start(fabric, packets, wire):
-    """The tick at which a wire next starts to send, as far as is known."""
+    """The tick at which a wire next starts to send, if it is known."""
     first, end = fabric.wire_first[wire], fabric.wire_first[wire + 1]
     start = FAR
     for number in range(fabric.input_first[first], fabric.input_first[end]):
@@ -37,7 +36,7 @@ def set_start(packets, wire, tick):
 
 @inlined
 def update_ready(fabric, packets, queue, tick):
-    """The first packet of a queue can leave it from a tick on."""
+    """Record that the first packet of a queue can leave it from a tick on."""
     wire = assume_nonnegative(fabric.queue_wire[queue])
     tick = max(tick, packets.free[wire])
     if tick < packets.times[packets.times.shape[0] // 2 + packets.leaves_before + wire]:
@@ -46,7 +45,7 @@ def update_ready(fabric, packets, queue, tick):
 
 @inlined
 def ready_queue(fabric, packets, in_, tick):
-    """The queue of an input whose turn it is at `tick`, -1: none has a packet."""
+    """The queue of an input with the turn at `tick`; -1: none has a packet."""
     first, end = fabric.input_first[in_], fabric.input_first[in_ + 1]
     queue = assume_nonnegative(packets.granted_queue[in_])
     for _ in range(end - first):
@@ -59,7 +58,7 @@ def ready_queue(fabric, packets, in_, tick):
 
 @inlined
 def choose_queue(fabric, packets, wire, tick):
-    """The queue whose turn it is at `tick`; after it comes the turn of the next."""
+    """The queue with the turn at `tick`; the turn passes to the next queue."""
     first, end = fabric.wire_first[wire], fabric.wire_first[wire + 1]
     in_ = assume_nonnegative(packets.turn[wire])
     for _ in range(end - first):
@@ -78,7 +77,7 @@ def choose_queue(fabric, packets, wire, tick):
 
 @inlined
 def move_on(fabric, packets, packet, tick):
-    """A packet is at the next node from `tick` on: at its target, or in its next queue."""
+    """Move a packet to its next node at `tick`: to its target, or into its next queue."""
     packets.hop[packet] += 1
     flow = assume_nonnegative(packets.flow[packet])
     place = fabric.path_first[flow] + packets.hop[packet]
@@ -99,7 +98,7 @@ def move_on(fabric, packets, packet, tick):
 
 @inlined
 def send(fabric, packets, wire, tick):
-    """A wire sends a packet of the queue whose turn it is; returns the packet."""
+    """A wire sends a packet of the queue with the turn; returns the packet."""
     queue = assume_nonnegative(choose_queue(fabric, packets, wire, tick))
     packet = assume_nonnegative(packets.head[queue])
     packets.head[queue] = packets.behind[packet]

@@ -1,11 +1,10 @@
-"""The links between DIMMs, and the way of a packet from one to another: each topology a small function.
+"""The links between DIMMs, and the routes of packets: each topology is a small function.
 
-Nodes are the DIMMs, counted from 0, and behind them, where DIMMs are bridged, the host. A *hop* goes from
-one node to another over a *wire*; hops on the same wire take turns. The two directions of a link between
-DIMMs are two wires; all DIMMs of a memory channel share one wire, in both directions. Routes are tables:
-where a packet goes next depends on the node it is at and on its target only, and is always the same, so
-packets of a flow stay in order. What waits at a node waits in unbounded buffers, one for each hop it comes
-from: rings included, no packet can block another for ever.
+Nodes are the DIMMs, numbered from 0, and after them the host, if it bridges DIMMs. A *hop* goes from one node
+to another over a *wire*; hops on the same wire take turns. The two directions of a link between DIMMs are two
+wires; all DIMMs of a memory channel share one wire, in both directions. Routes are tables: the next hop
+depends only on the current node and the target, so packets of a flow stay in order. Packets wait at a node in
+unbounded buffers, one for each incoming hop, so no deadlock is possible, even on rings.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Hop:
-    """One direction of a link, or of a DIMM's way to the host.
+    """One direction of a link, or of a DIMM's connection to the host.
 
     Attributes:
-        source: the node it leaves.
-        target: the node it leads to.
-        wire: what it occupies.
-        gbps: bytes a ns while it does, in GB/s.
-        latency_ns: from the last byte sent to the packet being ready to go on at the target.
+        source: the node at its beginning.
+        target: the node at its end.
+        wire: the wire that it occupies.
+        gbps: its rate in GB/s.
+        latency_ns: time from the last byte sent until the packet can be forwarded at the target.
     """
 
     source: int
@@ -42,13 +41,13 @@ class Hop:
 
 @dataclass(frozen=True)
 class Bridge:
-    """How groups of DIMMs reach each other: over the host's memory channels.
+    """The connection of groups of DIMMs over the host's memory channels.
 
     Attributes:
         group_dimms: DIMMs in a group; they are linked in a chain.
         channels: memory channels of the host; DIMM d is on channel d mod `channels`.
-        gbps: what a channel carries, in GB/s.
-        latency_ns: from a packet's arrival at the host to its being ready to leave.
+        gbps: rate of a channel in GB/s.
+        latency_ns: time from a packet's arrival at the host until it can leave.
     """
 
     group_dimms: int
@@ -59,14 +58,14 @@ class Bridge:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """DIMMs, how they are linked, and the ways between them.
+    """DIMMs, their links, and the routes between them.
 
     Attributes:
         topology: its name.
-        dimms: how many; the first nodes.
+        dimms: number of DIMMs, which are the first nodes.
         hops: all hops.
-        next_hop: int64[node, target DIMM], the hop a packet takes next; -1 at its target.
-        wire_names: what each wire is, for reports.
+        next_hop: int64[node, target DIMM], the next hop of a packet; -1 at its target.
+        wire_names: the names of the wires, for reports.
     """
 
     topology: str
@@ -84,7 +83,7 @@ class Network:
         return hops
 
 
-Towards = Callable[[int, int], int]  # (at, target) -> the neighbour that comes next
+Towards = Callable[[int, int], int]  # (at, target) -> the next node
 
 
 def _chain(dimms: int) -> Towards:
@@ -93,7 +92,7 @@ def _chain(dimms: int) -> Towards:
 
 
 def _ring(dimms: int) -> Towards:
-    """A chain with its ends linked: the shorter way; to the opposite DIMM, even ones go up, odd ones down."""
+    """A chain with linked ends, by the shorter way; to the opposite DIMM, even ones go up, odd ones down."""
 
     def towards(at: int, target: int) -> int:
         up = (target - at) % dimms
@@ -104,7 +103,7 @@ def _ring(dimms: int) -> Towards:
 
 
 def _mesh(dimms: int) -> Towards:
-    """Rows and columns as near to a square as fills them; along the row first, then along the column."""
+    """Full rows and columns, as square as possible; first along the row, then along the column."""
     columns = dimms // max(rows for rows in range(1, dimms + 1) if dimms % rows == 0 and rows * rows <= dimms)
 
     def towards(at: int, target: int) -> int:
@@ -120,9 +119,9 @@ def _full(dimms: int) -> Towards:
     return lambda at, target: target
 
 
-#: The next neighbour on the way, for topologies of so many DIMMs without the host. A packet for the DIMM
-#: opposite in a ring goes on as it began: from its first hop on, one way is the shorter. On a bus every DIMM
-#: reaches every other, too, but over one wire.
+#: The next node, for topologies without the host. A packet for the opposite DIMM in a ring keeps its
+#: direction: after its first hop this direction is the shorter one. On a bus every DIMM reaches every other,
+#: over one wire.
 TOPOLOGIES: dict[str, Callable[[int], Towards]] = {
     "chain": _chain,
     "ring": _ring,
@@ -149,7 +148,7 @@ def _steps(towards: Towards, group: range) -> dict[tuple[int, int], int]:
 
 
 def _groups(dimms: int, bridge: Bridge) -> dict[tuple[int, int], int]:
-    """Chains of DIMMs; to a DIMM of another group over the host, which is node `dimms`."""
+    """Chains of DIMMs; DIMMs of other groups are reached over the host, which is node `dimms`."""
     host, size = dimms, bridge.group_dimms
     steps = {
         (at, target): host for at in range(dimms) for target in range(dimms) if at // size != target // size
@@ -162,7 +161,7 @@ def _groups(dimms: int, bridge: Bridge) -> dict[tuple[int, int], int]:
 
 
 def ports_needed(topology: str, dimms: int, group_dimms: int = 1) -> int:
-    """The most links that a DIMM has in a topology."""
+    """The maximum number of links of a DIMM in a topology."""
     if topology == "groups":
         steps = _steps(_chain(group_dimms), range(min(group_dimms, dimms)))
     else:
@@ -181,10 +180,10 @@ def make_network(
     Args:
         topology: one of `TOPOLOGIES`, or "groups".
         dimms: DIMMs, from 1.
-        ports: links a DIMM can have.
-        gbps: what a link carries in one direction, or a bus altogether, in GB/s.
+        ports: maximum number of links of a DIMM.
+        gbps: rate of a link in one direction, or of a bus in total, in GB/s.
         hop_latency_ns: latency of a hop over a link.
-        bridge: that of "groups".
+        bridge: the bridge, for "groups".
 
     Raises:
         InputError: there are not enough ports.

@@ -1,4 +1,4 @@
-"""Shapes of models, mixtures of experts above all: what one expert weighs, and where the experts are.
+"""Shapes of models, mainly mixtures of experts: the size of an expert, and the layers with experts.
 
 >>> from ndpsim.moe import load_model
 >>> model = load_model("deepseek-v2")

@@ -1,4 +1,4 @@
-"""A `config.json` as read, with errors that name the file, the line and the key."""
+"""Reads a `config.json`; errors name the file, the line and the key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_FILE_BYTES = 1 << 24
 
 @dataclass(frozen=True)
 class Config:
-    """The object of a `config.json` that describes the text model, and where it stands."""
+    """The object of a `config.json` that describes the text model, and its place in the file."""
 
     file: str
     text: str
@@ -25,20 +25,20 @@ class Config:
     prefix: str  # "text_config." inside a multimodal wrapper
 
     def error(self, key: str, problem: str, code: Code = "range") -> InputError:
-        """`problem` with `key`, its file, and its line where the file has that key just once."""
+        """The error `problem` with `key`, its file, and its line if the file has the key only once."""
         places = [match.start() for match in re.finditer(rf'"{re.escape(key)}"\s*:', self.text)]
         line = self.text.count("\n", 0, places[0]) + 1 if len(places) == 1 else None
         return InputError(problem, code, file=self.file, line=line, key=self.prefix + key)
 
     def find(self, keys: tuple[str, ...]) -> str | None:
-        """The first of `keys` that is there and not null."""
+        """The first of `keys` that exists and is not null."""
         return next((key for key in keys if self.values.get(key) is not None), None)
 
     def integer(self, keys: tuple[str, ...], high: int, low: int = 1) -> int:
-        """The whole number under the first of `keys` that is there.
+        """The whole number under the first of `keys` that exists.
 
         Raises:
-            InputError: none is there, or it is no whole number from `low` to `high`.
+            InputError: none exists, or it is no whole number from `low` to `high`.
         """
         key = self.find(keys)
         if key is None:
@@ -50,11 +50,11 @@ class Config:
         return int(value)
 
     def integer_or(self, default: int, keys: tuple[str, ...], high: int, low: int = 0) -> int:
-        """Like `integer`, and `default` where none of `keys` is there."""
+        """As `integer`, or `default` if none of `keys` exists."""
         return default if self.find(keys) is None else self.integer(keys, high, low)
 
     def string_or(self, default: str, key: str) -> str:
-        """The text under `key`, or `default` where it is not there.
+        """The text under `key`, or `default` without it.
 
         Raises:
             InputError: it is no text, or empty.
@@ -67,7 +67,7 @@ class Config:
         return value
 
     def flag_or(self, default: bool, key: str) -> bool:
-        """The true or false under `key`, or `default` where it is not there.
+        """The true or false under `key`, or `default` without it.
 
         Raises:
             InputError: it is neither.
@@ -78,10 +78,10 @@ class Config:
         return default if value is None else value
 
     def list_of(self, key: str, length: int | None = None) -> list[Any]:
-        """The list under `key`, empty where it is not there.
+        """The list under `key`, empty without it.
 
         Raises:
-            InputError: it is no list, or not of `length` entries, one for each layer.
+            InputError: it is no list, or does not have `length` entries, one for each layer.
         """
         value = self.values.get(key)
         if value is None:
@@ -101,7 +101,7 @@ class _DuplicateKeyError(ValueError):
         super().__init__(key)
 
     def line(self, text: str) -> int | None:
-        """The line of the second, where the text has the key just twice."""
+        """The line of the second one, if the text has the key exactly twice."""
         places = [match.start() for match in re.finditer(rf'"{re.escape(self.key)}"\s*:', text)]
         return text.count("\n", 0, places[1]) + 1 if len(places) == 2 else None
 
@@ -117,10 +117,10 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse(text: str, file: str) -> Config:
-    """The text model's part of a `config.json`: `text_config` where a multimodal wrapper has one.
+    """The text model's part of a `config.json`: `text_config` inside a multimodal wrapper.
 
     Raises:
-        InputError: it is no JSON, or no object where one belongs.
+        InputError: it is no JSON, or not an object.
     """
     try:
         values = json.loads(text, object_pairs_hook=_once_each)
@@ -147,7 +147,7 @@ def read_text(path: Path) -> str:
     """The text of the file at `path`.
 
     Raises:
-        InputError: it is no readable file of UTF-8 text, or far too large for a `config.json`.
+        InputError: it is no readable file of UTF-8 text, or much too large for a `config.json`.
     """
     try:
         if not path.is_file():

@@ -1,4 +1,4 @@
-"""The attention of a model's layers, as its `config.json` describes it."""
+"""Reads the attention of a model's layers from its `config.json`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ndpsim.moe.shape import LayerAttention, MixedAttention
 
 _MAX_HEADS = 1 << 16
 
-# State-space and sparse attention, and linear attention by other rules: of none of the kinds read here.
+# Keys of attention that is not supported: state-space, sparse, and linear attention by other rules.
 _OTHER_KINDS = re.compile(r"linear_attn|attn_type_list|^index_|mamba|^ssm_")
 _STATE_TYPE = "mamba_ssm_dtype"
 _STATE_BITS = {"float32": 32, "bfloat16": 16, "float16": 16}
 
-# Rules of a window for some layers, which the older configuration classes have instead of `layer_types`.
+# Rules for a window in some layers, which older configuration classes have instead of `layer_types`.
 _WINDOW_RULES = ("sliding_window_pattern", "max_window_layers")
 
 _FULL, _SLIDING, _CHUNKED, _LINEAR = (
@@ -35,7 +35,7 @@ _KINDS = (_FULL, _SLIDING, _CHUNKED, _LINEAR)
 def read_attention(
     config: Config, family: Family, hidden: int, layers: int
 ) -> LayerAttention | MixedAttention | None:
-    """The attention of the layers; None where the file does not say, or has one of another kind.
+    """The attention of the layers; None if the file does not describe it, or describes another kind.
 
     The keys are those of Hugging Face. Keys and values: `num_attention_heads`; `num_key_value_heads`, one for
     each head where it is missing; `head_dim`, `hidden_size` over the heads where it is missing; with
@@ -46,8 +46,8 @@ def read_attention(
     `no_rope_layer_interval` where there is a chunk; one window for all otherwise.
 
     Raises:
-        InputError: a value is out of range, heads do not share what they have to share, or a kind or a rule
-            is not understood.
+        InputError: a value is out of range, numbers of heads do not divide each other, or a kind or a rule is
+            unknown.
     """
     if config.find(("num_attention_heads",)) is None or attention_problem(config):
         return None
@@ -63,7 +63,7 @@ def read_attention(
 
 
 def attention_problem(config: Config) -> str:
-    """Message for a key of another kind of attention; empty where there is none."""
+    """Message for a key of unsupported attention; empty if there is none."""
     for key, value in config.values.items():
         # MiniMax-M2 lists its layers, all of them with keys and values: 1.
         listed = isinstance(value, list) and all(one == 1 for one in value)
@@ -74,7 +74,7 @@ def attention_problem(config: Config) -> str:
 
 
 def _window(config: Config) -> int:
-    """Tokens of the sliding window; 0 where there is none."""
+    """Tokens of the sliding window; 0 if there is none."""
     if config.values.get("use_sliding_window") is False:
         return 0
     return config.integer_or(0, ("sliding_window",), MAX_SIZE)
@@ -110,7 +110,7 @@ def _names(config: Config, family: Family, layers: int) -> list[str]:
 
 
 def _chunked(config: Config, layers: int) -> list[str]:
-    """Chunks where a layer rotates queries and keys by position, as Llama 4 has it; no limit elsewhere."""
+    """Llama 4: layers that rotate queries and keys by position have chunks; the others have no limit."""
     flags = config.list_of("no_rope_layers")
     if flags:
         config.list_of("no_rope_layers", layers)

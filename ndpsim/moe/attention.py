@@ -67,12 +67,12 @@ class Attention:
 
     @property
     def most_tokens(self) -> int | None:
-        """Most tokens of a sequence with keys and values in the cache; None: all."""
+        """Maximum number of tokens of a sequence with keys and values in the cache; None: all."""
         return self.window or self.chunk or None
 
     @property
     def values_in_work(self) -> int:
-        """Values of a token in work at once: queries, keys, values, the result and its gate."""
+        """Values of a token in memory at once: queries, keys, values, the result and its gate."""
         gate = self.heads * self.value_size if self.gated else 0
         return (self.heads + self.kv_heads) * (self.head_size + self.value_size) + gate
 
@@ -95,7 +95,7 @@ class Attention:
         return inside * (inside + 1) // 2 + (tokens - inside) * inside
 
     def kept_bits(self, context: int, kv_bits: int) -> int:
-        """Bits of a sequence's cache: of all its tokens, or of as many as the window or the chunk has."""
+        """Bits of a sequence's cache: of all its tokens, or of the tokens of a window or a chunk."""
         return min(context, self.most_tokens or context) * self.cached_values * kv_bits
 
     def read_bits(self, context: int, new_tokens: int, kv_bits: int) -> int:
@@ -104,12 +104,12 @@ class Attention:
         return (before - self.first_key(before)) * self.cached_values * kv_bits
 
     def written_bits(self, context: int, new_tokens: int, kv_bits: int) -> int:
-        """Bits that a step adds to a sequence's cache: of the new tokens that the last of them attends to."""
+        """Bits that a step adds to a sequence's cache, for new tokens that the last one attends to."""
         attended = context - self.first_key(context - 1)
         return min(new_tokens, attended) * self.cached_values * kv_bits
 
     def matrices(self, hidden: int) -> tuple[Matrix, ...]:
-        """The matrices that every token is multiplied by, named as Hugging Face does, in the order of use."""
+        """The matrices for every token, with the names of Hugging Face, in the order of use."""
         queries, results = self.heads * self.head_size, self.heads * self.value_size
         output = Matrix("o_proj", hidden, results)
         if not self.latent_rank:

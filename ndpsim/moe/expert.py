@@ -1,4 +1,4 @@
-"""The shape of an expert, as plain values."""
+"""The shape of an expert."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ndpsim import arguments
 
-#: The largest hidden or intermediate size that is believed.
+#: The largest allowed hidden or intermediate size.
 MAX_SIZE = 1 << 24
 
 _MAX_BITS = 64
@@ -32,7 +32,7 @@ class Matrix(NamedTuple):
 class Expert:
     """A gated feed-forward expert: down(act(gate(x)) * up(x)), without biases.
 
-    `hidden` is the length of x and of the result, `intermediate` that of act(gate(x)).
+    `hidden` is the length of x and of the result, `intermediate` the length of act(gate(x)).
 
     Raises:
         InputError: a size is not a whole number from 1 to 2**24.
@@ -55,7 +55,7 @@ class Expert:
 
     @property
     def weights(self) -> int:
-        """Weights in the three matrices together."""
+        """Number of weights in the three matrices together."""
         return 3 * self.hidden * self.intermediate
 
     def weight_bytes(self, bits: int = 16) -> int:

@@ -14,17 +14,19 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Family:
-    """For every field the keys that may hold it; the first one present counts.
+    """For every field the keys that may have it; the first existing one counts.
 
-    A family that names no key for a field does not have the thing, say shared experts, or experts at all.
-    What it names must be there; `shared_experts` may be null, for none.
-    `shared_experts`: the number of shared experts, each of the size of a routed one.
-    `shared_intermediate`: the size of the shared expert itself, where it differs.
-    `layer_pattern`: keys of which one must say which layers are dense; empty where every layer has experts
-    unless the file says otherwise.
-    `attention_pattern`: keys of which one must say which layers attend how, where attention is described.
-    `always_shared`: shared experts of the size of a routed one that the file does not tell of.
-    `gated_attention`: attention with keys and values has a gate on its result.
+    If a family has no key for a field, its models do not have the part, for example shared experts. A key of
+    the family must be in the file; `shared_experts` may be null, which means none.
+
+    Attributes:
+        shared_experts: keys of the number of shared experts, each of the size of a routed one.
+        shared_intermediate: keys of the size of the shared expert, if it differs.
+        layer_pattern: keys, of which the file must have one, that list the dense layers; empty: every layer
+            has experts unless the file says otherwise.
+        attention_pattern: keys, of which the file must have one, that give the attention of each layer.
+        always_shared: number of shared experts, of the size of a routed one, that the file does not mention.
+        gated_attention: attention with keys and values has a gate on its result.
     """
 
     routed_experts: tuple[str, ...]
@@ -44,10 +46,10 @@ class Family:
 # Without experts: every layer has one gated feed-forward network.
 _DENSE = Family(routed_experts=(), expert_intermediate=(), experts_per_token=())
 
-# All feed-forward layers alike, the experts as wide as `intermediate_size`.
+# All feed-forward layers are equal, and experts have `intermediate_size`.
 _MIXTRAL = Family(routed_experts=("num_local_experts",), expert_intermediate=("intermediate_size",))
 
-# Narrow experts beside shared ones, behind one or more dense layers.
+# Small experts and shared experts, after one or more dense layers.
 _DEEPSEEK = Family(
     routed_experts=("n_routed_experts",),
     expert_intermediate=("moe_intermediate_size",),
@@ -55,7 +57,7 @@ _DEEPSEEK = Family(
     layer_pattern=("first_k_dense_replace", "mlp_layer_types"),
 )
 
-# Narrow experts beside a shared one; layers attend by the gated delta rule or with keys and values.
+# Small experts and a shared one; layers have linear attention (gated delta rule) or keys and values.
 _QWEN3_NEXT = Family(
     routed_experts=("num_experts",),
     expert_intermediate=("moe_intermediate_size",),
@@ -111,7 +113,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
 
 
 def _all_known() -> Family:
-    """Every key of every family; for an expert's size the ones that never mean a dense layer go first."""
+    """Every key of every family; for an expert's size, keys that never belong to a dense layer come first."""
     keys: dict[str, Any] = {
         field.name: tuple(
             dict.fromkeys(key for family in FAMILIES.values() for key in getattr(family, field.name))
@@ -124,5 +126,5 @@ def _all_known() -> Family:
     return Family(**keys | {"layer_pattern": (), "attention_pattern": ()})
 
 
-#: Stands in for a family that has no entry.
+#: The family of a model without an entry.
 UNKNOWN = _all_known()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ndpsim.moe.expert import Matrix
 
-# Of a value that the convolution keeps: an activation's.
+# Bits of a value that the convolution keeps: an activation.
 _CONVOLUTION_BITS = 16
 
 
@@ -57,7 +57,7 @@ class LinearAttention:
 
     @property
     def convolution_bits(self) -> int:
-        """Bits that the convolution keeps of a sequence: the tokens before the next one that it spans."""
+        """Bits of the convolution's state of a sequence: its values of the last tokens."""
         return (self.convolution - 1) * self.channels * _CONVOLUTION_BITS
 
     @property
@@ -67,7 +67,7 @@ class LinearAttention:
 
     @property
     def most_tokens(self) -> int | None:
-        """The most tokens whose keys and values a sequence's cache holds: none."""
+        """Maximum number of tokens of a sequence with keys and values in the cache: none."""
         return 0
 
     @property
@@ -81,7 +81,7 @@ class LinearAttention:
         return self.state_values * self.state_bits + self.convolution_bits
 
     def read_bits(self, context: int, new_tokens: int, kv_bits: int) -> int:
-        """Bits that a step reads of a sequence's states: none where the sequence begins with it."""
+        """Bits that a step reads of a sequence's states: none if the sequence begins with this step."""
         return self.kept_bits(context, kv_bits) if context > new_tokens else 0
 
     def written_bits(self, context: int, new_tokens: int, kv_bits: int) -> int:
@@ -89,10 +89,10 @@ class LinearAttention:
         return self.kept_bits(context, kv_bits)
 
     def matrices(self, hidden: int) -> tuple[Matrix, ...]:
-        """The matrices that every token is multiplied by, named as Hugging Face does, in the order of use.
+        """The matrices for every token, with the names of Hugging Face, in the order of use.
 
-        in_proj_qkvz makes queries, keys, values and the gate of the result, in_proj_ba the decay of
-        the state and the share of a value that enters it; conv1d has a row for every channel.
+        in_proj_qkvz gives queries, keys, values and the gate of the result. in_proj_ba gives the decay of the
+        state, and the share of a value that enters it. conv1d has a row for every channel.
         """
         results = self.value_heads * self.value_size
         return (

@@ -1,4 +1,4 @@
-"""Reads a model's shape from a Hugging Face `config.json`, or from one bundled under its name."""
+"""Reads a model's shape from a Hugging Face `config.json`: the user's file, or a bundled one."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _MAX_CONTEXT = 1 << 30
 # Models whose config.json has the sizes of another's; DeepSeek-R1 and Qwen3-Coder-Next are trained from them.
 _SAME_SHAPE = {"deepseek-r1": "deepseek-v3", "qwen3-coder-next": "qwen3-next-80b-a3b"}
 
-# Names of activations in Hugging Face's transformers, of those that experts are known to have.
+# Known activations of experts, by their names in Hugging Face's transformers.
 _ACTIVATIONS = (
     "silu", "swish", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "quick_gelu", "relu", "relu2",
 )  # fmt: skip
 
-# Keys that say which layers have experts; `_dense_layers` reads them.
+# Keys that select the layers with experts; `_dense_layers` reads them.
 _PATTERN_KEYS = (
     "mlp_layer_types",
     "first_k_dense_replace",
@@ -40,7 +40,7 @@ _PATTERN_KEYS = (
 )
 _LLAMA_PATTERN_KEYS = ("moe_layers", "interleave_moe_layer_step")
 
-# Without knowing the family, a key like these would be passed over and the shape come out wrong.
+# In an unknown family such a key would be ignored, and the shape would be wrong.
 _UNREAD = re.compile(
     r"shared_(expert|intermediate)|(expert|moe).*shared|moe_layer|moe_step|moe.*interval|interleave_moe"
     r"|expert_layer|hybrid.*pattern"
@@ -58,7 +58,7 @@ def _sparse_by_type(config: Config, layers: int) -> list[bool]:
 
 
 def _sparse_by_frequency(config: Config, layers: int) -> list[bool]:
-    """`moe_layer_freq`: every how many layers from layer 0, or a 0 or 1 for each layer."""
+    """`moe_layer_freq`: the distance of layers with experts, from layer 0, or a 0 or 1 for each layer."""
     key = "moe_layer_freq"
     if not isinstance(config.values.get(key), list):
         every = config.integer_or(1, (key,), _MAX_COUNT, low=1)
@@ -71,7 +71,7 @@ def _sparse_by_frequency(config: Config, layers: int) -> list[bool]:
 
 
 def _layer_set(config: Config, key: str, layers: int) -> set[int]:
-    """The indexes of layers under `key`; none where it is not there."""
+    """The indexes of layers under `key`; none without it."""
     listed = config.list_of(key)
     for layer in listed:
         if problem := whole_number(layer, 0, layers - 1):
@@ -80,7 +80,7 @@ def _layer_set(config: Config, key: str, layers: int) -> set[int]:
 
 
 def _llama_dense_layers(config: Config, layers: int) -> tuple[int, ...]:
-    """Indexes of the layers without experts, as Llama 4 counts: (layer + 1) % step, or all not listed.
+    """Indexes of the layers without experts in Llama 4: by (layer + 1) % step, or all that are not listed.
 
     Raises:
         InputError: the rule is malformed, or leaves no layer with experts.
@@ -109,9 +109,9 @@ def _dense_layers(config: Config, family: Family, layers: int) -> tuple[int, ...
 def _dense_layers_by_rules(config: Config, layers: int) -> tuple[int, ...]:
     """Indexes of the layers without experts.
 
-    `mlp_layer_types` names every layer and decides alone. Otherwise a layer has experts if all the rest
-    allow it: `first_k_dense_replace` and `moe_layer_freq` as DeepSeek counts (layer % freq == 0),
-    `decoder_sparse_step` and `mlp_only_layers` as Qwen does ((layer + 1) % step == 0).
+    `mlp_layer_types` lists every layer and decides alone. Otherwise a layer has experts if all other rules
+    allow it: `first_k_dense_replace` and `moe_layer_freq` as in DeepSeek (layer % freq == 0),
+    `decoder_sparse_step` and `mlp_only_layers` as in Qwen ((layer + 1) % step == 0).
 
     Raises:
         InputError: a rule is malformed, or leaves no layer with experts.
@@ -137,7 +137,7 @@ def _dense_layers_by_rules(config: Config, layers: int) -> tuple[int, ...]:
 
 
 def _shared(config: Config, family: Family, expert_intermediate: int) -> tuple[int, int]:
-    """How many shared experts a layer has, and their intermediate size together."""
+    """The number of shared experts of a layer, and their intermediate size together."""
     if family.always_shared:
         return family.always_shared, family.always_shared * expert_intermediate
     if config.find(family.shared_intermediate):
@@ -149,7 +149,7 @@ def _shared(config: Config, family: Family, expert_intermediate: int) -> tuple[i
 
 
 def _routed_experts(config: Config, family: Family) -> int:
-    """How many experts a layer has; 0 in a family without experts."""
+    """The number of experts of a layer; 0 in a family without experts."""
     if not family.routed_experts:
         if stray := config.find(UNKNOWN.routed_experts):
             raise config.error(stray, "of a model_type that has no experts", code="conflict")
@@ -172,7 +172,7 @@ def _routed_experts(config: Config, family: Family) -> int:
 
 
 def _check_known(config: Config, family: Family, name: str) -> None:
-    """Refuse what would be read wrongly: an unread rule of an unknown family, or one that is missing."""
+    """Refuse files that would be read wrongly: an unread rule of an unknown family, or a missing rule."""
     if family is UNKNOWN:
         understood = {*_PATTERN_KEYS, *family.shared_experts, *family.shared_intermediate}
         for key, value in config.values.items():
@@ -244,7 +244,7 @@ def model_names() -> list[str]:
 
 
 def _locate(asked: str) -> Path:
-    """The `config.json` that `asked` means, which is no bundled name."""
+    """The `config.json` of `asked`, which is not a bundled name."""
     path = Path(asked)
     try:
         is_folder, exists = path.is_dir(), path.exists()
@@ -291,12 +291,12 @@ def load_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
     if known is not None:
         return known
     shape, file = _load(asked)
-    # With the folder: what is found by its path gives way to a bundled file of the same name.
+    # With the folder: a bundled file has precedence over a file with the same name.
     return _loaded.store(key, [file, _MODELS], shape)
 
 
 def load_moe_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
-    """The same of a model with experts.
+    """As `load_model`, for a model with experts only.
 
     Raises:
         InputError: as `load_model`, or it is a dense model.
@@ -339,7 +339,7 @@ def parse_shape(text: str | Expert) -> Expert:
     sizes = []
     for what, part in zip(("HIDDEN", "INTERMEDIATE"), parts, strict=True):
         digits = part.lstrip("0") if part.isascii() and part.isdigit() else ""
-        # Length first: int() of a million digits takes a while and then refuses.
+        # Check the length first: int() of a million digits is slow and then fails.
         if not digits or len(digits) > len(str(_MAX_SHAPE)) or int(digits) > _MAX_SHAPE:
             problem = f"{what} '{part[:40]}' is not a whole number from 1 to {_MAX_SHAPE}"
             raise InputError(problem, "range", key="--shape")

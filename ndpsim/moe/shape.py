@@ -1,4 +1,4 @@
-"""The shape of a model, as plain values."""
+"""The shape of a model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ndpsim.moe.expert import Expert
 from ndpsim.moe.linear_attention import LinearAttention
 from ndpsim.reported import Shown
 
-#: What a layer attends with.
+#: The attention of a layer.
 LayerAttention = Attention | LinearAttention
 
 
@@ -96,7 +96,7 @@ class MoeShape(Shown):
 
     @property
     def attention_kinds(self) -> tuple[LayerAttention, ...]:
-        """The kinds of attention that layers have, in the order of the first layer; empty where not known."""
+        """The kinds of attention of the layers, in the order of the first layer; empty if not known."""
         if isinstance(self.attention, MixedAttention):
             return self.attention.kinds
         return () if self.attention is None else (self.attention,)
@@ -110,15 +110,16 @@ class MoeShape(Shown):
 
     @property
     def layers_of_kind(self) -> tuple[int, ...]:
-        """How many layers each of `attention_kinds` has."""
+        """The number of layers of each of `attention_kinds`."""
         count = Counter(self.kind_of_layer)
         return tuple(count[index] for index in range(len(self.attention_kinds)))
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields and what follows from them, ready for JSON.
+        """The fields and derived values, for JSON.
 
-        `attention_layers`: of each kind its layers; bytes that one of them caches of a token, of how many
-        tokens at most (None: of all), and of a sequence whatever its length, at 16 bits a cached value.
+        `attention_layers`: for each kind its layers, the cached bytes of a token in one layer, the maximum
+        number of cached tokens (None: all), and the cached bytes of a sequence at any length, with 16 bits a
+        value.
         """
         fields = asdict(self)
         fields["dense_layers"] = list(self.dense_layers)

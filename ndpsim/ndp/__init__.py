@@ -1,6 +1,6 @@
 """The units of a DIMM's buffer chip or of a memory device, in cycles of their own clock.
 
-A multiplier unit is a module of its own, found by its name in hardware files (`ndp.unit.find_unit`).
+Each multiplier unit is a module, found by its name in hardware files (`ndp.unit.find_unit`).
 """
 
 from ndpsim.ndp.activation import ActivationUnit

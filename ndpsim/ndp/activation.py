@@ -12,12 +12,12 @@ from ndpsim.ndp.pipeline import last_served
 
 @dataclass(frozen=True)
 class ActivationUnit:
-    """Pipelined function units side by side; cycles are of their own clock.
+    """Pipelined function units in parallel; cycles are cycles of their own clock.
 
     Attributes:
-        units: values taken at once.
+        units: number of values at once.
         cycles_per_value: cycles between two values of one unit.
-        latency_cycles: from a value's start to its result.
+        latency_cycles: cycles from a value's start to its result.
     """
 
     units: int
@@ -28,12 +28,11 @@ class ActivationUnit:
         """The tick at which the last value is activated.
 
         Args:
-            ready: int64[n], the tick at which gate and up are known of each of n rows, in the order in which
-                they are taken.
-            tokens: values that every row brings, one a token.
+            ready: int64[n], the tick at which gate and up of each of n rows are known, in order of
+                processing. tokens: values of every row, one for each token.
             cycle_ticks: ticks in a cycle of the unit.
         """
         service = -(-tokens // self.units) * self.cycles_per_value
-        # Service is whole cycles, so waiting for an edge at the end is waiting for one at each start.
+        # Service takes whole cycles: rounding the end to an edge equals rounding each start.
         end = last_served(ready, service * cycle_ticks)
         return (-(-end // cycle_ticks) + self.latency_cycles) * cycle_ticks

@@ -2,22 +2,22 @@
 
 An array multiplies *tiles*: activations of up to `rows` (output-stationary) or any number of
 (weight-stationary) tokens by the weights of up to `columns` outputs. Values enter at the edges in *steps*
-and move one element a cycle; what enters row r or column c waits r or c cycles before, so that what belongs
-together meets. A step enters when it is there and the array has room; elements that have nothing do nothing.
+and move one element a cycle. Values for row r or column c enter r or c cycles later, so that matching values
+meet. A step enters when it has arrived and the array has room; elements without values do nothing.
 
 Output-stationary: a step is the weights of every column for one input, and that input of every token.
 Weights move down, activations to the right, and element (r, c) sums token r's output c. When the last step
 of a tile has passed its last element, the sums move down and out, one row a cycle. With one register an
-array works off a tile, drains it and only then takes the next. With two, each element lays its sum aside
-and the sums of a column leave while the next tile is under way; the last steps of two tiles are therefore
-at least `rows` cycles apart.
+array multiplies a tile and drains it before the next tile. With two registers each element stores its sum
+aside, and the sums of a column leave while the next tile is multiplied; the last steps of two tiles are
+therefore at least `rows` cycles apart.
 
-Weight-stationary: a step is a row of weights, or `load_rows` of them at once, each into its own part of the
-rows. They move down until each is where it stays. Then tokens pass: activations to the right, sums down and
-out. With one register the next tile is loaded when the last sum is out. With two, its weights move into
-place behind the first token of the tile under way, and its tokens follow as soon as they are there.
+Weight-stationary: a step is a row of weights, or `load_rows` rows at once, each for its own part of the rows.
+They move down to their places. Then tokens pass: activations to the right, sums down and out. With one
+register the next tile is loaded after the last sum has left. With two, its weights move into place after the
+first token of the current tile, and its tokens follow as soon as the weights are in place.
 
-How long a tile takes follows from that, and is worked out here; `ndp.array_plain` moves every value.
+This module computes the time of a tile from these rules; `ndp.array_plain` moves every value.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Array(NamedTuple):
 class TileTiming(NamedTuple):
     """Cycles of a tile in a long run of tiles in which no step is late.
 
-    `cycles`: for which its steps occupy the array's edge. `gap`: from then until the next tile may begin.
-    `latency`: from then to its last sum.
+    `cycles`: cycles for which its steps occupy the array's edge. `gap`: cycles after them until the next
+    tile may begin. `latency`: cycles after them until its last sum.
     """
 
     cycles: int
@@ -57,14 +57,14 @@ class TileTiming(NamedTuple):
 
 
 def tile_timing(array: Array, tokens: int, inputs: int) -> TileTiming:
-    """How tiles of so many tokens and inputs follow each other.
+    """The timing of consecutive tiles with this number of tokens and inputs.
 
     Weight-stationary tiles have as many inputs as the array has rows.
     """
-    # What enters last meets the last element after those that it passes on its way, and itself.
+    # The last value reaches the last element after all elements on its way.
     crossing = array.rows + array.columns - 1
     if array.weight_stationary:
-        out = tokens - 1 + crossing  # from the first token's cycle, the array being loaded, to the last sum
+        out = tokens - 1 + crossing  # from the first token's cycle to the last sum, if the array is loaded
         if array.registers == 1:
             return TileTiming(array.load_steps + out, 0, 0)
         return TileTiming(max(array.load_steps, tokens), 0, out)

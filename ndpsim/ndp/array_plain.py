@@ -1,7 +1,7 @@
-"""The systolic array of `ndp.array`, element by element and as plain as can be, to check its timing by.
+"""The systolic array of `ndp.array`, element by element in plain code, to check its timing.
 
-Every value carries what it is. Each cycle all registers are worked out anew from those of the cycle before,
-and what is written over before it was used is an error here, not a wrong product.
+Every value has its identity. Each cycle all registers are computed from those of the cycle before. A value
+that is overwritten before its use is an error, not a wrong product.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Matrix = Sequence[Sequence[Any]]
 class PlainRun(NamedTuple):
     """The results of a run.
 
-    `product[tile][token][column]`. `entered`: the cycle in which each step entered, over all tiles, counted
-    from 0. `known`: of each tile, the cycles until its last sum was out.
+    `product[tile][token][column]`. `entered`: the cycle, from 0, in which each step of all tiles entered.
+    `known`: for each tile, the cycle at which its last sum left.
     """
 
     product: list[list[list[Any]]]
@@ -29,7 +29,7 @@ class PlainRun(NamedTuple):
     known: list[int]
 
     def timing(self, array: Array) -> TileTiming:
-        """Timing of the third of at least four tiles, which begins and ends like all that follow."""
+        """Timing of the third of at least four tiles, whose beginning and end are typical."""
         steps = len(self.entered) // len(self.known)
         begin, last, following = self.entered[2 * steps], self.entered[3 * steps - 1], self.entered[3 * steps]
         if array.weight_stationary:
@@ -38,7 +38,7 @@ class PlainRun(NamedTuple):
 
 
 class _Value(NamedTuple):
-    """A value on its way. `number`: input of a weight, token of an activation or a sum."""
+    """A moving value. `number`: input of a weight, token of an activation or a sum."""
 
     tile: int
     number: int
@@ -48,9 +48,9 @@ class _Value(NamedTuple):
 class _Element:
     """The registers of an element; None: empty.
 
-    `activation` moves right. Output-stationary: `weight` moves down, `sum` stays, and `aside` is a sum that
-    is done. Weight-stationary: `moving` is a weight on its way down, `home` one that has arrived, `weight`
-    the one in use; `sum` moves down.
+    `activation` moves right. Output-stationary: `weight` moves down, `sum` stays, and `aside` is a complete
+    sum. Weight-stationary: `moving` is a weight that moves down, `home` one that has arrived, `weight` the
+    one in use; `sum` moves down.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class _Element:
 
 
 class _Plain(ABC):
-    """An array under way."""
+    """A running array."""
 
     def __init__(self, array: Array, x: Sequence[Matrix], w: Sequence[Matrix], multiply: Multiply) -> None:
         self.array, self.x, self.w, self.multiply = array, x, w, multiply
@@ -84,33 +84,33 @@ class _Plain(ABC):
 
     @abstractmethod
     def has_room(self) -> bool:
-        """Whether the next step may enter, as far as the array goes."""
+        """Whether the array has room for the next step."""
 
     @abstractmethod
     def let_tokens_in(self) -> None:
-        """A token enters, if tokens enter beside the steps and one may."""
+        """Let a token enter, if tokens are separate from steps and the array has room."""
 
     @abstractmethod
     def move(self) -> None:
-        """All that happens to the elements in a cycle."""
+        """Move all values in the elements by a cycle."""
 
     def leave(self, sum_: _Value, column: int, sums: int) -> None:
-        """A sum is out at the end of this cycle; `sums`: how many a tile has."""
+        """A sum leaves at the end of this cycle; `sums`: sums of a tile."""
         assert (sum_.number, column) not in self.out[sum_.tile], "a sum came out twice"
         self.out[sum_.tile][sum_.number, column] = sum_.value
         if len(self.out[sum_.tile]) == sums:
             self.known.append(self.cycle + 1)
 
     def weight_of(self, tile: int, place: int, column: int) -> Any:
-        """A weight, 0 where the tile is smaller than the array."""
+        """A weight; 0 outside a tile that is smaller than the array."""
         return self.w[tile][place][column] if place < self.inputs and column < self.outputs else 0
 
     def activation_of(self, tile: int, token: int, place: int) -> Any:
-        """An activation, 0 where the tile is smaller than the array."""
+        """An activation; 0 outside a tile that is smaller than the array."""
         return self.x[tile][token][place] if token < self.tokens and place < self.inputs else 0
 
     def run(self, arrival: Sequence[int]) -> PlainRun:
-        """Run until the last sum of the last tile is out."""
+        """Run until the last sum of the last tile has left."""
         while len(self.known) < len(self.x):
             self.let_tokens_in()
             count = len(self.entered)
@@ -147,7 +147,7 @@ class _OutputStationary(_Plain):
         return place < self.inputs - 1 or self.entered[tile * self.inputs - 1] + self.array.rows <= self.cycle
 
     def _entering(self, delay: int) -> tuple[int, int] | None:
-        """(tile, input) of the step that entered so many cycles ago."""
+        """(tile, input) of the step that entered this number of cycles ago."""
         step = self.step_at.get(self.cycle - delay)
         return None if step is None else divmod(step, self.inputs)
 
@@ -308,10 +308,10 @@ def run_plain(
         x: [tile][token][input]; output-stationary arrays take `rows` tokens at most, weight-stationary ones
             `rows` inputs.
         w: [tile][input][column], of at most `columns` outputs.
-        arrival: of each step, the cycle from which it can enter; None: all at once. A step is an input of an
+        arrival: for each step, the cycle from which it can enter; None: no limit. A step is an input of an
             output-stationary tile, or one of `Array.load_steps`.
-        multiply: makes a number of what enters, which may be words of several weights each; 0 stands in where
-            a tile is smaller than the array.
+        multiply: the product of two entering values, which may be words of several weights; outside a tile
+            that is smaller than the array the value is 0.
     """
     kind = _WeightStationary if array.weight_stationary else _OutputStationary
     run = kind(array, x, w, multiply)

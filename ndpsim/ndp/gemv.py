@@ -1,9 +1,9 @@
 """The GEMV unit: bit-serial multipliers behind the lanes of a DIMM, and an adder tree.
 
-The multipliers are shared out evenly: each lane feeds its own. A burst of weights occupies as many of
-them as hold its values and stays for one bit-serial pass a token; the next burst that they serve can
-start when they are done. A lane's multipliers are therefore `servers` equal places that each hold a
-burst for `burst_cycles`, which is the sink of the lane's DRAM channel.
+The multipliers are divided evenly between the lanes. A burst of weights occupies as many multipliers as its
+values need, for one bit-serial pass for each token; then they can start the next burst. A lane's multipliers
+are therefore `servers` equal servers, each of which holds a burst for `burst_cycles`. They are the sink of
+the lane's DRAM channel.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class GemvUnit(MultiplierUnit):
-    """A GEMV unit as its parameters say; cycles are of its own clock.
+    """A GEMV unit; cycles are cycles of its own clock.
 
     Attributes:
-        multipliers: on the whole unit.
-        values_per_multiplier: values a multiplier works on at once.
-        native_bits: bits of a weight that takes `bit_serial_cycles`.
+        multipliers: number of multipliers of the unit.
+        values_per_multiplier: values that a multiplier processes at once.
+        native_bits: bits of a weight that needs `bit_serial_cycles`.
         bit_serial_cycles: cycles of one pass over weights of `native_bits`.
-        adder_tree_cycles: from the last product of a row to its sum.
+        adder_tree_cycles: cycles from the last product of a row to its sum.
     """
 
     multipliers: int
@@ -40,15 +40,15 @@ class GemvUnit(MultiplierUnit):
     adder_tree_cycles: int
 
     def pass_cycles(self, bits: int) -> int:
-        """Cycles of one pass over weights of `bits` bits: bit-serial, so in proportion, rounded up."""
+        """Cycles of one bit-serial pass over weights of `bits` bits: proportional to the bits, rounded up."""
         return -(-self.bit_serial_cycles * bits // self.native_bits)
 
     def burst_work(self, lanes: int, burst_bytes: int, bits: int) -> tuple[int, int]:
-        """(servers of a lane, cycles that a burst holds one of them per token).
+        """(servers of a lane, cycles for which a burst holds a server for each token).
 
-        Multipliers take whole bursts, so those that are too few for one burst more stand idle: of the 32
-        of a lane, with 8 values each, a burst of 3-bit weights, 171 of them, takes 22 for 3 cycles, where
-        two bursts of 4-bit weights take all for 4 cycles. Then 3 bits are slower than 4 by an eighth.
+        Multipliers process whole bursts, so multipliers that are too few for another burst are idle. Example:
+        a lane has 32 multipliers of 8 values. A burst of 171 3-bit weights occupies 22 of them for 3 cycles.
+        Two bursts of 4-bit weights occupy all for 4 cycles. Then 3 bits are slower than 4 by an eighth.
 
         Raises:
             InputError: there are fewer multipliers than lanes.
@@ -71,9 +71,7 @@ class GemvUnit(MultiplierUnit):
             )
 
     def region_work(self, interleaving: Interleaving, region: int) -> tuple[int, int]:
-        """`burst_work` of a region. A burst asks for as much as one full of weights, though it may hold
-        scales as well.
-        """
+        """`burst_work` of a region. A burst that also has scales counts as one full of weights."""
         bits = interleaving.regions[region].formats[0].bits
         return self.burst_work(interleaving.lanes, interleaving.device.burst_bytes, bits)
 

@@ -1,4 +1,4 @@
-"""One server and a line of jobs."""
+"""One server with a queue of jobs."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ Ints = NDArray[np.int64]
 
 
 def last_served(ready: Ints, service: int) -> int:
-    """When the last of the jobs is done, one at a time in the order given, each taking `service`.
+    """The end of the last job, if jobs run one at a time in the given order, each for `service`.
 
-    ``done[n] = max(done[n - 1], ready[n]) + service``: one job finds the server idle for the last time, and
-    from then on it is never idle, so the end is the latest that any job could make it.
+    ``done[n] = max(done[n - 1], ready[n]) + service``. After the last job that finds the server idle there is
+    no pause. The end is therefore the maximum, over jobs, of the end without a pause after this job's start.
 
     Args:
-        ready: int64[n], when each job may begin at the earliest; at least one.
-        service: the time each takes, in the same unit.
+        ready: int64[n], the earliest start of each job; at least one.
+        service: the time of each job, in the same unit.
     """
     return int((ready + _served_within(len(ready), service)).max())
 
 
 @functools.lru_cache(maxsize=16)
 def _served_within(jobs: int, service: int) -> Ints:
-    """How long it takes from the start of each of some jobs, without a pause, to the end of the last."""
+    """The time from the start of each of some jobs to the end of the last one, without a pause."""
     return service * np.arange(jobs, 0, -1)

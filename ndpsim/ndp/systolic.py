@@ -1,12 +1,12 @@
 """The systolic arrays of a memory device.
 
-The arrays are shared out evenly over the lanes. The arrays of a lane stand side by side and work on the same
-tokens and inputs for neighbouring outputs, in step: to what they take in they are one array of that many
-times the columns. The lane feeds them tile after tile, a tile being the rows of weights of as many outputs
-as they have columns; the lane's FIFO stands before them and they are its one server.
+The arrays are divided evenly between the lanes. The arrays of a lane process the same tokens and inputs for
+neighbouring outputs in lockstep, so they act as one array with the sum of their columns. The lane feeds them
+tile by tile. A tile has the rows of weights of as many outputs as they have columns. The lane's FIFO is in
+front of the arrays, which are its only server.
 
-At a step a column takes in a weight (`fixed`: weights are brought to native bits on the way), or a word of
-native bits, however many weights that is (`inverse-bits`; scales and zero points come in the same words).
+At each step a column receives one weight (`fixed`: weights are converted to native bits before), or a word of
+native bits with any number of weights (`inverse-bits`; scales and zero points are in the same words).
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ class _TileCosts(NamedTuple):
     """The cycles that the arrays spend on the tiles of a region: int64[tile] each."""
 
     bursts: Ints
-    parts: Ints  # of a cycle, for which each of its bursts holds them
-    gap: Ints  # cycles from the end of its last burst until they take the next tile
+    parts: Ints  # parts of a cycle for which each of its bursts holds them
+    gap: Ints  # cycles from the end of its last burst to the next tile
     latency: Ints  # cycles from there to its last sum
 
 
 @dataclass(frozen=True)
 class SystolicUnit(MultiplierUnit):
-    """The arrays of a device as their parameters say; cycles are of their own clock.
+    """The arrays of a device; cycles are cycles of their own clock.
 
     Attributes:
         arrays: the number of arrays of the device.
         array: the parameters of each array.
-        inverse_bits: an element works off a word of `native_bits` a cycle, else a weight.
-        native_bits: bits of a weight that takes an element a cycle either way.
+        inverse_bits: whether an element processes a word of `native_bits` a cycle, instead of a weight.
+        native_bits: bits of a weight that an element multiplies in one cycle in both cases.
 
     A tile's cycles are spread evenly over its bursts and rounded up to a part of a cycle; an array that waits
     for a burst is late by what it waited.
@@ -81,10 +81,10 @@ class SystolicUnit(MultiplierUnit):
         return super().of({**section, "array": array, "inverse_bits": inverse_bits})
 
     def outputs(self, lanes: int) -> int:
-        """Outputs that the arrays of a lane work on at once: the rows of weights in a tile.
+        """Number of outputs that the arrays of a lane compute at once: the rows of weights in a tile.
 
         Raises:
-            InputError: the arrays cannot be shared out evenly.
+            InputError: the arrays cannot be divided evenly.
         """
         if self.arrays % lanes:
             raise InputError(
@@ -100,18 +100,18 @@ class SystolicUnit(MultiplierUnit):
         return elements * (Fraction(self.native_bits, bits) if self.inverse_bits else Fraction(1))
 
     def steps(self, columns: int, row_bits: int) -> int:
-        """Steps in which a row of so many weights, `row_bits` bits in all, enters a column of an array."""
+        """Steps in which a row of weights, of `row_bits` bits in all, enters a column of an array."""
         return -(-row_bits // self.native_bits) if self.inverse_bits else columns
 
     @property
     def tokens_at_once(self) -> int | None:
-        """An element keeps one sum at a time, so that output-stationary arrays work on one token a row."""
+        """An element has one sum at a time, so output-stationary arrays have one token for each row."""
         return None if self.array.weight_stationary else self.array.rows
 
     def timing(self, tokens: int, steps: int) -> TileTiming:
-        """Cycles of a tile of rows that enter in so many steps, among others like it.
+        """Timing of a tile whose rows enter in `steps` steps, among equal tiles.
 
-        Weight-stationary arrays take it in blocks of as many steps as they have rows.
+        Weight-stationary arrays process it in blocks with as many steps as they have rows.
         """
         if not self.array.weight_stationary:
             return tile_timing(self.array, tokens, steps)
@@ -162,7 +162,7 @@ class SystolicUnit(MultiplierUnit):
         return self.products_per_cycle(self.native_bits) / self.products_per_cycle(bits)
 
     def agrees_with_twin(self, interleaving: Interleaving, tokens: int) -> bool:
-        """Whether an array's plain twin multiplies some tiles of each region rightly, and in their time."""
+        """Whether the array's plain twin multiplies some tiles of each region correctly, with the same timing."""
         for region in interleaving.regions:
             steps = self.steps(region.columns, region.formats[0].row_bits(region.columns))
             inputs = self.array.rows if self.array.weight_stationary else min(steps, 4 * self.array.rows)
@@ -208,7 +208,7 @@ def _costs(unit: SystolicUnit, interleaving: Interleaving, region: int, tokens: 
 def _runs(
     unit: SystolicUnit, interleaving: Interleaving, region: int, lane: int, tokens: int
 ) -> tuple[Run, ...]:
-    """The fewest runs that there can be: what follows without a gap and costs the same is one."""
+    """The minimum number of runs: tiles without a gap and with equal costs are one run."""
     bursts, parts, gap, _ = (
         each[lane :: interleaving.lanes] for each in _costs(unit, interleaving, region, tokens)
     )

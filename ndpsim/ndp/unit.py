@@ -1,7 +1,7 @@
 """The interface of a multiplier unit. Each is a file of this package, found by its name in hardware files.
 
-A unit takes the bursts of each lane from a FIFO (`dram.sink`), in the order in which they are read. Bursts
-belong to groups; what a group is, and which rows of weights are summed when it is done, the unit alone says.
+A unit takes the bursts of each lane from a FIFO (`dram.sink`), in the order of their reads. Bursts belong to
+groups. The unit defines the groups, and the rows of weights that are summed after each group.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ Ints = NDArray[np.int64]
 
 
 class Run(NamedTuple):
-    """Bursts of a lane, one after the other, that hold what they are multiplied by equally long."""
+    """Consecutive bursts of a lane that occupy their servers for equal times."""
 
     bursts: int
-    parts: int  # of a cycle, for which each holds it
-    gap_cycles: int = 0  # that pass behind the last of them before the next burst is taken
+    parts: int  # parts of a cycle for which each burst holds its server
+    gap_cycles: int = 0  # cycles after the last of them before the next burst
 
 
 @dataclass(frozen=True)
 class MultiplierUnit(ABC):
-    """A unit as its section of a hardware file says; cycles are of its own clock.
+    """A multiplier unit; cycles are cycles of its own clock.
 
     Attributes:
-        PARTS: of a cycle, in which `Run.parts` counts.
-        buffer_bytes: activations and intermediate results.
+        PARTS: parts of a cycle, the unit of `Run.parts`.
+        buffer_bytes: size of the buffer for activations and intermediate results.
         activation_bytes: bytes of one activation.
-        fifo_bursts: bursts each lane's FIFO holds.
+        fifo_bursts: size of each lane's FIFO in bursts.
     """
 
     PARTS: ClassVar[int] = 1
@@ -49,22 +49,23 @@ class MultiplierUnit(ABC):
 
     @classmethod
     def of(cls, section: Mapping[str, Any]) -> Self:
-        """The unit of a section of a hardware file, which has a key for each field."""
+        """Make the unit from its section of a hardware file, which has a key for each field."""
         keys = {**section, "buffer_bytes": section["buffer_kib"] * 1024}
         return cls(**{field.name: keys[field.name] for field in fields(cls)})
 
-    # Its capacity, and the locations of its weights.
+    # Capacity, and locations of weights.
 
     @property
     def tokens_at_once(self) -> int | None:
-        """The most tokens that it multiplies with weights read once; None: all that its buffer holds."""
+        """Maximum number of tokens for one read of the weights; None: as many as fit the buffer."""
         return None
 
     def tile(self, tokens: int, hidden: int, intermediate: int) -> tuple[int, ...]:
-        """The tokens of each tile: the fewest tiles that fit its buffer, as even as they can be.
+        """The tokens of each tile: the minimum number of tiles that fit the buffer, as equal as possible.
 
-        The weights are read once a tile. A token needs its `hidden` inputs and its `intermediate` values; its
-        `hidden` results then take the place of its inputs, which gate and up have used.
+        The weights are read once for each tile. A token needs room for its `hidden` inputs and its
+        `intermediate` values; its `hidden` results then replace its inputs, which gate and up do not need any
+        more.
 
         Raises:
             InputError: not even one token fits.
@@ -82,7 +83,7 @@ class MultiplierUnit(ABC):
         return (share + 1,) * larger + (share,) * (count - larger)
 
     def place(self, layout: str, geometry: Geometry, weights: ExpertWeights, base: int) -> Layout:
-        """The locations from which it reads an expert; `base`: the first free place of every lane.
+        """The locations of an expert's weights; `base`: the first free place of every lane.
 
         Raises:
             InputError: it cannot read such a layout, or the weights do not fit.
@@ -90,14 +91,14 @@ class MultiplierUnit(ABC):
         return make_layout(layout, geometry, weights, base=base)
 
     def check_format(self, written: ExpertFormat) -> None:
-        """Make sure that it can multiply weights of such bits.
+        """Make sure that the unit can multiply weights of these formats.
 
         Raises:
             InputError: it cannot.
         """
         return
 
-    # The work of bursts.
+    # Time of bursts.
 
     def group_counts(self, interleaving: Interleaving) -> tuple[int, ...]:
         """Groups of each region. By default a group is a row of weights."""
@@ -108,39 +109,39 @@ class MultiplierUnit(ABC):
         return interleaving.rows(lanes, share)
 
     def reads_of(self, interleaving: Interleaving, lane: int, share: LaneShare) -> object:
-        """A key that is equal for lanes that run alike; `share` is read on each of them."""
+        """A key that is equal for lanes with equal runs; `share` is read on each of them."""
         return share
 
     def servers(self, interleaving: Interleaving, region: int) -> int:
-        """Bursts of a region that are multiplied at once, of a lane."""
+        """Number of bursts of a region that a lane's multipliers process at once."""
         return 1
 
     @abstractmethod
     def runs(
         self, interleaving: Interleaving, region: int, lane: int, share: LaneShare, tokens: int
     ) -> Sequence[Run]:
-        """How long the bursts of a region on a lane hold the servers."""
+        """The times for which the bursts of a region on a lane occupy the servers."""
 
-    # The end of a job.
+    # Time of sums.
 
     @abstractmethod
     def summed(
         self, interleaving: Interleaving, region: int, tokens: int, done: Ints, cycle_ticks: int
     ) -> Ints:
-        """int64[row]: when each row of a region is summed; `done`: when the bursts of each group are done."""
+        """int64[row]: the tick at which each row of a region is summed; `done`: the ends of groups."""
 
-    # Its limit, its energy, and its check.
+    # Peak, energy and check.
 
     @abstractmethod
     def cycles_for_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:
-        """Cycles of the whole unit for a product with a weight of `bits` bits, at its limit."""
+        """Cycles of the whole unit for a product with a weight of `bits` bits, at its peak."""
 
     @abstractmethod
     def native_share(self, bits: int) -> Fraction:
-        """Energy of a product with a weight of `bits` bits, as a share of one at native bits."""
+        """Energy of a product with a weight of `bits` bits, relative to one at native bits."""
 
     def agrees_with_twin(self, interleaving: Interleaving, tokens: int) -> bool:
-        """Whether the unit's timing is that of a readable simulation of it, where there is one."""
+        """Whether the unit's timing equals that of a readable simulation of it, if there is one."""
         return True
 
 

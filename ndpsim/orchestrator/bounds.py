@@ -1,16 +1,16 @@
-"""Bounds of a run: of each layer by itself, of a step, and of all steps together.
+"""Bounds of a run: for each layer by itself, for a step, and for all steps together.
 
-They are linear programmes (`ndpsim.policies.run_bound`) of simulated times, each the least over layouts,
-shares and bits that a policy may choose:
+They are linear programmes (`ndpsim.policies.run_bound`) with simulated times. Each time is the minimum over
+the layouts, shares and bits that a policy may choose:
 
-- An expert on NDP units takes what is simulated on one unit. Of larger numbers of tokens not all are
-  simulated; a smaller one stands for others, or the peak of the unit: more tokens never take less. Over
-  several units it takes no less of them together, and a share takes no less than that part, except for
-  `_LEAST`.
-- The host reads an expert as fast, by channel, as a striped or a localized one, except for `_LEAST`.
-- What NDP units lose to host reads is the least by byte over all rates of the host, all experts and the
-  tables of the run's layouts; nothing without contention, or where the host has memory of its own.
-- Windows are the run's own, rounded up to whole ns, so that runs with the same windows have one bound.
+- An expert on NDP units takes its simulated time on one unit. For large numbers of tokens, the time of a
+smaller
+  simulated number or the peak of the unit is used, because more tokens never take less time. Several units
+  together take no less time, and a share takes no less than its part, except for `_LEAST`.
+- On each channel the host reads an expert no faster than a striped or a localized one, except for `_LEAST`.
+- The loss of NDP units to host reads is the minimum per byte over all rates of the host, all experts and the
+  tables of the run's layouts. It is 0 without contention, or if the host has its own memory.
+- Windows are those of the run, rounded up to whole ns, so that runs with the same windows have one bound.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from ndpsim.simulate import simulate_expert
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: Pairs of a visited layer and an expert with tokens in one programme of several steps, at most.
+#: Maximum number of pairs of a visited layer and an active expert in one programme of several steps.
 _MOST_PAIRS = 10_000
-#: Of what is simulated for one layout and a whole expert, others take at least this part: refreshes leave a
-#: mean half a percent of doubt (`ndpsim.orchestrator.costs`). Least measured of all counts of DIMMs and of
-#: shares down to 3%: 0.9991, trimoe with qwen3-235b-a22b.
+#: Minimum time of other layouts and shares, relative to the simulated layout and whole expert: refreshes make
+#: a mean uncertain by half a percent (`ndpsim.orchestrator.costs`). The smallest measured ratio over all
+#: counts of DIMMs and shares down to 3% is 0.9991, for trimoe with qwen3-235b-a22b.
 _LEAST = 0.995
-_MOST_LOST = 0.99  # an NDP unit keeps a hundredth of its speed, whatever is beside it
-_LAST_SIMULATED = 512  # tokens; more are on the line that `Costs.expected_ns` goes on along
-_SIGNIFICANT_BITS = 5  # of numbers of tokens that are simulated
-_FLOATS = 1 - 1e-9  # sums of times differ by rounding
+_MOST_LOST = 0.99  # an NDP unit keeps at least a hundredth of its speed
+_LAST_SIMULATED = 512  # tokens; larger numbers are on the line of `Costs.expected_ns`
+_SIGNIFICANT_BITS = 5  # numbers of tokens that are simulated
+_FLOATS = 1 - 1e-9  # rounding of sums of times
 
 
 class _Visit(NamedTuple):
-    """A layer's experts in a step: tokens by expert, and as in `Steps`."""
+    """A layer's experts in a step: tokens by expert, and the fields of `Steps`."""
 
     loads: Ints
     free_ns: float
@@ -61,7 +61,7 @@ class _Visit(NamedTuple):
 
 
 class Bounds:
-    """The bounds of runs that differ by policy alone.
+    """The bounds of runs that differ only in the policy.
 
     Args:
         cache: as in `simulate_expert`.
@@ -81,7 +81,7 @@ class Bounds:
         self._found: dict[tuple[object, ...], float] = {}
         self.has_solver = has_solver()
         expert = machine.model.expert
-        # The same numbers of tokens come in every step.
+        # The same numbers of tokens occur in every step.
         self._gpu_ns = functools.cache(lambda n, bits: processors.gpu.expert_time(expert, n, bits).time_ns)
         self._cpu_ns = functools.cache(lambda n, bits: processors.cpu.expert_time(expert, n, bits).time_ns)
         self._ndp_ns = functools.cache(self._on_ndp_ns)
@@ -120,7 +120,7 @@ class Bounds:
         return self._machine.weights, *sorted({*replicas} - {self._machine.bits})
 
     def _ndp_peak_ns(self, tokens: int, bits: int | ExpertFormat) -> float:
-        """An expert on one NDP unit: the longer of reading at the DIMM's peak and computing at the unit's."""
+        """The time of an expert on one NDP unit at its peaks: the longer of reading and computing."""
         model = self._machine.model
         one = self._one_token(bits)
         size, products = weight_bytes(model.expert, expert_format(bits)), 2.0 * model.expert.weights * tokens
@@ -136,7 +136,7 @@ class Bounds:
         return max(one.gbps_per_channel for one in reads) / _LEAST
 
     def _read_ns(self, bits: Sequence[int | ExpertFormat]) -> float:
-        """The host reads an expert from all of its channels."""
+        """The time in which the host reads an expert over all of its channels."""
         return self._smallest(bits) / (self._host_gbps() * self._costs.host_read(None).channels)
 
     def _machine_uses(self, bits: Sequence[int | ExpertFormat]) -> MachineUses:
@@ -192,14 +192,14 @@ class Bounds:
 
 
 def least_lost_ns_per_byte(slowdown: Slowdown, most_gbps: float) -> float:
-    """The least time that NDP units lose for each byte that the host reads of their DIMMs.
+    """The minimum loss of NDP units for each byte that the host reads from their DIMMs.
 
     Beside host reads of C GB/s on its channel, a unit loses h (1 - v(C)) of its time. The shares h of the
     channel's DIMMs add up to 1 (`Slowdown`). The bound does not know which DIMM has which share, so that it
     takes the least over all experts and all numbers of streams. Between two rates of the table,
     (1 - v(C)) / C lies between its values at both; beyond the last, v stays.
 
-    most_gbps: that the host reads on a channel.
+    most_gbps: maximum rate of host reads on a channel.
     """
     lost = np.minimum(1 - slowdown.ndp_speed.max(axis=0)[:, 1:], _MOST_LOST)
     rates = np.append(slowdown.host_gbps[1:], max(most_gbps, slowdown.host_gbps[-1]))
@@ -207,10 +207,10 @@ def least_lost_ns_per_byte(slowdown: Slowdown, most_gbps: float) -> float:
 
 
 class RunBound:
-    """The bound of one run, whose layers are added as they are done.
+    """The bound of one run; its layers are added one by one.
 
     Args:
-        slowdown: of the run.
+        slowdown: the slowdown of the run.
         replicas: bits of copies that may be read instead of the experts.
     """
 
@@ -222,7 +222,7 @@ class RunBound:
     def add(self, loads: Ints, shared_ns: float, free_ns: float) -> None:
         """A layer's experts in a step.
 
-        free_ns: time that PCIe was free for weights since the layer's experts before.
+        free_ns: time in which PCIe was free for weights since the experts of the previous layer.
         """
         self._visits.append(_Visit(loads, math.ceil(free_ns), shared_ns))
 
@@ -233,7 +233,7 @@ class RunBound:
     def total_ns(self) -> tuple[str, float]:
         """Bound of all layers together, in ns, and its `PolicyRun.bound`.
 
-        All steps are one programme where they have few experts with tokens, or else each step by itself.
+        All steps are one programme if they have few active experts; otherwise each step is one.
         """
         visits = self._visits
         pairs = sum(int((visit.loads > 0).sum()) for visit in visits)

@@ -1,4 +1,4 @@
-"""Files of weights by name: which tensor of a model has which block format, and what the file takes.
+"""Weight files by name: the block format of each tensor of a model, and the size of the file.
 
 >>> from ndpsim.moe.weights import BLOCKS, weight_file
 >>> BLOCKS["q4_k"].bits

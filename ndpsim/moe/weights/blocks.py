@@ -1,4 +1,4 @@
-"""Block formats: how many bytes a block of weights takes in a file.
+"""Block formats: the size of a block of weights in a file.
 
 Sizes of K-, I- and legacy quants are those of the structures in ``ggml/src/ggml-common.h`` of
 ggml-org/llama.cpp at 01243c5, where a comment states the bits a weight of most. Those of the IQ_K, IQ_KS and
@@ -23,13 +23,13 @@ class Block:
     """A format of weights.
 
     Attributes:
-        name: as llama.cpp prints it, in small letters.
-        weights: of a block, along a row.
+        name: the name of llama.cpp in lower case.
+        weights: number of weights of a block, along a row.
         bytes: the bytes of a block.
         group: weights that share a scale; 0: there are no scales.
         minimum: a group has a minimum beside its scale.
-        row_bytes: what a row has besides, once.
-        fallback: the format of a row that does not divide into whole blocks; "": F16.
+        row_bytes: additional bytes of a row.
+        fallback: the format of rows that are not divisible into whole blocks; "": F16.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Block:
 
     @property
     def bits(self) -> Fraction:
-        """Bits a weight, without what a row has once."""
+        """Bits of a weight, without the additional bytes of a row."""
         return Fraction(8 * self.bytes, self.weights)
 
     def row_size(self, columns: int) -> int:

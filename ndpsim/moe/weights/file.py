@@ -1,4 +1,4 @@
-"""A model's weights as a named file has them: every tensor with its format."""
+"""A model's weights in a named file: every tensor with its format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ndpsim.moe.shape import LayerAttention, MoeShape
 from ndpsim.moe.weights.blocks import BLOCKS, Block
 from ndpsim.moe.weights.recipes import RECIPES, Recipe
 
-#: Classes of tensors: a routed expert's matrices, the dense parts, and what is only in the file.
+#: Classes of tensors: a routed expert's matrices, the dense parts, and tensors that only the file has.
 CLASSES = (
     "gate",
     "up",
@@ -51,7 +51,7 @@ _REPACKED = ("_r4", "_r8")
 class Tensor:
     """Matrices of one format: `count` of `rows` x `columns`.
 
-    `name`: as in GGUF; `layer`: None: of none. `group`: one of `CLASSES`.
+    `name`: the name in GGUF. `layer`: its layer; None: it belongs to no layer. `group`: one of `CLASSES`.
     """
 
     name: str
@@ -64,12 +64,12 @@ class Tensor:
 
     @property
     def weights(self) -> int:
-        """How many it has."""
+        """The number of weights."""
         return self.count * self.rows * self.columns
 
     @property
     def bytes(self) -> int:
-        """Its bytes in the file."""
+        """The bytes in the file."""
         return self.count * self.rows * self.block.row_size(self.columns)
 
 
@@ -84,7 +84,7 @@ class WeightFile:
 
     @property
     def bytes(self) -> int:
-        """All tensors together, as llama.cpp prints a model's size; without the file's metadata."""
+        """Bytes of all tensors, as llama.cpp prints a model's size; without the file's metadata."""
         return sum(tensor.bytes for tensor in self.tensors)
 
     def of_class(self, group: str) -> tuple[Tensor, ...]:
@@ -93,7 +93,7 @@ class WeightFile:
 
     @functools.cached_property
     def bits(self) -> Mapping[str, Fraction]:
-        """Mean bits a weight, scales included, by class, of those that the model has."""
+        """Mean bits of a weight, including scales, for each class that the model has."""
         found = {}
         for group in CLASSES:
             tensors = self.of_class(group)
@@ -103,7 +103,7 @@ class WeightFile:
         return found
 
     def blocks(self, group: str) -> Counter[str]:
-        """How many weights of a class have each format, by its name."""
+        """The number of weights of a class in each format, by its name."""
         counted: Counter[str] = Counter()
         for tensor in self.of_class(group):
             counted[tensor.block.name] += tensor.weights
@@ -116,7 +116,7 @@ def weight_names() -> list[str]:
 
 
 def weight_name(weights: str) -> str:
-    """The name as `weight_names` has it: in small letters, without "_r4" and "_r8" of repacked variants.
+    """The name in `weight_names`: in lower case, without "_r4" and "_r8" of repacked variants.
 
     Raises:
         InputError: there is no such file.
@@ -147,7 +147,7 @@ def _made(name: str, model: MoeShape) -> WeightFile:
 
 
 def _block(recipe: Recipe, tensor: str, layer: int, columns: int, model: MoeShape) -> Block:
-    """The format of a tensor; that to fall back on where its rows are no whole blocks."""
+    """The format of a tensor, or the fallback if its rows are not whole blocks."""
     fits = (rule.block for rule in recipe.rules if rule.fits(tensor, layer, model))
     block = BLOCKS[next(fits, recipe.block)]
     while columns % block.weights:
@@ -179,7 +179,7 @@ def _tensors(recipe: Recipe, model: MoeShape) -> Iterator[Tensor]:
 
 
 class _Stored(NamedTuple):
-    """A tensor before it has a format."""
+    """A tensor without its format."""
 
     name: str
     group: str

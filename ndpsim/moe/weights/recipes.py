@@ -16,7 +16,7 @@ from types import MappingProxyType
 from ndpsim.moe.attention import Attention
 from ndpsim.moe.shape import MoeShape
 
-#: Whether a rule is of a layer of a model.
+#: Whether a rule applies to a layer of a model.
 Layers = Callable[[int, MoeShape], bool]
 
 
@@ -69,8 +69,8 @@ class Rule:
     Attributes:
         tensors: names as in GGUF, between ``blk.N.`` and ``.weight``; * stands for anything.
         block: name of their format.
-        layers: the layers in which it holds.
-        models: the models for which it holds.
+        layers: the layers to which it applies.
+        models: the models to which it applies.
     """
 
     tensors: str
@@ -79,7 +79,7 @@ class Rule:
     models: Callable[[MoeShape], bool] = lambda model: True
 
     def fits(self, tensor: str, layer: int, model: MoeShape) -> bool:
-        """Whether it is of this tensor; `layer` is 0 for what is in none."""
+        """Whether the rule applies to this tensor; `layer` is 0 for a tensor of no layer."""
         named = any(fnmatchcase(tensor, pattern) for pattern in self.tensors.split())
         return named and self.models(model) and self.layers(layer, model)
 
@@ -89,10 +89,10 @@ class Recipe:
     """The formats of a file.
 
     Attributes:
-        block: name of the format of all that no rule is of.
-        rules: the first that fits counts.
+        block: name of the format of tensors without a rule.
+        rules: the first rule that applies counts.
         source: the place where the files are published.
-        mla_copies: attn_kv_b of MLA models is there a second time, as attn_k_b and attn_v_b.
+        mla_copies: MLA models have attn_kv_b a second time, as attn_k_b and attn_v_b.
     """
 
     block: str
@@ -113,7 +113,7 @@ def _llama_recipe(block: str, *rules: Rule, head: str = "q6_k") -> Recipe:
 
 
 def _at_most_two_bits(block: str, embedding: str, down: str, output: str | None) -> Recipe:
-    """IQ1_S to IQ2_M. `down`: of the first layers; `output`: of attention, None: as all."""
+    """IQ1_S to IQ2_M. `down`: format of the first layers; `output`: format of attn_output, None: as all."""
     return _llama_recipe(
         block,
         Rule("token_embd", embedding),
@@ -208,7 +208,7 @@ _IK = "ikawrakow/ik_llama.cpp@8337e4c github-data/"
 
 
 def _custom(source: str, block: str, gate_and_up: str, down: str, *rules: Rule) -> Recipe:
-    """A recipe of ``--custom-q``, which says what the routed experts have; `block`: of all else."""
+    """A recipe of ``--custom-q``, which sets the formats of routed experts; `block`: of all other tensors."""
     routed = Rule("ffn_down_exps", down), Rule("ffn_gate_exps ffn_up_exps", gate_and_up)
     return Recipe(block, (_NOT_QUANTISED, *rules, *routed), _IK + source, mla_copies=True)
 
