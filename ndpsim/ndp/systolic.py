@@ -162,7 +162,7 @@ class SystolicUnit(MultiplierUnit):
         return self.products_per_cycle(self.native_bits) / self.products_per_cycle(bits)
 
     def agrees_with_twin(self, interleaving: Interleaving, tokens: int) -> bool:
-        """Whether the array's plain twin multiplies some tiles of each region correctly, with the same timing."""
+        """Whether the plain twin multiplies some tiles of each region correctly, with the same timing."""
         for region in interleaving.regions:
             steps = self.steps(region.columns, region.formats[0].row_bits(region.columns))
             inputs = self.array.rows if self.array.weight_stationary else min(steps, 4 * self.array.rows)
