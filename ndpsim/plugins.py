@@ -1,4 +1,4 @@
-"""Packages of plugins: every module is one of a kind, a standard or a format."""
+"""Packages of plug-ins: every module is a plug-in, for example a standard or a format."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any
 
 
 def plugins_by_module(folder: ModuleType, attribute: str) -> dict[str, Any]:
-    """The objects that modules of the package `folder` call `attribute`, by the modules' names in options."""
+    """The objects `attribute` of the modules of the package `folder`, by the modules' names in options."""
     names = sorted(module.name for module in pkgutil.iter_modules(folder.__path__))
     modules = {name: importlib.import_module(f"{folder.__name__}.{name}") for name in names}
     return {_option_name(name): getattr(module, attribute) for name, module in modules.items()}
 
 
 def plugins(folder: ModuleType, attribute: str) -> list[Any]:
-    """The same objects without names, in order of the modules' names."""
+    """The objects of `plugins_by_module`, in order of the modules' names."""
     return list(plugins_by_module(folder, attribute).values())
 
 
 def plugins_by_name(folder: ModuleType, attribute: str) -> dict[str, Any]:
-    """`plugins`, each by the `name` that it has."""
+    """`plugins` by their attribute `name`."""
     return {plugin.name: plugin for plugin in plugins(folder, attribute)}
 
 
 def option_names(folder: str, first: str) -> tuple[str, ...]:
-    """The modules of a package of ndpsim as options call them, `first` before others; none is imported."""
+    """The option names of the modules of a package of ndpsim, `first` before others; none is imported."""
     found = pkgutil.iter_modules([str(Path(__file__).parent / folder)])
     names = sorted(_option_name(module.name) for module in found)
     return first, *(name for name in names if name != first)

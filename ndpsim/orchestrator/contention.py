@@ -1,47 +1,47 @@
 """Mutual slowdown of NDP units, host reads and relayouts, measured in cycle-level sessions.
 
-**Host reads among themselves** share a channel equally, except for those that ask for less (max-min
-fairness), whatever their layouts, and what they reach together is what one reaches alone: with two to four
-localized, striped, paced and unpaced reads of deepseek-v2's experts on `trimoe`, 33.8 to 33.9 GB/s in all and
-each within 1% of that rule.
+**Several host reads** share a channel equally, except for those that ask for less (max-min fairness), for
+all layouts. Together they reach the rate of one read alone. Measured with two to four localized, striped,
+paced and unpaced reads of deepseek-v2's experts on `trimoe`: 33.8 to 33.9 GB/s in total, and each read within
+1% of the rule.
 
-**An expert beside host reads.** What counts is how fast the channel reads *while* it reads the expert's
-DIMM: a read that has the channel to itself takes a whole rank while it is there, and an expert that
-computes for longer than it reads still waits; one at half that speed leaves it enough. So entries are by
-all that the host reads on the channel, C. If h of it is on that DIMM the expert runs at
-1 - h (1 - rate(tokens, C)): striped reads are on each of two DIMMs for half of the time.
+**An expert beside host reads.** The rate of the channel *while* it reads the expert's DIMM decides. A read
+that has the channel to itself occupies a whole rank, so that even a compute-bound expert waits. A read at
+half of this rate leaves enough. Therefore entries are by the total rate C of host reads on the channel. If
+the share h of it is on the expert's DIMM, the expert runs at 1 - h (1 - rate(tokens, C)): striped reads are
+on each of two DIMMs for half of the time.
 
-**Streams.** A striped read goes over the DIMMs of a channel in one stream, and a sharded one is a stream on
-each DIMM, in turns so fine that each DIMM loses nearly as much as by a read that it has to itself. So entries
-are also by the number of streams that go on at once, for 1 and 2, and beside parts of sharded experts for as
-many as a channel has DIMMs, and twice as many. Where they fill the channel, each has requests in the queue of
-its DIMM all the time, however little it reads: beside a read of 31 GB/s, one of 2 GB/s on the other DIMM
-takes 0.31 of the speed of an expert with one token there, and alone 0.05 (`trimoe`, deepseek-v2 over 8
-DIMMs). So streams on a full channel count alike, except for those that have no request in the queue most of
-the time; elsewhere they count by what they read.
+**Streams.** A striped read visits the DIMMs of a channel in one stream. A sharded read is a stream on each
+DIMM; their turns are so short that each DIMM loses nearly as much as by a read of its own. Therefore entries
+are also by the number of concurrent streams: 1 and 2, and beside parts of sharded experts the number of DIMMs
+of a channel, and twice that. If streams fill the channel, each always has requests in the queue of its DIMM,
+even at a low rate: beside a read of 31 GB/s, a read of 2 GB/s on the other DIMM takes 0.31 of the speed of an
+expert with one token there, and alone 0.05 (`trimoe`, deepseek-v2 over 8 DIMMs). On a full channel streams
+therefore count equally, except streams that mostly have no request in the queue; on other channels they count
+by their rates.
 
-**A part of a sharded expert** is short and loses more than a whole one, so parts are measured by
-themselves.
+**A part of a sharded expert** is short and loses more than a whole expert, so parts are measured separately.
 
-**A host read beside experts** waits for their activations and results, which have the bus first, on
-whichever DIMM of the channel they are: each unit takes 2 to 6% of its channel with parts of deepseek-v2,
-and two units twice that. A read with a pace of its own makes up for short waits, not for those of many
-tokens. What reads lose beside that, with few tokens and many streams, is 0 to 5%, and more with other
-arbitrations than host-first.
+**A host read beside experts** waits for the activations and results of all DIMMs of the channel, which have
+priority on the bus: each unit takes 2 to 6% of its channel with parts of deepseek-v2, and two units twice
+that. A paced read catches up after short waits, but not after those of many tokens. Further losses of reads
+are 0 to 5% with few tokens and many streams, and more with arbitrations other than host-first.
 
 **Errors.** With deepseek-v2 over 8 or 16 of the 16 DIMMs of `trimoe`, at batches of 1, 16 and 128, layers
 where the CPU reads, the GPU copies, or both, differ from the cycle-level session by at most 0.6% (12
 layers); with experts over 8 and over 16 DIMMs in one layer, and at qwen3-235b-a22b's batch of 128, by up to
-2.3%. The largest end of a DIMM is off by 3.2% of the layer, of a read by 5.4%. What remains is the rhythm
-of reads and experts: a part of qwen3-235b-a22b over 16 DIMMs loses 0.19 with 12 tokens, 0.12 with 8 and
-0.04 with 16. On `edge` it is stronger: experts over all 6 DIMMs are right within 0.5% of the layer, but over
-2 of 6 a DIMM ended by rates 8.4% later than in the session, before there were entries for two streams.
+2.3%. The end of a DIMM differs by at most 3.2% of the layer, the end of a read by 5.4%. The remaining error
+comes from the rhythm of reads and experts: a part of qwen3-235b-a22b over 16 DIMMs loses 0.19 with 12 tokens,
+0.12 with 8 and 0.04 with 16. On `edge` this effect is stronger: with experts over all 6 DIMMs the error is
+0.5% of the layer, but with experts over 2 of 6 a DIMM ended 8.4% later than in the session, before there were
+entries for two streams.
 
-**An expert beside a relayout** is slowed by what its DIMM reads for it and, more, by what it writes.
+**An expert beside a relayout** is slowed down by the reads of its DIMM for the relayout and, more, by writes.
 
-**All three.** Where the host reads the DIMM of an expert and a relayout is there, too, expert and relayout
-lose more than by each other and by the host: up to a fifth and a third, most where the host reads at half of
-what it could. Such losses are measured with one link's relayout, and scale with H/C as those of an expert.
+**All three.** If host reads and a relayout are on the DIMM of an expert, expert and relayout lose more than
+the sum of the separate losses: up to a fifth and a third, most if the host reads at half of its possible
+rate. These losses are measured with the relayout of one link, and are proportional to H/C as those of an
+expert.
 """
 
 from __future__ import annotations
@@ -66,27 +66,28 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ContentionTable:
-    """Rates of experts and of host reads beside each other: 1 is what they are alone.
+    """Rates of experts and of host reads beside each other, relative to their rates alone.
 
-    Rates are interpolated between entries, and constant beyond the last. The module says how to use them.
+    Rates are interpolated between entries, and constant beyond the last. The module describes their use.
 
     Attributes:
         tokens: int64[n], ascending.
-        host_gbps: float64[m], ascending from 0: what the host reads on the channel, all of it on this DIMM.
-        streams: float64[s], reads that go on at once, ascending from 1.
-        ndp_rate: float64[s, n, m], of an expert with this many tokens beside this many of them.
-        host_rate: float64[s, n], of host reads that take all they get, where the DIMM's unit computes so
-            many, apart from the time that `vector_ns` takes.
-        relayout_gbps: float64[k], ascending from 0: what a relayout reads, or writes, on the DIMM.
-        ndp_rate_beside_relayout: float64[n, k], where it reads.
-        ndp_rate_beside_writes: float64[n, k], where it writes. Where it does both, losses add up.
-        ndp_rate_crowded: float64[2, n, m], after the losses to each, what is left of an expert's rate where
-            the host reads so much and a relayout reads the DIMM, and where one writes it.
-        relayout_rate_crowded: float64[2, n, m], and what is left of the relayout's rate.
-        most_relayout_gbps: float64[2, n], that a relayout reads, and writes, on the DIMM of such an expert.
+        host_gbps: float64[m], ascending from 0: rate of host reads on the channel, all on this DIMM.
+        streams: float64[s], ascending from 1: number of concurrent reads.
+        ndp_rate: float64[s, n, m], rate of an expert with these tokens beside these host reads.
+        host_rate: float64[s, n], rate of unpaced host reads while the DIMM's unit computes an expert with
+            these tokens, without the time in `vector_ns`.
+        relayout_gbps: float64[k], ascending from 0: rate of a relayout's reads, or writes, on the DIMM.
+        ndp_rate_beside_relayout: float64[n, k], rate of an expert beside its reads.
+        ndp_rate_beside_writes: float64[n, k], rate of an expert beside its writes. Losses by both add up.
+        ndp_rate_crowded: float64[2, n, m], additional factor of an expert's rate if both the host and a
+            relayout that reads, or one that writes, use the DIMM.
+        relayout_rate_crowded: float64[2, n, m], the same factor for the relayout's rate.
+        most_relayout_gbps: float64[2, n], maximum rate of a relayout's reads, and writes, on the DIMM of such
+            an expert.
         vector_tokens: float64[v], ascending.
-        vector_ns: float64[2, v], that activations and results of this many tokens take from host reads of the
-            channel: from all together, and from one with a pace of its own.
+        vector_ns: float64[2, v], time that activations and results of these tokens take from host reads of
+            the channel: from all reads together, and from a paced one.
     """
 
     tokens: Ints
@@ -104,7 +105,7 @@ class ContentionTable:
     vector_ns: Floats
 
     def vectors_ns(self, tokens: int) -> tuple[float, float]:
-        """`vector_ns` of a number of tokens, on a line through the last two beyond the last one."""
+        """`vector_ns` of a number of tokens; beyond the last entry on the line through the last two."""
         last = max(0, min(int(np.searchsorted(self.vector_tokens, tokens)), len(self.vector_tokens) - 1) - 1)
         (low, high), (low_ns, high_ns) = (
             self.vector_tokens[last : last + 2],
@@ -125,7 +126,7 @@ class ContentionTable:
         return self._for_each_count(most_tokens, self.host_rate[0])
 
     def _for_each_count(self, most_tokens: int, rates: Sequence[float] | Floats) -> Floats:
-        """Rates where `tokens` are, on lines over the logarithm of tokens."""
+        """Rates for each number of tokens, interpolated linearly over the logarithm of `tokens`."""
         counts = np.log(np.maximum(np.arange(most_tokens + 1), 1))
         return np.asarray(np.interp(counts, np.log(self.tokens), rates))
 
@@ -140,7 +141,7 @@ def contention_table(
 ) -> ContentionTable:
     """The table of one model's experts on one hardware; arguments as in `simulate_contention`.
 
-    shards: of parts of experts over this many DIMMs; beside relayouts such a table has no entries.
+    shards: number of DIMMs, for parts of sharded experts; such a table has no entries beside relayouts.
 
     Raises:
         InputError: the hardware has no host channel, or no NDP units.
@@ -153,7 +154,7 @@ def contention_table(
         [_on_axis(axis, *of) for of in zip(*of_streams, strict=True)]
         for of_streams in zip(result.host_gbps, result.ndp_rate, strict=True)
     ]
-    # As if the DIMM had all of it.
+    # All host reads are on this DIMM.
     dimms = np.minimum(result.streams, -(-hardware.system.dimm.count // hardware.system.host.channels))
     measured = [gbps for of in (*result.read_gbps, *result.written_gbps) for gbps in of]
     moved = np.unique(np.ceil([0.0, *measured]))
@@ -187,7 +188,7 @@ def contention_table(
 
 
 def stacked(whole: ContentionTable, sharded: Sequence[ContentionTable]) -> ContentionTable:
-    """Entries of whole experts, and below them those of parts, in rows for the same numbers of tokens.
+    """Entries of whole experts, followed by those of parts, in rows for the same numbers of tokens.
 
     Beside relayouts, parts have the entries of whole experts.
     """
@@ -228,10 +229,10 @@ def stacked(whole: ContentionTable, sharded: Sequence[ContentionTable]) -> Conte
 
 
 def shared_bandwidth(gbps: float) -> ContentionTable:
-    """The table of a memory device of such a bandwidth: an expert loses the share of it that others read.
+    """The table of a memory device: an expert loses the share of the bandwidth that others read.
 
-    Sessions have no device behind a link, so that this is an assumption, and one on the safe side: experts
-    that compute for longer than they read would lose less. Copies over the link come first and lose nothing.
+    This is a conservative assumption, because sessions have no device behind a link: compute-bound experts
+    would lose less. Copies over the link have priority and lose nothing.
     """
     one, both = np.ones((1, 1)), np.ones((2, 1, 2))
     axis, none = np.array([0.0, gbps]), np.zeros(1)
@@ -244,7 +245,7 @@ def shared_bandwidth(gbps: float) -> ContentionTable:
 
 
 def _most_on_tokens(tokens: Ints, result: SharedDimmResult) -> Floats:
-    """Rates beside experts; those with many tokens, where relayouts lose nothing, are no limit."""
+    """Limits of rates beside experts; experts with many tokens, which do not slow relayouts, set none."""
     if not result.relayout_tokens:
         return np.full((2, len(tokens)), np.inf)
     most = [[max(of_tokens) for of_tokens in of] for of in (result.read_gbps, result.written_gbps)]
@@ -261,7 +262,7 @@ def _crowded_on_axis(
 
 
 def _on_axis(axis: Floats, gbps: Sequence[float], rates: Sequence[float]) -> Floats:
-    """Rates where they were measured, from 1 at 0 GB/s on, as rates at the points of an axis."""
+    """Measured rates, which begin with 1 at 0 GB/s, interpolated to the points of an axis."""
     order = np.argsort(gbps)
     rising, falling = np.array(gbps)[order], np.minimum(np.array(rates)[order], 1.0)
     on_axis: Floats = np.interp(axis, [0.0, *rising], [1.0, *falling])

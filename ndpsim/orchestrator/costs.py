@@ -1,25 +1,24 @@
 """Times of an expert on a DIMM, a host read and a relayout, all from cycle-level simulations.
 
-A simulation is made when its result is first asked for, and found in the cache of results where it was made
-before; from then on a cost is a look-up in a dictionary.
+A simulation runs when its result is first needed, unless the cache of results has it. Afterwards a cost is a
+look-up in a dictionary.
 
-An expert begins anywhere between two refreshes, so its time and energy are the mean over runs that begin
-evenly over a period of refreshes: as many as last 20 periods together, at least one. A run from another clock
-meets one refresh more or less, so that the mean is within a twentieth of the share of time that refreshes
-take, which is 5 to 11%. Refreshes that were due before the expert began do not hold it up.
+An expert may begin at any phase of refresh, so its time and energy are means over runs whose starts are
+spread evenly over a refresh period. The number of runs is such that they last 20 periods together, at least
+one. A run from another clock has one refresh more or less. The error of the mean is therefore below a
+twentieth of the time share of refreshes, which is 5 to 11%. Refreshes that were due before the start do not
+delay an expert.
 
-A host with memory of its own (`host.memory`) reads a copy of every expert there, striped over its channels,
-wherever the DIMMs that compute have it; nothing that it reads slows an NDP unit down.
+A host with its own memory (`host.memory`) reads a copy of every expert there, striped over its channels. Its
+reads do not slow down NDP units.
 
-Energy here is what a part of a run adds to the standby of the machine, which a run counts once
-(`at_rest_nj`).
+Energies here are added to the standby energy of the machine, which a run counts once (`at_rest_nj`).
 
-A memory device behind a CXL link has no channels to the host. What is copied from it to the GPU is read as
-fast as its units read an expert with one token, which is simulated, and takes the energy that DRAM takes
-then; the copy is bound by the link. Units and copies share the bandwidth of the device, by assumption, see
-`shared_bandwidth`. An expert's time there is without the link: activations and results go over it as
-transfers of their own, once a token each way, because the device has all experts of a token and can sum
-their results.
+A memory device behind a CXL link has no channels to the host. A copy from it to the GPU is read at the
+simulated rate and DRAM energy of an expert with one token on its units; the link limits the copy. By
+assumption, units and copies share the bandwidth of the device (`shared_bandwidth`). The time of an expert on
+the device does not include the link: activations and results are separate transfers, once for each token in
+each direction, because the device has all experts of a token and can sum their results.
 """
 
 from __future__ import annotations
@@ -55,9 +54,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _FREE_LINK = {"gbps": 1e6, "latency_ns": 0.0, "header_bytes": 0}
-_PERIODS = 20  # of refreshes, that the runs of an expert last together
+_PERIODS = 20  # refresh periods that the runs of an expert last together
 _MOST_PHASES = 1024
-_LAST_SIMULATED = 512  # tokens; estimates for more go on along the line through the last two points
+_LAST_SIMULATED = 512  # tokens; estimates for more are on the line through the last two points
 
 
 @dataclass(frozen=True)
@@ -65,9 +64,9 @@ class NdpCost:
     """An expert, or a share of its columns, on a DIMM, or on several.
 
     Attributes:
-        time_ns: from the first activation to the last result, on average over the phases of refresh.
-        bytes: of weights.
-        added_nj: energy above standby by component, None of one that is not known (`standby`).
+        time_ns: time from the first activation to the last result, mean over the phases of refresh.
+        bytes: bytes of weights.
+        added_nj: energy above standby by component; None: not known (`standby`).
     """
 
     time_ns: float
@@ -77,13 +76,13 @@ class NdpCost:
 
 @dataclass(frozen=True)
 class HostReadCost:
-    """The host reads an expert's weights, as fast as it can.
+    """A read of an expert's weights by the host, at its full rate.
 
     Attributes:
-        time_ns: from the first command to the last beat.
-        bytes: of weights.
-        channels: of the host over which they come.
-        gbps_per_channel: over the time, on average of these channels.
+        time_ns: time from the first command to the last beat.
+        bytes: bytes of weights.
+        channels: number of host channels.
+        gbps_per_channel: mean rate of these channels.
         added_nj: as in `NdpCost`.
     """
 
@@ -95,7 +94,7 @@ class HostReadCost:
 
 
 def _memory_of(hardware: Hardware) -> Hardware:
-    """The same without what costs do not depend on, so that they are found again when only that changes."""
+    """The hardware without sections on which costs do not depend, for equal cache keys."""
     system = hardware.system
     others = {"name": "memory", "title": None, "paper": None, "gpu": None, "pcie": None}
     host = Host(channels=system.host.channels)
@@ -103,7 +102,7 @@ def _memory_of(hardware: Hardware) -> Hardware:
 
 
 def _with_free_link(hardware: Hardware) -> Hardware:
-    """The same, but that a CXL link, if there is one, takes no time."""
+    """The hardware with a CXL link that takes no time, if it has one."""
     cxl = hardware.system.cxl
     if cxl is None:
         return hardware
@@ -112,7 +111,7 @@ def _with_free_link(hardware: Hardware) -> Hardware:
 
 
 def in_turns(tokens: int) -> list[int]:
-    """Tokens of an expert as it computes them: in as few turns as `MAX_TOKENS` allows, as even as can be."""
+    """The tokens of an expert's turns: the minimum number of turns for `MAX_TOKENS`, as equal as possible."""
     turns = -(-tokens // MAX_TOKENS)
     return [tokens // turns + (turn < tokens % turns) for turn in range(turns)]
 
@@ -126,11 +125,11 @@ class Costs:
         cache: as in `simulate_expert`.
 
     Attributes:
-        shape: of an expert.
+        shape: the shape of an expert.
         memory: the hardware without GPU, PCIe and CPU, on which costs do not depend.
 
-    Methods raise `InputError` for what the hardware cannot do: without NDP units, without links, with too few
-    DIMMs for a layout, without room for a shape.
+    Methods raise `InputError` if the hardware has no NDP units, no links, too few DIMMs for a layout, or no
+    room for a shape.
     """
 
     def __init__(
@@ -155,9 +154,9 @@ class Costs:
 
     @cached_property
     def start_clock(self) -> int:
-        """The DRAM clock half-way between two refreshes.
+        """The DRAM clock in the middle between two refreshes.
 
-        A run from there meets as many of them as runs do on average, except for half of one.
+        A run from there has the mean number of refreshes, within half of one.
         """
         return 1 + self._refreshes.period // 2
 
@@ -174,7 +173,7 @@ class Costs:
 
     @cached_property
     def _host_memory(self) -> Hardware:
-        """The memory that the host reads, as `memory` has it."""
+        """The memory that the host reads, reduced as `memory`."""
         return _memory_of(self.hardware.host_memory)
 
     @cached_property
@@ -182,7 +181,7 @@ class Costs:
         return Standby(self._host_memory)
 
     def at_rest_nj(self, time_ns: float) -> dict[str, float | None]:
-        """Energy of all memory and its units at rest over a time, by component; None: not known."""
+        """Standby energy of all memory and its units over a time, by component; None: not known."""
         parts = self.standby.over(time_ns)
         if not self.hardware.host_reads_dimms:
             for name, nj in self._host_standby.over(time_ns).items():
@@ -192,7 +191,7 @@ class Costs:
         return parts
 
     def for_bits(self, bits: int | None) -> Costs:
-        """The costs of replicas in this many bits; None: of the experts themselves."""
+        """The costs of replicas with this number of bits; None: of the experts themselves."""
         if bits is None:
             return self
         found = self._for_bits.get(bits)
@@ -205,9 +204,9 @@ class Costs:
         """An expert with its weights on one DIMM, or sharded over several.
 
         Args:
-            tokens: that go through it. More than `MAX_TOKENS` go through it in several turns.
-            shards: DIMMs.
-            share: of its intermediate columns, rounded to whole ones.
+            tokens: its tokens; more than `MAX_TOKENS` are computed in several turns.
+            shards: number of DIMMs.
+            share: share of its intermediate columns, rounded to whole ones.
         """
         key = tokens, shards, share
         found = self._experts.get(key)
@@ -216,10 +215,11 @@ class Costs:
         return found
 
     def part_ns(self, tokens: int, shards: int, share: float = 1.0) -> float:
-        """One DIMM's part of a sharded expert, if no other DIMM of its channel has the bus meanwhile.
+        """Time of one DIMM's part of a sharded expert, if no other DIMM of its channel uses the bus.
 
-        So it is behind another expert: by then the DIMMs of a channel, which had the bus in turn, are out of
-        step. Arguments as in `expert`.
+        This is the case after another expert: the DIMMs of a channel, which used the bus in turn, are then
+            not
+        in step. Arguments as in `expert`.
         """
         if shards <= self.hardware.system.host.channels:
             return self.expert(tokens, shards, share).time_ns
@@ -247,7 +247,7 @@ class Costs:
     def _over_refresh(
         self, model: Expert, tokens: Sequence[int], layout: str
     ) -> tuple[ExpertResult, OverRefresh]:
-        """A run of an expert, and the mean over runs from any clock."""
+        """A run of an expert, and the mean over the phases of refresh."""
         run = partial(
             simulate_expert,
             self._units,
@@ -268,9 +268,9 @@ class Costs:
     def expected_ns(self, most_tokens: int, shards: int = 1, each_until: int = 0) -> tuple[Floats, float]:
         """Times of an expert on a DIMM that a policy may expect.
 
-        They are simulated for some numbers of tokens, and on the lines between these for others.
+        They are simulated for some numbers of tokens, and interpolated linearly for others.
 
-        each_until: up to this one, each number is simulated.
+        each_until: up to this number of tokens, each number is simulated.
 
         Returns:
             Times in ns, [tokens], 0 to `most_tokens`; and the largest relative error, by simulations in the
@@ -291,10 +291,10 @@ class Costs:
         return expected, float(max(off, default=0.0))
 
     def host_read(self, shards: int | None = None) -> HostReadCost:
-        """The host reads an expert sharded over this number of DIMMs; None: striped over all.
+        """A host read of an expert that is sharded over this number of DIMMs; None: striped over all.
 
-        From memory of its own: striped there. Behind a CXL link: the device reads it, for a copy over the
-        link.
+        If the host has its own memory, the expert is striped there. Behind a CXL link the device reads it,
+        for a copy over the link.
         """
         if self.hardware.system.cxl is not None:
             return self._device_read
@@ -321,7 +321,7 @@ class Costs:
         one, mean = self._over_refresh(self.shape, [1], "localized")
         added = self.standby.above(mean.mean_energy_nj, 1, mean.mean_ns)
         added = added and {name: nj for name, nj in added.items() if not name.startswith("ndp_")}
-        # Refreshes hold up the reading as long as they hold up the expert.
+        # Refreshes delay the read as long as they delay the expert.
         size, time_ns = one.weight_bytes, one.weight_bytes / one.bandwidth_gbps + mean.mean_ns - one.time_ns
         return HostReadCost(time_ns, size, 1, size / time_ns, added)
 
@@ -332,7 +332,7 @@ class Costs:
         return Relayouts(self.memory, self.weights, self.bits, size, self.standby, self._cache)
 
     def relayout(self, source: str, target: str) -> RelayoutCost:
-        """An expert moves between places, "striped", "localized 3" (DIMM 3), "sharded:4 8" (8 to 11)."""
+        """A move of an expert between "striped", "localized 3" (DIMM 3) and "sharded:4 8" (DIMMs 8 to 11)."""
         return self.relayouts.cost(Location.from_name(source), Location.from_name(target))
 
     def wire_names(self) -> tuple[str, ...]:
@@ -342,7 +342,7 @@ class Costs:
     def contention(self, shards: int = 1) -> ContentionTable:
         """The mutual slowdown of NDP units, the host and relayouts on a DIMM.
 
-        shards: of experts over this many DIMMs.
+        shards: number of DIMMs, for sharded experts.
         """
         found = self._contention.get(shards)
         if found is None:

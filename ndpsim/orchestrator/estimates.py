@@ -1,4 +1,4 @@
-"""Times that policies may expect: experts, copies and reads alone, and how they slow each other down."""
+"""The estimates of policies: times of experts, copies and reads alone, and their mutual slowdown."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ndpsim.processors.operations import ACTIVATION_BYTES
 
 Floats = NDArray[np.float64]
 
-_EACH_SHARDED = 128  # tokens: units of four tokens a turn take steps that lines would smooth
-_EXACT_TOKENS = 1024  # times of more tokens are on lines between those of powers of two
+_EACH_SHARDED = 128  # tokens: for units with four tokens at once, interpolation would smooth steps
+_EXACT_TOKENS = 1024  # larger numbers are interpolated between powers of two
 
 
 def by_tokens(time_ns: Callable[[int], float], most: int) -> Floats:
-    """Times of 0 to `most` tokens: each of the first, then on lines between powers of two."""
+    """Times of 0 to `most` tokens: exact for the first ones, then interpolated between powers of two."""
     exact = range(1, min(most, _EXACT_TOKENS) + 1)
     points = [
         *exact,
@@ -42,7 +42,7 @@ def estimates_of(
     decode: DenseTime,
     most: int,
 ) -> Estimates:
-    """The profile that policies are given."""
+    """The estimates for policies."""
     expert = machine.model.expert
     ndp_ns, error = costs.expected_ns(most) if machine.dimms else (np.full(most + 1, np.inf), 0.0)
     striped, localized = costs.host_read(None).time_ns, costs.host_read(1).time_ns
@@ -97,16 +97,16 @@ def estimates_of(
 
 
 def _part_ns(time_ns: Callable[[float], float]) -> float:
-    """Time that two parts of an expert take together beyond the whole."""
+    """The additional time of two parts of an expert over the whole."""
     return max(0.0, 2 * time_ns(0.5) - time_ns(1.0))
 
 
 def _beside_reads(
     costs: Costs, machine: Machine, most: int, sharded_ns: Callable[[int], Floats]
 ) -> dict[str, Any]:
-    """`Estimates` of what NDP units and host reads of their DIMMs take from each other.
+    """The `Estimates` of the mutual losses of NDP units and host reads of their DIMMs.
 
-    See `ndpsim.orchestrator.contention`. Where the host reads no such DIMMs, they take nothing.
+    See `ndpsim.orchestrator.contention`. If the host does not read these DIMMs, there are no losses.
     """
     if not machine.dimms or not costs.hardware.host_reads_dimms:
         return {}

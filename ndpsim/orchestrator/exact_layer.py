@@ -1,17 +1,17 @@
-"""A layer once more in cycle-level sessions, one for each host channel: the error of working with rates.
+"""Simulates a layer again in cycle-level sessions, one for each host channel, to measure the error of rates.
 
-The experts of each DIMM run back to back from when its first one began, and the host's reads, for the CPU
-and for copies to the GPU, begin when they began, each at its own limit: of a striped read, each channel
-carries an equal part, and a copy goes as fast as PCIe let it on average. Copies from before the layer are
-read beside it, and relayouts move beside it, one after the other on a channel. Everything else, computing on
-GPU and CPU, the way over PCIe and reads of a memory of the host's own, takes what it took. Sessions begin
-half-way between two refreshes, since rates are means over all phases of refresh.
+The experts of each DIMM run back to back from the start of its first one. The host's reads, for the CPU and
+for copies to the GPU, begin at their recorded times, each with its own rate limit: each channel carries an
+equal part of a striped read, and a copy has the mean rate that PCIe allowed. Earlier copies and relayouts run
+beside the layer, relayouts one after the other on a channel. All other times are the recorded ones: computing
+on GPU and CPU, transfers over PCIe, and reads of the host's own memory. Sessions begin in the middle between
+two refreshes, because rates are means over all phases of refresh.
 
-Ends are compared as shares of the layer's time, and those on its critical path, on which the layer depends,
-as shares of their own.
+Differences of end times are relative to the layer's time; on the critical path they are relative to the job's
+own time.
 
-When the experts of a channel are done, and by the rates all reads that began before have ended, the reads
-that are left are those of a session without experts, which is the same for many channels.
+When the experts of a channel are done, and all earlier reads have ended by the rates, the remaining reads run
+in a session without experts, which is the same for many channels.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from ndpsim.policies.views import STRIPED
 from ndpsim.results.moe import CheckedEnd, LayerCheck
 from ndpsim.simulate import Session
 
-_MARGIN = 1.03  # experts may end later than by the rates
+_MARGIN = 1.03  # factor by which experts may end later than by the rates
 _SAME_NS = 1.0
-_LATER_NS = 10_000.0  # between looks whether a relayout is done
-_LEAST_GBPS = 1.0  # with less, a copy behind others hardly reads
+_LATER_NS = 10_000.0  # between checks whether a relayout is done
+_LEAST_GBPS = 1.0  # below this share, a copy hardly reads
 
 
 class _Queued(NamedTuple):
@@ -48,7 +48,7 @@ class _Queued(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """The part of a host read on a channel; `dimm`: its DIMM there, `STRIPED`: on all."""
+    """The part of a host read on a channel; `dimm`: its DIMM there, or `STRIPED`: all DIMMs."""
 
     number: int
     columns: int
@@ -59,9 +59,9 @@ class _Read(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """A host read of a layer: of a share of an expert's columns, as fast as `gbps`; times from its beginning.
+    """A host read of a share of an expert's columns, at `gbps`; times are relative to the layer's begin.
 
-    The expert is on `shards` DIMMs from `dimm` on, or `STRIPED`. `end_ns`: by the rates.
+    The expert is on `shards` DIMMs from `dimm` on, or `STRIPED`. `end_ns`: its end by the rates.
     """
 
     dimm: int
@@ -74,7 +74,7 @@ class _Reading(NamedTuple):
 
 
 class _Move(NamedTuple):
-    """An expert's move between layouts, of `columns`; DIMMs as the session of a channel counts them."""
+    """An expert's move between layouts, of `columns`; DIMMs are numbered as in the session."""
 
     source: str
     target: str
@@ -85,7 +85,7 @@ class _Move(NamedTuple):
 
 
 class _Channel(NamedTuple):
-    """The work of a session; reads are numbered over the layer, and equal sessions do equal things."""
+    """The work of a session; reads are numbered over the layer. Equal sessions have equal results."""
 
     queued: tuple[_Queued, ...]
     reads: tuple[_Read, ...]
@@ -100,11 +100,11 @@ class _Ends(NamedTuple):
 
 
 def check_layer(costs: Costs, record: LayerRecord, limit: float = 0.05) -> LayerCheck:
-    """Run the DIMMs and the host reads of a layer again.
+    """Simulate the DIMMs and the host reads of a layer again.
 
     Args:
         costs: the costs of the run, for its hardware, experts and arbitration.
-        record: the layer as it ran by rates.
+        record: the layer as simulated by rates.
         limit: see `LayerCheck`.
 
     Raises:
@@ -215,8 +215,8 @@ def _channels(costs: Costs, record: LayerRecord, readings: Sequence[_Reading]) -
 def _moves(costs: Costs, record: LayerRecord, channel: int) -> Iterator[_Move]:
     """The remaining parts of relayouts that touch DIMMs of a channel.
 
-    The session's is the first channel: all DIMMs are turned so that this one is. On a ring of links nothing
-    else changes.
+    The session simulates the first channel: DIMMs are rotated so that this channel is the first one. On a
+    ring of links nothing else changes.
     """
     dimms, channels = costs.hardware.system.dimm.count, costs.hardware.system.host.channels
     own = {STRIPED, *range(channel, dimms, channels)}
@@ -246,7 +246,7 @@ def _job_reading(costs: Costs, record: LayerRecord, job: JobRecord) -> _Reading:
 def _copy_reading(costs: Costs, record: LayerRecord, move: MovingRecord) -> _Reading:
     """The rest of a copy to the GPU that was decided before."""
     link = costs.hardware.system.pcie
-    assert link is not None  # or nothing were on its way
+    assert link is not None  # otherwise nothing would remain to copy
     gbps = link.gbps * link.packet_bytes / (link.packet_bytes + link.header_bytes) * move.pcie_part
     return _Reading(
         *Location.from_name(move.source),
@@ -259,7 +259,7 @@ def _copy_reading(costs: Costs, record: LayerRecord, move: MovingRecord) -> _Rea
 
 
 def _cuts(record: LayerRecord, readings: Sequence[_Reading], channels: int) -> list[float]:
-    """The first time, by channel, after its experts at which no read is under way by the rates."""
+    """The first time on each channel, after its experts, at which no read is active by the rates."""
     experts_ns = [0.0] * channels
     for dimm, jobs in _ndp_jobs(record).items():
         end_ns = _MARGIN * (jobs[-1].end_ns - record.start_ns)
@@ -277,7 +277,7 @@ def _cuts(record: LayerRecord, readings: Sequence[_Reading], channels: int) -> l
 
 
 def _run_all(costs: Costs, channels: Sequence[_Channel], cuts: Sequence[float]) -> list[_Ends]:
-    """The ends on each channel, whose reads after a time do without experts; what is the same is run once."""
+    """The ends on each channel; reads after its cut run without experts. Equal sessions run once."""
     first_ns = min(cuts) - _SAME_NS
     heads = [
         channel._replace(reads=tuple(read for read in channel.reads if read.start_ns < cut - _SAME_NS))
@@ -319,7 +319,7 @@ def _run(costs: Costs, channel: _Channel) -> _Ends:
 
 
 def _move(session: Session, expert: Expert, move: _Move, costs: Costs) -> None:
-    """A relayout in a session, which has one at a time: when the last one is done."""
+    """Start a relayout in a session after the previous one, because a session has one at a time."""
     if session.relayouts and session.now_ns < move.start_ns:
         session.run(move.start_ns)
     while session.relayouts and session.relayouts[-1].end_ns is None:
@@ -332,8 +332,8 @@ def _move(session: Session, expert: Expert, move: _Move, costs: Costs) -> None:
 def _layer_ns(record: LayerRecord, dimm_ns: dict[int, float], read_ns: dict[int, float]) -> float:
     """The time of the layer with these ends of DIMMs, and of the reads of jobs by their identity.
 
-    Results leave as long after the last expert of CPU and DIMMs as they did. The GPU computes in its order,
-    and what is copied not before it has arrived.
+    Results leave as long after the last expert of CPU and DIMMs as in the record. The GPU computes in its
+    order, and copied experts only after their arrival.
     """
     off_gpu = [job for job in record.jobs if _is_off_gpu(job)]
     by_rate_ns = max((job.end_ns for job in off_gpu), default=record.start_ns) - record.start_ns
@@ -357,5 +357,5 @@ def _layer_ns(record: LayerRecord, dimm_ns: dict[int, float], read_ns: dict[int,
 
 
 def _is_off_gpu(job: JobRecord) -> bool:
-    """Whether the results wait for it."""
+    """Whether the results wait for the job."""
     return job.resource == "cpu" or job.resource.startswith("ndp ")

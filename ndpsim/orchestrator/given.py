@@ -1,4 +1,4 @@
-"""Costs, times and room on a machine, which all policies of a call share."""
+"""Inputs that all policies of a call share: costs, times and memory sizes of a machine."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Given:
     """Inputs that all policies of a call share.
 
     Attributes:
-        offline: what policies may learn from.
-        layers: the model's layers that are run, dense ones among them.
-        batch: sequences that are decoded together; where that changes, the most.
-        prefill_tokens: prompt tokens of a step; where that changes, the most.
-        dimm_kv_bytes: of the KV cache on the DIMMs that compute.
+        offline: the routing from which policies may learn.
+        layers: the model's layers of the run, including dense ones.
+        batch: sequences that are decoded together; the maximum if it changes.
+        prefill_tokens: prompt tokens of a step; the maximum if it changes.
+        dimm_kv_bytes: bytes of the KV cache on the DIMMs that compute.
     """
 
     hardware: Hardware
@@ -47,7 +47,7 @@ class Given:
 
 
 def check_link(hardware: Hardware, check_layer: object, arbitration: str) -> None:
-    """Make sure that nothing is asked of memory on a CXL link that needs channels of a host."""
+    """Refuse settings that need host channels if the memory is behind a CXL link."""
     if hardware.system.cxl is None:
         return
     if hardware.system.dimm.count > 1:
@@ -88,15 +88,15 @@ def given_of(
     arbitration: str,
     cache: bool | ResultCache,
 ) -> Given:
-    """Costs, times and room that all policies share.
+    """Inputs that all policies share.
 
     Args:
-        layers: the model's layers that are run.
-        memory: what the GPU's memory holds.
-        decode: times of attention and dense parts that policies may expect.
-        offline: what policies may learn from; it has the layers with experts.
-        most_tokens: of a layer in a step.
-        gpu_experts: experts of a layer that the GPU's memory holds; None: what fits, over all layers.
+        layers: the model's layers of the run.
+        memory: the contents of the GPU's memory.
+        decode: expected times of attention and dense parts, for estimates.
+        offline: the routing from which policies may learn; it has the layers with experts.
+        most_tokens: maximum number of tokens of a layer in a step.
+        gpu_experts: experts of a layer in the GPU's memory; None: as many as fit, over all layers.
 
     Raises:
         InputError: something does not fit into memory.
@@ -142,7 +142,7 @@ def given_of(
 
 
 def host_room_bytes(given: Given, replicas: Sequence[int]) -> int:
-    """Bytes of the host's memory, which are the DIMMs unless it has its own, that experts leave.
+    """Bytes of the host's memory (its own, or the DIMMs) beside the experts.
 
     replicas: bits of a weight of further copies of every expert.
     """
@@ -155,7 +155,7 @@ def host_room_bytes(given: Given, replicas: Sequence[int]) -> int:
 
 
 def _room(gpu_experts: int | None, shape: MoeShape, layers: int, memory: GpuMemory) -> int:
-    """Experts of these many layers that the GPU's memory holds together."""
+    """Number of experts that fit the GPU's memory, over this number of layers."""
     if gpu_experts is None:
         return memory.experts * layers // shape.moe_layers
     asked = whole_number(gpu_experts, "gpu_experts", 0, shape.routed_experts) * layers

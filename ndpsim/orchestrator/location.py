@@ -1,4 +1,4 @@
-"""The location of an expert's weights, as numbers and as the name in records and results."""
+"""The location of an expert's weights, as numbers and as a name for records and results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ndpsim.policies.views import STRIPED
 
 
 class Location(NamedTuple):
-    """The first DIMM that has an expert's weights, or `STRIPED`, and how many DIMMs have them."""
+    """The first DIMM with an expert's weights, or `STRIPED`, and the number of DIMMs with them."""
 
     dimm: int
     shards: int = 1

@@ -1,14 +1,14 @@
-"""Writes what happened as JSON lines, which `ndpsim check` judges.
+"""Writes a run as JSON lines, which `ndpsim check` checks.
 
-The run of each policy begins with a line that says what is run: `log` (the version of this form), `policy`,
+The run of each policy begins with a line about the run: `log` (the version of this form), `policy`,
 `parameters`, `model`, `experts` and `experts_per_token` of a layer, `layers` (the model's numbers), `batch`,
 `prompt_tokens`, `dimms`, `channels` (of the host), `channel_of_dimm`, `expert_bytes`, `dimm_bytes`
-(capacity), `gpu_experts` (that the GPU's memory has room for), `token_bytes` (of a token's activations, and
-of its results), `expert_buffers`, `copy_engines`,
-`link_ports`, `gbps` (the peak of "pcie" each way, a "channel", a "link" each way, and inside a "dimm"; 0:
-there is none), `bits` of a weight, `replicas` (bytes of an expert's further copies, by their bits) and
-`placement`: by layer, `dimm` (-1: striped) and `shards` of each expert, and the experts that are `resident`
-on the GPU.
+(capacity), `gpu_experts` (number that fits the GPU's memory), `token_bytes` (bytes of a token's activations,
+and of its results), `expert_buffers`, `copy_engines`,
+`link_ports`, `gbps` (the peak of "pcie" in each direction, a "channel", a "link" in each direction, and
+inside a "dimm"; 0: there is none), `bits` of a weight, `replicas` (bytes of an expert's further copies, by
+bits) and `placement`: by layer, `dimm` (-1: striped) and `shards` of each expert, and the experts that are
+`resident` on the GPU.
 
 A line follows for each layer: `policy`, `phase`, `step`, `layer`, `start_ns`, `end_ns`, `window_ns`,
 `tokens`, `loads` by expert, `placement` of the activated experts (`lies`: "striped", "localized 3",
@@ -39,14 +39,14 @@ from ndpsim.processors.devices import expert_format, weight_bytes
 from ndpsim.processors.operations import ACTIVATION_BYTES
 
 LOG_VERSION = 4
-_COMPRESSION = 3  # a third larger than the default, three times as fast
+_COMPRESSION = 3  # files are a third larger than with the default, and written three times as fast
 
 
 @contextmanager
 def writing_log(path: str | PathLike[str]) -> Iterator[Observer]:
-    """An observer that writes each layer to a file, packed where its name ends in .gz.
+    """An observer that writes each layer to a file, compressed if its name ends in .gz.
 
-    The file is there when the block ends well, else not at all. Only a layer is held in memory.
+    The file exists only if the block ends without an error. Only one layer is in memory.
 
     Raises:
         InputError: the file cannot be written.
@@ -57,7 +57,7 @@ def writing_log(path: str | PathLike[str]) -> Iterator[Observer]:
 
 @contextmanager
 def opened(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file that is there when the block ends well, else not at all; packed where its name ends in .gz.
+    """A file that exists only if the block ends without an error; compressed if its name ends in .gz.
 
     Raises:
         InputError: the file cannot be written.
@@ -71,7 +71,7 @@ def opened(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 class _Writer:
-    """An observer: a line for each run, and one for each of its layers."""
+    """An observer that writes a line for each run and for each of its layers."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._write = file.write

@@ -1,4 +1,4 @@
-"""A model under one policy on a trace: phase after phase, layer after layer."""
+"""Runs a model under one policy on a trace, phase by phase and layer by layer."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class RunGiven(Given):
     """Inputs that all policies of a call of `run_moe` share.
 
     Attributes:
-        decode, prefill: times of attention and dense parts; of the prefill None where there is none.
-        memory: what the GPU's memory holds beside experts.
+        decode, prefill: times of attention and dense parts; `prefill` is None without a prefill.
+        memory: the contents of the GPU's memory.
     """
 
     trace: Routing
@@ -38,13 +38,13 @@ class PolicyRunner(StepRunner):
     """Runs a model under a policy on a trace.
 
     Args:
-        parameters, observer: as of `StepRunner`.
-        wanted: (step, layer) of a decode layer whose record is held in `record`.
+        parameters, observer: as for `StepRunner`.
+        wanted: (step, layer) of a decode layer whose record is kept in `record`.
         progress: called with the share of layers that are done.
 
     Attributes:
-        prefill_ns: when the prefill was over.
-        bound: of what the run came to.
+        prefill_ns: the end of the prefill.
+        bound: the bound of the run.
     """
 
     given: RunGiven
@@ -73,7 +73,7 @@ class PolicyRunner(StepRunner):
         self.reach(self._tail)
 
     def reach(self, windows: Sequence[Window]) -> float:
-        """Go through windows, and note when those of the prefill are over; see `StepRunner`."""
+        """Run windows, and record the end of the prefill's windows; see `StepRunner`."""
         time_ns = 0.0
         for window in windows:
             time_ns = super().reach((window,))
@@ -88,7 +88,7 @@ class PolicyRunner(StepRunner):
         self.script.moved(visit.visit, moment, migrations)
 
     def _count(self, done: DoneLayer) -> None:
-        """Add a layer to what is told of the run, and show it."""
+        """Add a layer to the totals, and call the observer."""
         path, view = self._add(done), done.view
         self.bound.add(view.loads, done.visit.shared_ns, self._free_ns)
         self._free_ns = 0.0

@@ -29,10 +29,10 @@ class RunRecord:
     Attributes:
         policy, parameters: its bare name, and all of its parameters as plain data.
         machine: as the policy sees it.
-        hardware: that it is a part of.
+        hardware: its hardware.
         batch: sequences of a decode step.
-        prompt_tokens: of the prefill, over all sequences; 0: there is none.
-        placement: before the first layer, in arrays of its own.
+        prompt_tokens: tokens of the prefill, over all sequences; 0: there is none.
+        placement: a copy of the placement before the first layer.
     """
 
     policy: str
@@ -46,20 +46,20 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class JobRecord:
-    """A job that was done.
+    """A finished job.
 
     Attributes:
-        resource: where: "gpu", "cpu", "ndp 0" (DIMM 0) and so on, "pcie-down" (a copy of an expert, or the
-            results, to the GPU), "pcie-up" (activations to the host).
+        resource: "gpu", "cpu", "ndp 0" (DIMM 0) and so on, "pcie-down" (a copy of an expert, or the results,
+            to the GPU), "pcie-up" (activations to the host).
         kind: "expert", "copy", "shared", "activations", "results", "attention" (attention and dense parts).
-        expert: which; -1: none.
-        share: of its intermediate columns; of a sharded expert, that of all its DIMMs together.
-        tokens: that it computed; 0 for transfers.
+        expert: its expert; -1: none.
+        share: share of the expert's intermediate columns; for a sharded expert, of all its DIMMs together.
+        tokens: the tokens that it computed; 0 for transfers.
         start_ns, end_ns: its begin and its end.
-        bytes: of weights that it read, or of what it transferred.
-        alone_ns: what it would take alone.
-        read_limit_gbps: the fastest that it would read weights from the host's memory; 0: it reads none.
-        pcie_part: of `read_limit_gbps`, what PCIe had left for it on average; 1 where it was never short.
+        bytes: bytes of weights that it read, or bytes that it transferred.
+        alone_ns: its time without other jobs.
+        read_limit_gbps: maximum rate at which it reads weights from the host's memory; 0: it reads none.
+        pcie_part: mean share of `read_limit_gbps` that PCIe allowed; 1 without a limit.
     """
 
     resource: str
@@ -76,7 +76,7 @@ class JobRecord:
 
 
 class _Moved:
-    """Weights that move."""
+    """A move of weights."""
 
     target: str
 
@@ -88,15 +88,15 @@ class _Moved:
 
 @dataclass(frozen=True)
 class MigrationRecord(_Moved):
-    """A migration that has ended, or was evicted at once.
+    """A migration that has ended.
 
     Attributes:
         kind, layer, expert: as in `Migration`.
         source, target: "gpu", "striped", "localized 3" (DIMM 3), "sharded:4 8" (DIMMs 8 to 11), "none".
-        bytes: that were moved, of a replica where one was; of an eviction, that were given up; 0 of a copy
-            that stays ("keep"), as the layer's job has them.
+        bytes: moved bytes (of the replica, if a replica was moved); for an eviction the freed bytes; 0 for a
+            copy that stays ("keep"), whose bytes are those of the layer's job.
         decided_ns, start_ns, end_ns: the times of the decision, the begin and the end.
-        hidden_ns: of the time from start to end, when no layer's experts were under way.
+        hidden_ns: the part of the time from start to end in which no layer's experts ran.
     """
 
     kind: str
@@ -112,18 +112,18 @@ class MigrationRecord(_Moved):
 
     @property
     def exposed_ns(self) -> float:
-        """The part of its time in which a layer's experts were under way."""
+        """The part of its time in which a layer's experts ran."""
         return self.end_ns - self.start_ns - self.hidden_ns
 
 
 @dataclass(frozen=True)
 class MovingRecord(_Moved):
-    """The part of a migration that ran while a layer's experts were under way.
+    """The part of a migration that ran beside a layer's experts.
 
     Attributes:
         layer, expert, source, target: as in `MigrationRecord`.
-        share: of the expert's weights that was left to move when it began beside the layer.
-        start_ns, end_ns: from when it was beside the layer, until it ended, or the layer.
+        share: share of the expert's weights that remained to move when this part began.
+        start_ns, end_ns: the time in which it ran beside the layer.
         pcie_part: as in `JobRecord`.
     """
 
@@ -142,7 +142,7 @@ class LayerRecord:
     """A layer's experts, from the gate to the return of the last result.
 
     Attributes:
-        phase: "prefill" or "decode"; of serving "mixed" or "decode".
+        phase: "prefill" or "decode"; in serving "mixed" or "decode".
         step, layer: as in `LayerView`.
         start_ns, end_ns: its begin and its end.
         window_ns: the time before `start_ns` in which attention and dense parts ran.
@@ -150,15 +150,15 @@ class LayerRecord:
         tokens: the tokens that the layer computes.
         placement: the placement of the layer when its tokens were routed.
         assignment: the policy's answer.
-        estimates: the policy's view of each engine's time alone, by engine, over what it assigned.
-        jobs: in the order of their starts.
-        migrations: those that ended since the last layer ended.
+        estimates: the policy's estimate of each engine's time alone for its assigned experts.
+        jobs: its jobs, in order of their starts.
+        migrations: migrations that ended after the end of the previous layer.
         residents: experts of all layers in the GPU's memory when the layer ended.
-        under_way: migrations not done when the layer ended.
-        bound_ns: no assignment of these loads is faster; None: in serving.
+        under_way: migrations that had not ended when the layer ended.
+        bound_ns: lower bound for every assignment of these loads; None: in serving.
         bottleneck: the resource with the most time on the critical path.
-        critical_path: places in `jobs`, from the first to the last.
-        moving: migrations beside the layer, also those that did not end.
+        critical_path: indexes in `jobs`, from the first to the last job.
+        moving: all migrations beside the layer, ended or not.
     """
 
     phase: str
@@ -182,5 +182,5 @@ class LayerRecord:
     moving: tuple[MovingRecord, ...] = ()
 
 
-#: Called with each layer of a run when it is done, after what is run.
+#: Called with the run and each of its layers, when the layer is done.
 Observer = Callable[[RunRecord, LayerRecord], None]

@@ -1,4 +1,4 @@
-"""Whole runs that a policy tries before its own, on the same trace, layer by layer if it wants."""
+"""Whole runs that a policy tries before its own run, on the same trace, if needed layer by layer."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _LONG_S = 30.0
 
 
 def rehearsed(runner: PolicyRunner, chosen: ChosenPolicy | None = None) -> Rehearsed:
-    """A run that is over."""
+    """A finished run."""
     return Rehearsed(runner.clock_ns, runner.script.script(), chosen)
 
 
 class Rehearsals:
     """Runs on the trace of a call; see `Rehearsal`.
 
-    How long all of it takes is said beforehand, when the first runs are over, where that is long.
+    If the runs take long, their time is printed after the first ones.
 
     Args:
-        policy: the name of the one that rehearses.
-        others: runs of policies of the call.
+        policy: the name of the policy that rehearses.
+        others: runs of the other policies of the call.
         progress: called with the share of the work that is done.
-        runs: whole runs that are all of the work.
+        runs: number of whole runs of all the work.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Rehearsals:
         self._run_s, self._has_told = 0.0, False
 
     def run_policy(self, chosen: ChosenPolicy, hindsight: bool = False) -> Rehearsed | None:
-        """A policy's run; None: it cannot be run on the machine."""
+        """A policy's run; None: the policy cannot run on the machine."""
         given = replace(self._given, offline=self._given.trace) if hindsight else self._given
         began_s = time.perf_counter()
         try:
@@ -88,7 +88,7 @@ class Rehearsals:
         return ScriptedRun(given, policy, self._went_on)
 
     def _tell(self) -> None:
-        """Say once how long the runs that are left take at most, each as long as the last policy's."""
+        """Print once the maximum time of the remaining runs, from the time of the last policy's run."""
         runs = (self._all_layers - self._layers) // len(self.loads)
         if not self._has_told and self._run_s * runs >= _LONG_S:
             text = "%s: up to %d more whole runs, some %s in all"
@@ -101,7 +101,7 @@ class Rehearsals:
 
 
 class _Uncounted(PolicyRunner):
-    """A run of which nothing is told but its time and its answers."""
+    """A run without totals: only its time and its answers are kept."""
 
     def __init__(self, given: RunGiven, policy: Policy, progress: Callable[[float], None]) -> None:
         super().__init__(given, policy, {}, None, None, progress)
@@ -111,7 +111,7 @@ class _Uncounted(PolicyRunner):
 
 
 class ScriptedRun(_Uncounted):
-    """A run that goes on gate by gate, with one answer each; see `Stage`."""
+    """A run that continues gate by gate, with one answer at each; see `Stage`."""
 
     policy: Scripted
 
@@ -123,7 +123,7 @@ class ScriptedRun(_Uncounted):
 
     @property
     def visit(self) -> Visit | None:
-        """The layer at whose gate the run is; None: it is over."""
+        """The layer at whose gate the run is; None: the run is over."""
         return self._visits[self._place].visit if self._place < len(self._visits) else None
 
     @property
@@ -147,7 +147,7 @@ class ScriptedRun(_Uncounted):
         return self._places.gpu_free
 
     def copy(self) -> ScriptedRun:
-        """A run of its own from here on."""
+        """An independent copy of the run from here on."""
         other = copy.copy(self)
         other._places = self._places.copy()
         other._migrations = self._migrations.copy(other._places)
@@ -165,7 +165,7 @@ class ScriptedRun(_Uncounted):
         self._to_gate()
 
     def rehearsed(self) -> Rehearsed:
-        """The run, which is over."""
+        """The finished run."""
         return rehearsed(self)
 
     def _to_gate(self) -> None:

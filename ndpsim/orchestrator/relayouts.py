@@ -1,10 +1,10 @@
 """Times of moves of experts between DIMMs, from cycle-level simulations.
 
-Some relayouts are alike: on a ring of links those between two DIMMs that are as many links apart, and those
-between one DIMM and the stripes over all, turned around the ring by an even number of DIMMs (to the DIMM
-opposite, even DIMMs send one way and odd ones the other). One of them is simulated. Between two DIMMs that
-is exact. Stripes differ in the order of bursts, which makes less than 0.1% of the time of an expert of
-deepseek-v2; where lanes have few bursts, every relayout is simulated.
+On a ring of links some relayouts are equivalent: those between two DIMMs at equal distance, and those between
+one DIMM and the stripes over all, rotated by an even number of DIMMs (even DIMMs send to the opposite DIMM in
+one direction, odd ones in the other). Only one of them is simulated. Between two DIMMs this is exact. Stripes
+differ in the order of bursts, which changes the time of an expert of deepseek-v2 by less than 0.1%. If lanes
+have few bursts, every relayout is simulated.
 """
 
 from __future__ import annotations
@@ -31,21 +31,19 @@ from ndpsim.simulate.relayout_plan import access_by_units
 
 Ints = NDArray[np.int64]
 
-_MOST_MOVED = (
-    1 << 26
-)  # bytes of a relayout that is simulated at once, which takes some 15 times as much memory
-_EVEN_BURSTS = 1000  # of a lane: stripes are then even within 0.1%
+_MOST_MOVED = 1 << 26  # maximum bytes of a simulated relayout, which needs some 15 times as much memory
+_EVEN_BURSTS = 1000  # bursts of a lane: stripes are then equal within 0.1%
 
 
 @dataclass(frozen=True)
 class RelayoutCost:
-    """An expert moves between layouts, nothing else being under way.
+    """A move of an expert between layouts, without other work.
 
     Attributes:
         time_ns: from the first command to the last beat written.
         bytes: the bytes of the weights that move.
-        wire_ns: by name of each wire that packets take: how long they occupy it, headers included.
-        dimm_read_gbps, dimm_written_gbps: by DIMM, what it reads and what it writes, in bursts.
+        wire_ns: time for which packets, including headers, occupy each wire, by its name.
+        dimm_read_gbps, dimm_written_gbps: rates of reads and writes of each DIMM, in whole bursts.
         added_nj: as in `NdpCost`.
     """
 
@@ -61,7 +59,7 @@ class Relayouts:
     """The costs of relayouts of one model's experts.
 
     Args:
-        memory, weights, bits: as `Costs` has them.
+        memory, weights, bits: as in `Costs`.
         expert_bytes: the bytes of an expert's weights.
         standby: the standby power of the memory.
         cache: as in `simulate_expert`.
@@ -99,7 +97,7 @@ class Relayouts:
         return access_by_units(self._memory, geometry_of(self._memory)).network
 
     def _turned(self, source: Location, target: Location) -> RelayoutCost:
-        """A relayout from one that is alike, or simulated."""
+        """A relayout, from an equivalent one or simulated."""
         like = self._alike(source, target)
         if like == (source, target):
             return self._simulated(source, target)
@@ -115,7 +113,7 @@ class Relayouts:
         return replace(cost, wire_ns=wire_ns, dimm_read_gbps=read_gbps, dimm_written_gbps=written_gbps)
 
     def _alike(self, source: Location, target: Location) -> tuple[Location, Location]:
-        """The relayout that is simulated for one; see the module."""
+        """The equivalent relayout that is simulated; see the module."""
         network, same = self.network, (source, target)
         if network.topology != "ring" or max(source.shards, target.shards) > 1:
             return same
@@ -129,7 +127,7 @@ class Relayouts:
         return first, second
 
     def _turned_wires(self, wire_ns: Mapping[str, float], by: int) -> dict[str, float]:
-        """The same on wires this many DIMMs further around the ring."""
+        """The times of wires, rotated by this number of DIMMs around the ring."""
         network = self.network
         names = {(hop.source, hop.target): network.wire_names[hop.wire] for hop in network.hops}
         dimms = network.dimms

@@ -1,4 +1,4 @@
-"""``run_moe``: a model's layers with their experts on a machine's engines, under policies."""
+"""``run_moe``: runs a model's layers, with experts on the engines of a machine, under policies."""
 
 from __future__ import annotations
 
@@ -154,9 +154,9 @@ def _runs(
     check_limit: float,
     progress: Callable[[float], None],
 ) -> tuple[list[PolicyRun], dict[str, str]]:
-    """The runs of policies, beside each other, and why others could not be run.
+    """The runs of all policies, and the reasons why others could not run.
 
-    Those that rehearse come last, and are shown the runs of the others; the results stay in order.
+    Policies that rehearse run last, and get the runs of the others; the results keep their order.
     """
     works = [one.policy.whole_runs(one.parameters) for one, _ in chosen]
     done = 0
@@ -184,7 +184,7 @@ def _rehearses(run: Rehearsed) -> bool:
 
 
 def _beside_each_other(runs: Sequence[tuple[PolicyRun, Rehearsed]]) -> list[PolicyRun]:
-    """Runs with speed-ups against the first, and with the best that is known."""
+    """The runs with speed-ups over the first, and with the best known time."""
     first = runs[0][0]
     best_ns = min((run.time_ns for run, tried in runs if _rehearses(tried)), default=None)
     return [
@@ -199,7 +199,7 @@ def _beside_each_other(runs: Sequence[tuple[PolicyRun, Rehearsed]]) -> list[Poli
 
 
 def _layers_of(trace: Routing, shape: MoeShape) -> tuple[int, ...]:
-    """All layers of the model where the trace has all that have experts, else the trace's."""
+    """All layers of the model if the trace has all layers with experts; otherwise those of the trace."""
     return tuple(range(shape.layers)) if len(trace.layers) == shape.moe_layers else trace.layers
 
 
@@ -253,7 +253,7 @@ def _given(
 ) -> RunGiven:
     """Costs, times and room that all policies share."""
     processors = Processors(hardware)
-    # A prefill goes through attention and dense parts in pieces that need no more room than a decode step.
+    # A prefill computes attention and dense parts in pieces that need no more memory than a decode step.
     memory = processors.gpu_memory(
         shape, trace.batch, context, kv=kv, kv_bits=kv_bits, bits=weights.expert, dense_bits=weights.dense
     )
@@ -282,7 +282,7 @@ def _run(
 ) -> tuple[PolicyRun, Rehearsed]:
     """The run of one policy.
 
-    others: runs that it is shown if it rehearses. work: whole runs that it takes, its own among them.
+    others: runs for a policy that rehearses. work: number of whole runs, including its own.
     """
     watch = Stopwatch()
     policy = chosen.start(given.machine, given.estimates)

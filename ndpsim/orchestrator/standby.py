@@ -1,10 +1,9 @@
-"""The energy of memory at rest, and what work adds to it.
+"""The standby energy of memory, and the energy that work adds to it.
 
-A simulated part of a run, an expert, a host read or a relayout, counts what its ranks draw at rest over its
-own time. Parts overlap, and for much of a run none is under way. A run therefore counts standby once: every
-rank of the machine over the whole time, with its banks closed and the refreshes that fall due, and the static
-power of units. On top of that it counts what each part adds: its commands, its data, its links and units, and
-the banks that it holds open.
+The simulated energy of a part of a run (an expert, a host read or a relayout) includes the standby of its
+ranks over its own time. Parts overlap, and often no part runs. A run therefore counts standby once: every
+rank of the machine over the whole time, with closed banks and its refreshes, and the static power of units.
+It adds the energy of each part above standby: commands, data, links, units and open banks.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ndpsim.simulate.memory import bus_policy
 from ndpsim.simulate.power import dram_power, unit_energy
 from ndpsim.spec import lower
 
-#: Energy in nJ by component, None where it is not known; None where nothing is known of the DRAM's currents.
+#: Energy in nJ by component, None: not known. None without components: the DRAM's currents are not known.
 Parts = Mapping[str, float | None] | None
 
 
@@ -27,7 +26,7 @@ class Standby:
     """Power of a machine's memory and its units at rest.
 
     Attributes:
-        note: what the DRAM's energy rests on, or why it is not known.
+        note: the source of the DRAM's energy, or the reason why it is not known.
     """
 
     def __init__(self, hardware: Hardware) -> None:
@@ -61,7 +60,7 @@ class Standby:
         return {**dram, **static}
 
     def above(self, parts: Parts, dimms: int, time_ns: float) -> Parts:
-        """The part of a simulation's energy above standby; it counted this many DIMMs over its time."""
+        """The part of a simulation's energy above the standby of this number of DIMMs over its time."""
         if parts is None or self._lane_w is None:
             return None
         at_rest_nj = dimms * self._lanes * self._lane_w["background"] * time_ns
@@ -71,7 +70,7 @@ class Standby:
 
 
 def _static_w(hardware: Hardware) -> float | None:
-    """The static power of a DIMM's units; None where that of one of them is not known."""
+    """The static power of a DIMM's units; None if the power of one unit is not known."""
     relayout = hardware.ndp.relayout
     of_units = [unit_energy(hardware).static_mw, 0.0 if relayout is None else relayout.static_mw]
     known = [mw for mw in of_units if mw is not None]

@@ -1,11 +1,11 @@
-"""Use of PCIe, of the links between DIMMs and of the host's channels by transfers, by kind of transfer.
+"""The use of PCIe, of the links between DIMMs and of the host's channels, for each kind of transfer.
 
-A host with memory of its own reads experts from there: "host memory" then stands instead of its channels.
+A host with its own memory reads experts from it: "host memory" then replaces its channels.
 
-A memory device behind a CXL link has one wire each way to the GPU, which is what "pcie-down" and "pcie-up"
-then are: copies of experts, activations, results and the KV cache share it, and no channel of a host lies
-between. In place of the channels is the device's memory, which copies take for as long as it needs to read
-them: at most 31.5 GB/s of about 454 on `cxl`, and NDP units lose that share.
+A memory device behind a CXL link has one wire in each direction to the GPU: "pcie-down" and "pcie-up" are
+then these wires. Copies of experts, activations, results and the KV cache share them, without host channels.
+The device's memory replaces the channels. Copies use it for the time of their reads: at most 31.5 GB/s of
+about 454 on `cxl`, and NDP units lose that share.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ Floats = NDArray[np.float64]
 #: Shared resources, to the GPU and to the host; wires of the links and the host's channels follow.
 PCIE_DOWN, PCIE_UP = 0, 1
 
-#: This many of the shared resources, the first ones, know priorities.
+#: The number of shared resources, from the first, that have priorities.
 PRIORITISED = 2
 
 
 class Transfers:
-    """The kinds of transfers of a run, each made when it is first asked for.
+    """The kinds of transfers of a run; each is made when it is first needed.
 
     Args:
-        channel: of each DIMM, its channel.
+        channel: the channel of each DIMM.
 
     Attributes:
         shared_names: the names of the shared resources.
-        pcie: of the machine, or its CXL link.
+        pcie: the machine's PCIe, or its CXL link.
 
     Raises:
         InputError: the machine has no link to a GPU.
@@ -68,7 +68,7 @@ class Transfers:
         self._wire = {name: 2 + number for number, name in enumerate(wires)}
         self._first_channel = 2 + len(wires)
         self._own_memory = not hardware.host_reads_dimms
-        #: Whether anything but NDP units uses their DIMMs.
+        #: Whether the DIMMs of NDP units have other users.
         self.meets_units = self._units and (not self._own_memory or hardware.system.link is not None)
         channels = [f"channel {number}" for number in range(max(channel) + 1)]
         if hardware.system.cxl is not None:
@@ -82,7 +82,7 @@ class Transfers:
         self.vectors("up"), self.vectors("down")
 
     def pcie_ns(self, size_bytes: int) -> float:
-        """A copy over PCIe that is alone: its packets, and what a copy of any size takes besides."""
+        """Time of a copy alone over PCIe: its packets, and the constant overhead of a copy."""
         found = self._pcie_ns.get(size_bytes)
         if found is None:
             sizes = np.array([size_bytes], dtype=np.int64)
@@ -91,19 +91,19 @@ class Transfers:
         return found
 
     def vectors(self, direction: Literal["up", "down"]) -> int:
-        """The kind of activations to the host, or of results to the GPU: a ns of it takes a ns of PCIe."""
+        """The kind of activations to the host, or of results to the GPU, with work in ns of PCIe."""
         return self._number((direction, None))
 
     def read(self, location: Location) -> int:
-        """The kind of the host's reading an expert."""
+        """The kind of a host read of an expert."""
         return self._number(("read", location))
 
     def copy(self, location: Location) -> int:
-        """The kind of an expert's copy to the GPU: read, and sent over PCIe."""
+        """The kind of an expert's copy to the GPU: it is read and sent over PCIe."""
         return self._number(("copy", location))
 
     def cache(self, size_bytes: int, direction: Literal["up", "down"]) -> int:
-        """The kind of the KV cache's way between the host's memory, striped, and the GPU."""
+        """The kind of transfers of the KV cache between the host's memory (striped) and the GPU."""
         return self._number((f"cache {direction} {size_bytes}", None))
 
     def relayout(self, source: Location, target: Location) -> int:
@@ -117,7 +117,7 @@ class Transfers:
         return self._kinds
 
     def slowdown(self, contention: bool = True, shards: Sequence[int] = ()) -> Slowdown:
-        """The mutual slowdown of NDP units and others; there is none without `contention`.
+        """The mutual slowdown of NDP units, host and relayouts; there is none without `contention`.
 
         shards: numbers of DIMMs of sharded experts.
         """
@@ -145,7 +145,7 @@ class Transfers:
         return Slowdown(channel, *map(np.ascontiguousarray, tables))
 
     def read_ns(self, location: Location) -> float:
-        """The host's reading of an expert that is alone, or the device's behind a CXL link."""
+        """Time of a host read of an expert alone, or of the device's read behind a CXL link."""
         return self._costs.host_read(location.read_shards).time_ns
 
     def _number(self, key: tuple[str, Location | tuple[Location, Location] | None]) -> int:
@@ -179,7 +179,7 @@ class Transfers:
         return shared, read_ns, read_bytes, moved, stream_dimms
 
     def wire_ns(self, size_bytes: int) -> float:
-        """The time of PCIe itself for a copy: packets with their headers."""
+        """Time for which a copy occupies PCIe: packets with their headers."""
         return self.pcie_ns(size_bytes) - self.pcie.latency_ns - self._overhead_ns
 
     def _add_read(
@@ -212,7 +212,7 @@ class Transfers:
                 moved[dimm, way] = gbps * cost.time_ns
 
     def beside(self, shards: Sequence[int] = ()) -> Mapping[tuple[int, int], Beside]:
-        """Rates of experts by number of tokens and of DIMMs, filled as they are asked for."""
+        """Rates of experts by number of tokens and of DIMMs, filled when they are needed."""
         return _BesideOfTokens(self._costs.contention(), (1, *shards))
 
 
@@ -226,7 +226,7 @@ class _BesideOfTokens(dict[tuple[int, int], Beside]):
         row = max((n for n, one in enumerate(self._tokens) if one <= count), default=0)
         between = 0.0
         if row + 1 < len(self._tokens) and count > self._tokens[row]:
-            # Slowdowns fall with the time that an expert takes: on a line over its logarithm.
+            # Slowdowns fall with the time of an expert: interpolate over its logarithm.
             low, high = self._tokens[row], self._tokens[row + 1]
             between = math.log(count / low) / math.log(high / low)
         row += len(self._tokens) * self._shards.index(shards)

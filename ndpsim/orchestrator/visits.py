@@ -1,4 +1,4 @@
-"""The layers of a run in order, each with the windows before its gate."""
+"""The layers of a run in order, with the windows before their gates."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Window:
 
     Attributes:
         phase: "prefill" or "decode".
-        gpu_ns: of attention and dense parts on the GPU.
-        attention: of the layers, whose KV cache moves meanwhile.
+        gpu_ns: time of attention and dense parts on the GPU.
+        attention: the attention of its layers, whose KV cache moves meanwhile.
     """
 
     phase: str
@@ -33,13 +33,14 @@ class GatedVisit:
     """A layer with experts in a step.
 
     Attributes:
-        row: of the layer among those with experts.
-        ids, scores: what its tokens chose, as in `LayerView`.
-        windows: before it; the last one is its own, others end the step before.
+        row: index of the layer among those with experts.
+        ids, scores: the choices of its tokens, as in `LayerView`.
+        windows: the windows before it; the last one is its own, others belong to the end of the previous
+            step.
         shared_ns: the time of the shared experts.
-        last: no other comes after it in the run.
-        following: the visit after it; None: it is not known, or there is none.
-        prompt_tokens: those of its tokens, the last ones, that are of prompts.
+        last: whether it is the last visit of the run.
+        following: the next visit; None: it is not known, or there is none.
+        prompt_tokens: number of prompt tokens, which are its last tokens.
     """
 
     visit: Visit
@@ -89,7 +90,7 @@ def itinerary(
 
 
 def _linked(visits: list[GatedVisit]) -> list[GatedVisit]:
-    """The same visits, of which each knows the one that follows it."""
+    """The visits, each linked to the next one."""
     following: GatedVisit | None = None
     for place in reversed(range(len(visits))):
         following = visits[place] = replace(visits[place], following=following)
@@ -99,7 +100,7 @@ def _linked(visits: list[GatedVisit]) -> list[GatedVisit]:
 def windows_of_step(
     moe_layers: Sequence[int], layers: Sequence[int], phase: str, dense: DenseTime
 ) -> Iterator[tuple[int, Window] | Window]:
-    """The row of each layer with experts, and its window; at last the window with the head.
+    """The row of each layer with experts and its window, and finally the window with the head.
 
     layers: those that are run, `moe_layers` among them.
     """
@@ -118,7 +119,7 @@ def windows_of_step(
 
 
 def _chosen(trace: Routing, phase: str, step: int) -> tuple[NDArray[np.int16], NDArray[np.float32] | None]:
-    """Experts that tokens chose in a step, and the router's weights: arrays [row, token, k]."""
+    """The experts that tokens chose in a step, and the router's weights: arrays [row, token, k]."""
     if phase == "decode":
         return trace.ids[step], None if trace.scores is None else trace.scores[step]
     assert trace.prefill_ids is not None

@@ -1,4 +1,4 @@
-"""The bits of a run's weights, from one number, or from a weight file's name."""
+"""The bits of a run's weights, from a number or from the name of a weight file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RunWeights:
     """Bits of a run's weights.
 
     Attributes:
-        bits: bits of a routed expert's weight, to the nearest whole number where a file has others.
+        bits: bits of a routed expert's weight; for a file with fractions of bits, the nearest whole number.
         format: the format of a routed expert in a file; None: `bits`, without scales.
         dense: the formats of the dense parts.
         file: the weight file; None: there is none.
@@ -36,7 +36,7 @@ class RunWeights:
 
     @property
     def expert(self) -> int | ExpertFormat:
-        """Format of a routed expert, in the form that simulations take."""
+        """Bits or format of a routed expert, as an argument of simulations."""
         return self.bits if self.format is None else self.format
 
     def to_dict(self) -> dict[str, Any]:
@@ -52,10 +52,10 @@ class RunWeights:
 
 
 def run_weights(model: MoeShape, bits: int | None, dense: int | None, weights: str | None) -> RunWeights:
-    """The weights that the arguments of `run_moe` ask for.
+    """The weights for the arguments of `run_moe`.
 
     Raises:
-        InputError: bits are given beside a weight file, or there is no such file.
+        InputError: bits are given together with a weight file, or there is no such file.
     """
     if weights is None:
         dense = _BITS if dense is None else MOE["dense-bits"].checked(dense)

@@ -1,6 +1,6 @@
 """Parameters of commands, each described once: for the command line, sweeps, Python, completion and docs.
 
-A module for each command has its table. Nothing here imports what takes its time.
+Each command has a module with its table. Nothing here imports slow modules.
 """
 
 from ndpsim.parameters.kinds import Choice, Flag, Folder, Kind, Output, Real, Several, Whole

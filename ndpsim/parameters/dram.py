@@ -16,7 +16,7 @@ ROW_POLICIES = option_names("dram/row_policies", "open")
 REFRESH_POLICIES = option_names("dram/refresh_policies", "all-bank")
 WCK = ("need-sync", "always-on")
 MOST_SLOTS = 1024
-MOST_CHANNELS = 4096  #: Of a host with 64, of 64 sub-channels each.
+MOST_CHANNELS = 4096  #: Maximum number of channels: 64 host channels of 64 sub-channels each.
 
 _SCHEDULER = Choice(SCHEDULERS, "scheduler")
 _ROWS = Choice(ROW_POLICIES, "row policy")
@@ -38,7 +38,7 @@ RULE_SET = Parameter(
 )
 REFRESH = Parameter("refresh", f"Refreshes: {_REFRESH.allowed}.", _REFRESH, "all-bank")
 
-#: The channels of a memory, as `Memory.named` takes them.
+#: Parameters of the channels, for `Memory.named`.
 CHANNEL = table(
     {
         "Memory": (
@@ -54,7 +54,7 @@ CHANNEL = table(
         )
     }
 )
-#: The controller of each, as `ControllerOptions` takes it.
+#: Parameters of the controller, for `ControllerOptions`.
 CONTROLLER = table(
     {
         "Memory": (

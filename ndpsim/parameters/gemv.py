@@ -14,7 +14,7 @@ from ndpsim.parameters.table import Parameter, refuse, table
 from ndpsim.parameters.weights import WEIGHTS
 
 DEFAULT_MODEL = "qwen3-235b-a22b"
-MAX_TOKENS = 16384  #: That go through an expert at once.
+MAX_TOKENS = 16384  #: Maximum number of tokens of an expert.
 LAST_RELEASE_NS = 1e9
 LAST_START = 1 << 48  #: The last DRAM clock at which a run may begin.
 MOST_PHASES = 1024
@@ -72,18 +72,18 @@ GEMV = table(
     }
 )
 
-ALONE = ("start-clock", "refresh-phases")  #: Of an expert with no host beside it.
+ALONE = ("start-clock", "refresh-phases")  #: Parameters that apply only without host traffic.
 HOST = tuple(name for name, one in GEMV.items() if one.section == "Host traffic")
 
 
 def check_gemv(given: Mapping[str, Any], dashes: str = "") -> None:
-    """Refuse options that have no meaning beside other given options.
+    """Refuse options that have no effect together with other given options.
 
     Args:
         dashes: as in `Table.check_needs`.
 
     Raises:
-        InputError: something is.
+        InputError: such an option is given.
     """
     GEMV.check_needs(given, dashes)
     if given.get("engine") == "host-read":

@@ -1,4 +1,4 @@
-"""Parameters of data that is generated from a SPEC, or recorded by another program."""
+"""Parameters of commands that generate data from a SPEC, or import recordings of other programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from ndpsim.parameters.kinds import Kind, Output, Whole
 from ndpsim.parameters.table import Parameter
 
-MOST = 1 << 24  #: Steps, sequences, or tokens of a prompt.
+MOST = 1 << 24  #: Maximum number of steps, sequences, or tokens of a prompt.
 
 BATCH = Parameter("batch", "Sequences that are decoded together.", Whole(1, MOST), 512)
 STEPS = Parameter("steps", "Decode steps.", Whole(0, MOST), 16)
@@ -16,7 +16,7 @@ PROMPT = Parameter("prompt", "Prompt tokens of each sequence; 0: none.", Whole(0
 
 
 def spec_of(kinds: str, default: str) -> Parameter:
-    """The SPEC to generate from; `kinds`: what SPECs begin with, a kind of ``ndpsim list``."""
+    """The SPEC of a generator; `kinds`: the kind of ``ndpsim list`` with the names of SPECs."""
     return Parameter("spec", "What to generate.", Kind(form="SPEC"), default, names=kinds, positional=True)
 
 
@@ -40,5 +40,5 @@ def format_of(what: str, formats: str) -> Parameter:
 
 
 def written(what: str) -> Parameter:
-    """The file that gets what is generated or imported."""
+    """The output file of a generator or an import."""
     return Parameter("out", f"Write the {what}.", Output(), required=True, short="o")

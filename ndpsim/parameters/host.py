@@ -1,4 +1,4 @@
-"""The traffic of a host beside the NDP unit."""
+"""Parameters of host traffic beside the NDP unit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ndpsim.parameters.table import Parameter
 from ndpsim.plugins import option_names
 
 PATTERNS = ("sequential", "random")
-MAX_SLICE = 1 << 30  #: Clocks of a turn.
+MAX_SLICE = 1 << 30  #: Maximum number of clocks of a turn.
 _TRAFFIC = "host-traffic"
 
 

@@ -1,4 +1,4 @@
-"""Types of parameters: a whole number, a name of a few, a list of numbers."""
+"""Kinds of parameters: whole numbers, names, lists of numbers and others."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Kind:
     """Any text.
 
     Attributes:
-        form: what stands for a value in the help.
+        form: the placeholder of a value in the help.
     """
 
     form: str = field(default="TEXT", kw_only=True)
 
     @property
     def allowed(self) -> str:
-        """Allowed values in words, where the form says too little."""
+        """Allowed values in words, in addition to the form."""
         return ""
 
     @property
@@ -37,15 +37,15 @@ class Kind:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Endings of files that a value may name, unless its parameter has others."""
+        """Endings of the files that a value may name, unless the parameter has its own."""
         return ()
 
     def read(self, value: Any) -> Any:
-        """The value for which a text of a command line, or a value of a file, stands."""
+        """Convert a text of a command line, or a value of a file, to the parameter's type."""
         return os.fspath(value) if isinstance(value, os.PathLike) else value
 
     def check(self, value: Any, key: str) -> Any:
-        """A value as Python gives it.
+        """Check a value given in Python.
 
         Raises:
             InputError: it is none of this kind.
@@ -53,7 +53,7 @@ class Kind:
         return text(value, key).strip()
 
     def take(self, value: Any, key: str) -> Any:
-        """A value as a command line or a file gives it.
+        """Read and check a value of a command line or a file.
 
         Raises:
             InputError: it is none of this kind.
@@ -65,7 +65,7 @@ TEXT = Kind()
 
 
 def _whole(value: Any) -> Any:
-    """A whole number that is written as text, or is NumPy's; all else as it is."""
+    """A whole number from text or from NumPy; other values are returned unchanged."""
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         return value.item()
     return int(value) if isinstance(value, str) and _INT.fullmatch(value.strip()) else value
@@ -73,7 +73,7 @@ def _whole(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Whole(Kind):
-    """A whole number from `least` to `most` (None: without end), in digits: 1e3 and 8.0 are refused."""
+    """A whole number from `least` to `most` (None: no limit), in digits: 1e3 and 8.0 are refused."""
 
     least: int = 1
     most: int | None = None
@@ -112,7 +112,7 @@ class Real(Kind):
         return f"from {self.least:g}" + ("" if self.most == math.inf else f" to {self.most:g}")
 
     def read(self, value: Any) -> Any:
-        """A number that is written as text, or is NumPy's; all else as it is."""
+        """A number from text or from NumPy; other values are returned unchanged."""
         whole = _whole(value)
         return float(whole) if isinstance(whole, str) and _FLOAT.fullmatch(whole.strip()) else whole
 
@@ -123,7 +123,7 @@ class Real(Kind):
 
 @dataclass(frozen=True)
 class Choice(Kind):
-    """One of `names`; `what` they name, in words. With `settings`, ``:KEY=VALUE,...`` may follow the name."""
+    """One of `names`; `what`: their meaning. With `settings`, ``:KEY=VALUE,...`` may follow the name."""
 
     names: tuple[str, ...] = ()
     what: str = "name"
@@ -149,7 +149,7 @@ class Choice(Kind):
 
 @dataclass(frozen=True)
 class Flag(Kind):
-    """True or false; on a command line it is given or not."""
+    """True or false; on a command line the option is present or absent."""
 
     form: str = field(default="", kw_only=True)
 
@@ -165,7 +165,7 @@ class Flag(Kind):
 
 @dataclass(frozen=True)
 class Several(Kind):
-    """One value of a kind, or a list of them: ``3,1,2``. With `always`, also one value is a list."""
+    """A value of a kind, or a list of values: ``3,1,2``. With `always`, a single value becomes a list."""
 
     one: Kind = TEXT
     always: bool = False
@@ -198,7 +198,7 @@ class Several(Kind):
 
 @dataclass(frozen=True)
 class Own(Kind):
-    """A form of its own: `taken` makes a value of what is given, or refuses it by the key."""
+    """A parameter with its own form: `taken` converts the given value, or raises an error with the key."""
 
     taken: Callable[[Any, str], Any] = lambda value, key: value
     words: str = ""
@@ -221,7 +221,7 @@ class Own(Kind):
 
 @dataclass(frozen=True)
 class Output(Kind):
-    """A file that is written. Whether it can be is checked before any work."""
+    """An output file. Whether it can be written is checked before any work."""
 
     form: str = field(default="FILE", kw_only=True)
 

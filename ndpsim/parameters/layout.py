@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-#: Layouts by the names they have on the command line.
+#: The names of layouts.
 LAYOUTS = ("localized", "sharded:N", "striped")
-OFFERED = tuple(name.removesuffix("N") for name in LAYOUTS)  #: For the shell, which goes on behind the colon.
+OFFERED = tuple(name.removesuffix("N") for name in LAYOUTS)  #: For completion, which continues after the
+colon.

@@ -111,7 +111,7 @@ MOE = table(
     }
 )
 
-#: Of the call, and not of what is simulated.
+#: Parameters of the call that do not change the simulation.
 CHECKS = table(
     {
         "Results": (

@@ -10,7 +10,7 @@ from ndpsim.parameters.kinds import Flag, Kind, Real, Whole
 from ndpsim.parameters.moe import MOE
 from ndpsim.parameters.table import Parameter, table
 
-MOST_TOKENS = 1 << 20  #: Of a prompt, or generated.
+MOST_TOKENS = 1 << 20  #: Maximum number of tokens of a prompt, or of generated tokens.
 _YAML = (".yaml", ".yml")
 _PART = "NAME|FILE"
 

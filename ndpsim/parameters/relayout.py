@@ -11,7 +11,7 @@ from ndpsim.parameters.layout import OFFERED
 from ndpsim.parameters.table import Parameter, table
 from ndpsim.parameters.weights import WEIGHTS
 
-MAX_EXPERTS = 64  #: That move at once, or in waves.
+MAX_EXPERTS = 64  #: Maximum number of experts.
 _DIMMS = Several(Whole(0, 99_999), always=True, form="D,D,...")
 
 RELAYOUT = table(
@@ -65,5 +65,5 @@ RELAYOUT = table(
     }
 )
 
-#: What moves, from where, and to where.
+#: The moving experts, and their source and target.
 MOVED = ("experts", "from", "to", "from-dimms", "to-dimms")

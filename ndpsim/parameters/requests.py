@@ -1,4 +1,4 @@
-"""``requests``: what arrives at a serving system."""
+"""``requests``: the requests to a serving system."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ndpsim.parameters.table import Parameter, table
 _RESULTS = (written("requests here, as CSV"),)
 _SEED = replace(ANY_SEED, help="Seed; equal seeds give equal requests.")
 
-#: What describes a file that is recorded, not generated.
+#: Parameters of a recorded file.
 RECORDED = table(
     {
         "Requests": (

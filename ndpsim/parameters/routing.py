@@ -22,7 +22,7 @@ from ndpsim.parameters.table import Parameter, table
 
 _RESULTS = (written("trace here"),)
 _MODEL = model_of(None, otherwise=f"that of the counts, else {DEFAULT_MODEL}")
-#: What is generated beside the SPEC.
+#: Parameters of generated routing beside the SPEC.
 GENERATED = table(
     {"Routing": (_MODEL, BATCH, STEPS, PROMPT, replace(SEED, help="Seed; equal seeds give equal traces."))}
 )

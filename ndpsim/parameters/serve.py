@@ -24,19 +24,19 @@ _NS = {"us": 1e3, "ms": 1e6, "s": 1e9}
 
 @dataclass(frozen=True)
 class ServiceLevel:
-    """Limits of a request: to its first token, and between tokens in the mean; None: there is none."""
+    """Limits of a request: time to its first token, and mean time between tokens; None: no limit."""
 
     ttft_ns: float | None = None
     tpot_ns: float | None = None
 
     def is_met(self, ttft_ns: float, tpot_ns: float | None) -> bool:
-        """Whether a request is within both; `tpot_ns`: None: it has one token."""
+        """Whether a request is within both limits; `tpot_ns` is None for a request with one token."""
         pairs = (ttft_ns, self.ttft_ns), (tpot_ns, self.tpot_ns)
         return all(value is None or limit is None or value <= limit for value, limit in pairs)
 
 
 def service_level(value: Any, key: str = "slo") -> ServiceLevel:
-    """The limits that a text gives.
+    """The limits in a text.
 
     Raises:
         InputError: it is not of the form.
@@ -54,7 +54,7 @@ def service_level(value: Any, key: str = "slo") -> ServiceLevel:
 
 
 def _level(value: Any, key: str) -> Any:
-    """The same text, once it is known to be of the form."""
+    """The text, if it has the form of limits."""
     service_level(value, key)
     return value
 
@@ -133,7 +133,7 @@ SERVE = table(
     }
 )
 
-#: Of the search for a rate.
+#: Parameters of the search for a rate.
 FIND = table(
     {
         "What is simulated": (

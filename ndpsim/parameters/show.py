@@ -15,7 +15,7 @@ from ndpsim.parameters.weights import WEIGHTS
 
 _YAML = (".yaml", ".yml")
 PROCESSORS = ("gpu", "cpu")
-#: What can be shown, each with what names it, as `Parameter` says it: names, and endings of files.
+#: The kinds of objects, each with its names and endings of files as in `Parameter`.
 SHOWN: Mapping[str, tuple[str | tuple[str, ...], tuple[str, ...]]] = {
     "hw": ("hw", _YAML),
     "part": ("parts", _YAML),

@@ -1,4 +1,4 @@
-"""The commands that can be swept, with their parameters; those of sweeps and of searches themselves."""
+"""The parameters of commands that can be swept, and the parameters of sweeps and searches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SWEPT: Mapping[str, Table] = {
 }
 
 STUDIES = (".yaml", ".yml", ".json")  #: Endings of files that describe a sweep or a search.
-KINDS = ("lines", "bars", "heat", "pareto")  #: Of pictures of a sweep.
+KINDS = ("lines", "bars", "heat", "pareto")  #: Kinds of pictures of a sweep.
 LOGS = ("x", "y", "xy", "none")
 SAMPLERS = ("tpe", "nsga2", "random")
 MOST_RUNS = 100_000
@@ -43,7 +43,7 @@ _PLACE = (
     ),
     Parameter("retry-failed", "Run failed points again.", Flag()),
 )
-#: Where points run.
+#: Parameters of the processes that run points.
 PLACE = tuple(one.name for one in _PLACE)
 _SETS = replace(SET, help="Set a value for all points, e.g. dimm.ranks=2. Repeatable.")
 _OUT = Parameter("out", "Folder for the files of points and the tables.", Folder(), short="o")
@@ -74,7 +74,7 @@ SWEEP = table(
         "Results": (replace(_OUT, otherwise="NAME.sweep"), FORCE),
     }
 )
-#: What is drawn of a sweep, as `ndpsim.report.sweep_plot` takes it.
+#: Parameters of pictures of sweeps, for `ndpsim.report.sweep_plot`.
 PLOT = table(
     {
         "Results": (

@@ -16,15 +16,15 @@ class Parameter:
 
     Attributes:
         name: the option without its dashes; with `positional`, a word for it in lower case.
-        help: what it is; one sentence or several.
-        kind: what a value may be.
-        default: the value that holds when it is not given; None: there is none.
-        otherwise: what holds when it is not given, in words, where it is no single value.
+        help: its description; one or several sentences.
+        kind: the kind of its values.
+        default: the value if it is not given; None: there is none.
+        otherwise: the behaviour if it is not given, in words, if `default` does not describe it.
         argument: its name in Python; empty: `name` with underscores.
-        form: what stands for a value in the help; empty: the form of the kind.
-        names: of what a value may be a name: the kinds of ``ndpsim list``, or the names themselves.
-        files: endings of files that a value may name; an empty one: of any file.
-        needs: the option without which it means nothing, or ``OPTION=VALUE``.
+        form: the placeholder of a value in the help; empty: the form of the kind.
+        names: the names that a value may have: kinds of ``ndpsim list``, or the names themselves.
+        files: endings of the files that a value may name; an empty ending: any file.
+        needs: the option, or ``OPTION=VALUE``, without which it has no effect.
         repeatable: it may be given several times, and all values count.
         positional: it is given by its place, without a name.
         required: it must be given.
@@ -70,7 +70,7 @@ class Parameter:
 
     @property
     def stated_default(self) -> str:
-        """The value that holds when none is given, in words; empty: nothing is said."""
+        """The default in words; empty: there is none."""
         return self.otherwise or ("" if self.default is None else str(self.default))
 
     @property
@@ -79,18 +79,18 @@ class Parameter:
         return self.form if self.positional else f"--{self.name}"
 
     def take(self, value: Any, key: str | None = None) -> Any:
-        """The value that a text of a command line, or a value of a file, means.
+        """Read and check a text of a command line, or a value of a file.
 
         Raises:
-            InputError: there is no such value; it is called `key`, or by the parameter's name.
+            InputError: the value is not allowed; its key is `key`, or the parameter's name.
         """
         return self.kind.take(value, self.name if key is None else key)
 
     def checked(self, value: Any) -> Any:
-        """A value that Python gives; None where that means that it is not given.
+        """Check a value given in Python; None means "not given" if the parameter allows it.
 
         Raises:
-            InputError: there is no such value; it is called by its name in Python.
+            InputError: the value is not allowed; its key is the name in Python.
         """
         return None if value is None and self.default is None else self.kind.check(value, self.argument)
 
@@ -107,10 +107,10 @@ class Table(dict[str, Parameter]):
         return {self[name].argument: given[name] for name in names or self if name in given}
 
     def check_needs(self, given: Mapping[str, Any], dashes: str = "") -> None:
-        """Make sure that nothing is given that means nothing without something else.
+        """Refuse options that have no effect without another option.
 
         Args:
-            dashes: stand before the name of an option in a message.
+            dashes: the prefix of an option's name in a message.
 
         Raises:
             InputError: something is.
@@ -122,7 +122,7 @@ class Table(dict[str, Parameter]):
                 raise InputError(problem, key=name, code="conflict")
 
     def but(self, **changed: Parameter | None) -> Table:
-        """The same with other parameters of some names; None: without it."""
+        """The table with some parameters replaced; None removes a parameter."""
         kept = {**self, **{name.replace("_", "-"): one for name, one in changed.items()}}
         return Table({name: one for name, one in kept.items() if one is not None})
 
@@ -143,7 +143,7 @@ def refuse(given: Mapping[str, Any], why: str, *names: str) -> None:
     """Refuse some parameters.
 
     Raises:
-        InputError: one of them is given; `why` it means nothing.
+        InputError: one of them is given; `why`: the reason why it has no effect.
     """
     for name in names:
         if name in given:

@@ -1,4 +1,4 @@
-"""How the weights of an expert are written as bits."""
+"""Parameters of the bits of weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ndpsim.errors import InputError
 from ndpsim.parameters.kinds import Kind, Own, Whole
 from ndpsim.parameters.table import Parameter
 
-BITS = (16, 8, 6, 5, 4, 3, 2, 1)  #: That a weight may have.
+BITS = (16, 8, 6, 5, 4, 3, 2, 1)  #: Numbers of bits that a weight may have.
 _FORM = "BITS|gate=BITS,up=BITS,down=BITS"
 
 
@@ -40,7 +40,7 @@ def _bits(value: Any, key: str) -> int | dict[str, int]:
     return one_of_bits(Whole().read(value), key)
 
 
-#: The options that say how weights are written.
+#: The options for the bits of weights.
 WEIGHTS = (
     Parameter(
         "bits",
