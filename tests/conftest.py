@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,10 @@ if os.environ.pop("CI", ""):
     os.environ["NDPSIM_TESTS_IN_CI"] = "true"
 IN_CI = bool(os.environ.get("NDPSIM_TESTS_IN_CI"))
 
-# Likewise, a smaller example of a failure is looked for no longer than a third of the watchdog's time.
+# pytest, Numba and matplotlib keep so much that looking for garbage as often as usual takes a twentieth of the time.
+gc.set_threshold(20_000, 20, 20)
+
+# A smaller example of a failure is looked for no longer than a third of the watchdog's time.
 engine.MAX_SHRINKING_SECONDS = 60
 _PHASES = [phase for phase in Phase if phase is not Phase.explain]
 

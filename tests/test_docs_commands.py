@@ -65,7 +65,7 @@ LONG = (
     "ndpsim sweep examples/trimoe_ndp_count.yaml",
     "ndpsim sweep gemv --model mixtral-8x7b",
     "ndpsim sweep moe --hw dali-7532-3090",
-    "ndpsim sweep serve --requests examples/requests.csv --vary rate=1,4 --vary policy=trimoe,balance --plot policies.pdf",
+    "ndpsim sweep serve --requests examples/requests.csv --vary rate=1,4 --vary policy=trimoe,balance",
     "ndpsim validate cxl-8x7b-ndp-2bit --sensitivity",
 )
 
