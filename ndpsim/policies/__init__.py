@@ -1,8 +1,8 @@
-"""Policies: which engine computes which expert, and what moves meanwhile.
+"""Policies: they decide which engine computes which expert, and which experts move meanwhile.
 
-A policy sees frozen views of what its system could know at that moment and gives plain answers; the
-orchestrator checks every answer and owns the time. `interface` says what it sees and what it answers; one
-file or folder in `published`, or in `own`, is one policy.
+A policy gets read-only views of what a real system could know at that moment, and returns its decisions. The
+orchestrator checks every decision and simulates the time. `interface` defines arguments and results. Each
+file or folder in `published` or `own` is one policy.
 """
 
 from ndpsim.policies.choose import (

@@ -1,9 +1,9 @@
-"""A time that no policy can beat on the layers of some consecutive steps: a linear programme.
+"""The linear programme of a bound: a time that no policy can beat on the layers of consecutive steps.
 
-A *visit* v is a layer in a step, in the order in which they are run. Its time T_v goes from the gate to the
-last result, and W_v is how long PCIe is free for weights in the window ahead of it. An *item* i is a group of
-n experts of a visit's layer that have the same loads in every step, so that equal shares are as good as any.
-Variables, in experts, are for each item
+A *visit* v is a layer in a step, in the order of the run. Its time T_v is the time from the gate to the last
+result. W_v is the time for which PCIe is free for weights in the window before it. An *item* i is a group of
+n experts of a visit's layer with the same loads in every step, for which equal shares are optimal. The
+variables of each item, in experts, are
 
     k    in the GPU's memory since the group's last visit, or since the first step began, where they are free
     q    copied there by migrations since then            f    of k + q, computed on the GPU
@@ -27,13 +27,14 @@ choices of a token; e: the little that rounding shares to whole columns may save
     GPU memory    O + sum q <= room,    O: the k of all layers whose span from visit to visit has v in it
     each expert   f + c + u + d = n     f <= k + q     k <= k + q + c of the group's visit before
 
-Every schedule is a solution of it: experts are split as finely as one likes, engines start at once and never
-wait for each other. Any multipliers of these rows give a lower bound by weak duality; the bound is made from
-those that the solver finds.
+Every schedule is a solution: experts may be split at any point, engines start at once and never wait for each
+other. Any multipliers of these rows give a lower bound by weak duality; the bound uses those that the solver
+finds.
 
-In one step each group has one visit. All experts take the same room and the same time of PCIe, so that the
-sums of k and q over a visit stand for them, and the sum of f is at most theirs. What is left are shares of
-ways for each group, in rows of one visit or of two: ndpsim solves that itself. Several steps need HiGHS.
+In one step each group has one visit. All experts need the same space and the same time of PCIe. Therefore the
+sums of k and q over a visit replace them, and the sum of f is at most these sums. The other variables are
+shares of ways for each group, in rows of one or two visits: ndpsim solves this itself. Several steps need
+HiGHS.
 """
 
 from __future__ import annotations
@@ -52,15 +53,15 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ExpertUses:
-    """Times in ns that no performance of a whole expert beats, by number of tokens; a share s of an expert
-    takes at least s of them.
+    """Lower bounds in ns on the time of a whole expert, by number of tokens; a share s of an expert takes at
+    least the share s of them.
 
     Attributes:
         tokens: numbers of tokens, ascending, from 1.
         gpu_ns: on the GPU, with its weights there.
         cpu_ns: on the CPU, its weights read meanwhile; None: the machine has none that computes experts.
         ndp_ns: on one NDP unit, or over all that share it; None: there is none.
-        lost_ns: that units computing such experts lose at least while the host reads a whole expert.
+        lost_ns: minimum loss of units that compute such experts while the host reads a whole expert.
     """
 
     tokens: Ints
@@ -75,18 +76,19 @@ class MachineUses:
     """Uses that do not depend on an expert's tokens; times in ns.
 
     Attributes:
-        wire_ns: of PCIe, for an expert's weights.
-        copy_ns: of all copy engines, for a copy that is alone.
-        copies: experts can be copied within a layer.
-        read_ns: of all channels of the host, for an expert's weights.
-        read_alone_ns: of one DIMM, for the bytes of an expert at the peak of its channel.
-        call_ns: of the GPU, for a call of experts.
-        hand_over_ns: of the CPU, once of a layer that it computes experts of.
-        token_ns, vectors_ns: over PCIe one way, for each token with an expert beside the GPU, and once.
-        units: NDP units.
-        room: experts that the GPU's memory has room for, over all layers.
+        wire_ns: time of PCIe for an expert's weights.
+        copy_ns: time of all copy engines for a copy alone.
+        copies: whether experts can be copied within a layer.
+        read_ns: time of all host channels for an expert's weights.
+        read_alone_ns: time of one DIMM for the bytes of an expert at the peak of its channel.
+        call_ns: time of the GPU for a call of experts.
+        hand_over_ns: time of the CPU, once for each layer in which it computes experts.
+        token_ns, vectors_ns: time of PCIe in one direction for each token with an expert outside the GPU, and
+            once for each layer.
+        units: number of NDP units.
+        room: number of experts that fit the GPU's memory, over all layers.
         choices: experts of a token.
-        rounding: share of an expert by which rounding to whole columns makes a part smaller, at most.
+        rounding: maximum share of an expert by which rounding to whole columns makes a part smaller.
     """
 
     wire_ns: float
@@ -110,8 +112,8 @@ class Steps:
 
     Attributes:
         loads: tokens by expert, int64 [step, layer, expert].
-        free_ns: time that PCIe is free for weights in the window ahead of each layer, [step, layer].
-        shared_ns: of the shared experts of a layer on the GPU, [step].
+        free_ns: time for which PCIe is free for weights in the window before each layer, [step, layer].
+        shared_ns: time of the shared experts of a layer on the GPU, [step].
     """
 
     loads: Ints
@@ -160,7 +162,7 @@ def _items_of_steps(loads: Ints) -> _Items:
 
 
 class Rows:
-    """Rows of a sparse matrix, with their right sides, as they are written down."""
+    """Rows of a sparse matrix with their right sides, filled entry by entry."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[Any, Any, Any]] = []
@@ -174,7 +176,7 @@ class Rows:
         return np.arange(self._count - len(right), self._count)
 
     def add(self, rows: Ints, columns: Ints, values: Any) -> None:
-        """Entries, one in a row and a column."""
+        """Add entries, each in a row and a column."""
         self._entries.append((rows, columns, np.broadcast_to(values, rows.shape)))
 
     def entries(self) -> tuple[Ints, Ints, Floats]:
@@ -215,10 +217,10 @@ class _Columns:
 
 
 class Writer:
-    """Writes the programme down, resource by resource.
+    """Writes the programme, resource by resource.
 
     Attributes:
-        summed: what is retained and what is migrated are variables of a visit, instead of an item.
+        summed: retained and migrated experts are variables of a visit instead of an item.
     """
 
     summed = False
@@ -236,7 +238,7 @@ class Writer:
         self.lost, of_tokens = np.unique(experts.lost_ns, return_inverse=True)
         self.lost_class = of_tokens.ravel()[at]
         self.active = self.sums(np.ones(len(at)))[items.visit]
-        # One way over PCIe, by each expert beside the GPU.
+        # One direction of PCIe, for each expert outside the GPU.
         self.vector = items.load / machine.choices * machine.token_ns + machine.vectors_ns / self.active
         self.columns = _Columns(self.visits, len(self.lost), len(at), self.summed)
         self.costs = np.zeros(self.columns.count)
@@ -250,26 +252,26 @@ class Writer:
         self.most_retained = self.write_memory()
 
     def write_memory(self) -> Floats:
-        """Write how experts come into the GPU's memory, and how much room they take there.
+        """Write the rows of the GPU's memory: how experts come into it, and their space.
 
         Returns:
-            Limits of what is retained, and of what is migrated.
+            Limits of retained and of migrated experts.
         """
         raise NotImplementedError
 
     def sums(self, uses: Floats) -> Floats:
-        """Over the experts of each visit."""
+        """Sums over the experts of each visit."""
         return np.bincount(self.items.visit, uses * self.items.count, self.visits).astype(float)
 
     def spend(self, right: Any, uses: Sequence[tuple[Ints, Any]]) -> Ints:
-        """New rows, a visit each: the sum over its items of variables times what they use <= right."""
+        """New rows, one for each visit: the sum over its items of variables times their uses <= right."""
         rows = self.at_most.new(np.broadcast_to(right, self.visits))
         for variables, used in uses:
             self.at_most.add(rows[self.items.visit], variables, used)
         return rows
 
     def spend_time(self, right: Any, uses: Sequence[tuple[Ints, Any]], engines: int = 1) -> Ints:
-        """The same, <= right + the visit's time on this many engines."""
+        """As `spend`, but <= right + the visit's time on this number of engines."""
         rows = self.spend(right, uses)
         self.at_most.add(rows, self.columns.time, -float(engines))
         return rows
@@ -316,7 +318,7 @@ class Writer:
             at_most.add(rows_beside, beside, max(machine.read_alone_ns - lost, 0.0))
 
     def upper(self) -> Floats:
-        """Limits of the variables; where no rule sets one, what the best solution cannot exceed."""
+        """Limits of the variables; without a rule, a value that the best solution cannot exceed."""
         at, machine, items = self.columns, self.machine, self.items
         upper = np.zeros(at.count)
         upper[at.room] = machine.room
@@ -325,7 +327,7 @@ class Writer:
         upper[at.copied] = items.count * machine.copies
         upper[at.cpu], upper[at.ndp] = items.count * self.has_cpu, items.count * self.has_ndp
         upper[at.beside] = self.sums(np.ones(len(items.visit)))
-        # All ways of every expert one after the other take longer than any of them.
+        # The sum of the times of all ways of every expert is longer than any solution.
         of_any = machine.call_ns + 2 * machine.wire_ns + machine.copy_ns + machine.read_ns
         of_any += machine.read_alone_ns + machine.hand_over_ns
         all_ways = self.shared + self.sums(self.gpu + self.cpu + self.ndp + 4 * self.vector + of_any)

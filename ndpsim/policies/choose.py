@@ -1,4 +1,4 @@
-"""Policies by what they are called: ``NAME`` or ``path/to/file.py:ClassName``, each with parameters.
+"""Finds policies by name: ``NAME`` or ``path/to/file.py:ClassName``, each with parameters.
 
 Parameters follow a colon, as in ``trimoe:refine=false,ema_alpha=0.5``.
 """
@@ -136,13 +136,13 @@ def choose_policy(asked: str | type[Policy] | ChosenPolicy) -> ChosenPolicy:
 
 
 def choose_policies(asked: Sequence[str | type[Policy] | ChosenPolicy]) -> list[tuple[ChosenPolicy, bool]]:
-    """Policies with their parameters; "all" stands for all bundled ones that are not named beside it.
+    """Policies with their parameters; "all" means all bundled policies that are not named separately.
 
-    It leaves out those that rehearse, which take many runs each.
+    It does not include policies that rehearse, which need many runs each.
 
     Returns:
-        Each with whether it was named itself: those that only "all" stands for may be left out where a
-        machine lacks what they need.
+        Each with whether it was named: policies that only "all" includes may be left out if a machine lacks
+        an engine that they need.
 
     Raises:
         InputError: as `choose_policy`, or there are none.
@@ -167,7 +167,7 @@ def choose_policies(asked: Sequence[str | type[Policy] | ChosenPolicy]) -> list[
 
 
 def _found(asked: str) -> tuple[type[Policy], str]:
-    """The class that a request begins with, and the rest of the request, after the colon."""
+    """The class of a request, and the rest of the request after the colon."""
     name, _, rest = asked.partition(":")
     name = name.strip()
     if name in policies():
@@ -193,7 +193,7 @@ def _module(file: Path) -> types.ModuleType:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"cannot be read: {reason}", "unreadable", file=file, key=_KEY) from None
-    # Pydantic and dataclasses look up annotations in the module that sys.modules has by the class's name.
+    # Pydantic and dataclasses look up annotations in the class's module in sys.modules.
     digest = hashlib.sha256(b"\0".join([bytes(file.resolve()), content])).hexdigest()
     name = f"ndpsim_policy_{digest[:16]}"
     if name in sys.modules:
@@ -238,7 +238,7 @@ def _class_of(module: types.ModuleType, name: str, file: Path) -> type[Policy]:
 
 
 def _checked(found: Any, file: Path | None) -> type[Policy]:
-    """A class that is a policy which can be run."""
+    """The class, if it is a complete policy."""
 
     def refused(problem: str) -> InputError:
         return InputError(problem, "policy", file=file, key=_KEY)
@@ -280,7 +280,7 @@ def _validated(policy: type[Policy], given: Mapping[str, str]) -> PolicyParamete
         return policy.Parameters.model_validate(values)
     except ValidationError as error:
         wrong: Any = error.errors(include_url=False)[0]
-    except Exception as error:  # a validator of a user's own that raises what pydantic does not expect
+    except Exception as error:  # a user's validator may raise an error that pydantic does not expect
         raise InputError(f"{type(error).__name__}: {error}", "policy", key=f"{_KEY} {policy.name}") from None
     path = ".".join(str(part) for part in wrong["loc"][:1])
     key = f"{_KEY} {policy.name}" + (f":{path}" if path else "")

@@ -1,4 +1,4 @@
-"""Whether a policy keeps to the rules, on a small trace, without a simulation."""
+"""Checks the decisions of a policy on a small trace, without a simulation."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PolicyCheck(Reported):
 
 @dataclass(frozen=True, eq=False)
 class _Moment:
-    """A layer of the trace, as it comes."""
+    """A layer of the trace."""
 
     phase: str
     step: int
@@ -93,7 +93,7 @@ def check_policy(
     if not chosen.policy.sees_the_future and chosen.start(machine, estimates).stated_predictor is None:
         half, of_layer = len(moments) // 2, 1 + len(chosen.start(machine, estimates).moments)
         scrambled = _Replay(chosen, machine, estimates, offline).run(_scrambled(moments, half, seed))
-        # The answer to `background` at the half knows nothing of the layer after it either.
+        # `background` at the half does not get the layer after it either.
         same = first[: 1 + of_layer * (half + 1)]
         _compare(chosen, same, scrambled, "given when only what comes later differs")
         checks.append(_BLIND)
@@ -149,11 +149,11 @@ def _step_moments(
 
 
 def _scrambled(moments: list[_Moment], last: int, seed: int) -> list[_Moment]:
-    """The same up to the moment `last`; later, experts have each other's tokens."""
+    """The moments up to `last` unchanged; in later ones, the tokens of experts are permuted."""
     random = np.random.default_rng(seed)
     changed = []
     for moment in moments[last + 1 :]:
-        other = random.permutation(len(moment.loads)).astype(np.int16)  # what each expert becomes
+        other = random.permutation(len(moment.loads)).astype(np.int16)  # the new number of each expert
         ids = other[moment.ids]
         changed.append(replace(moment, ids=ids, loads=loads_of(ids, len(moment.loads))))
     return moments[: last + 1] + changed
@@ -165,7 +165,7 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
 
 
 class _Replay:
-    """A machine without time: migrations end one or two layers after they were asked for."""
+    """A machine without time: migrations end one or two layers after the decision."""
 
     def __init__(
         self, chosen: ChosenPolicy, machine: Machine, estimates: Estimates, offline: Routing
@@ -186,7 +186,7 @@ class _Replay:
         self.answers: list[tuple[str, Any]] = [("place", location)]
 
     def run(self, moments: Sequence[_Moment]) -> list[tuple[str, Any]]:
-        """Every question with its answer, in the order in which they were asked."""
+        """Every call of the policy with its answer, in order."""
         for place, moment in enumerate(moments):
             self._arrive(place)
             in_use = self._assign(moment)
@@ -211,7 +211,7 @@ class _Replay:
         return flags
 
     def _assign(self, moment: _Moment) -> NDArray[np.bool_]:
-        """Ask for a layer's engines; flags of the experts that the GPU computes."""
+        """Call `assign`; returns flags of the experts that the GPU computes."""
         row = self.machine.layers.index(moment.layer)
         location = self._placement().of_layer(row)
         arriving = _frozen(self._to_gpu()[row])

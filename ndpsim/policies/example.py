@@ -1,4 +1,4 @@
-"""A small machine with plain numbers, on which `check_policy` asks a policy without a simulation."""
+"""A small machine with simple numbers, on which `check_policy` runs a policy without a simulation."""
 
 import numpy as np
 
@@ -37,7 +37,7 @@ MACHINE = Machine(
 _TOKENS = np.arange(BATCH * PROMPT + 1.0)
 _SOME = _TOKENS > 0
 
-#: Of the magnitude of a server's: what is faster depends on the tokens.
+#: Times of the magnitude of a server's; the fastest engine depends on the tokens.
 ESTIMATES = Estimates(
     gpu_ns=np.where(_SOME, 5_000 + 20 * _TOKENS, 0.0),
     cpu_ns=np.where(_SOME, 20_000 + 600 * _TOKENS, 0.0),

@@ -1,7 +1,7 @@
-"""The base class of policies and the answers they give.
+"""The base class of policies, and their decisions.
 
-`place` is called once; then, layer by layer, `assign` when its tokens are routed and `background` right after
-that, or when the experts of the layer are done, or both (`Policy.moments`).
+`place` is called once. Then, layer by layer, `assign` is called when the tokens are routed, and `background`
+directly afterwards, or when the experts of the layer are done, or at both moments (`Policy.moments`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def parts_of(listed: Sequence[int | Part]) -> list[tuple[int, float]]:
 
 
 def experts_and_parts(shares: Sequence[tuple[int, float]]) -> list[int | Part]:
-    """Experts with their shares as an `Assignment` lists them: whole ones by their number."""
+    """Experts with their shares for an `Assignment`: whole experts by their number."""
     return [expert if share == 1.0 else Part(expert, share) for expert, share in shares]
 
 
@@ -172,28 +172,30 @@ class Policy(ABC, Generic[Parameters_co]):
     """
 
     name: ClassVar[str]
-    #: What it is, in a line: the first one of the docstring, unless a class has another.
+    #: Its description in a line: the first line of the docstring, unless a class has another.
     title: ClassVar[str]
     paper: ClassVar[str] = ""
     #: Of "gpu", "cpu" and "ndp".
     engines: ClassVar[tuple[str, ...]] = ("gpu", "cpu", "ndp")
-    #: Those of `engines` without which it cannot be run. Every machine has a GPU.
+    #: The engines that a machine must have. Every machine has a GPU.
     needs: ClassVar[tuple[str, ...]] = ()
-    #: Of its rules, those that apply to a step of serving with prompt tokens beside decoded ones: a sentence.
+    #: A sentence: the rules for a step of serving with both prompt tokens and decoded tokens.
     mixed_steps: ClassVar[str] = ""
-    #: What can be set: what stands in the brackets of its base class.
+    #: The class of its parameters, from the brackets of the base class.
     Parameters: ClassVar[type[PolicyParameters]] = PolicyParameters
-    #: When `background` is asked, in this order. "gate": the layer's experts are assigned, and what is to
-    #: move begins beside them, behind their own copies over PCIe; "end": they are done.
+    #: The moments at which `background` is called, in this order. "gate": the layer's experts are assigned,
+    #: and migrations begin beside them, after their own copies over PCIe; "end": the experts are done.
     moments: tuple[Literal["gate", "end"], ...] = ("end",)
-    #: `background` is shown the loads of the next layer, which no real system knows.
+    #: Whether `background` gets the loads of the next layer, which no real system knows.
     sees_the_future: bool = False
-    #: It tries whole runs first (`rehearse`). It is run after all others of a call, and "all" leaves it out.
+    #: Whether it tries whole runs first (`rehearse`). It then runs after all other policies of a call, and
+    #: "all" does not include it.
     rehearses: ClassVar[bool] = False
-    #: Draws from what comes next what `BackgroundView.predicted` shows, as often right as it says; None: no.
+    #: Predicts experts of the next layer with a stated accuracy, for `BackgroundView.predicted`; None: no
+    #: predictor.
     stated_predictor: StatedPredictor | None = None
-    #: Whether NDP units, host and relayouts slow each other down where they share a DIMM. False: as equations
-    #: have it that leave it out, a machine that does not exist, to compare.
+    #: Whether NDP units, host and relayouts slow each other down on a shared DIMM. False: an unreal machine
+    #: without this slowdown, as in the equations of some papers, for comparison.
     contention: bool = True
 
     def __init_subclass__(cls) -> None:
@@ -247,12 +249,12 @@ class Policy(ABC, Generic[Parameters_co]):
 
 
 class GivesRoom(ABC):
-    """Of a policy whose experts may be taken out of the GPU's memory between two steps of serving.
+    """A base class of policies whose residents may be evicted between two steps of serving.
 
-    A growing KV cache takes their room, and gives it back later. Such a policy keeps within
-    `BackgroundView.gpu_free`, and knows from the placements that it is shown which experts are residents.
+    A growing KV cache uses their space, and frees it later. Such a policy must not exceed
+    `BackgroundView.gpu_free`, and finds the residents in the placements of its views.
     """
 
     @abstractmethod
     def resident_worth(self, placement: Placement) -> NDArray[np.floating | np.integer]:
-        """Worth of residents, [layer, expert]: those of least worth leave first, of equals the first ones."""
+        """Worth of residents, [layer, expert]: residents with the least worth are evicted first."""

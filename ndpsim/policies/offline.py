@@ -16,9 +16,9 @@ Ints = NDArray[np.int64]
 
 
 def mean_loads(view: OfflineView) -> Floats:
-    """Tokens by expert in a decode step of the run's batch, on average: [layer, expert].
+    """Mean number of tokens of each expert in a decode step of the run's batch: [layer, expert].
 
-    Of a trace without decode steps, the prefill's selections, in proportion to as many tokens.
+    For a trace without decode steps, the prefill's selections, scaled to the batch.
     """
     trace = view.trace
     rows = [trace.row(layer) for layer in view.machine.layers]
@@ -31,7 +31,7 @@ def mean_loads(view: OfflineView) -> Floats:
 
 
 def following(view: OfflineView) -> Floats:
-    """The share that goes to f in the next layer, of the selections of a token that chose e in a layer.
+    """The share of expert f in the next layer's selections of tokens that chose expert e in a layer.
 
     [layer, e, f], with one layer less than the run has; 0 for experts that the trace never chose.
     """
@@ -50,22 +50,22 @@ def following(view: OfflineView) -> Floats:
 
 
 def hottest(loads: Floats, count: int) -> NDArray[np.bool_]:
-    """Flags [layer, expert] of the `count` experts with most tokens; of equals the first."""
+    """Flags [layer, expert] of the `count` experts with most tokens; ties go to the first."""
     flags = np.zeros(loads.size, np.bool_)
     flags[np.argsort(-loads.ravel(), kind="stable")[: max(count, 0)]] = True
     return flags.reshape(loads.shape)
 
 
 def hottest_of_each(loads: Floats, slots: Sequence[int]) -> NDArray[np.bool_]:
-    """Flags [layer, expert] of `slots` experts of each layer, those with most tokens; of equals the first."""
+    """Flags [layer, expert] of the `slots` experts of each layer with most tokens; ties go to the first."""
     ranks = np.argsort(np.argsort(-loads, axis=1, kind="stable"), axis=1)
     return np.asarray(ranks < np.array(slots)[:, None])
 
 
 def spread(work: Floats, dimms: int) -> NDArray[np.int16]:
-    """DIMMs of a layer's experts: each, the one with most work first, goes where the least work is so far.
+    """DIMMs of a layer's experts: by work, most first, each goes to the DIMM with the least work so far.
 
-    No DIMM gets more experts than an equal division needs, so that all have room.
+    No DIMM gets more experts than in an equal division, so that all fit.
     """
     sums, counts = np.zeros(dimms), np.zeros(dimms, np.int64)
     most = -(-len(work) // dimms)
@@ -79,7 +79,7 @@ def spread(work: Floats, dimms: int) -> NDArray[np.int16]:
 
 
 def halves(view: OfflineView, most_layers: int) -> tuple[Floats, list[tuple[int, Ints]]]:
-    """Mean loads of the first half of the offline trace's steps; and of the others, loads of some layers.
+    """Mean loads of the first half of the offline trace's steps, and loads of some layers of the second half.
 
     Returns:
         Loads by row of `Machine.layers` and expert; rows with the loads of one step each, spread evenly, some

@@ -17,13 +17,13 @@ _COPIES = ("prefetch", "fetch")
 
 
 def cache_slots(machine: Machine, share: float, reserved: int = 0) -> list[int]:
-    """Experts of each layer in the GPU's memory: a share of its experts, or what there is room for.
+    """Experts of each layer in the GPU's memory: a share of its experts, or as many as fit.
 
-    Layers share the room evenly. What does not go round goes to the first layers.
+    Layers share the space evenly. The remainder goes to the first layers.
 
     Args:
-        share: of a layer's experts, at most.
-        reserved: experts for which room stays free.
+        share: maximum share of a layer's experts.
+        reserved: space, in experts, that stays free.
     """
     layers, experts = machine.shape
     most = round(share * experts)
@@ -87,7 +87,7 @@ class Offloading(Policy[Parameters_co]):
         return gpu_ns, copies * self.copy_ns, float(estimates.on_cpu_ns[view.loads[cpu]].sum())
 
     def moves(self, kind: str, places: Iterable[Place]) -> list[Migration]:
-        """Migrations of one kind, with the time of a copy where they are one."""
+        """Migrations of one kind; copies have the time of a copy."""
         took = self.copy_ns if kind in _COPIES else 0.0
         return [Migration(kind, self.machine.layers[row], one, estimated_ns=took) for row, one in places]
 
@@ -101,12 +101,12 @@ class Offloading(Policy[Parameters_co]):
     ) -> list[Migration]:
         """Migrations that bring wanted experts to the GPU, and evict victims if there is no room.
 
-        They end when no victim is left, or when the next one is worth as much as the wanted expert.
+        They end if no victim is left, or if the next victim is worth as much as the wanted expert.
 
         Args:
-            victims: the experts in the order in which they leave.
-            free: room in experts.
-            worth: [layer, expert]; None: victims leave in any case.
+            victims: the experts in the order of eviction.
+            free: free space in experts.
+            worth: [layer, expert]; None: victims are always evicted.
         """
         answer, leaving = list[Migration](), iter(victims)
         for place in wanted:

@@ -1,4 +1,4 @@
-"""The moving average of TriMoE's equation 8, a predictor of stated accuracy, and how often one was right."""
+"""The moving average of TriMoE's equation 8, a predictor of stated accuracy, and counts of predictions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ndpsim.policies.statistics import least_above, ranked_above
 class LoadPredictor:
     """An exponential moving average of each expert's load: EMA(t) = alpha F(t) + (1 - alpha) EMA(t - 1).
 
-    `loads`: float32 [layer, expert], all that it remembers: 38.4 kB for the 60 layers of 160 experts that the
-    paper's 38 KB count.
+    `loads`: float32 [layer, expert], its whole state: 38.4 kB for 60 layers of 160 experts, the paper's 38
+    KB.
     """
 
     def __init__(self, layers: int, experts: int, alpha: float) -> None:
@@ -39,13 +39,13 @@ class Predictions:
     made: int = 0
 
     def add(self, right: int, made: int) -> None:
-        """Count more."""
+        """Add predictions and right ones."""
         self.right += right
         self.made += made
 
     @property
     def share(self) -> float | None:
-        """The share that was right; None: none was made."""
+        """The share of right predictions; None: there were none."""
         return self.right / self.made if self.made else None
 
 
@@ -98,5 +98,5 @@ class StatedPredictor:
         return tuple(ranked)
 
     def _order(self, loads: NDArray[np.int64]) -> tuple[NDArray[np.intp], int]:
-        """All experts, those with most tokens first, and how many of these are predicted."""
+        """All experts, those with most tokens first, and the number of predicted ones."""
         return np.argsort(-loads, kind="stable"), min(self.count, int(np.count_nonzero(loads)))

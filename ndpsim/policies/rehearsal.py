@@ -1,4 +1,4 @@
-"""Whole runs that a policy tries before its own: what it may ask for."""
+"""The interface for whole runs that a policy tries before its own run."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Rehearsed:
 
     Attributes:
         time_ns: the time of the whole run.
-        script: the answers of its policy, which give the same run again.
-        chosen: the policy that was run; None: none, but a script.
+        script: the answers of its policy, which repeat the run.
+        chosen: the policy of the run; None: it was the run of a script.
     """
 
     time_ns: float
@@ -27,7 +27,7 @@ class Rehearsed:
 
 
 class Stage(Protocol):
-    """A run under way, at a layer's gate, or at its end."""
+    """A run that is stopped at a layer's gate, or at its end."""
 
     clock_ns: float
 
@@ -38,7 +38,7 @@ class Stage(Protocol):
 
     @property
     def view(self) -> LayerView:
-        """The view that `assign` is shown at the gate."""
+        """The view for `assign` at the gate."""
         ...
 
     @property
@@ -48,38 +48,38 @@ class Stage(Protocol):
 
     @property
     def moving(self) -> Flags:
-        """Flags [layer, expert]: a migration of it is not done."""
+        """Flags [layer, expert]: a migration of the expert has not ended."""
         ...
 
     @property
     def gpu_free(self) -> int:
-        """Experts that the GPU's memory has room for."""
+        """Free space in the GPU's memory, in experts."""
         ...
 
     @property
     def ends_ns(self) -> Mapping[str, float]:
-        """The time from the gate of the layer before to the end of its work, by `JobRecord.resource`."""
+        """Time from the gate of the previous layer to the end of its work on each `JobRecord.resource`."""
         ...
 
     def copy(self) -> Stage:
-        """A run of its own from here on."""
+        """An independent copy of the run from here on."""
         ...
 
     def go_on(self, answer: Answer) -> None:
-        """Go on to the next gate; what is not legal in an answer is changed as `Scripted` says."""
+        """Continue to the next gate; illegal parts of an answer are changed as in `Scripted`."""
         ...
 
     def rehearsed(self) -> Rehearsed:
-        """The run, which is over."""
+        """The finished run."""
         ...
 
 
 class Rehearsal(Protocol):
-    """Runs on the trace of the run that is to come.
+    """Runs on the trace of the coming run.
 
     Attributes:
         others: runs of policies of the same call.
-        loads: tokens by expert of every visit, in order.
+        loads: tokens by expert of every layer visit, in order.
     """
 
     @property
@@ -89,9 +89,9 @@ class Rehearsal(Protocol):
     def loads(self) -> Mapping[Visit, Ints]: ...
 
     def run_policy(self, chosen: ChosenPolicy, hindsight: bool = False) -> Rehearsed | None:
-        """A policy's run; None: it cannot be run on the machine.
+        """A policy's run; None: the policy cannot run on the machine.
 
-        hindsight: `place` is shown the trace of the run instead of the offline trace.
+        hindsight: whether `place` gets the trace of the run instead of the offline trace.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The bound of some steps, from any prices of the rows of their linear programme (`bound_programme`)."""
+"""The bound of steps: a solver's dual prices of their linear programme (`bound_programme`) give it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Ints = NDArray[np.int64]
 
 
 def has_solver() -> bool:
-    """Whether scipy, which brings HiGHS, is installed: several steps need it."""
+    """Whether scipy, which contains HiGHS, is installed: several steps need it."""
     return importlib.util.find_spec("scipy") is not None
 
 
 def run_bound_ns(steps: Steps, experts: ExpertUses, machine: MachineUses) -> float:
-    """No policy takes less for these layers' experts together, in ns; 0 where the solver finds nothing.
+    """Lower bound in ns on the time of these layers' experts for any policy; 0 if the solver finds nothing.
 
     Raises:
         ImportError: there are several steps, and scipy is not installed.
     """
     if not steps.loads.any():
         return float(steps.loads.shape[1] * steps.shared_ns.sum())
-    unit_ns = machine.wire_ns  # so that what the solver sees is near 1
+    unit_ns = machine.wire_ns  # scales the solver's numbers to about 1
     of_scaled = scaled(steps, unit_ns), scaled(experts, unit_ns), scaled(machine, unit_ns)
     one = len(steps.loads) == 1
     bound = _step_bound(_StepWriter(*of_scaled)) if one else _steps_bound(_StepsWriter(*of_scaled))
@@ -36,7 +36,7 @@ def run_bound_ns(steps: Steps, experts: ExpertUses, machine: MachineUses) -> flo
 
 
 class _StepWriter(Writer):
-    """Of one step: sums over a visit of what is in the GPU's memory, and no rows of items."""
+    """The programme of one step: sums of residents over a visit, without rows of items."""
 
     summed = True
 
@@ -59,14 +59,14 @@ class _StepWriter(Writer):
 
 
 def _step_bound(writer: _StepWriter) -> float:
-    """The bound of one step, in groups of ways."""
+    """The bound of one step; its variables are in groups of ways."""
     at, counts, upper = writer.columns, writer.items.count.astype(float), writer.upper()
     of_items = [at.held, at.copied, at.cpu, at.ndp]
     ways = [of for of in of_items[not writer.machine.room :] if upper[of].all()]
     if not ways:
         return 0.0
     rows, columns, uses = writer.at_most.entries()
-    # Rows of a visit come together; each is measured in its largest entry.
+    # Rows of a visit are neighbours; each is scaled by its largest entry.
     kinds = len(writer.at_most.right()) // writer.visits
     rows = rows % writer.visits * kinds + rows // writer.visits
     right = writer.at_most.right().reshape(kinds, -1).T.ravel()
@@ -81,7 +81,7 @@ def _step_bound(writer: _StepWriter) -> float:
     np.maximum.at(largest, rows, np.abs(uses))
     largest[largest == 0] = 1.0
     programme = _programme(
-        np.append(rows, np.arange(len(right))),  # with what each row has left
+        np.append(rows, np.arange(len(right))),  # with the slack of each row
         np.append(columns, len(listed) + np.arange(len(right))),
         np.append(uses / largest[rows], np.ones(len(right))),
         np.append(writer.costs[listed], np.zeros(len(right))),
@@ -105,7 +105,7 @@ def _programme(rows: Ints, columns: Ints, uses: Floats, costs: Floats, *others: 
 
 
 class _StepsWriter(Writer):
-    """Of several steps: what is in the GPU's memory stays there from visit to visit, item by item."""
+    """The programme of several steps: residents stay from visit to visit, item by item."""
 
     def write_memory(self) -> Floats:
         at, items, at_most = self.columns, self.items, self.at_most

@@ -1,4 +1,4 @@
-"""A run's answers, written down; the policy that gives them again."""
+"""The recorded answers of a run, and the policy that repeats them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ndpsim.policies.interface import (
 )
 
 ENGINES = ("gpu", "cpu", "ndp")
-_ROUNDING = 1e-9  # by which shares of an expert may differ from 1 together
+_ROUNDING = 1e-9  # rounding of the sum of an expert's shares
 
 
 class Visit(NamedTuple):
@@ -37,7 +37,7 @@ class Answer:
     """The answer of a policy in a visit.
 
     Attributes:
-        gate, end: what is to move, asked for at the gate and when the experts are done.
+        gate, end: migrations that were decided at the gate, and when the experts were done.
     """
 
     assignment: Assignment = field(default_factory=Assignment)
@@ -50,8 +50,8 @@ class Script:
     """All answers of a run.
 
     Attributes:
-        placement: before the first step.
-        parameters: of those that every policy has.
+        placement: the placement before the first step.
+        parameters: values of the parameters that every policy has.
         contention: as in `Policy`.
     """
 
@@ -62,7 +62,7 @@ class Script:
 
     @property
     def comparable(self) -> bool:
-        """Whether it reads the full weights of every expert, on the machine as it is."""
+        """Whether the run reads the full weights of every expert, with contention."""
         lossy = any(
             answer.assignment.bits or any(one.bits is not None for one in (*answer.gate, *answer.end))
             for answer in self.answers.values()
@@ -71,7 +71,7 @@ class Script:
 
 
 class ScriptWriter:
-    """Writes down the answers of a run while it goes on."""
+    """Records the answers of a run."""
 
     def __init__(self, policy: Policy, placement: views.Placement) -> None:
         self._placement, self._contention = placement, policy.contention
@@ -80,13 +80,13 @@ class ScriptWriter:
         self._moved: dict[tuple[Visit, str], tuple[Migration, ...]] = {}
 
     def copy(self) -> ScriptWriter:
-        """One that goes on from here by itself."""
+        """An independent copy."""
         other = copy.copy(self)
         other._assigned, other._moved = dict(self._assigned), dict(self._moved)
         return other
 
     def assigned(self, visit: Visit, checked: CheckedAssignment, planning_ns: float) -> None:
-        """An assignment, with the time that was charged for it."""
+        """Record an assignment with its planning time."""
         gpu, cpu, ndp = (experts_and_parts(parts.listed()) for parts in checked[:3])
         self._assigned[visit] = Assignment(
             gpu,
@@ -100,11 +100,11 @@ class ScriptWriter:
         )
 
     def moved(self, visit: Visit, moment: str, migrations: Sequence[Migration]) -> None:
-        """Record the migrations that were asked for at a moment."""
+        """Record the migrations that were decided at a moment."""
         self._moved[visit, moment] = tuple(migrations)
 
     def script(self) -> Script:
-        """The answers until now."""
+        """The answers so far."""
         answers = {
             visit: Answer(
                 assignment, self._moved.get((visit, "gate"), ()), self._moved.get((visit, "end"), ())
@@ -123,8 +123,8 @@ def common_parameters(parameters: PolicyParameters) -> PolicyParameters:
 class Scripted(Policy[Parameters_co]):
     """Gives the answers of `script`.
 
-    What is not legal any more because something has moved otherwise is left out: migrations altogether, and
-    parts of experts in favour of the engine that computes them soonest by the estimates.
+    Answers may be illegal if experts have moved differently. Illegal migrations are left out. Illegal parts
+    of experts go to the engine that computes them soonest by the estimates.
     """
 
     name = "scripted"
@@ -133,28 +133,28 @@ class Scripted(Policy[Parameters_co]):
     script: Script
 
     def setup(self) -> None:
-        """Nothing is written down at first."""
+        """Begin without answers."""
         self.follow(Script(super().place(None), {}))  # type: ignore[arg-type]
 
     def follow(self, script: Script) -> None:
-        """Answer as `script` says from now on."""
+        """Answer with `script` from now on."""
         self.script, self.contention = script, script.contention
         common = common_parameters(script.parameters)
         self.parameters = self.parameters.model_copy(update=common.model_dump())
 
     def place(self, view: views.OfflineView) -> views.Placement:
-        """The placement as written."""
+        """The recorded placement."""
         return self.script.placement
 
     def _answer(self, view: views.LayerView | views.BackgroundView) -> Answer:
         return self.script.answers.get(Visit(view.phase, view.step, view.layer), Answer())
 
     def assign(self, view: views.LayerView) -> Assignment:
-        """The assignment as written, as far as that is legal."""
+        """The recorded assignment, with illegal parts replaced."""
         return legal_assignment(self._answer(view).assignment, view, self.machine, self.estimates)
 
     def background(self, view: views.BackgroundView) -> Sequence[Migration]:
-        """The migrations as written, as far as they are legal."""
+        """The recorded migrations that are legal."""
         answer = self._answer(view)
         asked = answer.gate if view.moment == "gate" else answer.end
         return legal_migrations(self.name, view, asked, self.machine)
@@ -163,9 +163,9 @@ class Scripted(Policy[Parameters_co]):
 def whole_expert_ns(
     view: views.LayerView, machine: views.Machine, estimates: views.Estimates
 ) -> dict[str, dict[int, float]]:
-    """The estimated time of each expert with tokens, alone, by each engine that can compute it.
+    """The estimated time of each active expert alone, on each engine that can compute it.
 
-    On the GPU with its copy, on the CPU with its reading, whichever is longer.
+    On the GPU it is the longer of computing and copy, on the CPU of computing and reading.
     """
     loads, location = view.loads.tolist(), view.placement.dimm.tolist()
     shards, there = view.placement.shards.tolist(), view.placement.resident | view.arriving
@@ -191,7 +191,7 @@ def whole_expert_ns(
 def legal_assignment(
     assignment: Assignment, view: views.LayerView, machine: views.Machine, estimates: views.Estimates
 ) -> Assignment:
-    """The assignment itself where it is legal, else the nearest to it that is; see `Scripted`."""
+    """The assignment if it is legal, else the nearest legal one; see `Scripted`."""
     times = whole_expert_ns(view, machine, estimates)
     lists = {engine: parts_of(getattr(assignment, engine)) for engine in ENGINES}
     kept = {
@@ -221,7 +221,7 @@ def legal_assignment(
 
 
 def _add(parts: list[tuple[int, float]], expert: int, share: float) -> None:
-    """A share of an expert beside what there is of it already."""
+    """Add a share of an expert to its existing share."""
     for place, (one, there) in enumerate(parts):
         if one == expert:
             total = there + share

@@ -1,8 +1,7 @@
-"""Between what tokens/s a machine is expected, by how far off predictions of measured machines were.
+"""The range around a prediction, from the errors of predictions of measured machines.
 
-`measured.csv` has, for each published run, measured tokens/s over predicted ones, as
-`python validation/machines.py` writes it. A band goes from the tenth to the ninetieth of a hundred of these
-ratios, times the prediction.
+`measured.csv`, which `python validation/machines.py` writes, has the ratio of measured to predicted tokens/s
+for each published run. A band is the prediction times the tenth and the ninetieth percentile of these ratios.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _FILE = Path(__file__).parent / "measured.csv"
 
 
 def band_of(phase: str, tokens_per_s: float) -> Band | None:
-    """The band around a prediction of "prefill" or "decode"; None where nothing was measured."""
+    """The band around a prediction of "prefill" or "decode"; None if there are no measurements."""
     ratios = _ratios(phase)
     if not ratios:
         return None

@@ -1,4 +1,4 @@
-"""A machine put together from parts, as a hardware description."""
+"""Makes the hardware description of a machine from its parts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ndpsim.units import format_bytes
 #: The description whose parts are replaced.
 TEMPLATE = Path(__file__).parent / "machine.yaml"
 
-#: In place of a GPU's name: there is none.
+#: The name for no GPU.
 NO_GPU = "none"
 
-#: What one core copies from memory to memory: half of the 32 GB/s that it reads and writes together in
-#: memcpy on a Core i9-14900KF (JustVugg/colibri, issue 537).
+#: Rate at which one core copies from memory to memory: half of the 32 GB/s of reads and writes of memcpy on a
+#: Core i9-14900KF (JustVugg/colibri, issue 537).
 CORE_COPY_GBPS = 16.0
 
 _MOST_DIMMS = 64
@@ -60,7 +60,7 @@ def _part(name: str, key: str, kind: str) -> Part:
 
 
 def _alone(hardware: Hardware) -> list[str]:
-    """The CPU in the place of the GPU: it computes everything, from all of the host's memory."""
+    """The CPU as the GPU of the description: it computes everything, from all of the host's memory."""
     cpu = Processors(hardware).cpu
     read_gbps = cpu.read_gbps or hardware.host_gbps
     overhead_us = cpu.expert_overhead_ns / 1000
@@ -85,10 +85,10 @@ def _alone(hardware: Hardware) -> list[str]:
 class OwnMachine:
     """The parts of a machine: names of `ndpsim list parts`, or paths of part files.
 
-    `dimms`: of all sockets together, evenly over their channels. `memory_gb`: of the host; None: as much as
-    is needed. `pinned`: copies to the GPU come from pinned memory; else a core of the CPU copies them first.
-    `matrix_units`: kernels use AMX where the CPU has it. `channel_factor`: times the channels that the CPU
-    has. `sets`: further changes, KEY=VALUE.
+    `dimms`: DIMMs of all sockets together, evenly over their channels. `memory_gb`: size of the host's
+    memory; None: as much as needed. `pinned`: whether copies to the GPU come from pinned memory; if not, a
+    CPU core copies them first. `matrix_units`: whether kernels use AMX if the CPU has it. `channel_factor`:
+    factor of the CPU's number of channels. `sets`: further changes, KEY=VALUE.
     """
 
     cpu: str
@@ -117,7 +117,7 @@ class OwnMachine:
         return f"{cpu}, {self.dimms}x {self.memory}, {self.gpu} on {self.link}"
 
     def hardware(self, needed_bytes: float) -> Hardware:
-        """The description, with DIMMs of as many ranks as hold this many bytes.
+        """The description; the DIMMs have enough ranks for this number of bytes.
 
         Raises:
             InputError: a part is unknown or of another kind, there are too many sockets, the DIMMs do not fit

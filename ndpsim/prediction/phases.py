@@ -1,8 +1,8 @@
-"""The prefill of a prompt and decode steps of one sequence, simulated, with where the time goes.
+"""Simulates the prefill of a prompt and decode steps of one sequence, and splits the time into parts.
 
-A program computes a prompt in chunks: each reads the experts of its tokens again. The chunks differ in
-their context alone, and attention takes a time that grows with it on a line. So the first and the last whole
-chunk are simulated, those between are interpolated, and the rest of the prompt is simulated.
+A program computes a prompt in chunks: each reads the experts of its tokens again. Chunks differ only in their
+context, and the time of attention is linear in it. Therefore the first and the last whole chunk are
+simulated, the chunks between them are interpolated, and the rest of the prompt is simulated.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ndpsim.orchestrator.run import run_moe
 from ndpsim.processors import Cpu, Processors
 from ndpsim.results import MoeResult
 
-_STEPS = 8  # decode steps that are simulated: enough for a mean over what tokens choose
+_STEPS = 8  # simulated decode steps: enough for a mean over the tokens' choices
 
-#: Experts on the CPU, by what limits them.
+#: Parts of the time of experts on the CPU, by their limit.
 READING, COMPUTING = "experts on the CPU: reading weights", "experts on the CPU: computing"
 
 _DENSE = "attention and dense parts"
@@ -38,9 +38,8 @@ _PARTS = {
 class Work:
     """The work: a model, its weights, a prompt, and a policy.
 
-    `weights`: arguments of `run_moe` that say how many bits weights have. `chunk`: prompt tokens that are
-    computed at once. `generated`: tokens that follow the prompt; a decoded token attends to the prompt and
-    half of them.
+    `weights`: arguments of `run_moe` for the bits of weights. `chunk`: prompt tokens that are computed at
+    once. `generated`: tokens after the prompt; a decoded token attends to the prompt and half of them.
     """
 
     model: str
@@ -53,7 +52,7 @@ class Work:
 
 
 class _Parts:
-    """Adds up what the critical path of each layer was doing, by phase; `host_bytes` of experts."""
+    """Sums the parts of the critical path of each layer, by phase; `host_bytes`: bytes of experts."""
 
     def __init__(self) -> None:
         self.ns: dict[str, dict[str, float]] = {"prefill": defaultdict(float), "decode": defaultdict(float)}
@@ -68,7 +67,7 @@ class _Parts:
             self.ns[layer.phase][name] += job.end_ns - max(job.start_ns, layer.start_ns)
 
     def _on_cpu(self, run: RunRecord, job: JobRecord) -> str:
-        """An expert on the CPU, by what limits it: its products, or the reading of its weights."""
+        """The part for an expert on the CPU, by its limit: computing, or reading weights."""
         if self._cpu is None:
             self._cpu = Processors(run.hardware).cpu
         held_up = job.alone_ns > 1.001 * job.bytes / job.read_limit_gbps
@@ -80,7 +79,7 @@ class _Parts:
         return READING if reads else COMPUTING
 
     def of(self, phase: str, time_ns: float) -> dict[str, float]:
-        """All of the phase's time: what was no layer's experts is attention and dense parts."""
+        """The parts of a phase's time; time outside the layers' experts is attention and dense parts."""
         parts = dict(self.ns[phase])
         return parts | {_DENSE: time_ns - sum(parts.values())}
 
@@ -101,7 +100,7 @@ class Decoded(NamedTuple):
 
 
 def decode(hardware: Hardware, work: Work) -> Decoded:
-    """Decode steps behind the prompt."""
+    """Simulate decode steps after the prompt."""
     parts = _Parts()
     context = work.prompt + (work.generated + 1) // 2
     result = _run(hardware, work, _STEPS, None, context, 0, parts)

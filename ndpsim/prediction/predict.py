@@ -1,4 +1,4 @@
-"""``predict``: tokens/s of a machine that someone owns, and of the same machine with better parts."""
+"""``predict``: tokens/s of a machine built from parts, and of the same machine with better parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ndpsim.prediction.programs import PROGRAMS, program_of
 from ndpsim.prediction.upgrades import UPGRADES
 from ndpsim.results.prediction import PhasePrediction, Prediction, Upgrade
 
-_ALL_OF_IT = 1.1  # times the weights: with the cache and work space beside them, on a CPU alone
+_ALL_OF_IT = 1.1  # factor of the weights' size, for the KV cache and work space on a CPU alone
 
 
 def predict(
@@ -110,8 +110,8 @@ def predict(
 
 
 def _phases(machine: OwnMachine, work: Work, progress: Callable[[float], None]) -> Prediction:
-    """The machine as it is."""
-    # Room for all experts, those that the GPU's memory has among them: programs map the whole file.
+    """Simulate the machine without upgrades."""
+    # Memory for all experts, including those on the GPU: programs map the whole file.
     file = weight_file(work.weights["weights"], load_model(work.model))
     experts = sum(tensor.bytes for group in ("gate", "up", "down") for tensor in file.of_class(group))
     hardware = machine.hardware(_ALL_OF_IT * file.bytes if machine.cpu_alone else experts)
@@ -134,7 +134,7 @@ def _phases(machine: OwnMachine, work: Work, progress: Callable[[float], None]) 
 
 
 def _on_the_cpu(parts_ns: Mapping[str, float]) -> dict[str, float]:
-    """Parts of a CPU that stands in the place of the GPU."""
+    """Parts of the time if the CPU replaces the GPU."""
     return {name.replace("on the GPU", "on the CPU"): ns for name, ns in parts_ns.items()}
 
 
@@ -162,7 +162,7 @@ def _is_rate(key: str) -> bool:
 def _upgraded(
     name: str, machine: OwnMachine, work: Work, base: Prediction, progress: Callable[[float], None]
 ) -> Upgrade:
-    """One of the upgrades, or why it cannot be."""
+    """One of the upgrades, or the reason why it is not possible."""
     try:
         change, better, policy = UPGRADES[name](machine)
         found = _phases(better, work if policy is None else replace(work, policy=policy), progress)

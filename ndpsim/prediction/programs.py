@@ -1,7 +1,8 @@
-"""How programs run a model on a CPU and a GPU: data, an entry for each program.
+"""Programs that run a model on a CPU and a GPU, as data.
 
-The rates are the machine's. A program decides who computes which experts, how much of a prompt is computed
-at once, whether copies to the GPU come from pinned memory, and which instructions its kernels use.
+The machine has the rates. A program decides which processor computes which experts, how many tokens of a
+prompt are computed at once, whether copies to the GPU come from pinned memory, and which instructions kernels
+use.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ class Program:
     """A program.
 
     Attributes:
-        policy: of the experts, a name of `ndpsim list policies`.
-        chunk: prompt tokens computed at once, by default.
-        offload_tokens: of an expert on average, from which on a chunk's experts are copied to the GPU;
+        policy: policy of the experts, a name of `ndpsim list policies`.
+        chunk: default number of prompt tokens that are computed at once.
+        offload_tokens: mean number of tokens of an expert from which a chunk's experts are copied to the GPU;
             0: a chunk of 32 tokens is enough; None: never.
-        pinned: copies come from pinned memory; else the CPU copies weights to a pinned buffer first.
-        matrix_units: its kernels for the weights' format use AMX where the CPU has it.
-        source: where all this was read.
+        pinned: whether copies come from pinned memory; if not, the CPU first copies weights to a pinned
+            buffer.
+        matrix_units: whether its kernels for the weights' format use AMX if the CPU has it.
+        source: the source of these values.
     """
 
     policy: str

@@ -10,22 +10,22 @@ from ndpsim.config.parts import load_part
 from ndpsim.errors import InputError
 from ndpsim.prediction.machine import OwnMachine
 
-_MUCH_FASTER = 1.5  # times the bandwidth: less is no upgrade that people buy for it
+_MUCH_FASTER = 1.5  # minimum factor of the bandwidth of an upgrade
 _UNITS = ("ndp.gemv=trimoe_gemv", "ndp.activation=trimoe_activation")
 
-#: In words, the machine that it makes, and the policy where it needs another one.
+#: Words for the upgrade, the new machine, and its policy if it needs another one.
 Upgraded = tuple[str, OwnMachine, str | None]
 
 
 def _memory(machine: OwnMachine) -> Upgraded:
-    """Twice the channels, with as many more DIMMs of the same kind."""
+    """Twice the channels, with twice the DIMMs of the same kind."""
     dimms = 2 * machine.dimms
     better = replace(machine, dimms=dimms, channel_factor=2 * machine.channel_factor)
     return f"{dimms}x {machine.memory}, on twice the channels", better, None
 
 
 def _gpu(machine: OwnMachine) -> Upgraded:
-    """The card with the least memory among those that are much faster and have no less memory."""
+    """The card with the smallest memory among those that are much faster and have no less memory."""
     cards = {name: load_part(name).values for name in part_names("gpus")}
     own = load_part(machine.gpu).values
     better = [
@@ -44,7 +44,7 @@ def _gpu(machine: OwnMachine) -> Upgraded:
 
 
 def _link(machine: OwnMachine) -> Upgraded:
-    """The slowest link that is much faster; the card is one that takes it."""
+    """The slowest link that is much faster, with a card that supports it."""
     own = load_part(machine.link).values["gbps"]
     rates = {name: load_part(name).values["gbps"] for name in part_names("links")}
     better = [(gbps, name) for name, gbps in rates.items() if gbps >= _MUCH_FASTER * own]
@@ -65,7 +65,7 @@ def _ndp(machine: OwnMachine) -> Upgraded:
     )
 
 
-#: By name, from a machine to what it becomes; each raises InputError where there is no such upgrade.
+#: Functions that upgrade a machine, by name; each raises InputError if the upgrade is not possible.
 UPGRADES: Mapping[str, Callable[[OwnMachine], Upgraded]] = {
     "memory": _memory,
     "gpu": _gpu,

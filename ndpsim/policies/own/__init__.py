@@ -1,1 +1,1 @@
-"""Policies that nobody published, one file or folder each."""
+"""Policies of this project that no paper describes, one file or folder each."""

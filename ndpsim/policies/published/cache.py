@@ -2,11 +2,11 @@
 
 Huang et al., "Efficient CPU-GPU Collaborative Inference for MoE-based LLMs on Memory-Limited Systems",
 section III. Released code: elsa-lab/MoE-CPU-GPU-Collaborative-Inference, src/main.py and src/model.py;
-[code] marks what follows it.
+[code] marks decisions that follow it.
 
-The paper leaves open what the cache holds at first: here M experts drawn at random for each index, which for
-`replacement=random` is what it holds for ever. An expert that is on its way is no victim: the way that the
-code would overwrite while it is being written stays until the copy has ended.
+The paper does not give the initial contents of the cache: here M random experts for each index. With
+`replacement=random` they never change. An expert whose copy has not ended is not replaced; the code would
+overwrite such a way during the copy.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class CacheParameters(PolicyParameters):
 class _Index:
     """The ways of a layer.
 
-    `keys`: of each way, the larger the longer it stays: when it was used (lru), when it came (fifo), or the
-    counter.
+    `keys`: for each way its last use (lru), its arrival (fifo), or its counter; the way with the smallest key
+    is replaced.
     """
 
     def __init__(self, experts: Iterable[int], replacement: Replacement) -> None:
@@ -82,7 +82,7 @@ class _Index:
             self.keys[way] += 1
 
     def replace(self, expert: int, now: int, spared: Iterable[int]) -> int | None:
-        """An expert takes the way of the victim, of equals the first; the victim, or None: all are spared."""
+        """An expert replaces the victim; returns the victim, or None if no expert may be replaced."""
         spared = set(spared)
         ways = [way for way, one in enumerate(self.experts) if one not in spared]
         if not ways:
@@ -164,7 +164,7 @@ class ExpertCache(Offloading[CacheParameters]):
         for expert in self.missed:
             if (
                 not self._within_quota(view) or expert in self.indexes[row].experts
-            ):  # it is on its way, or here
+            ):  # it is being copied, or in the cache
                 continue
             victim = self.indexes[row].replace(expert, self.now, {*moving, *used, *fetched})
             if victim is None:
@@ -191,8 +191,8 @@ class ExpertCache(Offloading[CacheParameters]):
         self.visits_of_hits += not misses
 
     def cache_counts(self) -> Mapping[str, Any]:
-        """Hits and misses of layers with an index only, as [code] counts them, and what Figure 6 shows: the
-        shares of visits with a hit ("expert(s) hit") and of hits alone ("2 experts hit").
+        """Hits and misses of layers with an index only [code], and the shares of Figure 6: visits with a hit
+        ("expert(s) hit") and visits with hits only ("2 experts hit").
         """
         seen, visits = max(self.hits + self.misses, 1), max(self.visits, 1)
         return {

@@ -105,7 +105,7 @@ class Edge(Offloading[EdgeParameters]):
         return placement
 
     def _most(self, loads: Floats | Ints) -> Ints:
-        """The experts of each layer that are to be in the GPU's memory, [layer, x], most tokens first."""
+        """The experts of each layer for the GPU's memory, [layer, x], most tokens first."""
         return np.argsort(-loads, axis=1, kind="stable")[:, : self.prefetched]
 
     def _ndp_ns(self) -> Floats:
@@ -115,7 +115,7 @@ class Edge(Offloading[EdgeParameters]):
     # ---- engines (Section III-C, and step 3 of III-D)
 
     def assign(self, view: LayerView) -> Assignment:
-        """Experts in the GPU's memory go to the GPU, up to E_max; if there are none, E_g experts."""
+        """Experts in the GPU's memory go to the GPU, up to E_max; without such experts, E_g experts do."""
         active = np.flatnonzero(view.loads)
         order = active[np.lexsort((active, -view.loads[active], view.arriving[active]))]
         resident = view.placement.resident[order]
@@ -157,9 +157,9 @@ class Edge(Offloading[EdgeParameters]):
         )
 
     def _split(self, order: list[int], on_gpu: float) -> tuple[list[int | Part], list[int | Part]]:
-        """The first `on_gpu` experts to the GPU, of the last of them a part of the columns.
+        """The first `on_gpu` experts go to the GPU, the last of them perhaps with a part of its columns.
 
-        A part has a whole number of 64ths of an expert's columns, and leaves each NDP unit one at least.
+        A part is a whole number of 64ths of an expert's columns, and leaves each NDP unit at least one.
         """
         columns = self.machine.model.expert_intermediate
         step = -(-columns // _PARTS)
@@ -191,7 +191,7 @@ class Edge(Offloading[EdgeParameters]):
     # ---- prefetch (steps 1 and 2 of Section III-D)
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """Counts in the prefill; after it, copies the most activated experts, of every layer one by one."""
+        """Count experts in the prefill; after it, copy the most activated ones, one of each layer in turn."""
         if view.phase != "prefill":
             return ()
         self.activated[self.row[view.layer]] += view.loads
@@ -206,13 +206,13 @@ class LoadBalance:
     """The number of experts for the GPU: equations 1 to 3, solved exactly; equation 1 is 2 for one token.
 
     Attributes:
-        transfer_ns: T_w, an expert's weights on their way to the GPU.
+        transfer_ns: T_w, transfer of an expert's weights to the GPU.
         gpu_ns: T_g, an expert on the GPU.
         vector_ns: T_a, a token's vector.
         ndp_ns: T_n, an expert on all NDP units together.
         units: N, the NDP units.
         tokens: S, the tokens of the layer.
-        experts: those to be shared out, E_g + E_n.
+        experts: experts to distribute, E_g + E_n.
     """
 
     transfer_ns: float
@@ -229,12 +229,12 @@ class LoadBalance:
         It solves T_w E_g + T_g E_g' + (S - 1) T_a N = (N + 1) T_a + T_n E_n. E_g' is one N-th of E_g's
         fractional part; 1 / N where E_g is a multiple of N.
 
-        Between whole numbers the left side grows evenly; at each that is no multiple of N it falls by
-        T_g / N, so that there may be several solutions: this is the largest one, with which the layer ends
-        first. Where there is none, all experts go to the side that ends before the other even so.
+        Between whole numbers the left side grows linearly; at each whole number that is not a multiple of N
+        it falls by T_g / N. There may be several solutions: this is the largest one, with the earliest end of
+        the layer. Without a solution, all experts go to the side that ends first with all of them.
         """
         both = self.transfer_ns + self.ndp_ns
-        # What is left to share out once the vectors of both sides have been sent.
+        # The time to distribute after the vectors of both sides have been sent.
         vectors = self.units + 1 - (self.tokens - 1) * self.units
         left = vectors * self.vector_ns + self.ndp_ns * self.experts
         if left <= 0:
@@ -244,14 +244,14 @@ class LoadBalance:
             if fraction > 1 + _ROUNDING:
                 break
             found = whole + fraction
-            # At a multiple of N, E_g' is not the 0 that the fraction says.
+            # At a multiple of N, E_g' is not 0, although the fraction is.
             at_a_jump = int(found) == whole and found % self.units == 0
             if fraction >= 0 and found <= self.experts and not at_a_jump:
                 return found
         return float(self.experts)
 
     def most_present(self) -> float:
-        """E_max of equation 3: experts in the GPU's memory that it computes at most."""
+        """E_max of equation 3: the maximum number of experts in the GPU's memory that it computes."""
         vectors = (1 + self.units) * self.vector_ns
         return (self.experts * self.ndp_ns + vectors) / (self.gpu_ns + self.ndp_ns)
 

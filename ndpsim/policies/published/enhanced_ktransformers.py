@@ -1,10 +1,10 @@
-"""Enhanced KTransformers: experts on the CPU with AMX, hot ones prefetched or loaded on demand for the GPU.
+"""Enhanced KTransformers: experts on the CPU with AMX, hot ones prefetched to or loaded by the GPU.
 
 TriMoE, section 5.1.2: "we added prefetching and on-demand loading of hot experts on top of its processing of
 all non-shared experts using AMX-CPU, making it the strongest baseline under this architecture". Below it:
 Chen et al., "KTransformers: Unleashing the Full Potential of CPU/GPU Hybrid Inference for MoE Models", SOSP
-2025; released code kvcache-ai/ktransformers, kt-kernel/python/experts_base.py. What TriMoE leaves open is
-taken from HybriMoE (PKU-SEC-Lab/HybriMoE), which adds the same two things to KTransformers.
+2025; released code kvcache-ai/ktransformers, kt-kernel/python/experts_base.py. Details that TriMoE does not
+give are from HybriMoE (PKU-SEC-Lab/HybriMoE), which adds the same two features to KTransformers.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class EnhancedKTransformers(Offloading[KtransformersParameters]):
         self.scores: Floats = np.zeros(self.machine.shape)
 
     def place(self, view: OfflineView) -> Placement:
-        """Striped, as the host reads fastest; hot experts in the GPU's memory, too."""
+        """All experts are striped, which the host reads fastest; hot experts are also in the GPU's memory."""
         self.scores = mean_loads(view)
         room = self.machine.gpu_experts if self.parameters.residents == "hot" else 0
         return self.residents(hottest(self.scores, room))
@@ -93,8 +93,8 @@ class EnhancedKTransformers(Offloading[KtransformersParameters]):
     def _ends(self, begun: float, on_gpu: Floats, on_cpu: Floats) -> Floats:
         """The end of the layer if the GPU loads the first 0, 1, ... of the missing experts.
 
-        Copies run beside computation, and the last expert is computed when it has arrived. Of all missing
-        experts the host's memory is read once, by the GPU's copies or by the CPU.
+        Copies run beside computation, and the last expert is computed after its arrival. The host's memory is
+        read once for each missing expert, by the GPU's copies or by the CPU.
         """
         count = np.arange(len(on_gpu) + 1)
         computing = begun + np.append(0.0, np.cumsum(on_gpu))
@@ -104,10 +104,10 @@ class EnhancedKTransformers(Offloading[KtransformersParameters]):
         return np.asarray(np.maximum.reduce([computing, copying, cpu, np.full(len(count), reading)]))
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """Prefetches the experts of the next layer that are believed to be hot.
+        """Prefetch the experts of the next layer that are predicted to be hot.
 
-        What has no room takes the place of an expert of that layer with a lower score (HybriMoE evicts the
-        lowest of a layer).
+        Without free space an expert replaces one of that layer with a lower score (HybriMoE evicts the lowest
+        of a layer).
         """
         memory = self.parameters.memory
         row = self.row[view.layer]

@@ -1,4 +1,4 @@
-"""Fiddler: experts with the GPU by popularity; of others, the cheaper of the CPU and a copy there.
+"""Fiddler: popular experts in the GPU's memory; for others, the cheaper of the CPU and a copy.
 
 Kamahori et al., "Fiddler: CPU-GPU Orchestration for Fast Inference of Mixture-of-Experts Models", ICLR 2025;
 released code efeslab/fiddler @227715b, src/fiddler/mixtral.py.
@@ -15,9 +15,9 @@ from ndpsim.policies.offline import hottest, mean_loads
 from ndpsim.policies.offloading import Offloading
 from ndpsim.policies.views import Flags, Floats, Ints, LayerView, OfflineView, Placement
 
-# Of the released code: a token on the CPU, and a missing expert on the GPU.
+# Constants of the released code: a token on the CPU, and a missing expert on the GPU.
 _CPU_TOKEN, _GPU_MISSING = 7.0, 70.0
-_ENUMERATED = 16  # experts of which all sets are compared
+_ENUMERATED = 16  # maximum number of experts for a comparison of all subsets
 
 
 class FiddlerParameters(PolicyParameters):
@@ -53,7 +53,7 @@ class FiddlerParameters(PolicyParameters):
 class Fiddler(Offloading[FiddlerParameters]):
     """Fiddler: popular experts with the GPU, of others the cheaper of CPU and copy.
 
-    Nothing moves: what is missing is computed by the CPU, or copied, used once and given up.
+    There are no migrations: the CPU computes a missing expert, or it is copied, used once and dropped.
     """
 
     name = "fiddler"
@@ -61,7 +61,7 @@ class Fiddler(Offloading[FiddlerParameters]):
     mixed_steps = "All rules, by all tokens of the step."
 
     def place(self, view: OfflineView) -> Placement:
-        """Striped, as the host reads fastest; popular experts in the GPU's memory, too."""
+        """All experts are striped, which the host reads fastest; popular ones are also on the GPU."""
         room = self.machine.gpu_experts if self.parameters.residents == "popular" else 0
         return self.residents(hottest(mean_loads(view), room))
 
@@ -94,12 +94,12 @@ class Fiddler(Offloading[FiddlerParameters]):
 
 
 def least_longer_sum(on_gpu: Floats, on_cpu: Floats, begun: float) -> Flags:
-    """The experts for the GPU by which the larger of the two sums is least.
+    """The experts for the GPU for which the larger of the two sums is smallest.
 
-    Exact up to 16 experts. Of more, the GPU takes the first ones by their time on the CPU.
+    Exact up to 16 experts. With more, the GPU gets the first ones by their time on the CPU.
 
     Args:
-        begun: what the GPU has to do besides.
+        begun: time of the GPU's other work.
     """
     count = len(on_gpu)
     if count <= _ENUMERATED:

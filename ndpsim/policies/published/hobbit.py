@@ -1,13 +1,13 @@
-"""HOBBIT: GPU only; what is missing is loaded in full precision or in few bits, as its scores demand.
+"""HOBBIT: GPU only; missing experts are loaded in full precision or in few bits, by their scores.
 
 Tang et al., "HOBBIT: A Mixed Precision Expert Offloading System for Fast MoE Inference", 2024; as a baseline:
-Fan et al., section 5.1. No code was seen; [note] marks what others say of it.
+Fan et al., section 5.1. No code was found; [note] marks descriptions by others.
 
-An expert that would be skipped is loaded in few bits here, as every pair is computed. Copies in few bits are
-used by one layer; no source says which part of its cache has them. Its stacked gates need the model: a
-predictor of stated accuracy stands for them, which speaks with the layer's own gate, and what it names is
-prefetched beside the layer, as precise as its score asks for. Traces without scores: each choice of a token
-has the weight 1/k.
+Because every pair must be computed, an expert that HOBBIT would skip is loaded in few bits. Copies in few
+bits are used by one layer; no source gives their part of the cache. Its stacked gates need the model. Here a
+predictor of stated accuracy replaces them: it predicts at the layer's gate, and predicted experts are
+prefetched beside the layer, with the precision of their scores. Without scores in the trace, each choice of a
+token has the weight 1/k.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class HobbitParameters(PolicyParameters):
 class Hobbit(Offloading[HobbitParameters]):
     """HOBBIT: GPU only, less important missing experts loaded in fewer bits.
 
-    The GPU computes all experts; unimportant ones that it lacks come in few bits.
+    The GPU computes all experts; unimportant missing ones are copied in few bits.
     """
 
     name = "hobbit"
@@ -99,21 +99,21 @@ class Hobbit(Offloading[HobbitParameters]):
         count = machine.model.experts_per_token if parameters.prefetch is None else parameters.prefetch
         self.stated_predictor = StatedPredictor(parameters.accuracy, count, parameters.seed, ranks=True)
         shape = machine.shape
-        #: Records, in tokens: when it was last used, its tokens, those that needed it in full precision.
+        #: Records of each expert, in tokens: its last use, its tokens, tokens that needed full precision.
         self.last, self.uses, self.full_uses = (np.zeros(shape) for _ in range(3))
         self.tokens = 0
         self.prefetched = np.zeros(shape, np.bool_)
-        #: Of those, the ones in few bits.
+        #: Prefetched experts in few bits.
         self.in_few_bits = np.zeros(shape, np.bool_)
 
     def place(self, view: OfflineView) -> Placement:
-        """Striped, as the host reads fastest, in full and in few bits."""
+        """All experts are striped, which the host reads fastest, in full and in few bits."""
         room = self.machine.gpu_experts if self.parameters.residents == "hot" else 0
         placement = self.residents(hottest(mean_loads(view), room))
         return replace(placement, replicas=() if self.low_bits is None else (self.low_bits,))
 
     def assign(self, view: LayerView) -> Assignment:
-        """All to the GPU: what is there, what is on its way, what is missing, as precise as needed."""
+        """All experts go to the GPU: present, arriving, then missing ones, in the required precision."""
         row = self.row[view.layer]
         if row == 0:
             self.tokens += view.tokens
@@ -139,18 +139,18 @@ class Hobbit(Offloading[HobbitParameters]):
         )
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """Prefetch what is predicted at the gate. At the end, keep full copies instead of experts of least
-        priority, and give up prefetched ones in few bits.
+        """At the gate, prefetch predicted experts. At the end, keep full copies instead of experts of least
+        priority, and evict prefetched ones in few bits.
 
-        What was prefetched is no victim before its layer is done [note]. In the prefill, which uses all
-        experts of one layer after the other, nothing is prefetched, and copies stay instead of the same
-        layer's. No copy stays instead of an expert with as much priority (assumptions, the stronger).
+        Prefetched experts are not evicted before their layer is done [note]. In the prefill, which uses all
+        experts of each layer, nothing is prefetched, and copies replace experts of the same layer. A copy
+        does not replace an expert with equal priority (assumptions in favour of HOBBIT).
         """
         row, following = self.row[view.layer], self.row[view.next_layer]
         if view.moment == "end":
             self.prefetched[row] = False
         used = self.in_few_bits & ~self.prefetched & view.placement.resident & ~view.moving
-        used[row] &= ~view.in_use  # what came after its layer was done, and is used in the next step
+        used[row] &= ~view.in_use  # experts that arrived after their layer was done, for the next step
         self.in_few_bits &= ~used
         priority, there = self._priority(row), view.placement.resident | view.moving
         there[row] |= view.copied
@@ -188,7 +188,7 @@ class Hobbit(Offloading[HobbitParameters]):
         return answer
 
     def _priority(self, done: int) -> NDArray[np.float64]:
-        """Priorities [layer, expert] when the layer of row `done` is done; the lowest goes first [note]."""
+        """Priorities [layer, expert] after the layer of row `done`; the lowest is evicted first [note]."""
         given, tokens, layers = self.parameters, max(self.tokens, 1), len(self.machine.layers)
         of_row = np.arange(layers)
         distance = done - of_row if given.layer_distance == "printed" else of_row - (done + 1)

@@ -2,9 +2,9 @@
 
 Zhong et al., "HybriMoE: Hybrid CPU-GPU Scheduling and Cache Management for Efficient MoE Inference", DAC
 2025; PKU-SEC-Lab/HybriMoE, commit 508a85b: ktransformers/operators/experts.py; as a baseline: DALI, section
-6.1. The paper's prefetching by simulated layers is not in the released code, and not here. What decode steps
-fetch ahead is decided at a layer's gate and begins behind its own copies ([code]: after the layer's own
-fetches); what a prefill preloads takes the place of the layer that is done.
+6.1. The paper's prefetching by simulated layers is not in the released code, and not here. In decode steps,
+prefetches are decided at a layer's gate and begin after its own copies ([code]: after the layer's own
+fetches). In a prefill, preloaded experts replace those of the finished layer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ndpsim.policies.offloading import Offloading, cache_slots
 from ndpsim.policies.statistics import score_sums
 from ndpsim.policies.views import BackgroundView, Flags, Floats, Ints, LayerView, OfflineView, Placement
 
-#: [code], in its own unit: an expert on the GPU, a token on the CPU, once on the CPU, a copy.
+#: [code], in its own unit: an expert on the GPU, a token on the CPU, overhead on the CPU, a copy.
 _CODE_GPU, _CODE_CPU, _CODE_CPU_ONCE, _CODE_COPY = 0.5, 1.0, 0.79, 0.4179
 
 _PRELOADED_LAYERS = 2  # a prefill loads the experts of layer + 2 ([code])
@@ -63,7 +63,7 @@ class HybriMoeParameters(PolicyParameters):
 class HybriMoe(Offloading[HybriMoeParameters]):
     """HybriMoE: GPU and CPU from both ends of a sorted list, a cache by the router's scores.
 
-    The GPU takes experts from the front of the list, the CPU from its back; what is copied stays.
+    The GPU takes experts from the front of the list, the CPU from its back; copied experts stay.
     """
 
     name = "hybrimoe"
@@ -74,15 +74,15 @@ class HybriMoe(Offloading[HybriMoeParameters]):
     def setup(self) -> None:
         """Slots of the cache, and scores."""
         self.slots = cache_slots(self.machine, self.parameters.cache_share)
-        #: (row, expert) of those that a prefill has preloaded.
+        #: (row, expert) of experts that a prefill has preloaded.
         self.preloaded: list[tuple[int, int]] = []
         self.scores: Floats = np.zeros(self.machine.shape)
 
     def place(self, view: OfflineView) -> Placement:
-        """Striped in the host's memory; of each layer as many as it has slots, the hottest offline.
+        """All experts are striped; each layer also has its hottest experts (offline) in its slots.
 
-        The code does not say which are loaded first. Its buffer for a prefill has room for two layers' other
-        experts here, at most half of the GPU's memory (assumption: its size is not known).
+        The code does not give the initial contents. By assumption, because its size is not known, the buffer
+        for a prefill has room for the other experts of two layers, at most half of the GPU's memory.
         """
         if view.prefill_tokens and self.parameters.prefill == "gpu":
             others = max(self.machine.model.routed_experts - min(self.slots), 0)
@@ -91,8 +91,8 @@ class HybriMoe(Offloading[HybriMoeParameters]):
         return self.residents(hottest_of_each(mean_loads(view), self.slots))
 
     def assign(self, view: LayerView) -> Assignment:
-        """Experts that are there by tokens, then missing ones by tokens: the GPU from the front, the CPU from
-        the back, whichever would end earlier with its next one.
+        """Present experts by tokens, then missing ones by tokens: the GPU takes the first, the CPU the last,
+        whichever would end earlier with its next expert.
         """
         order, there = self.by_tokens(view), view.placement.resident | view.arriving
         order = order[np.argsort(~there[order], kind="stable")]
@@ -159,8 +159,8 @@ class HybriMoe(Offloading[HybriMoeParameters]):
     def _score(self, view: BackgroundView) -> None:
         """S = 0.5 x score + 0.5 x S of chosen experts, 0.5 x S of others.
 
-        The code takes the 2 x k highest scores of a token; a trace has those of its k choices, and where it
-        has none, each counts 1 / k.
+        The code uses the 2 x k highest scores of a token. A trace has the scores of the k choices; without
+        scores each choice counts 1 / k.
         """
         ids = view.ids[:1] if self.parameters.rows == "first" else view.ids
         scores = np.full(ids.shape, 1 / max(ids.shape[1], 1))
@@ -172,7 +172,7 @@ class HybriMoe(Offloading[HybriMoeParameters]):
         self.scores[row] = 0.5 * mean + 0.5 * self.scores[row]
 
     def _ahead(self, view: BackgroundView, row: int) -> list[Migration]:
-        """The highest scores of the next layer that are missing, instead of its lowest."""
+        """Prefetches of missing experts with the next layer's highest scores, instead of its lowest."""
         resident, moving, scores = view.placement.resident[row], view.moving[row], self.scores[row]
         order = np.argsort(-scores, kind="stable")[: self.parameters.prefetch_size]
         wanted = [(row, one) for one in order.tolist() if not resident[one] and not moving[one]]
@@ -187,7 +187,7 @@ def _both_ends(
 ) -> int:
     """The number of experts from the front of the list that the GPU takes.
 
-    An expert that is missing begins on the GPU when its copy is there; copies go one after the other.
+    A missing expert begins on the GPU after its copy; copies run one after the other.
     """
     front, back = 0, len(gpu_ns)
     of_gpu, of_cpu, copied = gpu_begun, cpu_begun, 0.0

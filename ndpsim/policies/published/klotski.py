@@ -2,10 +2,10 @@
 
 Fang et al., "Klotski: Efficient Mixture-of-Expert Inference via Expert-Aware Multi-Batch Pipeline", ASPLOS
 2025; as a baseline: TriMoE, section 5.1.2, "a baseline that maximizes PCIe overlap by prefetching hot experts
-and loading cold expert weights during hot expert computation". A layer takes the longer of two sums, the
-missing experts over PCIe and all experts on the GPU. Released code: mindspore-lab/models,
-research/SYSU/Klotski (mixtral.py, pytorch_backend.py); there the prefetch for the next layer is issued when
-the weights of this layer's gate are loaded, here when its tokens are routed.
+and loading cold expert weights during hot expert computation". A layer takes the longer of two sums: missing
+experts over PCIe, and all experts on the GPU. Released code: mindspore-lab/models, research/SYSU/Klotski
+(mixtral.py, pytorch_backend.py). It prefetches for the next layer when the weights of this layer's gate are
+loaded; here this happens when the tokens are routed.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Klotski(Offloading[KlotskiParameters]):
         self.prefetched: list[tuple[int, int]] = []
 
     def place(self, view: OfflineView) -> Placement:
-        """Striped; in the GPU's memory, hot experts beside room for what is prefetched for two layers, the
-        one that computes and the one that comes.
+        """All experts are striped. The GPU's memory has hot experts, and space for prefetched experts of two
+        layers, the current and the next one.
         """
         self.popularity = mean_loads(view)
         self.following = following(view)
@@ -82,16 +82,17 @@ class Klotski(Offloading[KlotskiParameters]):
         return self.residents(hottest(self.popularity, room if holds else 0))
 
     def assign(self, view: LayerView) -> Assignment:
-        """All experts to the GPU: first those that are there, then those on their way, then missing ones.
+        """All experts go to the GPU: first present ones, then arriving ones, then missing ones.
 
-        The code loads missing experts in the order in which tokens name them first. More tokens name an
-        expert earlier: the order by tokens stands for it, and keeps most computation behind copies.
+        The code loads missing experts in the order in which tokens first choose them. Experts with more
+        tokens are chosen earlier on average, so the order by tokens replaces it; it hides most computation
+        behind copies.
         """
         order = self.by_arrival(view)
         return Assignment(gpu=order.tolist(), estimated_ns=max(self.times_ns(view, order)))
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """Gives up what was prefetched for layers that are done, and prefetches for the next one."""
+        """Evict prefetched experts of finished layers, and prefetch for the next one."""
         self._learn(view)
         resident, moving = view.placement.resident, view.moving
         row = self.row[view.next_layer]
@@ -104,9 +105,9 @@ class Klotski(Offloading[KlotskiParameters]):
         return [*self.moves("evict", done), *self.moves("prefetch", wanted)]
 
     def _learn(self, view: BackgroundView) -> None:
-        """The popularity table is updated online: the offline mean counts as one step.
+        """Update the popularity table; the offline mean counts as one step.
 
-        The table of successors is not: which tokens chose which experts is not shown to policies.
+        The table of successors is not updated.
         """
         if view.phase == "decode":
             row = self.row[view.layer]
@@ -114,7 +115,7 @@ class Klotski(Offloading[KlotskiParameters]):
             self.popularity[row] += (view.loads - self.popularity[row]) / (self.seen[row] + 1)
 
     def _hot_experts(self, view: BackgroundView, row: int) -> list[int]:
-        """The experts of the next layer that are believed to be hot, the hottest first."""
+        """The experts of the next layer that are predicted to be hot, the hottest first."""
         if row == 0:
             return _first(self.popularity[row], self.hot)
         if not self.follows_code:

@@ -1,10 +1,10 @@
-"""KTransformers: some experts are in the GPU's memory, the CPU computes the others meanwhile.
+"""KTransformers: the GPU computes the experts in its memory, the CPU the others meanwhile.
 
 Chen et al., "KTransformers: Unleashing the Full Potential of CPU/GPU Hybrid Inference for MoE Models", SOSP
 2025; kvcache-ai/ktransformers, commit 95009ea: kt-kernel/python/experts_base.py (CPU work is submitted before
 and joined after the GPU's), doc/en/kt-kernel/experts-sched-Tutorial.md (which experts). As a baseline of DALI
 (sections 2.2 and 6.1) it computes each layer on one device: strategy=front-loading. Deferred experts, off by
-default in the code, are not modelled: no assignment reaches into the next layer.
+default in the code, are not modelled: no assignment extends into the next layer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class KTransformersParameters(PolicyParameters):
 class KTransformers(Offloading[KTransformersParameters]):
     """KTransformers: a fixed set of experts on the GPU, the others on the CPU at the same time.
 
-    Experts of the GPU's memory there, all others on the CPU at the same time; nothing is fetched.
+    The GPU computes the experts in its memory, the CPU all others at the same time; nothing is fetched.
     """
 
     name = "ktransformers"
@@ -53,7 +53,7 @@ class KTransformers(Offloading[KTransformersParameters]):
     mixed_steps = "The rule for decode; only a prefill renews the experts in the GPU's memory."
 
     def place(self, view: OfflineView) -> Placement:
-        """Striped in the host's memory; the experts of the mask with the GPU."""
+        """All experts are striped; the experts of the mask are also in the GPU's memory."""
         share = self.parameters.gpu_share
         resident = np.zeros(self.machine.shape, np.bool_)
         count = min(round(share * resident.size), self.machine.gpu_experts)
@@ -71,7 +71,7 @@ class KTransformers(Offloading[KTransformersParameters]):
         return self.residents(resident)
 
     def assign(self, view: LayerView) -> Assignment:
-        """Experts in the GPU's memory go to the GPU, in a prefill that renews it all; the rest to the CPU."""
+        """Experts in the GPU's memory go to the GPU, in a prefill that updates it all; others to the CPU."""
         order = self.by_arrival(view)
         here = view.placement.resident[order] | self._renews(view.phase, view.tokens)
         gpu, cpu = order[here], order[~here]
@@ -83,7 +83,7 @@ class KTransformers(Offloading[KTransformersParameters]):
         return phase == "prefill" and enough and self.machine.expert_buffers > 0
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """After a layer of such a prefill, its copies of the experts with most tokens stay; others go."""
+        """After a layer of such a prefill, keep its copies of the experts with most tokens; evict others."""
         if not self._renews(view.phase, len(view.ids)):
             return ()
         row = self.row[view.layer]

@@ -1,8 +1,8 @@
 """llama.cpp: whole layers of experts on the CPU or the GPU, one part after the other.
 
 ggml-org/llama.cpp, commit 0054c01: common/arg.cpp (--n-cpu-moe), ggml/src/ggml-backend.cpp (splits, op
-offload); as a baseline: DALI, sections 2.2 and 6.1. No popularity, no prefetch, no cache. Its CPU kernels are
-slower than others, which an assignment cannot say: the CPU computes at the machine's rate here.
+offload); as a baseline: DALI, sections 2.2 and 6.1. No popularity, no prefetch, no cache. Its slower CPU
+kernels are not modelled: the CPU computes at the machine's rate.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LlamaCpp(Offloading[LlamaCppParameters]):
     mixed_steps = "All rules, by all tokens of the step."
 
     def place(self, view: OfflineView) -> Placement:
-        """Striped in the host's memory; the experts of the last layers with the GPU."""
+        """All experts are striped; the experts of the last layers are also in the GPU's memory."""
         machine, wanted = self.machine, self.parameters
         layers, experts = machine.shape
         fit = machine.gpu_experts // experts

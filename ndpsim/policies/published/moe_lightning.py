@@ -2,10 +2,10 @@
 
 Cao et al., "MoE-Lightning: High-Throughput MoE Inference on Memory-Constrained GPUs", ASPLOS 2025; as a
 baseline: DALI, section 6.1, "searches the optimal model deployment strategy before inference based on its
-proposed performance analysis model", a layer taking the longest of link, CPU and GPU. Released code:
+proposed performance analysis model"; a layer takes the longest of link, CPU and GPU. Released code:
 caoshiyi/FastMoE, caoshiyi/artifacts, commit a8a8d90. Its attention on the CPU and its micro-batches are not
 modelled: attention is the same for all policies. Weights of the next layer stream beside this layer's
-experts, as the code's time of a layer has it, the longest of link, CPU and GPU.
+experts, as in the code's model of a layer's time.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class MoeLightning(Offloading[MoeLightningParameters]):
         self.streams = self.parameters.variant == "stream"
         shape = self.machine.shape
         self.resident: Flags = np.zeros(shape, np.bool_)
-        #: Of a token's choices in a layer, the part that is expected to fall on each expert.
+        #: Expected share of each expert in the choices of a layer.
         self.shares: Floats = np.zeros(shape)
         self.searched: dict[tuple[int, int], Flags] = {}
 
     def place(self, view: OfflineView) -> Placement:
-        """Striped in the host's memory; as many of each layer's experts, the hottest, with the GPU."""
+        """All experts are striped; the hottest experts of each layer are also in the GPU's memory."""
         loads = mean_loads(view)
         self.shares = loads / np.maximum(loads.sum(axis=1, keepdims=True), 1e-9)
         self.resident = hottest_of_each(loads, self._slots())
@@ -77,7 +77,7 @@ class MoeLightning(Offloading[MoeLightningParameters]):
         return [max(fits, default=0)] * layers
 
     def assign(self, view: LayerView) -> Assignment:
-        """Each expert where the search has put it; with streaming, the layer waits for all of its weights."""
+        """Each expert on the engine of the search; with streaming, the layer waits for all of its weights."""
         order, there = self.by_arrival(view), view.placement.resident | view.arriving
         on_gpu = (there | self._on_gpu(self.row[view.layer], view.tokens))[order]
         gpu, cpu = order[on_gpu], order[~on_gpu]
@@ -89,16 +89,16 @@ class MoeLightning(Offloading[MoeLightningParameters]):
         )
 
     def _on_gpu(self, row: int, tokens: int) -> Flags:
-        """Flags [expert] of what the GPU computes with this many tokens in the layer."""
+        """Flags [expert] of experts that the GPU computes with this number of tokens in the layer."""
         if (row, tokens) not in self.searched:
             everything = np.ones(self.shares.shape[1], np.bool_)
             self.searched[row, tokens] = everything if self.streams else self._search(row, tokens)
         return self.searched[row, tokens]
 
     def _search(self, row: int, tokens: int) -> Flags:
-        """Experts with most expected tokens, as many as end the layer soonest by the longest of three sums.
+        """The experts with most expected tokens, as many as give the minimum of the longest of three sums.
 
-        An expert that less than a token is expected of counts with that part of a token's time.
+        An expert with less than one expected token counts with that part of a token's time.
         """
         estimates, resident = self.estimates, self.resident[row]
         points = np.arange(estimates.most_tokens + 1)

@@ -77,13 +77,14 @@ class Monde(Offloading[MondeParameters]):
     mixed_steps = "The rules for decode: alpha by the steps before, migrations by tokens."
 
     def setup(self) -> None:
-        """Tokens so far, and what alpha is made of."""
+        """Create the counts of tokens, and the state of alpha."""
         self.contention = self.parameters.contention
-        #: Tokens so far, [layer, expert], the offline trace's mean being those of one step.
+        #: Tokens so far, [layer, expert]; the offline trace's mean counts as one step.
         self.tokens: Floats = np.zeros(self.machine.shape)
-        #: Of decode steps: the last, experts on the GPU by the rule without alpha and at best, and alpha.
+        #: Decode steps: the last one, experts on the GPU by the rule without alpha and in the optimum, and
+        #: alpha.
         self.step, self.by_rule, self.best, self.alpha = 0, 0.0, 0, 1.0
-        #: Migrations that are to be made, of which the whole ones have been.
+        #: Due migrations, including a fraction.
         self.due = 0.0
 
     @property
@@ -92,7 +93,7 @@ class Monde(Offloading[MondeParameters]):
         return self.estimates.pcie_ns
 
     def place(self, view: OfflineView) -> Placement:
-        """Every expert on one DIMM, hot ones in the GPU's memory, too."""
+        """Every expert is on one DIMM; hot ones are also in the GPU's memory."""
         loads = mean_loads(view)
         self.tokens = loads.copy()
         placement = super().place(view)
@@ -109,7 +110,7 @@ class Monde(Offloading[MondeParameters]):
         return placement
 
     def assign(self, view: LayerView) -> Assignment:
-        """Experts in the GPU's memory go to the GPU, and so do the H missing ones with most tokens.
+        """Experts in the GPU's memory, and the H missing ones with most tokens, go to the GPU.
 
         The rest go to the NDP units, on each DIMM the expert with most tokens first.
         """
@@ -125,14 +126,14 @@ class Monde(Offloading[MondeParameters]):
         )
 
     def _by_channels(self, view: LayerView, experts: NDArray[np.int64]) -> list[int]:
-        """Channel by channel in turn, so that copies that are under way at once read different ones."""
+        """Missing experts, channel by channel in turn, so that concurrent copies read different channels."""
         channels = np.array(self.machine.channel)[view.placement.dimm[experts]]
         same = np.tril(channels[:, None] == channels, -1).sum(axis=1)  # before it, of the same channel
         order: list[int] = experts[np.argsort(same, kind="stable")].tolist()
         return order
 
     def _on_gpu(self, view: LayerView, ends: Floats) -> int:
-        """H; K, of which it is a part, are the activated experts that the GPU's memory does not have."""
+        """H, a part of the K activated experts that the GPU's memory does not have."""
         if self.parameters.variant == "batched":
             return int(np.argmin(ends))
         missing = len(ends) - 1
@@ -149,7 +150,7 @@ class Monde(Offloading[MondeParameters]):
         return min(wanted, missing)
 
     def _by_its_past(self, view: LayerView, by_rule: float, best: int) -> float:
-        """alpha, as all decode steps before this one have it."""
+        """alpha, from all earlier decode steps."""
         if view.phase == "prefill":
             return 1.0
         if view.step != self.step:
@@ -162,8 +163,9 @@ class Monde(Offloading[MondeParameters]):
     def _ends(self, view: LayerView, here: NDArray[np.int64], missing: NDArray[np.int64]) -> Floats:
         """The end of the layer if the GPU loads the first 0, 1, ... of the missing experts.
 
-        The longest of the copies over PCIe, those that are read from one channel of the host, the slowest NDP
-        unit, and what the GPU computes, which decides where an expert has thousands of tokens.
+        It is the longest of: the copies over PCIe, the reads of one host channel, the slowest NDP unit, and
+            the GPU's
+        computing, which decides if an expert has thousands of tokens.
         """
         estimates, count = self.estimates, len(missing)
         loads = view.loads[missing]
@@ -195,7 +197,7 @@ class Monde(Offloading[MondeParameters]):
         missing = np.flatnonzero(still[row] & ~resident[row])
         missing = missing[np.argsort(-self.tokens[row, missing], kind="stable")]
         victims = places(still & resident)
-        # Of other layers only where this one has none, the coldest first.
+        # Experts of other layers only if this one has none, the coldest first.
         victims.sort(key=lambda place: (place[0] != row, self.tokens[place]))
         free = max(view.gpu_free, 0)
         count = min(int(self.due), len(missing), free + len(victims))

@@ -1,4 +1,4 @@
-"""MoE-OnDemand: GPU only; the experts that a layer's gate has chosen are copied, and then computed.
+"""MoE-OnDemand: GPU only; the chosen experts of a layer are copied after routing, and then computed.
 
 Aminabadi et al., "DeepSpeed-Inference", SC 2022; as a baseline: Wu et al., "A Scheduling Framework for
 Efficient MoE Inference on Edge GPU-NDP Systems", Section IV-A. Released code: the "DeepSpeed" mode of
@@ -40,16 +40,16 @@ class OnDemand(Offloading[OnDemandParameters], GivesRoom):
     def setup(self) -> None:
         """Ages of experts."""
         self.layers_done = 0
-        #: When an expert was last used, in layers done, [layer, expert].
+        #: Last use of each expert, as the number of finished layers, [layer, expert].
         self.used: Ints = np.full(self.machine.shape, -1, np.int64)
 
     def assign(self, view: LayerView) -> Assignment:
-        """All to the GPU, in the order of their numbers."""
+        """All experts go to the GPU, in the order of their numbers."""
         active = np.flatnonzero(view.loads)
         return Assignment(active.tolist(), estimated_ns=sum(self.times_ns(view, active)), sequential=True)
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """Keep the layer's copies instead of the experts used longest ago, if there is a cache."""
+        """With a cache, keep the layer's copies instead of the least recently used experts."""
         if self.parameters.cache == "none":
             return ()
         self.layers_done += 1
@@ -63,7 +63,7 @@ class OnDemand(Offloading[OnDemandParameters], GivesRoom):
         return [*self.moves("evict", victims), *self.moves("keep", copied)]
 
     def resident_worth(self, placement: Placement) -> Ints:
-        """What was used longest ago leaves first."""
+        """The least recently used experts are evicted first."""
         return self.used
 
 

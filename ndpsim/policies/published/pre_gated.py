@@ -2,10 +2,10 @@
 
 Hwang et al., "Pre-gated MoE: An Algorithm-System Co-Design for Fast and Scalable Mixture-of-Expert
 Inference", ISCA 2024; as a baseline: Huang et al., sections II-A and IV. Released code:
-ranggihwang/Pregated_MoE (fetcher.cc, moe_kernels.cu, arena.cc); [code] marks what follows it.
+ranggihwang/Pregated_MoE (fetcher.cc, moe_kernels.cu, arena.cc); [code] marks decisions that follow it.
 
-The fetch for the next layer begins when this layer is routed, beside its experts [code]: experts
-of two layers are in the GPU's memory at a time. What has no room is loaded when its layer needs it.
+The fetch for the next layer begins when this layer is routed, beside its experts [code]: experts of two
+layers are in the GPU's memory at a time. Experts that do not fit are loaded on demand.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class PregatedParameters(PolicyParameters):
 class Pregated(Offloading[PregatedParameters], GivesRoom):
     """Pre-gated MoE: GPU only, each layer's gate selects and fetches the next layer's experts.
 
-    It sees the next layer's loads, because its model says them: it is retrained so that the
-    gate of a layer makes the selection of the next one. Routing of a model as it was trained stands for that.
+    It gets the next layer's loads: its model is retrained so that the gate of a layer makes the selection of
+    the next one. Here the routing of the original model replaces that of the retrained one.
     """
 
     name = "pre-gated"
@@ -47,12 +47,12 @@ class Pregated(Offloading[PregatedParameters], GivesRoom):
         """Uses of experts."""
         self.caches = self.parameters.cache != "none"
         self.moments = ("gate", "end") if self.caches else ("gate",)
-        #: What goes first has the smallest: uses, or the last use; [layer, expert].
+        #: Uses, or the last use, [layer, expert]; the smallest is evicted first.
         self.worth = np.zeros(self.machine.shape, np.int64)
         self.visits, self.phase = 0, ""
 
     def assign(self, view: LayerView) -> Assignment:
-        """All to the GPU: what is there, what is on its way, and then what was not fetched before."""
+        """All experts go to the GPU: present, arriving, and then missing ones."""
         order = self.by_arrival(view)
         self._use(view, order)
         return Assignment(gpu=order.tolist(), estimated_ns=max(self.times_ns(view, order)))
@@ -67,10 +67,10 @@ class Pregated(Offloading[PregatedParameters], GivesRoom):
         self.worth[self.row[view.layer], active] += 1
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """Gives up experts of layers that are done, or what the cache has to, and fetches for the next layer.
+        """Evict experts of finished layers, or by the rule of the cache, and fetch for the next layer.
 
-        The prefill loads on demand, and so does the first layer of a step [code]. With a cache, what was
-        loaded on demand stays when its layer is done, and nothing makes room that the next layer needs.
+        The prefill and the first layer of a step load on demand [code]. With a cache, experts that were
+        loaded on demand stay after their layer, and experts that the next layer needs are not evicted.
         """
         row, resident, free = self.row[view.layer], view.placement.resident.copy(), view.gpu_free
         gate, answer, spared = view.moment == "gate", list[Migration](), view.moving.copy()

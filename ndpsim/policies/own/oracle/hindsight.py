@@ -15,10 +15,10 @@ Floats = NDArray[np.float64]
 
 
 def layouts(machine: Machine, estimates: Estimates, loads: Mapping[Visit, Ints]) -> Iterator[Placement]:
-    """Every expert over as many DIMMs, for each number that divides theirs; without NDP units striped.
+    """Placements with every expert on N DIMMs, for each divisor N of their number; without NDP units striped.
 
-    The GPU has as many of each layer, those with most tokens over the run. Of the others, each goes where the
-    least work is.
+    The GPU has equal numbers of experts of each layer, those with most tokens in the run. Each other expert
+    goes to the DIMMs with the least work.
     """
     of_rows = [
         np.stack([of_visit for visit, of_visit in loads.items() if visit.layer == layer])

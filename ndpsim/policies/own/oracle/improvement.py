@@ -1,4 +1,4 @@
-"""Sweeps over a script: layer by layer, answers that the event loop finds to be shorter."""
+"""Sweeps over a script: layer by layer, they try answers and keep those with a shorter simulated time."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from ndpsim.policies.rehearsal import Rehearsal, Rehearsed, Stage
 from ndpsim.policies.script import Answer, Script, Visit, legal_assignment, whole_expert_ns
 from ndpsim.policies.views import Estimates, Flags, Ints, LayerView, Machine
 
-_TRIALS = 8  # changed answers of a visit, at most
-_PATIENCE = 3  # of them one after the other that gain nothing
-_LEAST_GAIN_NS = 1e-3  # less is rounding
+_TRIALS = 8  # maximum number of changed answers of a visit
+_PATIENCE = 3  # of these, consecutive ones without a gain
+_LEAST_GAIN_NS = 1e-3  # smaller gains are rounding
 _MOVING = ("prefetch", "fetch", "relayout", "rebalance")
 
 Answers = dict[Visit, Answer]
 
 
 class Sweeps:
-    """Changes of a script's answers, each judged where it is made.
+    """Changes of a script's answers, each judged by a simulation from its gate on.
 
-    A run goes on from gate to gate. At each, answers are tried on copies of it up to the next gate; while
-    something moves, or is to move, up to the gate behind that, as what is late there is found only then. The
-    run goes on with the best answer. Whether the whole run has become shorter is seen at its end.
+    A run continues from gate to gate. At each gate, answers are tried on copies of the run up to the next
+    gate. With current or new migrations, the copies run to the second gate, because their delays appear only
+    there. The run continues with the best answer. The time of the whole run is compared at its end.
 
     Attributes:
-        layers: tried until now.
+        layers: number of layers tried so far.
     """
 
-    #: Whole runs that a sweep takes at most: at each gate two kinds of changes, up to the second gate.
+    #: Maximum number of whole runs of a sweep: two kinds of changes at each gate, up to the second gate.
     most_runs = 1 + 2 * 2 * (1 + _TRIALS)
 
     def __init__(self, machine: Machine, estimates: Estimates, rehearsal: Rehearsal) -> None:
@@ -42,11 +42,11 @@ class Sweeps:
         self.layers = 0
 
     def assignments(self, script: Script) -> Rehearsed:
-        """Experts, and shares of them, go to other engines."""
+        """Try other engines for experts and shares of experts."""
         return self._sweep(script, self._reassign)
 
     def prefetches(self, script: Script) -> Rehearsed:
-        """Experts of the next layer come into the GPU's memory, too; what is needed last of all leaves it."""
+        """Try to prefetch experts of the next layer instead of the expert that is needed last."""
         return self._sweep(script, self._prefetch, self._reassign)
 
     def _sweep(self, script: Script, *changes: Callable[[Stage, Answers, int], None]) -> Rehearsed:
@@ -72,7 +72,7 @@ class Sweeps:
         return other.clock_ns, ends_ns[0]
 
     def _reassign(self, stage: Stage, answers: Answers, number: int) -> None:
-        """Try one other assignment after another at a gate."""
+        """Try other assignments at a gate."""
         visit, view = self._visits[number], stage.view
         answer = answers[visit]
         legal = legal_assignment(answer.assignment, view, self._machine, self._estimates)
@@ -95,7 +95,7 @@ class Sweeps:
             proposed = moves.proposed(changed, ends_ns)
 
     def _prefetch(self, stage: Stage, answers: Answers, number: int) -> None:
-        """Try one more prefetch after another at a gate, for the layer that follows."""
+        """Try additional prefetches for the next layer at a gate."""
         if number + 1 == len(self._visits):
             return
         visit, following = self._visits[number : number + 2]
@@ -134,7 +134,7 @@ class Sweeps:
         return [one for one in sorted(gains, key=lambda one: (-gains[one], one)) if gains[one] > 0]
 
     def _with_prefetch(self, stage: Stage, answer: Answer, number: int, expert: int) -> Answer | None:
-        """The answer with one more prefetch, at the gate where there is room; None: nothing can go for it."""
+        """The answer with another prefetch, at the gate if there is space; None: no expert can be evicted."""
         asked = (*answer.gate, *answer.end)
         copy = Migration("prefetch", self._visits[number + 1].layer, expert)
         room = stage.gpu_free + sum(
@@ -172,9 +172,9 @@ class Future:
         self._next.reverse()
 
     def needed_last(self, number: int, among: Flags) -> tuple[int, int] | None:
-        """The one of flags [row, expert] that is needed last after a visit, with fewest tokens; None: none.
+        """Of flags [row, expert], the expert that is needed last after a visit, with fewest tokens; or None.
 
-        Nothing that the next visit needs.
+        Experts that the next visit needs are excluded.
         """
         when, tokens = self._next[number]
         places = np.argwhere(among & (when > number + 1))

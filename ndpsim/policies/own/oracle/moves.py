@@ -1,4 +1,4 @@
-"""Changes of a layer's assignment that may shorten it, those with the largest gain by the estimates first."""
+"""Changes of a layer's assignment that may shorten it, sorted by their estimated gain."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ndpsim.policies.interface import Assignment, Part, parts_of
 from ndpsim.policies.script import ENGINES, whole_expert_ns
 from ndpsim.policies.views import Estimates, LayerView, Machine
 
-#: By engine, the share of each expert, in the order in which the engine takes them.
+#: For each engine the shares of its experts, in the engine's order.
 Plan = dict[str, dict[int, float]]
 
 _Place = tuple[str, int, int]  # an engine; for NDP with the first DIMM and the number of DIMMs
-_Ends = Mapping[_Place, float]  # when each place is done
-_Step = tuple[int, str, str, float]  # an expert, from which engine to which, and the share that goes
+_Ends = Mapping[_Place, float]  # the end of each place
+_Step = tuple[int, str, str, float]  # an expert, its old and new engine, and the moved share
 
-_SHARES = 16  # an expert is split into so many equal parts
+_SHARES = 16  # number of equal parts of a split expert
 _BEST_SWAPS = 4
 _MOST_STEPS = 32  # that follow each other by the estimates alone
 _LEAST_GAIN = 1e-6  # of a time
@@ -30,13 +30,13 @@ def plan_of(assignment: Assignment) -> Plan:
 
 
 def assignment_of(plan: Plan, like: Assignment) -> Assignment:
-    """An assignment of these shares that is `like` another in all else, without an estimate."""
+    """An assignment of these shares, otherwise equal to `like`, without an estimate."""
     gpu, cpu, ndp = (tuple(Part(*part) for part in plan[engine].items()) for engine in ENGINES)
     return replace(like, gpu=gpu, cpu=cpu, ndp=ndp, estimated_ns=None)
 
 
 def on_gpu(assignment: Assignment, expert: int) -> Assignment:
-    """The assignment with an expert on the GPU, in full, last of all."""
+    """The assignment with a whole expert added on the GPU as the last one."""
     plan = plan_of(assignment)
     for parts in plan.values():
         parts.pop(expert, None)
@@ -65,11 +65,11 @@ class LayerMoves:
     def proposed(self, assignment: Assignment, ends_ns: Mapping[str, float]) -> Iterator[Assignment]:
         """Changed assignments.
 
-        First the GPU takes its experts in the order in which they arrive. Then the place that ends last
-        shares out all experts with another place. Then experts, or shares of them, leave it, or change places
-        with others: many at once, fewer, and in the end each by itself.
+        First the GPU computes its experts in the order of their arrival. Then all experts of the place that
+        ends last and of another place are distributed again. Then experts, or shares of them, move away from
+        it, or are exchanged: many at once, then fewer, and finally each by itself.
 
-        ends_ns: by resource, when it was done.
+        ends_ns: the end of each resource.
         """
         plan = plan_of(assignment)
         ends = self._ends(ends_ns)
@@ -87,7 +87,7 @@ class LayerMoves:
             yield assignment_of(self._after(plan, steps), assignment)
 
     def _in_arrival_order(self, parts: Mapping[int, float]) -> list[int]:
-        """Copied experts each as soon as it arrives by the estimates, residents meanwhile."""
+        """Copied experts in the order of their estimated arrival, residents in between."""
         here = [one for one in parts if self._here[one]]
         copied = [one for one in parts if not self._here[one]]
         order: list[int] = []
@@ -106,7 +106,7 @@ class LayerMoves:
         return (engine, *self._location[expert]) if engine == "ndp" else (engine, 0, 0)
 
     def _ends(self, ends_ns: Mapping[str, float]) -> dict[_Place, float]:
-        """The time at which each place was done."""
+        """The time at which each place ended."""
         return {
             place: max(ends_ns.get(f"ndp {dimm}", 0.0) for dimm in range(place[1], place[1] + place[2]))
             if place[0] == "ndp"
@@ -114,13 +114,13 @@ class LayerMoves:
             for place in self._places
         }
 
-    # Two places share out their experts
+    # Distribution of the experts of two places
 
     def _pooled(self, plan: Plan, ends: _Ends, source: _Place, target: _Place) -> Plan:
-        """Both end at once, and as soon as can be.
+        """The distribution with which both places end at the same time, as early as possible.
 
-        Experts go by the ratio of their times in both places, and one is split: the optimum where experts
-        can be split at will.
+        Experts are sorted by the ratio of their times in both places, and one expert is split. This is
+        optimal if experts can be split at any point.
         """
         away, to = source[0], target[0]
         there = set(self._places[target])
@@ -139,7 +139,7 @@ class LayerMoves:
         return plan
 
     def _scaled(self, plan: Plan, place: _Place, end_ns: float) -> dict[int, float]:
-        """Times of experts in a place, by how much longer it took than its experts take alone."""
+        """Times of experts in a place, scaled by its simulated time over the time of its experts alone."""
         times = self._times[place[0]]
         of_place = set(self._places[place])
         alone_ns = sum(share * times[one] for one, share in plan[place[0]].items() if one in of_place)
@@ -158,10 +158,10 @@ class LayerMoves:
             return self._shifted(plan, expert, away, to, had - share)
         return self._shifted(plan, expert, to, away, share - had) if share > had else plan
 
-    # Steps off the place that ends last
+    # Steps away from the place that ends last
 
     def _chained(self, plan: Plan, ends: dict[_Place, float]) -> Iterator[Plan]:
-        """Plans after many steps, each the best by the estimates after those before it; then after fewer."""
+        """Plans after many steps, then after fewer; each step is the best by the estimates."""
         plans: list[Plan] = []
         while len(plans) < _MOST_STEPS:
             best = min(self._steps(plan, ends), default=None)
@@ -178,7 +178,7 @@ class LayerMoves:
             count //= 2
 
     def _steps(self, plan: Plan, ends: _Ends) -> Iterator[tuple[float, float, tuple[_Step, ...]]]:
-        """Steps that gain by the estimates: when all places end then, when both do, and the steps."""
+        """Steps with an estimated gain: the end of all places, the end of both places, and the steps."""
         last = _last(ends)
         for target in sorted(ends):
             if target[0] == last[0]:
@@ -196,7 +196,7 @@ class LayerMoves:
     def _single(
         self, plan: Plan, leaving: Sequence[int], source: _Place, target: _Place, ends: _Ends
     ) -> Iterator[tuple[float, tuple[_Step, ...]]]:
-        """An expert leaves altogether, or as much of it as balances both places."""
+        """A whole expert moves, or the share that balances both places."""
         away, to = source[0], target[0]
         for expert in leaving:
             costs, gains, whole = self._times[to][expert], self._times[away][expert], plan[away][expert]
@@ -231,7 +231,7 @@ class LayerMoves:
         return plan
 
     def _shifted(self, plan: Plan, expert: int, away: str, to: str, share: float) -> Plan:
-        """A share of an expert on another engine: last there, but in front of copies if the GPU has it."""
+        """A share of an expert on another engine: as the last, or before copies if the GPU has the expert."""
         changed = {engine: dict(parts) for engine, parts in plan.items()}
         left = changed[away][expert] - share
         if left > self._least_share / 2:

@@ -1,10 +1,10 @@
 """The oracle: the best whole run that is known.
 
-It is no system that can be built: it knows what is routed before the run begins. On the trace of the run it
-tries all bundled policies at their defaults, those with a parameter `foresight` with it and without, takes
-the runs of the same call besides, and lets the best policies place experts by the loads of the run. Runs
-that read fewer bits, or leave out contention, do not count. It improves the best runs, and placements made
-by hindsight alone, in sweeps (`improvement`). Then it gives the answers of the best run.
+No real system can do this, because it knows the routing before the run begins. On the trace of the run it
+tries all bundled policies with their defaults (with and without `foresight`, if they have this parameter) and
+uses the other runs of the call. The best policies also place experts by the loads of the run. Runs that read
+fewer bits, or ignore contention, are excluded. In sweeps (`improvement`) it improves the best runs, and
+placements by hindsight alone. Then it repeats the answers of the best run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ndpsim.policies.rehearsal import Rehearsal, Rehearsed
 from ndpsim.policies.script import Answer, Script, Scripted
 from ndpsim.policies.views import Placement
 
-_STARTS = 3  # of the best runs are placed by hindsight, and as many are improved
+_STARTS = 3  # number of best runs that are placed by hindsight, and of runs that are improved
 _FORESIGHT = "foresight"
 
 
@@ -43,7 +43,7 @@ class OracleParameters(PolicyParameters):
 class Oracle(Scripted[OracleParameters]):
     """Oracle: the best whole run that is known, improved layer by layer.
 
-    Gives the answers of the best run that it has found.
+    It repeats the answers of the best run that it has found.
     """
 
     name = "oracle"
@@ -90,12 +90,12 @@ def _best_first(runs: list[Rehearsed]) -> list[Rehearsed]:
 
 
 def _best(runs: list[Rehearsed]) -> Rehearsed:
-    """The shortest run; of equal ones the first."""
+    """The shortest run; ties go to the first."""
     return min(runs, key=lambda run: run.time_ns)
 
 
 def _known(rehearsal: Rehearsal) -> list[Rehearsed]:
-    """Comparable runs of policies, each once; those of the best ones by hindsight, too."""
+    """Comparable runs of policies, each once, and runs of the best ones with placement by hindsight."""
     ran = [run.chosen for run in rehearsal.others]
     tried = [rehearsal.run_policy(one) for one in _candidates() if one not in ran]
     runs = [run for run in (*rehearsal.others, *tried) if run is not None and run.script.comparable]
@@ -107,8 +107,8 @@ def _known(rehearsal: Rehearsal) -> list[Rehearsed]:
 class _Improvement:
     """Improves runs while its budget lasts.
 
-    What is tried, and in which order, does not depend on the budget, and nothing comes after what it does
-    not reach: a larger budget never ends with a longer run.
+    The runs and their order do not depend on the budget, and the search ends with the first run that exceeds
+    it. Therefore a larger budget never gives a longer run.
     """
 
     def __init__(self, sweeps: Sweeps, rehearsal: Rehearsal, evaluations: int) -> None:
@@ -116,7 +116,7 @@ class _Improvement:
         self._layers_left = evaluations * len(rehearsal.loads)
 
     def _reaches(self, runs: int) -> bool:
-        """Whether the budget has this many whole runs; if not, it is over."""
+        """Whether the budget has this number of whole runs left; if not, the search ends."""
         if runs * len(self._rehearsal.loads) > self._layers_left:
             self._layers_left = 0
         return self._layers_left > 0
@@ -134,7 +134,7 @@ class _Improvement:
         return _best([run, *self._sweep(run.script, sweep)])
 
     def _sweep(self, script: Script, sweep: str) -> list[Rehearsed]:
-        """One run; none where the budget does not reach that far."""
+        """The run after a sweep; None if the budget is too small."""
         if not self._reaches(Sweeps.most_runs):
             return []
         before = self._sweeps.layers
@@ -143,7 +143,7 @@ class _Improvement:
         return [run]
 
     def from_placements(self, placements: Iterator[Placement]) -> list[Rehearsed]:
-        """Runs from placements alone, until one is longer than the one before it or does not fit."""
+        """Runs from placements alone, until one is longer than the previous one or does not fit."""
         runs: list[Rehearsed] = []
         for placement in placements:
             try:
@@ -158,7 +158,7 @@ class _Improvement:
         return runs
 
     def until_nothing_gains(self, run: Rehearsed) -> Rehearsed:
-        """The run after variants and sweeps, as often as they gain something."""
+        """The run after variants and sweeps, repeated while they gain."""
         while True:
             better = self.swept(self.swept(self.varied(run), "prefetches"), "assignments")
             if better is run:
@@ -167,8 +167,8 @@ class _Improvement:
 
 
 def _variants(script: Script) -> Iterator[Script]:
-    """The script with nothing charged for planning and nothing in turn; without migrations; with another
-    value of a parameter that every policy has.
+    """Variants of the script: without planning time and `sequential`; without migrations; with another value
+    of a parameter that every policy has.
     """
     answers = script.answers
     if any(one.assignment.planning or one.assignment.sequential for one in answers.values()):

@@ -1,3 +1,3 @@
-"""Context-aware CXL-NDP: `policy` decides; `prefix_split` chooses bits by the losses of a table."""
+"""Context-aware CXL-NDP: `policy` is the policy; `prefix_split` chooses bits by a table of losses."""
 
 from ndpsim.policies.published.cxl.policy import POLICY

@@ -1,15 +1,15 @@
 """Context-aware MoE inference on a GPU and a CXL device with NDP: placement and bits by the prefill.
 
-Fan et al., "Context-Aware Mixture-of-Experts Inference on CXL-Enabled GPU-NDP Systems", algorithm 1: what a
-sequence's prefill says about its experts decides once which K of a layer the GPU holds in full precision,
-and in how many bits the NDP reads each of the others (PrefixSplit, section 4.2). There is no released code.
+Fan et al., "Context-Aware Mixture-of-Experts Inference on CXL-Enabled GPU-NDP Systems", algorithm 1. The
+routing of a sequence's prefill decides once which K experts of a layer the GPU has in full precision, and the
+number of bits in which the NDP reads each other expert (PrefixSplit, section 4.2). There is no released code.
 
-What the paper leaves open is decided here. Norm divides by the sum of a layer's counts or scores. The
+The paper does not state the following decisions. Norm divides by the sum of a layer's counts or scores. The
 statistics of a batch are sums over its sequences. In the prefill, before bits are chosen, all weights have
-full precision; the GPU loads the experts with most tokens, as many as balance it with the NDP. At first it
-holds the K experts with most tokens in the offline trace, as an earlier sequence would have left it. What
-the prefill chooses besides is moved once. A trace without scores is ranked by counts alone. In a run without
-a prefill the offline trace takes its place.
+full precision; the GPU loads the experts with most tokens, as many as balance GPU and NDP. Initially the GPU
+has the K experts with most tokens in the offline trace, as after an earlier sequence. Further experts that
+the prefill chooses are moved once. A trace without scores is ranked by counts alone. In a run without a
+prefill the offline trace replaces it.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ class Cxl(Offloading[CxlParameters]):
     mixed_steps = "The rules for decode: nothing moves, since only a prefill chooses what is fetched."
 
     def setup(self) -> None:
-        """Statistics of the prefill, and what is decided by them."""
+        """Create the statistics of the prefill and the decisions."""
         machine, parameters = self.machine, self.parameters
         layers, experts = machine.shape
         wanted = parameters.gpu_experts_per_layer
         if wanted is None:
             wanted = _GPU_EXPERTS.get(machine.model.name, experts)
         room = np.arange(layers + 1) * machine.gpu_experts // max(layers, 1)
-        #: K of each layer: what fits is divided evenly.
+        #: K of each layer: the experts that fit are divided evenly.
         self.on_gpu: list[int] = np.minimum(np.diff(room), min(wanted, experts)).tolist()
         self.replicas = () if parameters.bits == 16 else tuple(bits for bits in BITS if bits < machine.bits)
         self.losses = read_losses(parameters.loss, machine.layers, experts)
@@ -108,7 +108,7 @@ class Cxl(Offloading[CxlParameters]):
     # Algorithm 1
 
     def _decide(self, rows: Iterable[int]) -> None:
-        """Lines 12 to 22: what is on the GPU, and the bits of all others, by the statistics so far."""
+        """Lines 12 to 22: experts on the GPU, and the bits of all others, by the statistics so far."""
         importance = self._importance()
         for row in rows:
             self.hot[row], self.bits[row] = False, self.machine.bits
@@ -128,8 +128,8 @@ class Cxl(Offloading[CxlParameters]):
         return alpha * counts + (1 - alpha) * _normalised(self.scores)
 
     def place(self, view: OfflineView) -> Placement:
-        """Every expert on one DIMM, in all bits, spread evenly by tokens; in the GPU's memory the K of each
-        layer with most tokens in the offline trace.
+        """Every expert is on one DIMM, with replicas in all bits, spread by tokens. The K experts of each
+        layer with most tokens in the offline trace are in the GPU's memory.
         """
         loads = mean_loads(view)
         self.counts[:] = loads
@@ -142,7 +142,7 @@ class Cxl(Offloading[CxlParameters]):
         return Placement(placement.dimm, placement.shards, placement.resident, self.replicas)
 
     def assign(self, view: LayerView) -> Assignment:
-        """Every expert on the device that has it; in the prefill, the GPU loads others as well."""
+        """Every expert on the device that has it; in the prefill, the GPU also loads others."""
         active = self.by_tokens(view)
         there = view.placement.resident[active].copy()
         if view.phase == "prefill":
@@ -153,7 +153,7 @@ class Cxl(Offloading[CxlParameters]):
             there |= view.arriving[active]
         here, cold = active[there], active[~there]
         bits = self.bits[self.row[view.layer], cold]
-        # The share of bits that is read is also the share of time: about 16/3 and 16/2 (section 5.2).
+        # Time is proportional to the bits that are read: factors of about 16/3 and 16/2 (section 5.2).
         units = self._units(view, cold, bits / self.machine.bits)
         busy = self.estimates.shared_ns + float(self.estimates.gpu_ns[view.loads[here]].sum())
         return Assignment(
@@ -171,7 +171,7 @@ class Cxl(Offloading[CxlParameters]):
             self.scores[row] += score_sums(view.ids, view.scores, len(view.loads))
 
     def _balanced(self, view: LayerView, here: NDArray[np.int64], missing: NDArray[np.int64]) -> Assignment:
-        """The GPU gets as many missing experts, by their tokens, as let the layer end soonest."""
+        """The GPU gets missing experts, by their tokens, as many as give the earliest end of the layer."""
         estimates, count = self.estimates, len(missing)
         begun = estimates.shared_ns + float(estimates.gpu_ns[view.loads[here]].sum())
         computing = begun + np.append(0.0, np.cumsum(estimates.gpu_ns[view.loads[missing]]))
@@ -196,7 +196,7 @@ class Cxl(Offloading[CxlParameters]):
         return units
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """The only migrations: what the prefill has chosen is fetched, layer by layer."""
+        """The only migrations: experts chosen by the prefill are fetched, layer by layer."""
         if view.phase != "prefill":
             return ()
         if self.parameters.migration == "during":
@@ -209,7 +209,7 @@ class Cxl(Offloading[CxlParameters]):
         return [one for row in rows for one in self._moves(view, row)]
 
     def _moves(self, view: BackgroundView, row: int) -> list[Migration]:
-        """Migrations that make a layer's experts on the GPU those that have been chosen."""
+        """Migrations after which a layer's experts on the GPU are the chosen ones."""
         there, hot = view.placement.resident[row], self.hot[row]
         wanted = hot & ~there
         stays = wanted & (view.copied if row == self.row[view.layer] else False)

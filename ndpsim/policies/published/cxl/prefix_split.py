@@ -1,8 +1,8 @@
-"""PrefixSplit: how many bits the weights of each expert get, for a given average.
+"""PrefixSplit: the bits of each expert's weights, for a given average.
 
 Fan et al., "Context-Aware Mixture-of-Experts Inference on CXL-Enabled GPU-NDP Systems", section 4.2. Experts
-stand in order of their importance, and none gets more bits than one before it. From 1 bit each, a budget of R
-steps of a bit is spent: 3 n4 + 2 n3 + n2 = R.
+are in order of importance, and none gets more bits than an expert before it. Each has 1 bit, and a budget of
+R further bits is distributed: 3 n4 + 2 n3 + n2 = R.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
 
-#: What the weights of an expert may be quantised to; the last axis of a table of losses.
+#: Possible bits of an expert's weights; the last axis of a table of losses.
 BITS = (1, 2, 3, 4)
 
 Rounding = Literal["floor", "nearest"]
 
-_STEPS = BITS[-1] - BITS[0]  # of a bit, that an expert can get at most
-_ROUNDING = 1e-9  # below a whole number by no more than this share of a step, a budget is that number
+_STEPS = BITS[-1] - BITS[0]  # maximum number of further bits of an expert
+_ROUNDING = 1e-9  # tolerance below a whole number within which a budget is that number
 
 
 def bit_budget(experts: int, mean_bits: float, rounding: Rounding = "floor") -> int:
-    """R: steps of a bit above 1 bit that `experts` experts get together, at most 3 each.
+    """R: the bits above 1 bit that `experts` experts get together, at most 3 each.
 
-    The paper's R = experts x (mean_bits - 1) may be no whole number, and it does not say what then: "floor"
-    never spends more than the average allows, "nearest" spends the nearest whole number, of two the larger.
+    The paper's R = experts x (mean_bits - 1) may not be a whole number; the paper has no rule for this case.
+    "floor" never exceeds the average. "nearest" is the nearest whole number, the larger of two.
     """
     steps = experts * (mean_bits - BITS[0])
     whole = math.floor(steps + (0.5 if rounding == "nearest" else 0.0) + _ROUNDING)
@@ -36,17 +36,17 @@ def bit_budget(experts: int, mean_bits: float, rounding: Rounding = "floor") -> 
 
 
 def prefix_split(losses: NDArray[Any], mean_bits: float, rounding: Rounding = "floor") -> tuple[int, ...]:
-    """Bits of each expert, with the largest gain of all that keep to the order and spend the whole budget.
+    """Bits of each expert: the split with the largest gain that keeps the order and uses the whole budget.
 
-    All (n4, n3) are tried, n2 and n1 follow from the budget; those with n1 < 0, which the ranges of
-    n4 and n3 do not exclude, are no split. A budget from 0 to 3 steps an expert always has one. Of equal
-    gains the split with fewest experts of 4 bits, then of 3 bits, is taken.
+    All (n4, n3) are tried; n2 and n1 follow from the budget. Combinations with n1 < 0 are excluded. A budget
+    of 0 to 3 bits for each expert always has a split. Ties go to the split with fewest experts of 4 bits,
+    then of 3 bits.
 
     Args:
-        losses: of each expert, the most important first, with 1, 2, 3 and 4 bits: [expert, 4]. Any finite
-            numbers; fewer bits need not lose more.
-        mean_bits: the average that is wanted; below 1 it is 1, above 4 it is 4.
-        rounding: of a budget that is no whole number, see `bit_budget`.
+        losses: losses of each expert, the most important first, with 1, 2, 3 and 4 bits: [expert, 4]. Any
+            finite numbers; fewer bits may have a smaller loss.
+        mean_bits: the requested average, limited to 1 to 4.
+        rounding: rounding of the budget, see `bit_budget`.
 
     Raises:
         InputError: `losses` has another shape or is not finite.

@@ -1,10 +1,10 @@
 """Loss by quantisation to few bits, by layer and expert: a table, bundled or from a file.
 
-A CSV file may begin with lines ``# ...`` in words. Its columns are ``layer,expert,bits,loss``, with a line
-for every layer of the run, every expert and each of 1, 2, 3 and 4 bits. Without the column `layer` the lines
-hold for all layers, and where they name fewer experts than the model has, expert e has the losses of expert
-e mod that many: so the bundled table fits any model. An NPZ file has an array `loss` [layer, expert, bits],
-with the model's layers from 0.
+A CSV file may begin with comment lines ``# ...``. Its columns are ``layer,expert,bits,loss``, with a line for
+every layer of the run, every expert and each of 1, 2, 3 and 4 bits. Without the column `layer` the lines
+apply to all layers. If they have only n experts, expert e has the losses of expert e mod n; the bundled table
+therefore fits any model. An NPZ file has an array `loss` [layer, expert, bits], with the model's layers from
+0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COLUMNS = ("expert", "bits", "loss")
 
 
 def read_losses(file: str | None, layers: tuple[int, ...], experts: int) -> Floats:
-    """Losses [layer, expert, bits], rows as in `layers`; of None those of the bundled, synthetic table.
+    """Losses [layer, expert, bits], rows as in `layers`; None: those of the bundled, synthetic table.
 
     Raises:
         InputError: the file cannot be read, a number of it is wrong, or a layer, expert or bits are missing.

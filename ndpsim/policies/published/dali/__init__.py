@@ -1,3 +1,3 @@
-"""DALI: `policy` decides; `assignment` solves equations 3 to 9; `residual` predicts by 10 and 11."""
+"""DALI: `policy` is the policy; `assignment` solves equations 3 to 9; `residual` predicts by 10 and 11."""
 
 from ndpsim.policies.published.dali.policy import POLICY

@@ -1,8 +1,8 @@
-"""The assignment of experts to CPU and GPU by which the longer of two sums is as short as possible.
+"""Assigns experts to CPU and GPU so that the longer of two sums is as short as possible.
 
-DALI, equations 3 to 9: min max(T_gpu, T_cpu), each expert on one of the two. Of the experts that are not in
-the GPU's memory, at most as many are on the GPU as it has room for. By algorithm 1 (greedy), by integer
-programming (optimal), and by beam search (appendix A.2).
+DALI, equations 3 to 9: min max(T_gpu, T_cpu), each expert on one of the two. The GPU computes at most as many
+missing experts as fit its memory. There are three methods: algorithm 1 (greedy), integer programming
+(optimal), and beam search (appendix A.2).
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ class TwoEngines:
     """The experts of a layer: arrays [expert].
 
     Attributes:
-        gpu_ns, cpu_ns: what each takes there; both 0: it has no tokens, and its engine is of no meaning.
-        missing: not in the GPU's memory.
-        room: missing experts that the GPU may compute, at most (equation 9).
+        gpu_ns, cpu_ns: time of each expert there; both are 0 for experts without tokens, whose engine does
+            not matter.
+        missing: flags of experts that are not in the GPU's memory.
+        room: maximum number of missing experts that the GPU may compute (equation 9).
     """
 
     gpu_ns: Floats
@@ -47,13 +48,13 @@ def times_of(
 ) -> TwoEngines:
     """Equations 4 to 6 from a profile.
 
-    t_gpu is the longer of the copy and the computation; the copy takes nothing where the GPU's memory has the
-    expert (section 4.3), and what is left of it where it is on its way.
+    t_gpu is the longer of the copy and the computation. The copy takes no time if the GPU's memory has the
+    expert (section 4.3), and the remaining time if the copy has begun.
 
     Args:
         loads: tokens by expert.
-        there: flags [expert]: in the GPU's memory, or on its way.
-        arrives_ns: of those on their way, until they are there; of others 0.
+        there: flags [expert]: in the GPU's memory, or being copied.
+        arrives_ns: remaining copy time of experts that are being copied; 0 for others.
         room: missing experts that the GPU may compute; None: all.
     """
     copy_ns = estimates.copy_ns
@@ -70,16 +71,16 @@ def times_of(
 
 
 def _in_order(given: TwoEngines) -> list[int]:
-    """Line 5 of algorithm 1: by how much the engines differ, of equal ones the first expert first."""
+    """Line 5 of algorithm 1: experts by the difference between the engines; ties go to the first expert."""
     order = np.argsort(-np.abs(given.gpu_ns - given.cpu_ns), kind="stable")
     chosen: list[int] = order[given.active[order]].tolist()
     return chosen
 
 
 def greedy(given: TwoEngines) -> Flags:
-    """Algorithm 1: flags [expert] of those on the GPU.
+    """Algorithm 1: flags [expert] of experts on the GPU.
 
-    The algorithm does not mention equation 9: an expert for which there is no room goes to the CPU.
+    The algorithm does not mention equation 9: an expert that does not fit goes to the CPU.
     """
     on_gpu = np.zeros(len(given.gpu_ns), np.bool_)
     gpu_ns, cpu_ns, missing = given.gpu_ns.tolist(), given.cpu_ns.tolist(), given.missing.tolist()
@@ -97,9 +98,9 @@ def greedy(given: TwoEngines) -> Flags:
 
 
 def beam(given: TwoEngines, size: int = 2) -> Flags:
-    """Beam search: experts in the order of algorithm 1, the `size` partial assignments of least time live on.
+    """Beam search in the order of algorithm 1, which keeps the `size` partial assignments of least time.
 
-    The paper says no more than the size and the score; of equal scores, the one with less work in sum.
+    The paper gives only the size and the score. Ties go to the assignment with less work in sum.
     """
     gpu_ns, cpu_ns, missing = given.gpu_ns.tolist(), given.cpu_ns.tolist(), given.missing.tolist()
     beams: list[tuple[float, float, int, tuple[int, ...]]] = [(0.0, 0.0, given.room, ())]
@@ -131,12 +132,12 @@ def milp_solver(policy: str) -> Any:
 
 
 def optimal(given: TwoEngines, solver: Any, gap: float = 0.0, nodes: int = 100_000) -> Flags:
-    """The 0-1 programme of equations 3 to 9, like experts as one whole number; never worse than greedy.
+    """The 0-1 programme of equations 3 to 9, with a whole number for equal experts; no worse than greedy.
 
     Args:
-        solver: of `milp_solver`.
-        gap: a solution so close to the best, as a share of it, is good enough.
-        nodes: of the search tree, at most.
+        solver: the result of `milp_solver`.
+        gap: accepted difference from the optimum, as a share of it.
+        nodes: maximum number of nodes of the search tree.
     """
     best = greedy(given)
     active = np.flatnonzero(given.active)
@@ -162,7 +163,7 @@ def _numbers_on_gpu(
     limits: tuple[float, int],
     scale: float,
 ) -> NDArray[np.int64] | None:
-    """The number of experts of each kind on the GPU; None: nothing was found. The last variable is T."""
+    """The number of experts of each kind on the GPU; None: no solution was found. The last variable is T."""
     last = len(kinds)
     gpu, cpu = kinds[:, 0] / scale, kinds[:, 1] / scale
     rows = np.vstack([np.append(gpu, -1.0), np.append(-cpu, -1.0), np.append(kinds[:, 2], 0.0)])

@@ -1,8 +1,8 @@
-"""DALI: experts on CPU and GPU by their tokens; a cache that follows them; predicted ones are prefetched.
+"""DALI: experts on CPU and GPU by their tokens, a cache that follows the loads, and predicted prefetches.
 
 After Zhu et al., "DALI: A Workload-Aware Offloading Framework for Efficient MoE Inference on Local PCs":
 assignment (section 4.1, equations 3 to 9, algorithm 1), prefetching (section 4.2, equations 10 and 11) and
-cache replacement (section 4.3, algorithm 2). A stream of its own prefetches for the next layer while experts
+cache replacement (section 4.3, algorithm 2). A separate stream prefetches for the next layer while experts
 are computed (section 4): prefetches are decided at the gate, replacements when the layer is done.
 """
 
@@ -123,7 +123,7 @@ class Dali(Offloading[DaliParameters]):
         wanted = parameters.prefetch
         self.prefetch = min((1 if few else 4) if wanted is None else wanted, experts, machine.gpu_experts)
         self.u = (1 if few else 8) if parameters.u is None else parameters.u
-        # Those of the layer that computes are there beside those of the one that comes.
+        # Prefetched experts of the current layer and of the next one need space at the same time.
         self.slots = cache_slots(machine, parameters.cache_share, 2 * self.prefetch)
         self.solver = milp_solver(self.name) if parameters.assignment == "optimal" else None
         self.residual = load_residual(parameters.residual, machine) if parameters.residual else None
@@ -132,15 +132,15 @@ class Dali(Offloading[DaliParameters]):
             if accuracy is None:
                 accuracy = _ACCURACY.get(machine.model.family[:4], _OTHER_ACCURACY)
             self.stated_predictor = StatedPredictor(accuracy, self.prefetch, parameters.seed)
-        #: The experts of each layer that are cached, or on their way into the cache.
+        #: The experts of each layer that are cached, or being copied into the cache.
         self.cached: list[set[int]] = [set() for _ in range(layers)]
         #: Eq. 12 of each layer, and the decode steps that it has seen.
         self.scores: Floats = np.zeros((layers, experts))
         self.seen = [0] * layers
-        #: Prefetched experts that are not part of the cache, and what is left of the latest copies.
+        #: Prefetched experts outside the cache, and the remaining time of the latest copies.
         self.prefetched: list[tuple[int, int]] = []
         self.left_ns: dict[tuple[int, int], float] = {}
-        self.spare_ns = 0.0  # of the layer's time, in which its own copies leave PCIe alone
+        self.spare_ns = 0.0  # the part of the layer's time in which its own copies do not use PCIe
         self.free = machine.gpu_experts
         self.expected: tuple[int, tuple[int, ...]] = (-1, ())
         self.predictions = Predictions()
@@ -197,11 +197,11 @@ class Dali(Offloading[DaliParameters]):
             return 0
         return None if self.parameters.gpu_memory == "streamed" else self.free + buffers
 
-    # ---- what moves
+    # ---- migrations
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
-        """Prefetch for the next layer at the gate, and give up what was prefetched for layers that are done.
-        At the end, renew a cache.
+        """At the gate, prefetch for the next layer, and evict prefetched experts of finished layers.
+        At the end, update the layer's cache.
         """
         evicted, fetched, wanted = list[tuple[int, int]](), list[tuple[int, int]](), list[tuple[int, int]]()
         if view.moment == "end":
@@ -218,14 +218,14 @@ class Dali(Offloading[DaliParameters]):
         return [*self.moves("evict", evicted), *self.moves("prefetch", wanted), *self.moves("fetch", fetched)]
 
     def _given_up(self, view: BackgroundView) -> list[tuple[int, int]]:
-        """Prefetched experts that are there, of layers that are done."""
+        """Prefetched experts of finished layers that have arrived."""
         rows = self.row[view.layer], self.row[view.next_layer]
         done = self.done_with(self.prefetched, view, rows)
         self.prefetched = [place for place in self.prefetched if place not in done]
         return done
 
     def _replaced(self, view: BackgroundView) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Algorithm 2 for the layer that is done: what goes, and what is fetched."""
+        """Algorithm 2 for the finished layer: evictions and fetches."""
         row, wanted = self.row[view.layer], self.parameters
         if view.phase == "prefill" or not wanted.replace:
             return [], []
@@ -255,7 +255,7 @@ class Dali(Offloading[DaliParameters]):
         return [(row, one) for one in goes], fetched
 
     def _prefetches(self, view: BackgroundView, room: int) -> list[tuple[int, int]]:
-        """Experts with most predicted tokens in the next layer; none behind the last layer (section 4.2)."""
+        """Experts with most predicted tokens in the next layer; none after the last layer (section 4.2)."""
         row = self.row[view.next_layer]
         self.expected = (-1, ())
         if row == 0 or not self.prefetch:
@@ -272,7 +272,7 @@ class Dali(Offloading[DaliParameters]):
         self.prefetched += missing
         return missing
 
-    # ---- were predictions right?
+    # ---- accuracy of predictions
 
     def _judge(self, row: int, view: LayerView) -> None:
         if self.expected[0] == row:
@@ -289,7 +289,7 @@ class Dali(Offloading[DaliParameters]):
 
 
 def _top(scores: Any, among: Flags, count: int) -> list[int]:
-    """Experts with the highest scores among some; of equal ones, the first."""
+    """Experts with the highest scores among some; ties go to the first."""
     order = np.argsort(-scores, kind="stable")
     chosen: list[int] = order[among[order]][:count].tolist()
     return chosen

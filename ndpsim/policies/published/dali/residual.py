@@ -1,8 +1,8 @@
-"""Residual-based prediction of the next layer's experts, from hidden states that a real model had.
+"""Residual-based prediction of the next layer's experts, from recorded hidden states of a real model.
 
-DALI, equations 10 and 11: the input of a layer's gate, corrected by what residual connections added to it on
-average over a calibration set, goes through the next layer's gate. A file has the arrays; rows of layers are
-those of the run's layers with experts, in order.
+DALI, equations 10 and 11: the input of a layer's gate, plus the mean change by residual connections over a
+calibration set, is the input of the next layer's gate. A file has the arrays; its rows are the run's layers
+with experts, in order.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _AXES = {
 
 @dataclass(frozen=True, eq=False)
 class ResidualPredictor:
-    """Predicts the experts that tokens choose in the layer after the one that is done.
+    """Predicts the experts that tokens choose in the next layer.
 
     Attributes:
         hidden: inputs of the gates in decode steps, [step, layer, token, dim].
         gates: weights of the gates, [layer, experts, dim].
-        residuals: what is added to a layer's inputs, [layer, dim] (equation 11); the last is not used.
-        chosen: experts that a token takes.
+        residuals: values added to a layer's inputs, [layer, dim] (equation 11); the last row is not used.
+        chosen: number of experts that a token chooses.
     """
 
     hidden: Numbers
@@ -45,9 +45,9 @@ class ResidualPredictor:
     chosen: int
 
     def loads(self, step: int, row: int) -> Ints:
-        """Tokens by expert that are expected in the layer after `row` (equation 10).
+        """Expected tokens by expert in the layer after `row` (equation 10).
 
-        Reads the hidden states of `row` alone.
+        It reads only the hidden states of `row`.
 
         Raises:
             InputError: the file has no such step.

@@ -1,7 +1,7 @@
 """Times of experts on GPU, CPU and DIMMs, and of a layer: equations 1 to 7 of TriMoE.
 
-Devices are the GPU, the CPU and each DIMM: `GPU`, `CPU`, and `DIMM` + d. The paper's equations know neither
-activations on PCIe nor the host's sum of results, and so does this model not.
+Devices are the GPU, the CPU and each DIMM: `GPU`, `CPU`, and `DIMM` + d. As the paper's equations, this model
+includes neither activations on PCIe nor the host's sum of results.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ndpsim.policies.views import STRIPED, Estimates, Flags, Floats, Ints, Layer
 #: Classes of experts.
 COLD, WARM, HOT = range(3)
 
-# Whether an expert is with the GPU, or on its way.
+# Whether an expert is in the GPU's memory, or being copied to it.
 _MISSING, _ARRIVING, _RESIDENT = range(3)
 
 
@@ -29,10 +29,10 @@ class EngineCosts:
     """Costs of the experts of a layer in ns.
 
     Attributes:
-        time: [engine, expert]. Of the GPU equation 1 where the expert is there, 2 elsewhere; of the CPU
-            equation 3; of NDP equation 4. Infinite where the engine cannot compute it.
-        contention: [engine, expert] of GPU and CPU: by how much longer each DIMM with weights of it is busy,
-            because the host reads them (equation 6); 0: they are not read.
+        time: [engine, expert]. GPU: equation 1 if its memory has the expert, else equation 2. CPU: equation
+            3. NDP: equation 4. Infinite if the engine cannot compute the expert.
+        contention: [engine, expert] of GPU and CPU: additional busy time of each DIMM with weights of the
+            expert, because the host reads them (equation 6); 0: they are not read.
     """
 
     time: Floats
@@ -41,16 +41,16 @@ class EngineCosts:
 
 @dataclass(eq=False)
 class ExpertCosts:
-    """Times of a step that each expert of a layer takes, by its location: arrays [expert], in ns.
+    """Times in a step of each expert of a layer, by its location: arrays [expert], in ns.
 
-    On the engine that equations 2 to 4 choose there. DIMMs work at the same time: a time on one of n DIMMs
-    takes an n-th of it from the step.
+    They are times on the engine that equations 2 to 4 choose. DIMMs work at the same time: a time on one of n
+    DIMMs counts as an n-th.
 
     Attributes:
-        striped, localized: it has this location, and is not in the GPU.
-        resident: it is with the GPU.
-        ndp: its time on its DIMM if it is localized and NDP is its best engine there, else 0.
-        cold: flags: it is better localized, for NDP is then its best engine.
+        striped, localized: time with this location, outside the GPU's memory.
+        resident: time in the GPU's memory.
+        ndp: time on its DIMM if it is localized and NDP is its best engine, else 0.
+        cold: flags of experts that are better localized, because NDP is then their best engine.
     """
 
     striped: Floats
@@ -61,7 +61,7 @@ class ExpertCosts:
 
     @cached_property
     def most_gain(self) -> Floats:
-        """What each expert gains by being with the GPU at least, at any location."""
+        """The minimum gain of each expert in the GPU's memory, over its locations."""
         return np.asarray(np.minimum(self.striped, self.localized) - self.resident)
 
     def classes(self, room: int) -> Ints:
@@ -69,12 +69,12 @@ class ExpertCosts:
         return classes_of(self.most_gain, self.cold, room)
 
     def gain(self, dimm: NDArray[np.int16]) -> Floats:
-        """Gain of each expert by being in the GPU, from its location."""
+        """The gain of each expert in the GPU's memory, relative to its location."""
         return np.where(dimm == STRIPED, self.striped, self.localized) - self.resident
 
 
 def classes_of(most_gain: Floats, cold: Flags, room: int) -> Ints:
-    """`COLD`, `WARM` or `HOT` of each expert; hot are those, `room` at most, that gain most."""
+    """`COLD`, `WARM` or `HOT` for each expert; at most `room` experts with the largest gains are hot."""
     hottest = (-most_gain).argsort(kind="stable")[:room]
     classes = np.where(cold, COLD, WARM)
     classes[hottest[most_gain[hottest] > 0]] = HOT
@@ -82,13 +82,13 @@ def classes_of(most_gain: Floats, cold: Flags, room: int) -> Ints:
 
 
 class CostModel:
-    """Equations 1 to 4, and what equation 6 adds up, on a policy's estimates.
+    """Equations 1 to 4, and the terms of equation 6, from a policy's estimates.
 
-    Without `cpu` no expert can run on the CPU. A striped read makes each DIMM busy for as long as the DIMM
-    takes to serve its part of the bytes; with `whole_reads` for all of the read.
+    Without `cpu` no expert can run on the CPU. A striped read occupies each DIMM for the time of its part of
+    the bytes; with `whole_reads` for the whole read.
 
-    Numbers of tokens may be means: between whole numbers times are interpolated, and an expert with less than
-    a token in the mean costs that share of what it costs with one.
+    Numbers of tokens may be means: times are interpolated between whole numbers, and the cost of an expert
+    with a mean below one token is that share of its cost with one.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class CostModel:
         """`EngineCosts` for [engine, with the GPU or not, striped or localized], times by tokens, too."""
         gpu, cpu, ndp = self._times(tokens)
         of = self.estimates
-        late_copy_ns = max(0.0, of.pcie_ns - of.window_ns)  # what is left when the window has ended
+        late_copy_ns = max(0.0, of.pcie_ns - of.window_ns)  # the part after the end of the window
         part_ns = of.localized_read_ns / max(self.dimms, 1)
         time = np.empty((3, 3, 2, len(gpu)))
         for at, read in enumerate((of.striped_read_ns, of.localized_read_ns)):
@@ -136,8 +136,8 @@ class CostModel:
         Args:
             loads: tokens by expert.
             placement: locations of experts.
-            arriving: flags [expert]: on its way to the GPU. The GPU waits for what the window left of that
-                copy, and the host's read of it has been paid for.
+            arriving: flags [expert]: being copied to the GPU. The GPU waits for the part of the copy after
+                the window; the host's read of it is not counted again.
         """
         with_gpu = np.where(placement.resident, _RESIDENT, _MISSING if arriving is None else arriving)
         location = 2 * with_gpu + (placement.dimm != STRIPED)
@@ -149,7 +149,7 @@ class CostModel:
         )
 
     def expert_costs(self, loads: NDArray[np.floating | np.integer]) -> ExpertCosts:
-        """Costs of each expert in a step with this many tokens, or this many in the mean."""
+        """Costs of each expert in a step with these numbers of tokens, which may be means."""
         if loads.dtype.kind != "i":
             return self._expert_costs(loads)
         of, tokens = self._by_tokens, np.minimum(loads, self.estimates.most_tokens)
@@ -158,7 +158,7 @@ class CostModel:
         )
 
     def classes(self, loads: Ints, room: int) -> Ints:
-        """See `classes_of`; of a step with this many tokens."""
+        """See `classes_of`, for a step with these numbers of tokens."""
         of, tokens = self._by_tokens, np.minimum(loads, self.estimates.most_tokens)
         return classes_of(of.most_gain[tokens], of.cold[tokens], room)
 
@@ -166,7 +166,7 @@ class CostModel:
         gpu, cpu, ndp = self._times(loads)
         share = np.minimum(loads, 1.0)
         fetched = np.minimum(np.maximum(gpu, self.estimates.pcie_ns), cpu)
-        striped = np.maximum(fetched, self.estimates.striped_read_ns)  # the lesser of eq. 2 and 3
+        striped = np.maximum(fetched, self.estimates.striped_read_ns)  # the smaller of eq. 2 and 3
         if not self.dimms:
             never = np.full(len(gpu), np.inf)
             return ExpertCosts(striped * share, never, gpu * share, np.zeros(len(gpu)), never < striped)
@@ -184,14 +184,14 @@ class CostModel:
 
 @dataclass(eq=False)
 class Schedule:
-    """Experts on devices, and how long each device is busy by equations 5 and 6.
+    """Experts on devices, and the busy time of each device by equations 5 and 6.
 
     Attributes:
-        costs: of the layer's experts.
+        costs: costs of the layer's experts.
         devices: [expert]: GPU, CPU, a DIMM, or `bottleneck.NOWHERE`.
         busy_ns: [device].
-        moves: of the refinement.
-        greedy_ns: the makespan before these.
+        moves: number of moves of the refinement.
+        greedy_ns: the makespan before the refinement.
     """
 
     costs: EngineCosts
@@ -226,19 +226,19 @@ def scheduled(
 ) -> Schedule:
     """Each expert with tokens on the engine with the least of equations 1 to 4, then refined (Section 4.2).
 
-    Of equals the engine that needs the least besides itself: NDP, then the CPU, then the GPU. Refinement
-    moves the most costly expert of the busiest device to that device where the makespan is least, of equals
-    to the one that is busy least longer by it. Where it may run on none, or where no move lowers the
-    makespan, refinement ends.
+    Ties go to the engine that uses the fewest other resources: NDP, then the CPU, then the GPU. Refinement
+    moves the most costly expert of the busiest device to the device with the smallest makespan; ties go to
+    the device with the smallest additional busy time. Refinement ends if the expert can run on no other
+    device, or if no move lowers the makespan.
 
     Args:
-        costs: of the layer's experts.
+        costs: costs of the layer's experts.
         placement: their locations.
         loads: their tokens.
         dimms: DIMMs of the machine.
         shared_ns: the shared experts, which the GPU computes in any case ("hot experts (e.g., shared
             experts)", Section 1).
-        limit: moves of the refinement at most.
+        limit: maximum number of moves of the refinement.
     """
     devices, busy = np.empty_like(loads), np.zeros(DIMM + dimms + 1)
     busy[GPU] = shared_ns

@@ -1,8 +1,8 @@
 """TriMoE: experts on GPU, AMX CPU and NDP by a cost model; layouts and DIMMs follow predicted loads.
 
 After "TriMoE: Augmenting GPU with AMX-Enabled CPU and DIMM-NDP for High-Throughput MoE Inference via
-Offloading", Sections 4.2 (scheduling, equations 1 to 7) and 4.3 (migrations, equation 8). What the paper
-leaves open is a parameter, whose description says why its default is what it is.
+Offloading", Sections 4.2 (scheduling, equations 1 to 7) and 4.3 (migrations, equation 8). Details that the
+paper does not give are parameters; their descriptions give the reasons for the defaults.
 """
 
 from __future__ import annotations
@@ -122,16 +122,16 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
     mixed_steps = "The rules for decode: schedule, prefetches, relayouts and rebalances."
 
     def setup(self) -> None:
-        """The cost model, the predictor, and what is under way."""
+        """Create the cost model, the predictor, and the records of migrations."""
         machine, parameters = self.machine, self.parameters
         experts = machine.model.routed_experts
         self.costs = CostModel(
             self.estimates, machine.dimms, parameters.cpu, whole_reads=parameters.contention == "whole"
         )
         self.predictor = LoadPredictor(len(machine.layers), experts, parameters.alpha)
-        #: Experts of each layer that there is room for with the GPU.
+        #: Number of experts of each layer that fit the GPU's memory.
         self.room = [0] * len(machine.layers)
-        #: What was expected of the layer that comes next: its row, classes, and the tasks begun for it.
+        #: Predictions for the next layer: its row, classes, and the tasks that were begun for it.
         self._expected: tuple[int, Ints, list[Task]] | None = None
         #: Tasks begun, with the row of their layer, that may not have ended.
         self._under_way: list[tuple[int, Task]] = []
@@ -141,11 +141,12 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
     # ---- the first layout (Section 4.3: "an optimized initial layout via offline trace analysis")
 
     def place(self, view: OfflineView) -> Placement:
-        """Hot experts with the GPU, cold ones localized, the others striped, by their mean loads offline.
+        """Hot experts are in the GPU's memory, cold ones localized, the others striped, by offline loads.
 
-        Layers share the room in the GPU's memory evenly, as every step visits each of them. The cold experts
-        of a layer are dealt out to groups, the longest first, each to the group with the least time; the
-        group with most experts goes to the DIMM with fewest experts of other layers.
+        Layers share the GPU's memory evenly, because every step visits each of them. The cold experts of a
+        layer are divided into groups: the longest first, each joins the group with the least time. The group
+            with most experts
+        goes to the DIMM with fewest experts of other layers.
         """
         loads = mean_loads(view)
         self.predictor.begin(loads)
@@ -156,26 +157,26 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
         for row, expert_costs in enumerate(all_costs):
             placement.resident[row] = expert_costs.classes(self.room[row]) == HOT
             cold = np.flatnonzero(expert_costs.cold & ~placement.resident[row])
-            # Mean loads below one token count as one: an expert that is used at all has one at least.
+            # Mean loads below one token count as one: an active expert has at least one.
             times = np.maximum(expert_costs.ndp[cold], self.estimates.ndp_ns[1])
             placement.dimm[row, cold] = self._spread(times, held)
         return placement
 
     def _rooms(self, all_costs: Sequence[ExpertCosts]) -> list[int]:
-        """How many experts of each layer the GPU's memory is to hold."""
+        """The number of experts of each layer for the GPU's memory."""
         layers, experts = len(all_costs), self.machine.model.routed_experts
         hot = self.parameters.hot_experts
         most = experts if hot is None else min(hot, experts)
         each, left = divmod(self.machine.gpu_experts, layers)
         if each >= most:
             return [most] * layers
-        # The rest goes to the layers whose next expert gains most.
+        # The remaining space goes to the layers whose next expert gains most.
         gains = [np.partition(-o.gain(np.full(experts, STRIPED)), each)[each] for o in all_costs]
         more = set(np.argsort(gains, kind="stable")[:left].tolist())
         return [each + (row in more) for row in range(layers)]
 
     def _spread(self, times: Floats, held: Ints) -> Ints:
-        """The DIMMs of a layer's cold experts; `held`: experts on each DIMM, which is brought up to date."""
+        """The DIMMs of a layer's cold experts; `held`: number of experts on each DIMM, which is updated."""
         if not len(times):
             return np.empty(0, np.int64)
         busy, groups = [0.0] * len(held), np.empty(len(times), np.int64)
@@ -192,7 +193,7 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
     # ---- scheduling (Section 4.2)
 
     def assign(self, view: LayerView) -> Assignment:
-        """Greedy by equations 1 to 4, then refinement by equation 7; in the prefill all on the GPU."""
+        """Greedy by equations 1 to 4, then refinement by equation 7; in the prefill all go to the GPU."""
         if view.phase == "prefill":
             return self._prefill(view)
         costs = self.costs.costs(view.loads, view.placement, view.arriving)
@@ -243,7 +244,7 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
         return migrations
 
     def _window(self, view: BackgroundView) -> Window:
-        """The window, of which what has not ended yet takes its part."""
+        """The window, minus the remaining time of earlier migrations."""
         wanted = self.parameters
         window = Window(
             self.estimates.window_ns, wanted.budget == "together", wanted.overrun, wanted.benefit_steps
@@ -258,7 +259,7 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
     def _tasks(
         self, view: BackgroundView, row: int, expert_costs: ExpertCosts, hot: Flags, window: Window
     ) -> Iterator[Iterable[Task]]:
-        """All that would be of benefit, and has a resource that is not full already, by kind."""
+        """All tasks with a benefit whose resource is not full, by kind."""
         wanted, here = self.parameters, self._soon(view.placement.of_layer(row), row)
         coming = Coming(
             view.next_layer, expert_costs, here, view.moving[row], self.machine.dimms, self.estimates
@@ -274,7 +275,7 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
             yield rebalances(coming, wanted.skew, most)
 
     def _soon(self, placement: LayerPlacement, row: int) -> LayerPlacement:
-        """The placement of a layer when what is under way has ended."""
+        """The placement of a layer after all current migrations."""
         dimm, resident = placement.dimm.copy(), placement.resident.copy()
         for of_row, task in self._under_way:
             if of_row == row and task.migration.kind == "prefetch":
@@ -284,14 +285,14 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
         return LayerPlacement(dimm, placement.shards, resident)
 
     def resident_worth(self, placement: Placement) -> Floats:
-        """The predicted gain of a prefetch: what gains least leaves first, of all layers."""
+        """The predicted gain of a prefetch; experts of all layers with the least gain are evicted first."""
         rows = zip(self.predictor.loads, placement.dimm, strict=True)
         return np.array([self.costs.expert_costs(loads).gain(dimm) for loads, dimm in rows])
 
     # ---- accuracy of the prediction
 
     def _judge(self, row: int, loads: Ints) -> None:
-        """Compare what was expected of a layer with its loads."""
+        """Compare the predictions for a layer with its loads."""
         if self._expected is None or self._expected[0] != row:
             return
         _, classes, tasks = self._expected
@@ -302,7 +303,7 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
             self._decisions.add(sum(task.benefit(expert_costs) > 0 for task in tasks), len(tasks))
 
     def prediction(self) -> Mapping[str, Any] | None:
-        """Candidates for the paper's "predictor accuracy" of 78%: its share of classes, or of decisions."""
+        """Candidates for the paper's "predictor accuracy" of 78%: shares of right classes, and decisions."""
         if not self._classes.made:
             return None
         return {
@@ -317,7 +318,7 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
 
 
 def _gpu_rank(view: LayerView) -> Ints:
-    """Experts that are there first, then those on their way, so that copies of others advance behind them."""
+    """Rank on the GPU: present experts, then arriving ones, so that copies of others advance meanwhile."""
     return np.where(view.placement.resident, 0, np.where(view.arriving, 1, 2))
 
 

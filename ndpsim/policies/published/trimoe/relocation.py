@@ -1,12 +1,13 @@
-"""Experts that would be better off elsewhere, and what fits into an overlap window: TriMoE, Section 4.3.
+"""Migrations with a benefit, and the choice of those that fit an overlap window: TriMoE, Section 4.3.
 
-A task is one migration, and what makes room for it. Its benefit is what the next visit of the layer gains:
+A task is a migration, with the eviction that makes space for it. Its benefit is the gain of the layer's next
+visit:
 
-- prefetch: what an expert gains by being with the GPU, less what the one gains that has to leave;
+- prefetch: the gain of the expert in the GPU's memory, minus the gain of the evicted one;
 - relayout: the difference between the two layouts;
-- rebalance: by how much the later end of the two DIMMs comes earlier.
+- rebalance: the reduction of the later end of the two DIMMs.
 
-The same is asked after that visit, with the loads that there were: was the decision right?
+After that visit the benefit is computed again with the actual loads, to judge the decision.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from ndpsim.policies.views import STRIPED, Estimates, Flags, Floats, LayerPlacem
 
 @dataclass(eq=False)
 class Task:
-    """A migration, the expert that it drives from the GPU's memory or None, and its benefit.
+    """A migration, the expert that it evicts from the GPU's memory or None, and its benefit.
 
-    `placement`: of the layer, as the decision took it to be.
+    `placement`: the placement of the layer that the decision assumed.
     """
 
     migration: Migration
@@ -67,19 +68,19 @@ def _rebalance_benefit(busy: Floats, ndp_ns: float, source: int, to: int) -> flo
 
 
 def _falling(task: Task) -> float:
-    """Sorts tasks by benefit."""
+    """Sort key: tasks by benefit, largest first."""
     return -task.benefit_ns
 
 
 @dataclass
 class Window:
-    """The overlap window, in ns, and what has been spent of it on PCIe and on the links between DIMMs.
+    """The overlap window, in ns, and the time spent of it on PCIe and on the links between DIMMs.
 
     Attributes:
-        budget_ns: how long it is.
-        together: both draw on one budget.
-        overrun: a task may end behind the window, if its benefit in `steps` steps is more than what of it
-            is behind it.
+        budget_ns: its length.
+        together: whether both use one budget.
+        overrun: whether a task may end after the window, if its benefit in `steps` steps is larger than its
+            time after the window.
         steps: see `overrun`.
     """
 
@@ -92,19 +93,19 @@ class Window:
         self._spent = {"pcie": 0.0, "link": 0.0}
 
     def spent_ns(self, resource: str) -> float:
-        """Time spent of the budget on which a resource draws."""
+        """Time spent of the budget of a resource."""
         return sum(self._spent.values()) if self.together else self._spent[resource]
 
     def spend(self, task: Task) -> None:
-        """Count the time of a task."""
+        """Add the time of a task."""
         self._spent[task.resource] += task.migration.estimated_ns
 
     def full(self, resource: str) -> bool:
-        """Nothing is left of the budget."""
+        """Whether nothing is left of the budget."""
         return self.spent_ns(resource) >= self.budget_ns
 
     def fits(self, resource: str, benefit_ns: Any, time_ns: Any) -> Any:
-        """Whether a task, or each of several, may begin when no other is spent."""
+        """Whether a task, or each of several alone, fits the rest of the window."""
         behind_ns = self.spent_ns(resource) + time_ns - self.budget_ns
         return (behind_ns <= 0) | (self.overrun & (self.steps * benefit_ns > behind_ns))
 
@@ -127,7 +128,7 @@ class Window:
 
 
 def ndp_busy(costs: ExpertCosts, placement: LayerPlacement, dimms: int) -> Floats:
-    """How long the experts for which NDP is best make each DIMM busy: [dimm], in ns."""
+    """Busy time of each DIMM with the experts for which NDP is best: [dimm], in ns."""
     times = np.where(placement.resident, 0.0, costs.ndp)
     return np.bincount(placement.dimm - STRIPED, times, dimms + 1)[1:].astype(np.float64)
 
@@ -138,10 +139,10 @@ class Coming:
 
     Attributes:
         layer: its number.
-        costs: of its experts, as predicted.
-        placement: of its experts when all that is under way has ended.
-        moving: flags [expert]: it is under way.
-        dimms: of the machine.
+        costs: predicted costs of its experts.
+        placement: placement of its experts after all current migrations.
+        moving: flags [expert]: it is being moved.
+        dimms: DIMMs of the machine.
     """
 
     layer: int
@@ -153,7 +154,7 @@ class Coming:
 
     @cached_property
     def movable(self) -> Flags:
-        """Flags [expert]: it is neither with the GPU nor under way."""
+        """Flags [expert]: it is neither in the GPU's memory nor being moved."""
         return np.asarray(~(self.placement.resident | self.moving))
 
     @cached_property
@@ -163,7 +164,7 @@ class Coming:
 
 
 def prefetches(coming: Coming, hot: Flags, free: int) -> list[Task]:
-    """Experts predicted as hot, the hottest first, instead of the coldest residents where none is `free`."""
+    """Experts predicted as hot, the hottest first; without `free` space they replace cold residents."""
     wanted = np.flatnonzero(hot & coming.movable).tolist()
     if not wanted:
         return []
@@ -186,8 +187,8 @@ def prefetches(coming: Coming, hot: Flags, free: int) -> list[Task]:
 def relayouts(coming: Coming, window: Window) -> Iterator[Task]:
     """Experts whose layout is not that of their best engine, those that gain most first.
 
-    A striped one goes to the DIMM that is busy least, those before it counted. None comes when the links'
-    window is full, or too short for all of them.
+    A striped expert goes to the least busy DIMM, including the experts before it. There are none if the
+    links' window is full, or too short for each of them.
     """
     costs, estimates = coming.costs, coming.estimates
     times = estimates.to_striped_ns, estimates.to_localized_ns
@@ -211,10 +212,11 @@ def relayouts(coming: Coming, window: Window) -> Iterator[Task]:
 
 
 def rebalances(coming: Coming, skew: float, most: int) -> list[Task]:
-    """Cold experts one by one from the busiest DIMM to the most idle one, as long as there is skew.
+    """Moves of cold experts, one by one, from the busiest DIMM to the least busy one, while there is skew.
 
-    There is skew where the busiest DIMM is busy longer than the mean by more than the share `skew`. The
-    expert that goes is the one that brings the two DIMMs closest; of equals the first. At most `most` go.
+    There is skew if the busiest DIMM is busy for longer than the mean by more than the share `skew`. The
+    moved expert is the one that makes the two DIMMs most equal; ties go to the first. At most `most` experts
+    move.
     """
     time_ns, placement = coming.estimates.rebalance_ns, coming.placement
     busy, movable = coming.busy_ns, coming.movable & (coming.costs.ndp > 0)
