@@ -1,5 +1,4 @@
-"""How long a GPU and a CPU take for experts, attention and dense parts, and what fits the memory of the
-GPU.
+"""Times of experts, attention and dense parts on GPU and CPU, and the contents of the GPU's memory.
 
 >>> from ndpsim.moe import load_model
 >>> from ndpsim.processors import load_processors
@@ -9,9 +8,8 @@ GPU.
 >>> processors.gpu_memory(model, sequences=512, context=512).kv
 'gpu'
 
-An expert's time is that of the processor alone. The host's reading of weights and their way over PCIe come
-from the cycle-level model: `ExpertTime.holds_weight_read` says whether a time has the reading of weights in
-it.
+An expert's time is the time of the processor alone. Host reads of weights, and copies over PCIe, come from
+the cycle-level model. `ExpertTime.holds_weight_read` tells whether a time includes the reading of weights.
 """
 
 from ndpsim.processors.cpu import Cpu

@@ -1,18 +1,20 @@
-"""The CPU: how long an expert takes on it, how fast it multiplies, and how fast it reads memory.
+"""The CPU: the time of an expert, the rate of multiplications, and the read rate of memory.
 
 An expert of w weights in W bytes takes, for t tokens,
 
     max(2 w (t + cpu_added_tokens) / (cpu_compute_efficiency x peak), W / read) + cpu_expert_overhead
 
-- peak: sockets x cpu_tflops, or sockets x cores x clock x `PEAK_OPERATIONS`. Where fewer threads compute than
-  there are cores, their share of the peak counts: each thread has a core to itself.
-- read: the least of cpu_read_share x what the channels carry, sockets x cpu_fabric_gbps, threads x what a
-  core reads, and cpu_read_gbps. Where neither the share nor cpu_read_gbps is given, programs reach
-  `expert_read_share` of the least. What is not known does not count; where nothing is, W / read is left out,
-  and the simulated channels alone limit the reading.
+- peak: sockets x cpu_tflops, or sockets x cores x clock x `PEAK_OPERATIONS`. With fewer threads than cores,
+each
+  thread has its own core, and the peak is proportional to the threads.
+- read: the minimum of cpu_read_share x the channels' peak, sockets x cpu_fabric_gbps, threads x the read rate
+of
+  a core, and cpu_read_gbps. If neither the share nor cpu_read_gbps is given, programs reach
+  `expert_read_share` of the minimum. Unknown terms are left out; if all are unknown, W / read is left out,
+  and only the simulated channels limit reads.
 
-What the hardware leaves open follows from its cpu_isa and cpu_family by `fits/cpu.csv`, which
-`validation/cpu.py` writes from measurements of kernels and of memory.
+Values that the hardware file does not give are the fitted values of its cpu_isa and cpu_family in
+`fits/cpu.csv`, which `validation/cpu.py` writes from measurements of kernels and of memory.
 """
 
 from __future__ import annotations
@@ -25,16 +27,16 @@ from pathlib import Path
 from ndpsim.moe import Expert
 from ndpsim.processors.devices import Processor
 
-#: Products and sums that a core starts in a clock, at most, by its widest instructions that multiply. Two
-#: units a core: FP32 in 256 and in 512 bits (FMA), 8 bits in 512 (VPDPBUSD), BF16 in 512 (VDPBF16PS); AMX:
-#: 1024 products of BF16 (Intel 64 and IA-32 Architectures Optimization Reference Manual). A core with one
-#: unit, or with halves of 256 bits, starts half as many; the fitted efficiencies are shares of these figures.
+#: Maximum number of operations that a core starts in a clock, by its widest instructions. With two units:
+#: FP32 in 256 and in 512 bits (FMA), 8 bits in 512 (VPDPBUSD), BF16 in 512 (VDPBF16PS); AMX: 1024 products of
+#: BF16 (Intel 64 and IA-32 Architectures Optimization Reference Manual). A core with one unit, or with halves
+#: of 256 bits, starts half as many; the fitted efficiencies are shares of these figures.
 PEAK_OPERATIONS = {"avx2": 32, "avx512": 64, "avx512-vnni": 256, "avx512-bf16": 128, "amx": 2048}
 
-#: The fitted values, a line each.
+#: The file of fitted values, one on each line.
 FITS = Path(__file__).with_name("fits") / "cpu.csv"
 
-#: The word in `FITS` for what nothing was measured of.
+#: The family in `FITS` for CPUs without measurements.
 ANY = "any"
 
 
@@ -42,10 +44,9 @@ ANY = "any"
 class Cpu(Processor):
     """The host's CPU, which reads weights over the memory channels while it computes.
 
-    `added_tokens`: tokens added to those of an expert when its time is computed; they represent the loss of
-    few tokens in partly filled tiles of matrix units. `read_gbps`: what the CPU reads at most; None: as fast
-    as the channels carry. `expert_overhead_ns` comes on top of every expert, `layer_overhead_ns` once of a
-    layer with experts on the CPU.
+    `added_tokens`: tokens added to an expert's tokens in its time; they represent partly filled tiles of
+    matrix units. `read_gbps`: maximum read rate; None: only the channels limit it. `expert_overhead_ns` is
+    added to each expert, `layer_overhead_ns` once to a layer with experts on the CPU.
     """
 
     name = "cpu"
@@ -75,7 +76,7 @@ def _table() -> dict[tuple[str, str], float]:
 def fitted(quantity: str, of: str) -> float:
     """A fitted value: "compute_efficiency" of an isa, or "read_share" or "core_read_gbps" of a family.
 
-    Of a family that nothing was measured of: the mean of all.
+    For a family without measurements: the mean of all families.
     """
     table = _table()
     return table[quantity, of if (quantity, of) in table else ANY]

@@ -1,20 +1,21 @@
-"""Operations of the GPU besides routed experts, and how long they take.
+"""Operations of the GPU other than routed experts, and their times.
 
 Each is a list of operations. An operation on the GPU takes
 
     together(operations / (efficiency x peak), bytes / (memory_efficiency x bandwidth))
     + kernels x kernel_overhead
 
-with together as in `ndpsim.processors.gpu`, attention_efficiency and attention_overhead where queries meet
-keys and values, and compute_efficiency and kernel_overhead elsewhere. A product of a matrix of r rows
+with together as in `ndpsim.processors.gpu`. The operations of queries with keys and values have
+attention_efficiency and attention_overhead, all others compute_efficiency and kernel_overhead. A product of a
+matrix of r rows
 and c columns with n tokens makes 2 r c n operations and moves r c weights, n c inputs and n r results.
 Activations have 16 bits.
 
-A step has `sequences` sequences of `new_tokens` tokens each, the last of which attends to `context` tokens,
-itself among them: decode has one new token, a prefill as many as the context. In a step of a serving engine
-(`MixedStep`) sequences differ in both; its attention is one operation, except where kernels for one new token
-and for more are others. What the attention of a layer
-computes stands in `ndpsim.processors.attention`; layers whose attention differs have a time each.
+A step has `sequences` sequences of `new_tokens` tokens each. The last token attends to `context` tokens,
+including itself. Decode has one new token; in a prefill all tokens of the context are new. In a step of a
+serving engine (`MixedStep`) sequences differ in both numbers; its attention is one operation, or two if
+kernels for one new token differ from kernels for more. `ndpsim.processors.attention` has the operations of
+attention; each kind of attention has its own time.
 
 Not modelled: biases, the gate of a shared expert, the embedding of a token (a copy of its row), the sinks of
 an attention (a number for each head), rotations and norms of queries and keys.
@@ -108,7 +109,7 @@ def attention_of(model: MoeShape) -> tuple[LayerAttention, ...]:
     """The kinds of attention of a model's layers.
 
     Raises:
-        InputError: its file does not say enough.
+        InputError: its file lacks a key.
     """
     if not model.attention_kinds:
         missing = "says nothing of attention: num_attention_heads and the keys beside it"
@@ -120,7 +121,7 @@ def vocabulary_of(model: MoeShape) -> int:
     """The tokens of a model's vocabulary.
 
     Raises:
-        InputError: its file does not say.
+        InputError: its file does not give it.
     """
     if model.vocabulary is None:
         raise InputError(f"{model.name} says nothing of its vocabulary: vocab_size", "missing", key="model")
@@ -128,7 +129,7 @@ def vocabulary_of(model: MoeShape) -> int:
 
 
 def operations(model: MoeShape, step: AnyStep, bits: DenseBits = 16) -> tuple[Operation, ...]:
-    """Operations of the GPU in one layer of each kind and, part "head", once a step; `bits`: of weights.
+    """Operations of the GPU in one layer of each kind, and once a step (part "head"); `bits`: of weights.
 
     Raises:
         InputError: the model's file lacks a value.
@@ -155,7 +156,7 @@ def operations(model: MoeShape, step: AnyStep, bits: DenseBits = 16) -> tuple[Op
 
 
 def timed(gpu: Gpu, model: MoeShape, step: AnyStep, kv: str, bits: DenseBits) -> DenseTime:
-    """How long `gpu` takes for `operations`, with the cache in its memory or in the host's (`kv`).
+    """Times of `operations` on `gpu`, with the KV cache in its memory or in the host's (`kv`).
 
     Raises:
         InputError: as `operations`, or `kv` is neither "gpu" nor "host".
@@ -196,7 +197,7 @@ def timed(gpu: Gpu, model: MoeShape, step: AnyStep, kv: str, bits: DenseBits) ->
 
 
 def _mean(values: Sequence[float], layers: Sequence[int]) -> float:
-    """The mean of what layers take, of each kind so many; that of a single kind itself, to the last bit."""
+    """The mean over layers, weighted by the number of layers of each kind; exact for a single kind."""
     first, total = values[0], sum(layers)
     return first + sum(count * (one - first) for one, count in zip(values, layers, strict=True)) / total
 
@@ -215,7 +216,7 @@ def _operation_time(gpu: Gpu, one: Operation) -> OperationTime:
 def _feed_forward(
     part: str, hidden: int, intermediate: int, tokens: int, bits: int | Fraction
 ) -> list[Operation]:
-    """A gated feed-forward network: gate and up at once, the activation, down."""
+    """A gated feed-forward network: gate and up together, the activation, down."""
     gate, up = (Matrix(name, intermediate, hidden) for name in ("gate", "up"))
     return [
         product(part, "gate_and_up", [gate, up], tokens, bits),

@@ -1,4 +1,4 @@
-"""How long an expert takes on a processor: what GPU and CPU have in common.
+"""The time of an expert on a processor: the common part of GPU and CPU.
 
 An expert of w weights (3 x hidden x intermediate) in W bytes makes 2 w products and sums for each of its t
 tokens. Without a table of measured times:
@@ -6,9 +6,9 @@ tokens. Without a table of measured times:
 - GPU: see `ndpsim.processors.gpu`
 - CPU: see `ndpsim.processors.cpu`
 
-A table has the times of one expert; those of others are the roofline's.
+A table has the times of one shape of expert; other experts have the times of the roofline.
 
-Fewer bits are fewer bytes and as many products: weights are multiplied as 16 bits.
+With fewer bits there are fewer bytes, but equally many products: weights are multiplied as 16 bits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ndpsim.moe import Expert
 from ndpsim.processors.table import ExpertTable
 from ndpsim.reported import Reported, quantity
 
-#: Tokens of an expert that are believed.
+#: Maximum number of tokens of an expert.
 MAX_TOKENS = 1 << 24
 
 
@@ -82,7 +82,7 @@ class ExpertTime(Reported):
 class Processor:
     """Base of GPU and CPU: `peak_tflops` of the matrix units, and `tables` of measured times.
 
-    The time of an expert without a table is the roofline's.
+    Without a table, the time of an expert comes from the roofline.
     """
 
     name: ClassVar[str]
@@ -94,10 +94,10 @@ class Processor:
     def expert_time(
         self, expert: Expert, tokens: int, bits: int | ExpertFormat = 16, share: float = 1.0
     ) -> ExpertTime:
-        """The time of an expert with `tokens` tokens, its weights in `bits` bits.
+        """The time of an expert with `tokens` tokens and weights of `bits` bits.
 
         Args:
-            share: of its intermediate columns, rounded to whole ones; of a measured time as large a share.
+            share: share of its intermediate columns, rounded to whole ones; a measured time is scaled by it.
 
         Raises:
             InputError: `tokens` is not a whole number from 1, weights have no such bits, there is no such
@@ -132,13 +132,13 @@ class Processor:
         )  # fmt: skip
 
     def compute_ns(self, flops: float, efficiency: float | None = None) -> float:
-        """The time of this many operations, at the efficiency of matrix products unless another is given."""
+        """The time of `flops` operations, by default with the efficiency of matrix products."""
         return flops / ((efficiency or self.compute_efficiency) * self.peak_tflops * 1e3)
 
     def together_ns(self, compute_ns: float, memory_ns: float) -> float:
-        """Compute and memory at once: the longer of both."""
+        """The time of overlapping compute and memory: the longer of both."""
         return max(compute_ns, memory_ns)
 
     def _roofline(self, expert: Expert, tokens: int, size: int) -> tuple[float, float | None, float]:
-        """Compute, reading (None: it is not part of the time) and what comes on top, in ns."""
+        """Times in ns of computing, of reading (None: not part of the time), and of the overhead."""
         raise NotImplementedError

@@ -1,15 +1,16 @@
-"""The GPU: how long an expert takes that is launched by itself, or as one of a fused call.
+"""The GPU: the time of an expert that is launched by itself, or in a fused call.
 
-An expert of w weights in W bytes with t tokens, which are n when rounded up to whole tiles, takes
+An expert of w weights in W bytes with t tokens, or n tokens rounded up to whole tiles, takes
 
     together(2 w n / (efficiency x peak), W / (memory_efficiency x bandwidth)) + overhead
 
 - launched by itself: compute_efficiency, and expert_overhead;
-- in a fused call: fused_efficiency, and slice for each expert or slice of one; the call takes call_overhead
-  besides, once.
+- in a fused call: fused_efficiency, and slice for each expert or slice of one; call_overhead is added once
+for
+  the call.
 
-together(c, m) is the longer of both, or with a roofline_power p (c^p + m^p)^(1/p), which is between the
-longer and the sum: reading and computing hide each other in part, least where both take as long.
+together(c, m) is the longer of both. With a roofline_power p it is (c^p + m^p)^(1/p), which is between the
+longer and the sum: reading and computing overlap partly, and least if both take equally long.
 """
 
 from __future__ import annotations
@@ -24,14 +25,19 @@ from ndpsim.processors.devices import Processor
 class Gpu(Processor):
     """A GPU that computes from its own memory.
 
-    `memory_gbps`: peak of that memory; `memory_efficiency`: what reading reaches of it;
-    `attention_efficiency`: what queries with keys and values reach of the peak. `expert_overhead_ns` comes
-    on top of every expert, `kernel_overhead_ns` of every kernel of the dense parts, `attention_overhead_ns`
-    of queries with keys and values (None: as of other kernels). `memory_bytes`:
-    capacity, of which `reserved_bytes` are not the model's; `expert_buffers`: experts on their way in that
-    have room in it. `fused`: experts of a layer are computed in one call, at `fused_efficiency` (None: as
-    other products), which takes `call_overhead_ns` and for each expert `slice_ns` besides. `tile_tokens`:
-    tokens of an expert count in whole tiles. `roofline_power`: None: the longer of compute and memory.
+    Attributes:
+        memory_gbps, memory_efficiency: peak of its memory, and the share that reads reach.
+        attention_efficiency: share of the peak that queries with keys and values reach.
+        expert_overhead_ns: additional time of an expert.
+        kernel_overhead_ns: additional time of a kernel of the dense parts.
+        attention_overhead_ns: the same for queries with keys and values; None: as other kernels.
+        memory_bytes, reserved_bytes: capacity, and the part that the model cannot use.
+        expert_buffers: number of arriving experts with space in the memory.
+        fused: whether one call computes all experts of a layer.
+        fused_efficiency: share of the peak in a fused call; None: as other products.
+        call_overhead_ns, slice_ns: additional time of a fused call, and of each expert in it.
+        tile_tokens: tokens of an expert are rounded up to multiples of this number.
+        roofline_power: None: the longer of compute and memory.
     """
 
     name = "gpu"
@@ -58,11 +64,11 @@ class Gpu(Processor):
         return self.call_overhead_ns if self.fused else 0.0
 
     def read_ns(self, size: float) -> float:
-        """The time of reading or writing this many bytes of the GPU's memory."""
+        """The time of reading or writing this number of bytes of the GPU's memory."""
         return size / (self.memory_efficiency * self.memory_gbps)
 
     def together_ns(self, compute_ns: float, memory_ns: float) -> float:
-        """Compute and memory at once: at least the longer of both, at most their sum."""
+        """The time of overlapping compute and memory: at least the longer of both, at most their sum."""
         longer, power = max(compute_ns, memory_ns), self.roofline_power
         if power is None or longer == 0:
             return longer

@@ -122,7 +122,7 @@ class Processors:
         return tflops
 
     def _cpu_read_gbps(self) -> float | None:
-        """The CPU's read bandwidth; None where the file does not give it."""
+        """The CPU's read bandwidth; None if the file does not give it."""
         host = self.hardware.system.host
         sockets, share, reached = host.cpu_sockets, host.cpu_read_share, 1.0
         limits: list[float | None] = [host.cpu_fabric_gbps and sockets * host.cpu_fabric_gbps]
@@ -139,7 +139,7 @@ class Processors:
         return min((limit for limit in both if limit is not None), default=None)
 
     def power_w(self, model: str | PathLike[str] | MoeShape) -> dict[str, float] | None:
-        """Measured power in W of "cpu" and "gpu" while the model runs; None where no source gives it.
+        """Measured power in W of "cpu" and "gpu" while the model runs; None if no source gives it.
 
         Raises:
             InputError: a table is wrong, or has nothing for the number of threads of the CPU.
@@ -205,7 +205,7 @@ class Processors:
         bits: int | ExpertFormat = 16,
         dense_bits: DenseBits = 16,
     ) -> GpuMemory:
-        """The contents of the GPU's memory in such a step, and how many experts fit beside them.
+        """The contents of the GPU's memory in such a step, and the number of experts that fit.
 
         `kv`: location of the cache, "gpu" or "host"; "auto": in the GPU's memory if it fits. The other
         arguments are those of `dense_time`.
@@ -238,7 +238,7 @@ class Processors:
         return Path() if origin.kind == "set" else Path(origin.file).parent
 
     def _value(self, key: str, value: Any, family: str | None) -> Any:
-        """A key's value; what was fitted to GPUs of the family, if the file has one and not the key."""
+        """A key's value, or the fitted value of the family if the file has a family but not the key."""
         if family is None or self.hardware.origins[key].kind != "default":
             return value
         return fitted_values("gpu", family).get(key.partition(".")[2], value)
@@ -268,7 +268,7 @@ class Processors:
         read: Callable[[str, Path, int | None], T],
         threads: int | None,
     ) -> tuple[T, ...]:
-        """The tables that a key names, of this many threads."""
+        """The tables that a key names, for this number of threads."""
         try:
             return tuple(read(name, self._folder(key), threads) for name in names or ())
         except InputError as error:

@@ -1,4 +1,4 @@
-"""Content of the GPU's memory, in bytes by name, and the number of experts that have room beside it."""
+"""The contents of the GPU's memory in bytes by name, and the number of experts that fit."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class GpuMemory(Reported):
 
 
 def dense_weight_bytes(model: MoeShape, bits: DenseBits = 16) -> dict[str, int]:
-    """Bytes of all weights but the routed experts', by name, over all layers; no norms and no biases.
+    """Bytes of all weights except routed experts, by name, over all layers; without norms and biases.
 
     Raises:
         InputError: the model's file lacks values for attention or vocabulary.
@@ -67,11 +67,11 @@ def dense_weight_bytes(model: MoeShape, bits: DenseBits = 16) -> dict[str, int]:
 
 
 def _workspace_bytes(model: MoeShape, step: Step) -> int:
-    """Bytes of a step's intermediate results at their most.
+    """Maximum bytes of a step's intermediate results.
 
-    Of every token the residual and its norm, and the larger of two: queries, keys, values and what
-    attention makes of them, in the layer that has most; or the three vectors inside a feed-forward network.
-    Of every sequence the logits, 4 bytes each.
+    For every token: the residual and its norm, and the larger of two terms. One is queries, keys, values and
+    the result of attention, in the layer with the most; the other the three vectors inside a feed-forward
+    network. For every sequence: the logits, of 4 bytes each.
     """
     attending = max(kind.values_in_work for kind in attention_of(model))
     inside = 3 * max(model.expert_intermediate, model.shared_intermediate, model.dense_intermediate)
@@ -82,9 +82,9 @@ def _workspace_bytes(model: MoeShape, step: Step) -> int:
 def gpu_memory(
     gpu: Gpu, model: MoeShape, step: Step, kv: str, bits: int | ExpertFormat, dense_bits: DenseBits
 ) -> GpuMemory:
-    """Content of the memory of `gpu` for `model` in `step`; `kv`: the cache's place, "gpu", "host" or "auto".
+    """Contents of the memory of `gpu` for `model` in `step`; `kv`: location of the cache: gpu, host or auto.
 
-    "auto" is the GPU where the cache has room there beside all else, and the host where it has not.
+    "auto" is the GPU if the cache fits its memory, and the host otherwise.
 
     Raises:
         InputError: not supported: something does not fit; or an argument is wrong.
@@ -100,7 +100,7 @@ def gpu_memory(
 
 @dataclass(frozen=True)
 class Cache:
-    """A KV cache: its bytes, those of the layer that has most, its location, and its contents in words."""
+    """A KV cache: its bytes, the bytes of its largest layer, its location, and its contents in words."""
 
     bytes: int
     layer_bytes: int
@@ -111,7 +111,7 @@ class Cache:
 def memory_with_cache(
     gpu: Gpu, model: MoeShape, step: Step, held: Cache, bits: int | ExpertFormat, dense_bits: DenseBits
 ) -> GpuMemory:
-    """The same with a cache of any size beside what the step has in work.
+    """The contents with a given cache and a step's intermediate results.
 
     Raises:
         InputError: as `gpu_memory`.

@@ -1,4 +1,4 @@
-"""Operations of a step on the GPU, what they compute and move."""
+"""Operations of a step on the GPU: their computations and bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ndpsim.moe import Attention, LayerAttention, Matrix
 #: Bytes of an activation.
 ACTIVATION_BYTES = 2
 
-#: The parts of a layer and, last, what comes once a step.
+#: The parts of a layer and, last, the part that occurs once a step.
 PARTS = ("attention", "router", "shared_experts", "dense_layer", "head")
 
 #: Bits of a weight of all dense parts, or of each by the names of `dense_weight_bytes`.
@@ -28,8 +28,8 @@ class Operation(NamedTuple):
     """One operation of a layer: a kernel, or `kernels` of them.
 
     `part`: one of `PARTS`. `flops`: products and sums. `weight_bytes`, `activation_bytes`, `cache_bytes`:
-    read and written in the GPU's memory. `attends`: it is that of queries with keys and values. `kind`: of
-    the model's kinds of attention the one that it belongs to, 0 for the other parts.
+    bytes read and written in the GPU's memory. `attends`: whether it is the operation of queries with keys
+    and values. `kind`: index of its kind of attention; 0 for the other parts.
     """
 
     part: str
@@ -49,7 +49,7 @@ class Operation(NamedTuple):
 
 
 class OperationTime(NamedTuple):
-    """An operation and how long it takes; `bound` by "compute" or "memory"; `kind` as in `Operation`."""
+    """An operation and its time; `bound`: "compute" or "memory"; `kind` as in `Operation`."""
 
     part: str
     name: str
@@ -62,7 +62,7 @@ class OperationTime(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """Sizes of a step: `sequences` of `new_tokens`, the last of which attends to `context` tokens.
+    """Sizes of a step: `sequences` with `new_tokens` each; the last one attends to `context` tokens.
 
     `kv_bits`: of a value in the KV cache.
 
@@ -90,7 +90,7 @@ class Step:
 
     @property
     def by_kernel(self) -> tuple[Step]:
-        """Itself: all sequences have as many new tokens."""
+        """The step itself, because all sequences have equally many new tokens."""
         return (self,)
 
     def chunks(self, length: int) -> int:
@@ -135,7 +135,8 @@ class Step:
 class MixedStep:
     """Sizes of a step whose sequences differ; see `Step`.
 
-    `lengths`: new tokens of each sequence, and tokens that the last of them attends to, itself among them.
+    `lengths`: for each sequence its new tokens, and the tokens that the last one attends to, including
+    itself.
     """
 
     lengths: tuple[tuple[int, int], ...]
@@ -143,7 +144,7 @@ class MixedStep:
 
     @property
     def sequences(self) -> int:
-        """How many there are."""
+        """The number of sequences."""
         return len(self.lengths)
 
     @functools.cached_property
@@ -158,7 +159,7 @@ class MixedStep:
 
     @property
     def by_kernel(self) -> tuple[MixedStep, ...]:
-        """Sequences with one new token, and those with more: some kernels are for either."""
+        """Sequences with one new token and sequences with more, since some kernels are for one kind."""
         one = tuple(of for of in self.lengths if of[0] == 1)
         if len(one) in (0, len(self.lengths)):
             return (self,)
@@ -201,7 +202,7 @@ AnyStep = Step | MixedStep
 
 
 def bits_of_part(bits: DenseBits, part: str) -> int | Fraction:
-    """Bits of a weight of one of the parts that `dense_weight_bytes` names.
+    """Bits of a weight of a part in `dense_weight_bytes`.
 
     Raises:
         InputError: they are not from 1 to 32, or of no such part.

@@ -1,4 +1,4 @@
-"""Measured power of CPU and GPU while a model runs, read from a CSV file that says where it comes from.
+"""Measured power of CPU and GPU while a model runs, from a CSV file with its source.
 
 The file begins with lines ``# key: value``: `what` and `source` in words; `hidden` and `intermediate` of the
 model's experts. Then come ``threads,cpu_w,gpu_w`` and the threads of the CPU, rising.
@@ -35,7 +35,7 @@ def read_power(name: str, folder: Path, threads: int | None = None) -> PowerTabl
     """A bundled file by its name, or the one ending in .csv, its path relative to `folder`.
 
     Args:
-        threads: of the CPU; None: the most that were measured.
+        threads: threads of the CPU; None: the largest measured number.
 
     Raises:
         InputError: there is none, a line of it is wrong, or nothing was measured with this many threads.

@@ -36,7 +36,7 @@ class Sheet(NamedTuple):
         return InputError(problem, code, file=self.file, line=line, key=key)
 
     def whole(self, row: Row, column: str, most: int) -> int:
-        """A cell that is a whole number from 1.
+        """The value of a cell: a whole number from 1.
 
         Raises:
             InputError: it is none.
@@ -48,7 +48,7 @@ class Sheet(NamedTuple):
         return number
 
     def above_zero(self, row: Row, column: str, what: str) -> float:
-        """A cell that is a number above 0; `what` it is, in words.
+        """The value of a cell: a number above 0; `what`: its meaning in words.
 
         Raises:
             InputError: it is none.
@@ -83,10 +83,10 @@ def read_sheet(
     """A bundled file by its name, or one ending in .csv, its path relative to `folder`.
 
     Args:
-        headers: the columns that it may have, each a line.
-        words: by key, what may be said; nothing: any text.
-        numbers: by key of a whole number from 1, the largest.
-        defaults: what is so where a key is left out; other keys must be there.
+        headers: the allowed lines of column names.
+        words: allowed values by key; empty: any text.
+        numbers: keys of whole numbers from 1, with their maximum.
+        defaults: values of optional keys; all other keys are required.
 
     Raises:
         InputError: there is no such file, or a line of it is wrong.
@@ -110,7 +110,7 @@ def read_sheet(
 
 
 def rising_threads(sheet: Sheet, row: Row, before: Sequence[int]) -> int:
-    """The threads of a row, not fewer than those `before` it; 0 in a file without such a column.
+    """The threads of a row, at least those of the row `before`; 0 in a file without this column.
 
     Raises:
         InputError: they are fewer, or no such number.
@@ -126,10 +126,10 @@ def rising_threads(sheet: Sheet, row: Row, before: Sequence[int]) -> int:
 
 
 def chosen_threads(sheet: Sheet, measured: Sequence[int], asked: int | None) -> int:
-    """The threads `asked` for, or the most that were `measured`; 0 in a file without threads.
+    """The requested threads (`asked`), or the largest `measured` number; 0 in a file without threads.
 
     Raises:
-        InputError: nothing was measured with so many.
+        InputError: there are no measurements with this number.
     """
     chosen = max(measured) if asked is None or "threads" not in sheet.columns else asked
     if chosen not in measured:

@@ -1,16 +1,15 @@
-"""Measured times of an expert by tokens, read from a CSV file that says where they come from.
+"""Measured times of an expert by tokens, from a CSV file with their source.
 
 The file begins with lines ``# key: value``: `what` and `source` in words; `hidden`, `intermediate` and `bits`
-of the expert; `weight_read`, "included" or "excluded": whether the times have the reading of the weights in
-them; `experts_per_time`: each time is of this many experts one after the other (left out: 1); and `outside`,
-"refuse" (where it is left out), "extend" or "roofline". Then come ``tokens,time_ns`` and the measured counts,
-rising; or ``threads,tokens,time_ns``, the threads of a CPU rising, and the counts of each.
+of the expert; `weight_read`, "included" or "excluded": whether the times include the reading of weights;
+`experts_per_time`: number of experts of each time, one after the other (default 1); and `outside`, "refuse"
+(default), "extend" or "roofline". Then come ``tokens,time_ns`` and the measured counts in ascending order, or
+``threads,tokens,time_ns``, sorted by the threads of a CPU and then by counts.
 
-Between two counts, times are interpolated. Beyond them a table is refused, unless it says how
-it goes on. For fewer tokens than the least count, the least count's time stands then. For more than the last,
-with ``outside: extend`` the line through the last two goes on; with ``outside: roofline`` the time is the
-larger of the last count's and what the roofline says that this many tokens take to compute: weights are read
-once, and the last count's time has that in it.
+Between two counts, times are interpolated. Outside the counts, the default is an error. With the other values
+of `outside`, fewer tokens have the time of the smallest count. For more tokens, ``outside: extend`` uses the
+line through the last two counts. ``outside: roofline`` uses the larger of the last count's time and the
+roofline's computing time: weights are read once, and the last count's time includes this.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ _DEFAULTS = {"outside": "refuse", "experts_per_time": "1"}
 class ExpertTable:
     """Times in ns of one expert by tokens.
 
-    `tokens` rise; `times_ns` are of one expert. `holds_weight_read`: the times have the reading of the
-    weights in them. `threads`: of the CPU that these times are of; None: the file says nothing of threads.
-    `outside`: what is so of counts beyond the measured ones, "refuse", "extend" or "roofline".
+    `tokens`: ascending. `times_ns`: times of one expert. `holds_weight_read`: whether the times include the
+    reading of weights. `threads`: CPU threads of these times; None: the file has no threads. `outside`: the
+    treatment of other counts: "refuse", "extend" or "roofline".
     """
 
     file: str
@@ -58,19 +57,19 @@ class ExpertTable:
     times_ns: tuple[float, ...]
 
     def is_of(self, expert: Expert, form: ExpertFormat) -> bool:
-        """Whether it has the times of such an expert; weights with scales are those of no table."""
+        """Whether the table has the times of such an expert; no table has weights with scales."""
         plain = all(of_matrix.group_size == 0 for of_matrix in form.matrices)
         return plain and (expert, form.bits()) == (self.expert, self.bits)
 
     def goes_on_by_roofline(self, tokens: int) -> bool:
-        """Whether this many tokens were not measured, and are the roofline's where that is longer."""
+        """Whether this number of tokens is beyond the measured ones and `outside` is "roofline"."""
         return self.outside == "roofline" and tokens > self.tokens[-1]
 
     def time_ns(self, tokens: int) -> float:
-        """The time for a count of tokens; beyond the last with ``outside: roofline``, the last count's.
+        """The time for a number of tokens; beyond the last with ``outside: roofline``, the last count's time.
 
         Raises:
-            InputError: it was not measured for so few or so many, and the table does not go on.
+            InputError: the number is outside the measured ones, and the table refuses this.
         """
         counts, times = self.tokens, self.times_ns
         if self.outside == "refuse" and not counts[0] <= tokens <= counts[-1]:
@@ -94,10 +93,10 @@ def read_table(name: str, folder: Path, threads: int | None = None) -> ExpertTab
     """A bundled table by its name, or the one in a file ending in .csv, its path relative to `folder`.
 
     Args:
-        threads: of the CPU, if the table has times by threads; None: the most of them.
+        threads: threads of the CPU, if the table has times by threads; None: the largest number.
 
     Raises:
-        InputError: there is none, a line of it is wrong, or it has no times of this many threads.
+        InputError: there is none, a line of it is wrong, or it has no times for this number of threads.
     """
     sheet = read_sheet(name, folder, _FOLDER, _HEADERS, _WORDS, _NUMBERS, _DEFAULTS)
     said, by_threads = sheet.said, _by_threads(sheet)

@@ -1,10 +1,10 @@
-"""Formats that the simulation takes from a weight file: of a routed expert, and bits of the dense parts.
+"""Formats of a weight file for the simulation: the format of a routed expert, and bits of the dense parts.
 
-A matrix of an expert has groups of whole bits, see `WeightFormat`. A block format becomes the most bits a
-weight that the block has room for, and all else of the block is shared out evenly over its groups: Q4_K is
-4 bits with a scale and a minimum of 8 bits a group of 32, its 4.5 bits a weight. Where layers differ, every
-layer has the mean of them; what a row has once (`Block.row_bytes`) is shared out over it. Both are rounded to
-whole bits of a group, which is as large as fits, up to 256 weights.
+A matrix of an expert has groups of whole bits, see `WeightFormat`. A block format is converted to the largest
+number of bits for which the block has room; the rest of the block is divided evenly between its groups.
+Example: Q4_K is 4 bits with a scale and a minimum of 8 bits for a group of 32, or 4.5 bits a weight. If
+layers differ, every layer has their mean. Additional bytes of a row (`Block.row_bytes`) are divided over the
+row. Both are rounded to whole bits of a group, which is as large as possible, up to 256 weights.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ndpsim.moe.weights import BLOCKS, Block, WeightFile
 from ndpsim.parameters.weights import BITS
 
 _DENSE = ("attention", "router", "shared_experts", "dense_layers", "embedding", "head")
-_MAX_HEADER = 128  # bits of a scale and a zero point together, as `WeightFormat` has them
+_MAX_HEADER = 128  # maximum bits of a scale and a zero point together in `WeightFormat`
 _GROUPS = (256, 128, 64, 32, 16)
 
 

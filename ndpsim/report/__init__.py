@@ -1,1 +1,1 @@
-"""Results as people want them: tables, pictures, timelines, traces."""
+"""Reports of results: texts, tables, pictures, timelines and HTML."""

@@ -1,4 +1,4 @@
-"""The two slowdowns of a shared DIMM as text."""
+"""The text report of an expert beside the host."""
 
 from __future__ import annotations
 

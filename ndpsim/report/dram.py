@@ -1,4 +1,4 @@
-"""The DRAM behind a result, and what pictures and texts need of it."""
+"""The DRAM of a result: words, clocks and refresh for pictures and texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ndpsim.spec import Device, resolve, standards
 
 
 def clock_words(cycles: int, clock_ns: float, config: Mapping[str, Any]) -> str:
-    """How many clocks a result took, and of which clock; its config says of which DRAM."""
+    """The clocks of a result with their period, in words; its config names the DRAM."""
     dram = config["hardware"]["dram"] if "hardware" in config else config
     return clocks_of(cycles, clock_ns, standards()[dram["standard"]].ticks_per_clock)
 
@@ -23,7 +23,7 @@ def device_of(hardware: Mapping[str, Any]) -> Device:
 
 
 def refresh_clocks(device: Device) -> int:
-    """The clocks for which a rank is refreshed (tRFC), 1 at least."""
+    """The clocks of a refresh (tRFC), at least 1."""
     return max(1, *(device.clocks(command.busy) for command in device.standard.commands))
 
 

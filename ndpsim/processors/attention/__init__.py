@@ -1,7 +1,7 @@
-"""Operations of the GPU for the attention of a layer, a module for each kind.
+"""Operations of the GPU for the attention of a layer, with a module for each kind.
 
 `attention_operations` finds the kind of a layer: `keys` (keys and values), `latent` (MLA) or `delta_rule`
-(linear attention). What a layer caches stands with its shape, in `ndpsim.moe`.
+(linear attention). The sizes of caches are in `ndpsim.moe`, with the shapes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ndpsim.processors.operations import AnyStep, Operation
 def attention_operations(
     attention: LayerAttention, hidden: int, step: AnyStep, bits: int | Fraction
 ) -> list[Operation]:
-    """The operations of a layer's attention, its norms apart; dense weights have `bits` bits."""
+    """The operations of a layer's attention, without norms; dense weights have `bits` bits."""
     if isinstance(attention, LinearAttention):
         return delta_rule.operations(attention, hidden, step, bits)
     if attention.latent_rank:

@@ -33,7 +33,7 @@ def operations(
     """The projections, the convolution, the delta rule, and the gated norm of the result."""
     *projections, convolution, output = attention.matrices(hidden)
     tokens, results = step.tokens, attention.value_heads * attention.value_size
-    # The last tokens are read before the step, if there are any, and written behind it.
+    # The last tokens, if there are any, are read before the step and written after it.
     kept = -(-step.state_moves * attention.convolution_bits // 8)
     convolved = Operation(
         "attention",

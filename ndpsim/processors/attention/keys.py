@@ -4,7 +4,7 @@ A step whose queries meet p keys makes 2 p heads (head_size + value_size) operat
 it (arXiv 1706.03762), and reads each key and value that some query meets once. A token at position i, from 0,
 meets the i + 1 keys up to its own; in a window of w (arXiv 2310.06825) the last w of them; in chunks of c
 (create_chunked_causal_mask in Transformers) those since the last multiple of c. The new tokens' keys and
-values are written whole; what no later token needs is then dropped.
+values are all written; those that no later token needs are then dropped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A page: a title, sections, and the policy under which browsers show it."""
+"""Writes a page: a title, sections, and a content security policy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def source(name: str) -> str:
 
 
 def provenance(more: Mapping[str, str] | None = None) -> Section:
-    """The origin of the result, and `more` by name: the same in equal files, so neither date nor host."""
+    """The origin of the result and `more`, by name, without date and host: equal results are equal."""
 
     def installed(name: str) -> str:
         try:

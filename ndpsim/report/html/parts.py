@@ -1,4 +1,4 @@
-"""The parts of a page as data, which its templates show. A part that has nothing to show is false."""
+"""The parts of a page as data for the templates. A part without contents is false."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-#: Bounds of a table. A cell takes some 60 bytes, so that a page stays below some MB.
+#: Limits of a table. A cell takes about 60 bytes, so a page has at most a few MB.
 MOST_ROWS = 2000
 MOST_CELLS = 40_000
 
@@ -16,8 +16,8 @@ class Cell:
     """A cell of a table.
 
     Attributes:
-        text: as it is read.
-        value: by which it is sorted; None: by its text.
+        text: its text.
+        value: sort key; None: the text.
     """
 
     text: str
@@ -28,19 +28,19 @@ Row: TypeAlias = Sequence[Cell | str]
 
 
 def most_rows(columns: int) -> int:
-    """How many rows of so many cells a table shows."""
+    """The maximum number of rows of a table with this number of cells in a row."""
     return max(1, min(MOST_ROWS, MOST_CELLS // max(1, columns)))
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under the names of their columns, which a script lets sort.
+    """A table whose rows a script can sort.
 
     Attributes:
-        columns: names; none: each row begins with its name, and rows keep their order.
-        rows: cells, as many as columns.
-        elsewhere: where rows that are left out can be found, for the note that says so.
-        of: how many rows there are, where `rows` are only the first of them.
+        columns: names of columns; empty: each row begins with its name, and rows keep their order.
+        rows: rows of cells, one for each column.
+        elsewhere: words for the place of the rows that are left out, for a note.
+        of: total number of rows, if `rows` has only the first ones.
     """
 
     columns: Sequence[str]
@@ -61,7 +61,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as SVG of a page, and what is seen in words."""
+    """A figure as SVG in a page, with a description in words."""
 
     svg: str
     words: str
@@ -81,7 +81,7 @@ class Section:
 
 
 class Folded(Section):
-    """Parts behind a title that opens them."""
+    """Parts that are hidden until their title is clicked."""
 
     template = "folded.html"
 

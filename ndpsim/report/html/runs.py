@@ -45,7 +45,7 @@ from ndpsim.simulate import (
     TraceResult,
 )
 
-#: By result of an expert: what the command has besides, the title, and facts in short.
+#: For each kind of result of an expert: further words for its command, the title, and short facts.
 _EXPERTS: Mapping[type, tuple[str, Callable[[Any], str], Callable[[Any], list[tuple[str, str, str]]]]] = {
     ExpertResult: ("", expert_title, expert_facts),
     ContentionResult: (", beside host traffic", contention_title, contention_facts),
@@ -58,7 +58,7 @@ def _write(path: str, title: str, command: str, summary: Table, measured: Sectio
 
 
 def _energy_table(result: Timed) -> Folded:
-    """The energy of each component, and what it rests on."""
+    """The energy of each component, and its source."""
     parts = result.energy_nj or {}
     unit, cells = figures("energy_nj", list(parts.values()))
     rows = [
@@ -89,7 +89,7 @@ def write_expert_report(
 
 
 def _stretches_table(result: RelayoutResult) -> Folded:
-    """When each DIMM read and wrote."""
+    """Times at which each DIMM read and wrote."""
     names, times = columns(spans(result.stretches))
     rows: list[Row] = [
         (plain_cell(one.dimm), one.name, *when) for one, when in zip(result.stretches, times, strict=True)
@@ -131,8 +131,8 @@ def write_topologies_report(path: str, results: Mapping[str, RelayoutResult], ha
 
     Args:
         path: the path of the file.
-        results: of `simulate_relayout`.
-        hardware: of all of them, but for what a topology changes.
+        results: results of `simulate_relayout`.
+        hardware: their hardware, except for values that a topology changes.
 
     Raises:
         InputError: the file cannot be written.
@@ -147,7 +147,7 @@ def write_topologies_report(path: str, results: Mapping[str, RelayoutResult], ha
 
 
 def _channels_table(result: TraceResult) -> Folded:
-    """Figures of each of several channels; nothing of a single one."""
+    """Figures of each channel; nothing for a single channel."""
     found = result.per_channel
     heads, rows = columns({name: (name, [one[name] for one in found]) for name in found[0]})
     numbered: list[Row] = [(plain_cell(number), *cells) for number, cells in enumerate(rows)]
@@ -161,7 +161,7 @@ def write_trace_report(path: str, result: TraceResult, memory: Memory, hardware:
         path: the path of the file.
         result: the result of the run.
         memory: the memory of the run.
-        hardware: that the memory is of; None: it was put together from names.
+        hardware: the hardware of the memory; None: the memory was given by names.
 
     Raises:
         InputError: the file cannot be written.

@@ -15,9 +15,9 @@ from ndpsim.reported import flattened
 from ndpsim.results import JobTime, Phase, Stretch
 from ndpsim.units import UNITS, significant
 
-Spans: TypeAlias = Sequence[JobRecord | JobTime | Phase | Stretch]  # what began and ended
+Spans: TypeAlias = Sequence[JobRecord | JobTime | Phase | Stretch]  # something with a begin and an end
 _MEASURED = re.compile(r"([0-9][0-9,]*(?:\.[0-9]+)?) ?(\S*)")
-# Of all units but seconds, whose scales have the names of those of nanoseconds.
+# Scales of all units except seconds, which share names with those of nanoseconds.
 _FACTORS = {one.unit: one.divisor for name, unit in UNITS.items() if name != "s" for one in unit.scales}
 
 
@@ -29,7 +29,7 @@ def plain_cell(value: Any) -> Cell:
 
 
 def measured_cell(text: str) -> Cell:
-    """A figure of a text report as print has it, sorted by what it is: ``981.2 ns`` before ``1.204 µs``."""
+    """A figure of a text report, sorted by its value: ``981.2 ns`` before ``1.204 µs``."""
     found = _MEASURED.fullmatch(text)
     if found is None or found[2] not in _FACTORS:
         return Cell(text)
@@ -37,7 +37,7 @@ def measured_cell(text: str) -> Cell:
 
 
 def figures(name: str, values: Sequence[Any], results: Iterable[type] = ()) -> tuple[str, list[Cell]]:
-    """The unit that suits all values of a metric, and each in it to four digits; text stays as it is."""
+    """A common unit for all values of a metric, and the values in it with four digits; text is unchanged."""
     scale = scale_of(name, values, results)
     cells = []
     for value in values:
@@ -51,10 +51,10 @@ def figures(name: str, values: Sequence[Any], results: Iterable[type] = ()) -> t
 
 
 def columns(named: Mapping[str, tuple[str, Sequence[Any]]]) -> tuple[list[str], list[tuple[Cell, ...]]]:
-    """Names of columns with the unit that suits all values of each, and the rows below them.
+    """Names of columns with a common unit for all values of each, and the rows.
 
     Args:
-        named: by the name of a column its metric, and a value for each row.
+        named: for each column's name its metric, and a value for each row.
     """
     shown = {name: figures(metric, values) for name, (metric, values) in named.items()}
     heads = [f"{name} ({unit})" if unit else name for name, (unit, _) in shown.items()]
@@ -62,11 +62,11 @@ def columns(named: Mapping[str, tuple[str, Sequence[Any]]]) -> tuple[list[str], 
 
 
 def configuration(config: Mapping[str, Any], hardware: Hardware | None, *more: Part) -> Section:
-    """All that was used: the call's own values, then the machine's with their sources.
+    """The whole configuration: the values of the call, then those of the machine with their sources.
 
     Args:
         config: the configuration in a result.
-        hardware: that it ran on; None: there is none but what `config` says.
+        hardware: the hardware; None: only `config` describes it.
         more: further parts.
     """
     call = {key: value for key, value in config.items() if hardware is None or key != "hardware"}
@@ -80,7 +80,7 @@ def configuration(config: Mapping[str, Any], hardware: Hardware | None, *more: P
 
 
 def spans(found: Spans, from_ns: float = 0.0) -> dict[str, tuple[str, list[float]]]:
-    """When each began and ended, counted from a time, as `columns` takes it."""
+    """Start and end of each, relative to a time, for `columns`."""
     return {
         "start": ("time_ns", [one.start_ns - from_ns for one in found]),
         "end": ("time_ns", [one.end_ns - from_ns for one in found]),
@@ -93,7 +93,7 @@ def _when(found: Spans) -> tuple[list[str], list[tuple[Cell, ...]]]:
 
 
 def phases_table(phases: Sequence[Phase]) -> Folded:
-    """When each phase of an expert program ran."""
+    """The times of each phase of an expert program."""
     names, times = _when(phases)
     rows: list[Row] = [
         (phase.name, plain_cell(phase.tile), *when) for phase, when in zip(phases, times, strict=True)
@@ -103,7 +103,7 @@ def phases_table(phases: Sequence[Phase]) -> Folded:
 
 
 def jobs_table(jobs: Sequence[JobTime]) -> Folded:
-    """When each of several experts in turn ran; nothing of a single one."""
+    """The times of each of several experts in turn; nothing for a single expert."""
     names, times = _when(jobs)
     rows: list[Row] = [
         (plain_cell(number), plain_cell(job.tokens), *when)

@@ -13,7 +13,7 @@ from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.canvas import rendered
 
 _MOST_BYTES = 4_000_000
-# The head of the file, comments, metadata, and namespaces, which parsers of HTML have no use for.
+# The head of the file, comments, metadata and namespaces, which HTML does not need.
 _DROPPED = re.compile(
     r'^.*?(?=<svg)|<!--.*?-->|<metadata>.*?</metadata>|\s+xmlns(?::\w+)?="[^"]*"', re.DOTALL
 )
@@ -23,7 +23,7 @@ _SIZE = re.compile(r'(<svg\b[^>]*?) (?:width|height)="[^"]*"')
 def inline(svg: str, name: str) -> str:
     """An SVG file as part of an HTML page, as wide as its place.
 
-    `name` stands in front of all ids, so that several pictures on a page do not take each other's.
+    `name` is the prefix of all ids, so that ids of several pictures on a page differ.
     """
     svg = _DROPPED.sub("", svg).replace("xlink:href=", "href=")
     for _ in ("width", "height"):
@@ -34,12 +34,12 @@ def inline(svg: str, name: str) -> str:
 
 
 def picture(name: str, draw: Callable[[], Figure], words: str) -> Picture | str:
-    """A figure as inline SVG; where it cannot be drawn, or would be too large, why.
+    """A figure as inline SVG, or the reason why it cannot be drawn or is too large.
 
     Args:
-        name: unlike those of other pictures on the page, for ids.
-        draw: makes the figure, in the default size.
-        words: what is seen, for who does not see it.
+        name: prefix for ids, unique on the page.
+        draw: makes the figure in the default size.
+        words: a description for readers who cannot see it.
     """
     try:
         svg = rendered(draw(), "svg", DEFAULT_SIZE).decode()

@@ -1,4 +1,4 @@
-"""The report of a sweep: its pictures, the table of its points, what they share, and what failed."""
+"""The report of a sweep: pictures, the table of points, common configuration, and failures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ndpsim.report.words import counted
 from ndpsim.reported import flattened
 from ndpsim.units import Scale
 
-#: Metrics of the first table, as far as there are any of them beside what is drawn.
+#: Metrics of the first table beside the drawn ones, if the sweep has them.
 _MAIN = (
     "speedup",
     "time_ns",
@@ -43,13 +43,13 @@ _MAIN = (
     "bound",
     "bottleneck",
 )
-_MOST_POINTS_DRAWN = 3000  # of a Pareto front, where each is a mark of its own
+_MOST_POINTS_DRAWN = 3000  # maximum number of points of a Pareto front in the picture
 _MOST_VALUES_SAID = 12
 _REST = "table.csv"
 
 
 class SweptResult(Protocol):
-    """The result of a sweep as a report needs it: its rows in order, and what was swept."""
+    """The interface of a sweep's result for a report: its rows in order, and its definition."""
 
     @property
     def definition(self) -> Swept: ...
@@ -111,7 +111,7 @@ def _key_cell(value: Any) -> Cell:
 
 
 def _published_table(swept: Swept, rows: Sequence[Row]) -> Section:
-    """Each published value beside ours at the same point."""
+    """Each published value beside the simulated one at the same point."""
     found = []
     for value in swept.published:
         where = {key: value_words(of_key) for key, of_key in value.where.items()}
@@ -141,7 +141,7 @@ def _published_table(swept: Swept, rows: Sequence[Row]) -> Section:
 
 
 def _configurations(rows: Sequence[Row]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """Configuration values that all points share, and those that differ, each value once."""
+    """Configuration values that all points share, and the different values of the others."""
     texts = dict.fromkeys(row["config"] for row in rows if row.get("config"))
     found: dict[str, dict[str, Any]] = {}
     times: Counter[str] = Counter()
@@ -151,14 +151,14 @@ def _configurations(rows: Sequence[Row]) -> tuple[dict[str, Any], dict[str, list
         for key, value in flat.items():
             found.setdefault(key, {}).setdefault(repr(value), value)
     for key, values in found.items():
-        if times[key] < len(texts):  # some points have no such key
+        if times[key] < len(texts):  # some points lack the key
             values.setdefault("None", None)
     same = {key: next(iter(values.values())) for key, values in found.items() if len(values) == 1}
     return same, {key: list(values.values()) for key, values in found.items() if len(values) > 1}
 
 
 def _origins(swept: Swept) -> dict[str, tuple[str, str]]:
-    """Unit and source of the hardware's values, where all points are of one hardware that can be read."""
+    """Units and sources of the hardware's values, if all points have one hardware that can be read."""
     name = swept.fixed.get("hw")
     if not isinstance(name, str) or "hw" in swept.varied:
         return {}
@@ -212,7 +212,7 @@ def write_sweep_report(path: str, result: SweptResult, plot: SweepPlot | None = 
     Args:
         path: the path of the file.
         result: rows in the order of points, with `definition` and `columns`.
-        plot: what is drawn first; None: what the sweep itself says, or readers expect.
+        plot: the first picture; None: that of the sweep's definition, or a default.
 
     Raises:
         InputError: the file cannot be written.
