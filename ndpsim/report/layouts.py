@@ -14,7 +14,7 @@ from ndpsim.units import format_bytes
 
 
 def layout_title(placed: PlacedExpert) -> str:
-    """The locations in a line."""
+    """A title that says which weights are placed where."""
     layout, of = placed.layout, placed.described
     name = of["model"] or f"{of['hidden']} x {of['intermediate']}"
     bits = {str(of_matrix): None for of_matrix in layout.weights.format.matrices}
@@ -32,7 +32,7 @@ def layout_title(placed: PlacedExpert) -> str:
 
 
 def print_layout(placed: PlacedExpert) -> None:
-    """Bytes of every matrix on every DIMM, and how evenly a DIMM's lanes share them."""
+    """Print the bytes of every matrix on every DIMM, and how evenly the lanes of a DIMM share them."""
     layout = placed.layout
     columns = ("dimm", "channel", *(f"matrix_bytes.{name}" for name in MATRICES), "matrix_bytes")
     labels = [*(label_of(name, DimmPart) for name in columns), label_of("matrix_bytes", LanePart)]
@@ -47,6 +47,6 @@ def print_layout(placed: PlacedExpert) -> None:
 
 
 def _sizes(matrices: Iterable[float]) -> list[str]:
-    """The bytes of each matrix and of all together."""
+    """The bytes of each matrix, and their sum."""
     sizes = list(matrices)
     return list(map(format_bytes, [*sizes, sum(sizes)]))

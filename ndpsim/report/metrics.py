@@ -12,7 +12,7 @@ from ndpsim.units import TIMES, Scale, scale_for
 
 _NO_UNIT = Scale("")
 _SPEEDUP = Quantity("speed-up", TIMES)
-_OF_SECTION = ("count", "channels", "ports")  # which say of what only with their section
+_OF_SECTION = ("count", "channels", "ports")  # These are ambiguous without their section.
 _LONGEST_DESCRIPTION = 40
 _KEYS = {
     "bits": "bits of a weight",
@@ -27,7 +27,7 @@ _KEYS = {
 
 
 def is_number(value: Any) -> bool:
-    """Whether something can be drawn: a finite number, and no truth value."""
+    """Whether a value can be drawn: a finite number, and not a Boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -40,12 +40,12 @@ def described(metric: str, results: Iterable[type] = ()) -> Quantity:
 
 
 def metric_text(metric: str, value: Any, results: Iterable[type] = ()) -> str:
-    """A value of a metric with its unit; empty where there is none."""
+    """A value of a metric with its unit; empty without a value."""
     return "" if value is None else with_unit(metric, value, *results)
 
 
 def scale_of(metric: str, values: Iterable[Any] = (), results: Iterable[type] = ()) -> Scale:
-    """The largest unit of which the largest of some values is 1 or more."""
+    """The largest unit in which the largest value is at least 1."""
     largest = max((abs(value) for value in values if is_number(value)), default=0.0)
     return scale_for(described(metric, results).unit, largest)
 
@@ -53,19 +53,19 @@ def scale_of(metric: str, values: Iterable[Any] = (), results: Iterable[type] = 
 def metric_label(
     metric: str, scale: Scale = _NO_UNIT, baseline: str = "", results: Iterable[type] = ()
 ) -> str:
-    """For an axis or a column: ``time (µs)``; of a speed-up, over what."""
+    """The name of a metric for an axis or a column: ``time (µs)``; a speed-up is followed by its baseline."""
     over = f" over {baseline}" if baseline and metric == "speedup" else ""
     return f"{described(metric, results).label}{over}" + (f" ({scale.unit})" if scale.unit else "")
 
 
 def higher_is_better(metric: str, results: Iterable[type] = ()) -> bool:
-    """Whether more of it is wanted: of rates, shares of a peak and speed-ups; of all else, less."""
+    """Whether a higher value is better, as for rates, shares of a peak and speed-ups."""
     unit = described(metric, results).unit
     return unit in ("GB/s", "GFLOPS", "tokens/s", "1/s", "%") or "speedup" in metric
 
 
 def key_label(key: str) -> str:
-    """A key that varies, for an axis: what the hardware file says of it with its unit, else the option."""
+    """A varied key for an axis: its description in the hardware file with its unit, or the option's name."""
     path = tuple(key.split("."))
     field = field_at(path) if len(path) > 1 else None
     if field is None:
@@ -77,7 +77,7 @@ def key_label(key: str) -> str:
 
 
 def name_of(values: Mapping[str, Any]) -> str:
-    """Values of keys for a legend: words alone, numbers with what they are of: ``ranks 4, link 25 GB/s``."""
+    """Values of keys for a legend: words alone, numbers with their keys: ``ranks 4, link 25 GB/s``."""
     return ", ".join(_named(key, value) for key, value in values.items())
 
 
@@ -95,7 +95,7 @@ def _named(key: str, value: Any) -> str:
 
 
 def value_words(value: Any) -> str:
-    """A value of a key: numbers as one writes them, lists with commas."""
+    """A value of a key as text; lists are separated by commas."""
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Runs of a whole model as text: what was routed, then policies side by side."""
+"""Runs of a whole model as text: the routing, then the policies side by side."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ndpsim.results.moe import ENGINES, RESOURCES
 from ndpsim.units import format_bytes, format_time, percent
 
 _NONE = "-"
-_BESIDE = 5  # runs that have columns; more have a line each, with some of the rows
+_BESIDE = 5  # With more runs than this, each run is a line with some of the quantities.
 _IN_SHORT = (
     "prefill_ns",
     "decode_ns",
@@ -33,18 +33,18 @@ _BOUNDS = {
     "linear-programme": "bound: of all layers together, by linear programmes",
     "steps": "bound: each step by itself; all together need scipy: pip install 'ndpsim[milp]'",
 }
-_ENDS = 8  # beyond the limit of a check, that are told
+_ENDS = 8  # layers beyond the limit of a check that are named
 
 
 def moe_title(result: MoeResult) -> str:
-    """The model and the machine, in a line."""
+    """A title: the model and the machine."""
     config = result.config
     file = f"{config['weights']}: " if "weights" in config else ""
     return f"{config['model']} on {config['hardware']['name']}, {file}{bits_of(config)}"
 
 
 def run_names(runs: Sequence[PolicyRun]) -> list[str]:
-    """Names of runs beside each other: their policies, with the parameters of those that occur twice."""
+    """Names of runs: their policies, with parameters where a policy occurs twice."""
     names = []
     for run in runs:
         alike = [other.parameters for other in runs if other.policy == run.policy]
@@ -55,7 +55,7 @@ def run_names(runs: Sequence[PolicyRun]) -> list[str]:
 
 
 def print_moe(result: MoeResult) -> None:
-    """The result of `run_moe`."""
+    """Print the result of `run_moe`."""
     print_text(moe_title(result), bold=True)
     print_text(trace_title(result.routing["trace"]), indent="  ")
     names = run_names(result.runs)
@@ -77,12 +77,12 @@ def print_moe(result: MoeResult) -> None:
 
 
 def moe_table(result: MoeResult) -> list[tuple[str, ...]]:
-    """The label of each quantity, and its figure under each policy."""
+    """Rows of a table: the label of a quantity, and its value with each policy."""
     return _cells(_rows(result), result.runs)
 
 
 def moe_notes(result: MoeResult) -> list[str]:
-    """Notes on runs in sentences; a note that runs share is there once."""
+    """Notes on runs in sentences; a note on several runs appears once."""
     names = run_names(result.runs)
     notes: dict[str, list[str]] = {}
     for name, run in zip(names, result.runs, strict=True):
@@ -92,7 +92,7 @@ def moe_notes(result: MoeResult) -> list[str]:
 
 
 class _Row(NamedTuple):
-    """A quantity of a run: its name in the result, its label, and how its figure is written."""
+    """A quantity of a run: its name in the result, its label, and the function that formats it."""
 
     name: str
     label: str
@@ -108,14 +108,14 @@ def _label(name: str) -> str:
 
 
 def _value(run: PolicyRun, name: str) -> Any:
-    """The value of a run under a dotted name; None: there is none."""
+    """The value with a dotted name in the result of a run; None if it is absent."""
     first, _, part = name.partition(".")
     value = getattr(run, first)
     return (value or {}).get(part) if part else value
 
 
 def _row(name: str) -> _Row:
-    """A quantity in its unit, or as a share of the field that its description names."""
+    """A row with a quantity in its unit, or as a share of the field that its description names."""
     whole = quantity_of(name, (PolicyRun,)).whole
     if whole:
         label = f"{_label(name)} (% of {_label(whole)})"
@@ -154,7 +154,7 @@ def _busy_row(group: str) -> _Row:
 
 
 def _bits(run: PolicyRun) -> str:
-    """Bits of the weights with which pairs were computed: of all engines, or where they differ of each."""
+    """Bits of the weights that were computed with, once for all engines if they are equal."""
     bits = {ENGINES[name]: f"{mean:.3g}" for name, mean in run.weight_bits.items() if mean is not None}
     if len(set(bits.values())) == 1:
         return next(iter(bits.values()))
@@ -162,7 +162,7 @@ def _bits(run: PolicyRun) -> str:
 
 
 def _migration_rows(kind: str, runs: Sequence[PolicyRun]) -> Iterator[_Row]:
-    """How many, how much, and how much of their time was beside experts; evictions take none."""
+    """Number and bytes of migrations, and the share of their time beside experts; evictions take no time."""
     name = f"migrations.{kind}"
     yield _Row(name, _label(name), lambda run: _moved(_value(run, name)))
     of_kind = [run.migrations.get(kind) for run in runs]
@@ -172,7 +172,7 @@ def _migration_rows(kind: str, runs: Sequence[PolicyRun]) -> Iterator[_Row]:
 
 
 def _figure(name: str, value: Any) -> str:
-    """A value of a run in the unit of its field."""
+    """A row with a value in the unit of its field."""
     return _NONE if value is None else with_unit(name, value, PolicyRun)
 
 
@@ -181,7 +181,7 @@ def _part(value: float | None, whole: float) -> str:
 
 
 def _busy(run: PolicyRun, group: str) -> float | None:
-    """The mean over the resources of a group."""
+    """The mean share of time in which the resources of a group are busy."""
     found = [share for name, share in run.utilization.items() if name.partition(" ")[0] == group]
     return sum(found) / len(found) if found else None
 
@@ -194,18 +194,18 @@ def _moved(sums: Mapping[str, float] | None) -> str:
 
 
 def _exposed(sums: Mapping[str, float] | None) -> str:
-    """How much of their time migrations ran beside experts."""
+    """The share of their time in which migrations ran beside experts."""
     return _part(sums["exposed_ns"], sums["hidden_ns"] + sums["exposed_ns"]) if sums else _NONE
 
 
 def _energy(run: PolicyRun) -> str:
-    """The energy of all components that are known."""
+    """The total energy of the known components."""
     known = [nj for nj in run.energy_nj.values() if nj is not None]
     return _figure("energy_nj", sum(known) if known else None)
 
 
 def _bottleneck(run: PolicyRun) -> str:
-    """The resource with most of the time of the layers' critical paths."""
+    """The resource with the largest share of the layers' critical paths."""
     if not run.bottleneck:
         return _NONE
     name, share = max(run.bottleneck.items(), key=lambda item: item[1])
@@ -213,7 +213,7 @@ def _bottleneck(run: PolicyRun) -> str:
 
 
 def _notes(run: PolicyRun) -> list[str]:
-    """Sentences below the table of a run."""
+    """Sentences for below the table of a run."""
     notes = [_BOUNDS[run.bound]]
     notes += _prediction_notes(run.prediction or {})
     unknown = [name for name, nj in run.energy_nj.items() if nj is None]
@@ -225,7 +225,7 @@ def _notes(run: PolicyRun) -> list[str]:
 
 
 def _check_notes(check: LayerCheck) -> list[str]:
-    """A layer by both models; what is beyond the limit, the furthest first."""
+    """Notes on the check by the other model; layers beyond the limit, the largest difference first."""
     largest = check.largest
     furthest = f"; furthest: {largest.name}, {_error(largest)}, of" if largest else ", of"
     note = (
@@ -255,7 +255,7 @@ def _signed(share: float) -> str:
 
 
 def _prediction_notes(prediction: Mapping[str, Any]) -> list[str]:
-    """Notes on what counts as a prediction, and further shares with their wholes."""
+    """Notes on the definition of a prediction, and on further shares."""
     counted_as = prediction.get("counted", {})
     words = counted_as if isinstance(counted_as, Mapping) else {"accuracy": counted_as}
     notes = []

@@ -1,4 +1,4 @@
-"""Data of pictures of a run beyond its result, collected while it runs: sums, and one layer's jobs."""
+"""Data for pictures that the result of a run does not have, collected while it runs."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from numpy.typing import NDArray
 
 from ndpsim.orchestrator.record import LayerRecord, RunRecord
 
-#: Groups of resources whose times are summed; of DIMMs and NDP units, the busiest of each layer.
+#: Groups of resources whose times are summed; for DIMMs and NDP units, those of the busiest in each layer.
 _GROUPS = ("gpu", "cpu", "ndp", "pcie-down", "pcie-up")
 
 
 @dataclass(eq=False)
 class RunHistory:
-    """One policy's run: sums over decode steps, by layer; over the prefill, where there are no steps.
+    """Sums by layer over the decode steps of one policy's run, or over the prefill of a run without steps.
 
     Attributes:
-        layers: the model's numbers.
+        layers: numbers of the layers in the model.
         times: how often each layer ran.
-        layer_ns: of its experts, from the gate to the last result.
-        window_ns: before them.
-        busy_ns: of each group of resources; of "ndp" the busiest unit's.
-        shown: the layer whose jobs are drawn; None: it did not run.
+        layer_ns: times of the experts, from the gate to the last result.
+        window_ns: times of the windows before the experts.
+        busy_ns: busy times of each group of resources; for "ndp", those of the busiest unit.
+        shown: the layer whose jobs are drawn; None if it did not run.
     """
 
     run: RunRecord
@@ -37,7 +37,7 @@ class RunHistory:
 
 
 class History:
-    """An observer that collects what pictures need.
+    """An observer that collects data for pictures.
 
     Args:
         layer: step and layer whose jobs are drawn; None: the middle layer of the last step.
@@ -51,7 +51,7 @@ class History:
         if not self.runs or self.runs[-1].run is not run:
             self.runs.append(_empty(run))
         of_run = self.runs[-1]
-        if of_run.phase != layer.phase:  # the prefill comes first and gives way
+        if of_run.phase != layer.phase:  # The prefill comes first; the first step replaces it.
             of_run.__dict__.update(vars(_empty(run)), phase=layer.phase)
         row = of_run.layers.index(layer.layer)
         of_run.times[row] += 1
@@ -72,9 +72,9 @@ def _empty(run: RunRecord) -> RunHistory:
 
 
 def _busy(layer: LayerRecord) -> dict[str, float]:
-    """For how long each group of resources was in use beside a layer's experts, of several the busiest one.
+    """The busy time of each group of resources during a layer's experts; of several DIMMs, the longest.
 
-    PCIe is by migrations to the GPU, too.
+    PCIe includes migrations to the GPU.
     """
     intervals: dict[str, list[tuple[float, float]]] = {}
     for job in layer.jobs:
@@ -91,7 +91,7 @@ def _busy(layer: LayerRecord) -> dict[str, float]:
 
 
 def _covered(intervals: list[tuple[float, float]]) -> float:
-    """The time that is in at least one of the intervals."""
+    """The length of the union of the intervals."""
     together, until = 0.0, -np.inf
     for start, end in sorted(intervals):
         together += max(0.0, end - max(start, until))

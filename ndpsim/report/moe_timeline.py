@@ -14,9 +14,9 @@ from ndpsim.report.trace_events import TimelineWriter, timeline_file
 def writing_timeline(path: str | PathLike[str]) -> Iterator[Observer]:
     """An observer that writes all jobs and migrations, a process for each policy and a row for each resource.
 
-    Times are in us. Migrations to the GPU are on the rows of PCIe, those between DIMMs on those of the links.
-    What is under way together on a resource, such as copies, has a row each. The file is there when the block
-    ends well, else not at all.
+    Times are in us. Migrations to the GPU are on the rows of PCIe, migrations between DIMMs on the rows of
+    the links. Concurrent jobs of a resource, such as copies, have a row each. The file exists only if the
+    block ends without an exception.
 
     Raises:
         InputError: the file cannot be written.
@@ -26,14 +26,14 @@ def writing_timeline(path: str | PathLike[str]) -> Iterator[Observer]:
 
 
 def _row_of(migration: MigrationRecord) -> str:
-    """The row of a migration: its resource; its kind if it takes no time."""
+    """The row of a migration: its resource, or its kind if it takes no time."""
     if migration.end_ns == migration.start_ns:
         return migration.kind
     return migration.resource
 
 
 class _Runs:
-    """An observer: a process for each run."""
+    """An observer that writes a process for each run."""
 
     def __init__(self, timeline: TimelineWriter) -> None:
         self._timeline = timeline
@@ -47,7 +47,7 @@ class _Runs:
 
 
 def write_layer(timeline: TimelineWriter, layer: LayerRecord) -> None:
-    """A layer, with its jobs and the migrations that have ended."""
+    """Write a layer, its jobs and the migrations that have ended."""
     name = f"{layer.phase} {layer.step}, layer {layer.layer}"
     if layer.window_ns:
         window = layer.start_ns - layer.window_ns, layer.start_ns

@@ -1,6 +1,6 @@
-"""Choices for a picture: its size, and which of its panels are drawn.
+"""The size and the panels of a picture.
 
-Apart from the pictures themselves, so that choices are checked before matplotlib is imported.
+They are separate from the pictures so that arguments are checked before matplotlib is imported.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from ndpsim.errors import InputError, unknown
 
 @dataclass(frozen=True)
 class Size:
-    """The place for which a picture is made.
+    """The size of a picture and its text.
 
     Attributes:
-        width_in, height_in: in inches, as printed; None: as high as the panels need.
-        font_pt: of all text but the numbers at ticks, which are half a point smaller.
+        width_in, height_in: in inches, as printed; without a height, the panels determine it.
+        font_pt: font size; numbers at ticks are half a point smaller.
         line_pt: width of lines.
-        dpi: dots an inch, where the format has dots.
-        columns: columns that panels stand in.
+        dpi: dots an inch, for formats with pixels.
+        columns: number of columns of panels.
     """
 
     width_in: float
@@ -31,7 +31,7 @@ class Size:
     columns: int = 1
 
 
-#: One and two columns of a paper of two columns on letter paper, and a slide of 16:9.
+#: One or both columns of a paper in two columns on letter paper, and a slide of 16:9.
 SIZES = {
     "column": Size(3.5, None, 7.0, 0.8, 600),
     "two-columns": Size(7.16, None, 8.0, 1.0, 300),
@@ -58,10 +58,10 @@ PANELS = {
 
 
 def chosen_size(name: str) -> Size:
-    """The size of this name.
+    """The size with this name.
 
     Raises:
-        InputError: there is none.
+        InputError: no size has this name.
     """
     if name not in SIZES:
         raise unknown(name, SIZES, "size", key="size")
@@ -69,10 +69,10 @@ def chosen_size(name: str) -> Size:
 
 
 def chosen_panels(names: Sequence[str] | None, picture: str) -> tuple[str, ...]:
-    """The panels of a picture (a name of `PANELS`) that are drawn, in its order; None: all.
+    """The chosen panels of a picture (a key of `PANELS`), in its order; None chooses all.
 
     Raises:
-        InputError: the picture has none of that name, or none is chosen.
+        InputError: the picture has no panel of a chosen name, or no panel is chosen.
     """
     if names is None:
         return PANELS[picture]

@@ -8,7 +8,7 @@ from ndpsim.config.keys import Row
 from ndpsim.report.printing import print_table
 from ndpsim.report.text import print_rows
 
-# The keys that are shown of each kind.
+# The keys shown for each kind.
 _SHOWN = {
     "cpus": (
         "host.cpu_cores",
@@ -27,7 +27,7 @@ _TITLES = {"cpus": "CPUs", "memories": "Memories", "gpus": "GPUs", "links": "Lin
 
 
 def print_parts() -> None:
-    """All bundled parts, a table for each kind, with their main numbers."""
+    """Print a table for each kind of bundled parts, with their main values."""
     for kind in PART_KINDS:
         parts = [load_part(name) for name in part_names(kind)]
         rows = [{row.key: row for row in part.rows()} for part in parts]
@@ -45,7 +45,7 @@ def print_parts() -> None:
 
 
 def _heading(key: str, unit: str) -> str:
-    """The words of a key, with the unit as it is written: ``memory TB/s`` for ``gpu.memory_tbps``."""
+    """The words of a key with its unit: ``memory TB/s`` for ``gpu.memory_tbps``."""
     words = key.rpartition(".")[2].removeprefix("cpu_").split("_")
     if words[-1] in (unit.replace("/s", "ps").lower(), "bytes"):
         words.pop()
@@ -58,6 +58,6 @@ def _written(row: Row | None) -> str:
 
 
 def print_part(part: Part) -> None:
-    """Every value of a part with its unit and source, and what follows from them."""
+    """Print every value of a part with its unit and source, and the values derived from them."""
     also = f", also {', '.join(part.also)}" if part.also else ""
     print_rows(f"{part.title} ({part.name}{also}; {part.file})", part.rows())

@@ -1,7 +1,7 @@
 """Pictures of results, a module for each kind of result.
 
-`canvas` makes figures of panels and files of figures, `colours` says what each colour means; `bars` shows
-shares of time and energy, `curves` what happens over time.
+`canvas` makes figures from panels and writes them, `colours` defines the meaning of each colour, `bars`
+draws shares of time and energy, and `curves` draws values over time.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import os
 
 
 def _import_matplotlib() -> None:
-    """Import matplotlib whatever MPLBACKEND says: it may name a window system or a notebook that is not here.
+    """Import matplotlib, even if MPLBACKEND names a window system or a notebook that is absent.
 
-    Pictures are drawn without any of them.
+    Pictures need neither.
     """
     backend = os.environ.pop("MPLBACKEND", None)
     try:

@@ -31,7 +31,7 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 def draw_bar(axes: Axes, place: float, length: float, words: str, **how: Any) -> None:
-    """A horizontal bar, and what is said of it behind its end."""
+    """A horizontal bar, with text after its end."""
     axes.barh(place, length, **{"height": 0.8, **how})
     axes.text(length, place, f" {words}", va="center", color=INK)
 
@@ -47,7 +47,7 @@ def share_panel(draw: Callable[[Axes], None]) -> list[Panel]:
 
 
 def energy_panels(energy_nj: Mapping[str, float | None] | None, time_ns: float) -> list[Panel]:
-    """The panel of `draw_energy`; none where nothing is known."""
+    """The panel of `draw_energy`; empty without known energies."""
     if energy_nj is None:
         return []
     return share_panel(lambda axes: draw_energy(axes, energy_nj, time_ns))
@@ -58,8 +58,8 @@ def draw_shares(axes: Axes, parts: Mapping[str, tuple[float, str]], meanings: Ma
 
     Args:
         axes: the axes into which it is drawn.
-        parts: sizes of the parts, and what the legend says of each beside its share.
-        meanings: names of `COLOURS`, by part.
+        parts: sizes of the parts, and the text beside the share in the legend.
+        meanings: keys of `COLOURS`, by part.
     """
     total, left = sum(size for size, _ in parts.values()), 0.0
     for name, (size, words) in parts.items():
@@ -73,9 +73,9 @@ def draw_shares(axes: Axes, parts: Mapping[str, tuple[float, str]], meanings: Ma
 
 
 def draw_bus_time(axes: Axes, parts_ns: Mapping[str, float], time_ns: float, bus: str) -> None:
-    """The time of a data bus, in ns by what it did: "data", "refresh", "rows", "FIFO full".
+    """The time of a data bus in ns, by its use: "data", "refresh", "rows", "FIFO full".
 
-    The rest of `time_ns` is drawn as "nothing to read". `bus`: in words, of which the mean is meant.
+    The rest of `time_ns` is drawn as "nothing to read". `bus` says in words of which buses this is the mean.
     """
     parts = {**parts_ns, "nothing to read": max(0.0, time_ns - sum(parts_ns.values()))}
     draw_shares(axes, {name: (ns, format_time(ns)) for name, ns in parts.items()}, _TIMES)
@@ -83,7 +83,7 @@ def draw_bus_time(axes: Axes, parts_ns: Mapping[str, float], time_ns: float, bus
 
 
 def energy_parts(energy_nj: Mapping[str, float | None]) -> dict[str, float]:
-    """Energies in nJ by what is drawn: components that are above 0, those of the NDP units together."""
+    """Energies in nJ of the drawn parts: components above 0, with the NDP units' components as one."""
     parts = dict.fromkeys(ENERGY, 0.0)
     for name, nj in energy_nj.items():
         if name != "total":
@@ -93,7 +93,7 @@ def energy_parts(energy_nj: Mapping[str, float | None]) -> dict[str, float]:
 
 
 def draw_energy(axes: Axes, energy_nj: Mapping[str, float | None], time_ns: float) -> None:
-    """Energies in nJ by component as one bar, those of the NDP units together, with the power of each."""
+    """One bar of energies in nJ by component, with the power of each; the NDP units' components are one."""
     parts = energy_parts(energy_nj)
     total = sum(parts.values())
     draw_shares(axes, {name: (nj, format_power(nj / time_ns)) for name, nj in parts.items()}, ENERGY)
@@ -105,7 +105,7 @@ def draw_energy(axes: Axes, energy_nj: Mapping[str, float | None], time_ns: floa
 
 
 def compare_energies(axes: Axes, ways: Mapping[str, tuple[Mapping[str, float | None], float]]) -> None:
-    """Energies in nJ by component, and the time in ns they are over, of several ways to do the same."""
+    """A bar for each of several ways to do the same, from energies in nJ by component and the time in ns."""
     bars = {name: energy_parts(energy_nj) for name, (energy_nj, _) in ways.items()}
     totals = [sum(parts.values()) for parts in bars.values()]
     scale = scale_of("energy_nj", totals)

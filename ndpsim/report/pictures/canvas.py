@@ -24,18 +24,18 @@ from ndpsim.errors import InputError
 from ndpsim.files import replacing
 from ndpsim.report.panels import DEFAULT_SIZE, Size, chosen_panels, chosen_size
 
-CHARACTER = 0.6  # width of one, of its font size; no text is wider
+CHARACTER = 0.6  # width of a character, as a share of the font size; no text is wider
 
 _UNUSABLE = {
     "pgf",
     "raw",
     "rgba",
     "svgz",
-}  # these need LaTeX, are no files that anything opens, or hold times
+}  # These need LaTeX, have no reader, or contain times.
 _DATED = {"pdf": "CreationDate", "svg": "Date"}
 _LINE = 1.25 / 72  # inches of a line of text, for each point of its font
-_TEXT = 16  # lines that ticks, labels and a legend may take before they are measured
-_LEAST = 0.5  # of their height is left to axes that become lower where room is short
+_TEXT = 16  # lines for ticks, labels and a legend, until they are measured
+_LEAST = 0.5  # least share of their height that axes keep where room is short
 
 
 Shown_contra = TypeVar("Shown_contra", contravariant=True)
@@ -46,10 +46,10 @@ class Panel:
     """A part of a picture.
 
     Attributes:
-        draw: draws into axes, with a label for whatever the legend explains.
-        lines: how high the axes are, in lines of text.
-        stretches: whether they become higher where there is room.
-        axis: a name of the horizontal axis; panels below each other share one of the same name.
+        draw: draws into axes, and labels whatever the legend explains.
+        lines: height of the axes, in lines of text.
+        stretches: whether the axes become higher where there is room.
+        axis: name of the horizontal axis; adjacent panels of the same name share it.
     """
 
     draw: Callable[[Axes], None]
@@ -60,7 +60,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class _Block:
-    """Panels with one horizontal axis, and the legend above them."""
+    """Panels that share a horizontal axis, and the legend above them."""
 
     part: SubFigure
     axes: Sequence[Axes]
@@ -83,7 +83,7 @@ class _Block:
                 legend.remove()
 
     def taken_in(self) -> float:
-        """The height of ticks, labels and the legend beside that of the axes."""
+        """The height of ticks, labels and the legend, without the axes."""
         axes = sum(one.bbox.height for one in self.axes)
         return float(self.part.bbox.height - axes) / self.part.figure.dpi
 
@@ -117,7 +117,7 @@ def _style(size: Size) -> Iterator[None]:
         "legend.handletextpad": 0.5,
         "legend.columnspacing": 1.2,
         "legend.labelspacing": 0.25,
-        # Fonts that publishers accept, as text that can be searched; the same file from the same result.
+        # Fonts that publishers accept, with searchable text; equal results give equal files.
         "pdf.fonttype": 42,
         "ps.fonttype": 42,
         "svg.hashsalt": "ndpsim",
@@ -138,11 +138,11 @@ def compose(
     """A figure with a title over panels.
 
     Args:
-        title: what is shown, of what; further lines say what came of it.
-        groups: panels by name. Groups follow each other, or stand side by side where the size has columns.
-        size: a name of `panels.SIZES`.
-        panels: names of those that are drawn; None: all.
-        picture: a name of `panels.PANELS`, which says what panels there are to choose from.
+        title: the subject; further lines state the outcome.
+        groups: panels by name. Groups are below each other, or side by side if the size has columns.
+        size: a key of `panels.SIZES`.
+        panels: names of the drawn panels; None: all.
+        picture: a key of `panels.PANELS`, for the names of its panels.
 
     Raises:
         InputError: there is no such size, or no panel.
@@ -182,7 +182,7 @@ class Drawing:
 
 
 class Figured(Protocol[Shown_contra]):
-    """Draws what it is given.
+    """A function that draws a result.
 
     Args:
         shown: the result.
@@ -198,7 +198,7 @@ class Figured(Protocol[Shown_contra]):
 
 
 def figure(picture: str) -> Callable[[Callable[[Shown_contra], Drawing]], Figured[Shown_contra]]:
-    """Makes a function that says what a figure shows into one that draws it; `picture`: see `compose`."""
+    """Turn a function that describes a figure into one that draws it; `picture`: see `compose`."""
 
     def decorate(drawing_of: Callable[[Shown_contra], Drawing]) -> Figured[Shown_contra]:
         def draw(
@@ -207,7 +207,7 @@ def figure(picture: str) -> Callable[[Callable[[Shown_contra], Drawing]], Figure
             drawing = drawing_of(shown)
             return compose(drawing.title, drawing.groups, size, panels, picture)
 
-        # Not by functools.wraps: the signature is that of `draw`.
+        # functools.wraps would also copy the signature, but that of `draw` is right.
         draw.__name__, draw.__doc__, draw.__module__ = (
             drawing_of.__name__,
             drawing_of.__doc__,
@@ -219,14 +219,14 @@ def figure(picture: str) -> Callable[[Callable[[Shown_contra], Drawing]], Figure
 
 
 def _filled(text: str, characters: int) -> str:
-    """Text in lines of so many characters; a number stays beside its unit."""
+    """Text broken into lines of at most `characters`; a number stays beside its unit."""
     held = re.sub(r"(?<=\d) (?=[^\W\d])", "\N{NO-BREAK SPACE}", text).splitlines()
     lines = "\n".join(textwrap.fill(line, characters, break_on_hyphens=False) for line in held)
     return lines.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def _drawn(part: SubFigure, column: Sequence[Panel], size: Size) -> tuple[GridSpec, list[_Block]]:
-    """Panels below each other; those that share a horizontal axis in a block, where the last one has it."""
+    """Blocks of panels that share a horizontal axis, which the last panel of a block shows."""
     runs: list[list[Panel]] = []
     for panel in column:
         if runs and panel.axis and panel.axis == runs[-1][-1].axis:
@@ -240,7 +240,7 @@ def _drawn(part: SubFigure, column: Sequence[Panel], size: Size) -> tuple[GridSp
     for place, (run, high) in enumerate(zip(runs, heights, strict=True)):
         block = part.add_subfigure(grid[place])
         where = {"left": 0.12, "right": 0.98, "bottom": 0.5 * text / (sum(high) + text), "hspace": 0}
-        where["top"] = 1 - where["bottom"]  # about as they will be, for what fits texts into them
+        where["top"] = 1 - where["bottom"]  # approximate, for code that fits texts into axes
         found = block.subplots(len(run), 1, squeeze=False, height_ratios=high, gridspec_kw=where)
         all_axes = list(found[:, 0])
         for panel, axes in zip(run, all_axes, strict=True):
@@ -259,9 +259,9 @@ def _drawn(part: SubFigure, column: Sequence[Panel], size: Size) -> tuple[GridSp
 
 
 def _lay_out(figure: Figure, columns: Sequence[tuple[GridSpec, list[_Block]]], size: Size) -> None:
-    """Give each block the height that it needs, once it is known what its text takes.
+    """Give each block the height that it needs, after its text is measured.
 
-    Without a height of `size`, the figure becomes as high as that takes.
+    If `size` has no height, the blocks determine that of the figure.
     """
     engine = figure.get_layout_engine()
     assert engine is not None
@@ -286,7 +286,7 @@ def _lay_out(figure: Figure, columns: Sequence[tuple[GridSpec, list[_Block]]], s
         grid.set_height_ratios([*taller, max(1e-3, spare - share * stretching)])
     engine.execute(figure)
     figure.set_layout_engine("none")
-    # The solver's last digits differ from run to run; files of equal results are equal.
+    # The solver's last digits differ between runs, but equal results give equal files.
     for part in (*figure.subfigs, *(block.part for _, blocks in columns for block in blocks)):
         part.bbox_relative.set_points(part.bbox_relative.get_points().round(5))
     for axes in figure.axes:
@@ -301,7 +301,7 @@ def check_format(path: str) -> str:
     """The picture format that a file's name asks for: "png", "svg", ...
 
     Raises:
-        InputError: there is no such format.
+        InputError: no such format exists.
     """
     kind, known = Path(path).suffix.lstrip(".").lower() or "png", _formats()
     if kind not in known:

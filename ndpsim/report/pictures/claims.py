@@ -1,4 +1,4 @@
-"""Figures of papers redrawn: what is published beside ours."""
+"""Figures of papers redrawn, with simulated beside published values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ndpsim.report.pictures.bars import name_rows
 from ndpsim.report.pictures.canvas import Panel, compose, save
 from ndpsim.report.pictures.colours import INK, SERIES, tint
 
-_HEIGHT = 0.36  # of each of the two bars of a claim
+_HEIGHT = 0.36  # height of each of the two bars of a claim
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class ClaimBar:
 
     Attributes:
         name: the words for the claim.
-        published: both ends of what is, twice the same for a value.
-        ours: the simulated value; None: there is none.
-        allowed: the least and the most of ours that hold.
-        holds: whether it does.
-        fitted: whether a parameter was fitted to this very figure.
-        reach: the least and the most of ours under other assumptions; None: it is not known.
+        published: both ends of the published interval; equal for a single value.
+        ours: the simulated value, if any.
+        allowed: the interval of simulated values in which the claim holds.
+        holds: whether the claim holds.
+        fitted: whether a parameter was fitted to this value.
+        reach: the interval of simulated values under other assumptions; None if unknown.
     """
 
     name: str
@@ -47,10 +47,10 @@ def draw_claims(
     no_effect: float | None = None,
     size: str = DEFAULT_SIZE,
 ) -> None:
-    """Published values, hollow, with the interval in which ours holds, and below each ours, with its reach.
+    """Draw published values, hollow, with the allowed interval, each above the simulated one with its reach.
 
     Args:
-        no_effect: where a line is drawn: 1 among ratios; None: nowhere.
+        no_effect: position of a line, 1 for ratios; None: no line.
 
     Raises:
         InputError: the file name ends in no picture format, or cannot be written.
@@ -75,7 +75,7 @@ def _line_width(axes: Axes) -> float:
 
 
 def _first(axes: Axes, label: str) -> str | None:
-    """A label where it is the first of its kind: the legend explains each once."""
+    """The label for the first bar of a kind only, since the legend explains each kind once."""
     return None if label in axes.get_legend_handles_labels()[1] else label
 
 

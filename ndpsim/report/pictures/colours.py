@@ -1,7 +1,7 @@
-"""Meanings of colours: one colour has one meaning, over all pictures.
+"""Meanings of colours, equal in all pictures.
 
-Those of the memory and the units are Okabe and Ito's (https://jfly.uni-koeln.de/color), which colour-blind
-readers tell apart; the rest differs from them, and from each other within a picture, in lightness too.
+The colours of the memory and the units are Okabe and Ito's (https://jfly.uni-koeln.de/color), which
+colour-blind readers can distinguish; within a picture, the others differ in lightness as well.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COLOURS = {
     "experts": "#CC5522",
 }
 
-#: Of series that are told apart by a legend alone: Okabe and Ito's, the darker ones first.
+#: Colours of series that only a legend explains: Okabe and Ito's, the darkest first.
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7A7A7A")
 
 #: The meaning of each component of energy.
@@ -58,6 +58,6 @@ ENERGY = {
 
 
 def tint(colour: str, strength: float) -> tuple[float, float, float]:
-    """A colour on white, with no transparency, which some formats lack; strength 1 is the colour itself."""
+    """A colour mixed with white; some formats lack transparency. Strength 1 is the colour itself."""
     red, green, blue = (1 - strength * (1 - part) for part in to_rgb(colour))
     return red, green, blue

@@ -14,7 +14,7 @@ from ndpsim.report.pictures.curves import draw_means, phase_panels
 from ndpsim.simulate import ContentionResult, ExpertResult
 from ndpsim.units import Scale, format_time, times
 
-_SIGHT = 5  # limits further above all curves than so many times stand in the legend only
+_SIGHT = 5  # limits above all curves by more than this factor are only in the legend
 _NDP, _HOST = COLOURS["compute"], COLOURS["host"]
 
 
@@ -43,7 +43,7 @@ def _over_time(axes: Axes, result: ContentionResult) -> None:
 
 
 def _times(axes: Axes, result: ContentionResult) -> None:
-    """How long each side takes for its own, alone and beside the other."""
+    """The time of each side, alone and beside the other."""
     sides = (
         (_NDP, result.ndp_time_ns, result.ndp_alone_ns, result.ndp_slowdown),
         (_HOST, result.host_time_ns, result.host_alone_ns, result.host_slowdown),

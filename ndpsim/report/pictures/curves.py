@@ -28,10 +28,10 @@ from ndpsim.units import Scale, format_time, percent
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_RANGES = 600  # bins of the range, where whole refresh intervals are shorter
-_REFRESHES_APART = 150  # whose ranges can be told apart in a column
-_REFRESHES_SHOWN = 25  # in parts of their intervals
-_OF_REFRESH = 3  # the range within a bin is that of times of a third of nRFC: two are within each refresh
+_RANGES = 600  # number of bins of the range, where whole refresh intervals are shorter
+_REFRESHES_APART = 150  # intervals whose ranges can be distinguished in a column
+_REFRESHES_SHOWN = 25  # bins for each interval if a run has few
+_OF_REFRESH = 3  # The range in a bin is over times of nRFC / 3, of which two are within each refresh.
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,13 +39,13 @@ class ReadCurve:
     """Bytes read over time, from the clocks in which data was on the buses.
 
     Attributes:
-        edges: of the bins, in DRAM clocks from the first command: [bin + 1].
-        data_bytes: bytes on the buses in each bin; together all bytes that were read.
-        mean_gbps: the same as bandwidths.
-        range_edges: of finer bins, in the same way.
-        low_gbps, high_gbps: the least and the most bandwidth of shorter times within each of these.
-        within_clocks: how long those times are.
-        clock_ns: a DRAM clock.
+        edges: edges of the bins, in DRAM clocks from the first command: [bin + 1].
+        data_bytes: bytes on the buses in each bin; their sum is all bytes read.
+        mean_gbps: mean bandwidth in each bin.
+        range_edges: edges of finer bins, likewise.
+        low_gbps, high_gbps: least and greatest bandwidth of short times within each finer bin.
+        within_clocks: length of the short times.
+        clock_ns: length of a DRAM clock.
     """
 
     edges: Ints
@@ -59,9 +59,9 @@ class ReadCurve:
 
 
 def _data_clocks(trace: CommandTrace, start_clock: int, device: Device, edges: Ints) -> Ints:
-    """For how many clocks, up to each edge after the start, a bus had carried read data.
+    """The number of clocks with read data on a bus, from the start to each edge.
 
-    Summed over the data buses that a channel has.
+    It is summed over the data buses of a channel.
     """
     reads = trace.take(np.flatnonzero(np.isin(trace.numbered(device.standard.names), (READ, READ_AP))))
     starts = reads.clock - start_clock + device.clocks("nCL")
@@ -80,10 +80,10 @@ def _on_bus(starts: Ints, burst: int, edges: Ints) -> Ints:
 
 
 def reads_over_time(result: ExpertResult | HostReadResult) -> ReadCurve:
-    """Bytes read in equal times, from the recorded commands.
+    """Bytes read in bins of equal length, from the recorded commands.
 
-    Bins are whole refresh intervals, so that refreshes make no pattern of their own; in a run with few of
-    them, parts of an interval. What a refresh does is in the range, whose bins are parts for longer.
+    Bins are whole refresh intervals, so that refreshes cause no pattern; in a run with few intervals, they
+    are parts of one. The range shows the effect of refreshes, because its bins are shorter for longer.
     """
     hardware = result.config["hardware"]
     device = device_of(hardware)
@@ -147,14 +147,14 @@ def draw_reads(axes: Axes, result: ExpertResult | HostReadResult) -> None:
 def means_of(
     ends_ns: Sequence[float], gbps: Sequence[float], interval_ns: float
 ) -> tuple[Floats, Floats, bool]:
-    """Means over equal times, or over whole refresh intervals where they are many.
+    """Means over time slices, or over whole refresh intervals if there are many slices.
 
     Args:
-        ends_ns, gbps: of the times, of which some make an interval, or which are whole intervals.
-        interval_ns: the time from refresh to refresh.
+        ends_ns, gbps: ends and bandwidths of slices, which are whole intervals or equal parts of one.
+        interval_ns: time from refresh to refresh.
 
     Returns:
-        Edges of the times in ns, the means, and whether they are of whole intervals.
+        Edges in ns, the means, and whether they are over whole intervals.
     """
     edges, values = np.append(0.0, ends_ns), np.array(gbps)
     parts = round(interval_ns / ends_ns[0])
@@ -169,12 +169,12 @@ def means_of(
 def draw_means(
     axes: Axes, ends_ns: Sequence[float], gbps: Sequence[float], interval_ns: float, scale: Scale, **how: Any
 ) -> None:
-    """A curve of `means_of`, on a lighter one of all where it is of whole refresh intervals.
+    """Draw a curve of `means_of`; a lighter curve shows all slices if the means are over refresh intervals.
 
     Args:
-        axes: the axes into which it is drawn.
-        ends_ns, gbps, interval_ns: as there.
-        scale: of the axis of time.
+        axes: the axes to draw into.
+        ends_ns, gbps, interval_ns: as for `means_of`.
+        scale: scale of the time axis.
         how: color, linestyle, label.
     """
     edges, values, whole = means_of(ends_ns, gbps, interval_ns)
@@ -195,7 +195,7 @@ def phase_panels(phases: Sequence[Phase], time_ns: float, hardware: Mapping[str,
 
 
 def draw_phases(axes: Axes, phases: Sequence[Phase], time_ns: float, hardware: Mapping[str, Any]) -> None:
-    """Work of the units that run the expert program, a row for each phase."""
+    """Draw the work of the units in the expert program, a row for each phase."""
     units = unit_of_phase(hardware)
     colours = {
         "activations-in": COLOURS["host"],

@@ -1,4 +1,4 @@
-"""A picture of an expert: bandwidth over time, phases, and where time and energy went."""
+"""A picture of an expert: bandwidth over time, phases, and parts of time and energy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ndpsim.units import format_time, percent
 
 
 def _where(axes: Axes, result: ExpertResult) -> None:
-    """The time of a lane's data bus, mean over the lanes."""
+    """Draw the time of a lane's data bus, mean over the lanes."""
     hardware = result.config["hardware"]
     reads = result.weight_bursts * result.weight_reads / result.lanes
     parts = {
@@ -29,7 +29,7 @@ def _where(axes: Axes, result: ExpertResult) -> None:
 
 @figure("expert")
 def expert_figure(result: ExpertResult) -> Drawing:
-    """Bandwidth over time, the phases under it, and where the time of the data buses and the energy went.
+    """Bandwidth over time, phases, and the parts of the data buses' time and of the energy.
 
     Args:
         result: a result with recorded commands.

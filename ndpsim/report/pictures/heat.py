@@ -24,11 +24,11 @@ from ndpsim.report.pictures.points import (
 )
 from ndpsim.units import significant
 
-_MAP = "viridis"  # even in lightness, so that it says the same in grey and to colour-blind readers
+_MAP = "viridis"  # of uniform lightness, so that it also works in grey and for colour-blind readers
 _NOTHING = "\N{EN DASH}"  # in a cell without a value
 _DIGITS = 3
-_EDGED_PT = 5  # narrower cells have no edges, which would hide them
-_LEAST_PT = 4.5  # smaller figures would not be read
+_EDGED_PT = 5  # Edges would hide narrower cells.
+_LEAST_PT = 4.5  # Smaller text is not readable.
 _LINES_A_ROW = 2.2
 _MOST_LINES, _FEWEST_LINES = 26, 6
 _BAR_LINES = 0.8
@@ -43,7 +43,7 @@ def _norm(points: Points) -> Normalize:
 
 
 def _ticks(axes: Axes, which: Literal["x", "y"], key: str, values: Sequence[Any]) -> None:
-    """A tick for each value, or for some where they are many."""
+    """A tick for each value, or for some of many values."""
     step = max(1, -(-len(values) // 24))
     places = range(0, len(values), step)
     names = [value_words(values[place]) for place in places]
@@ -100,7 +100,7 @@ def _interval(low: float, high: float) -> str:
 def _write(
     axes: Axes, cells: Any, norm: Normalize, beside: Mapping[tuple[int | None, int | None], str]
 ) -> None:
-    """The value of each cell in it, published ones in brackets under it, where all fit."""
+    """Write the value of each cell and below it published ones in brackets, if all fit."""
     texts = {
         (column, line): significant(float(cells[line, column]), _DIGITS)
         for line, column in zip(*np.nonzero(~np.isnan(cells)), strict=True)
@@ -121,7 +121,7 @@ def _write(
 
 
 def _colour_bar(axes: Axes, points: Points, norm: Normalize) -> None:
-    """A strip with an axis that gives the meaning of colours."""
+    """A strip with an axis that explains the colours."""
     low, high = float(norm.vmin or 0), float(norm.vmax or 1)
     logarithmically = isinstance(norm, LogNorm)
     edges = np.geomspace(low, high, 129) if logarithmically else np.linspace(low, high, 129)
@@ -136,7 +136,7 @@ def _colour_bar(axes: Axes, points: Points, norm: Normalize) -> None:
 
 
 def heat_panels(points: Points) -> list[Panel]:
-    """A map for each value of the keys that are on neither axis, on one scale of colours, which follows."""
+    """A map for each value of the keys that are on neither axis, then the shared scale of colours."""
     norm = _norm(points)
     rows = len(points.values(points.plot.by[0]))
     lines = max(_FEWEST_LINES, min(_MOST_LINES / len(points.panels), _LINES_A_ROW * rows))

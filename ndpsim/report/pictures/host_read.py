@@ -1,4 +1,4 @@
-"""A picture of an expert that the host reads: bandwidth over time, and where time and energy went."""
+"""A picture of an expert that the host reads: bandwidth over time, and parts of time and energy."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from ndpsim.units import Scale, format_time, percent
 
 _MARKED = {"50": "o", "95": "s", "99": "^", "99.9": "D"}
 _LATENCY = f"{metric_label('read_latency_ns', Scale('ns'), results=(TraceResult,))}, arrival to last beat"
-_WIDE = 30  # times the median: where some are longer, latencies are drawn on a logarithmic axis
+_WIDE = 30  # If some latencies exceed the median by this factor, their axis is logarithmic.
 
 
 def percentile_ns(result: TraceResult, percent: float) -> float:
@@ -38,7 +38,7 @@ def _tail(axes: Axes, result: TraceResult) -> None:
     points = result.read_latency_distribution
     ns = np.array([point["ns"] for point in points])
     longer = 100 * (1 - np.array([point["reads"] for point in points]) / result.reads)
-    lowest = 50 / result.reads  # half a read: what the last step leads to
+    lowest = 50 / result.reads  # half a read, to which the last step leads
     ends = np.append(100.0, np.maximum(longer[:-1], lowest))
     axes.step(np.append(ns, ns[-1]), np.append(ends, lowest), where="pre", color=COLOURS["read"])
     for name, marker in _MARKED.items():
@@ -84,7 +84,7 @@ def _histogram(axes: Axes, result: TraceResult) -> None:
 
 @figure("latencies")
 def latencies_figure(result: TraceResult) -> Drawing:
-    """Read latencies of a trace, as the share that take longer and by length, and where the energy went.
+    """Read latencies of a trace, as shares of longer reads and as a histogram, and parts of the energy.
 
     Args:
         result: of `run_trace`.
@@ -110,7 +110,7 @@ def sweep_figure(
     size: str = DEFAULT_SIZE,
     panels: Sequence[str] | None = None,
 ) -> Figure:
-    """Read latency against the bandwidth that is carried.
+    """Read latency against achieved bandwidth.
 
     Args:
         points: of `sweep_load`, for `memory`.

@@ -17,8 +17,8 @@ from ndpsim.report.pictures.canvas import Panel, compose
 from ndpsim.report.pictures.colours import COLOURS
 from ndpsim.simulate import PlacedExpert
 
-_ROWS = 2  # of every bank, in a look at them
-_LABELS = 16  # of DIMMs, as many as can be read side by side in a column
+_ROWS = 2  # drawn rows of every bank
+_LABELS = 16  # names of DIMMs that are readable side by side in a column
 
 
 def layout_figure(
@@ -28,7 +28,8 @@ def layout_figure(
 
     Args:
         placed: of `place_expert`.
-        size, panels: see `panels.SIZES` and `panels.PANELS`; "down" is empty where the first rows hold all.
+        size, panels: see `panels.SIZES` and `panels.PANELS`; "down" is empty if the first rows hold all
+            weights.
 
     Raises:
         InputError: there is no such size or panel.
@@ -59,7 +60,7 @@ def layout_figure(
 
 
 def _name_colours(axes: Axes, names: Sequence[str]) -> None:
-    """Entries of the legend for what is drawn without labels."""
+    """Entries of the legend for unlabelled parts."""
     for name in names:
         axes.bar(np.nan, 0, color=COLOURS[name], edgecolor="#999999", linewidth=0.4, label=name)
 
@@ -93,7 +94,7 @@ def _lanes(axes: Axes, layout: Layout) -> None:
 
 
 def _first_lane(layout: Layout) -> tuple[int, int, NDArray[np.int64]]:
-    """DIMM and lane of the first burst, and which matrix has most of each place there; -1: nothing."""
+    """DIMM and lane of the first burst, and the matrix with most bytes of each place there; -1: none."""
     places = layout.places()
     dimm, lane = int(places.dimm[0]), int(places.lane[0])
     here = (places.dimm == dimm) & (places.lane == lane)
@@ -103,7 +104,7 @@ def _first_lane(layout: Layout) -> tuple[int, int, NDArray[np.int64]]:
 
 
 def _first_row(layout: Layout, matrix: NDArray[np.int64], which: int) -> int:
-    """The first row, of any bank, that a matrix has in a lane; 0: it has none."""
+    """The first row of any bank with data of a matrix in a lane; 0 without data."""
     found = np.flatnonzero(matrix == which)[:1]
     rows = layout.parts[0].interleaving.coordinates(found)[3]
     return int(rows[0]) if len(rows) else 0

@@ -28,13 +28,11 @@ from ndpsim.units import TIMES, Scale, format_time, times
 
 _LIGHT = 0.4
 _DIMM_LABELS = 4
-_EDGED = 0.004  # of the axes: narrower bars have no edge, which would hide them
-_COMPARABLE = 4  # policies that differ by more in time: layers share a logarithmic scale, jobs have one each
-_BEHIND = (
-    2.2  # times as wide as other lines: the time of a layer, which is that of whatever is busy all of it
-)
+_EDGED = 0.004  # share of the axes: an edge would hide narrower bars
+_COMPARABLE = 4  # above this ratio of times, layers have a logarithmic scale, and jobs one each
+_BEHIND = 2.2  # width of the line of a layer's time, which that of an always busy resource covers
 
-#: Of a group of resources: its colour, its line, and what it is called.
+#: Colour, line and name of each group of resources.
 _GROUPS = {
     "gpu": ("gpu", "-", "GPU"),
     "cpu": ("host", "--", "CPU"),
@@ -54,7 +52,7 @@ _ROWS = {
     "cpu": "CPU",
     "links": "DIMM links",
 }
-#: What the legend says of jobs, whose colours are those of their resources.
+#: Words of the legend for jobs, which have the colours of their resources.
 _KINDS = {
     "routed experts": INK,
     "lighter: other work": tint(INK, _LIGHT),
@@ -64,7 +62,7 @@ _COLOUR_OF = {"gpu": "gpu", "pcie-down": "pcie", "pcie-up": "pcie", "cpu": "host
 
 
 def _speedups(axes: Axes, runs: Mapping[str, PolicyRun]) -> None:
-    """How much faster each policy is than the first: all of it, and the experts alone."""
+    """The speedup of each policy over the first, of everything and of the experts alone."""
     for place, run in enumerate(runs.values()):
         label = place == 0
         axes.barh(
@@ -85,13 +83,13 @@ def _speedups(axes: Axes, runs: Mapping[str, PolicyRun]) -> None:
 
 
 def _means(run: RunHistory) -> dict[str, NDArray[np.float64]]:
-    """Means over steps, in ns: how long each layer's experts take, and how long resources are busy."""
+    """Means over steps, in ns, of the time of each layer's experts and the busy times of resources."""
     found = {"layer": run.layer_ns, **{group: run.busy_ns[group] for group in _GROUPS}}
     return {name: ns / np.maximum(run.times, 1) for name, ns in found.items()}
 
 
 def _layers(axes: Axes, run: RunHistory, name: str, first: bool, limits_ns: tuple[float, float]) -> None:
-    """`_means`, on the same scale for each policy: a logarithmic one, where the least is not 0."""
+    """`_means`, on the same scale for each policy; a logarithmic one begins above 0."""
     ticks, means, scale = range(len(run.layers)), _means(run), scale_of("time_ns", limits_ns)
     wide = _BEHIND * float(rcParams["lines.linewidth"])
     lines = {"layer": (INK, "-", "experts of the layer", wide)} | {
@@ -112,7 +110,7 @@ def _layers(axes: Axes, run: RunHistory, name: str, first: bool, limits_ns: tupl
 
 
 def _engines(axes: Axes, runs: Mapping[str, PolicyRun]) -> None:
-    """Pairs of a token and an expert that each engine computed."""
+    """The number of pairs of a token and an expert that each engine computed."""
     left = np.zeros(len(runs))
     for engine, (label, colour) in _ENGINES.items():
         width = np.array([100 * run.pairs_by_engine.get(engine, 0) / run.pairs for run in runs.values()])
@@ -124,7 +122,7 @@ def _engines(axes: Axes, runs: Mapping[str, PolicyRun]) -> None:
 
 
 def _migrations(axes: Axes, sums: Mapping[str, Mapping[str, float]]) -> None:
-    """How long migrations ran in windows, where they cost nothing, and beside experts."""
+    """The times of migrations in windows, where they cost nothing, and beside experts."""
     totals = [of["hidden_ns"] + of["exposed_ns"] for of in sums.values()]
     scale = scale_of("time_ns", totals)
     left = np.zeros(len(sums))
@@ -142,17 +140,17 @@ def _migrations(axes: Axes, sums: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def _places(layer: LayerRecord) -> dict[str, tuple[float, float]]:
-    """How far down each resource's row is, and how high; many DIMMs share the height of a few."""
+    """The position and height of each resource's row; many DIMMs share the height of a few."""
     found = {job.resource for job in layer.jobs} | {move.resource for move in layer.moving}
     places = {name: (float(place), 0.8) for place, name in enumerate(n for n in _ROWS if n in found)}
     dimms = sorted((name for name in found if name.startswith("ndp ")), key=lambda name: int(name[4:]))
     high = min(1.0, _DIMM_LABELS / max(1, len(dimms)))
-    below = len(places) - 0.1  # so that the label of the first DIMM has its line
+    below = len(places) - 0.1  # room for the label of the first DIMM
     return places | {name: (below + (n + 0.5) * high, 0.8 * high) for n, name in enumerate(dimms)}
 
 
 def _labels(places: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    """The names beside rows, and their heights; with many DIMMs only some are named."""
+    """The names beside rows and their positions; of many DIMMs, only some are named."""
     dimms = [name for name in places if name.startswith("ndp ")]
     shown = dimms[:: max(1, -(-len(dimms) // _DIMM_LABELS))]
     engines = {_ROWS[name]: at for name, (at, _) in places.items() if name in _ROWS}
@@ -160,7 +158,7 @@ def _labels(places: Mapping[str, tuple[float, float]]) -> dict[str, float]:
 
 
 def _jobs(axes: Axes, layer: LayerRecord, name: str, until_ns: float, first: bool) -> None:
-    """Jobs of each resource over time; jobs that are no experts are lighter."""
+    """Jobs of each resource over time; jobs other than experts are lighter."""
     places = _places(layer)
     scale = scale_of("time_ns", [until_ns])
     axes.set_xlim(0, until_ns / scale.divisor)
@@ -237,7 +235,7 @@ def moe_figure(
 ) -> Figure:
     """Speed-ups, time by layer and resource, engines, migrations, and the jobs of one layer.
 
-    Where the size has a height of its own, time by layer and jobs are of the first policy.
+    If the size has a height, time by layer and jobs are only of the first policy.
 
     Args:
         result: of `run_moe`.
@@ -245,7 +243,7 @@ def moe_figure(
         size, panels: see `panels.SIZES` and `panels.PANELS`.
 
     Raises:
-        InputError: there is no such size or panel, or the run has nothing to show in them.
+        InputError: there is no such size or panel, or the panels would be empty.
     """
     names = run_names(result.runs)
     runs = dict(zip(names, result.runs, strict=True))

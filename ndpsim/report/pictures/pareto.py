@@ -1,4 +1,4 @@
-"""Pareto fronts of sweeps: two metrics against each other, and the points that none beats in both."""
+"""Pareto fronts of sweeps: two metrics against each other, and the points that no other beats in both."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from ndpsim.report.sweep_plot import Row, panel_keys
 from ndpsim.units import Scale
 
 _LINES = 20
-_LABELLED = 14  # points; of more, those of the front alone
+_LABELLED = 14  # With more points than this, only those of the front are labelled.
 _MOST_LABELS = 24
-_KEYS_NAMED = 2  # in a label; of more, values alone, and the legend says of which keys
-_NEARER = 0.8  # a name is so much nearer to its point than to any other, or a line leads to it
+_KEYS_NAMED = 2  # With more keys, labels have only values, and the legend names the keys.
+_NEARER = 0.8  # A name is nearer to its point than to any other by this factor, or a line leads to it.
 _AROUND = ((1, 1), (1, -1), (-1, 1), (-1, -1), (1, 0), (-1, 0), (0, 1.2), (0, -1.2), (1, 2.2), (1, -2.2))
-_FURTHER = (1.0, 2.5, 4.0, 6.0)  # times as far a name may be whose point has no room near it
+_FURTHER = (1.0, 2.5, 4.0, 6.0)  # factors by which a name may be further from its point, tried in turn
 _PALE = 0.45
 
 Point = tuple[float, float]
@@ -40,7 +40,7 @@ Point = tuple[float, float]
 def front_of(rows: Sequence[Row], x: str, y: str, wants_more: Callable[[str], bool]) -> list[Row]:
     """The rows that no other beats in one metric without being worse in the other, by `x`.
 
-    Of equal rows the first stands for all.
+    The first of equal rows represents all.
     """
     sides = [-1 if wants_more(metric) else 1 for metric in (x, y)]
     ordered = sorted(rows, key=lambda row: (sides[0] * row[x], sides[1] * row[y]))
@@ -98,7 +98,7 @@ def _corners(front: Sequence[Point], upright_first: bool) -> list[Point]:
 
 
 def _published(axes: Axes, points: Points, across: Scale) -> None:
-    """Hollow, where a paper has both metrics of the same point."""
+    """Draw hollow markers for points of which a paper has both metrics."""
     plot = points.plot
     others = [value for value in points.swept.published if value.metric == plot.x]
     named: set[str] = set()
@@ -121,7 +121,7 @@ def _published(axes: Axes, points: Points, across: Scale) -> None:
 
 
 def _write(axes: Axes, points: Points, front: Sequence[Row], across: Scale, stairs: Sequence[Point]) -> None:
-    """Labels of points where they have room: of those of the front, and of others where they are few."""
+    """Label points that have room: those of the front, and others if they are few."""
     keys = [
         key for key in panel_keys(points.swept, points.rows, points.plot.by) if key in points.swept.varied
     ]
@@ -137,7 +137,7 @@ def _write(axes: Axes, points: Points, front: Sequence[Row], across: Scale, stai
         for row in points.rows
     }
     labels = _Labels(axes, list(places.values()), stairs)
-    for row in [*front[:1], *front[:0:-1]][:_MOST_LABELS]:  # the ends of a front first
+    for row in [*front[:1], *front[:0:-1]][:_MOST_LABELS]:  # The ends of a front come first.
         labels.add(_words({key: row[key] for key in keys}, named), places[id(row)], _FURTHER)
     if len(points.rows) <= _LABELLED:
         chosen = {id(row) for row in front}
@@ -147,12 +147,12 @@ def _write(axes: Axes, points: Points, front: Sequence[Row], across: Scale, stai
 
 
 class _Labels:
-    """Names beside points, each where nothing else stands.
+    """Places names beside points without overlaps.
 
     Args:
-        axes: in which they are written.
-        points: in data; no name covers one.
-        stairs: the corners of a line that no name covers, in data.
+        axes: the axes to write into.
+        points: points that no name may cover, in data coordinates.
+        stairs: corners of a line that no name may cover, in data coordinates.
     """
 
     def __init__(self, axes: Axes, points: Sequence[Point], stairs: Sequence[Point]) -> None:
@@ -166,18 +166,18 @@ class _Labels:
         self._pixels = axes.transData.transform(points)
         self._taken = [self._around(at) for at in self._pixels]
         self._stairs = Path(axes.transData.transform(stairs))
-        self._leaders: list[Path] = []  # which cross neither names nor each other
+        self._leaders: list[Path] = []  # leader lines, which cross neither names nor each other
 
     def _around(self, at: NDArray[np.float64]) -> Bbox:
         return Bbox.from_extents(*(at - self._half), *(at + self._half))
 
     def add(self, text: str, point: Point, further: Sequence[float]) -> None:
-        """A name for a point; no name where it has no room.
+        """Add a name for a point, if it has room.
 
         Args:
             text: the name.
-            point: where the point is, in data.
-            further: how far from the point the name may be; a line leads to one that is not at 1.
+            point: the point, in data coordinates.
+            further: distances to try, as factors; a line leads to a name that is not at 1.
         """
         note = self._axes.annotate(
             text, point, xytext=(0, 0), textcoords="offset points", fontsize=self._font, parse_math=False
@@ -202,7 +202,7 @@ class _Labels:
         note.remove()
 
     def _draw_leader(self, point: Point, way: NDArray[np.float64]) -> None:
-        """A line from a point, as far as `way` in pixels; it moves with the point, as names do."""
+        """Draw a line from a point by `way` in pixels; like names, it moves with the point."""
         self._axes.annotate(
             "",
             point,
@@ -212,7 +212,7 @@ class _Labels:
         )
 
     def _is_free(self, box: Bbox) -> bool:
-        """Whether a name is within the axes, and nothing is there."""
+        """Whether a name is within the axes and covers nothing."""
         room = self._axes.get_window_extent()
         within = room.x0 <= box.x0 and box.x1 <= room.x1 and room.y0 <= box.y0 and box.y1 <= room.y1
         covers = any(box.overlaps(other) for other in self._taken) or any(
@@ -228,19 +228,19 @@ class _Labels:
         )
 
     def _is_nearest(self, box: Bbox, own: NDArray[np.float64]) -> bool:
-        """Whether a name is nearer to its own point than to all that stand apart from it."""
+        """Whether a name is nearer to its own point than to all separate points."""
         others = [at for at in self._pixels if np.abs(at - own).max() > self._half]
         nearest = min((_distance(box, at) for at in others), default=math.inf)
         return _distance(box, own) < _NEARER * nearest
 
 
 def _nearest_of(box: Bbox, at: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The place of a box that is nearest to a point."""
+    """The point of a box that is nearest to a point."""
     return np.clip(at, box.min, box.max)
 
 
 def _distance(box: Bbox, at: NDArray[np.float64]) -> float:
-    """Distance from a point to the nearest place of a box."""
+    """Distance from a point to a box."""
     return math.dist(at, _nearest_of(box, at))
 
 

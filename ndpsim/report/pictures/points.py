@@ -19,19 +19,19 @@ from ndpsim.report.sweep_plot import PublishedValue, Row, SweepPlot, Swept, orde
 from ndpsim.units import Scale
 
 MARKERS = "os^DvPX*"
-CHARACTER = 0.6  # width of one, of its font size; no text is wider
-_LONG = 24  # characters of a name that is broken before it is turned
-_CHARACTERS_A_LINE = 2.2  # that are as wide as a line is high
+CHARACTER = 0.6  # width of a character, as a share of the font size; no text is wider
+_LONG = 24  # Names of more characters are broken before they are turned.
+_CHARACTERS_A_LINE = 2.2  # characters that are as wide as a line is high
 _PUBLISHED = "DsoP^v"
 _MOST_TICKS = 12
-_APART = 1 / 14  # of the axis: ticks nearer to each other would have overlapping numbers
-_MOST_DECADES = 2.5  # on which 2 and 5 have numbers, too
+_APART = 1 / 14  # share of the axis: numbers of closer ticks would overlap
+_MOST_DECADES = 2.5  # decades up to which 2 and 5 have numbers, too
 
 Named = Mapping[str, Any]
 
 
 def _same(some: Named, others: Named) -> bool:
-    """Whether two choices of values agree in all keys that both have."""
+    """Whether two choices of values agree in their common keys."""
     return all(value_words(value) == value_words(others[key]) for key, value in some.items() if key in others)
 
 
@@ -41,8 +41,8 @@ class Shown:
 
     Attributes:
         value: the published value.
-        x: of the horizontal axis; None: wherever.
-        series: the place of its series; None: of no single one.
+        x: position on the horizontal axis; None: anywhere.
+        series: index of its series; None: no single one.
         marker: the marker of its source.
     """
 
@@ -64,7 +64,7 @@ class Shown:
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """The points of a sweep as a picture shows them."""
+    """The points of a sweep, arranged for a picture."""
 
     swept: Swept
     plot: SweepPlot
@@ -78,7 +78,7 @@ class Points:
 
     @property
     def notes(self) -> list[str]:
-        """How many points are not drawn, and why."""
+        """The number of points that are not drawn, with reasons."""
         failed = sum(row.get("status") == "failed" for row in self.everything)
         without = len(self.everything) - len(self.rows) - failed
         of = f"of {len(self.everything):,} points"
@@ -93,7 +93,7 @@ class Points:
 
     @property
     def _between(self) -> tuple[str, ...]:
-        """The keys whose published values may be between ours: the numbers that lines go over."""
+        """The keys whose published values may be between ours: numbers along which lines are drawn."""
         x = self.plot.x
         return (x,) if self.plot.kind == "lines" and all(is_number(value) for value in self.values(x)) else ()
 
@@ -102,7 +102,7 @@ class Points:
         return ordered_values(key, self.swept, self.rows)
 
     def _combinations(self, keys: Sequence[str]) -> list[dict[str, Any]]:
-        """The combinations of values that occur; the first key changes slowest."""
+        """The combinations of values that occur, where the first key changes slowest."""
         places = {key: {value_words(value): n for n, value in enumerate(self.values(key))} for key in keys}
         found = {
             tuple(places[key][value_words(row[key])] for key in keys): {key: row[key] for key in keys}
@@ -137,7 +137,7 @@ class Points:
 
     @property
     def baseline(self) -> str:
-        """The baseline of speed-ups; of a long choice of words, the part before its settings."""
+        """The baseline of speed-ups; a long description is cut before its settings."""
         words = name_of(self.swept.baseline)
         return words if len(words) <= _LONG else words.partition(":")[0][:_LONG]
 
@@ -166,13 +166,13 @@ class Points:
 
 
 def beside_axes(*phrases: str, lines: float) -> str:
-    """Phrases for a vertical axis `lines` lines of text high, each from a line of its own."""
+    """Phrases, each from a line of its own, for a vertical axis that is `lines` lines of text high."""
     characters = max(12, int(lines * _CHARACTERS_A_LINE))
     return "\n".join(part for phrase in phrases if phrase for part in textwrap.wrap(phrase, characters))
 
 
 def lean_if_long(axes: Axes, names: Sequence[str]) -> None:
-    """Break the names at a horizontal axis, or turn them, where they have no room side by side."""
+    """Break or turn the names at a horizontal axis if they have no room side by side."""
     ticks = axes.get_xticks()
     font = float(axes.xaxis.get_major_ticks()[0].label1.get_fontsize())
     room = room_pt(axes)[0] / len(names)
@@ -189,7 +189,7 @@ def lean_if_long(axes: Axes, names: Sequence[str]) -> None:
 
 
 def room_pt(axes: Axes) -> tuple[float, float]:
-    """Width and height of axes, about as they will be, in points."""
+    """Approximate final width and height of axes, in points."""
     figure = axes.get_figure(root=True)
     assert figure is not None
     extent = axes.get_window_extent()
@@ -197,7 +197,7 @@ def room_pt(axes: Axes) -> tuple[float, float]:
 
 
 def published_legend(axes: Axes, shown: Sequence[Shown]) -> None:
-    """A hollow marker in the legend for each source, after what is ours."""
+    """Add a hollow marker for each source to the end of the legend."""
     for source, marker in {one.value.source: one.marker for one in shown}.items():
         axes.errorbar(
             [], [], marker=marker, color=INK, markerfacecolor="white", linestyle="none", label=source
@@ -223,12 +223,12 @@ def logarithmic(axes: Axes, which: str) -> None:
 
 
 def plain_ticks(axes: Axes, which: str) -> None:
-    """Numbers as one writes them."""
+    """Use plain numbers at ticks, without exponents."""
     (axes.xaxis if which == "x" else axes.yaxis).set_major_formatter(FuncFormatter(_plain))
 
 
 def key_ticks(axes: Axes, key: str, values: Sequence[Any], log: bool) -> None:
-    """A horizontal axis of a key with numbers; where there are few, ticks are its values."""
+    """A horizontal axis for a key with numbers; a few values are themselves the ticks."""
     axes.set_xlabel(key_label(key))
     if log:
         axes.set_xscale("log")

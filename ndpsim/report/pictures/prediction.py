@@ -1,4 +1,4 @@
-"""A picture of a prediction: where the time of both phases goes, and what upgrades would give."""
+"""A picture of a prediction: the parts of the time of both phases, and the gains of upgrades."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _draw_upgrades(axes: Axes, result: Prediction) -> None:
 
 @figure("predict")
 def prediction_figure(result: Prediction) -> Drawing:
-    """The parts of the time, and gains by upgrades."""
+    """The parts of the time, and the gains of upgrades."""
     groups = {
         "prefill": [Panel(lambda axes: _draw_parts(axes, result.prefill, "prefill", "prompt"), _BAR_LINES)],
         "decode": [Panel(lambda axes: _draw_parts(axes, result.decode, "decode", "token"), _BAR_LINES)],

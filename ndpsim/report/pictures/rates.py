@@ -17,7 +17,7 @@ from ndpsim.units import Scale
 
 _MARKED = {"p50": "o-", "p90": "s--", "p99": "^:"}
 _COLOURS = {"ttft_ns": COLOURS["prefill"], "tpot_ns": COLOURS["decode"]}
-_WIDE = 30  # times the smallest: where some are larger, an axis is logarithmic
+_WIDE = 30  # An axis whose largest value exceeds the smallest by this factor is logarithmic.
 
 
 def _rates(results: Sequence[ServingResult]) -> list[float]:
@@ -42,7 +42,7 @@ def _latency(axes: Axes, results: Sequence[ServingResult], name: str) -> None:
 
 
 def _throughput(axes: Axes, results: Sequence[ServingResult]) -> None:
-    """Requests that arrive, are served, and are within the service level."""
+    """The rates of requests that arrive, are served, and are within the service level."""
     rates = _rates(results)
     lines = {"requests_per_s": (COLOURS["read"], "o-"), "goodput_per_s": (COLOURS["compute"], "s--")}
     axes.plot(rates, rates, color=INK, linestyle=":", label="all that arrive")
@@ -60,7 +60,7 @@ def _across(axes: Axes, results: Sequence[ServingResult]) -> None:
 
 
 def _spread(axes: Axes, which: str, values: Sequence[float]) -> None:
-    """Make an axis logarithmic if its values are far apart; else it begins at 0."""
+    """Make an axis logarithmic if its values are far apart; otherwise it begins at 0."""
     if max(values) > _WIDE * min(values) > 0:
         logarithmic(axes, which)
     elif which == "x":
@@ -74,7 +74,7 @@ def rates_figure(results: Sequence[ServingResult]) -> Drawing:
     """Latencies and throughput over the rate of arrivals.
 
     Args:
-        results: of `run_serving`, which differ in their rates.
+        results: results of `run_serving` at different rates.
     """
     latencies = {"ttft": "ttft_ns"} | ({"tpot": "tpot_ns"} if any(one.tpot_ns for one in results) else {})
     over_rate = {

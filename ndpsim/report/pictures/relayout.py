@@ -1,4 +1,4 @@
-"""Pictures of relayouts: data over time, how busy links and DRAM were, and the energy."""
+"""Pictures of relayouts: data over time, utilization of links and DRAM, and the energy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HOST = "by the host"
 
 
 def _draw_host(axes: Axes, result: RelayoutResult, scale: Scale) -> None:
-    """The mean bandwidth of the host over its own time."""
+    """Draw the mean bandwidth of a copy by the host over its time."""
     host = result.host
     if host is not None:
         end = host.time_ns / scale.divisor
@@ -56,7 +56,7 @@ def _end_ns(result: RelayoutResult) -> float:
 
 
 def _links(axes: Axes, result: RelayoutResult) -> None:
-    """How busy each link was, of those that carried anything."""
+    """The utilization of each link that carried data."""
     names, busy = list(result.link_busy), [100 * share for share in result.link_busy.values()]
     axes.bar(range(len(busy)), busy, color=COLOURS["link"], edgecolor=INK, linewidth=0.3)
     axes.set(
@@ -73,7 +73,7 @@ def _links(axes: Axes, result: RelayoutResult) -> None:
 
 
 def _dram(axes: Axes, result: RelayoutResult) -> None:
-    """How busy the data bus of the busiest lane was, for each kind of data."""
+    """The utilization of the busiest lane's data bus by each kind of data."""
     for place, (kind, share) in enumerate(result.dram_busy.items()):
         draw_bar(axes, place, 100 * share, percent(share), color=COLOURS[_DATA[kind]])
     name_rows(axes, [_SAYS[kind] for kind in result.dram_busy])
@@ -96,9 +96,9 @@ def _host_way(host: HostMove | None) -> _Ways:
 
 @figure("relayout")
 def relayout_figure(result: RelayoutResult) -> Drawing:
-    """Reads and arrivals over time, how busy links and DRAM were, and the energy.
+    """Reads and arrivals over time, utilization of links and DRAM, and the energy.
 
-    Bandwidth and energy of the same move by the host stand beside it, where that was simulated.
+    If the same move by the host was simulated, its bandwidth and energy are shown, too.
 
     Args:
         result: of `simulate_relayout`.
@@ -121,7 +121,7 @@ def relayout_figure(result: RelayoutResult) -> Drawing:
 
 
 def _all_over_time(axes: Axes, results: Mapping[str, RelayoutResult]) -> None:
-    """Arrivals over time; both scales are logarithmic, since topologies differ by factors."""
+    """Arrivals over time, on logarithmic scales since topologies differ by factors."""
     scale = scale_of("time_ns", map(_end_ns, results.values()))
     moving = {name: result for name, result in results.items() if result.curve_ns}
     most = 0.0
@@ -144,7 +144,7 @@ def _all_over_time(axes: Axes, results: Mapping[str, RelayoutResult]) -> None:
 
 
 def _times(axes: Axes, times_ns: Mapping[str, float]) -> None:
-    """How long each way takes."""
+    """The time with each topology, and of the host."""
     fastest, scale = min(times_ns.values()), scale_of("time_ns", times_ns.values())
     for place, (way, ns) in enumerate(times_ns.items()):
         slower = f", {times(ns / fastest)}" if fastest else ""
@@ -155,7 +155,7 @@ def _times(axes: Axes, times_ns: Mapping[str, float]) -> None:
 
 
 def _busy(axes: Axes, results: Mapping[str, RelayoutResult]) -> None:
-    """How busy the busiest wire and the busiest lane were, for each topology."""
+    """The utilization of the busiest wire and the busiest lane with each topology."""
     height = 0.4
     shares = {
         "busiest wire": ("link", [max(one.link_busy.values(), default=0.0) for one in results.values()]),

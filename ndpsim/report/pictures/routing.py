@@ -21,7 +21,7 @@ _CLASSES = ("hot", "warm", "cold")
 
 
 def _ranks(axes: Axes, statistics: RoutingStatistics) -> None:
-    """The share of selections that the most popular experts have together."""
+    """The cumulative share of selections of the most popular experts."""
     phases = {"decode": (statistics.decode, "o-"), "prefill": (statistics.prefill, "s--")}
     for name, (phase, style) in phases.items():
         if phase is not None:
@@ -38,7 +38,7 @@ def _ranks(axes: Axes, statistics: RoutingStatistics) -> None:
 
 
 def _active(axes: Axes, statistics: RoutingStatistics) -> None:
-    """Experts that a batch chooses, by its size."""
+    """The number of distinct experts that a batch chooses, by its size."""
     found, colour = statistics.active_experts, COLOURS["decode"]
     sizes, percent = [one.batch for one in found], 100 / statistics.trace["experts"]
     least, most = (
@@ -71,7 +71,7 @@ def _layers(axes: Axes, phase: PhaseStatistics) -> None:
 
 
 def _reuse(axes: Axes, statistics: RoutingStatistics) -> None:
-    """How much tokens have in common with those before them, and what they would by chance."""
+    """The share of experts that tokens have in common with earlier tokens, and the share by chance."""
     phases = {"token_reuse": "decode", "step_reuse": "decode", "prefill_reuse": "prefill"}
     found = {name: reuse for name in phases if (reuse := getattr(statistics, name)) is not None}
     for place, (name, reuse) in enumerate(found.items()):
@@ -94,7 +94,7 @@ def routing_figure(statistics: RoutingStatistics) -> Drawing:
         statistics: of `describe_routing`.
 
     Raises:
-        InputError: the trace has nothing to show in them.
+        InputError: the panels would be empty.
     """
     phase = statistics.decode or statistics.prefill
     assert phase is not None

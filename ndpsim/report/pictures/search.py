@@ -1,4 +1,4 @@
-"""Pictures of searches: the best value so far over the runs."""
+"""Pictures of searches: the best value after each run."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def approach_figure(
     approach: Sequence[Row],
     size: str = DEFAULT_SIZE,
 ) -> Figure:
-    """Every feasible run, and the best so far, of one objective.
+    """Every feasible run, and the best value after each run, of one objective.
 
     Args:
-        title: over the picture.
+        title: title of the picture.
         metric: the objective.
         results: classes of results that may have the metric.
-        feasible: rows with their number, `run`.
-        approach: those of them that were better than all before.
+        feasible: rows of feasible runs, with their number `run`.
+        approach: the rows that were better than all before.
         size: see `panels.SIZES`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Pictures of serving: a run over time, and how latencies are spread."""
+"""Pictures of serving: a run over time, and the distributions of latencies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORDS = {"ttft_ns": "to the first token", "tpot_ns": "per output token", "laten
 
 
 def _over_time(axes: Axes, result: ServingResult, lines: Sequence[tuple[str, str, str]], label: str) -> None:
-    """Means of parts of the time; `lines`: names in `over_time`, colours and labels."""
+    """Draw means over parts of the time; `lines`: names in `over_time`, colours and labels."""
     scale = scale_of("time_ns", [result.time_ns])
     times = np.array(result.over_time["time_ns"])
     times = (times - result.per_request[0].arrival_ns) / scale.divisor
@@ -43,7 +43,7 @@ def _tokens(axes: Axes, result: ServingResult) -> None:
 
 
 def _blocks(axes: Axes, result: ServingResult) -> None:
-    """Blocks of the KV cache in use, and how many there are where that is not far above."""
+    """Used blocks of the KV cache, and the capacity if it is not far above."""
     _over_time(axes, result, (("kv_blocks", COLOURS["read"], "blocks in use"),), "KV blocks")
     blocks = result.config["engines"] * result.config["kv_blocks"]
     if blocks < 2 * result.most_kv_blocks:
@@ -51,7 +51,7 @@ def _blocks(axes: Axes, result: ServingResult) -> None:
 
 
 def _spread(axes: Axes, result: ServingResult) -> None:
-    """The share of requests within each time."""
+    """Draw the share of requests within each time."""
     level = result.config["slo"] or {}
     scale = scale_of("time_ns", [result.latency_ns["p50"]])
     for name, colour in _LATENCIES.items():
@@ -76,7 +76,7 @@ def _spread(axes: Axes, result: ServingResult) -> None:
 def serving_figure(
     result: ServingResult, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
 ) -> Figure:
-    """Sequences, tokens and blocks over time, and the spread of latencies.
+    """Sequences, tokens and blocks over time, and the distributions of latencies.
 
     Args:
         result: of `run_serving`.
