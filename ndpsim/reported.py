@@ -1,4 +1,4 @@
-"""Results: how they are shown, compared and turned into plain data."""
+"""Display, comparison and plain data of results."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 from ndpsim.units import in_unit, unit_ending
 
-_WIDTH = 80  # columns that a repr takes at most
-_LINES = 22  # rows of a repr, at most
-_NAME = 21  # columns of the names in it
+_WIDTH = 80  # maximum columns of a repr
+_LINES = 22  # maximum rows of a repr
+_NAME = 21  # columns for names in a repr
 
-#: How long a run took says nothing about what was simulated.
+#: Durations of a run, which are no property of the simulated machine.
 OF_THE_RUN = ("wall_s", "run_s", "compile_s", "policy_wall_s")
 
 
@@ -23,12 +23,12 @@ class Quantity:
     """Label, unit and form of a field of a result.
 
     Attributes:
-        label: in the words of the field, without the unit.
-        unit: a key of `UNITS`; "" where the end of the field's name says it, or there is none.
+        label: words for the field, without the unit.
+        unit: a key of `UNITS`; "" if the end of the field's name is its unit, or without a unit.
         beside: fields that explain this one; texts show them in its row.
-        whole: the field of which texts show it as a share: a peak, a sum.
-        share: the field with this share; "": there is none.
-        parts: of a mapping, what its keys are called where their names do not say it.
+        whole: a field, such as a peak or a sum, of which texts show this one as a share.
+        share: the field with this share, if any.
+        parts: labels for keys of a mapping whose names do not explain them.
     """
 
     label: str
@@ -52,12 +52,12 @@ def quantities(result: type) -> dict[str, Quantity]:
 def quantity_of(name: str, results: Iterable[type] = ()) -> Quantity:
     """The quantity of a field, or of a part of one: ``time_ns``, ``energy_nj.total``, ``layer_ns.p99``.
 
-    The last part whose name ends in a unit has it, else the field.
+    The unit is that at the end of the last part's name that has one, or that of the field.
 
     Args:
-        name: of the field; parts of its value follow with dots.
-        results: that may have the field; the first that describes it counts. A field that none of them
-            describes is called by its name without the unit.
+        name: name of the field, with dots before the names of parts.
+        results: classes that may have the field; the first that describes it counts. A field without a
+            description is labelled by its name without the unit.
     """
     first, *rest = name.split(".")
     unit, end = unit_ending(first)
@@ -73,7 +73,7 @@ def quantity_of(name: str, results: Iterable[type] = ()) -> Quantity:
 
 
 def label_of(name: str, *results: type) -> str:
-    """The label of a field; name and results as `quantity_of` takes them."""
+    """The label of a field; for the arguments see `quantity_of`."""
     return quantity_of(name, results).label
 
 
@@ -86,14 +86,14 @@ def said(result: Any, *names: str) -> str:
 
 
 def table_of(results: Sequence[Any], *names: str) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Labels of fields, and for each of several results of one class a row of their values."""
+    """Labels of fields, and a row of their values for each of several results of a class."""
     kind = type(results[0])
     rows = [tuple(with_unit(name, getattr(one, name), kind) for name in names) for one in results]
     return [label_of(name, kind) for name in names], rows
 
 
 class Figure:
-    """A number that is written with more than itself, such as its error."""
+    """A number whose text has more than its value, such as its error."""
 
     def in_unit(self, unit: str) -> str:
         """The number as text, in a unit of `UNITS`."""
@@ -106,7 +106,7 @@ def _words(name: str, unit: str, end: str) -> str:
 
 
 def with_unit(name: str, value: Any, *results: type) -> str:
-    """A value as text, in the unit of its field; name and results as `quantity_of` takes them."""
+    """A value as text, in the unit of its field; for the arguments see `quantity_of`."""
     if isinstance(value, Mapping):
         words = (
             (key, with_unit(f"{name}.{key}", of_key, *results), isinstance(of_key, Mapping))
@@ -128,13 +128,13 @@ def with_unit(name: str, value: Any, *results: type) -> str:
 
 
 def text_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    """A title and rows of (name, value), no line wider than 80 columns."""
+    """A title and rows of (name, value) as text, at most 80 columns wide."""
     lines = [title, *(f"  {name:<{_NAME}} {value}" for name, value in rows)]
     return "\n".join(line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..." for line in lines)
 
 
 def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    """The same as a table for notebooks."""
+    """A title and rows of (name, value) as a table for notebooks."""
     cells = "".join(
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in rows
     )
@@ -142,7 +142,7 @@ def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: dataclasses and mappings as objects, tuples as lists."""
+    """A value for JSON: dataclasses and mappings as objects, tuples as lists."""
     if is_dataclass(value):
         return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):
@@ -151,7 +151,7 @@ def _plain(value: Any) -> Any:
 
 
 def flattened(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain data as scalars by dotted key; `Reported.to_dict` says how."""
+    """Plain data as scalars by dotted key, as described at `Reported.to_dict`."""
     return dict(_flat("", plain))
 
 
@@ -167,7 +167,7 @@ def _flat(key: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _flat_list(key: str, values: list[Any]) -> Iterator[tuple[str, Any]]:
-    """How many there are, and the extremes: of numbers, or of each number in records, by their names."""
+    """The number of entries, and the extremes of numbers, or of each number in records by their names."""
     if values and all(isinstance(one, Mapping) for one in values):
         yield f"{key}.count", len(values)
         groups: dict[str, list[Mapping[str, Any]]] = {}
@@ -195,7 +195,7 @@ def _extremes(key: str, values: list[Any]) -> Iterator[tuple[str, Any]]:
 
 
 class Shown:
-    """A result that is shown as a table: where Python prints it, and in a notebook."""
+    """A result that is displayed as a table, in text and in notebooks."""
 
     def _title(self) -> str:
         return type(self).__name__
@@ -211,10 +211,10 @@ class Shown:
 
 
 class Reported(Shown):
-    """A result, which is a frozen dataclass.
+    """Base class of results, which are frozen dataclasses.
 
-    Results are equal when all that was simulated is; how long the run took does not count. They hold
-    mappings, and so have no hash.
+    Results are equal if all their fields except durations are equal. They contain mappings, and therefore
+    have no hash.
     """
 
     def to_dict(self, flat: bool = False) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Policies, and what can be set of one, as text."""
+"""Policies and their parameters as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ndpsim.report.printing import print_table, print_text
 
 
 def print_policies() -> None:
-    """All bundled policies, a line each: engines, what is needed of them, and papers."""
+    """Print a line for each bundled policy: its engines, requirements and paper."""
     columns = ("policy", "engines", "needs", "paper")
     rows = [
         (policy.name, " ".join(policy.engines), " ".join(policy.needs) or "-", policy.paper)
@@ -21,7 +21,7 @@ def print_policies() -> None:
 
 
 def print_policy(policy: type[Policy], parameters: Iterable[PolicyParameter]) -> None:
-    """A policy's title, paper and engines, and its parameters with defaults."""
+    """Print the title, paper and engines of a policy, and its parameters with defaults."""
     print_text(f"{policy.name}: {policy.title}{f' ({policy.paper})' if policy.paper else ''}", bold=True)
     needs = ", ".join(ENGINES[engine] for engine in policy.needs)
     print_text(f"computes on {', '.join(policy.engines)}; needs {needs or 'no more than a GPU'}", indent="  ")

@@ -1,4 +1,4 @@
-"""A prediction as text: tokens/s with a band, where the time goes, what upgrades would give."""
+"""A prediction as text: tokens/s with a band, the parts of the time, and the gains of upgrades."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ndpsim.reported import label_of, said, table_of, with_unit
 from ndpsim.results.prediction import PhasePrediction, Prediction
 from ndpsim.units import percent, significant
 
-_LEAST = 0.001  # of the time, that a part has to be shown
+_LEAST = 0.001  # least share of the time of a part that is shown
 _OF_UPGRADES = (
     "name",
     "change",
@@ -32,7 +32,7 @@ def parts_shown(phase: PhasePrediction) -> dict[str, float]:
 
 
 def print_prediction(result: Prediction) -> None:
-    """The result of `predict`."""
+    """Print the result of `predict`."""
     work = result.config["work"]
     print_text(result.title, bold=True)
     print_text(

@@ -1,7 +1,7 @@
 """Text on standard output: wrapped between words, never padded, never cut.
 
-Lines are as wide as `COLUMNS` says, else as the terminal is; in a file or pipe they are as long as they need
-to be. A number stays on the line of the word after it: its unit, or what it counts.
+Lines are as wide as `COLUMNS` says, else as the terminal; in a file or pipe their length is not limited.
+A number stays on the line of the word after it, such as its unit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ndpsim.units import PLUS_MINUS, TIMES
 _GAP = "  "
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 _NUMBER = re.compile(r"\(?-?[0-9](?:[0-9.,]*[0-9])?")
-_ASCII = str.maketrans({"µ": "u", TIMES: "x", PLUS_MINUS: "+-", "²": "2"})  # where the encoding has no other
+_ASCII = str.maketrans({"µ": "u", TIMES: "x", PLUS_MINUS: "+-", "²": "2"})  # if the encoding has no other
 _COUNTED = re.compile(r"[A-Za-zµ%]\S{0,13}")
 
 
@@ -29,18 +29,18 @@ def is_terminal() -> bool:
 
 
 def line_width() -> int | None:
-    """Characters that a line may have; None where nothing limits it."""
+    """The maximum length of a line; None without a limit."""
     columns = os.environ.get("COLUMNS", "")
     if re.fullmatch("[1-9][0-9]{0,5}", columns):
         return int(columns)
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or None
-    except (AttributeError, OSError, ValueError):  # a file, a pipe, or no standard output at all
+    except (AttributeError, OSError, ValueError):  # standard output is a file, a pipe, or missing
         return None
 
 
 def _words(text: str) -> list[str]:
-    """Parts of a text that stay on one line each: words, and numbers with the short word after them."""
+    """Unbreakable parts of a text: words, and numbers with the short word after them."""
     words: list[str] = []
     number = False
     for word in filter(None, text.split(" ")):
@@ -55,7 +55,7 @@ def _words(text: str) -> list[str]:
 def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
     """`text` as lines of at most `width` characters, all but the first indented.
 
-    A word that is longer has a line of its own. Control characters become blanks.
+    A longer word has a line of its own. Control characters become blanks.
     """
     text = _CONTROL.sub(" ", text).rstrip()
     if width is None or cell_len(text) <= width:
@@ -70,7 +70,7 @@ def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
 
 
 def _column_widths(rows: Sequence[Sequence[str]], width: int | None) -> list[int] | None:
-    """The characters of each column, the widest giving way first; None where the words do not fit."""
+    """The width of each column, where the widest shrink first; None if the words do not fit."""
     columns = list(zip(*rows, strict=True))
     natural = [max(map(cell_len, cells)) for cells in columns]
     if width is None:
@@ -86,7 +86,7 @@ def _column_widths(rows: Sequence[Sequence[str]], width: int | None) -> list[int
 
 
 def _row_lines(cells: Sequence[str], widths: Sequence[int], left: int) -> Iterator[str]:
-    """The lines of a row; all columns but the first `left` end flush."""
+    """The lines of a row; all columns after the first `left` are right-aligned."""
     parts = [wrapped(cell, width) for cell, width in zip(cells, widths, strict=True)]
     for number in range(max(map(len, parts))):
         line = []
@@ -104,14 +104,14 @@ def aligned(
     left: int | None = None,
     heading: int = 1,
 ) -> list[str]:
-    """Rows of cells as lines with columns; where columns do not fit, cells below each other.
+    """Rows of cells as lines with columns; if columns do not fit, cells are below each other.
 
     Args:
-        rows: cells, as many in every row.
-        width: characters of a line, None for as many as needed.
-        header: what the columns are called, if anything.
-        left: how many columns begin flush, None for all; the others, of figures, end flush.
-        heading: how many cells of a row stand above the others where columns do not fit.
+        rows: rows with equal numbers of cells.
+        width: maximum length of a line; None without a limit.
+        header: names of the columns, if any.
+        left: number of left-aligned columns, None for all; the others are right-aligned.
+        heading: number of cells of a row that precede the others if columns do not fit.
     """
     cells = [[_CONTROL.sub(" ", cell) for cell in row] for row in rows]
     table = [list(header), *cells] if header else cells
@@ -127,7 +127,7 @@ def aligned(
 def _below_each_other(
     row: Sequence[str], header: Sequence[str], width: int | None, heading: int
 ) -> Iterator[str]:
-    """A row whose columns do not fit: its first cells, and each of the others with its name under them."""
+    """A row whose columns do not fit: its first cells, then each other cell with its name on a line."""
     names = header[heading:] if len(header) > heading + 1 else [""] * (len(row) - heading)
     first, more = row[0], [cell for cell in row[1:heading] if cell]
     title = f"{first}: {' '.join(more)}" if more else first
@@ -141,7 +141,7 @@ def _below_each_other(
 
 
 def print_text(text: str, *, bold: bool = False, indent: str = "") -> None:
-    """A paragraph, all lines but the first indented; bold on a terminal, where wanted."""
+    """Print a paragraph, with all lines but the first indented; `bold` only affects terminals."""
     styled = bold and is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     for line in wrapped(text, line_width(), indent):
         _print_line(line, styled)
@@ -158,7 +158,7 @@ def _print_line(line: str, bold: bool = False) -> None:
 
 
 def print_grid(rows: Iterable[Sequence[str]]) -> None:
-    """Cells in columns, without a title or names."""
+    """Print cells in columns, without a title or names."""
     for line in aligned(rows, line_width()):
         _print_line(line)
 
@@ -171,7 +171,7 @@ def print_table(
     left: int | None = 2,
     heading: int = 1,
 ) -> None:
-    """Cells under their columns' names, see `aligned`; an empty title is left out."""
+    """Print cells under the names of columns, see `aligned`; an empty title is omitted."""
     if title:
         print_text(title, bold=True)
     for line in aligned(rows, line_width(), columns, left, heading):

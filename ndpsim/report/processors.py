@@ -1,4 +1,4 @@
-"""How long experts take on a processor, as text."""
+"""Times of experts on a processor, as text."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _COLUMNS = (
 
 
 def print_expert_times(expert: str, hardware: str, times: Sequence[ExpertTime]) -> None:
-    """The times of one expert by tokens, and what they have in them.
+    """Print the times of one expert by tokens, with their parts.
 
-    `expert`: what it is called; `hardware`: whose processor it is.
+    `expert` is its name; `hardware` has the processor.
     """
     first = times[0]
     size = with_unit("weight_bytes", first.weight_bytes, ExpertTime)

@@ -13,7 +13,7 @@ from ndpsim.simulate import RelayoutResult
 
 
 def relayout_title(result: RelayoutResult) -> str:
-    """The experts, their layouts and the machine, in a line."""
+    """A title: the experts, their layouts and the machine."""
     config = result.config
     shape = f"{config['hidden']} x {config['intermediate']}"
     experts = counted(result.experts, "expert")
@@ -27,12 +27,12 @@ def relayout_facts(result: RelayoutResult) -> list[tuple[str, str, str]]:
 
 
 def print_relayout(result: RelayoutResult) -> None:
-    """The result of `simulate_relayout`."""
+    """Print the result of `simulate_relayout`."""
     print_facts(relayout_title(result), relayout_facts(result), f"simulated in {simulated_in(result)}")
 
 
 def topologies_table(results: Mapping[str, RelayoutResult]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The names of columns, and a row for each topology."""
+    """Names of columns, and a row for each topology."""
     rows = []
     for name, result in results.items():
         values = {
@@ -54,13 +54,13 @@ def topologies_table(results: Mapping[str, RelayoutResult]) -> tuple[tuple[str, 
 
 
 def print_topologies(results: Mapping[str, RelayoutResult]) -> None:
-    """The same relayout over several topologies."""
+    """Print a relayout over several topologies."""
     columns, rows = topologies_table(results)
     print_table(relayout_title(next(iter(results.values()))), columns, rows)
 
 
 def write_relayout_timeline(path: str, result: RelayoutResult) -> None:
-    """When each DIMM read and wrote, a row for each; times are in us."""
+    """Write the times in us at which each DIMM read and wrote, a row for each DIMM."""
     with timeline_file(path) as timeline:
         timeline.begin_process(relayout_title(result))
         kinds = sorted({(one.dimm, one.name) for one in result.stretches})

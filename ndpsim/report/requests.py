@@ -10,7 +10,7 @@ from ndpsim.workloads.statistics import Lengths, RequestStatistics
 
 
 def requests_title(requests: Requests) -> str:
-    """The origin of requests, and their number, in a line."""
+    """A title: the origin and number of requests."""
     return f"{source_words(requests.source or {}, 'requests')}: {counted(len(requests), 'request')}"
 
 
@@ -22,7 +22,7 @@ def _lengths(name: str, lengths: Lengths) -> tuple[str, str, str]:
 
 
 def print_requests(statistics: RequestStatistics) -> None:
-    """The result of `describe_requests`."""
+    """Print the result of `describe_requests`."""
     title = f"{source_words(statistics.source, 'requests')}: {counted(statistics.requests, 'request')}"
     failed = statistics.source.get("failed")
     print_text(title + (f", {failed:,} failed and left out" if failed else ""), bold=True)

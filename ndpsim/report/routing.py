@@ -18,12 +18,12 @@ _FRACTIONS = (("5%", "25%", "70%"), ("10%", "30%", "60%"))
 
 
 def routing_title(statistics: RoutingStatistics) -> str:
-    """The source and the size of a routing trace, in a line."""
+    """A title: the source and size of a routing trace."""
     return trace_title(statistics.trace)
 
 
 def trace_title(trace: Mapping[str, Any]) -> str:
-    """The same of what statistics say of their trace."""
+    """The title of `routing_title`, from the description of a trace in its statistics."""
     layers = counted(len(trace["layers"]), "layer")
     experts = f"{trace['experts_per_token']} of {trace['experts']} experts in {layers}"
     decode = f"{counted(trace['steps'], 'step')} of {counted(trace['batch'], 'sequence')}"
@@ -63,7 +63,7 @@ def _phase_facts(name: str, phase: PhaseStatistics) -> list[tuple[str, str, str]
 
 
 def _facts(statistics: RoutingStatistics) -> Iterator[tuple[str, str, str]]:
-    """Facts beyond shares: a label, its figure, and its explanation."""
+    """Facts other than shares: a label, a value, and an explanation."""
 
     def row(name: str, detail: str = "") -> tuple[str, str, str]:
         value = with_unit(name, getattr(statistics, name), RoutingStatistics)
@@ -87,7 +87,7 @@ def _facts(statistics: RoutingStatistics) -> Iterator[tuple[str, str, str]]:
 
 
 def print_routing(statistics: RoutingStatistics) -> None:
-    """The result of `describe_routing`."""
+    """Print the result of `describe_routing`."""
     print_text(routing_title(statistics), bold=True)
     facts: list[tuple[str, str, str]] = []
     for name, phase in (("decode", statistics.decode), ("prefill", statistics.prefill)):

@@ -15,13 +15,13 @@ from ndpsim.units import percent, significant
 
 _LATENCIES = ("ttft_ns", "tpot_ns", "itl_ns", "latency_ns")
 _PERCENTILES = ("mean", "p50", "p90", "p99")
-#: Of `latency_rows`.
+#: Header of `latency_rows`.
 LATENCY_COLUMNS = ("", *_PERCENTILES)
 _NONE = "-"
 
 
 def serving_title(result: ServingResult) -> str:
-    """The model, the requests and the machine, in a line."""
+    """A title: the model, the requests and the machine."""
     config = result.config
     file = f"{config['weights']}: " if "weights" in config else ""
     bits = bits_of(config if config["bits"] else {"bits": config["dense_bits"]})
@@ -30,7 +30,7 @@ def serving_title(result: ServingResult) -> str:
 
 
 def print_serving(result: ServingResult) -> None:
-    """The result of `run_serving`."""
+    """Print the result of `run_serving`."""
     print_text(serving_title(result), bold=True)
     for note in serving_notes(result):
         print_text(note, indent="  ")
@@ -39,7 +39,7 @@ def print_serving(result: ServingResult) -> None:
 
 
 def print_rates(results: Sequence[ServingResult]) -> None:
-    """Results of `run_serving` that differ in the rate of arrivals."""
+    """Print results of `run_serving` at several rates of arrivals."""
     print_text(serving_title(results[0]), bold=True)
     for note in rates_notes(results):
         print_text(note, indent="  ")
@@ -47,7 +47,7 @@ def print_rates(results: Sequence[ServingResult]) -> None:
 
 
 def rates_table(results: Sequence[ServingResult]) -> tuple[list[str], list[list[str]]]:
-    """Labels of figures, and for each rate a row of them."""
+    """Labels of columns, and a row for each rate."""
     names = [
         *("offered_per_s", "ttft_ns.p50", "ttft_ns.p99", "tpot_ns.p50", "tpot_ns.p99", "tokens_per_s"),
         *([] if results[0].goodput_per_s is None else ["goodput_per_s"]),
@@ -74,7 +74,7 @@ def rates_notes(results: Sequence[ServingResult]) -> list[str]:
 
 
 def print_found_rate(found: FoundRate) -> None:
-    """The result of `find_rate`."""
+    """Print the result of `find_rate`."""
     print_serving(found.run)
     print_text(found_note(found), bold=True)
     print_table("", *tries_table(found))
@@ -89,7 +89,7 @@ def found_note(found: FoundRate) -> str:
 
 
 def tries_table(found: FoundRate) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Labels, and a row for each rate that was tried."""
+    """Labels of columns, and a row for each tried rate."""
     columns = ("requests/s", "within", "time to first token, p90", "time per output token, p90")
     rows: list[tuple[str, ...]] = [
         (
@@ -104,7 +104,7 @@ def tries_table(found: FoundRate) -> tuple[tuple[str, ...], list[tuple[str, ...]
 
 
 def latency_rows(result: ServingResult) -> list[tuple[str, ...]]:
-    """The name of each latency, and its mean and percentiles."""
+    """Rows with the name of each latency, its mean and percentiles."""
     rows: list[tuple[str, ...]] = []
     for name in _LATENCIES:
         values: Mapping[str, float] | None = getattr(result, name)
@@ -114,7 +114,7 @@ def latency_rows(result: ServingResult) -> list[tuple[str, ...]]:
 
 
 def serving_table(result: ServingResult) -> list[tuple[str, str]]:
-    """Labels and figures of a run."""
+    """Rows of labels and values of a run."""
     names = [
         *("tokens_per_s", "user_tokens_per_s", "requests_per_s", "offered_per_s", "goodput_per_s"),
         *("time_ns", "steps"),

@@ -20,8 +20,7 @@ def writing_serving_timeline(path: str | PathLike[str]) -> Iterator[ServingObser
     """An observer that writes steps, layers, jobs and migrations on rows, and requests as asynchronous spans.
 
     Rows of layers and resources are those of `ndpsim.report.moe_timeline`. A request is a span from its
-    arrival to its last token. Within it are spans of its parts: it waits, its prompt is computed, its tokens
-    are decoded.
+    arrival to its last token. Within it are spans for waiting, for computing the prompt, and for decoding.
 
     Raises:
         InputError: the file cannot be written.
@@ -62,7 +61,7 @@ class _Timeline(ServingObserver):
             self._request(sequence)
 
     def _request(self, one: Sequence) -> None:
-        """A request that has all of its tokens, and its parts."""
+        """Write a finished request and its parts."""
         arguments = {
             "prompt_tokens": one.prompt_tokens,
             "output_tokens": one.output_tokens,

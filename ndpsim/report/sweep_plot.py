@@ -13,15 +13,15 @@ from ndpsim.parameters.swept import KINDS, SWEPT
 from ndpsim.report.metrics import described, higher_is_better, is_number, key_label, name_of, value_words
 
 _LOGS = ("", "x", "y", "xy")
-NO_LOG = "none"  # how a user writes that no axis is logarithmic
+NO_LOG = "none"  # the user's word for no logarithmic axis
 
 #: Columns of a row that are neither varied keys nor metrics.
 NO_METRICS = ("status", "reason", "version", "config")
 
 _MOST_SERIES = 8
 _MOST_PANELS = 6
-_LOG_X = 8  # times as large: above this, values of equal ratios stand on a logarithmic axis
-_ALIKE = 1.6  # ratios of neighbours may differ by so much: 1, 2, 5, 10
+_LOG_X = 8  # above this ratio, values of equal ratios have a logarithmic axis
+_ALIKE = 1.6  # factor by which ratios of neighbours may differ: 1, 2, 5, 10
 _LOG_Y = 50
 
 _SUBJECTS = {
@@ -36,7 +36,7 @@ Row = Mapping[str, Any]
 
 
 class PublishedValue(Protocol):
-    """A value of a paper, as the `Published` of a sweep has it."""
+    """A published value of a paper, as in `Published` of a sweep."""
 
     @property
     def metric(self) -> str: ...
@@ -51,7 +51,7 @@ class PublishedValue(Protocol):
 
 
 class Swept(Protocol):
-    """A sweep as pictures and reports need it; `Definition` is one."""
+    """The properties of a sweep that pictures and reports need; `Definition` has them."""
 
     @property
     def command(self) -> str: ...
@@ -80,12 +80,12 @@ class SweepPlot:
     Attributes:
         kind: one of `KINDS`.
         x: a varied key; of pareto, a metric.
-        y: a metric; of heat, the one that cells show.
-        by: varied keys: of lines and bars, those that make series; of heat, the one of the vertical axis; of
-            pareto, those whose values have colours of their own.
-        log: the axes that are logarithmic: "", "x", "y" or "xy"; of heat, "y" is the scale of colours.
-        title: over the picture.
-        more: of pareto, metrics of which more is wanted.
+        y: a metric; for heat, that of the cells.
+        by: varied keys: those that form series for lines and bars, that of the vertical axis for heat, and
+            those with a colour for each value for pareto.
+        log: the logarithmic axes, "", "x", "y" or "xy"; for heat, "y" is the scale of colours.
+        title: title of the picture.
+        more: for pareto, metrics of which higher values are better.
     """
 
     kind: str
@@ -97,12 +97,12 @@ class SweepPlot:
     more: tuple[str, ...] = ()
 
     def wants_more(self, metric: str) -> bool:
-        """Whether more of a metric is better."""
+        """Whether higher values of a metric are better."""
         return metric in self.more
 
 
 def ordered_values(key: str, swept: Swept, rows: Iterable[Row]) -> list[Any]:
-    """The values of a key that rows have: numbers by size, everything else as the sweep names it."""
+    """The values of a key in rows: numbers by size, others in the order of the sweep."""
     found = {value_words(row[key]): row[key] for row in rows}
     if all(is_number(value) for value in found.values()):
         return sorted(found.values())
@@ -121,7 +121,7 @@ def metrics_of(rows: Iterable[Row], varied: Collection[str]) -> list[str]:
 
 
 def sweep_title(swept: Swept) -> str:
-    """The sweep's own title, else what was run of which model on which machine, and what all points share."""
+    """The sweep's own title, or one from its command, model, machine and shared keys."""
     if swept.title:
         return swept.title
     options: Mapping[str, Any] = SWEPT.get(swept.command, {})
@@ -137,7 +137,7 @@ def sweep_title(swept: Swept) -> str:
 
 
 def _title(swept: Swept, drawn: str) -> str:
-    """The sweep's own title, else that of `sweep_title` and what is drawn of it."""
+    """The sweep's own title, or that of `sweep_title` with the drawn metrics."""
     return swept.title or f"{sweep_title(swept)}: {drawn}"
 
 
@@ -157,17 +157,17 @@ def chosen_plot(
     by: str | Sequence[str] | None = None,
     log: str | None = None,
 ) -> SweepPlot:
-    """The picture to draw: by the arguments, else by the sweep's `plot`, else the one that readers expect.
+    """The picture to draw, by the arguments, the sweep's `plot`, or defaults, in this order.
 
-    That is: lines over the number with the most values, or bars over words; other keys are series.
+    The defaults are lines over the number with the most values, or bars over words; other keys are series.
 
     Args:
         swept: the sweep.
-        rows: its results; None: before there are any, when metrics cannot be checked yet.
+        rows: its results; None before any exist, when metrics cannot be checked.
         kind, x, y, by, log: see `SweepPlot`; `by` may be a text with commas, `log` may be "none".
 
     Raises:
-        InputError: no such kind, key or metric; or nobody could tell this many series apart.
+        InputError: no such kind, key or metric exists, or there would be too many series to distinguish.
     """
     given = {"kind": kind, "x": x, "y": y, "by": by, "log": log}
     asked = {**swept.plot, **{name: value for name, value in given.items() if value is not None}}
@@ -263,7 +263,7 @@ def _default_kind(x: str | None, swept: Swept, points: Sequence[Row]) -> str:
 
 
 def _default_x(kind: str, swept: Swept, points: Sequence[Row], by: Collection[str]) -> str:
-    """The number with the most values; of bars, the words with the most."""
+    """The number with the most values; for bars, the words with the most."""
     free = [key for key in swept.varied if key not in by]
     if not free:
         raise InputError("leaves no key for the horizontal axis", "conflict", key="by")
@@ -281,7 +281,7 @@ def _default_y(swept: Swept, metrics: Sequence[str] | None) -> str:
 
 
 def _default_by(kind: str, swept: Swept, points: Sequence[Row], x: str) -> tuple[str, ...]:
-    """All other keys that tell points apart, as long as there are no more series than one can tell apart."""
+    """All other keys in which points differ, up to the number of series that readers can distinguish."""
     others = [key for key in panel_keys(swept, points, (x,)) if _count(key, points) > 1]
     if kind == "heat":
         if not others:
@@ -293,7 +293,7 @@ def _default_by(kind: str, swept: Swept, points: Sequence[Row], x: str) -> tuple
 
 
 def panel_keys(swept: Swept, points: Sequence[Row], drawn: Collection[str]) -> tuple[str, ...]:
-    """The keys that points still differ in, which have the same values of those that are drawn."""
+    """The other keys in which points differ that have equal values of all drawn keys."""
     told = list(drawn)
     for key in swept.varied:
         if key in told:
@@ -344,7 +344,7 @@ def _is_geometric(key: str, swept: Swept, points: Sequence[Row]) -> bool:
 
 
 def _spans(kind: str, metric: str, rows: Iterable[Row]) -> bool:
-    """Whether a metric has values of this many sizes that small ones would not be seen."""
+    """Whether the values of a metric differ so much that small ones would not be visible."""
     values = [row[metric] for row in rows if is_number(row.get(metric))]
     return (
         kind != "bars" and bool(values) and min(values) > 0 and math.inf > max(values) > _LOG_Y * min(values)

@@ -26,26 +26,26 @@ Timed: TypeAlias = ContentionResult | ExpertResult | HostReadResult | RelayoutRe
 
 _PHASES_SHOWN = 15  # on a terminal
 _JOBS_SHOWN = 16
-_CLOCKS = ("cycles", "clock_ns")  # told together, with the name of the clock
-_PARTS_SHOWN = 12  # of a mapping; of more, the extremes
+_CLOCKS = ("cycles", "clock_ns")  # shown together, with the name of the clock
+_PARTS_SHOWN = 12  # values of a mapping; of more, only the extremes are shown
 
 
 def print_pairs(values: Mapping[str, Any], title: str = "") -> None:
-    """Names and values, one a line, under a title if there is one."""
+    """Print names and values, one a line, under an optional title."""
     if title:
         print_text(title, bold=True)
     print_grid((name, _written(value)) for name, value in values.items())
 
 
 def _written(value: Any) -> str:
-    """A plain value; of several, one behind the other."""
+    """A plain value as text, or several in a row."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {of_name}" for name, of_name in value.items())
     return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def print_rows(title: str, rows: Iterable[tuple[str, Any, str, str]]) -> None:
-    """Key, value, unit and origin, one a line."""
+    """Print key, value, unit and origin, one a line."""
     cells = [(key, str(value), unit, origin) for key, value, unit, origin in rows]
     print_table(title, ("key", "value", "unit", "where it comes from"), cells, left=None, heading=3)
 
@@ -57,18 +57,18 @@ def _model_name(result: ExpertResult | HostReadResult) -> str:
 
 
 def simulated_in(result: Timed) -> str:
-    """How long a result took, and its kernels to compile where they were not in the cache."""
+    """The duration of a call, and of compiling its kernels if they were not cached."""
     compiled = f" after {format_time(1e9 * result.compile_s)} of compiling" if result.compile_s > 0 else ""
     return format_time(1e9 * result.wall_s) + compiled
 
 
 def facts_of(result: Timed, moved_bytes: float, busy_ns: float | None = None) -> list[tuple[str, str, str]]:
-    """A row for each quantity of a result: its label, its figure, and what explains it.
+    """A row for each quantity of a result: its label, its value, and an explanation.
 
     Args:
-        result: whose fields say what they are, and which of them stand in whose row.
-        moved_bytes: that the energy was spent on.
-        busy_ns: over which it was spent; None: the time of the result.
+        result: a result, whose fields have descriptions.
+        moved_bytes: the bytes that the energy moved.
+        busy_ns: the time over which the energy was used; None: the time of the result.
     """
     described = quantities(type(result))
     inner = {name for of in described.values() for name in (*of.beside, of.whole, of.share)}
@@ -87,7 +87,7 @@ def facts_of(result: Timed, moved_bytes: float, busy_ns: float | None = None) ->
 
 
 def _explained(result: Timed, name: str) -> list[str]:
-    """Explanations of a quantity of a result: its share of a peak, its clocks, and the fields beside it."""
+    """Explanations of a quantity of a result: its share of a peak, its clocks, and the fields in its row."""
     of = quantity_of(name, (type(result),))
     if of.beside == _CLOCKS and not isinstance(result, ContentionResult):
         return [clock_words(result.cycles, result.clock_ns, result.config)]
@@ -108,7 +108,7 @@ def _beside(result: Timed, name: str) -> str:
 
 
 def _figure(result: Timed, name: str) -> tuple[str, str]:
-    """A value of a result, or what it comes to; and its parts."""
+    """A value of a result, or its total with its parts."""
     value, of = getattr(result, name), type(result)
     if isinstance(value, tuple):
         sizes = ", ".join(f"{count:,} of {counted(size, 'token')}" for size, count in Counter(value).items())
@@ -131,10 +131,10 @@ def _figure(result: Timed, name: str) -> tuple[str, str]:
 def energy_facts(
     parts: Mapping[str, float | None] | None, note: str, time_ns: float, moved_bytes: int
 ) -> list[tuple[str, str, str]]:
-    """The energy, as power and by bit moved, and its components; why there is none, where there is none."""
+    """The energy, power, energy for each bit moved, and components; or the reason for their absence."""
     if parts is None:
         return [(label_of("energy_nj"), "not known", note)]
-    time_ns = time_ns or 1.0  # nothing was done in no time
+    time_ns = time_ns or 1.0  # a run of no time
     total = parts["total"] or 0.0
     known = [(name, nj) for name, nj in parts.items() if nj is not None and name != "total"]
     shares = [f"{name} {format_power(nj / time_ns)}" for name, nj in known if nj]
@@ -149,12 +149,12 @@ def energy_facts(
 def print_energy(
     parts: Mapping[str, float | None] | None, note: str, time_ns: float, moved_bytes: int
 ) -> None:
-    """Energies in nJ by component over `time_ns`, or the `note` that says why there are none."""
+    """Print energies in nJ by component over `time_ns`, or the `note` with the reason for their absence."""
     print_grid(energy_facts(parts, note, time_ns, moved_bytes))
 
 
 def experts_in_turn(count: int) -> str:
-    """How many experts, as the beginning of a title."""
+    """The number of experts, as the beginning of a title."""
     return "One expert" if count == 1 else f"{count:,} experts in turn"
 
 
@@ -196,7 +196,7 @@ def _print_phases(result: ExpertResult) -> None:
 
 
 def expert_title(result: ExpertResult) -> str:
-    """The expert and the machine, in a line."""
+    """A title: the expert and the machine."""
     name = result.config["hardware"]["name"]
     where = name if result.dimms == 1 else f"{result.dimms} DIMMs of {name}"
     tokens, experts = counted(result.tokens, "token"), experts_in_turn(len(result.jobs))
@@ -209,21 +209,21 @@ def expert_facts(result: ExpertResult) -> list[tuple[str, str, str]]:
 
 
 def print_expert(result: ExpertResult) -> None:
-    """The result of `simulate_expert`."""
+    """Print the result of `simulate_expert`."""
     print_facts(expert_title(result), expert_facts(result), f"simulated in {simulated_in(result)}")
     print_jobs(result)
     _print_phases(result)
 
 
 def print_facts(title: str, facts: Iterable[tuple[str, str, str]], end: str) -> None:
-    """Print facts, one a line, between a title and an end: a label, its figure, and its explanation."""
+    """Print facts, one a line, between a title and an end: a label, a value, and an explanation."""
     print_text(title, bold=True)
     print_grid(facts)
     print_text(end)
 
 
 def bits_of(config: Mapping[str, Any]) -> str:
-    """The bits of the weights in words, of each matrix where they differ."""
+    """The bits of the weights in words, for each matrix if they differ."""
     bits = config["bits"]
     if isinstance(bits, int):
         return "1 bit" if bits == 1 else f"{bits} bits"
@@ -231,7 +231,7 @@ def bits_of(config: Mapping[str, Any]) -> str:
 
 
 def host_read_title(result: HostReadResult) -> str:
-    """The expert that the host reads, and its location, in a line."""
+    """A title: the expert that the host reads, and its location."""
     name, layout = result.config["hardware"]["name"], result.config["layout"]
     return f"The host of {name} reads one expert of {_model_name(result)}, {layout}, {bits_of(result.config)}"
 
@@ -242,12 +242,12 @@ def host_read_facts(result: HostReadResult) -> list[tuple[str, str, str]]:
 
 
 def print_host_read(result: HostReadResult) -> None:
-    """The result of `simulate_host_read`."""
+    """Print the result of `simulate_host_read`."""
     print_facts(host_read_title(result), host_read_facts(result), f"simulated in {simulated_in(result)}")
 
 
 def trace_run_title(result: TraceResult) -> str:
-    """How many requests ran on which memory, in a line."""
+    """A title: the number of requests, and the memory."""
     config = result.config
     channels = counted(config["channels"], "channel")
     parts = ", ".join(f"{name} {config[name]}" for name in ("ranks", "pseudochannels") if name in config)
@@ -261,11 +261,11 @@ def trace_facts(result: TraceResult) -> list[tuple[str, str, str]]:
 
 
 def print_trace(result: TraceResult) -> None:
-    """The result of `run_trace`."""
+    """Print the result of `run_trace`."""
     rate = f"{result.requests / result.run_s:,.0f} requests/s in the controllers"
     print_facts(trace_run_title(result), trace_facts(result), f"simulated in {simulated_in(result)} ({rate})")
 
 
 def print_sweep(points: Sequence[LoadPoint]) -> None:
-    """The result of `sweep_load`."""
+    """Print the result of `sweep_load`."""
     print_table("", *table_of(points, *quantities(LoadPoint)), left=0)

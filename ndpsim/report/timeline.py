@@ -10,7 +10,7 @@ from ndpsim.simulate import ContentionResult, ExpertResult
 
 
 def write_timeline(path: str, result: ExpertResult | ContentionResult) -> None:
-    """Write the phases of an expert, a row for each unit, more where phases of DIMMs overlap; in us."""
+    """Write the phases of an expert in us, a row for each unit, or several if phases of DIMMs overlap."""
     units = unit_of_phase(result.config["hardware"])
     with timeline_file(path) as timeline:
         title = expert_title(result) if isinstance(result, ExpertResult) else contention_title(result)

@@ -15,37 +15,37 @@ _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=lambd
 
 
 def span_of(start_ns: float, end_ns: float) -> dict[str, float]:
-    """`ts` and `dur` in us of something from one time to another, both cut to whole ns.
+    """`ts` and `dur` in us of a span, whose ends are cut to whole ns.
 
-    Readers count in whole ns, and drop what overlaps on a row. So cut, what follows something else still
-    begins when that has ended.
+    Readers count in whole ns, and drop spans that overlap on a row. Cut in this way, a span that follows
+    another still begins at its end.
     """
     start, end = math.floor(start_ns), math.floor(end_ns)
     return {"ts": _us(start), "dur": _us(end - start)}
 
 
 def moment_of(time_ns: float) -> float:
-    """`ts` in us of a time, cut as in `span_of`."""
+    """`ts` in us of a time, cut as by `span_of`."""
     return _us(math.floor(time_ns))
 
 
 def _us(ns: int) -> float:
-    """The number of us that is `ns` again when it is multiplied by 1000 and cut."""
+    """A number of us that multiplied by 1000 and cut gives `ns` again."""
     us = ns / 1000
     return us if int(us * 1000) == ns else math.nextafter(us, math.inf)
 
 
 class Rows:
-    """The rows of a process, each with a name; what overlaps has rows of its own, of the same name."""
+    """The rows of a process, each with a name; overlapping spans have several rows of a name."""
 
     def __init__(self) -> None:
         self._rows: dict[str, list[tuple[int, float]]] = {}  # numbers of rows, and their last ends
         self._count = 0
 
     def place(self, name: str, start_ns: float, end_ns: float) -> tuple[int, dict[str, Any] | None]:
-        """The number of a row that is free then, and the event that names it where it is a new one.
+        """The number of a row that is free at this time, and the event that names it if it is new.
 
-        Spans of one name come in the order of their starts.
+        Spans of a name must come in the order of their starts.
         """
         rows = self._rows.setdefault(name, [])
         for place, (number, until) in enumerate(rows):
@@ -60,7 +60,7 @@ class Rows:
 
 @contextmanager
 def timeline_file(path: str | PathLike[str]) -> Iterator[TimelineWriter]:
-    """A timeline in a file, which is there when the block ends well, else not at all.
+    """A timeline in a file, which exists only if the block ends without an exception.
 
     Raises:
         InputError: the file cannot be written.
@@ -82,19 +82,19 @@ class TimelineWriter:
         self._held = b""
 
     def begin_process(self, name: str) -> None:
-        """Further events are of a process of this name."""
+        """Begin a process of this name, to which all further events belong."""
         self._rows = Rows()
         self._process += 1
         self.event({"ph": "M", "tid": 0, "name": "process_name", "args": {"name": name}})
 
     def add_row(self, row: str) -> None:
-        """A row behind those that are there; without it, the first span of a row adds it."""
+        """Add a row after the others; without this call, the first span of a row adds it."""
         _, naming = self._rows.place(row, -math.inf, -math.inf)
         if naming is not None:
             self.event(naming)
 
     def span(self, row: str, name: str, start_ns: float, end_ns: float, arguments: dict[str, Any]) -> None:
-        """Something on a row, or on another of the same name where the row is taken."""
+        """Write a span on a row, or on another of the same name if the row is occupied."""
         number, naming = self._rows.place(row, start_ns, end_ns)
         if naming is not None:
             self.event(naming)
@@ -102,12 +102,12 @@ class TimelineWriter:
         self.event({"ph": "X", "tid": number, "name": name, **times, "args": arguments})
 
     def event(self, event: dict[str, Any]) -> None:
-        """An event of the process."""
-        # It is written when the next one comes: the last has no comma behind it.
+        """Write an event of the process."""
+        # An event is written when the next one comes, since the last has no comma after it.
         if self._held:
             self._file.write(self._held + b",\n")
         self._held = _encode({"pid": self._process, **event}).encode()
 
     def end(self) -> None:
-        """No event follows."""
+        """Write the last event."""
         self._file.write(self._held + b"\n]}\n")

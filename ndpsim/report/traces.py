@@ -9,10 +9,10 @@ from ndpsim.traces import CommandTrace, write_commands
 
 
 def all_lanes(traces: tuple[CommandTrace, ...], ranks: int = 1) -> CommandTrace:
-    """The lanes' traces as one, by clock and then lane, with the lane instead of the rank.
+    """One trace of all lanes, by clock and then lane, with the lane instead of the rank.
 
-    Each lane is a channel of one rank, so that nothing is lost and the file keeps the usual columns; of lanes
-    with this many `ranks`, these are counted through all lanes.
+    A lane is a channel of one rank, so nothing is lost and the file has its usual columns. With several
+    `ranks` in a lane, the ranks of all lanes are counted consecutively.
     """
     columns = np.concatenate([trace.columns() for trace in traces], axis=1)
     lane = np.repeat(np.arange(len(traces)), [len(trace) for trace in traces])
@@ -21,6 +21,6 @@ def all_lanes(traces: tuple[CommandTrace, ...], ranks: int = 1) -> CommandTrace:
 
 
 def write_lanes(path: str, result: ExpertResult | ContentionResult, lane: int | None) -> None:
-    """Write the commands of one lane, or of all with `lane` None."""
+    """Write the commands of one lane, or with `lane` None of all."""
     traces, ranks = result.command_traces, result.config["hardware"]["derived"]["lane_ranks"]
     write_commands(path, all_lanes(traces, ranks) if lane is None else traces[lane])

@@ -18,7 +18,7 @@ _WORDS = {
 
 
 def _formats(file: WeightFile, group: str) -> dict[str, float]:
-    """Names of formats and their shares of a class's weights, the largest first."""
+    """Formats and their shares of a class's weights, the largest first."""
     counted = file.blocks(group)
     return {name: count / counted.total() for name, count in counted.most_common()}
 

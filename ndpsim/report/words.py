@@ -1,4 +1,4 @@
-"""Names of the parts of a machine, and the form of figures."""
+"""Names of the parts of a machine, and the format of values."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def to_host_name(hardware: Mapping[str, Any]) -> str:
 
 
 def lane_name(hardware: Mapping[str, Any]) -> str:
-    """The parts of a DIMM or memory device that read weights in parallel."""
+    """The name of the parts of a DIMM or memory device that read weights in parallel."""
     return "channel" if hardware["cxl"] else "lane"
 
 
 def unit_of_phase(hardware: Mapping[str, Any]) -> dict[str, str]:
-    """The phases of an expert program in order, and the unit that each is about."""
+    """The phases of an expert program in order, with their units."""
     multiplies = next(kind.called for name, kind in MULTIPLIERS.items() if hardware["ndp"][name])
     return {
         "activations-in": to_host_name(hardware),
@@ -49,7 +49,7 @@ def unit_of_phase(hardware: Mapping[str, Any]) -> dict[str, str]:
 
 
 def source_words(source: Mapping[str, Any], otherwise: str) -> str:
-    """The origin of a trace: what generated it, or its files; `otherwise`: what it is called."""
+    """The origin of a trace: its generator or files, or else `otherwise`."""
     if "generated" in source:
         return f"{source['generated']}, seed {source['seed']}{', offline' if source.get('offline') else ''}"
     if "imported" in source:

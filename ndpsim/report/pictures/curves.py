@@ -83,7 +83,7 @@ def reads_over_time(result: ExpertResult | HostReadResult) -> ReadCurve:
     """Bytes read in bins of equal length, from the recorded commands.
 
     Bins are whole refresh intervals, so that refreshes cause no pattern; in a run with few intervals, they
-    are parts of one. The range shows the effect of refreshes, because its bins are shorter for longer.
+    are parts of one. The range shows refreshes, because its bins remain parts of an interval in longer runs.
     """
     hardware = result.config["hardware"]
     device = device_of(hardware)

@@ -33,13 +33,13 @@ from ndpsim.report.pictures.points import (
 from ndpsim.report.sweep_plot import Row, SweepPlot, Swept
 from ndpsim.units import significant
 
-_LINES_ALONE, _LINES_AMONG = 15, 8  # of a panel by itself, and of one of several
-_ALL_MARKED = 40  # values of the horizontal axis, above which lines have no markers
+_LINES_ALONE, _LINES_AMONG = 15, 8  # lines of text: height of a single panel, and of one of several
+_ALL_MARKED = 40  # With more values on the horizontal axis than this, lines have no markers.
 _STYLES = ("-", "--", "-.", ":")
-_FROM_ZERO = 0.75  # of the largest value: where all are above, the vertical axis need not begin at 0
+_FROM_ZERO = 0.75  # If all values are above this share of the largest, the vertical axis need not begin at 0.
 _ROOM = 1.15  # above the largest value
 _HOLLOW = 1.6  # markers of published values, of the size of ours
-_GROUP = 0.8  # of the room of a value of the horizontal axis is taken by its bars
+_GROUP = 0.8  # share of the room of a value on the horizontal axis that its bars take
 _DIGITS = 3
 
 
@@ -70,7 +70,7 @@ def _lines(axes: Axes, points: Points, panel: Mapping[str, Any], legend: bool) -
 
 
 def _named_ticks(axes: Axes, key: str, values: Sequence[Any]) -> None:
-    """A horizontal axis of words, which lean where they have no room side by side."""
+    """A horizontal axis of words, which lean if they have no room side by side."""
     names = [value_words(value) for value in values]
     axes.set_xticks(range(len(names)), names)
     axes.set(xlabel=key_label(key), xlim=(-0.6, len(names) - 0.4))
@@ -81,7 +81,7 @@ def _named_ticks(axes: Axes, key: str, values: Sequence[Any]) -> None:
 def _published(
     axes: Axes, points: Points, shown: Sequence[Shown], place: Callable[[Shown], float | None]
 ) -> None:
-    """Hollow markers, with the interval where one was published; across the axes where it holds wherever."""
+    """Draw published values or intervals, hollow; across the axes if they apply at any position."""
     size = _HOLLOW * float(rcParams["lines.markersize"])
     for one in shown:
         colour = INK if points.plot.kind == "bars" else one.colour  # which is that of the bar behind it
@@ -109,7 +109,7 @@ def _published(
 
 
 def _vertical(axes: Axes, points: Points) -> None:
-    """The vertical axis: from 0, unless it is logarithmic or everything is far above."""
+    """The vertical axis begins at 0, unless it is logarithmic or all values are far above 0."""
     if "y" in points.plot.log:
         logarithmic(axes, "y")
     else:
@@ -159,7 +159,7 @@ def _bars(axes: Axes, points: Points, panel: Mapping[str, Any], legend: bool) ->
 
 
 def _write_values(axes: Axes, wide: float) -> None:
-    """The value of each bar above it, upright on narrow bars; nothing where they are narrower still."""
+    """Write the value of each bar above it, upright on narrow bars, and not at all on the narrowest."""
     font = float(axes.yaxis.get_major_ticks()[0].label1.get_fontsize())
     low, high = axes.get_xlim()
     wide_pt, height_pt = room_pt(axes)
@@ -220,16 +220,16 @@ _PANELS: dict[str, Callable[[Points], list[Panel]]] = {
 
 
 def points_figure(rows: Sequence[Row], swept: Swept, plot: SweepPlot, size: str = DEFAULT_SIZE) -> Figure:
-    """A picture of a sweep; points without the metric are left out, and counted under the title.
+    """A picture of a sweep; points without the metric are omitted, and counted under the title.
 
     Args:
         rows: rows of the sweep's table.
-        swept: what varied.
-        plot: of `chosen_plot`.
+        swept: the sweep.
+        plot: a plot from `chosen_plot`.
         size: see `panels.SIZES`.
 
     Raises:
-        InputError: there is no such size, or no point has what is to be drawn.
+        InputError: there is no such size, or no point has the drawn metrics.
     """
     chosen_size(size)
     labelled, rows_labelled = swept.labelled(rows)
