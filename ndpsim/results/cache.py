@@ -1,9 +1,9 @@
 """Results of earlier calls, in memory and on disk.
 
-A result is found again by a digest of all that it depends on: the resolved hardware, weights and options of
-the call and the contents of traces, not the names of files; and by the version of the simulator, its sources
-included. On disk results are JSON, one file each, in the folders that `ndpsim.cachedirs` describes: written
-whole or not at all, believed when their digest says so, and read by many processes at once.
+The key of a result is a digest of all its inputs: the resolved hardware, weights and options of the call, the
+contents of traces (not the names of files), and the version of the simulator with its sources. On disk, each
+result is a JSON file in the folders that `ndpsim.cachedirs` describes. Files are written completely or not at
+all, are valid only if their digest matches, and may be read by many processes at once.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _log = logging.getLogger("ndpsim")
 
 R = TypeVar("R", bound=Reported)
 
-#: Packages that no simulation imports: a change in them leaves results as they are.
+#: Packages that no simulation imports; results do not depend on them.
 _WITHOUT_SIMULATION = ("cli", "devtools", "importers", "report", "search")
 
 _MOST_ENTRIES = 1 << 24
 _MOST_BYTES = 1 << 50
-_LARGEST_BYTES = 1 << 20  # of a result in memory
+_LARGEST_BYTES = 1 << 20  # size limit of a result in memory
 
 
 def _release() -> str:
@@ -53,9 +53,9 @@ def _release() -> str:
 
 @functools.cache
 def version() -> str:
-    """20 hexadecimal digits of all that results depend on besides what a call is given.
+    """20 hexadecimal digits that identify everything on which results depend, except a call's arguments.
 
-    These are the sources of the simulator, its release, and the versions of Python, NumPy and Numba.
+    They cover the sources of the simulator, its release, and the versions of Python, NumPy and Numba.
     """
     return _jit.version_of(_WITHOUT_SIMULATION, _release(), np.__version__, _jit.entries().name)
 
@@ -111,7 +111,7 @@ class ResultCache:
         return Entries("results", version(), _describe, self._folder, self._disk_bytes)
 
     def _find(self, name: str) -> Reported | None:
-        """The result of that name, or None."""
+        """The result with this name, or None."""
         with self._lock:
             pickled = self._memory.get(name)
             if pickled is not None:
@@ -128,7 +128,7 @@ class ResultCache:
             return None
         try:
             found = from_text(content)
-        except Exception as error:  # whole, but no result
+        except Exception as error:  # complete, but not a result
             _log.info("%s is computed again: its entry in the cache cannot be read (%s)", name, error)
             return None
         self._put_in_memory(name, found)
@@ -140,7 +140,7 @@ class ResultCache:
             self._disk.write(name, to_text(result))
 
     def _put_in_memory(self, name: str, result: Reported) -> None:
-        # Pickled, each result that is found is a copy of its own, and made faster than by any other way.
+        # Unpickling is the fastest way to give each call its own copy.
         pickled = pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
         if len(pickled) > _LARGEST_BYTES:
             return
@@ -153,20 +153,20 @@ class ResultCache:
 
 @functools.cache
 def _usual_cache() -> ResultCache:
-    """The cache for `cache=True`: one in a process."""
+    """The cache for `cache=True`, one for each process."""
     return ResultCache()
 
 
 def stored_beside_results() -> Entries:
-    """The entries on disk among which results lie that `cache=True` finds, for what is made of results."""
+    """The entries on disk that `cache=True` uses, for data derived from results."""
     return _usual_cache()._disk
 
 
 def chosen_cache(cache: bool | ResultCache) -> ResultCache | None:
-    """The cache that an argument `cache` means; None: none.
+    """The cache for an argument `cache`; None: no cache.
 
     Raises:
-        InputError: it is neither a flag nor a cache.
+        InputError: the argument is neither a flag nor a cache.
     """
     if isinstance(cache, ResultCache):
         return cache
@@ -176,17 +176,17 @@ def chosen_cache(cache: bool | ResultCache) -> ResultCache | None:
 
 
 class Lookup(Generic[R]):
-    """A call's search in a cache, and its result to store there when none was found.
+    """A call's search in a cache, which stores the result if none was found.
 
     Args:
         kind: the kind of the result.
-        cache: as the caller gave it.
-        computing: the call computes in any case, and its result is not stored.
-        given: all that the result depends on, for `digest_of`.
-        labels: what the result's `config` says of where its inputs came from: names on which nothing depends.
+        cache: the caller's argument.
+        computing: whether the call always computes, and does not store its result.
+        given: everything on which the result depends, for `digest_of`.
+        labels: names of inputs in the result's `config`, on which nothing depends.
 
     Raises:
-        InputError: `cache` is no cache.
+        InputError: `cache` is not a cache.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class Lookup(Generic[R]):
         self._name = "" if self._cache is None else f"{kind.__name__}-{digest_of(given)}"
 
     def find(self, stopwatch: Stopwatch, progress: Callable[[float], None]) -> R | None:
-        """The result, if it was computed before, as of this call; all its work is done."""
+        """The result, if it was computed before; it ends the call, whose duration the result has."""
         if self._cache is None:
             return None
         found = self._cache._find(self._name)

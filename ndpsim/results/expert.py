@@ -28,7 +28,7 @@ class Phase:
 class JobTime:
     """One expert of a queue: its tokens, and when it ran, in ns after the first DRAM command.
 
-    From the start of its first activations to its last result at the host.
+    It runs from the start of its first activations to its last result at the host.
     """
 
     tokens: int
@@ -38,13 +38,13 @@ class JobTime:
 
 @dataclass(frozen=True)
 class OverRefresh:
-    """The same run from DRAM clocks spread evenly over one period of the refreshes.
+    """The same run, started at DRAM clocks spread evenly over one refresh period.
 
     Attributes:
         mean_ns, least_ns, most_ns: the mean and the extremes of the times.
         mean_energy_nj: by component, as `ExpertResult.energy_nj`.
-        start_clocks: from which it was run.
-        times_ns: from each of them, `time_ns` of the run.
+        start_clocks: the clocks at which it was started.
+        times_ns: `time_ns` of the run from each start clock.
     """
 
     mean_ns: float

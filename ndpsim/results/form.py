@@ -1,4 +1,4 @@
-"""Results as text and back, and digests of what they depend on."""
+"""Conversion of results to text and back, and digests of their inputs."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from ndpsim.spec import Standard
 from ndpsim.spec.registry import standards
 from ndpsim.traces import Requests
 
-_TUPLE = "()"  # the key of an object that stands for a tuple; Phase() of one that stands for a Phase
+_TUPLE = "()"  # key of an object that represents a tuple; "Phase()" is that for a Phase
 
 
 def digest_of(values: Sequence[Any]) -> str:
     """A digest of plain data, NumPy's numbers, dataclasses, hardware and requests.
 
-    It does not depend on the order of mappings, nor on whether a number is Python's or NumPy's. Hardware
-    counts by its values, requests by what is asked, wherever they were read from.
+    It does not depend on the order of mappings, nor on whether a number is Python's or NumPy's. It covers the
+    values of hardware and the content of requests, but not the files that they were read from.
 
     Raises:
-        TypeError: there is something else among the values.
+        TypeError: a value has another type.
     """
     text = json.dumps(values, sort_keys=True, default=_plain)
     return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
 
 
 def _plain(value: Any) -> Any:
-    """The form in JSON of a value that JSON does not have."""
+    """The JSON form of a value of another type."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Hardware):
@@ -42,7 +42,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Requests):
         return _digest_of_requests(value)
     if isinstance(value, Standard) and value == standards().get(value.name):
-        return value.name  # the version of the cache covers what is in it
+        return value.name  # the version of the cache covers its content
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     raise TypeError(f"a result cannot depend on a {type(value).__name__}")
@@ -82,7 +82,7 @@ def from_text(text: bytes) -> Reported:
     """The result that `to_text` wrote.
 
     Raises:
-        ValueError, TypeError, AttributeError, RecursionError: the text is no such result.
+        ValueError, TypeError, AttributeError, RecursionError: the text is not such a result.
     """
     result = json.loads(text, object_hook=_decoded)
     if not isinstance(result, Reported):

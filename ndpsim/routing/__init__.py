@@ -1,14 +1,15 @@
 """Routing: which experts the tokens of a model choose.
 
-A trace (`Routing`) is generated, imported from what other programs recorded, or read from a file. A
-generator is named by a SPEC:
+A trace (`Routing`) is generated, imported from recordings of other programs, or read from a file. A SPEC
+names a generator:
 
 - ``skewed[:KEY=VALUE,...]``: hot, warm and cold experts, by default as in the TriMoE paper;
-- ``popularity:NAME[:KEY=VALUE,...]``: as popular as counts say, bundled ones or those of a JSON file;
+- ``popularity:NAME[:KEY=VALUE,...]``: experts with the popularity of bundled counts or of a JSON file;
 - ``ranks:NAME[:KEY=VALUE,...]``: shares by rank as published for a model.
 
-All take `token_stickiness`, `step_stickiness`, `step_drift`, `drift` and `prefill_cosine`; ``ndpsim routing
-generate --help`` says what they mean. One file a generator in `generators`, one a format in `formats`.
+All have the keys `token_stickiness`, `step_stickiness`, `step_drift`, `drift` and `prefill_cosine`, which
+``ndpsim routing generate --help`` explains. Each generator is a file in `generators`, each format a file in
+`formats`.
 """
 
 from ndpsim.routing.capture import capture_routing

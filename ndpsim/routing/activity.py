@@ -1,4 +1,4 @@
-"""Experts that batches of tokens choose, and how well the past of loads foretells them."""
+"""Numbers of experts that batches of tokens choose, and the accuracy of predicting loads."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ndpsim.routing.trace import Routing, loads_of
 #: The weight of the last step in the moving average of the TriMoE paper, equation 8.
 EMA = 0.3
 
-_AT_ONCE = 1 << 26  # bytes of a table of choices
+_AT_ONCE = 1 << 26  # maximum bytes of a table of choices
 
 
 @dataclass(frozen=True)
 class ActiveExperts:
-    """Experts that `batch` tokens of a step choose together: the mean, the fewest and the most."""
+    """Number of experts that `batch` tokens of a step choose together: mean, minimum and maximum."""
 
     batch: int
     mean: float
@@ -30,13 +30,13 @@ class ActiveExperts:
 
 @dataclass(frozen=True)
 class Prediction:
-    """How well a moving average of a layer's loads, over the steps so far, foretells those of the next step.
+    """Accuracy of predicting a layer's loads in a step by a moving average over earlier steps.
 
     Attributes:
-        weight: of the last step in the average.
-        load_overlap: share of the selections that were foretold for their expert.
-        hot_found: share of the 5% most chosen experts that the average has among its 5%.
-        class_accuracy: share of experts that it puts in the right class of hot (5%), warm (25%) and cold.
+        weight: weight of the last step in the average.
+        load_overlap: share of the selections that were predicted for their expert.
+        hot_found: share of the 5% most chosen experts that are among the 5% with the highest average.
+        class_accuracy: share of experts with a correctly predicted class: hot (5%), warm (25%) or cold.
     """
 
     weight: float = field(metadata=quantity("weight of the last step"))
@@ -46,7 +46,7 @@ class Prediction:
 
 
 def active_by_batch(routing: Routing) -> tuple[ActiveExperts, ...]:
-    """Active experts of batches of 1, 2, 4, ... neighbouring tokens of a step, and of all of them."""
+    """Active experts of batches of 1, 2, 4, ... neighbouring tokens of a step, and of all its tokens."""
     if not routing.ids.size:
         return ()
     sums: dict[int, list[float]] = {}
@@ -64,7 +64,7 @@ def active_by_batch(routing: Routing) -> tuple[ActiveExperts, ...]:
 
 
 def _tables(routing: Routing) -> Iterator[NDArray[np.bool_]]:
-    """Whether a token chose an expert, [step, token, expert], some steps of a layer at a time."""
+    """Whether a token chose an expert, [step, token, expert], for some steps of a layer at a time."""
     together = max(1, _AT_ONCE // (routing.batch * routing.experts))
     for row in range(len(routing.layers)):
         for first in range(0, routing.steps, together):
@@ -75,7 +75,7 @@ def _tables(routing: Routing) -> Iterator[NDArray[np.bool_]]:
 
 
 def _doubling(chosen: NDArray[np.bool_]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Active experts of each batch, by the size of batches; tokens that do not fill one are left out."""
+    """Active experts of each batch, by batch size; remaining tokens that fill no batch are omitted."""
     batch, size = chosen.shape[1], 1
     of_all = chosen.any(axis=1).sum(axis=1)
     while size < batch:
@@ -87,7 +87,7 @@ def _doubling(chosen: NDArray[np.bool_]) -> Iterator[tuple[int, NDArray[np.int64
 
 
 def predicted(routing: Routing, weight: float = EMA) -> Prediction | None:
-    """How well the moving average foretells the loads of each step but the first; None: there is no other."""
+    """Accuracy of the moving average for all steps but the first; None if there is only one step."""
     if routing.steps < 2:
         return None
     found = []

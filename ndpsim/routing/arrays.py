@@ -1,4 +1,4 @@
-"""Arrays of NPY and NPZ files: looked at before they are read, and never unpickled."""
+"""Arrays of NPY and NPZ files, which are inspected before they are read, and never unpickled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _damage_named(path: Path) -> Iterator[None]:
 
 
 def member_names(path: Path) -> list[str]:
-    """Names of the arrays of an NPZ file; none where it is no zip file."""
+    """Names of the arrays of an NPZ file; empty if it is not a zip file."""
     try:
         with zipfile.ZipFile(path) as archive:
             return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
@@ -41,10 +41,10 @@ def member_names(path: Path) -> list[str]:
 
 
 def read_npz(path: Path, wanted: Callable[[str], bool]) -> dict[str, NDArray[Any]]:
-    """The arrays of an NPZ file whose names are `wanted`.
+    """The arrays of an NPZ file that have names in `wanted`.
 
     Raises:
-        InputError: it cannot be read, is damaged, holds Python objects, or needs too much memory.
+        InputError: the file cannot be read, is damaged, holds Python objects, or needs too much memory.
     """
     arrays, total = {}, 0
     with _damage_named(path), zipfile.ZipFile(path) as archive:
@@ -61,7 +61,7 @@ def read_npy(path: Path) -> NDArray[Any]:
     """The array of an NPY file.
 
     Raises:
-        InputError: as `read_npz`.
+        InputError: as for `read_npz`.
     """
     with _damage_named(path), open(path, "rb") as file:
         return _read_array(file, path, path.stem, 0)

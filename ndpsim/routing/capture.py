@@ -20,7 +20,7 @@ _ROUTER = re.compile(r"(?:.*\.)?layers\.(\d+)\.(?:.*\.)?(?:gate|router)")
 
 
 class Capture:
-    """Recorded choices of a model; `routing` makes a trace of them."""
+    """Recorded choices of a model; `routing` turns them into a trace."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -28,8 +28,7 @@ class Capture:
         self.routers = _routers(model)
 
     def routing(self) -> Routing:
-        """The trace of all that was recorded: the first pass, and longer ones, as prefill, the others as
-        steps.
+        """A trace of all recorded passes: the first and longer ones are prefill, the others are steps.
 
         Raises:
             InputError: nothing was recorded, or steps differ in their sequences.
@@ -63,7 +62,7 @@ class Capture:
         self.passes.append(Pass(f"pass {len(self.passes)}", prefill, lengths=lengths))
 
     def on_router(self, layer: int, parent: Any, output: Any) -> None:
-        """Called after each router, with what it returned."""
+        """Called after each router, with its result."""
         if self.passes:
             self.passes[-1].rows[layer] = list(_chosen(output, parent, self.model.config))
 
@@ -72,7 +71,7 @@ _INPUTS = ("input_ids", "inputs_embeds")
 
 
 def _routers(model: Any) -> dict[int, Any]:
-    """The routers of a model by layer: modules `gate` or `router` that stand beside `experts`."""
+    """The routers of a model by layer: modules `gate` or `router` that are siblings of `experts`."""
     if not hasattr(model, "named_modules"):
         raise InputError(f"{shown(model)} is no model of PyTorch", "type", key="model")
     found = {}
@@ -88,7 +87,7 @@ def _routers(model: Any) -> dict[int, Any]:
 
 
 def _chosen(output: Any, parent: Any, config: Any) -> NDArray[np.int64]:
-    """The experts of each token, [token, k], from what a router returned: ids, or logits of all experts."""
+    """The experts of each token, [token, k], from the result of a router: ids, or logits of all experts."""
     select = getattr(parent, "route_tokens_to_experts", None)
     tensors = output if isinstance(output, tuple) else (output,)
     ids = [one for one in tensors if not one.is_floating_point()]
@@ -108,13 +107,13 @@ def capture_routing(model: Any) -> AbstractContextManager[Capture]:
     ...     model.generate(input_ids, max_new_tokens=32)
     >>> capture.routing().save("mine.npz")  # doctest: +SKIP
 
-    Prompts of a batch must be of one length: a padded one is refused.
+    The prompts of a batch must have equal lengths; padding is refused.
 
     Args:
         model: a model of the package `transformers` that has experts.
 
     Raises:
-        InputError: it has no layer with experts.
+        InputError: the model has no layer with experts.
     """
     return _recording(Capture(model))
 

@@ -1,9 +1,9 @@
-"""Counts of selections, [layer][expert]: the bundled ones, and files that users have.
+"""Counts of selections, [layer][expert], which are bundled or in files of users.
 
-A file is CSV, as `counts_csv` says, or JSON: a list of lists; an object with `counts` (a list of lists, or
-several by the name of their data), or with `expert_popularity`, as Fiddler writes it. An object may say which
-layers of the model it has (`layers`), how many layers the model has (`model_layers`), and how many experts a
-token chooses (`experts_per_token` or `top_k`).
+A file is CSV (see `counts_csv`) or JSON. JSON is a list of lists, an object with `counts` (a list of lists,
+or several by the name of their data), or an object with `expert_popularity`, as Fiddler writes it. An object
+may have the numbers of its layers in the model (`layers`), the number of layers of the model
+(`model_layers`), and the number of experts that a token chooses (`experts_per_token` or `top_k`).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _KEYS = ("counts", "expert_popularity")
 
 @dataclass(frozen=True)
 class ExpertCounts:
-    """How often each expert was selected.
+    """The number of selections of each expert.
 
     Attributes:
-        file: they were read from.
-        by_data: int64 [layer, expert], by the name of the data; "" where the file has none.
-        layers: the model's numbers of the layers that were counted.
-        model_layers: of the model, None where the file does not say.
-        experts_per_token: None where the file does not say.
-        source: as the file says it.
+        file: the file of the counts.
+        by_data: int64 [layer, expert], by the name of the data; "" if the file has no name.
+        layers: numbers of the counted layers in the model.
+        model_layers: number of layers of the model; None if unknown.
+        experts_per_token: experts that a token chooses; None if unknown.
+        source: the source that the file states.
     """
 
     file: str
@@ -48,10 +48,10 @@ class ExpertCounts:
     source: str
 
     def of(self, data: str) -> NDArray[np.int64]:
-        """The counts of `data`; of the first where it is empty.
+        """The counts of `data`; the first ones if it is empty.
 
         Raises:
-            InputError: there are none of this name.
+            InputError: no counts have this name.
         """
         if not data:
             return next(iter(self.by_data.values()))
@@ -69,17 +69,17 @@ def read_counts(path: Path) -> ExpertCounts:
     """Counts from a file.
 
     Raises:
-        InputError: it cannot be read or does not hold counts.
+        InputError: the file cannot be read or does not hold counts.
     """
     content = read_csv(path) if is_csv(first_bytes(path)) else read_json(path)
     return parse_counts(content, str(path))
 
 
 def parse_counts(content: Any, file: str) -> ExpertCounts:
-    """The same from the content of a file.
+    """Counts from the content of a file.
 
     Raises:
-        InputError: it does not hold counts.
+        InputError: the content is not counts.
     """
     values = content if isinstance(content, dict) else {"counts": content}
     key = next((key for key in _KEYS if key in values), None)

@@ -4,9 +4,9 @@
 |---|---|
 | ``layer,expert_0,expert_1,...`` | a layer: the count of each expert |
 | ``layer,expert,count`` | a layer and an expert; experts without a row were never selected |
-| none | a layer, the first row layer 0: the count of each expert |
+| none | a layer, from layer 0 in the first row: the count of each expert |
 
-Headers may also say `layer_id`, `expert_id`, and `selections` or `tokens` for `count`.
+Headers may also have the names `layer_id`, `expert_id`, and `selections` or `tokens` for `count`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def is_csv(head: bytes) -> bool:
 
 
 def read_csv(path: Path) -> dict[str, Any]:
-    """Counts and layers of a CSV file, as JSON has them.
+    """Counts and layers of a CSV file, in the form of the JSON file.
 
     Raises:
         InputError: it cannot be read or does not hold counts.

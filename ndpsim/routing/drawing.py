@@ -1,14 +1,14 @@
-"""Draws the choices of tokens: k distinct experts each, every expert with just the chance that is asked.
+"""Draws the choices of tokens: k distinct experts each, where every expert has exactly the requested chance.
 
-Experts stand in random order on a line that is k long, each as long as its chance, and a token takes one at
-a random place in each of the k parts of length 1. An expert that reaches from one part into the next is taken
-in one of them at most: where it was taken in the first, the place in the second lies beyond it, and otherwise
-on it the more often, so that its chance stays what it is. (One draw a stratum, with units across borders:
-Fuller, JRSS B 32, 1970.) Which experts are chosen together says nothing: the order is a new one every few
-thousand tokens.
+Experts are in random order on a line of length k, on which the length of an expert is its chance. A token
+takes the expert at a random place in each of the k parts of length 1. An expert that extends over the border
+of two parts is taken at most once: if it was taken in the first part, the place in the second is after it;
+otherwise the place in the second is on it more often, so that its chance is kept. (This is one draw from each
+stratum, with units across borders: Fuller, JRSS B 32, 1970.) The order changes every few thousand tokens, so
+that no experts tend to be chosen together.
 
-A token that repeats does so with all of its choices. What an expert gets over time is the same as if each
-choice were repeated by itself.
+A token that repeats another repeats all its choices. The load of an expert over time is the same as if each
+choice were repeated independently.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-_ONE_ORDER = 2048  # tokens
+_ONE_ORDER = 2048  # tokens with the same order of experts
 
 
 def draw(
@@ -39,10 +39,10 @@ def draw(
     """The experts of the tokens of a layer: int16 [block, token, k].
 
     Args:
-        shares: of the selections by expert, for each block; a block is a step of a batch, or a prompt.
+        shares: shares of the selections by expert, for each block; a block is a step of a batch, or a prompt.
         tokens: the number of tokens of a block.
-        token_stickiness: chance that a token repeats the one before it in its block.
-        block_stickiness: chance that a token repeats that of the block before it.
+        token_stickiness: chance that a token repeats the previous one in its block.
+        block_stickiness: chance that a token repeats the one at its place in the previous block.
     """
     drawn = np.empty((len(shares), tokens, experts_per_token), np.int16)
     first = 0
@@ -64,16 +64,16 @@ def draw(
 
 
 def _places(ends: Ints, uniform: Floats) -> Ints:
-    """A place in each part of the line, [part, token], none on the expert taken in the part before."""
+    """A place in each part of the line, [part, token], never on the expert taken in the previous part."""
     borders = UNIT * np.arange(len(uniform))
-    at_border = np.searchsorted(ends, borders, side="right")  # the expert that begins there, or reaches over
+    at_border = np.searchsorted(ends, borders, side="right")  # the expert at the border
     beyond = ends[at_border] - borders
     before = borders - np.where(at_border > 0, ends[at_border - 1], 0)
     places = np.empty(uniform.shape, np.int64)
     places[0] = uniform[0] * UNIT
     for part in range(1, len(uniform)):
         size, left, draw = int(beyond[part]), UNIT - int(before[part]), uniform[part]
-        if left == UNIT:  # none reaches over the border
+        if left == UNIT:  # no expert extends over the border
             places[part] = draw * UNIT
             continue
         taken = places[part - 1] >= left
@@ -88,13 +88,13 @@ def _origins(
 ) -> Ints:
     """The draw of each token, counted over all blocks: [block, token].
 
-    Tokens next to each other that share a draw are a run. From block to block a run stays as a whole or is
-    drawn anew token by token, each of which may repeat the one before it. Both chances are then just what
-    was asked, in every block.
+    Adjacent tokens that share a draw are a run. In the next block, a run is kept as a whole or drawn anew
+    token by token, where each token may repeat the previous one. Both chances are then exactly as requested
+    in every block.
     """
     repeats = random.random((blocks, tokens)) < token_stickiness
     repeats[:, 0] = False
-    stays = random.random((blocks, tokens)) < block_stickiness  # of a run, what its first token says
+    stays = random.random((blocks, tokens)) < block_stickiness  # the first token of a run decides for it
     number = np.arange(tokens)
     origins = np.empty((blocks, tokens), np.int64)
     begins = ~repeats[0]

@@ -1,10 +1,10 @@
-"""Figures with their sampling error: how far another sample of the same tokens' source would be off.
+"""Values with their sampling error, the expected difference to another sample from the same source of tokens.
 
-The error is Student's of 95% for the standard error that the jackknife finds, and twice the bias that it
-finds: sequences are in groups, each of which is left out once (Efron and Tibshirani, An Introduction to the
-Bootstrap, chapter 11). Neighbouring tokens are in one group, so that what they share counts as one. Bias
-matters where experts are ranked by the counts that are then summed up: the most popular of a small sample are
-popular by chance, too.
+The error is that of Student's distribution at 95% for the standard error of the jackknife, plus twice its
+bias: sequences are in groups, each of which is omitted once (Efron and Tibshirani, An Introduction to the
+Bootstrap, chapter 11). Neighbouring tokens are in the same group, since they are not independent. Bias
+matters if experts are ranked by the same counts that are then added up: the most popular experts of a small
+sample are partly so by chance.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _FEWEST = 4
 
 @dataclass(frozen=True)
 class Estimate(Figure):
-    """The mean over layers of a figure.
+    """The mean of a value over layers.
 
     Attributes:
         value: the mean.
-        error: of the value, about 95 of 100 samples are within it; None: too few sequences to tell.
-        least, most: the extremes over single layers.
+        error: error of the mean, within which are about 95 of 100 samples; None with too few sequences.
+        least, most: the extremes over layers.
     """
 
     value: float
@@ -44,25 +44,25 @@ class Estimate(Figure):
 
 
 def _student(freedom: int) -> float:
-    """How many standard errors 95 of 100 samples are within (Abramowitz and Stegun 26.7.5, two terms)."""
+    """The number of standard errors that contain 95% of samples (Abramowitz and Stegun 26.7.5, two terms)."""
     z = 1.959964
     return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 def groups_of(count: int) -> NDArray[np.int64]:
-    """The group of each of `count` sequences, steps or tokens; one group where they are too few."""
+    """The group of each of `count` sequences, steps or tokens; a single group if they are too few."""
     groups = min(_GROUPS, count)
     return np.arange(count) * groups // count if groups >= _FEWEST else np.zeros(count, np.int64)
 
 
 def left_out(of_group: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sums over all groups, [group, ...], first of all of them, then without each: [1 + groups, ...]."""
+    """Sums of [group, ...] over all groups, then over all but each one: [1 + groups, ...]."""
     total = of_group.sum(axis=0, keepdims=True)
     return np.concatenate([total, total - of_group]) if len(of_group) > 1 else total
 
 
 def estimate(by_layer: NDArray[np.float64]) -> Estimate:
-    """A figure from its values [layer, 1 + groups], of which the columns are as `left_out` has them."""
+    """An estimate from values [layer, 1 + groups], with columns as from `left_out`."""
     of_all, without = by_layer[:, 0], by_layer[:, 1:].mean(axis=0)
     groups, error = len(without), None
     value = float(of_all.mean())

@@ -4,15 +4,15 @@
 |---|---|
 | `format`, `version` | the text ``ndpsim-routing`` and the number 1 |
 | `experts` | routed experts of a layer |
-| `layers` | int32 [layer]: the model's numbers, from 0, of the layers with experts |
+| `layers` | int32 [layer]: numbers in the model, from 0, of the layers with experts |
 | `ids` | int16 [step, layer, token, k]: the experts of decode tokens |
 | `scores` | float32, as `ids`; may be absent |
 | `prefill_ids` | int16 [layer, token, k], prompt after prompt; may be absent |
 | `prompt_lengths` | int32 [sequence]: tokens of each prompt; beside `prefill_ids` |
 | `prefill_scores` | float32, as `prefill_ids`; may be absent |
-| `source` | JSON text: where the trace comes from |
+| `source` | JSON text: the origin of the trace |
 
-The arrays are stored, not compressed, and carry no time: the same trace is always the same bytes.
+The arrays are not compressed and have no time of writing, so that equal traces give equal bytes.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _OPTIONAL = ("scores", "prefill_ids", "prompt_lengths", "prefill_scores")
 
 
 def write(trace: Mapping[str, Any], path: Path) -> None:
-    """Write a trace, whole or not at all.
+    """Write a trace, completely or not at all.
 
-    trace: what a `Routing` is made of, by name.
+    trace: fields of a `Routing`, by name.
 
     Raises:
-        InputError: it cannot be written.
+        InputError: the file cannot be written.
     """
     has_prefill = trace["prefill_ids"] is not None
     arrays = {
@@ -67,10 +67,10 @@ def is_routing_file(path: Path) -> bool:
 
 
 def read(file: Path) -> dict[str, Any]:
-    """The fields of a written trace, by name; whether they make sense is not checked here.
+    """The fields of a written trace, by name, without checks of their values.
 
     Raises:
-        InputError: it cannot be read, is none, or of another version.
+        InputError: the file cannot be read, is not a trace, or has another version.
     """
     arrays = read_npz(file, lambda name: True)
     missing = [name for name in _NEEDED if name not in arrays]

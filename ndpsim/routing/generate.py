@@ -1,4 +1,4 @@
-"""Generates routing from a SPEC; the same seed gives the same trace."""
+"""Generates routing from a SPEC; equal seeds give equal traces."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _JUDGED, _OFFLINE = 6, 7
 
 
 def randoms_of(layers: tuple[int, ...], *entropy: int) -> Randoms:
-    """One for each layer, so that a layer is the same whatever other layers are generated."""
+    """A source of random numbers for each layer, so that layers do not depend on each other."""
     return [np.random.Generator(np.random.PCG64(np.random.SeedSequence((*entropy, n)))) for n in layers]
 
 
 def shape_of(spec: Spec, model: MoeShape | None) -> Shape:
-    """Layers and experts to route: the model's, or those of the counts that the SPEC names.
+    """Layers and experts to route: those of the model, or of the counts that the SPEC names.
 
     Raises:
-        InputError: neither says.
+        InputError: neither is known.
     """
     if model is not None:
         layers = tuple(layer for layer in range(model.layers) if layer not in model.dense_layers)
@@ -86,7 +86,7 @@ def generate_routing(
         raise InputError(f"{shape.experts} experts, at most {MAX_EXPERTS} can be", "too-large", key="model")
     tokens = batch * (steps + prompt)
     needed = 2 * shape.experts_per_token * tokens * len(shape.layers)
-    needed += 32 * shape.experts_per_token * batch * max(steps, prompt)  # of one layer while it is drawn
+    needed += 32 * shape.experts_per_token * batch * max(steps, prompt)  # memory of a layer while it is drawn
     ensure_fits(needed, f"choices of {tokens} tokens in {len(shape.layers)} layers", key="batch")
 
     parameters = spec.settings
@@ -112,7 +112,7 @@ def shares_of(spec: Spec, shape: Shape, seed: int) -> Shares:
 
 
 def prefill_shares(popularity: Shares, spec: Spec, shape: Shape, seed: int) -> Shares:
-    """The popularity of experts in a prefill: the same, or as like it as the SPEC asks."""
+    """The popularity of experts in a prefill: that of decode, or one with the SPEC's cosine to it."""
     cosine = spec.settings["prefill_cosine"]
     if cosine >= 1:
         return popularity
@@ -125,7 +125,7 @@ def _each(change: Callable[..., Any], popularity: Shares, amount: float, randoms
 
 
 class _Asked(NamedTuple):
-    """Inputs of every phase. `drawn`: the seed, and which of its traces it is."""
+    """Inputs of every phase. `drawn` is the seed and the number of the trace."""
 
     shape: Shape
     batch: int
@@ -153,7 +153,7 @@ def _decode(popularity: Shares, asked: _Asked, steps: int) -> Ids:
 
 
 def _prefill(popularity: Shares, asked: _Asked, prompt: int) -> Ids:
-    """Prompt after prompt: a prompt is a block of its own."""
+    """The choices of prompts, each of which is a block."""
     shape, batch, sticky = asked.shape, asked.batch, asked.parameters["token_stickiness"]
     ids = np.empty((len(shape.layers), batch * prompt, shape.experts_per_token), np.int16)
     for row, random in enumerate(asked.randoms(_PREFILL)):
@@ -171,7 +171,7 @@ def find_routing(
     seed: int = 1,
     layers: Sequence[int] | None = None,
 ) -> Routing:
-    """The routing of a run: given, from a file, or generated.
+    """The routing of a run, which is given, read from a file, or generated.
 
     Args:
         routing: a trace, its file, or a SPEC; None: `default_routing` of the model. A SPEC comes first; write
@@ -207,6 +207,6 @@ def existing_file(routing: str | PathLike[str]) -> Path:
     """The file of a trace.
 
     Raises:
-        InputError: there is none; a mistyped SPEC gets the nearest generator.
+        InputError: there is no such file; for a mistyped SPEC, the message names the nearest generator.
     """
     return settings.existing_file(routing, generators(), "routing")

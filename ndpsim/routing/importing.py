@@ -1,4 +1,4 @@
-"""Routing that other programs recorded, as a trace."""
+"""Imports recorded routing of other programs."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _number(value: int | None, name: str, most: int) -> int | None:
 
 
 def _detected(path: Path) -> str:
-    first_bytes(path)  # a file that cannot be read is refused as such
+    first_bytes(path)  # an unreadable file has its own error
     if is_routing_file(path):
         raise InputError("is a routing trace of ndpsim already", "conflict", file=path)
     return recognised(path, routing_formats(), "routing")
@@ -106,7 +106,7 @@ def _first_steps(recorded: Recorded, steps: int | None) -> Recorded:
 
 
 def _numbered(recorded: Recorded, model: MoeShape | None) -> Recorded:
-    """Layers by the model's numbers, where the files only count them.
+    """Layers by their numbers in the model, if the files only count them.
 
     Raises:
         InputError: the model has another number of layers.

@@ -1,4 +1,4 @@
-"""Numbers that look random and follow from others alone."""
+"""Pseudorandom numbers that depend only on their arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Numbers = NDArray[np.uint64]
 
 
 def mixed(numbers: Numbers) -> Numbers:
-    """Numbers that look random, the same for the same (Steele et al., SplitMix64, OOPSLA 2014)."""
+    """Pseudorandom numbers, equal for equal arguments (Steele et al., SplitMix64, OOPSLA 2014)."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))

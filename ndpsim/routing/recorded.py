@@ -1,4 +1,4 @@
-"""Recorded routing of other programs, between their files and a trace."""
+"""Recorded routing of other programs, an intermediate form between their files and a trace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ndpsim.moe import MoeShape
 
 @dataclass(frozen=True)
 class Asked:
-    """The user's answers to what files leave open, and how much of them is wanted."""
+    """The user's values for properties that files lack, and the wanted number of steps."""
 
     model: MoeShape | None = None
     experts_per_token: int | None = None
@@ -24,7 +24,7 @@ class Asked:
 
     @property
     def k(self) -> int | None:
-        """Experts a token, where they were said."""
+        """Experts for each token, if known."""
         if self.experts_per_token is not None or self.model is None:
             return self.experts_per_token
         return self.model.experts_per_token
@@ -35,14 +35,15 @@ class Recorded:
     """The content of files.
 
     Attributes:
-        layers: numbers of the layers that the arrays have.
-        of_model: whether they are the model's, from 0; else they count layers with experts, or all layers.
+        layers: numbers of the layers in the arrays.
+        of_model: whether these are numbers in the model, from 0; else they count layers with experts, or all
+            layers.
         ids: [step, layer, token, k].
         prefill_ids: [layer, token, k].
         prompt_lengths: tokens of each prompt, or of each part of the prefill.
         scores: as `ids`.
-        experts: of a layer, where the files say it.
-        notes: what a reader of the files should know.
+        experts: experts of a layer, if the files have their number.
+        notes: notes for users of the files.
     """
 
     layers: tuple[int, ...]
@@ -62,9 +63,9 @@ class RoutingFormat:
 
     Attributes:
         example: a line of such a file.
-        meaning: a phrase that names the program and its file.
-        recognises: whether a file has this format, from its path and first bytes.
-        read: the content of several files.
+        meaning: a phrase with the program and its file.
+        recognises: detects whether a file has this format, from its path and first bytes.
+        read: reads the content of several files.
     """
 
     example: str
@@ -78,11 +79,11 @@ class Pass:
     """One pass of a model: for each layer, the choices of the same tokens.
 
     Attributes:
-        place: where it stands, for messages.
-        prefill: whether its tokens are of prompts; None: the numbers of tokens tell.
-        rows: by layer, the experts of each token.
-        scores: the same, of the choices.
-        lengths: tokens of each prompt in it; empty: it is one.
+        place: its place in a file, for messages.
+        prefill: whether its tokens are of prompts; None: the numbers of tokens decide.
+        rows: the experts of each token, by layer.
+        scores: the scores of the choices, likewise.
+        lengths: tokens of each prompt in the pass; empty for a single prompt.
     """
 
     place: str
@@ -93,19 +94,19 @@ class Pass:
 
     @property
     def tokens(self) -> int:
-        """Tokens that it has in its first layer."""
+        """Number of tokens in its first layer."""
         return len(next(iter(self.rows.values())))
 
 
 class Passes:
-    """Passes from rows that come one by one. A layer that was left and comes again begins the next pass."""
+    """Assembles passes from rows. A layer that is repeated after others begins the next pass."""
 
     def __init__(self) -> None:
         self.found: list[Pass] = []
         self._layer = -1
 
     def add(self, layer: int, chosen: Any, place: str, scores: Any = None, again: bool = False) -> None:
-        """The choices of one token; `again`: it was in the pass before."""
+        """Add the choices of a token; `again`: it was in the previous pass."""
         if not self.found or again or (layer != self._layer and layer in self.found[-1].rows):
             self.found.append(Pass(place))
         self.found[-1].rows.setdefault(layer, []).append(chosen)
@@ -117,8 +118,8 @@ class Passes:
 def assembled(passes: Sequence[Pass], file: Path, of_model: bool, experts: int | None = None) -> Recorded:
     """Decode steps and prefill from passes.
 
-    Where passes do not say what they are, those before the first one with as many tokens as the last are
-    prefill.
+    If the kind of passes is unknown, those before the first one with the same number of tokens as the last
+    one are prefill.
 
     Raises:
         InputError: passes differ in layers, or decode steps in tokens.

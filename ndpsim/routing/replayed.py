@@ -1,11 +1,11 @@
-"""Routing of sequences that come and go, from a trace: each sequence has the choices of a recorded one.
+"""Routing of sequences that arrive and end, from a trace: each sequence has the choices of a recorded one.
 
-The seed chooses the recorded sequence that a sequence follows. Its first decoded token has the choices of the
-first recorded step in all layers, the next one those of the next step, and so on; from the last step it goes
-back through the steps, and from the first one forward again. Neighbours are thus neighbours in the trace:
-tokens repeat the choices of the one before them as often as there, and the layers of a token stay together.
-The tokens of a prompt follow a recorded prompt in the same way. If the trace has no prefill, each of them has
-the choices of a recorded token that is drawn by itself.
+The seed chooses a recorded sequence for each sequence. The first decoded token has the choices of the first
+recorded step in all layers, the next one those of the next step, and so on to the last step, then back to the
+first one, and forward again. Neighbours are thus neighbours in the trace: tokens repeat the choices of the
+previous one as often as there, and the layers of a token stay together. The tokens of a prompt follow a
+recorded prompt in the same way. If the trace has no prefill, each of them has the choices of a randomly drawn
+recorded token.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ndpsim.routing.trace import Ids, Routing
 
 Ints = NDArray[np.int64]
 
-_DECODED, _PROMPT = range(2)  # uses of random numbers of a sequence
+_DECODED, _PROMPT = range(2)  # separate uses of random numbers of a sequence
 
 
 class ReplayedRouting:
-    """Routes the tokens of sequences as a trace has it.
+    """Routes the tokens of sequences by a trace.
 
     Args:
-        trace: of all layers with experts.
+        trace: a trace of all layers with experts.
         prompt_tokens: the number of prompt tokens of each sequence.
 
     Raises:
@@ -38,7 +38,7 @@ class ReplayedRouting:
             raise InputError("the trace has no decode steps", "missing", key="routing")
         self._prompt_tokens, self._prefill = prompt_tokens, trace.prefill_ids
         layers, tokens = len(trace.layers), trace.steps * trace.batch
-        # By layer all recorded tokens, step after step.
+        # All recorded tokens by layer, step after step.
         self._decode = np.ascontiguousarray(trace.ids.swapaxes(0, 1)).reshape(layers, tokens, -1)
         self._steps, self._batch = trace.steps, trace.batch
         self._lengths = np.array(trace.prompt_lengths, np.int64)
@@ -62,7 +62,7 @@ class ReplayedRouting:
         return ids
 
     def _prompt_places(self, sequences: Ints, positions: Ints) -> Ints:
-        """Where the prefill has the tokens of prompts; a sequence follows its own recorded prompt."""
+        """Places of prompt tokens in the prefill; a sequence follows its own recorded prompt."""
         if len(self._lengths) == self._batch:
             prompt = self._chosen(_DECODED, self._batch, sequences)
         else:
@@ -71,7 +71,7 @@ class ReplayedRouting:
         return places
 
     def _chosen(self, use: int, count: int, *numbers: Ints) -> Ints:
-        """One of so many, the same for the same numbers."""
+        """A number below `count`, equal for equal arguments."""
         drawn = self._seed + np.uint64(use)
         for one in numbers:
             drawn = mixed(mixed(drawn) + one.astype(np.uint64))
@@ -79,7 +79,7 @@ class ReplayedRouting:
 
 
 def _there_and_back(places: Ints, count: Ints | int) -> Ints:
-    """Places 0, 1, ... of so many: from the last one back to the first, and so on."""
+    """Places 0, 1, ... to the last one, then back to the first, and so on."""
     period = np.maximum(2 * count - 2, 1)
     within = places % period
     return np.minimum(within, period - within)

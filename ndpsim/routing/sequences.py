@@ -1,9 +1,9 @@
-"""Routing of sequences that come and go: each token's experts follow from its sequence and its place there.
+"""Routing of sequences that arrive and end: a token's experts depend on its sequence and its position there.
 
-A token's choices depend on the seed, its sequence, its position and the layer, and on nothing else. Whatever
-batches a schedule makes, a sequence is routed alike. Choices are drawn as those of `generate_routing`: the
-same popularity for the same seed, prompt tokens with that of a prefill. A prompt token repeats the one before
-it with `token_stickiness`, a decoded one with `step_stickiness`; sequences do not repeat each other.
+A token's choices depend only on the seed, its sequence, its position and the layer, so that the routing of a
+sequence does not depend on the batches of a schedule. Choices are drawn as by `generate_routing`: equal seeds
+give equal popularity, and prompt tokens have that of a prefill. A prompt token repeats the previous one with
+`token_stickiness`, a decoded token with `step_stickiness`; sequences do not repeat each other.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ndpsim.routing.trace import Ids, Routing
 
 Ints = NDArray[np.int64]
 
-_ORDERS = 16  # lines of a layer, each with its experts in another order
-_SEQUENCES, _TOKENS = 64, 256  # of a trace whose popularity drifts: of a prompt, and as many decoded ones
-_LINES = 8  # source of random numbers, beside those of `ndpsim.routing.generate`
+_ORDERS = 16  # number of lines of a layer, each with another order of its experts
+_SEQUENCES, _TOKENS = 64, 256  # of a trace whose popularity drifts; prompts and outputs have 256
+_LINES = 8  # a source of random numbers besides those of `ndpsim.routing.generate`
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 class TokenRouting(Protocol):
-    """Routes the tokens of sequences, each alike whatever is routed beside it."""
+    """Routes the tokens of sequences, independently of other sequences."""
 
     def ids(self, sequences: Ints, positions: Ints) -> Ids:
         """The experts of tokens, int16 [layer, token, k].
@@ -54,7 +54,7 @@ def routing_of_sequences(
             step is generated as a trace.
 
     Raises:
-        InputError: the SPEC is impossible. The function raises: the trace has no decode steps.
+        InputError: the SPEC is impossible; or, from the returned function, the trace has no decode steps.
     """
     if not isinstance(routing, Routing):
         spec = parse_spec(routing)
@@ -66,7 +66,7 @@ def routing_of_sequences(
 
 
 class _Lines:
-    """Experts of each layer on lines, one after the other, each as long as its chance."""
+    """Lines with the experts of each layer, on which the length of an expert is its chance."""
 
     def __init__(
         self, shares: Shares, experts_per_token: int, randoms: Sequence[np.random.Generator]
@@ -85,7 +85,7 @@ class _Lines:
                 self.first[layer, line] = np.searchsorted(ends, borders, side="right")
 
     def chosen(self, cells: Numbers, experts_per_token: int) -> Ids:
-        """Experts of random cells, [layer, token]: int16 [layer, token, k]."""
+        """Experts for random numbers [layer, token]: int16 [layer, token, k]."""
         parts = np.arange(1, experts_per_token + 1, dtype=np.uint64) * _STEP
         uniform = (mixed(cells[..., None] + parts) >> np.uint64(11)) * 2.0**-53
         line = (cells % np.uint64(_ORDERS)).astype(np.int64)
@@ -98,7 +98,7 @@ class SequenceRouting:
     """Routes the tokens of sequences of one model.
 
     Args:
-        spec: what to generate, a SPEC; see `ndpsim.routing`.
+        spec: a SPEC; see `ndpsim.routing`.
         prompt_tokens: the number of prompt tokens of each sequence.
 
     Raises:
@@ -143,7 +143,7 @@ class SequenceRouting:
         return mixed(np.atleast_2d(tokens) + self._layers[:, None])
 
     def _origins(self, sequences: Ints, positions: Ints, first: Ints) -> Ints:
-        """The position whose choices each token repeats, its own mostly: [token] or [layer, token]."""
+        """The position whose choices each token has, mostly its own: [token] or [layer, token]."""
         if not any(self._sticks):
             return positions
         chance = np.where(first > 0, self._sticks[1], self._sticks[0])

@@ -1,4 +1,4 @@
-"""Popularity of experts: within what can be, changed by exchange, and as like another as is asked."""
+"""Popularity of experts: limited to possible shares, changed by exchange, or with a given cosine."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ndpsim.errors import InputError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: A whole chance to be chosen by a token; chances are counted in parts of it, so that sums are exact.
+#: Chance 1 to be chosen by a token; chances are whole numbers of 1 / UNIT, so that sums are exact.
 UNIT = 1 << 32
 
 
 def class_counts(experts: int, first: float = 0.05, second: float = 0.25) -> tuple[int, int, int]:
-    """Experts of three classes by their shares of all: at least one in the first, the rest in the third."""
+    """Numbers of experts in three classes, from shares: at least one in the first, the rest in the third."""
     hot = min(max(1, round(first * experts)), experts)
     warm = min(round(second * experts), experts - hot)
     return hot, warm, experts - hot - warm
@@ -27,10 +27,10 @@ def shuffled(count: int, random: np.random.Generator) -> Ints:
 
 
 def filled(shares: Floats, experts_per_token: int) -> Floats:
-    """Shares of one layer, none above 1/k: what is above is spread over the others in proportion.
+    """Shares of a layer, limited to 1/k: any excess is spread over the others in proportion.
 
     Raises:
-        InputError: fewer than k experts have a share at all.
+        InputError: fewer than k experts have a share above 0.
     """
     shares = shares / shares.sum()
     limit = 1 / experts_per_token
@@ -62,7 +62,7 @@ def in_units(shares: Floats, experts_per_token: int) -> Ints:
 
 
 def exchanged(shares: Floats, share_of_experts: float, random: np.random.Generator) -> Floats:
-    """Shares of one layer after pairs of experts, `share_of_experts` of all in the mean, exchanged theirs."""
+    """Shares of a layer after random pairs of experts, on average this share of all, exchange theirs."""
     pairs = int(share_of_experts * len(shares) / 2 + random.random())
     order = shuffled(len(shares), random)[: 2 * min(pairs, len(shares) // 2)]
     changed = shares.copy()
@@ -76,7 +76,7 @@ def cosine(one: Floats, other: Floats) -> float:
 
 
 def like(shares: Floats, wanted: float, random: np.random.Generator) -> Floats:
-    """Shares of one layer whose cosine with `shares` is `wanted`: pairs exchange theirs, the last in part.
+    """Shares of a layer whose cosine with `shares` is `wanted`: pairs exchange shares, the last pair in part.
 
     The most popular expert pairs with the least popular, and so on; which pairs exchange is random.
 
@@ -103,7 +103,7 @@ def like(shares: Floats, wanted: float, random: np.random.Generator) -> Floats:
 
 
 def _between(shares: Floats, above: Floats, below: Floats, wanted: float) -> Floats:
-    """The point on the way from `above` to `below` whose cosine is `wanted`, by halves."""
+    """The point between `above` and `below` whose cosine is `wanted`, by bisection."""
     low, high = 0.0, 1.0
     for _ in range(50):
         middle = (low + high) / 2

@@ -17,7 +17,7 @@ from ndpsim.plugins import plugins_by_name
 from ndpsim.routing import generators as _folder
 from ndpsim.settings import Setting
 
-#: Shares of a layer's selections by expert, float64 [layer, expert]; those of a layer add up to 1.
+#: Shares of selections by expert, float64 [layer, expert], which add up to 1 in each layer.
 Shares = NDArray[np.float64]
 
 #: A source of random numbers for each layer. Only its `random` is used: NumPy promises no more from release
@@ -53,10 +53,10 @@ class Generator(settings.Generator):
     """A kind of routing that can be generated.
 
     Attributes:
-        names: of what it is generated from; empty where it needs none.
-        shares: from the shape, the name, the settings, which of them were given, and random numbers of each
-            layer.
-        shape: that belongs to a name, where no model is given; None: a model is needed.
+        names: names of the data to generate from; empty if it needs none.
+        shares: makes shares from the shape, the name, the settings, the names of given settings, and random
+            numbers for each layer.
+        shape: the shape for a name, if no model is given; None: a model is needed.
     """
 
     shares: Callable[[Shape, str, Mapping[str, Any], frozenset[str], Randoms], Shares]
@@ -77,7 +77,7 @@ def generators() -> dict[str, Generator]:
 
 
 def routing_names() -> list[str]:
-    """Beginnings of SPECs: each generator, with each of the names that it can start from."""
+    """Beginnings of SPECs: each generator with each of its names."""
     return [
         f"{kind}:{name}" if name else kind
         for kind, generator in sorted(generators().items())
@@ -89,10 +89,10 @@ def parse_spec(text: str | Spec) -> Spec:
     """A SPEC: ``skewed[:KEY=VALUE,...]``, ``popularity:NAME[:KEY=VALUE,...]`` or
     ``ranks:NAME[:KEY=VALUE,...]``.
 
-    NAME of `popularity` is that of bundled counts, or of a JSON file of counts.
+    NAME of `popularity` is the name of bundled counts, or a JSON file of counts.
 
     Raises:
-        InputError: there is no such generator, name or key, or a value is none.
+        InputError: there is no such generator, name or key, or a value is invalid.
     """
     if isinstance(text, Spec):
         return text

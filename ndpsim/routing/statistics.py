@@ -19,7 +19,7 @@ from ndpsim.routing.trace import Routing
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-# Experts by rank: the classes of the TriMoE paper, and those in which measured routing is often given.
+# Experts by rank: the classes of the TriMoE paper, and common ones of published measurements.
 _CLASSES = {"hot warm cold": (0.05, 0.25), "top_10 next_30 rest_60": (0.10, 0.30)}
 _CLASS_NAMES = " ".join(_CLASSES).split()
 _TOP = 0.10
@@ -37,7 +37,7 @@ class RankPoint:
 
 @dataclass(frozen=True)
 class LayerShares:
-    """Shares of the selections of one of the model's layers that its hot, warm and cold experts get."""
+    """Shares of the selections of a layer that its hot, warm and cold experts get."""
 
     layer: int
     hot: float
@@ -50,10 +50,10 @@ class PhaseStatistics:
     """Statistics of decode or of prefill.
 
     Attributes:
-        tokens: of a layer.
-        shares: of the selections, by class: the 5% of experts with most are hot, the next 25% warm, the rest
-            cold; and the same for 10, 30 and 60%. Experts are ranked by all steps together.
-        step_shares: the same with experts ranked anew in each step; empty for prefill.
+        tokens: tokens of a layer.
+        shares: shares of the selections by class: the 5% of experts with most selections are hot, the next
+            25% warm, the rest cold; likewise for 10, 30 and 60%. Experts are ranked by all steps together.
+        step_shares: the same with experts ranked separately in each step; empty for prefill.
         rank_curve: shares of the selections by rank.
         layers: shares of the selections by layer.
         largest_over_mean: selections of the most popular expert over the mean.
@@ -71,12 +71,12 @@ class PhaseStatistics:
 
 @dataclass(frozen=True)
 class Reuse:
-    """How many of a token's experts another one, before it, had chosen.
+    """Common experts of a token and an earlier one.
 
     Attributes:
-        reuse: their share.
-        independent: what it would be for tokens that have nothing to do with each other.
-        stickiness: the chance that a token repeats another's choices, which explains the reuse.
+        reuse: share of a token's experts that the earlier token had chosen.
+        independent: the same share for independent tokens.
+        stickiness: the chance to repeat all choices of the earlier token that would explain the reuse.
     """
 
     reuse: Estimate = field(metadata=quantity("experts that the token before had, too", "%"))
@@ -90,15 +90,15 @@ class RoutingStatistics(Reported):
 
     Attributes:
         trace: its description by `Routing.to_dict`.
-        decode, prefill: shares of selections; None: there are no such tokens.
-        token_reuse: between neighbours of a batch in a step; None: there are none.
-        step_reuse: between a step and the next of a sequence; None: there is one step, or none.
-        prefill_reuse: between a token of a prompt and the next.
-        step_drift: share of experts that exchange their popularity from a step to the next.
+        decode, prefill: shares of selections; None without such tokens.
+        token_reuse: reuse between neighbours of a batch in a step; None without neighbours.
+        step_reuse: reuse between consecutive steps of a sequence; None with fewer than two steps.
+        prefill_reuse: reuse between consecutive tokens of a prompt.
+        step_drift: share of experts that exchange their popularity between consecutive steps.
         prefill_cosine: cosine of the loads by expert in prefill and in decode.
         prefill_overlap: share of decode's 10% most popular experts that are among prefill's.
-        active_experts: experts that a batch of tokens of one step chooses, by its size.
-        prediction: how well a moving average of loads predicts the next step's.
+        active_experts: number of experts that a batch of tokens of one step chooses, by its size.
+        prediction: accuracy of predicting the loads of the next step by a moving average.
     """
 
     trace: Mapping[str, Any]
@@ -122,7 +122,7 @@ def describe_routing(routing: Routing) -> RoutingStatistics:
     """Describe a routing trace by its statistics.
 
     Raises:
-        InputError: `routing` is no trace.
+        InputError: `routing` is not a trace.
     """
     routing = instance(routing, "routing", Routing)
     layers = [_Layer(routing, row) for row in range(len(routing.layers))]
@@ -151,7 +151,7 @@ def _estimate_of(by_layer: list[Floats | None]) -> Estimate | None:
     return estimate(np.array(found)) if found else None
 
 
-# One layer. The first axis is as `left_out` has it: all sequences, then all without each group.
+# One layer. The first axis is as from `left_out`: all sequences, then all without each group.
 
 
 class _Layer:
@@ -228,7 +228,7 @@ def _grouped_sums(values: Ints, of_group: Ints) -> Ints:
 
 
 def _shared(later: NDArray[np.int16], earlier: NDArray[np.int16]) -> Ints:
-    """How many experts of each token [..., k] the other had, too."""
+    """The number of experts of each token [..., k] that the other has, too."""
     shared = np.zeros(later.shape[:-1], np.int64)
     for choice in range(later.shape[-1]):
         shared += (later[..., choice, None] == earlier).any(axis=-1)
@@ -244,14 +244,14 @@ def _within(loads: Ints, tokens: Ints, k: int) -> Floats:
 
 
 def _between(one: Ints, other: Ints, tokens: Ints, other_tokens: Ints, same: Ints, k: int) -> Floats:
-    """The same for a token of a step and those of the next, but itself, which had `same` in common."""
+    """The share for a token and the others of the next step; with itself it has `same` in common."""
     pairs = (tokens * (other_tokens - 1)).sum(axis=1)
     shares: Floats = ((one * other).sum(axis=(1, 2)) - same.sum(axis=1)) / np.maximum(pairs * k, 1)
     return shares
 
 
 def _matches(shared: Ints, of_group: Ints, independent: Floats, k: int) -> Floats:
-    """Reuse and what it would be for independent tokens: [., 2]."""
+    """Reuse, and reuse of independent tokens: [., 2]."""
     groups = len(independent) - 1 or 1
     sums = np.bincount(of_group.ravel(), shared.ravel(), minlength=groups).astype(np.int64)
     counts = np.bincount(of_group.ravel(), minlength=groups)
@@ -271,8 +271,8 @@ def _reuse(by_layer: list[Floats | None]) -> Reuse | None:
 def _drift(by_step: Ints) -> Floats:
     """The share of experts that exchanged their popularity, from loads [group, step, expert].
 
-    Two halves of the sequences are compared, which chose independently of each other: in one step they agree
-    as far as popularity goes, and in the next a bit less. What a random exchange leaves in common is counted.
+    Two halves of the sequences, which choose independently, are compared: in the same step their similarity
+    is due to popularity alone, and in the next step it is lower. Similarity by chance is taken into account.
     """
     groups, experts = len(by_step), by_step.shape[2]
     even = np.arange(groups) % 2 == 0
@@ -309,7 +309,7 @@ def _overlap(decode: Ints | None, prefill: Ints | None) -> Floats | None:
 
 
 def _paired(decode: Ints, prefill: Ints) -> tuple[Floats, Floats]:
-    """Loads with as many groups left out in both; only those of all where they differ."""
+    """Loads with equal numbers of omitted groups; if these differ, only the loads of all groups."""
     rows = len(decode) if len(decode) == len(prefill) else 1
     return decode[:rows].astype(np.float64), prefill[:rows].astype(np.float64)
 

@@ -1,7 +1,7 @@
-"""Tensors of files that PyTorch saved, read without PyTorch and without running what a pickle may ask for.
+"""Reads tensors of PyTorch's files without PyTorch, and without running code of a pickle.
 
 ``torch.save`` writes a zip archive with a pickle, ``data.pkl``, that describes objects, and a file for each
-storage, ``data/0``, ... Here the pickle may name tensors, storages and plain containers; any other name is
+storage, ``data/0``, ... Here the pickle may name tensors, storages and plain containers; other names are
 refused.
 """
 
@@ -31,7 +31,7 @@ _STORAGES = {
     "DoubleStorage": "f8",
     "BoolStorage": "?",
 }
-_FACTOR = 6  # bytes of objects for each byte of a pickle or a tensor, about
+_FACTOR = 6  # approximate bytes of objects for each byte of a pickle or a tensor
 
 
 def is_saved_by_torch(path: Path) -> bool:
@@ -44,7 +44,7 @@ def is_saved_by_torch(path: Path) -> bool:
 
 
 def read_saved(path: Path) -> Any:
-    """The object that ``torch.save`` wrote, with NumPy arrays in the place of tensors.
+    """The object that ``torch.save`` wrote, with NumPy arrays instead of tensors.
 
     Raises:
         InputError: it cannot be read, is damaged, needs too much memory, or has other objects than plain
@@ -59,13 +59,13 @@ def read_saved(path: Path) -> Any:
                 return _Reader(file, archive, name.removesuffix("data.pkl"), path).load()
     except InputError:
         raise
-    except Exception as error:  # a damaged pickle may fail in any way
+    except Exception as error:  # a damaged pickle may raise any exception
         problem = f"is damaged, or was not written by torch.save ({type(error).__name__}: {error})"
         raise InputError(problem, "form", file=path) from None
 
 
 class _Reader(pickle.Unpickler):
-    """Makes arrays of tensors, and nothing else than plain data."""
+    """An unpickler that only makes plain data and arrays from tensors."""
 
     def __init__(self, file: Any, archive: zipfile.ZipFile, folder: str, path: Path) -> None:
         super().__init__(file)
@@ -91,7 +91,7 @@ class _Reader(pickle.Unpickler):
 
 
 def _tensor(storage: NDArray[Any], offset: int, shape: Any, strides: Any, *_: Any) -> NDArray[Any]:
-    """A tensor, copied, so that no stride leads out of its storage."""
+    """A copy of a tensor, so that no stride leaves its storage."""
     last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
     if min((offset, *shape, *strides)) < 0 or (0 not in shape and last >= len(storage)):
         raise ValueError(f"a tensor of shape {tuple(shape)} is larger than its storage")

@@ -30,7 +30,7 @@ _PREFILL = ("layer", "token")
 
 
 def loads_of(ids: NDArray[Any], experts: int) -> Counts:
-    """How many of the last two axes' choices, [..., token, k], are of each expert: [..., expert]."""
+    """The number of choices [..., token, k] of each expert: [..., expert]."""
     groups = ids.reshape(-1, ids.shape[-2] * ids.shape[-1])
     loads = np.empty((len(groups), experts), np.int64)
     for place, chosen in enumerate(groups):
@@ -44,21 +44,20 @@ class Routing(Shown):
 
     Attributes:
         experts: routed experts of a layer; ids are from 0 to experts - 1.
-        layers: the model's number, from 0, of each layer that the arrays have; dense layers are not among
-            them.
+        layers: numbers in the model, from 0, of the layers in the arrays, all of which have experts.
         ids: experts of decode tokens, int16 [step, layer, token, k]. A token is the same sequence in all
             steps.
         prefill_ids: experts of prompt tokens, int16 [layer, token, k], prompt after prompt; None: no prefill.
-        prompt_lengths: tokens of each prompt, which add up to those of `prefill_ids`. If there are as many as
-            sequences, each belongs to a sequence; otherwise they are the parts in which the prefill was
+        prompt_lengths: tokens of each prompt, whose sum is that of `prefill_ids`. If their number is that of
+            sequences, each is a sequence's prompt; otherwise they are the parts in which the prefill was
             recorded.
         scores, prefill_scores: weights of the choices, float32 of the same shapes as the ids; None: not
             known.
         source: the origin of the trace, as plain data.
 
     Raises:
-        InputError: shapes do not fit each other, ids are out of range or chosen twice by a token, scores are
-            no finite numbers.
+        InputError: shapes differ, ids are out of range or chosen twice by a token, or scores are not finite
+            numbers.
     """
 
     experts: int
@@ -131,10 +130,10 @@ class Routing(Shown):
         return 0 if self.prefill_ids is None else int(self.prefill_ids.shape[1])
 
     def row(self, layer: int) -> int:
-        """The place of the model's layer `layer` in the arrays.
+        """The index in the arrays of the model's layer `layer`.
 
         Raises:
-            InputError: it is a dense layer, or none of the trace.
+            InputError: the layer is dense or not in the trace.
         """
         if layer not in self.layers:
             listed = f"{len(self.layers)} layers from {self.layers[0]} to {self.layers[-1]}"
@@ -151,10 +150,10 @@ class Routing(Shown):
         return loads_of(self.ids[step, self.row(layer)], self.experts)
 
     def prefill_loads(self, layer: int) -> Counts:
-        """The same of all prompt tokens: int64 [expert].
+        """Tokens by expert of the model's layer `layer` in the prefill: int64 [expert].
 
         Raises:
-            InputError: the trace has no prefill, or not this layer.
+            InputError: the trace has no prefill or not this layer.
         """
         if self.prefill_ids is None:
             raise InputError("the trace has no prefill", "missing", key="prefill_ids")
@@ -170,13 +169,14 @@ class Routing(Shown):
         """The part of the trace that a run needs.
 
         Args:
-            model: the model to run; its experts, experts a token and layers with experts must be the trace's.
-            batch: the first this many sequences; None: all.
-            steps: the first this many decode steps; None: all.
-            layers: the model's layers, of which dense ones are passed over; None: all.
+            model: the model to run; the trace must have its experts, experts for each token and layers with
+                experts.
+            batch: number of sequences to take, from the first; None: all.
+            steps: number of decode steps to take, from the first; None: all.
+            layers: layers of the model, of which dense ones are ignored; None: all.
 
         Raises:
-            InputError: the trace is another model's, or has too few of them.
+            InputError: the trace is of another model, or has too few sequences, steps or layers.
         """
         for what, mine, of_model in (
             ("experts", self.experts, model.routed_experts),
@@ -280,7 +280,7 @@ def load_routing(path: str | PathLike[str]) -> Routing:
     """Read a trace that `Routing.save` wrote, or ``ndpsim routing``.
 
     Raises:
-        InputError: it cannot be read, is no trace, has another version, or has impossible content.
+        InputError: the file cannot be read, is not a trace, has another version, or has impossible content.
     """
     file = path_of(path, "path")
     parts = read(file)
@@ -313,7 +313,7 @@ def _checked_ids(ids: object, name: str, axes: tuple[str, ...], layers: tuple[in
         )
     if array.size and not 1 <= array.shape[-1] <= experts:
         raise InputError(f"has {array.shape[-1]} experts a token of {experts}", "range", key=name)
-    for index in np.ndindex(array.shape[:-2]):  # a layer at a time: little memory beside the trace
+    for index in np.ndindex(array.shape[:-2]):  # a layer at a time, to use little memory beside the trace
         _check_layer(array[index], index, name, axes, layers, experts)
     narrow = np.ascontiguousarray(array, np.int16).view()
     narrow.flags.writeable = False
@@ -343,7 +343,7 @@ def _check_layer(
 
 
 def _place(name: str, axes: tuple[str, ...], index: tuple[int, ...], layers: tuple[int, ...]) -> str:
-    """An element's place in words: ``ids[step 0, layer 3, token 7]``."""
+    """The place of an element in words: ``ids[step 0, layer 3, token 7]``."""
     numbers = [layers[n] if axis == "layer" else n for axis, n in zip(axes, index, strict=False)]
     return f"{name}[{', '.join(f'{axis} {n}' for axis, n in zip(axes, numbers, strict=True))}]"
 

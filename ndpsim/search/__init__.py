@@ -1,1 +1,1 @@
-"""Search: a sweep whose points a sampler chooses, for the best of one metric or the front of several."""
+"""Search: a sweep whose points are chosen by a sampler, to find the best point or a Pareto front."""

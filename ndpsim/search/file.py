@@ -1,4 +1,4 @@
-"""Searches as YAML files: those of sweeps, with objectives.
+"""Searches as YAML files: files of sweeps with objectives.
 
 ```yaml
 command: moe

@@ -1,4 +1,4 @@
-"""Metrics of one's own: arithmetic over keys and metrics, ``dimm.count * (40 * dimm.ranks + 60)``."""
+"""Metrics of users: arithmetic over keys and metrics, ``dimm.count * (40 * dimm.ranks + 60)``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FUNCTIONS: dict[str, Callable[..., float]] = {
     "log2": math.log2,
     "sqrt": math.sqrt,
 }
-_LONGEST = 1000  # characters of a formula
+_LONGEST = 1000  # maximum characters of a formula
 _ALLOWED = f"numbers, names, + - * / **, parentheses and {', '.join(_FUNCTIONS)}"
 
 
@@ -39,14 +39,14 @@ class Formula:
 
     Attributes:
         text: the formula as it was given.
-        names: the keys and metrics in it; a dash in the name of an option is written as an underscore.
+        names: the keys and metrics in it; dashes in names of options are underscores.
     """
 
     text: str
     names: tuple[str, ...]
 
     def value(self, of: Callable[[str], Any]) -> float | None:
-        """The value, where `of` gives that of a name; None: a name has no number, or the result is none."""
+        """The value, where `of` gives those of names; None if a name or the result is not a number."""
         values = {name: of(name) for name in self.names}
         if not all(map(is_number, values.values())):
             return None
@@ -61,7 +61,7 @@ def parse_formula(text: Any, key: str) -> Formula:
     """The formula of a text.
 
     Raises:
-        InputError: it is none.
+        InputError: the text is not a formula.
     """
     if not isinstance(text, str) or len(text) > _LONGEST:
         raise InputError(f"{shown(text)} is not a formula as text", "form", key=key)
@@ -73,7 +73,7 @@ def parse_formula(text: Any, key: str) -> Formula:
 
 
 def _dotted(node: ast.expr) -> str | None:
-    """``dimm.count``; None: no name."""
+    """A dotted name, ``dimm.count``; None if it is something else."""
     if isinstance(node, ast.Attribute):
         before = _dotted(node.value)
         return None if before is None else f"{before}.{node.attr}"
@@ -81,7 +81,7 @@ def _dotted(node: ast.expr) -> str | None:
 
 
 def _names(node: ast.expr, key: str) -> list[str]:
-    """The names in a formula, which is checked on the way."""
+    """The names in a formula, which is also checked."""
     name = _dotted(node)
     if name is not None:
         return [name]

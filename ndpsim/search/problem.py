@@ -31,8 +31,8 @@ class Range:
     """The numbers from `low` to `high`, both included.
 
     Attributes:
-        log: they are drawn by their logarithms.
-        whole: only whole numbers.
+        log: whether numbers are drawn by their logarithms.
+        whole: whether all numbers are whole.
     """
 
     low: float
@@ -44,7 +44,7 @@ class Range:
         return f"{'log:' if self.log else ''}{self.low:g}..{self.high:g}"
 
     def taken(self, number: float) -> float:
-        """The value of a number that is drawn, in digits that hardware files take."""
+        """The value of a drawn number, with digits that hardware files accept."""
         value = round(number) if self.whole else rounded(number)
         return min(max(value, self.low), self.high)
 
@@ -55,8 +55,8 @@ class Axis:
 
     Attributes:
         keys: the keys and metrics in it.
-        values: a range, or in order what the keys may be.
-        ordered: neighbours are alike: the values are numbers that grow.
+        values: a range, or the possible values of the keys in order.
+        ordered: whether the values are growing numbers, so that neighbours are similar.
     """
 
     keys: tuple[str, ...]
@@ -66,13 +66,13 @@ class Axis:
 
 @dataclass(frozen=True)
 class Limit:
-    """A constraint: a metric is at most, or at least, a value."""
+    """A constraint: the maximum or minimum of a metric."""
 
     at_most: bool
     value: float
 
     def excess(self, metric: float) -> float:
-        """By how much a metric violates the limit, as a share of its size; 0 or less if it does not."""
+        """The violation of the limit by a metric, as a share of the limit; 0 or less without a violation."""
         beyond = metric - self.value if self.at_most else self.value - metric
         return beyond / (abs(self.value) or 1.0)
 
@@ -85,16 +85,16 @@ class Problem:
     """A search.
 
     Attributes:
-        definition: the command, what all points share, and of each variable its values; of a range both ends.
+        definition: the command, the shared keys, and the values of each variable; both ends of a range.
         objectives: a direction of `DIRECTIONS` for each metric.
         ranges: the keys whose values are ranges.
         constraints: limits by metric.
-        derived: metrics that formulas make of keys and metrics.
-        base: a point that is run first, and that others are compared with; empty: there is none.
-        budget: how many different points are run.
+        derived: metrics computed by formulas of keys and metrics.
+        base: a point that runs first, and with which others are compared; empty without one.
+        budget: number of different points to run.
         sampler: one of `SAMPLERS`.
-        seed: the same seed, the same points.
-        batch: points that are asked for together, before any result of theirs is known.
+        seed: seed of the sampler; equal seeds give equal points.
+        batch: number of points that are chosen together, before their results are known.
     """
 
     definition: Definition
@@ -123,7 +123,7 @@ class Problem:
     def judged(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """A row of a sweep's table with objectives, constraints, derived metrics, and whether it is feasible.
 
-        A point is feasible when it has a number for every objective and keeps every constraint.
+        A point is feasible if it has a number for every objective and satisfies every constraint.
         """
         known = _known(row, self.definition.fixed)
         derived = {name: formula.value(known.get) for name, formula in self.derived.items()}
@@ -135,7 +135,7 @@ class Problem:
         return {**judged, **wanted, **derived, **{key: row[key] for key in row if key not in judged}}
 
     def excess(self, row: Mapping[str, Any]) -> list[float]:
-        """By how much a row is beyond each constraint; endless where it failed or lacks one."""
+        """The violation of each constraint by a row; infinite if the row failed or lacks the metric."""
         names = (*self.objectives, *self.constraints)
         if row["status"] != "ok" or not all(is_number(row[name]) for name in names):
             return [math.inf]
@@ -147,17 +147,17 @@ class Problem:
 
 
 def _known(row: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any]:
-    """All that has a name at a point; a dash in the name of an option may be an underscore."""
+    """All named values of a point; a dash in the name of an option may be an underscore."""
     config = json.loads(row["config"])
     known = {**flattened(config), **flattened(config.get("hardware", {})), **fixed, **row}
     return {**{key.replace("-", "_"): value for key, value in known.items()}, **known}
 
 
 def range_of(command: SweptCommand, key: str, given: Any) -> Range | None:
-    """The range that a text means: ``0.5..2.0``, ``log:10..1000``; None: it is something else.
+    """The range that a text describes: ``0.5..2.0``, ``log:10..1000``; None for other texts.
 
     Raises:
-        InputError: it ends before it begins, or an end can never be a value of the key.
+        InputError: the range ends before it begins, or the key cannot have a value at one of its ends.
     """
     found = _RANGE.fullmatch(given.strip()) if isinstance(given, str) else None
     if found is None or _WHOLE_RANGE.fullmatch(given.strip()):
@@ -173,10 +173,10 @@ def range_of(command: SweptCommand, key: str, given: Any) -> Range | None:
 
 
 def limit_of(name: str, given: Any) -> Limit:
-    """The constraint that a text means: ``>= 50``.
+    """The constraint that a text describes: ``>= 50``.
 
     Raises:
-        InputError: it is none.
+        InputError: the text is not a constraint.
     """
     found = _LIMIT.fullmatch(given) if isinstance(given, str) else None
     if found is None:
@@ -185,10 +185,10 @@ def limit_of(name: str, given: Any) -> Limit:
 
 
 def check_problem(problem: Problem, command: SweptCommand) -> Problem:
-    """A problem whose base has values as the command takes them.
+    """Check a problem, and return it with the values of its base as the command takes them.
 
     Raises:
-        InputError: there is no objective, a name is of no metric, or the base is no point of the search.
+        InputError: there is no objective, a name is not a metric, or the base is not a point of the search.
     """
     if not problem.objectives:
         wrong = "nothing is optimized; give a metric and its direction, time_ns: minimize"
@@ -213,14 +213,14 @@ def check_problem(problem: Problem, command: SweptCommand) -> Problem:
 
 
 def _check_name(name: str, problem: Problem, command: SweptCommand, key: str) -> None:
-    """Make sure that a name can be of a metric, or of a key of the command."""
+    """Check that a name can be a metric or a key of the command."""
     options = {option.replace("-", "_") for option in command.parameters} | set(command.parameters)
     if "." not in name or field_at(tuple(name.split("."))) is None:
         command.check_metric(name, key, (*problem.derived, *problem.definition.varied, *options))
 
 
 def _check_base(base: Mapping[str, Any], problem: Problem) -> None:
-    """Make sure that a base, where there is one, is a point of the search."""
+    """Check that a base, if any, is a point of the search."""
     if not base:
         return
     for key in base:

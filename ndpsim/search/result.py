@@ -1,4 +1,4 @@
-"""The result of a search: the points that no other beats, and in what they differ."""
+"""The result of a search: the points that no other beats, and their differences."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SearchResult(Listed):
 
     @property
     def _first(self) -> tuple[str, int]:
-        """The first objective, and what makes less of it better."""
+        """The first objective, and the sign with which lower values are better."""
         name, direction = next(iter(self.problem.objectives.items()))
         return name, 1 if direction == "minimize" else -1
 
@@ -55,12 +55,12 @@ class SearchResult(Listed):
 
     @property
     def shown(self) -> list[dict[str, Any]]:
-        """The rows of a table: the front, or the approach to the best point."""
+        """The rows of a table: the front, or the successive best points."""
         return self.approach or self.front
 
     @property
     def infeasible(self) -> int:
-        """How many points failed, have no value of an objective, or break a constraint."""
+        """The number of points that failed, lack a value of an objective, or violate a constraint."""
         return sum(not row["feasible"] for row in self.points)
 
     def differences(self) -> list[dict[str, tuple[Any, Any]]]:
@@ -93,7 +93,7 @@ class SearchResult(Listed):
 
     @property
     def _named(self) -> tuple[str, ...]:
-        """Columns that a front is read by: variables, objectives, constraints and derived metrics."""
+        """The main columns of a front: variables, objectives, constraints and derived metrics."""
         problem = self.problem
         names = (*problem.definition.varied, *problem.objectives, *problem.constraints, *problem.derived)
         return tuple(dict.fromkeys(names))
@@ -104,7 +104,7 @@ class SearchResult(Listed):
         return csv_of([{**row, "differs": difference} for row, difference in differences])
 
     def title(self) -> str:
-        """The result in words."""
+        """A title that describes the result."""
         runs = counted(len(self.points), "point")
         aims = ", ".join(f"{direction} {name}" for name, direction in self.problem.objectives.items())
         limits = "".join(f", {name} {limit}" for name, limit in self.problem.constraints.items())
@@ -134,7 +134,7 @@ class SearchResult(Listed):
         return ["run", *keys, *labels, differs], cells
 
     def shared(self) -> dict[str, Any]:
-        """The variables that have one value in all rows of `shown`; with one objective, those of the best."""
+        """The variables with one value in all rows of `shown`; with one objective, those of the best."""
         rows = self.front if self.approach else self.shown
         keys = self.problem.definition.varied
         return {key: rows[0][key] for key in keys if len({value_words(row[key]) for row in rows}) == 1}

@@ -1,4 +1,4 @@
-"""Running a search: points are asked for in batches, and run, stored and found again as a sweep's are."""
+"""Runs a search: batches of points are chosen, and then run, stored and reused like those of a sweep."""
 
 from __future__ import annotations
 
@@ -107,13 +107,13 @@ def problem_of(
     zipped: bool | Sequence[Sequence[str]] = False,
     **said: Any,
 ) -> Problem:
-    """The problem that arguments of `optimize` mean.
+    """The problem that the arguments of `optimize` describe.
 
     Args:
-        said: all other keys that the file of a search may have; None: it is not said.
+        said: all other keys of a search's file; None: not given.
 
     Raises:
-        InputError: it makes no sense.
+        InputError: the arguments are invalid.
     """
     given = {name: value for name, value in said.items() if value is not None}
     for name in given.keys() & {"objectives", "constraints", "derived", "base"}:
@@ -168,11 +168,11 @@ def _problem(
 
 
 def run_search(problem: Problem, running: Running) -> SearchResult:
-    """Run the search of a problem that `problem_of` has made; see `optimize`.
+    """Run the search of a problem from `problem_of`; see `optimize`.
 
     Raises:
-        InputError: Optuna is not installed, an objective is of no metric, the folder cannot be written, or
-            there is no such cluster.
+        InputError: Optuna is not installed, an objective is not a metric, the folder cannot be written, or
+            the cluster does not exist.
     """
     run = _SearchRun(problem, running)
     execute(run, "optimize.json", described(problem))
@@ -182,7 +182,7 @@ def run_search(problem: Problem, running: Running) -> SearchResult:
 
 
 class _SearchRun(Run):
-    """A run whose points a sampler chooses, a batch after the other."""
+    """A run whose points are chosen by a sampler, batch by batch."""
 
     table = "runs"
 
@@ -190,15 +190,15 @@ class _SearchRun(Run):
         self._problem, self._sampler = problem, Sampler(problem)
         super().__init__(problem.definition, command_of(problem.definition), [], running)
         self._asked: list[Asked] = []
-        self._had: set[str] = set()  # metrics that a point has had
+        self._had: set[str] = set()  # metrics of any point so far
 
     @property
     def planned(self) -> int:
-        """How many points there are going to be."""
+        """The number of points to run."""
         return self._problem.budget
 
     def tasks(self) -> Tasks:
-        """Tasks of one batch after the other; None while results of a batch are missing."""
+        """Tasks, batch by batch; None while results of a batch are missing."""
         while len(self._points) < self._problem.budget:
             asked = self._sampler.ask(min(self._problem.batch, self._problem.budget - len(self._points)))
             if not asked:
@@ -220,10 +220,10 @@ class _SearchRun(Run):
             self._sampler.tell(one, objectives, self._problem.excess(row))
 
     def _check_metric(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Make sure that a metric, where it depends on results which there are, is one of these.
+        """Check that a metric whose existence depends on results is in some result.
 
         Raises:
-            InputError: no point that was run has had it.
+            InputError: no point so far has the metric.
         """
         ran = [row for row in rows if row["status"] == "ok"]
         if any(is_number(row[name]) for row in ran):
@@ -245,12 +245,12 @@ class _SearchRun(Run):
         ]
 
     def best(self) -> set[int]:
-        """The numbers of the runs that no other feasible one beats."""
+        """The numbers of the runs that no other feasible run beats."""
         best = self._sampler.best()
         return {number for number, one in enumerate(self._asked, 1) if one.trial.number in best}
 
     def result(self) -> SweepResult:
-        """All points; of a range, what was drawn are its values."""
+        """The result of all points; the values of a range are the drawn ones."""
         result = super().result()
         drawn = {key: tuple(sorted({row[key] for row in result})) for key in self._problem.ranges}
         definition = replace(result.definition, varied={**result.definition.varied, **drawn})

@@ -1,4 +1,4 @@
-"""The choice of the next points, by Optuna: in batches, so that the answer depends on no clock."""
+"""The choice of the next points by Optuna, in batches, so that the result does not depend on run times."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 from ndpsim.errors import InputError
 from ndpsim.search.problem import Axis, Problem, Range
 
-_STEPS = 10_000  # of a walk to a point that was not asked for before
-_FAILED = 1e9  # the excess of a point that has no metrics: more than that of any other
-_POPULATION = 10  # of NSGA-II: its default, 50, would take half of a usual budget at random
-_SMALLEST = 1e-9  # below this, metrics are no longer told by their logarithms
+_STEPS = 10_000  # maximum steps of a walk to a new point
+_FAILED = 1e9  # violation by a point without metrics, more than that of any other
+_POPULATION = 10  # of NSGA-II: with its default, 50, half of a usual budget would be random
+_SMALLEST = 1e-9  # The scale is linear below this.
 
 
 def on_log_scale(value: float) -> float:
@@ -25,7 +25,7 @@ def on_log_scale(value: float) -> float:
 
 @dataclass(frozen=True)
 class Asked:
-    """A point that was asked for: its place among all of them, and the values of all keys."""
+    """A chosen point: its index, and the values of all keys."""
 
     trial: Any
     values: Mapping[str, Any]
@@ -34,8 +34,8 @@ class Asked:
 class Sampler:
     """An Optuna study of a problem.
 
-    Objectives are told by their logarithms: half the time counts as much at the fast end of a front as at the
-    slow one. A point that was asked for before is replaced by one near it that was not.
+    Optuna gets logarithms of objectives, so that half the time counts equally at both ends of a front. A
+    point that was chosen before is replaced by a new one near it.
 
     Raises:
         InputError: Optuna is not installed.
@@ -43,12 +43,12 @@ class Sampler:
 
     def __init__(self, problem: Problem) -> None:
         try:
-            self._optuna: Any = importlib.import_module("optuna")  # an extra, and it takes its time
+            self._optuna: Any = importlib.import_module("optuna")  # optional and slow to import
         except ImportError:
             wrong = "a search needs Optuna: pip install 'ndpsim[optimize]'"
             raise InputError(wrong, "not-installed") from None
         verbosity = self._optuna.logging.get_verbosity()
-        self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)  # it says that a study was made
+        self._optuna.logging.set_verbosity(self._optuna.logging.ERROR)  # Optuna would report each new study.
         self._axes = problem.axes()
         self._names = [",".join(axis.keys) for axis in self._axes]
         self._distributions = {
@@ -84,7 +84,7 @@ class Sampler:
         return of.IntDistribution(0, len(places) - 1) if axis.ordered else of.CategoricalDistribution(places)
 
     def ask(self, count: int) -> list[Asked]:
-        """This many points, or fewer, none of which was asked for before; none: there are no more."""
+        """Choose new points, at most this many; fewer or none if few are left."""
         asked = []
         for _ in range(count):
             trial = self._study.ask(self._distributions)
@@ -100,7 +100,7 @@ class Sampler:
         return asked
 
     def _walk(self, places: dict[str, Any]) -> bool:
-        """Change one variable after the other until the point is a new one; False: there is none."""
+        """Change one variable after the other until the point is new; False if there is none."""
         finite = [axis.values for axis in self._axes if not isinstance(axis.values, Range)]
         if len(finite) == len(self._axes) and len(self._seen) == math.prod(map(len, finite)):
             return False
@@ -136,9 +136,9 @@ class Sampler:
         )
 
     def tell(self, asked: Asked, objectives: Sequence[Any], excess: Sequence[float]) -> None:
-        """Take the outcome of a point: its objectives, and by how much it is beyond each constraint.
+        """Report the outcome of a point: its objectives, and its violation of each constraint.
 
-        A point that failed, whose excess is endless, counts as worse than any other.
+        A failed point, whose violation is infinite, counts as worse than any other.
         """
         beyond = sum(max(each, 0.0) for each in excess)
         asked.trial.set_constraint("excess", min(beyond, _FAILED))
@@ -148,12 +148,12 @@ class Sampler:
             self._study.tell(asked.trial, state=self._optuna.trial.TrialState.PRUNED)
 
     def best(self) -> set[int]:
-        """The numbers of the trials that no other feasible one beats; of one objective, of the best."""
+        """The numbers of the trials that no other feasible one beats; with one objective, of the best."""
         return {trial.number for trial in self._study.best_trials}
 
 
 def _place(axis: Axis, values: Mapping[str, Any]) -> Any:
-    """The place of a point on an axis."""
+    """The index of a point's value on an axis."""
     if isinstance(axis.values, Range):
         return values[axis.keys[0]]
     return axis.values.index({key: values[key] for key in axis.keys})

@@ -1,7 +1,7 @@
-"""Counts of selections, [layer][expert], as a trace of tokens whose loads are just these counts.
+"""Counts of selections, [layer][expert], as a trace of tokens with exactly these loads.
 
-What the counts do not say is as plain as can be: one step, whose tokens choose in the order of the experts.
-To generate a batch with such a popularity, give the file to ``popularity:``.
+Everything else is arbitrary: the trace has one step, whose tokens choose in the order of the experts.
+``popularity:`` with the file generates a batch with this popularity.
 """
 
 from __future__ import annotations
@@ -56,10 +56,9 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
 
 
 def _tokens(counts: NDArray[np.int64], tokens: int, k: int) -> NDArray[np.int16]:
-    """Choices [token, k] with just these counts: each expert's follow each other, a column of tokens at a
-    time.
+    """Choices [token, k] with exactly these counts, with those of an expert in sequence, column by column.
 
-    An expert with no more selections than there are tokens is met once by each of them at most.
+    No token chooses an expert twice, unless the expert has more selections than there are tokens.
     """
     return np.repeat(np.arange(len(counts), dtype=np.int16), counts).reshape(k, tokens).T
 

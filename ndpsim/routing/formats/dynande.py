@@ -1,9 +1,9 @@
 """DynaNDE's routing traces: CSV with the scores of all experts, ``layer_id,token_id,expert_0,expert_1,...``.
 
 Source: the trace generator of DynaNDE, a fork of NeuPIMs; its reader takes the k experts with the highest
-scores. Files of several layers and of several token positions belong together; a layer that comes again
-begins the next step, and so does a token. Where no k is said, it is the number of scores above 0, if all
-tokens have as many.
+scores. Files of several layers and of several token positions belong together; a repeated layer or token
+begins the next step. If k is not given, it is the number of scores above 0, which must be equal for all
+tokens.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Experts that llama.cpp chose, as CSV: ``layer_id,expert_ids``, the ids separated by blanks.
 
-A row is a token in a layer, and the layer's number is the model's. Rows of a layer that follow each other are
-the tokens of one pass; a layer that comes again after others begins the next pass. Passes before the first
-one with as many tokens as the last are prefill.
+A row is a token in a layer, whose number is that in the model. Consecutive rows of a layer are the tokens of
+a pass; a layer that is repeated after others begins the next pass. Passes before the first one with the same
+number of tokens as the last one are prefill.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Megatron-core's routing trace: JSON lines, one record for each step and layer, with `top_indices`.
 
 Source: NVIDIA/Megatron-LM, `RouterTracer` and `tools/moe_routing`, which write `router_trace_rank{N}.jsonl`.
-Records with `block` number the layers of the decoder from 0; older ones, without, from 1, as Megatron's
-`layer_number` does. Records of multi-token prediction (block `mtp`) are left out. Steps before the first one
-with as many tokens as the last are prefill. Several files are the ranks of data parallelism, each with its
-own sequences; ranks of tensor parallelism repeat the same tokens, and one of them is enough.
+Records with `block` number the layers of the decoder from 0; older ones without it number them from 1, as
+Megatron's `layer_number` does. Records of multi-token prediction (block `mtp`) are ignored. Steps before the
+first one with the same number of tokens as the last one are prefill. Several files are the ranks of data
+parallelism, each with its own sequences; of tensor-parallel ranks, which repeat the tokens, give one.
 """
 
 from __future__ import annotations

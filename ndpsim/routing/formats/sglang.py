@@ -2,8 +2,8 @@
 
 Source: sgl-project/sglang, `_DetailSinglePassGatherer`. A record is a forward pass, with `topk_ids_of_layer`
 [layer, token, k] over all layers of the model, -1 where a layer is dense and in columns beyond the model's k,
-and `forward_mode`, 1 for prefill and 2 for decode. Ids are those of physical experts, which
-`last_physical_to_logical_map` leads back to the model's. The modes `stat` and `per_pass` have no tokens.
+and `forward_mode`, 1 for prefill and 2 for decode. Ids are those of physical experts;
+`last_physical_to_logical_map` has the model's experts. The modes `stat` and `per_pass` have no tokens.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _map(value: Any, path: Path) -> NDArray[Any] | None:
 
 
 def _pass(record: Any, number: int, physical: NDArray[Any] | None, path: Path) -> Pass | None:
-    """A forward pass; None: it had no tokens."""
+    """A forward pass; None without tokens."""
     place = f"records[{number}]"
     ids = record.get("topk_ids_of_layer") if isinstance(record, dict) else None
     if not isinstance(ids, np.ndarray) or ids.ndim != 3 or ids.dtype.kind not in "iu":

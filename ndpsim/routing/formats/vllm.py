@@ -54,7 +54,7 @@ def _response_sequences(response: Any, path: Path) -> Iterator[_Sequence]:
 
 
 def _decoded(value: Any, path: Path, key: str) -> NDArray[Any] | None:
-    """An array as a response has it."""
+    """An array of a response."""
     if value is None:
         return None
     try:
@@ -126,7 +126,7 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 
 def _mentions(path: Path) -> bool:
-    """Whether a response says anything of routed experts: it stands behind the text that was generated."""
+    """Whether a response contains routed experts, which are after the generated text."""
     with open(path, "rb") as file:
         return any(f'"{_DECODE}"'.encode() in part for part in iter(lambda: file.read(1 << 24), b""))
 

@@ -1,7 +1,7 @@
-"""Experts as popular as counts say: bundled ones, or those of a file.
+"""Experts with the popularity of counts, which are bundled or in a file.
 
-A layer that was counted has its own counts. Any other layer of the model has those of the nearest that was,
-for experts in another order, so that layers do not share their popular experts.
+A counted layer has its own counts. Any other layer of the model has those of the nearest counted layer, with
+experts in another order, so that layers do not share their popular experts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Load curves by rank: what share of the selections the most popular experts have, from published figures.
+"""Load curves by rank: published shares of the selections of the most popular experts.
 
-Which expert has which rank is random in each layer. Between the points of a curve all experts are equally
-popular.
+The ranks of experts are random in each layer. Between two points of a curve, all experts are equally popular.
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ from ndpsim.settings import Setting
 
 
 def _densities(counts: tuple[int, int, int], parameters: Mapping[str, Any]) -> list[float]:
-    """The share of each expert of a class; where a class would be above the one before it, they become one.
+    """The share of each expert of a class; a class that would be more popular than the previous one joins it.
 
-    With few experts the one hot expert is more than its share of experts, and would be less popular than a
-    warm one.
+    With few experts, the single hot expert is more than its class's share of experts, and could be less
+    popular than a warm one.
     """
     shares = [parameters["hot_share"], parameters["warm_share"]]
     shares.append(1 - sum(shares))
