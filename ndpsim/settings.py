@@ -15,12 +15,12 @@ from ndpsim.errors import InputError, one_of, unknown
 
 @dataclass(frozen=True)
 class Setting:
-    """A number, or a name, that a generator can be given as ``key=value``.
+    """A number or name that a generator takes as ``key=value``.
 
     Attributes:
-        default: its value when it is not given; a text for settings that are names, an int for whole numbers.
+        default: the default value, which is a text for names, and an int for whole numbers.
         least, most: the limits of a number.
-        meaning: a phrase that says what it is, for help and messages.
+        meaning: a phrase that explains it, for help and messages.
     """
 
     name: str
@@ -30,10 +30,10 @@ class Setting:
     most: float = 1.0
 
     def read(self, text: str, key: str) -> float | str:
-        """The value that `text` gives.
+        """The value of `text`.
 
         Raises:
-            InputError: it is none; `key` names the setting in the message.
+            InputError: the value is invalid; `key` names the setting in the message.
         """
         if isinstance(self.default, str):
             return text
@@ -51,14 +51,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class Generator:
-    """A kind of things that a SPEC can ask for.
+    """A generator that a SPEC can name.
 
     Attributes:
         name: the word with which a SPEC begins.
-        meaning: a line that says what it is.
-        settings: its own settings, beside those in `common`.
-        common: settings of all generators of these things.
-        key: of SPECs in messages: ``routing``.
+        meaning: a line that explains it.
+        settings: its own settings, in addition to `common`.
+        common: settings of all generators of this kind.
+        key: the name of SPECs in messages, such as ``routing``.
     """
 
     name: str
@@ -72,14 +72,14 @@ class Generator:
         return {one.name: one for one in (*self.settings, *self.common)}
 
     def place(self, *names: str) -> str:
-        """The key of a mistake in these settings: ``routing skewed:hot_share``."""
+        """The name of a setting in an error: ``routing skewed:hot_share``."""
         return f"{self.key} {self.name}:{', '.join(names)}"
 
     def read(self, written: str) -> dict[str, float | str]:
         """The values of settings in ``KEY=VALUE,...``, by name.
 
         Raises:
-            InputError: there is no such setting, or it has no such value.
+            InputError: there is no such setting, or a value is invalid.
         """
         known, texts = self.all_settings(), settings(written, self.key)
         for name in texts:
@@ -97,8 +97,8 @@ class Spec(Generic[G]):
 
     Attributes:
         generator: the generator that a SPEC names.
-        given: the settings that are not left at their defaults.
-        name: the name of what it is generated from; empty if the generator needs none.
+        given: the settings that the SPEC has.
+        name: name of the data to generate from; empty if the generator needs none.
     """
 
     generator: G
@@ -126,7 +126,7 @@ def split_spec(text: object, kinds: Mapping[str, G], key: str) -> tuple[G, str]:
     """The generator that a SPEC names, and the rest of the SPEC.
 
     Raises:
-        InputError: it is no text, or names no generator.
+        InputError: it is not a text, or names no generator.
     """
     kind, _, rest = as_text(text, key).strip().partition(":")
     if kind not in kinds:
@@ -135,15 +135,15 @@ def split_spec(text: object, kinds: Mapping[str, G], key: str) -> tuple[G, str]:
 
 
 def existing_file(value: str | PathLike[str], kinds: Iterable[str], key: str) -> Path:
-    """The file that is given where a SPEC of one of these kinds might be.
+    """The file that is given instead of a SPEC.
 
     Raises:
-        InputError: there is none; a mistyped SPEC gets the nearest kind.
+        InputError: there is no such file; for a mistyped SPEC, the message names the nearest generator.
     """
     path = path_of(value, key)
     try:
         found = path.exists()
-    except OSError as error:  # a name too long
+    except OSError as error:  # the name is too long
         raise InputError(f"{shown(str(path))}: {error.strerror}", "unreadable", key=key) from None
     if not found:
         problem = one_of(str(path).partition(":")[0], kinds, f"kind of {key}")

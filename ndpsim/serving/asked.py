@@ -31,7 +31,7 @@ class EngineAsked:
     """The rules by which engines form steps.
 
     Attributes:
-        ahead: a step is formed when the one before it begins.
+        ahead: whether a step is formed when the previous one begins.
     """
 
     scheduler: type[Scheduler]
@@ -41,7 +41,7 @@ class EngineAsked:
     ahead: bool
 
     def schedulers(self, engines: int, room: KvRoom, steps: Steps) -> list[Scheduler]:
-        """One for each engine."""
+        """A scheduler for each engine."""
         swaps, sizes = self.preemption == "swap", (room.blocks, room.block_tokens)
         residents = steps.residents
         shared = None if residents is None else room.shared_with(residents, lambda: steps.clock_ns)
@@ -53,7 +53,7 @@ class EngineAsked:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The part of a result on steps."""
+        """The part of a result's config on steps."""
         return {
             "scheduler": self.scheduler.name,
             "max_batch": self.limits.sequences,
@@ -89,7 +89,7 @@ def kv_asked(
     kv_blocks: int | None,
     gpu_experts: int | None,
 ) -> KvAsked:
-    """See `run_serving`; `chosen`: None: no policy runs."""
+    """See `run_serving`; without `chosen`, no policy runs."""
     return KvAsked(
         SERVE["kv"].checked(kv) if chosen else "gpu",
         SERVE["kv-bits"].checked(kv_bits),
@@ -124,9 +124,9 @@ class RoutingAsked(NamedTuple):
     """The routing of a run, or nothing for a dense model.
 
     Attributes:
-        called: its name in results.
+        called: name of the routing in results.
         by_sequence: see `routing_of_sequences`.
-        offline: a SPEC of the trace that policies may learn from.
+        offline: SPEC of a trace from which policies may learn.
     """
 
     called: str
@@ -137,7 +137,7 @@ class RoutingAsked(NamedTuple):
 def routing_asked(
     routing: str | PathLike[str] | Routing | None, shape: MoeShape, seed: int
 ) -> RoutingAsked | None:
-    """A SPEC, or a trace that has all layers with experts; None: the model is dense."""
+    """The routing: a SPEC, or a trace of all layers with experts; None for a dense model."""
     if not shape.has_experts:
         return None
     if routing is None:
@@ -153,9 +153,9 @@ def routing_asked(
 
 
 def check_gpus(shape: MoeShape, kv: str, of_policy: Mapping[str, object]) -> None:
-    """Make sure that GPUs that hold all weights are asked for nothing that needs a policy or other memory.
+    """Check that no argument for GPUs that hold all weights needs a policy or other memory.
 
-    of_policy: values by the names of arguments; None: not given.
+    of_policy: values of arguments for policies, by name; None: not given.
     """
     why = "GPUs hold all of its experts" if shape.has_experts else "it is a dense model, without experts"
     for key, value in of_policy.items():
@@ -167,7 +167,7 @@ def check_gpus(shape: MoeShape, kv: str, of_policy: Mapping[str, object]) -> Non
 
 
 def check_preemption(preemption: str, has_policy: bool, room: KvRoom) -> None:
-    """Make sure that blocks can be moved to the host's memory, if they are to be."""
+    """Check that blocks can be moved to the host's memory, if preemption does so."""
     if preemption == "swap" and not has_policy:
         problem = "swap is for a machine under a policy; without one sequences are computed again"
         raise InputError(problem, "unsupported", key="preemption")
@@ -177,7 +177,7 @@ def check_preemption(preemption: str, has_policy: bool, room: KvRoom) -> None:
 
 
 def check_experts_fit(part: MoeShape, room: KvRoom, gpus: int) -> None:
-    """Make sure that each GPU has room for its part of the experts."""
+    """Check that each GPU has room for its part of the experts."""
     needed, memory = part.moe_layers * -(-part.routed_experts // gpus), room.memory
     if memory.experts < needed:
         problem = (

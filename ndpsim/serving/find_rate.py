@@ -13,7 +13,7 @@ from ndpsim.serving.run import server_for
 
 _AT_ONCE = 1e9  # requests a second
 _MOST_HALVINGS = 12
-_BISECTIONS = 6  # of a factor of two in rate: within 1.1%
+_BISECTIONS = 6  # bisections of a factor of 2, to within 1.1%
 
 
 def find_rate(
@@ -21,19 +21,19 @@ def find_rate(
 ) -> FoundRate:
     """Find the highest rate at which a given share of the requests is within a service level, by bisection.
 
-    In the first try all requests arrive at once: its throughput is the maximum of the machine. From there the
-    rate is halved until enough requests are within the level, and then bisected. The pattern of arrivals
-    stays the same.
+    In the first try, all requests arrive at once, which gives the maximum throughput of the machine. From
+    there, the rate is halved until enough requests are within the level, and then bisected. The pattern of
+    arrivals is always the same.
 
     Args:
         slo: as in `run_serving`.
         attainment: share of the requests that must be within the level: 90% as in DistServe (Zhong et al.,
             OSDI 2024).
-        progress: called with the number of runs that are done, as a share of the maximum number.
+        progress: called with the number of finished runs, as a share of their maximum number.
         asked: arguments of `run_serving` except `rate`.
 
     Raises:
-        InputError: as `run_serving`; no rate is low enough, or requests have no rate.
+        InputError: as for `run_serving`; or no rate is low enough, or requests have no rate.
     """
     progress = progress_function(progress)
     if slo is None:

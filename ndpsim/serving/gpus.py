@@ -1,13 +1,12 @@
-"""Steps of a model whose weights are all in the memory of GPUs, so that no policy decides where experts run.
+"""Steps of a model whose weights are all in the memory of GPUs, without a policy.
 
 - A dense model on one GPU.
-- Tensor parallel: each GPU has a part of each matrix. They add up their results behind attention and the
-  feed-forward network of each layer and behind the embedding, and collect the logits of the head.
-- Data and expert parallel: each GPU has an engine of its own with its requests, and a part of the experts,
-  the first ones the first GPU, as vLLM places them (`determine_expert_map` in
-  vllm/model_executor/layers/fused_moe/layer.py). The engines meet in each layer with experts: tokens go to
-  all GPUs, each computes its experts for all of them, and results go back ("allgather_reducescatter" of
-  vLLM). An engine without requests computes its experts all the same.
+- Tensor parallel: each GPU has a part of each matrix. The GPUs add up their results after the embedding and
+  after attention and the feed-forward network of each layer, and collect the logits of the head.
+- Data and expert parallel: each GPU has its own engine with its requests, and a part of the experts in their
+  order, as in vLLM (`determine_expert_map` in vllm/model_executor/layers/fused_moe/layer.py). The engines
+  synchronize in each layer with experts: tokens go to all GPUs, each computes its experts for all tokens, and
+  results go back ("allgather_reducescatter" of vLLM). An engine without requests computes its experts, too.
 
 Not modelled: the token that an engine without requests computes, and the router's results on the link.
 """
@@ -44,8 +43,8 @@ class Exchange:
 
     Attributes:
         gpus: the number of GPUs.
-        gbps: the bandwidth of a GPU's link, each way; `latency_ns`: the time of an exchange besides its
-            bytes.
+        gbps: the bandwidth of a GPU's link in each direction.
+            latency_ns: the time of an exchange besides that of its bytes.
     """
 
     gpus: int
@@ -53,11 +52,11 @@ class Exchange:
     latency_ns: float
 
     def reduce_ns(self, size: float) -> float:
-        """The time of adding up as many bytes of each GPU, in a ring."""
+        """The time of adding up `size` bytes of each GPU in a ring."""
         return self._ns(2 * (self.gpus - 1) / self.gpus * size)
 
     def gather_ns(self, sizes: Sequence[float]) -> float:
-        """The time in which each GPU gets what the others have, or adds up their parts of what it has."""
+        """The time in which each GPU gets the data of the others, or adds up their parts of its data."""
         return self._ns(sum(sizes) - min(sizes))
 
     def _ns(self, size: float) -> float:
@@ -68,7 +67,7 @@ def tensor_part(model: MoeShape, gpus: int) -> MoeShape:
     """A GPU's part of a model whose matrices are cut into equal parts.
 
     Raises:
-        InputError: heads or sizes are no whole number of parts.
+        InputError: heads or sizes cannot be divided into equal parts.
     """
 
     def part(size: int, what: str) -> int:
@@ -81,7 +80,7 @@ def tensor_part(model: MoeShape, gpus: int) -> MoeShape:
         if isinstance(kind, LinearAttention):
             heads = part(kind.key_heads, "heads of keys"), part(kind.value_heads, "heads of values")
             return replace(kind, key_heads=heads[0], value_heads=heads[1])
-        # Fewer heads of keys than GPUs are there more than once.
+        # With fewer heads of keys than GPUs, several GPUs have the same head.
         shared = kind.kv_heads if kind.kv_heads % gpus and gpus % kind.kv_heads == 0 else 0
         kv_heads = 1 if shared else part(kind.kv_heads, "heads of keys")
         return replace(kind, heads=part(kind.heads, "heads"), kv_heads=kv_heads)
@@ -107,9 +106,9 @@ class Experts:
 
     Attributes:
         routing: the routing of the sequences.
-        time_ns: of an expert on a GPU, by its tokens from 0.
-        call_ns: of a call for the experts of a layer.
-        first: of each GPU, the first expert.
+        time_ns: times of an expert on a GPU, by its tokens from 0.
+        call_ns: time of a call for the experts of a layer.
+        first: the first expert of each GPU.
     """
 
     routing: TokenRouting
@@ -127,11 +126,11 @@ class GpuSteps:
     """Steps of engines on GPUs.
 
     Args:
-        model: or with tensor parallelism a GPU's part of it.
-        dense_time: of a step's attention and dense parts.
-        experts: None: the model is dense.
-        exchange: between the GPUs.
-        engines: as many as GPUs with data parallelism, else 1.
+        model: the model, or with tensor parallelism a GPU's part of it.
+        dense_time: times of a step's attention and dense parts.
+        experts: the experts; None for a dense model.
+        exchange: exchanges between the GPUs.
+        engines: the number of GPUs with data parallelism, otherwise 1.
     """
 
     def __init__(
@@ -150,15 +149,15 @@ class GpuSteps:
         self._link_ns = self._clock_ns = self._pairs = 0.0
         self._steps_ns = 0.0
         self.residents: Residents | None = None
-        self.host_bytes = 0  # nothing is moved there
+        self.host_bytes = 0  # no blocks are moved
 
     @property
     def clock_ns(self) -> float:
-        """The time now: the end of the last step, or the time until which the GPUs waited."""
+        """The current time: the end of the last step, or the time until which the GPUs waited."""
         return self._clock_ns
 
     def wait_until(self, time_ns: float) -> None:
-        """Nothing is to be computed until then."""
+        """Wait, without work, until a time."""
         self._clock_ns = max(self._clock_ns, time_ns)
 
     def move_blocks(self, to_gpu: Sequence[int], to_host: Sequence[int]) -> None:
@@ -184,7 +183,7 @@ class GpuSteps:
         self._clock_ns += work_ns + link_ns
 
     def _windows_ns(self, step: MixedStep) -> list[float]:
-        """An engine's time between layers with experts, shared experts among it, and behind the last."""
+        """An engine's times, with shared experts, before each layer with experts and after the last one."""
         if not step.lengths:
             return [0.0] * (len(self._moe_layers) + 1)
         dense = self._dense_time(step)
@@ -203,7 +202,7 @@ class GpuSteps:
         return sums_ns + exchange.gather_ns([logits] * exchange.gpus)
 
     def results(self, time_ns: float) -> dict[str, Any]:
-        """Fields of a result that tell of the machine in this time: see `ServingResult`."""
+        """Fields of a result on the machine in this time: see `ServingResult`."""
         gpus, work_ns = self._exchange.gpus, self._steps_ns - self._link_ns
         names = ["gpu"] if gpus == 1 else [f"gpu {number}" for number in range(gpus)]
         bottleneck = {"gpu": work_ns, "link": self._link_ns}

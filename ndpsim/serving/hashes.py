@@ -1,4 +1,4 @@
-"""Content of the blocks of prompts, from the blocks that requests come with."""
+"""Contents of blocks of prompts, from the blocks of requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def prompt_hashes(requests: Requests, block_tokens: int) -> Callable[[int], Sequ
     """A function of a request's number: a hash of each whole block of its prompt, equal for equal contents.
 
     Raises:
-        InputError: blocks of the requests are no whole number of blocks of the KV cache.
+        InputError: a block of the requests is not a whole number of blocks of the KV cache.
     """
     blocks, size = requests.blocks, requests.block_tokens
     if blocks is None or size is None:

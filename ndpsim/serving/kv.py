@@ -1,11 +1,11 @@
-"""The KV cache of an engine: blocks, whose they are, and what is found in them again.
+"""The KV cache of an engine: its blocks, their sequences, and their reusable contents.
 
-As vLLM 0.19 has it (vllm/v1/core/block_pool.py, kv_cache_manager.py): a whole block is known by a hash of all
-tokens up to its end. A block without a sequence stays where it can be found, and new ones are those
-that have been free longest. A sequence gives up its last block first. The last token of a sequence is always
-computed, even if its block is there. Not modelled: vLLM keeps one block for padding.
+It follows vLLM 0.19 (vllm/v1/core/block_pool.py, kv_cache_manager.py): a whole block is identified by a hash
+of all tokens up to its end. A block without a sequence can still be found, and blocks that have been free
+longest are allocated first. A sequence frees its last block first. The last token of a sequence is always
+computed, even if its block is found. Not modelled: vLLM keeps one block for padding.
 
-There may be room for fewer blocks than there are, and the room may change: see `ndpsim.serving.shared_room`.
+The memory may be too small for all blocks, and may change in size: see `ndpsim.serving.shared_room`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Hash = tuple[int, int]
 class Changes:
     """Changes of blocks in a step, by the number of the sequence: `allocated` anew, `reused` and `freed`.
 
-    `to_host`, `to_gpu`: how many blocks of it were moved there. `room`: use of a room shared with experts.
+    `to_host`, `to_gpu`: numbers of its moved blocks. `room`: use of memory that is shared with experts.
     """
 
     allocated: dict[int, list[int]] = field(default_factory=dict)
@@ -38,10 +38,10 @@ class Changes:
 
 @dataclass(frozen=True)
 class HostRoom:
-    """Room in the host's memory for sequences that are moved there.
+    """Memory of the host for swapped sequences.
 
     Attributes:
-        kept_bytes: of sequences with so many blocks each.
+        kept_bytes: bytes of sequences, from the number of blocks of each.
     """
 
     bytes: int
@@ -49,17 +49,19 @@ class HostRoom:
 
 
 class _Pool:
-    """Numbered blocks with reference counts; free ones in the order in which they are taken.
+    """Numbered blocks with reference counts, and free blocks in the order in which they are allocated.
 
     Attributes:
-        room: for so many blocks, with sequences or with contents that can be found.
+        room: maximum number of blocks with sequences or reusable contents.
     """
 
     def __init__(self, blocks: int) -> None:
         self.room = blocks
-        self._numbered = 0  # the first blocks, which were taken before
-        self._empty: list[int] = []  # of them, those that take no room
-        self._free: OrderedDict[int, None] = OrderedDict()  # of them; empty ones are taken before them
+        self._numbered = 0  # blocks that were ever allocated: the first ones
+        self._empty: list[int] = []  # those of them that take no room
+        self._free: OrderedDict[int, None] = (
+            OrderedDict()
+        )  # those that are free; empty ones are allocated first
         self._uses: dict[int, int] = {}
         self._hash: dict[int, Hash] = {}
         self._known: dict[Hash, dict[int, None]] = {}
@@ -76,7 +78,7 @@ class _Pool:
         return self._uses[block] == 0
 
     def take(self, count: int) -> list[int]:
-        """New blocks; what they contained cannot be found any more."""
+        """Allocate blocks, whose former contents can no longer be found."""
         empty = min(count, self.room - self.used - len(self._free))
         again = [self._empty.pop() for _ in range(min(empty, len(self._empty)))]
         new = range(self._numbered, self._numbered + empty - len(again))
@@ -88,7 +90,7 @@ class _Pool:
         return taken
 
     def drop(self) -> list[int]:
-        """Free blocks that have no room any more, those that are free longest."""
+        """Drop free blocks that no longer have room, beginning with those that have been free longest."""
         lacking = self.used + len(self._free) - self.room
         dropped = [self._free.popitem(last=False)[0] for _ in range(lacking)]
         for block in dropped:
@@ -97,21 +99,21 @@ class _Pool:
         return dropped
 
     def use(self, blocks: Iterable[int]) -> None:
-        """Blocks are used once more."""
+        """Add a user to each block."""
         for block in blocks:
             if not self._uses[block]:
                 del self._free[block]
             self._uses[block] += 1
 
     def give_up(self, blocks: Iterable[int]) -> None:
-        """Blocks are used once less; those that no sequence uses are free, the first of them taken first."""
+        """Remove a user from each block; unused blocks are free, the first of them allocated first."""
         for block in blocks:
             self._uses[block] -= 1
             if not self._uses[block]:
                 self._free[block] = None
 
     def find(self, content: Hash) -> int | None:
-        """The first block of such a content; None: there is none."""
+        """The first block with this content, if any."""
         return next(iter(self._known.get(content, ())), None)
 
     def remember(self, block: int, content: Hash) -> None:
@@ -132,12 +134,12 @@ class KvCache:
     Args:
         blocks: the number of blocks.
         block_tokens: tokens of a block.
-        finds_prefixes: whole blocks are found again.
-        shared: room that it shares with experts; None: it has room for all blocks.
-        host: room for sequences in the host's memory; None: it has no end.
+        finds_prefixes: whether whole blocks are reused.
+        shared: memory shared with experts; None: all blocks have room.
+        host: memory of the host for sequences; None: unlimited.
 
     Attributes:
-        changes: since `new_step`.
+        changes: changes since `new_step`.
     """
 
     def __init__(
@@ -150,34 +152,34 @@ class KvCache:
     ) -> None:
         self.blocks, self.block_tokens, self._finds = blocks, block_tokens, finds_prefixes
         self._shared, self._host = shared, host
-        self._on_host: dict[int, int] = {}  # blocks of each sequence there
+        self._on_host: dict[int, int] = {}  # blocks of each sequence in the host's memory
         self._pool = _Pool(blocks)
         self.changes, self._lacks_room = Changes(), False
 
     @property
     def free(self) -> int:
-        """Blocks that no sequence uses, and that there is room for."""
+        """The number of blocks that no sequence uses and that have room."""
         return self._pool.free
 
     @property
     def used(self) -> int:
-        """Blocks that sequences use."""
+        """The number of blocks that sequences use."""
         return self._pool.used
 
     def new_step(self) -> None:
-        """Begin to note changes anew, with the room that experts leave."""
+        """Begin a step with no changes, and with the room that experts leave."""
         self.changes, self._lacks_room = Changes(), False
         if self._shared is not None:
             self._pool.room = self._shared.blocks
             self.changes.room = self._shared.begin(self._pool.drop())
 
     def end_step(self) -> None:
-        """A step is formed, and experts get the room that is left, unless a sequence found too little."""
+        """End a step: experts get the remaining room, unless a sequence lacked room."""
         if self._shared is not None and self.changes.room is not None:
             self.changes.room.most = self._shared.leave(self._pool.used, self._lacks_room)
 
     def found(self, sequence: Sequence) -> list[int]:
-        """Blocks with the first tokens of a sequence that has none, but for its last token."""
+        """Blocks with the first tokens of a sequence without blocks, except its last token."""
         blocks: list[int] = []
         if self._finds:
             for place in range((sequence.tokens - 1) // self.block_tokens):
@@ -188,11 +190,11 @@ class KvCache:
         return blocks
 
     def needed(self, tokens: int) -> int:
-        """Blocks of so many tokens."""
+        """The number of blocks for a number of tokens."""
         return -(-tokens // self.block_tokens)
 
     def allocate(self, sequence: Sequence, tokens: int, reused: Several[int] = ()) -> bool:
-        """Make room for further tokens of a sequence, behind blocks that were found. False: there is none."""
+        """Allocate blocks for further tokens of a sequence, after found ones. False without room for them."""
         computed = sequence.computed + len(reused) * self.block_tokens
         new = max(self.needed(computed + tokens) - len(sequence.blocks) - len(reused), 0)
         if not self._has_room(new + sum(map(self._pool.is_free, reused))):
@@ -214,7 +216,7 @@ class KvCache:
         return True
 
     def _has_room(self, blocks: int) -> bool:
-        """Whether so many more can be used; experts are evicted if that is enough."""
+        """Whether so many more blocks have room; experts are evicted if that is enough."""
         if blocks <= self.free:
             return True
         if self._shared is None or self.changes.room is None:
@@ -226,7 +228,7 @@ class KvCache:
         return evicted > 0
 
     def release(self, sequence: Sequence) -> None:
-        """A sequence gives up its blocks, the last one first."""
+        """Free the blocks of a sequence, the last one first."""
         freed = sequence.blocks[::-1]
         self._pool.give_up(freed)
         self.changes.freed[sequence.number] = freed
@@ -239,12 +241,12 @@ class KvCache:
         return self._host.kept_bytes([*self._on_host.values(), len(sequence.blocks)]) <= self._host.bytes
 
     def move_to_host(self, sequence: Sequence) -> None:
-        """The blocks of a sequence are moved to the host's memory, and given up here."""
+        """Move the blocks of a sequence to the host's memory, and free them here."""
         sequence.on_host = self.changes.to_host[sequence.number] = len(sequence.blocks)
         self._on_host[sequence.number] = sequence.on_host
         self.release(sequence)
 
     def move_to_gpu(self, sequence: Sequence) -> None:
-        """The blocks of a sequence come back, into those that it was given."""
+        """Move a sequence back into its newly allocated blocks."""
         self.changes.to_gpu[sequence.number] = self._on_host.pop(sequence.number)
         sequence.on_host = 0

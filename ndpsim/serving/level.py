@@ -14,7 +14,7 @@ from ndpsim.serving.steps import Steps
 from ndpsim.units import format_time
 from ndpsim.workloads import Requests
 
-_MOST_OUTPUT = 4  # tokens: their contexts are about the prompt's, with which a token takes least
+_MOST_OUTPUT = 4  # output tokens whose contexts are near that of the prompt, with the least time for a token
 
 
 def check_level(
@@ -23,10 +23,10 @@ def check_level(
     steps_for: Callable[[Requests], Steps],
     schedulers: Callable[[Steps], Sequence[Scheduler]],
 ) -> None:
-    """Make sure that the request with the shortest prompt, alone, is within the level.
+    """Check that the request with the shortest prompt, alone, is within the level.
 
     Raises:
-        InputError: it is not.
+        InputError: it exceeds the level.
     """
     shortest = int(np.argmin(requests.prompt_tokens))
     output = np.minimum(requests.output_tokens[[shortest]], _MOST_OUTPUT)

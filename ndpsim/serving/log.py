@@ -1,4 +1,4 @@
-"""Writes what an engine does as JSON lines, which `ndpsim check` judges: see docs/serving.md."""
+"""Writes the actions of an engine as JSON lines, which `ndpsim check` checks: see docs/serving.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOG_VERSION = 1
 
 @contextmanager
 def writing_serving_log(path: str | PathLike[str]) -> Iterator[ServingLog]:
-    """A log in a file, packed where its name ends in .gz; it is there when the block ends well, else not.
+    """A log in a file, packed if its name ends in .gz; it exists only if the block ends without an exception.
 
     Raises:
         InputError: the file cannot be written.
@@ -42,7 +42,7 @@ class ServingLog(ServingObserver):
         self._line({"serving_log": LOG_VERSION, **header})
 
     def arrived(self, sequence: Sequence) -> None:
-        """A request."""
+        """Write a request."""
         line = {
             "request": sequence.number,
             "id": self._ids[sequence.number],
@@ -54,7 +54,7 @@ class ServingLog(ServingObserver):
         self._line({**line, "hashes": list(sequence.hashes)} if len(sequence.hashes) else line)
 
     def done(self, step: DoneStep) -> None:
-        """A step."""
+        """Write a step."""
         formed, changes = step.formed, step.formed.changes
         scheduled = [
             [chunk.sequence.number, chunk.computed, chunk.tokens, chunk.output_tokens]

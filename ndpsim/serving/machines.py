@@ -27,18 +27,18 @@ from ndpsim.workloads import Requests
 
 
 class Machine(Protocol):
-    """Begins steps of requests."""
+    """A machine that runs steps of requests."""
 
     @property
     def config(self) -> dict[str, Any]:
-        """The part of a result on policy, experts and engines."""
+        """The part of a result's config on policy, experts and engines."""
 
     @property
     def engines(self) -> int:
         """The number of engines."""
 
     def steps_for(self, requests: Requests, observer: Observer | None = None) -> Steps:
-        """Steps from time 0 on; the observer is shown each layer with experts."""
+        """Steps from time 0 on; the observer receives each layer with experts."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ class Gpus:
     """GPUs that hold all weights: see `ndpsim.serving.gpus`.
 
     Attributes:
-        parallel: "data", "tensor", or None: there is one GPU.
+        parallel: "data", "tensor", or None for a single GPU.
         part: the model, or a GPU's part of it.
-        routing: None: the model is dense.
-        most_tokens: of a step of an engine.
+        routing: the routing; None for a dense model.
+        most_tokens: maximum tokens of a step of an engine.
     """
 
     processors: Processors
@@ -158,15 +158,15 @@ def gpus_of(hardware: Hardware) -> int:
 
 
 def default_policy(shape: MoeShape, hardware: Hardware) -> str | None:
-    """The policy that runs unless another is asked for; None: GPUs hold all weights, and none runs."""
+    """The default policy; None if GPUs hold all weights, so that no policy runs."""
     return MOE["policy"].default if shape.has_experts and gpus_of(hardware) == 1 else None
 
 
 def parallelism(shape: MoeShape, gpus: int, asked: str | None) -> str | None:
-    """The way in which GPUs share a model: "data" or "tensor"; None: there is one GPU.
+    """The way in which GPUs share a model, "data" or "tensor"; None for a single GPU.
 
     Raises:
-        InputError: the model cannot be shared so, or there is one GPU.
+        InputError: the model cannot be shared in this way, or there is one GPU.
     """
     if gpus == 1:
         if asked is not None:

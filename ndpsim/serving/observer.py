@@ -11,16 +11,16 @@ from ndpsim.serving.sequence import Sequence
 
 
 class ServingObserver:
-    """Is told what happens, in order: it does nothing with it."""
+    """Receives events of a run in order, and ignores them."""
 
     def begin(self, header: Mapping[str, Any], ids: tuple[str, ...]) -> None:
-        """The run, as the first line of a log has it; `ids`: names of the requests."""
+        """A run begins; `header` as in the first line of a log, `ids`: names of the requests."""
 
     def arrived(self, sequence: Sequence) -> None:
-        """A request."""
+        """A request arrived."""
 
     def layer(self, run: RunRecord, layer: LayerRecord) -> None:
-        """A layer of a step."""
+        """A layer of a step was run."""
 
     def done(self, step: DoneStep) -> None:
-        """A step, behind its layers."""
+        """A step was run, after its layers."""

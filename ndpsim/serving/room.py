@@ -1,17 +1,17 @@
 """The number of blocks in an engine's KV cache, and of experts in the GPU's memory beside it.
 
-A block takes `block_tokens` tokens of every layer with keys and values, those with a window as well; the
-states of linear attention are kept for as many sequences as a step has at most. In the GPU's memory:
+A block has `block_tokens` tokens of every layer with keys and values, including layers with a window. States
+of linear attention are kept for the maximum number of sequences of a step. In the GPU's memory:
 
-- If all experts have room there, the KV cache gets what is left, as in vLLM.
-- If not, it gets what the longest requests need, as many of them as a step has sequences at most, so that
-  none is preempted; experts get the rest. "auto" puts it into the host's memory if they need more than there
-  is.
+- If all experts have room, the KV cache gets the remaining memory, as in vLLM.
+- Otherwise, it gets the memory for the longest requests, up to the maximum number of sequences of a step, so
+  that none is preempted; experts get the rest. "auto" puts the cache into the host's memory if the requests
+  need more memory.
 
-With "auto" both share their room while the engine runs (`ndpsim.serving.shared_room`), unless the number of
-blocks or of experts is given, or the policy is no `GivesRoom`. Experts never have the room of the longest
-request, so that it can always be served, and at first they have all else. The cache has the blocks of above,
-or if those are fewer, as many as the longest requests need or as have room without any expert.
+With "auto", both share their memory while the engine runs (`ndpsim.serving.shared_room`), unless the number
+of blocks or of experts is given, or the policy is not a `GivesRoom`. Room for the longest request is always
+kept free of experts, so that it can be served; at first, experts have all other memory. The number of blocks
+is the above, or if that is less, the number that the longest requests need or that have room without experts.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class KvAsked:
     """Arguments for a KV cache: see `run_serving`.
 
     Attributes:
-        blocks: None: as many as there is room for.
-        experts: of a layer in the GPU's memory; None: as many as there is room for.
+        blocks: the number of blocks; None: all that have room.
+        experts: experts of a layer in the GPU's memory; None: all that have room.
         gives_room: whether the policy is a `GivesRoom`.
     """
 
@@ -57,17 +57,17 @@ class KvAsked:
 
     @property
     def shares(self) -> bool:
-        """Whether a cache in the GPU's memory shares its room with experts."""
+        """Whether a cache in the GPU's memory shares it with experts."""
         return self.kv == "auto" and self.blocks is None and self.experts is None and self.gives_room
 
 
 @dataclass(frozen=True)
 class KvRoom:
-    """The blocks of a KV cache, and the contents of the GPU's memory at first.
+    """The blocks of a KV cache, and the initial contents of the GPU's memory.
 
     Attributes:
-        state_bytes: of the states of linear attention of a sequence.
-        shared: room that blocks share with experts; None: each has its own.
+        state_bytes: bytes of a sequence's states of linear attention.
+        shared: memory that blocks share with experts; None: it is not shared.
     """
 
     blocks: int
@@ -78,11 +78,11 @@ class KvRoom:
     shared: SharedSizes | None = None
 
     def shared_with(self, residents: Residents, now: Callable[[], float]) -> SharedRoom | None:
-        """The room during a run; None: it is not shared."""
+        """The shared memory during a run; None if it is not shared."""
         return None if self.shared is None else SharedRoom(self.shared, self.blocks, residents, now)
 
     def kept_bytes(self, blocks: Sequence[int]) -> int:
-        """Bytes of sequences with so many blocks each."""
+        """Bytes of sequences, from the number of blocks of each."""
         return sum(blocks) * self.block_bytes + len(blocks) * self.state_bytes
 
 
@@ -95,12 +95,12 @@ def kv_room(
     asked: KvAsked,
     gpus: int = 1,
 ) -> KvRoom:
-    """The room that requests have.
+    """The memory of requests.
 
-    gpus: over which the experts are spread.
+    gpus: the number of GPUs that share the experts.
 
     Raises:
-        InputError: a request, or something else, does not fit.
+        InputError: a request or something else does not fit.
     """
     tokens = requests.prompt_tokens + requests.output_tokens
     _check_context(requests, tokens, shape)
@@ -155,7 +155,7 @@ def _state_bytes(shape: MoeShape, sequences: int) -> int:
 def _expert_bytes(
     shape: MoeShape, bare: GpuMemory, gpu_experts: int | None, experts: int, least_cache: int
 ) -> tuple[int, bool]:
-    """Bytes of experts that the GPU's memory must hold, and whether these are all experts."""
+    """Bytes of experts in the GPU's memory, and whether these are all experts."""
     if gpu_experts is None:
         all_fit = bare.experts_bytes - experts * bare.expert_bytes >= least_cache
         return experts * bare.expert_bytes if all_fit else 0, all_fit
@@ -164,7 +164,7 @@ def _expert_bytes(
 
 
 def _check_context(requests: Requests, tokens: Ints, shape: MoeShape) -> None:
-    """Make sure that no request is longer than the model's context, which vLLM has as `max_model_len`."""
+    """Check that no request is longer than the model's context, which is `max_model_len` in vLLM."""
     longest = int(np.argmax(tokens))
     if shape.context is not None and tokens[longest] > shape.context:
         problem = (
@@ -175,7 +175,7 @@ def _check_context(requests: Requests, tokens: Ints, shape: MoeShape) -> None:
 
 
 def _check_lengths(requests: Requests, lengths: Ints, blocks: int, block_tokens: int) -> None:
-    """Make sure that each request has room when it is alone."""
+    """Check that each request has room when it is alone."""
     longest = int(np.argmax(lengths))
     if lengths[longest] > blocks:
         tokens = int(requests.prompt_tokens[longest] + requests.output_tokens[longest])

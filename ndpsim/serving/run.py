@@ -1,4 +1,4 @@
-"""``run_serving``: requests served by a machine, with experts where a policy wants them."""
+"""``run_serving``: requests served by a machine, with experts placed by a policy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ndpsim.serving.observer import ServingObserver
 from ndpsim.serving.server import Server, set_up
 from ndpsim.workloads import Requests
 
-#: Arguments of `run_serving` that are of a run, and not of the server.
+#: Arguments of `run_serving` for a run, not for the server.
 _OF_A_RUN = ("rate", "log", "observer", "progress")
 
 
@@ -104,7 +104,7 @@ def run_serving(
     seed = SERVE["seed"].checked(seed)
     arriving = requests_asked(requests, seed)
     if rate is not None:
-        arriving.at_rate(SERVE["rate"].checked(rate))  # is refused before the machine is set up
+        arriving.at_rate(SERVE["rate"].checked(rate))  # refused before the machine is set up
     server = set_up(
         hw, model, arriving, policy, slo, scheduler, max_batch, max_tokens, preemption, parallel, kv, kv_bits,
         kv_blocks, block_tokens, prefix_cache, async_scheduling, routing, seed, sets, bits, dense_bits,
@@ -114,13 +114,13 @@ def run_serving(
 
 
 def server_for(**asked: Any) -> Server:
-    """The server of `run_serving` with these arguments, which serves at one rate after the other.
+    """The server of `run_serving` with these arguments, which can serve at several rates.
 
     Args:
-        asked: arguments of `run_serving` but for those of a run.
+        asked: arguments of `run_serving` except those for a run.
 
     Raises:
-        InputError: as `run_serving`.
+        InputError: as for `run_serving`.
     """
     given = inspect.signature(run_serving).bind(**asked)
     given.apply_defaults()

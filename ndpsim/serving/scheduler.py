@@ -18,13 +18,13 @@ from ndpsim.serving.sequence import Sequence
 
 
 class Chunk:
-    """So many tokens of a sequence that a step computes, the next ones that it lacks.
+    """The next tokens of a sequence, computed in a step.
 
     Attributes:
-        computed: tokens of the sequence that are in the KV cache before.
-        decodes: the token is the last output token until now.
-        produces: an output token comes of it.
-        output_tokens: of the sequence, when the step has ended.
+        computed: tokens of the sequence that are already in the KV cache.
+        decodes: whether the token is the latest output token.
+        produces: whether it results in an output token.
+        output_tokens: output tokens of the sequence after the step.
     """
 
     __slots__ = ("computed", "decodes", "output_tokens", "produces", "sequence", "tokens")
@@ -47,19 +47,19 @@ class Scheduler(ABC):
     """Forms the steps of one engine.
 
     Args:
-        swaps: the blocks of a preempted sequence are moved to the host's memory if there is room, and it goes
-            on from there; else it is computed again.
+        swaps: whether the blocks of a preempted sequence are moved to the host's memory if it has room;
+            otherwise the sequence is recomputed.
 
     Attributes:
-        waiting: sequences that have no blocks, the first one is next.
-        running: sequences that have blocks.
-        preempted: those whose blocks the last `schedule` has taken away.
+        waiting: sequences without blocks, in the order of admission.
+        running: sequences with blocks.
+        preempted: sequences whose blocks were taken by the last `schedule`.
     """
 
     name: ClassVar[str]
-    #: What it is, in a line: the first one of the docstring.
+    #: A description in a line: the first one of the docstring.
     title: ClassVar[str]
-    #: `schedule` passes over running sequences that are over: their last token is being computed.
+    #: Whether `schedule` can ignore running sequences whose last token is being computed.
     works_ahead: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
@@ -74,10 +74,10 @@ class Scheduler(ABC):
 
     @abstractmethod
     def schedule(self) -> list[Chunk]:
-        """Work of the next step; sequences that it takes in are running. Empty: nothing can be done."""
+        """Chunks of the next step; admitted sequences are then running. Empty if nothing can be done."""
 
     def finish(self, sequence: Sequence) -> None:
-        """A sequence has all of its tokens; it waits if its blocks were taken away during its last step."""
+        """Remove a finished sequence, which is waiting if its blocks were taken during its last step."""
         if sequence in self.running:
             self.running.remove(sequence)
             self.kv.release(sequence)
@@ -85,7 +85,7 @@ class Scheduler(ABC):
             self.waiting.remove(sequence)
 
     def preempt(self, sequence: Sequence) -> None:
-        """Take the blocks of a running sequence away: it is the next one."""
+        """Take the blocks of a running sequence, which will be the next one to be admitted."""
         self.running.remove(sequence)
         if self._swaps and self.kv.fits_host(sequence):
             self.kv.move_to_host(sequence)
@@ -97,7 +97,7 @@ class Scheduler(ABC):
         self.preempted.append(sequence)
 
     def admit(self, most_tokens: int) -> Chunk | None:
-        """Take in the sequence that is next, with at most so many tokens. None: its blocks have no room."""
+        """Admit the next sequence, with at most so many tokens. None if its blocks have no room."""
         sequence = self.waiting[0]
         if sequence.on_host:
             return self._take_back(sequence, min(sequence.missing, most_tokens))
@@ -113,7 +113,7 @@ class Scheduler(ABC):
         return Chunk(sequence, tokens)
 
     def _take_back(self, sequence: Sequence, tokens: int) -> Chunk | None:
-        """Take in a sequence whose blocks are in the host's memory. None: they have no room."""
+        """Admit a sequence whose blocks are in the host's memory. None if they have no room."""
         if not self.kv.allocate(sequence, tokens):
             return None
         self.kv.move_to_gpu(sequence)
@@ -130,10 +130,10 @@ def schedulers() -> dict[str, type[Scheduler]]:
 
 
 def scheduler_named(name: str) -> type[Scheduler]:
-    """The scheduler of this name.
+    """The scheduler with this name.
 
     Raises:
-        InputError: there is none.
+        InputError: no scheduler has this name.
     """
     if name not in schedulers():
         raise unknown(name, schedulers(), "scheduler", key="scheduler")

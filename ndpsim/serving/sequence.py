@@ -1,4 +1,4 @@
-"""A request in a serving engine: what is computed of it, and when its tokens came."""
+"""A request in a serving engine: its computed tokens, and the times of its tokens."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ class Sequence:
     """A request while it is served.
 
     Attributes:
-        number: of the request, in the order of arrival.
+        number: number of the request, in the order of arrival.
         prompt_tokens, output_tokens: the number of tokens of the request.
         arrival_ns: the time at which it arrived.
         engine: the engine that serves it.
-        hashes: of the prompt's whole blocks of the KV cache; empty: its prompt begins like no other.
+        hashes: hashes of the prompt's whole blocks of the KV cache; empty if the prompt shares no prefix.
         computed: tokens whose keys and values are in the KV cache.
-        produced: output tokens that there are.
+        produced: output tokens so far.
         blocks: its blocks of the KV cache, in order.
-        remembered: those of them, from the first on, that others can find.
+        remembered: number of its first blocks that others can find.
         reused_tokens: prompt tokens that were found in the KV cache when it was first admitted.
-        on_host: blocks of it in the host's memory, where a preemption has moved them.
-        preemptions: how often its blocks were taken away.
-        admitted_ns, first_token_ns, last_token_ns: when it was first scheduled, and when tokens came; -1: not
-            yet.
+        on_host: number of its blocks in the host's memory after a preemption.
+        preemptions: number of its preemptions.
+        admitted_ns, first_token_ns, last_token_ns: times of its first step and of its tokens; -1 before.
     """
 
     number: int
@@ -46,26 +45,26 @@ class Sequence:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the prompt and of the output until now."""
+        """Tokens of the prompt and of the output so far."""
         return self.prompt_tokens + self.produced
 
     @property
     def missing(self) -> int:
-        """Tokens that must be computed before the next one comes."""
+        """Tokens to compute for the next output token."""
         return self.tokens - self.computed
 
     @property
     def is_decoding(self) -> bool:
-        """Whether only the last output token is still to be computed."""
+        """Whether only the last output token is missing from the KV cache."""
         return self.produced > 0 and self.missing == 1
 
     @property
     def is_over(self) -> bool:
-        """Whether all output tokens are there."""
+        """Whether it has all output tokens."""
         return self.produced >= self.output_tokens
 
     def hash_of(self, block: int) -> tuple[int, int]:
-        """A mark of a whole block's content: the same for others only where their prompts are the same."""
+        """A hash of a whole block's content, equal for others only if their prompts are equal."""
         if block < len(self.hashes):
             return -1, self.hashes[block]
         return self.number, block

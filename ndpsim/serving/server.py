@@ -1,4 +1,4 @@
-"""A machine and an engine that are set up once, and serve the same requests at one rate after the other."""
+"""A machine and an engine that are set up once, and serve the same requests at several rates."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ from ndpsim.serving.steps import Steps
 from ndpsim.serving.summary import served, summary
 from ndpsim.workloads import Requests
 
-#: What observers are told of the configuration.
+#: Keys of the configuration for observers.
 _TOLD = (
     "policy", "model", "scheduler", "preemption", "engines", "block_tokens", "max_batch", "max_tokens",
     "prefix_cache", "async_scheduling", "closed_loop",
 )  # fmt: skip
-_OFFLINE_STEPS = 16  # of the trace that policies may learn from
+_OFFLINE_STEPS = 16  # seed of the trace from which policies may learn
 
 
 @dataclass(frozen=True, eq=False)
 class Server:
-    """A machine with an engine, and the requests that it serves; nothing changes from run to run.
+    """A machine with an engine and its requests; runs do not affect each other.
 
     Attributes:
-        model: its name.
-        requests: with the arrivals that they come with.
+        model: name of the model.
+        requests: the requests with their original arrivals.
         room: the room of the KV cache.
         seed, kv_bits, arbitration: as in `run_serving`.
     """
@@ -83,12 +83,12 @@ class Server:
         progress: Callable[[float], None] = lambda share: None,
         watch: Stopwatch | None = None,
     ) -> ServingResult:
-        """Serve the requests, at a rate if there is one: arguments are as in `run_serving`.
+        """Serve the requests, at a rate if one is given; for arguments see `run_serving`.
 
-        watch: measures the time of the run; None: it begins now.
+        watch: measures the time of the run; None begins now.
 
         Raises:
-            InputError: there is no rate to change, or a policy gives an impossible answer.
+            InputError: the requests have no rate, or a policy gives an impossible answer.
         """
         watch = watch or Stopwatch()
         requests = self.requests if rate is None else self.requests.at_rate(SERVE["rate"].checked(rate))
@@ -103,7 +103,7 @@ class Server:
         return summary(config, requests, per_request, engines.history, self.level, of_machine)
 
     def _config(self, requests: Requests) -> dict[str, Any]:
-        """Everything that is used for requests with their arrivals."""
+        """Everything that was used, with the arrivals of requests."""
         engine, room, level = self.engine, self.room, self.level
         return {
             "hardware": self.hardware.to_dict(),
@@ -134,7 +134,7 @@ class Server:
         observers: Sequence[ServingObserver],
         progress: Callable[[float], None],
     ) -> Engines:
-        """The engines before they run; observers are told of the run."""
+        """The engines, before they run; observers receive the beginning of the run."""
         schedulers = self.engine.schedulers(self.machine.engines, self.room, steps)
         total, done = int(requests.output_tokens.sum()), 0
         for observer in observers:
@@ -155,7 +155,7 @@ class Server:
         return Engines(schedulers, steps, arrivals, arrived, stepped, self.engine.ahead)
 
     def _header(self, config: Mapping[str, Any], steps: Steps) -> dict[str, Any]:
-        """The run as observers are told of it: see `ServingObserver.begin`."""
+        """The header for observers: see `ServingObserver.begin`."""
         shared = None if self.room.shared is None else self.room.shared._asdict()
         sizes = {} if shared is None else {f"{name}_bytes": size for name, size in shared.items()}
         if self.engine.preemption == "swap":
@@ -167,7 +167,7 @@ class Server:
 
 
 class _Site(NamedTuple):
-    """The hardware with its model, how GPUs share it, and the policy; None: GPUs hold all weights."""
+    """Hardware, model, parallelism of GPUs, and policy (None: GPUs hold all weights)."""
 
     processors: Processors
     shape: MoeShape
@@ -181,7 +181,7 @@ class _Site(NamedTuple):
 
     @property
     def spread(self) -> int:
-        """GPUs over which the experts are spread."""
+        """The number of GPUs that share the experts."""
         return gpus_of(self.processors.hardware) if self.parallel == "data" else 1
 
 
@@ -212,10 +212,10 @@ def set_up(
     arbitration: str,
     cache: bool | ResultCache,
 ) -> Server:
-    """A server for requests: arguments are as in `run_serving`.
+    """A server for requests; for arguments see `run_serving`.
 
     Raises:
-        InputError: as there.
+        InputError: as for `run_serving`.
     """
     site = _site(hw, model, sets, policy, parallel)
     shape, chosen = site.shape, site.chosen
@@ -281,7 +281,7 @@ def _given(
     arbitration: str,
     cache: bool | ResultCache,
 ) -> Given:
-    """The machine as policies see it: they expect decode steps of as many sequences as there can be."""
+    """The machine for policies, which expect decode steps with the maximum number of sequences."""
     sequences = min(limits.sequences, len(requests), requests.closed_loop or limits.sequences)
     context = round(float((requests.prompt_tokens + requests.output_tokens / 2).mean())) + 1
     decode = processors.dense_time(

@@ -1,4 +1,4 @@
-"""The result of serving, from what the engine has noted."""
+"""The result of serving, from the records of the engine."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ndpsim.workloads import Requests
 Floats = NDArray[np.float64]
 
 _NS = 1e9
-_PARTS = 200  # of the time, that `over_time` has means of
-_GROWN = 0.25  # of all requests: a queue that is as long when the last one arrives
+_PARTS = 200  # parts of the time, for the means of `over_time`
+_GROWN = 0.25  # a growing queue has at least this share of requests at the last arrival
 
 
 def served(requests: Requests, sequences: Several[Sequence]) -> tuple[ServedRequest, ...]:
@@ -54,9 +54,9 @@ def summary(
     level: ServiceLevel | None,
     of_machine: Mapping[str, Any],
 ) -> ServingResult:
-    """All that a result has.
+    """All fields of a result.
 
-    of_machine: its fields that tell of the machine, by name, and `energy_nj`.
+    of_machine: fields of the result on the machine, by name, and `energy_nj`.
     """
     first_ns, end_ns = per_request[0].arrival_ns, max(one.end_ns for one in per_request)
     time_ns = end_ns - first_ns
@@ -101,7 +101,7 @@ def summary(
 
 
 def _most_waiting(per_request: Several[ServedRequest], history: History) -> int:
-    """The longest queue: more requests arrive until a step ends, and none is taken in before."""
+    """The longest queue, which is at the end of a step, since requests are admitted only then."""
     arrivals, lefts = (
         np.sort([getattr(one, name) for one in per_request]) for name in ("arrival_ns", "end_ns")
     )
@@ -111,7 +111,7 @@ def _most_waiting(per_request: Several[ServedRequest], history: History) -> int:
 
 
 def _grows(per_request: Several[ServedRequest]) -> bool:
-    """Whether the queue grows as long as requests arrive."""
+    """Whether the queue grows while requests arrive."""
     arrivals = np.array([one.arrival_ns for one in per_request])
     admitted = np.sort([one.admitted_ns for one in per_request])
     half, last = arrivals[len(arrivals) // 2], arrivals[-1]
@@ -126,12 +126,12 @@ def _grows(per_request: Several[ServedRequest]) -> bool:
 def _over_time(
     per_request: Several[ServedRequest], history: History, first_ns: float, end_ns: float
 ) -> tuple[dict[str, tuple[float, ...]], dict[str, float]]:
-    """Means of equal parts of the time, and of all of it."""
+    """Means over equal parts of the time, and over all of it."""
     edges = np.linspace(first_ns, end_ns, _PARTS + 1)
     starts, ends = np.frombuffer(history.start_ns), np.frombuffer(history.end_ns)
 
     def of_steps(values: Any) -> Floats:
-        """The integral over each part of what steps have; between steps it is 0."""
+        """The integral of a value of steps over each part; between steps it is 0."""
         area = np.concatenate([[0.0], np.cumsum(np.array(values) * (ends - starts))])
         points = np.column_stack([starts, ends]).ravel()
         until = np.column_stack([area[:-1], area[1:]]).ravel()
@@ -155,7 +155,7 @@ def _over_time(
 
 
 def _of_last_steps(history: History, edges: Floats) -> tuple[float, ...]:
-    """Experts in the GPU's memory, mean of each part of the time; between steps those of the last one."""
+    """Mean number of experts in the GPU's memory in each part; between steps it is that of the last step."""
     starts = np.frombuffer(history.start_ns)
     lasts_ns = np.diff(np.append(starts, edges[-1]))
     area = np.concatenate([[0.0], np.cumsum(np.array(history.residents) * lasts_ns)])
@@ -163,7 +163,7 @@ def _of_last_steps(history: History, edges: Floats) -> tuple[float, ...]:
 
 
 def _integral(events: Floats, edges: Floats) -> Floats:
-    """The time since each event that is over, summed, at each edge."""
+    """At each edge, the sum of the times since all earlier events."""
     count = np.searchsorted(events, edges)
     area: Floats = count * edges - np.concatenate([[0.0], np.cumsum(events)])[count]
     return area

@@ -1,9 +1,9 @@
-"""A batch to its end: sequences are taken in together, and the next ones when all of them have ended.
+"""Static batching: sequences are admitted together, and the next ones after all of them have ended.
 
-As serving was before continuous batching (Yu et al., "Orca", OSDI 2022, section 2): prompts first, in chunks
-within the step's budget of tokens, then all are decoded together. A sequence that has ended is not computed
-any more, but its place stays empty. Blocks are reserved for all tokens of a sequence when it is taken in, so
-that none is preempted.
+This is serving before continuous batching (Yu et al., "Orca", OSDI 2022, section 2): prompts come first, in
+chunks within the step's budget of tokens, then all sequences are decoded together. The place of an ended
+sequence remains empty. Blocks are reserved for all tokens of a sequence when it is admitted, so that none is
+preempted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Static(Scheduler):
     name = "static"
 
     def schedule(self) -> list[Chunk]:
-        """Prompts of the batch as far as the budget reaches, else all of its sequences."""
+        """Prompts of the batch within the budget, or after them all its sequences."""
         self.preempted = []
         if not self.running:
             self._take_in()
@@ -32,7 +32,7 @@ class Static(Scheduler):
         return chunks
 
     def _take_in(self) -> None:
-        """Take in waiting sequences while there is room for all tokens of each."""
+        """Admit waiting sequences while there is room for all tokens of each."""
         while self.waiting and len(self.running) < self.limits.sequences:
             sequence = self.waiting[0]
             found = self.kv.found(sequence)

@@ -1,18 +1,18 @@
 """Continuous batching as in vLLM 0.19, engine V1, with its defaults.
 
-What `Scheduler.schedule` of vllm/v1/core/sched/scheduler.py does, first come first served:
+It follows `Scheduler.schedule` of vllm/v1/core/sched/scheduler.py, first come first served:
 
-- Running sequences come first, in the order in which they were taken in. Each has all tokens that it lacks,
-  one in decode, as far as the step's budget of tokens reaches; a prompt is thus computed in chunks.
-- A running sequence that finds no free block takes those of the running sequence that came last, maybe its
-  own. That one is the first of those that wait, and is computed again from its first token. Or its blocks are
-  moved to the host's memory and back, as in vLLM's engine V0 (`PreemptionMode.SWAP`, vllm/core/scheduler.py),
-  which stops with an error where that memory is full. Here the sequence is computed again then.
-- If none was preempted, waiting sequences follow, while there is budget, and while fewer than the most
-  sequences are running. Each begins behind what the KV cache has of its tokens. The first one without room
-  ends the step.
+- Running sequences come first, in the order of admission. Each gets all its missing tokens (one in decode)
+  within the step's budget of tokens, so that prompts are computed in chunks.
+- If a running sequence finds no free block, the running sequence that was admitted last is preempted,
+possibly
+  itself. It becomes the first waiting sequence, and is recomputed from its first token; or its blocks are
+  moved to the host's memory and back, as in vLLM's engine V0 (`PreemptionMode.SWAP`, vllm/core/scheduler.py).
+  If that memory is full, vLLM stops with an error; here the sequence is recomputed.
+- If none was preempted, waiting sequences follow, within the budget and the maximum number of sequences. Each
+  begins after its tokens in the KV cache. The first one without room ends the step.
 
-- Its steps may be formed while the one before them runs: see `ndpsim.serving.engine`.
+- A step may be formed while the previous one runs: see `ndpsim.serving.engine`.
 
 Not modelled: priorities, speculative decoding, long_prefill_token_threshold, encoders.
 """
@@ -54,7 +54,7 @@ class Vllm(Scheduler):
         return chunks
 
     def _has_room(self, sequence: Sequence, tokens: int) -> bool:
-        """Make room for tokens of a running sequence by preempting others. False: it was preempted itself."""
+        """Make room for tokens of a running sequence by preemption. False if it was preempted itself."""
         while not self.kv.allocate(sequence, tokens):
             last = self.running[-1]
             self.preempt(last)
