@@ -1,7 +1,7 @@
-"""Experts on lanes and buses that nothing else uses; lanes that run alike are simulated once.
+"""Experts on lanes and buses that nothing else uses; equal lanes are simulated once.
 
-On several DIMMs (`sharded:N`) each runs the program on its slice. The host writes the activations to every
-DIMM and reads from each its partial sums, which it adds as they come. A tile ends when it has them all.
+With several DIMMs (`sharded:N`), each runs the program on its slice. The host writes the activations to every
+DIMM, reads the partial sums of each, and adds them as they arrive. A tile ends when the host has all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ndpsim.simulate.program import FIRST_CLOCK, GATE_UP, Awaited, Job, Queue, T
 from ndpsim.spec import Tables
 from ndpsim.traces import CommandTrace
 
-_LATENCY_PLACES = 1  # single reads of a lane are not reported, only their sum
+_LATENCY_PLACES = 1  # only the sum of a lane's reads is reported
 
 MakeLane = Callable[[Tables, state.Policy, Schedule], Controller]
 
@@ -33,20 +33,19 @@ def fastest(tables: Tables, policy: state.Policy, schedule: Schedule) -> Control
 
 
 def plain(tables: Tables, policy: state.Policy, schedule: Schedule) -> Controller:
-    """The controller that looks at every request."""
+    """The controller that considers every request."""
     return ScanController(tables, policy, _LATENCY_PLACES, schedule)
 
 
 class LanesAlone:
-    """The lanes of an expert's DIMMs under way; see `program.Lanes`.
+    """The running lanes of an expert's DIMMs; see `program.Lanes`.
 
     Args:
-        machine: what each DIMM is.
-        expert: location of the first of the queue. Each is behind the one before, from the next row of the
-            banks on.
+        machine: a DIMM.
+        expert: location of the queue's first expert. The others follow, each from the next row of the banks.
         recording: keep the command trace of every lane.
-        start_clock: the DRAM clock at which it begins, by which refreshes fall due; clocks of the run count
-            from `FIRST_CLOCK`.
+        start_clock: the DRAM clock at which the run begins, for refreshes; clocks of the run count from
+            `FIRST_CLOCK`.
         make_channel: makes the controller of a lane.
     """
 
@@ -62,11 +61,11 @@ class LanesAlone:
         self.path, self.now = host_path(machine, expert), FIRST_CLOCK * machine.dram_ticks
         self.rows_per_message, self._begun = self.path.values_per_message, 0
         self._make_channel, self._recording = make_channel, recording
-        self.dimms = [self._lanes_of(placed) for placed in expert.placed]  # that differ
+        self.dimms = [self._lanes_of(placed) for placed in expert.placed]  # different DIMMs
         self.lanes = [lane for dimm in self.dimms for lane in dimm]
 
     def _lanes_of(self, placed: Placed) -> list[Lane]:
-        """The lanes of a DIMM, or of DIMMs that run alike."""
+        """The lanes of a DIMM, or of equal DIMMs."""
         machine, schedule = self.machine, self.machine.schedule.seen_from(self.start_clock)
         unit, ticks = machine.unit, (machine.dram_ticks, machine.unit_ticks)
         servers = unit.servers(placed.interleaving, GATE_UP)
@@ -82,7 +81,7 @@ class LanesAlone:
         ]
 
     def run_queue(self, jobs: Sequence[TilesFrom], progress: Progress) -> Queue:
-        """Run experts in turn, each given by the tokens of its tiles and its release; returns their queue."""
+        """Run experts in turn, from the tokens of the tiles and the release of each; returns their queue."""
         queue = Queue(self, self.machine.activated)
         for tokens, release in jobs:
             queue.add(tokens, release)
@@ -103,7 +102,7 @@ class LanesAlone:
         return queue
 
     def begin(self, job: Job) -> None:
-        """Lanes read the next expert in the same way as the first, this many rows behind it."""
+        """Begin the next expert, whose reads are those of the first, this many rows further."""
         for lane in self.lanes:
             lane.refresh_until(self.machine.clock_after(job.release))
             if self._begun:
@@ -116,7 +115,7 @@ class LanesAlone:
         return self.path.write(start, tokens * self.expert.weights.hidden)
 
     def multiply(self, region: int, tokens: int, release: list[int]) -> Awaited[list[Ints]]:
-        """See `program.Lanes`; rows are summed whatever those before them."""
+        """See `program.Lanes`; sums of rows do not depend on earlier rows."""
         yield from ()
         of_each = zip(self.expert.placed, self.dimms, release, strict=True)
         return [self._multiplied(region, tokens, *dimm) for dimm in of_each]
@@ -142,7 +141,7 @@ class LanesAlone:
         return self.path.read(known, self.expert.weights.hidden, tokens)
 
     def count_until(self, clock: int) -> list[LaneCounts]:
-        """Counts of the lanes so far, those of a stream as one."""
+        """Counts of the lanes so far, one for the lanes of a stream."""
         return [
             LaneCounts(
                 self.expert.of_dimm.count(number) * len(lane.stream.lanes),
@@ -157,20 +156,20 @@ class LanesAlone:
         ]
 
     def command_traces(self) -> tuple[CommandTrace, ...]:
-        """The commands of each lane, where recorded, at clocks as refresh counts them."""
+        """The commands of each lane, if recorded, with clocks of the refresh schedule."""
         lanes = [lane for number in self.expert.of_dimm for lane in _one_by_one(self.dimms[number])]
         return command_traces(lanes, self.machine.device.standard, self.start_clock - FIRST_CLOCK)
 
     def plain_twin(self) -> LanesAlone:
-        """The same at rest, every lane on its own and on the plain controller."""
+        """The same lanes before any work, each by itself on the plain controller."""
         every = every_lane(self.machine, self.expert)
         return LanesAlone(self.machine, every, False, self.start_clock, plain)
 
     def ensure_same(self, again: LanesAlone) -> None:
-        """Make sure that each lane agrees with that of a plain twin that has run, in all that is counted.
+        """Check that all counts of each lane equal those of a plain twin that has run.
 
         Raises:
-            MismatchError: one does not.
+            MismatchError: a count differs.
         """
         for dimm, plain_dimm in zip(self.dimms, again.dimms, strict=True):
             for number, lanes in enumerate(zip(_one_by_one(dimm), plain_dimm, strict=True)):
@@ -178,5 +177,5 @@ class LanesAlone:
 
 
 def _one_by_one(lanes: Iterable[Lane]) -> list[Lane]:
-    """For each lane of a DIMM, the lane that was simulated for it."""
+    """The simulated lane for each lane of a DIMM."""
     return [lane for lane in lanes for _ in lane.stream.lanes]

@@ -1,7 +1,7 @@
-"""A host channel under way: experts on its DIMMs, and what the host reads and writes there, on one clock.
+"""A running host channel: experts on its DIMMs, and reads and writes of the host, on one clock.
 
-Each DIMM has a queue of experts (`simulate.program`), whose steps interleave with those of the other DIMMs
-and with the host's requests, in `dimm`.
+Each DIMM has a queue of experts (`simulate.program`), whose steps interleave in `dimm` with those of other
+DIMMs and with the host's requests.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from ndpsim.spec import lower
 from ndpsim.spec.standard import READ, READ_AP, WRITE, WRITE_AP
 from ndpsim.traces import CommandTrace
 
-_STARVATION_CLOCKS = 16384  # clocks: long against row changes and refreshes, short against an expert
+_STARVATION_CLOCKS = 16384  # clocks, many more than for row changes and refreshes, few for an expert
 _DATA = [READ, WRITE, READ_AP, WRITE_AP]
 
 
 def _make_setup(machine: Machine, arbitration: str, slice_clocks: int, start_clock: int) -> shared.Setup:
-    """The setup of a channel with such DIMMs. Clocks count from 1, which is `start_clock` to refresh."""
+    """The setup of a channel with these DIMMs. Clocks count from 1, which is `start_clock` for refreshes."""
     if machine.lock_step:
         problem = "ranks in lock step (broadcast) beside the host, or with experts on several DIMMs"
         raise InputError(f"not supported: {problem}", "unsupported", key="dimm.command_bus")
@@ -72,25 +72,26 @@ def _make_setup(machine: Machine, arbitration: str, slice_clocks: int, start_clo
 
 
 class Channel:
-    """A channel under way.
+    """A running channel.
 
     Args:
         machine: its DIMMs.
-        arbitration, slice_clocks: between NDP units and the host.
-        dimms: how many of them, the first, may run experts.
+        arbitration, slice_clocks: the arbitration between NDP units and the host.
+        dimms: number of DIMMs, from the first, that may run experts.
         recording: keep all commands.
-        start_clock: the DRAM clock of the first, by which refreshes fall due.
+        start_clock: the DRAM clock at the start, for refreshes.
         open_rows: see `dimm.engines.SharedDimms`.
-        readable: on the readable arbiter.
+        readable: use the readable arbiter.
 
     Raises:
-        InputError: the ranks of a sub-channel are in lock step, or the controller issues to several at once.
+        InputError: the ranks of a sub-channel are in lock step, or the controller issues several commands at
+            once.
 
     Attributes:
-        queues: of each of these DIMMs.
+        queues: the queue of each DIMM that may run experts.
         experts: all jobs, in the order in which they were added.
-        first_free_place: of all lanes of each DIMM.
-        relayouts, waves: what moves, in the same order.
+        first_free_place: the first free place in all lanes of each DIMM.
+        relayouts, waves: relayouts, in the order in which they were added.
     """
 
     def __init__(
@@ -116,13 +117,13 @@ class Channel:
         self.relayouts: list[Relayout] = []
         self.waves: list[Wave] = []
 
-    # What is on it.
+    # Adding work.
 
     def add_expert(self, dimm: int, weights: ExpertWeights, tokens: int, release: int = 0) -> None:
-        """An expert joins the queue of a DIMM, and its weights are stored behind those that are there.
+        """Add an expert to the queue of a DIMM; its weights are stored after those of earlier experts.
 
         Raises:
-            InputError: they do not fit, or the unit cannot multiply them.
+            InputError: the weights do not fit, or the unit cannot multiply them.
         """
         unit = self.machine.unit
         placed, end = _placed_on_lanes(self.machine, weights, self.first_free_place[dimm])
@@ -143,7 +144,7 @@ class Channel:
         self.experts.append(self.queues[dimm].add(tiles, release, QueuedExpert(dimm, weights, placed)))
 
     def add_relayout(self, wave: Wave, start: int) -> None:
-        """A relayout begins behind the clock `start`; DIMMs of other channels read and write at once."""
+        """Add a relayout that begins after the clock `start`; DIMMs of other channels have no delays."""
         geometry, lanes = self.machine.geometry, self.machine.lanes
         own = np.full(geometry.dimms, -1, dtype=np.int64)
         on_channel = np.array(geometry.dimms_of(0))[: len(self.queues)]
@@ -157,7 +158,7 @@ class Channel:
     # Running it.
 
     def run(self, until_clock: int = state.FAR) -> bool:
-        """Run until all experts are done; returns whether they are before `until_clock`."""
+        """Run until all experts are done, at most until a clock; returns whether they are done."""
         for queue in self.queues:
             if queue.goal is None:
                 queue.advance()
@@ -171,30 +172,30 @@ class Channel:
         return True
 
     def run_until(self, clock: int) -> None:
-        """Advance to a clock, whether or not there is anything to do."""
+        """Advance to a clock, even without work."""
         if self.run(clock):
             self.dimms.run_until(clock)
 
     def run_to_end(self) -> None:
-        """Run all experts, and stand at the clock of the last result."""
+        """Run all experts, and stop at the clock of the last result."""
         self.run()
         self.run_until(max(self.dimms.clock, self.machine.clock_after(self.end)))
 
     def finish_relayout(self) -> None:
-        """Run until the last data of what moves is written."""
+        """Run until the last data of the relayout is written."""
         self.dimms.run_relayout(state.FAR)
         if self.relayouts:
             self.run_until(max(self.dimms.clock, last_data(self.machine.device, self.relayouts[-1])))
 
-    # What has happened.
+    # Results.
 
     def has_streams_that_end(self) -> bool:
-        """Whether the host asks for anything that has an end."""
+        """Whether any stream of the host has an end."""
         return bool((self.dimms.agents.traffic.offered < state.FAR).any())
 
     @property
     def end(self) -> int:
-        """The tick at which the last of the experts that are done ended."""
+        """The tick at which the last finished expert ended."""
         return max(queue.end for queue in self.queues)
 
     def moved(self) -> tuple[int, int]:
@@ -203,20 +204,20 @@ class Channel:
         return ndp, host
 
     def moved_by_lane(self) -> Ints:
-        """int64[master, lane]: the same of each lane."""
+        """Bursts of each lane so far: int64[master, lane]."""
         of_units = self.dimms.issued(shared.NDP)[:, _DATA].sum(axis=1)
         for relayout in self.relayouts:
             of_units -= relayout.served.sum(axis=0)
         return np.stack((of_units, self.dimms.agents.claims.host_issued[:, _DATA].sum(axis=1)))
 
     def issued(self) -> Ints:
-        """int64[command]: commands to the ranks of the lanes."""
+        """Commands to the ranks of the lanes: int64[command]."""
         of_units, of_host = self.dimms.issued(shared.NDP), self.dimms.agents.claims.host_issued
         issued: Ints = of_units.sum(axis=0) + of_host.sum(axis=0)
         return issued
 
     def energy(self, others: Mapping[str, float | None]) -> Energy:
-        """Energy of the ranks until now, whoever issued commands to them, and of other components."""
+        """Energy so far of the ranks, with all commands to them, and of other components."""
         clock = self.dimms.clock
         rank_clocks = (clock - FIRST_CLOCK) * self.machine.lanes * len(self.queues)
         open_clocks = int(self.dimms.open_clocks(clock).sum())
@@ -227,7 +228,7 @@ class Channel:
         return self.machine.clocks_ns(clock - FIRST_CLOCK)
 
     def command_traces(self) -> tuple[CommandTrace, ...]:
-        """The commands of each lane, if recorded, whoever issued them, at clocks as refresh counts them."""
+        """All commands to each lane, if recorded, with clocks of the refresh schedule."""
         by_lane, by_bus = self.dimms.recorded
         buses, standard, shift = len(by_bus.length), self.machine.device.standard, self.setup.refresh_shift
         of_host = [
@@ -243,11 +244,11 @@ class Channel:
 
 
 class LanesInTurn(Channel):
-    """Experts in turn on a DIMM whose lanes take turns on command buses, and nothing else on its channel.
+    """Experts in turn on a DIMM whose lanes share command buses, with nothing else on its channel.
 
     Args:
-        machine, expert, recording, start_clock: as of `simulate.alone.LanesAlone`.
-        plain: on the readable arbiter.
+        machine, expert, recording, start_clock: as for `simulate.alone.LanesAlone`.
+        plain: use the readable arbiter.
 
     Raises:
         InputError: an expert is on several DIMMs.
@@ -270,14 +271,14 @@ class LanesInTurn(Channel):
         self.run_to_end()
         hidden = self.expert.weights.hidden
         messages = np.zeros(-(-hidden // self.path.values_per_message), dtype=np.int64)
-        for tile in (tile for tokens, _ in jobs for tile in tokens):  # the path counts what went over it
+        for tile in (tile for tokens, _ in jobs for tile in tokens):  # the path counts its bursts
             self.path.write(0, tile * hidden)
             self.path.read([messages], hidden, tile)
         progress(1.0)
         return self.queues[0]
 
     def count_until(self, clock: int) -> list[LaneCounts]:
-        """Counts of the lanes so far, each for itself."""
+        """Counts of each lane so far."""
         dimms, weights = self.dimms, self.dimms.agents.weights
         busy = (np.diff(weights.ends, axis=1) * (weights.service[0] / weights.servers[0])).sum(axis=1)
         counted = zip(
@@ -293,26 +294,26 @@ class LanesInTurn(Channel):
         ]
 
     def plain_twin(self) -> LanesInTurn:
-        """The same at rest, on the readable arbiter."""
+        """The same lanes before any work, on the readable arbiter."""
         return LanesInTurn(self.machine, self.expert, False, self.start_clock, plain=True)
 
     def ensure_same(self, again: LanesInTurn) -> None:
-        """Make sure that the lanes of a plain twin that has run issued the same commands.
+        """Check that the lanes of a plain twin that has run issued the same commands.
 
         Raises:
-            MismatchError: they did not.
+            MismatchError: a command differs.
         """
         if not np.array_equal(self.dimms.issued(shared.NDP), again.dimms.issued(shared.NDP)):
             raise MismatchError("lanes that take turns differ from their readable run in their commands")
 
 
 def _one(recorded: state.Commands, number: int) -> state.Commands:
-    """The commands of one channel."""
+    """The commands of channel `number` alone."""
     return state.Commands(recorded.entry[number], recorded.length[number : number + 1])
 
 
 @functools.lru_cache(maxsize=32)
 def _placed_on_lanes(machine: Machine, weights: ExpertWeights, base: int) -> tuple[Placed, int]:
-    """An expert on one DIMM, every lane on its own, and the first free place behind it."""
+    """An expert on one DIMM, with each lane separate, and the first free place after it."""
     expert = place_on_dimms(machine, "localized", weights, base)
     return every_lane(machine, expert).placed[0], expert.end

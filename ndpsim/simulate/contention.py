@@ -1,10 +1,9 @@
 """One expert on a DIMM while the host reads and writes the same DIMM.
 
-The expert program is that of `simulate.expert`, on the lanes and buses of `dimm`, where the model is
-described. The host's traffic begins with the program's first clock and goes on until the host has the last
-result. Each side is also simulated alone: the expert as `simulate_expert` does it, the host by the same
-requests without weights being read. Lanes are not alike when the host asks for data of some and not of
-others, so all of them are simulated.
+The expert program is that of `simulate.expert`, on the lanes and buses of `dimm`, which describes the model.
+The host's traffic begins at the program's first clock and ends when the host has the last result. Each side
+is also simulated alone: the expert as by `simulate_expert`, the host with the same requests. All lanes are
+simulated, since the host's requests make them differ.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.samples import Samples, sample_clocks
 from ndpsim.simulate.weights import named_weights
 
-_MOST_SLOWDOWN = 100  # of the NDP unit; what is slower is given up as starved
+_MOST_SLOWDOWN = 100  # A slower NDP unit is reported as starved.
 
 
 def _host_alone(run: Channel, requests: RequestRound) -> list[Bus]:
-    """The host's requests once more, on each bus that has any, on a controller that has it to itself."""
+    """The host's requests alone, on a separate controller for each bus with requests."""
     tables, policy, buses = run.setup.host_tables, run.setup.policy, []
     for number, count in enumerate(run.dimms.agents.traffic.taken[0].tolist()):
         if count:
@@ -56,7 +55,7 @@ def _host_alone(run: Channel, requests: RequestRound) -> list[Bus]:
 
 
 def _rows(run: Channel, master: int) -> dict[str, int]:
-    """Rows that a master's requests found, and rows that it lost to the other."""
+    """Row hits, misses and conflicts of a master, and rows that it lost to the other."""
     values = run.dimms.values(master)
     places = {"hits": state.ROW_HITS, "misses": state.ROW_MISSES, "conflicts": state.ROW_CONFLICTS}
     found = {name: int(values[:, place].sum()) for name, place in places.items()}
@@ -64,12 +63,12 @@ def _rows(run: Channel, master: int) -> dict[str, int]:
 
 
 def _run_concurrently(run: Channel, alone: ExpertResult) -> Samples:
-    """Run the experts and the host's traffic, and stand at the clock of the last result.
+    """Run the experts and the host's traffic, and stop at the clock of the last result.
 
-    Returns what both have moved until equal times.
+    Returns the data that both have moved at equally spaced times.
 
     Raises:
-        InputError: the host leaves the NDP unit next to nothing.
+        InputError: the host leaves the NDP unit almost no bandwidth.
     """
     machine, interval = run.machine, run.machine.tables.refresh_interval
     samples = Samples(2, FIRST_CLOCK, sample_clocks(alone.cycles, interval))
@@ -178,7 +177,7 @@ def simulate_contention(
 
 
 def _energy(run: Channel, alone: Mapping[str, float | None]) -> Energy:
-    """The energy of the DIMM until all is done: its units work as they do alone, its buses carry more."""
+    """The energy of the DIMM: work of its units is as alone, but its buses carry more data."""
     units = {name: nj for name, nj in alone.items() if name.startswith("ndp_")}
     host = (alone.get("host") or 0.0) + run.machine.dram_power.io_nj(run.moved()[1])
     return run.energy({**units, "host": host})
@@ -205,7 +204,7 @@ def _result(
     times = queue.job_times(machine.after_start_ns)
     waited_ns = queue.waiting_ns(times)
     ndp_gbps = alone.weight_bytes * alone.weight_reads / (ns(streamed) - waited_ns)
-    # To the last beat of data that the host read, or its last command.
+    # until the last beat of the host's read data, or its last command
     host_ends = (host_values[:, state.DATA_END].max(), bus_value[:, shared.LAST_COLUMN_CLOCK].max())
     busy_ns, quiet_ns = ns(max(0, *map(int, host_ends))), ns(max((one.cycles for one in quiet), default=0))
     host_gbps = int(meanwhile[shared.HOST].sum()) / time_ns

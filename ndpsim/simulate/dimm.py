@@ -1,4 +1,4 @@
-"""Experts, host and a relayout on the DIMMs of a channel, in one call."""
+"""Experts, host traffic and a relayout on the DIMMs of a channel, in one call."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def _mapping(value: Any, name: str) -> Mapping[str, Any]:
 
 
 def _call(function: Callable[..., int], key: str, arguments: Mapping[str, Any]) -> None:
-    """Call with the arguments of a mapping.
+    """Call a function with the arguments of a mapping.
 
     Raises:
-        InputError: it has what the function does not take.
+        InputError: the function has no such argument.
     """
     allowed = list(inspect.signature(function).parameters)
     for name in arguments:

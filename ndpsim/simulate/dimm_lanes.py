@@ -1,4 +1,4 @@
-"""The lanes of a DIMM as the program of an expert sees them."""
+"""The lanes of a DIMM for the program of an expert."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ndpsim.simulate.program import DOWN, Awaited, Job
 
 
 class QueuedExpert(NamedTuple):
-    """An expert in the queue of a DIMM: its weights, and where each lane has them."""
+    """An expert in the queue of a DIMM: its weights, and their place in each lane."""
 
     dimm: int
     weights: ExpertWeights
@@ -28,7 +28,7 @@ class DimmLanes:
     """The lanes of a DIMM of a channel; see `program.Lanes`.
 
     Attributes:
-        host_bursts: activations and results of tiles that are done.
+        host_bursts: bursts of activations and results of finished tiles.
     """
 
     def __init__(self, machine: Machine, dimms: SharedDimms, dimm: int) -> None:
@@ -42,7 +42,7 @@ class DimmLanes:
         return self.dimms.clock * self.machine.dram_ticks
 
     def is_reached(self, goal: int) -> bool:
-        """Whether what is awaited has happened."""
+        """Whether the awaited event has happened."""
         agents, dimm = self.dimms.agents, self.dimm
         if goal == common.WEIGHTS_READ:
             return bool(agents.weights.value[dimm, shared.BURSTS_LEFT] == 0)
@@ -92,13 +92,13 @@ class DimmLanes:
         return -(-tokens * self._hidden // self.rows_per_message)
 
     def _transferred(self) -> int:
-        """When the last transfer ended."""
+        """The end of the last transfer."""
         return int(self.dimms.agents.buses.end[:, self.dimm].max())
 
 
 @functools.lru_cache(maxsize=16)
 def _bursts_of_groups(placed: Placed) -> Ints:
-    """Bursts that belong to each group, over all lanes."""
+    """Bursts of each group, over all lanes."""
     counts: Ints = np.zeros(placed.groups[-1].stop + 1, dtype=np.int64)
     for stream in placed.streams:
         counts += np.bincount(stream.groups.first_group, minlength=len(counts))

@@ -1,4 +1,4 @@
-"""One expert on DIMMs, or several in turn, from their activations' arrival to their results' departure."""
+"""One expert on DIMMs, or several in turn, from the arrival of activations to the last results."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Most tokens of one expert; more belong into a batch of calls.
+#: Maximum tokens of an expert; more need several calls.
 
 _MOST_JOBS = 4096
 _IDLE = {"refresh": state.IDLE_REFRESH, "fifo": state.IDLE_CREDIT, "rows": state.IDLE_ROW}
 
 
-# Imported when first used: it has kernels that lanes with command buses of their own do without.
+# Imported when first used: lanes with their own command buses do not need its kernels.
 _later = functools.partial(import_home, __name__, {"ndpsim.simulate.channel": ("LanesInTurn",)})
 
 
 def _one_or_several(value: Any, key: str, each: Callable[[Any, str], T]) -> tuple[T, ...]:
-    """A value, or the elements of a list of them, each as the function `each` takes it."""
+    """The result of `each` for a value, or for each value of a list."""
     if not isinstance(value, list | tuple | np.ndarray) or getattr(value, "shape", None) == ():
         return (each(value, key),)
     return several(value, key, each)
@@ -56,7 +56,7 @@ def token_counts(tokens: int | Sequence[int]) -> tuple[int, ...]:
     """The tokens of each expert in turn.
 
     Raises:
-        InputError: a count is not from 1 to `MAX_TOKENS`, or there are too many experts, or none.
+        InputError: a count is not from 1 to `MAX_TOKENS`, or there are no experts or too many.
     """
     counts = _one_or_several(tokens, "tokens", Whole(1, MAX_TOKENS).check)
     if not 1 <= len(counts) <= _MOST_JOBS:
@@ -65,10 +65,10 @@ def token_counts(tokens: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def release_times(release_ns: float | Sequence[float], experts: int) -> tuple[float, ...]:
-    """The release of each of some experts in turn.
+    """The releases of several experts in turn.
 
     Raises:
-        InputError: a time makes no sense, or there is neither one for each expert nor one for all.
+        InputError: a time is invalid, or their number is neither 1 nor that of experts.
     """
     times = _one_or_several(release_ns, "release_ns", Real(0, LAST_RELEASE_NS).check)
     if len(times) not in (1, experts):
@@ -196,9 +196,9 @@ def _over_refresh(
     run_from: Callable[..., ExpertResult],
     progress: Progress,
 ) -> OverRefresh:
-    """A run from this many clocks over one period of the refreshes, `first` from `start_clock`.
+    """Runs from this many start clocks over one refresh period; `first` is the run from `start_clock`.
 
-    All runs in which no refresh falls due are the same, so one of them is simulated.
+    All runs without a refresh are equal, so only one of them is simulated.
     """
     clocks = [start_clock + number * schedule.period // count for number in range(count)]
     runs: list[ExpertResult] = []
@@ -224,21 +224,21 @@ def _over_refresh(
 
 
 def _refreshes(schedule: Schedule, clock: int, cycles: int) -> int:
-    """How many refreshes fall due from a clock to the end of a run of so many."""
+    """The number of refreshes due from a clock to the end of a run."""
     return schedule.due_before(clock + cycles + 1) - schedule.due_before(clock)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """The mean; None if a value is not known."""
+    """The mean; None if a value is unknown."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if len(known) == len(values) else None
 
 
 def _check_room(machine: Machine, expert: PlacedOnDimms, count: int) -> None:
-    """Make sure that this many experts have room behind each other.
+    """Check that this many experts have room in sequence.
 
     Raises:
-        InputError: they have not.
+        InputError: they do not fit.
     """
     rows, have = expert.end // machine.row_places, machine.device.rows
     if count * rows > have:
@@ -247,10 +247,10 @@ def _check_room(machine: Machine, expert: PlacedOnDimms, count: int) -> None:
 
 
 def _check(run: Any, one: Queue, jobs: Sequence[TilesFrom]) -> None:
-    """Run everything once more, plainly, and compare.
+    """Run everything again on plain controllers, and compare.
 
     Raises:
-        MismatchError: something differs.
+        MismatchError: a result differs.
     """
     for tokens in {tokens for tiles, _ in jobs for tokens in tiles}:
         if not run.machine.unit.agrees_with_twin(run.expert.placed[0].interleaving, tokens):

@@ -1,4 +1,4 @@
-"""The memory of a hardware file as layouts see it."""
+"""The memory of a hardware file, for layouts."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ def geometry_of(hardware: Hardware) -> Geometry:
     """Channels, DIMMs and lanes of a machine.
 
     Raises:
-        InputError: the file does not say how many DIMMs there are, or a channel has none.
+        InputError: the file has no number of DIMMs, or a channel has none.
     """
     dimm, channels = hardware.system.dimm, hardware.system.host.channels
     return Geometry(channels, dimm.count, dimm.ranks, dimm.subchannels, hardware.lane_device())
 
 
 def ensure_on_channel(hardware: Hardware) -> None:
-    """Make sure that the host has its memory on channels.
+    """Check that the host's memory is on channels.
 
     Raises:
-        InputError: it is behind a CXL link.
+        InputError: the memory is behind a CXL link.
     """
     if hardware.system.cxl is not None:
         problem = "not supported: the host has no channel to memory on a CXL link"

@@ -1,9 +1,9 @@
-"""The host reads an expert through its own memory controllers, to compute on it itself.
+"""The host reads an expert through its own memory controllers, to compute the expert itself.
 
-A bus is a sub-channel of a host channel, with the ranks of all DIMMs on the channel behind it; DIMMs take
-turns on it like any ranks (the standard's rank-to-rank turnaround, nCS). Each bus has a controller of its
-own. The host reads all bursts of the rows that one rank has open, a row in every bank group, before it goes
-to the next rank: so rank changes are few and the next rank's rows open behind the data of this one.
+A bus is a sub-channel of a host channel, with the ranks of all DIMMs on the channel. DIMMs share it like any
+ranks (with the standard's rank-to-rank turnaround, nCS). Each bus has its own controller. The host reads all
+bursts of the open rows of a rank, a row in every bank group, before the next rank. Rank changes are thus
+rare, and the next rank's rows are opened during the reads.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.spec import Tables, lower
 
-_BYTES_OF_A_BURST = 128  # memory, measured and rounded up
+_BYTES_OF_A_BURST = 128  # bytes of memory, measured and rounded up
 
 
 @dataclass(frozen=True, eq=False)
 class HostBus:
-    """Reads or writes of the host on one bus, in its order.
+    """Reads or writes of the host on one bus, in order.
 
     Attributes:
         channel, subchannel: the numbers of the bus.
         ranks: ranks behind it.
-        rank, place: of each burst, the rank on the bus and the place within the lane.
-        burst: the bursts, as the layout counts them.
+        rank, place: the rank on the bus, and the place within the lane, of each burst.
+        burst: the numbers of the bursts in the layout.
     """
 
     channel: int
@@ -64,11 +64,11 @@ class HostBus:
 
     @property
     def alike(self) -> tuple[int, bytes, bytes]:
-        """Equal for buses on which the same happens."""
+        """A key that is equal for equal buses."""
         return self.ranks, self.rank.tobytes(), self.place.tobytes()
 
     def source(self, layout: Layout, tables: Tables) -> state.Source:
-        """The reads of all bursts, of a layout that has them."""
+        """The reads of all bursts, from their layout."""
         device, reads = layout.geometry.device, np.zeros_like(self.place)
         of_lane, bankgroup, bank, row, column = layout.parts[0].interleaving.coordinates(self.place)
         at = self.rank * device.ranks + of_lane, bankgroup, bank, row, column
@@ -77,7 +77,7 @@ class HostBus:
 
 
 def host_buses(layout: Layout) -> list[HostBus]:
-    """The buses over which a layout's bursts go to the host, with the bursts of each in the host's order."""
+    """The buses that carry a layout's bursts to the host, with the bursts of each in the host's order."""
     geometry, places = layout.geometry, layout.places()
     rank = geometry.host_rank(places.dimm, places.lane)
     bus = geometry.channel_of(places.dimm) * geometry.subchannels + places.lane % geometry.subchannels
@@ -91,13 +91,13 @@ def host_buses(layout: Layout) -> list[HostBus]:
 
 
 def _runs(numbers: Ints, order: Ints) -> list[tuple[int, Ints]]:
-    """The parts of `order` over which `numbers` stay the same, each with its number."""
+    """The parts of `order` with equal `numbers`, each with its number."""
     first = np.flatnonzero(np.diff(numbers, prepend=-1))
     return list(zip(numbers[first].tolist(), np.split(order, first[1:]), strict=True))
 
 
 def _run(bus: HostBus, layout: Layout, hardware: Hardware, recording: bool, make_channel: MakeChannel) -> Bus:
-    """A bus on which everything is read."""
+    """A bus after all its reads."""
     device = hardware.bus_device(bus.ranks)
     tables, policy = lower(device), bus_policy(hardware.system.dram, device)
     run = Bus(tables, make_channel(tables, policy), bus.source(layout, tables), recording)
@@ -108,7 +108,7 @@ def _run(bus: HostBus, layout: Layout, hardware: Hardware, recording: bool, make
 def _run_alike(
     layout: Layout, hardware: Hardware, recording: bool, exact_check: bool, progress: Progress
 ) -> list[Bus]:
-    """The run of each bus; buses on which the same happens share one."""
+    """The run of each bus; equal buses share one."""
     runs: dict[tuple[int, bytes, bytes], Bus] = {}
     buses = host_buses(layout)
     for number, bus in enumerate(buses):

@@ -1,6 +1,6 @@
-"""The way between the host and the DIMMs that share an expert: the buses of their channels, or a link.
+"""The path between the host and the DIMMs that share an expert: the buses of their channels, or a link.
 
-Times are ticks. What is returned of each is of each different DIMM, as `PlacedOnDimms.placed` has them.
+Times are ticks. Values for each DIMM are for the different DIMMs of `PlacedOnDimms.placed`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Ints = NDArray[np.int64]
 
 
 class Buses:
-    """The host's channels: DIMMs of a channel share it, burst by burst in turn.
+    """The host's channels, which the DIMMs of a channel share burst by burst.
 
     Attributes:
         values_per_message: results of a token that leave together, in a burst or a packet.
-        busy_ticks: for which the busiest bus or link carried something.
+        busy_ticks: time for which the busiest bus or link carried data.
     """
 
     def __init__(self, machine: Machine, expert: PlacedOnDimms) -> None:
@@ -46,13 +46,13 @@ class Buses:
         return arrived
 
     def read(self, known: Sequence[Ints], values: int, tokens: int) -> int:
-        """The host reads this many results of each of some tokens; returns when it has the last.
+        """The host reads this many results of each token; returns the time at which it has the last.
 
-        `known`: of each different DIMM, when each message of a token is.
+        `known`: for each different DIMM, the times at which a token's messages are known.
         """
         machine, channels = self.machine, self.expert.channels
         on_bus = machine.bus_ticks(tokens)
-        # Results of a channel's DIMMs leave in the order in which they are known.
+        # Results of a channel's DIMMs leave in the order of the times at which they are known.
         together = [np.sort(np.concatenate([known[of] for of in channel])) for channel in channels]
         messages = len(known[0])
         self._bursts += tokens * messages * len(self.expert.of_dimm)
@@ -66,16 +66,16 @@ class Buses:
 
 
 class Link:
-    """A link to every device, in packets: a tile's activations are a message, and each packet of results.
+    """A link to every device: the activations of a tile are a message, and so is each packet of results.
 
-    All is as of `Buses`.
+    For methods and attributes see `Buses`.
     """
 
     def __init__(self, machine: Machine, expert: PlacedOnDimms, link: Cxl) -> None:
         self.machine, self.devices, self.pj_per_bit = machine, expert.of_dimm, link.pj_per_bit
         self.link = Pipe(link.gbps, link.latency_ns, link.packet_bytes, link.header_bytes)
         self.values_per_message = max(1, link.packet_bytes // machine.unit.activation_bytes)
-        self._busy_ps, self._bytes = Fraction(0), 0  # of a link; over all links
+        self._busy_ps, self._bytes = Fraction(0), 0  # of one link; of all links
 
     def write(self, start: int, values: int) -> list[int]:
         sizes = self._messages(values, values, 1)
@@ -93,7 +93,7 @@ class Link:
         return {"link": transfer_nj(self._bytes, self.pj_per_bit)}
 
     def _messages(self, values: int, per_message: int, tokens: int) -> Ints:
-        """Bytes of each message that is sent on a link, and counted."""
+        """Bytes of each message that is sent on a link, which is then counted."""
         value_bytes = self.machine.unit.activation_bytes
         sizes, size, busy_ps = _messages(self.link, values, per_message, value_bytes, tokens)
         self._busy_ps += busy_ps
@@ -101,7 +101,7 @@ class Link:
         return sizes
 
     def _send(self, ready: Ints, sizes: Ints) -> int:
-        """When the last of some messages has arrived; the link counts in ps, rounded up."""
+        """The time at which the last of several messages has arrived; the link counts in ps, rounded up."""
         tick = self.machine.timebase.tick_ps
         arrived = self.link.arrivals(-(-ready * tick.numerator // tick.denominator), sizes)
         return -(-int(arrived[-1]) * tick.denominator // tick.numerator)
@@ -111,12 +111,12 @@ class Link:
 def _messages(
     link: Pipe, values: int, per_message: int, value_bytes: int, tokens: int
 ) -> tuple[Ints, int, Fraction]:
-    """Bytes of each message of this many values of each of some tokens, of all, and their ps on a link."""
+    """Bytes of each message with this many values of each token, their sum, and their ps on a link."""
     left = np.arange(values, 0, -per_message)
     sizes = np.repeat(np.minimum(left, per_message) * value_bytes, tokens)
     return sizes, int(sizes.sum()), link.busy_ps(sizes)
 
 
 def host_path(machine: Machine, expert: PlacedOnDimms) -> Buses | Link:
-    """The way of a machine's DIMMs, unused so far."""
+    """An unused path of a machine's DIMMs."""
     return Buses(machine, expert) if machine.link is None else Link(machine, expert, machine.link)

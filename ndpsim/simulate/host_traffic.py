@@ -1,4 +1,4 @@
-"""Requests of a host to one DIMM while it computes: addresses, reads and writes, and their rate."""
+"""Requests of a host to a computing DIMM: addresses, reads and writes, and their rate."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Ints = NDArray[np.int64]
 #: Patterns by name; anything else is a request trace.
 PATTERNS = ("sequential", "random")
 
-_ROUND = 1 << 16  # requests of a generated round, which comes again and again
+_ROUND = 1 << 16  # requests of a generated round, which is repeated
 _SEED = 1
 _MOST_PRODUCT, _MOST_PER = 1 << 61, 1 << 28
-_GOLDEN = (5**0.5 - 1) / 2  # the multiples of no number have parts behind the point that are spread so evenly
+_GOLDEN = (5**0.5 - 1) / 2  # golden ratio: the fractional parts of its multiples are spread most evenly
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,8 @@ class HostTraffic:
     """The traffic of a host on one DIMM.
 
     Attributes:
-        gbps: requests made a second times their bytes, in GB/s; None: as fast as the DIMM takes them;
-            0: none.
-        read_share: the share of reads, 0 to 1; with a trace, the trace says.
+        gbps: rate in GB/s; None: as fast as the DIMM accepts requests; 0: no requests.
+            read_share: share of reads, 0 to 1; ignored with a trace.
         pattern: "sequential", "random", or the path of a request trace.
         requests: the requests of a trace.
     """
@@ -52,7 +51,7 @@ class HostTraffic:
 
     @classmethod
     def of(cls, host_gbps: Any, read_share: Any, pattern: Any, bus_gbps: float) -> HostTraffic:
-        """Traffic from what a caller gave.
+        """Traffic from a caller's arguments.
 
         Raises:
             InputError: a rate is not a number from 0 to `bus_gbps`, nor "saturate"; a share is not a
@@ -69,9 +68,9 @@ class HostTraffic:
         return cls(rate, share, name, requests)
 
     def pace(self, device: Device) -> tuple[int, int]:
-        """Clocks between requests, as a fraction; 0 when they come as fast as they are taken, or never.
+        """Clocks between requests, as a fraction; 0 if they come as fast as possible, or never.
 
-        The product of both numbers fits an integer of a kernel; that is exact for rates of few digits.
+        The product of both numbers fits into a kernel's integer; rates of few digits are exact.
         """
         if not self.gbps:
             return 0, 1
@@ -115,14 +114,14 @@ def _no_pattern(written: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class RequestRound:
-    """Requests to one DIMM, in their order, one array element each; after the last comes the first again.
+    """Requests to a DIMM in order, one array element each; the last one is followed by the first.
 
     Attributes:
-        at: where; the channel is the bus.
-        write: 1 where it writes.
-        burst: its number by address.
+        at: coordinates, where the channel is the bus.
+        write: 1 for writes.
+        burst: numbers of the bursts by address.
         pace: the pace of the traffic.
-        made: whether there are any at all.
+        made: whether there are any requests.
     """
 
     at: Coordinates
@@ -132,14 +131,14 @@ class RequestRound:
     made: bool
 
     def stream(self, tables: Tables, buses: int, start: int) -> Stream:
-        """The requests by bus, from clock `start` on, without end."""
+        """The endless requests by bus, from clock `start`."""
         numbers = [np.flatnonzero(self.at.channel == bus) for bus in range(buses)]
         sources = [self._source(tables, chosen) for chosen in numbers]
         offered = [FAR if self.made and len(chosen) else 0 for chosen in numbers]
         return Stream(sources, numbers, start, self.pace, np.array(offered, dtype=np.int64))
 
     def first(self, tables: Tables, bus: int, count: int) -> Source:
-        """The first `count` requests of a bus, for a controller that has them to itself."""
+        """The first `count` requests of a bus, for a controller without other requests."""
         chosen = np.flatnonzero(self.at.channel == bus)
         rounds, place = np.divmod(np.arange(count, dtype=np.int64), len(chosen))
         number = rounds * len(self.write) + chosen[place]
@@ -148,7 +147,7 @@ class RequestRound:
         return self._source(tables, chosen[place], cycle)
 
     def on_ranks_from(self, first: int) -> RequestRound:
-        """The same requests to a DIMM whose ranks on the channel begin with `first`."""
+        """The requests for a DIMM whose ranks on the channel begin at `first`."""
         return replace(self, at=self.at._replace(rank=self.at.rank + first))
 
     def _source(self, tables: Tables, chosen: Ints, cycle: Ints | None = None) -> Source:
@@ -158,10 +157,10 @@ class RequestRound:
 
 
 def host_round(hardware: Hardware, traffic: HostTraffic, first_place: int) -> RequestRound:
-    """The requests of a traffic to a DIMM on whose lanes the places before `first_place` hold the weights.
+    """The requests of a traffic to a DIMM, on whose lanes weights are at places before `first_place`.
 
     The host's data is in the rows above. Addresses are mapped over the sub-channels and ranks of the DIMM;
-    what falls on a row of the weights, or beyond the DIMM, is folded into them.
+    those in rows of weights, or beyond the DIMM, are folded into the host's rows.
 
     Raises:
         InputError: the weights leave no rows.
@@ -181,7 +180,7 @@ def host_round(hardware: Hardware, traffic: HostTraffic, first_place: int) -> Re
 
 
 def _requests(traffic: HostTraffic, device: Device, lanes: int) -> tuple[Ints, Ints]:
-    """(byte address, 1 where it writes) of a round."""
+    """Byte addresses of a round, and 1 for writes."""
     capacity = lanes * device.capacity_bytes
     if traffic.requests is not None:
         assert traffic.requests.address is not None
@@ -189,6 +188,7 @@ def _requests(traffic: HostTraffic, device: Device, lanes: int) -> tuple[Ints, I
     number = np.arange(_ROUND, dtype=np.int64)
     if traffic.pattern == "random":
         number = np.random.default_rng(_SEED).integers(0, capacity // device.burst_bytes, _ROUND)
-    # Reads and writes mix evenly, also among every second or fourth request: those of one bus or bank group.
+    # Reads and writes mix evenly, also among every second or fourth request, which are on one bus or bank
+    # group.
     is_read = np.arange(_ROUND) * _GOLDEN % 1 < traffic.read_share
     return number * device.burst_bytes, (~is_read).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Idle time of a channel: where refresh follows refresh and nothing else, whole periods are jumped over."""
+"""Idle time of a channel: whole refresh periods without requests are skipped."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from ndpsim.dram.engines import Controller
 from ndpsim.spec import Tables
 from ndpsim.spec.lower import CLOCKS
 
-#: Idle time of fewer periods of the refresh schedule is stepped through: that takes less than a jump.
+#: Fewer idle periods of the refresh schedule are simulated, which takes less time than to skip them.
 LEAST_PERIODS = 4096
 
 
 class IdleTime:
-    """The idle time of a channel that is jumped over.
+    """Skipped idle time of a channel.
 
-    A channel without requests comes to a state that returns, shifted, after every period of its refresh
-    schedule: once it owes no refresh, and no command from before binds any more. From there, requests that
-    come whole periods later find what they would find now. So they come now, and the clocks and refreshes
-    of the periods between are added to what the channel has counted.
+    A channel without requests reaches a state that repeats, shifted, after every period of its refresh
+    schedule, once it owes no refresh, and earlier commands no longer constrain it. From then on, requests
+    that arrive whole periods later find the same state as now. They therefore arrive now, and the clocks and
+    refreshes of the skipped periods are added to the channel's counts.
 
     Attributes:
-        period: clocks of the refresh schedule; 0: nothing is refreshed, and controllers jump by themselves.
-        clocks: the number of clocks that were jumped over.
-        issued: int64[command], commands in them.
-        open_clocks: clocks in them for which banks had an open row, summed over the banks.
+        period: clocks of the refresh schedule; 0: without refreshes, controllers skip idle time themselves.
+        clocks: the number of skipped clocks.
+        issued: commands in skipped clocks, int64[command].
+        open_clocks: skipped clocks with an open row, summed over the banks.
     """
 
     def __init__(self, tables: Tables, policy: state.Policy, channel: Controller) -> None:
@@ -46,25 +46,25 @@ class IdleTime:
             self._in_period[turn.command] += tables.ranks if turn.rank < 0 else 1
 
     def long_pauses(self, cycle: NDArray[np.int64]) -> list[int]:
-        """The timed requests before which there may be idle time to jump over."""
+        """The timed requests that may have idle time before them to skip."""
         if self.period == 0:
             return []
         least = LEAST_PERIODS * self.period + self._longest
         return np.flatnonzero(np.diff(cycle, prepend=0) > least).tolist()
 
     def refreshes_until(self, clock: int) -> int:
-        """About as many refreshes as are issued before a clock."""
+        """The approximate number of refreshes before a clock."""
         return clock // self.period * int(self._in_period.sum()) if self.period else 0
 
     def skip(self, until: int, run_until: Callable[[int], None]) -> None:
-        """Jump over what can be of the time before the clock `until`, by the channel's own clock.
+        """Skip as much as possible of the time before `until`, a clock of the channel.
 
         Args:
-            run_until: runs the channel, which has no request, up to a clock.
+            run_until: runs the channel, which has no requests, up to a clock.
         """
         start = int(self._channel.value[state.CLOCK])
         wait = 2 * self.period + self._longest
-        # How long it takes to catch up on refreshes that requests have delayed is not known beforehand.
+        # The time for refreshes that requests delayed is not known beforehand.
         starts = (self._before_refresh(start + (16 << tries) * self.period) for tries in count())
         for caught_up in takewhile(lambda clock: clock + wait + self.period < until, starts):
             run_until(caught_up)
@@ -81,11 +81,11 @@ class IdleTime:
             return
 
     def _before_refresh(self, clock: int) -> int:
-        """The first clock from this one on at which the first turn of the schedule falls due."""
+        """The first clock, from this one on, at which the first turn of the schedule is due."""
         return clock + (self._first_turn - clock) % self.period
 
     def _owes_none(self) -> bool:
-        """Whether all refreshes of whole periods have been issued that have fallen due."""
+        """Whether all due refreshes of whole periods have been issued."""
         periods, rest = divmod(int(self._channel.value[state.REFRESHES]), self._turns)
         due = self._in_period > 0
         return rest == 0 and bool((self._channel.issued[due] == periods * self._in_period[due]).all())
