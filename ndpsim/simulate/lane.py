@@ -1,4 +1,4 @@
-"""A controller with its bus to itself, under way: a host's, or that of a lane and its multipliers."""
+"""A running controller with its own bus: that of a host, or that of a lane and its multipliers."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ Ints = NDArray[np.int64]
 MakeChannel = Callable[[Tables, state.Policy], Controller]
 
 _CHUNK = 1 << 17  # requests between two reports of progress
-_FIRST_ROOM = 1 << 14  # commands a trace has room for at first
+_FIRST_ROOM = 1 << 14  # initial commands for which a trace has room
 
-# Memory that is taken, measured and rounded up: by a read or a row of weights of a stream, transitions that
-# are recorded of it included; and by a read or write in a command trace, with its row's commands, until it
-# is in a file.
+# Bytes of memory, measured and rounded up: for a read or a row of weights of a stream, with its recorded
+# transitions; and for a read or write in a command trace, with the commands of its row, until it is in a
+# file.
 _BYTES_OF_A_READ = 160
 _BYTES_OF_A_ROW = 64
 _BYTES_RECORDED = 320
 
 
 def check_refresh(device: Device, refresh: str) -> None:
-    """Make sure that the device can be refreshed so, and that refreshes leave time for anything else.
+    """Check that the device has this kind of refresh, and that refreshes leave time for other commands.
 
     Raises:
-        InputError: it cannot, or they do not.
+        InputError: the device does not have it, or no time is left.
     """
     try:
         schedule = make_schedule(refresh, state.refreshed(lower(device)))
@@ -63,10 +63,10 @@ def check_refresh(device: Device, refresh: str) -> None:
 
 
 def _check_turns(device: Device, turns: Sequence[Due], period: int) -> None:
-    """Make sure that the refreshes of a rank fit into a period, with time between them to open rows."""
+    """Check that the refreshes of a rank fit into a period, with time between them to open rows."""
     tables = lower(device)
     of_bank = tables.commands[[turn.command for turn in turns], SCOPE] == ONE_BANK
-    # Within a rank; where one bank is refreshed alone, only what the others are bound by.
+    # Rules within a rank; if banks are refreshed one by one, only those that constrain other banks.
     gap = tables.gap[[1, 2, STACK] if of_bank.all() else slice(1, None)].max(axis=0)
     following = [*turns[1:], *(turn._replace(clock=turn.clock + period) for turn in turns[:1])]
     taken = sum(int(gap[turn.command, after.command]) for turn, after in zip(turns, following, strict=True))
@@ -95,10 +95,10 @@ def _check_turns(device: Device, turns: Sequence[Due], period: int) -> None:
 
 
 def ensure_streams_fit(bursts: Sequence[int], rows: int) -> None:
-    """Make sure that streams of this many bursts each, of this many rows of weights, may take their memory.
+    """Check that streams of this many bursts each, of this many rows of weights, fit into memory.
 
     Raises:
-        InputError: they may not.
+        InputError: they need too much memory.
     """
     needed = sum(bursts) * _BYTES_OF_A_READ + len(bursts) * rows * _BYTES_OF_A_ROW
     ensure_fits(needed, f"an expert of {max(bursts, default=0)} bursts on a lane")
@@ -108,7 +108,7 @@ def ensure_recordable(bursts: int) -> None:
     """Make sure that the commands of this many reads and writes may be recorded.
 
     Raises:
-        InputError: they may not.
+        InputError: they need too much memory.
     """
     ensure_fits(bursts * _BYTES_RECORDED, f"a record of the commands for {bursts} bursts")
 
@@ -119,7 +119,7 @@ def no_commands() -> state.Commands:
 
 
 def command_room() -> state.Commands:
-    """A recorder that `run_channel` lets grow."""
+    """A recorder that `run_channel` enlarges."""
     return state.Commands(np.zeros((_FIRST_ROOM, state.RECORD_FIELDS), np.int64), np.zeros(1, np.int64))
 
 
@@ -131,7 +131,7 @@ def run_channel(
     until_served: int,
     until_taken: int = state.FAR,
 ) -> state.Commands:
-    """Run the controller, giving its command trace the room it needs; returns the trace, perhaps moved."""
+    """Run the controller, and enlarge its command trace as needed; returns the trace, maybe moved."""
     while True:
         outcome = channel.run(source, data_sink, commands, until_served, until_taken)
         if outcome in (controller.DONE, controller.PAUSED):
@@ -146,7 +146,7 @@ def run_channel(
 def decode_commands(
     commands: state.Commands, tables: Tables, standard: Standard, shift: int = 0
 ) -> CommandTrace:
-    """A recorded trace, this many clocks later, with nodes taken apart into rank, bank group and bank."""
+    """A recorded trace, shifted by this many clocks, with nodes split into rank, bank group and bank."""
     nodes = state.number_nodes(tables)
     clock, command, node, row, column = commands.entry[: commands.length[0]].T
     flat = node - nodes.first_bank
@@ -166,7 +166,7 @@ def decode_commands(
 
 
 def merge_commands(own: CommandTrace, of_host: CommandTrace, rank: int) -> CommandTrace:
-    """The commands of a lane and those of the host's bus to its rank, in their order."""
+    """The commands of a lane and of the host's bus to its rank, in order."""
     chosen = of_host.rank == rank
     columns = {name: np.concatenate((getattr(own, name), getattr(of_host, name)[chosen])) for name in HEADER}
     columns["rank"][:] = 0
@@ -175,20 +175,20 @@ def merge_commands(own: CommandTrace, of_host: CommandTrace, rank: int) -> Comma
 
 
 def name_commands(issued: Ints, standard: Standard) -> dict[str, int]:
-    """Commands issued, int64[command], by name as the standard lists them; those that were issued at all."""
+    """Numbers of issued commands, int64[command], by name in the standard's order, without zeros."""
     counts = dict(zip(standard.names, issued.tolist(), strict=True))
     return {command.name: counts[command.name] for command in standard.commands if counts[command.name]}
 
 
 @dataclass(frozen=True, eq=False)
 class LaneStream:
-    """Reads of those lanes of a DIMM that hold equally many bursts of every region: they run alike.
+    """Reads of the lanes of a DIMM with equal numbers of bursts in every region, which are equal.
 
     Attributes:
         lanes: the numbers of the lanes.
-        share: what each of them holds.
+        share: the weights of each lane.
         source: their reads, none admitted.
-        groups: which groups of bursts (`ndp.unit`) the reads belong to, in any of the lanes.
+        groups: the groups of bursts (`ndp.unit`) of the reads, in any of the lanes.
     """
 
     lanes: range
@@ -198,19 +198,19 @@ class LaneStream:
 
     @functools.cached_property
     def merged_groups(self) -> tuple[sink.Groups, Ints]:
-        """Fewer groups, of which one may stand for that of each lane; see `sink.merge_groups`."""
+        """Fewer groups, each of which may represent a group of each lane; see `sink.merge_groups`."""
         return sink.merge_groups(self.groups)
 
 
 class Bus:
-    """Requests on their way through a controller.
+    """Requests in a controller.
 
     Args:
         tables: the channel, with the ranks on the bus.
-        channel: its controller, at rest.
+        channel: its idle controller.
         source: the requests.
         recording: keep the commands.
-        data_sink: takes the data that is read; None: nothing holds it up.
+        data_sink: takes read data; None: data is never delayed.
     """
 
     def __init__(
@@ -226,24 +226,24 @@ class Bus:
         self.commands = command_room() if recording else no_commands()
 
     def run(self, until_served: int | None = None, until_taken: int = state.FAR) -> None:
-        """Run until this many requests are served, all without a number, or this many are taken."""
+        """Run until this many requests are served (all without a number), or this many are accepted."""
         served = self.count if until_served is None else until_served
         self.commands = run_channel(self.channel, self.source, self.sink, self.commands, served, until_taken)
 
     def run_until(self, clock: int) -> None:
-        """Run up to, not including, a clock; where requests are still to come, it has to be set again."""
+        """Run up to, not including, a clock; if requests remain, call it again."""
         self.channel.value[state.PAUSE] = clock
         self.run(state.FAR)
 
     @property
     def cycles(self) -> int:
-        """To the last beat of data that is read, or the last command."""
+        """Clocks to the last beat of read data, or the last command."""
         return max(int(self.channel.value[state.DATA_END]), int(self.channel.value[state.CLOCK]) - 1)
 
 
 def command_traces(buses: Sequence[Bus], standard: Standard, shift: int = 0) -> tuple[CommandTrace, ...]:
-    """The commands of each bus that recorded any, this many clocks later; one that stands for several is
-    decoded once.
+    """The commands of each bus that recorded any, shifted by this many clocks; a bus that represents several
+    is decoded once.
     """
     recorded = [bus for bus in buses if bus.commands.entry.size]
     decoded = {
@@ -253,10 +253,10 @@ def command_traces(buses: Sequence[Bus], standard: Standard, shift: int = 0) -> 
 
 
 def ensure_same(name: str, one: Bus, plain: Bus) -> None:
-    """Make sure that a bus agrees with its plain run in all that is counted.
+    """Check that all counts of a bus equal those of its plain run.
 
     Raises:
-        MismatchError: it does not.
+        MismatchError: a count differs.
     """
     different = compare_channels(one.channel, plain.channel)
     if not np.array_equal(one.sink.value[sink.COMPARED], plain.sink.value[sink.COMPARED]):
@@ -266,7 +266,7 @@ def ensure_same(name: str, one: Bus, plain: Bus) -> None:
 
 
 class LaneCounts(NamedTuple):
-    """Counts of lanes that run alike: how many they are, and the rest of each of them.
+    """Counts of equal lanes: the number of lanes, and counts of each of them.
 
     `counter` (places in `dram.state`) and `issued` are those of its channel, `open_clocks` the clocks for
     which banks were open, summed over all banks, `skipped` the reads that were fast-forwarded; `busy` the
@@ -282,7 +282,7 @@ class LaneCounts(NamedTuple):
 
 
 class Lane(Bus):
-    """The lanes of a stream under way; arguments as of `Bus`."""
+    """The running lanes of a stream; for arguments see `Bus`."""
 
     def __init__(
         self, stream: LaneStream, tables: Tables, channel: Controller, recording: bool, data_sink: sink.Sink
@@ -290,10 +290,10 @@ class Lane(Bus):
         source = stream.source._replace(admitted=np.zeros(1, dtype=np.int64))
         super().__init__(tables, channel, source, recording, data_sink)
         self.stream = stream
-        self.busy = 0.0  # ticks for which the multipliers had work, all of them
+        self.busy = 0.0  # busy ticks of all multipliers
 
     def begin(self, first_row: int) -> None:
-        """Read rows this far behind the stream, after all that was to be read before."""
+        """Read rows this far after those of the stream, after all earlier reads."""
         first = self.stream.source.place
         place = np.empty_like(first) if self.source.place is first else self.source.place
         np.add(first, first_row << state.ROW_SHIFT, out=place)
@@ -307,14 +307,14 @@ class Lane(Bus):
         release: int,
         report: Callable[[int], None],
     ) -> None:
-        """Read the next region: `done` tells when the bursts of each group are done, in ticks.
+        """Read the next region; `done` then has the ticks at which the bursts of each group are done.
 
         Args:
-            region: which, counted from 0; regions are read in turn, again and again.
-            runs: bursts, the ticks that each holds its multipliers, and those that pass behind the last.
-            servers: bursts that they hold at once. Those of the region before are done at `release`.
-            release: the tick before which the multipliers may not start on it.
-            report: called with the number of bursts read, now and then.
+            region: number of the region, from 0; regions are read in turn, repeatedly.
+            runs: bursts, the ticks for which each occupies its multipliers, and the ticks after the last one.
+            servers: number of simultaneous bursts. Those of the previous region are done at `release`.
+            release: the tick before which the multipliers may not start on the region.
+            report: called occasionally with the number of read bursts.
         """
         value, served = self.sink.value, int(self.channel.value[state.SERVED])
         if servers != self.sink.servers:
@@ -334,15 +334,15 @@ class Lane(Bus):
         self.busy += (int(value[sink.BUSY]) - busy) / servers
 
     def done(self, groups: slice) -> Ints:
-        """When the bursts of groups are done in these lanes, in ticks; 0: there are none."""
+        """The ticks at which the bursts of groups are done in these lanes; 0 for groups without bursts."""
         return self.sink.done[self.stream.merged_groups[1][groups]]
 
     def refresh_until(self, clock: int) -> None:
-        """Advance without reads up to, not including, `clock`: refreshes are issued as they fall due."""
+        """Advance without reads up to, not including, `clock`; due refreshes are issued."""
         value = self.channel.value
         if clock <= value[state.CLOCK]:
             return
         self.run_until(clock)
         value[state.PAUSE] = state.FAR
-        # Nothing is queued any more, so it does not matter at which step before `clock` a controller stopped.
+        # With empty queues, it does not matter at which step before `clock` a controller stops.
         value[state.CLOCK], value[state.COUNTED_UNTIL] = clock, clock - 1

@@ -1,4 +1,4 @@
-"""How long reads took: figures, a histogram and a distribution."""
+"""Latencies of reads: statistics, a histogram and a distribution."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def read_latencies(latencies: Any, total: int, clock_ns: float) -> dict[str, flo
     """Mean, percentiles (nearest rank) and maximum of read latencies in ns; None without reads.
 
     Args:
-        latencies: int64[channel, clocks], reads by latency; one that takes longer has the last place.
-        total: of all latencies, in clocks.
+        latencies: int64[channel, clocks], reads by latency; longer reads are counted in the last place.
+        total: sum of all latencies, in clocks.
     """
     reads = np.sum(latencies, axis=0)
     count = int(np.sum(reads))
@@ -50,7 +50,7 @@ def latency_histogram(reads: Ints, clock_ns: float) -> tuple[dict[str, float], .
 
 
 def latency_distribution(reads: Ints, clock_ns: float) -> tuple[dict[str, float], ...]:
-    """How many reads take at most so long: at equal shares of them, and at ever smaller shares above."""
+    """The number of reads up to a latency, at equal shares of reads, and at smaller ones for the slowest."""
     upto = np.cumsum(reads)
     count = int(upto[-1])
     if count == 0:

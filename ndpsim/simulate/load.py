@@ -1,4 +1,4 @@
-"""How latency rises with load: a trace offered at a pace, from a trickle to all the bus can carry."""
+"""Latency by load: a trace offered at several rates, from almost idle to the capacity of the bus."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ndpsim.traces import Requests
 #: Offered load as a share of the peak bandwidth.
 LOADS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 
-_LEAST_LOAD, _MOST_LOAD = 1e-6, 1000  # so that clocks of 2**40 requests stay within 64 bits
+_LEAST_LOAD, _MOST_LOAD = 1e-6, 1000  # so that clocks of 2**40 requests fit into 64 bits
 
 
 @dataclass(frozen=True)

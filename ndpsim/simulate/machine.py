@@ -1,4 +1,4 @@
-"""A DIMM or device as integers, and an expert's weights on the lanes of one or several."""
+"""A DIMM or device as integers, and an expert's weights on the lanes of one or several DIMMs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from ndpsim.simulate.weights import describe_weights
 from ndpsim.spec import lower
 from ndpsim.units import common_ticks, exact, frequency_period_ps
 
-_CACHED = 16  # hardware and placed experts that are cached for the next call
+_CACHED = 16  # cached hardware and placed experts for later calls
 
 
 class Machine:
-    """A DIMM or device, lowered: what the program of an expert runs on.
+    """A DIMM or device as integers, on which the program of an expert runs.
 
     Raises:
-        InputError: the hardware file describes nothing that multiplies, or what is not supported.
+        InputError: the hardware file has no multipliers, or an unsupported machine.
     """
 
     def __init__(self, hardware: Hardware) -> None:
@@ -42,7 +42,7 @@ class Machine:
         activation, system, device = hardware.ndp.activation, hardware.system, hardware.lane_device()
         self.policy = bus_policy(system.dram, device)
         self.geometry, self.device, self.tables = geometry_of(hardware), device, lower(device)
-        self.schedule = state.schedule_of(self.tables, self.policy)  # which refreshes of a lane fall due when
+        self.schedule = state.schedule_of(self.tables, self.policy)  # the refresh schedule of a lane
         self.timebase = common_ticks(
             device.clock_ps,
             frequency_period_ps(self.unit_mhz) / self.unit.PARTS,
@@ -53,29 +53,29 @@ class Machine:
         self.activation = ActivationUnit(
             activation.units, activation.cycles_per_value, activation.latency_cycles
         )
-        self.link = system.cxl  # to the host, each way; None: over the data buses of the sub-channels
-        # The ranks of a sub-channel obey the same commands, or take turns on one command bus.
+        self.link = system.cxl  # to the host, in each direction; None: the data buses of the sub-channels
+        # The ranks of a sub-channel are in lock step, or share a command bus.
         self.lock_step = system.dimm.command_bus == "broadcast"
         self.shared_commands = system.dimm.command_bus == "shared"
-        # Whether `dimm` can run two controllers on a rank: it knows those of one command a clock.
+        # `dimm` can run two controllers on a rank only if they issue one command a clock.
         self.shares_ranks = isinstance(self.policy.step, OneCommand)
         self.lanes, self.host_buses = hardware.lanes, system.dimm.subchannels
         self.dram_power = dram_power(device, hardware.power_changes)
         self.unit_energy = unit_energy(hardware)
-        self.described = hardware.to_dict()  # for the result: as plain data
+        self.described = hardware.to_dict()  # plain data for the result
 
     @property
     def values_per_burst(self) -> int:
-        """Activations that a burst carries."""
+        """Activations in a burst."""
         return self.device.burst_bytes // self.unit.activation_bytes
 
     @property
     def activated(self) -> Callable[[Ints, int], int]:
-        """When the last of some hidden values is activated; see `program.Queue`."""
+        """The tick at which the last of several hidden values is activated; see `program.Queue`."""
         return functools.partial(self.activation.done, cycle_ticks=self.activation_ticks)
 
     def clocks_ns(self, clocks: int) -> float:
-        """How long this many DRAM clocks take."""
+        """The time of this many DRAM clocks."""
         return self.timebase.to_ns(clocks * self.dram_ticks)
 
     def after_start_ns(self, tick: int) -> float:
@@ -83,48 +83,48 @@ class Machine:
         return self.timebase.to_ns(tick - FIRST_CLOCK * self.dram_ticks)
 
     def clock_after(self, tick: int) -> int:
-        """The first clock that is not before a tick."""
+        """The first clock at or after a tick."""
         return -(-tick // self.dram_ticks)
 
     def clock_at(self, ns: float) -> int:
-        """The first clock that is not before a time, in ns after the first clock."""
+        """The first clock at or after a time in ns after the first clock."""
         return FIRST_CLOCK - int(-(exact(ns) * 1000 / self.timebase.tick_ps) // self.dram_ticks)
 
     def release_tick(self, release_ns: float) -> int:
-        """The tick of the first clock not before the release of a job, 0 without one."""
+        """The tick of the first clock at or after the release of a job; 0 without a release."""
         return self.clock_at(release_ns) * self.dram_ticks if release_ns else 0
 
     def bus_ticks(self, bursts: int) -> int:
-        """Time on the buses to the host for bursts that all of them share."""
+        """The time of bursts that all buses to the host share."""
         buses = self.host_buses * self.device.data_buses
         return -(-bursts // buses) * self.tables.burst * self.dram_ticks
 
     def peak_gflops(self, weights: ExpertWeights) -> float:
-        """Peak rate of the multipliers of a DIMM, on matrices of equal size."""
+        """Peak rate of a DIMM's multipliers, for matrices of equal sizes."""
         bits, burst_bytes = [matrix.bits for matrix in weights.format.matrices], self.device.burst_bytes
         cycles = sum(self.unit.cycles_for_product(self.lanes, burst_bytes, one) for one in bits)
         return float(2 * len(bits) * 1000 / (cycles * frequency_period_ps(self.unit_mhz)))
 
     @functools.cached_property
     def row_places(self) -> int:
-        """Bursts of a row of every bank of a lane: places that follow each other."""
+        """Bursts in a row of every bank of a lane, which are consecutive places."""
         return self.device.banks * self.device.bursts_per_row
 
 
 @cached_by_identity(_CACHED)
 def lower_machine(hardware: Hardware) -> Machine:
-    """The machine of a hardware file; raises as `Machine`."""
+    """The machine of a hardware file; raises the errors of `Machine`."""
     return Machine(hardware)
 
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """Weights on the lanes of a DIMM, or of several that have as much and run alike."""
+    """Weights on the lanes of a DIMM, or of several equal DIMMs."""
 
     interleaving: Interleaving
-    streams: tuple[LaneStream, ...]  # of lanes that run alike
-    groups: tuple[slice, ...]  # by region, of all groups of bursts
-    on_channel: int  # DIMMs, of all that take part, on the channel of each
+    streams: tuple[LaneStream, ...]  # one for equal lanes
+    groups: tuple[slice, ...]  # all groups of bursts, by region
+    on_channel: int  # participating DIMMs on the channel of each
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,21 +133,21 @@ class PlacedOnDimms:
 
     weights: ExpertWeights
     layout: Layout
-    end: int  # the first place of the rows behind it, on every lane
+    end: int  # the first place of the rows after it, in every lane
     placed: tuple[Placed, ...]
     of_dimm: tuple[int, ...]
-    channels: tuple[tuple[int, ...], ...]  # what the DIMMs of a channel have, each such channel once
-    slice: int  # the largest part of the intermediate dimension that a DIMM has
+    channels: tuple[tuple[int, ...], ...]  # the weights of a channel's DIMMs, once for equal channels
+    slice: int  # the largest part of the intermediate dimension on a DIMM
     peak_gflops: float
-    described: Mapping[str, Any]  # for the result: the weights as plain data
+    described: Mapping[str, Any]  # the weights as plain data for the result
 
 
 @functools.lru_cache(maxsize=_CACHED)
 def place_on_dimms(machine: Machine, name: str, weights: ExpertWeights, base: int = 0) -> PlacedOnDimms:
-    """An expert in a layout, behind the places before `base` of every lane.
+    """An expert in a layout, from place `base` of every lane.
 
     Raises:
-        InputError: the unit cannot multiply such weights, or not in this layout, or they do not fit.
+        InputError: the unit cannot multiply these weights, or not in this layout, or they do not fit.
     """
     layout = machine.unit.place(name, machine.geometry, weights, base)
     machine.unit.check_format(weights.format)
@@ -186,12 +186,12 @@ def _placed(machine: Machine, interleaving: Interleaving, on_channel: int) -> Pl
 
 
 def _share(machine: Machine, interleaving: Interleaving, lane: int) -> LaneShare:
-    """The reads of a lane: in lock step as many as of the lane of its sub-channel that holds the most."""
+    """The reads of a lane; in lock step, those of its sub-channel's lane with the most."""
     return interleaving.share(lane % machine.host_buses if machine.lock_step else lane)
 
 
 def _streams(machine: Machine, interleaving: Interleaving, equal: list[range]) -> tuple[LaneStream, ...]:
-    """The reads of neighbouring lanes of which as much is read."""
+    """The reads of neighbouring lanes with equal numbers of reads."""
     shares = [_share(machine, interleaving, lanes[0]) for lanes in equal]
     groups = np.arange(sum(machine.unit.group_counts(interleaving)))
     ensure_streams_fit([share.total for share in shares], len(groups))
@@ -209,7 +209,7 @@ def _streams(machine: Machine, interleaving: Interleaving, equal: list[range]) -
 
 
 def every_lane(machine: Machine, expert: PlacedOnDimms) -> PlacedOnDimms:
-    """The same with every lane on its own."""
+    """The same weights, with each lane separate."""
     lanes = [range(lane, lane + 1) for lane in range(machine.lanes)]
     return replace(
         expert,

@@ -1,4 +1,4 @@
-"""A memory of one or more channels, as names, numbers and defaults that a user gives."""
+"""A memory of one or more channels, from names, numbers and defaults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ndpsim.units import format_bytes
 
 
 def controller_options(dram: Dram) -> ControllerOptions:
-    """The controller that a hardware file asks for."""
+    """The controller of a hardware file."""
     return ControllerOptions(
         dram.scheduler,
         dram.row_policy,
@@ -32,17 +32,17 @@ def controller_options(dram: Dram) -> ControllerOptions:
 
 
 def bus_policy(dram: Dram, device: Device) -> Policy:
-    """The controller that a hardware file asks for, on a bus with such a device.
+    """The controller of a hardware file, on a bus with this device.
 
     Raises:
-        InputError: the device cannot be refreshed so.
+        InputError: the device does not have this kind of refresh.
     """
     check_refresh(device, dram.refresh)
     return make_policy(controller_options(dram), device.standard.controller)
 
 
 def named_mapping(dram: Dram) -> Mapping:
-    """The address mapping that a hardware file asks for."""
+    """The address mapping of a hardware file."""
     custom = dram.mapping
     return MAPPERS[dram.mapper] if custom is None else parse_mapping(custom.order, custom.xor)
 
@@ -54,7 +54,7 @@ class Memory:
     Attributes:
         device: the DRAM of one channel.
         options: its controller; by default `ControllerOptions()`.
-        mapping: how addresses become coordinates; if it is not given, `mapper` names it.
+        mapping: the mapping from addresses to coordinates; if it is not given, `mapper` names it.
         channels: number of channels; consecutive bursts are on consecutive channels.
         power: currents and voltages of a DRAM chip, instead of those of its data sheet
             (`energy.find_currents`).
@@ -115,7 +115,7 @@ class Memory:
             options: the controller of each; by default `ControllerOptions()`.
 
         Raises:
-            InputError: a name is unknown or a number makes no sense.
+            InputError: a name is unknown or a number is invalid.
         """
         CHANNEL["mapper"].checked(mapper)
         device = resolve(standard, org, timing, ranks, overrides, rules)
@@ -126,7 +126,7 @@ class Memory:
         """The host's memory in a hardware file: the buses of its channels with all ranks.
 
         Raises:
-            InputError: `hardware` is no `Hardware`, or has a refresh that its DRAM does not know.
+            InputError: `hardware` is not a `Hardware`, or has a kind of refresh that its DRAM lacks.
         """
         instance(hardware, "hardware", Hardware)
         dram, dimm = hardware.system.dram, hardware.system.dimm
@@ -176,7 +176,7 @@ class Memory:
 
 
 def _checked(options: Any) -> ControllerOptions:
-    """`options` with plain Python's words and numbers."""
+    """`options` with Python's texts and numbers."""
     given = asdict(instance(options, "options", ControllerOptions))
     return ControllerOptions(
         **{one.argument: one.checked(given[one.argument]) for one in CONTROLLER.values()}

@@ -1,4 +1,4 @@
-"""The location of an expert on a machine's DIMMs: a layout with the names by which it was asked for."""
+"""The location of an expert on a machine's DIMMs: a layout with the names from its request."""
 
 from __future__ import annotations
 

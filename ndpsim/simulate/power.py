@@ -1,4 +1,4 @@
-"""Energy of a simulation, from what its hardware file and the data sheet of its DRAM say."""
+"""Energy of a simulation, from its hardware file and the data sheet of its DRAM."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Energy = tuple[dict[str, float | None] | None, str]
 
 @dataclass(frozen=True, eq=False)
 class DramPower:
-    """Power of channels of a kind: `channel` is None where no data sheet is known, `note` says why."""
+    """Power of equal channels: `channel` is None without a data sheet, with the reason in `note`."""
 
     standard: Standard
     channel: energy.ChannelEnergy | None
@@ -34,7 +34,7 @@ class DramPower:
         open_clocks: int,
         others: Mapping[str, float | None] | None = None,
     ) -> Energy:
-        """(Energy in nJ by component, or None; what it rests on, or why there is none).
+        """Energy in nJ by component, or None; and its sources, or the reason for None.
 
         Args:
             issued: int64[command], commands over all channels.
@@ -51,7 +51,7 @@ class DramPower:
         return energy.add_up({**dram, **(others or {})}), self.note
 
     def io_nj(self, bursts: int) -> float:
-        """Energy of bursts over a bus, in nJ; 0 where nothing is known of the DRAM."""
+        """Energy of bursts over a bus, in nJ; 0 if that of the DRAM is unknown."""
         return 0.0 if self.channel is None else bursts * self.channel.io
 
 
@@ -82,9 +82,9 @@ def unit_energy(hardware: Hardware) -> energy.UnitEnergy:
 def unit_work(
     unit: MultiplierUnit, weights: ExpertWeights, tokens: int, weight_bytes: int
 ) -> tuple[float, int, int, int]:
-    """The work of this many tokens, for which this many bytes of weights were read.
+    """The work of this many tokens, with this many bytes of read weights.
 
-    As `UnitEnergy.split` takes it: products, bytes of activations, bytes of weights, activated values.
+    It is, for `UnitEnergy.split`: products, bytes of activations, bytes of weights, activated values.
     """
     products = tokens * weights.hidden * weights.intermediate  # of a matrix
     matrices = weights.format.matrices
@@ -104,13 +104,13 @@ def engine_energy(
     bits: int,
     time_ns: float,
 ) -> dict[str, float | None]:
-    """Energy in nJ of all relayout engines, of the links, and of channels that bridge groups, by component.
+    """Energy in nJ by component of all relayout engines, the links, and channels that bridge groups.
 
     Args:
         network, timebase: the links, and their ticks.
         busy: ticks by wire.
-        bits: of weights that were read to go elsewhere.
-        time_ns: the time that it took.
+        bits: bits of weights that were read and moved.
+        time_ns: the duration.
     """
     link, unit = hardware.system.link, hardware.relayout
     assert link is not None, "there is a network"
@@ -120,7 +120,7 @@ def engine_energy(
         hop = wires[wire]
         over_channel = max(hop.source, hop.target) >= network.dimms
         bytes_over[over_channel] += timebase.to_ns(int(ticks)) * hop.gbps
-    passed = 2 * bits // 8  # a buffer at each end
+    passed = 2 * bits // 8  # with a buffer at each end
     static = None if unit.static_mw is None else unit.static_mw * network.dimms
     spent = {
         "ndp_relayout": None if unit.pj_per_byte is None else unit.pj_per_byte * passed / 1000,

@@ -1,14 +1,14 @@
-"""The expert program, written once: what happens on lanes, in which order, whatever else uses them.
+"""The expert program: the sequence of actions on lanes, independent of other users of the lanes.
 
-A `Queue` runs the program for each expert in turn, on lanes that nothing else uses (`simulate.alone`) or on
-those of a channel (`simulate.channel`), where the steps of several DIMMs' programs interleave in time.
+A `Queue` runs the program for each expert in turn, on lanes without other users (`simulate.alone`) or on
+those of a channel (`simulate.channel`), where the steps of several DIMMs' programs interleave.
 
-In its order, for every job of a queue and every tile of the job's tokens: the host writes the tile's
-activations into the unit's buffer; gate and up rows are multiplied, and each hidden value is activated when
-both its rows are summed; when all are, down rows are multiplied; results leave for the host as they are
-known. What overlaps: weights are read ahead into the FIFOs at any time, also those of the next tile and of
-the next job that is released; activation overlaps gate and up; results leave during down. The next tile's
-activations take the place of the results and wait until those have left.
+For every job of a queue and every tile of the job's tokens, the host writes the tile's activations into the
+unit's buffer. Gate and up rows are multiplied, and each hidden value is activated when both its rows are
+summed. When all are activated, down rows are multiplied, and results leave for the host as soon as they are
+known. Weights may be read ahead into the FIFOs at any time, including those of the next tile and of the next
+released job. Activation overlaps gate and up, and transfer of results overlaps down. The next tile's
+activations use the buffer of the results, and so wait until these have left.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from numpy.typing import NDArray
 from ndpsim.results.expert import JobTime, Phase
 
 GATE_UP, DOWN = 0, 1  #: The regions of an expert.
-FIRST_CLOCK = 1  #: Of a program: the clock of the first DRAM command.
+FIRST_CLOCK = 1  #: The clock of a program's first DRAM command.
 
 _REGIONS = ("gate-up", "down")
 
 T = TypeVar("T")
 Ints = NDArray[np.int64]
-#: The tokens of each tile of a job, and its release: the tick before which nothing of it is done.
+#: The tokens of each tile of a job, and its release, the tick before which it may not begin.
 TilesFrom = tuple[tuple[int, ...], int]
-#: Yields each thing that has to be awaited, and returns what was asked for.
+#: Yields each awaited event, and returns the answer.
 Awaited = Generator[int, None, T]
 
 
@@ -41,10 +41,9 @@ class Job:
 
     Attributes:
         tokens: the number of tokens of each tile.
-        tiles: their numbers, counted over all jobs of the queue.
-        release: the tick before which nothing of the job is done: its activations are not written and its
-            weights not read ahead.
-        expert: what the lanes have to know of it.
+        tiles: the numbers of the tiles, counted over all jobs of the queue.
+        release: the tick before which its activations are not written and its weights not read ahead.
+        expert: its data for the lanes.
     """
 
     tokens: tuple[int, ...]
@@ -54,13 +53,13 @@ class Job:
 
 
 class Lanes(Protocol):
-    """The lanes of a DIMM, or of several that share experts, as a program uses them; times are ticks.
+    """The interface of a program to the lanes of a DIMM, or of several that share experts; times are ticks.
 
-    Lists are of the DIMMs that differ from each other. An answer that is not there yet is awaited.
+    Lists have an element for each different DIMM. A program awaits answers that are not available yet.
 
     Attributes:
         rows_per_message: results of a token that leave together, in a burst or a packet.
-        now: nothing happens before.
+        now: the earliest time of an event.
     """
 
     rows_per_message: int
@@ -69,41 +68,41 @@ class Lanes(Protocol):
     def now(self) -> int: ...
 
     def begin(self, job: Job) -> None:
-        """A job begins: all further calls belong to it."""
+        """Begin a job, to which all further calls belong."""
 
     def write_activations(self, tokens: int, start: int) -> Awaited[list[int]]:
-        """The host writes the activations of `tokens` tokens into the unit's buffer, from `start` on.
+        """Write the activations of `tokens` tokens from the host into the unit's buffer, from `start` on.
 
-        Returns when the last has arrived.
+        Returns the time at which the last has arrived.
         """
 
     def multiply(self, region: int, tokens: int, release: list[int]) -> Awaited[list[Ints]]:
-        """The weights of `region` of the job, the next in each lane's order of reading, are multiplied.
+        """Multiply the weights of `region` of the job, which is the next one to be read in each lane.
 
-        They may be read into the FIFOs as soon as those before them have been read, but no multiplier starts
-        on one before `release`. Rows of DOWN are results: lanes that share the bus to the host with others
-        let each group of `rows_per_message` results have it as it is known, with the rows before it. If
-        nobody else uses the bus, `read_results` is early enough for that.
+        Weights may be read into the FIFOs as soon as earlier ones have been read, but no multiplier starts
+        before `release`. Rows of DOWN are results: lanes that share the bus to the host with others transfer
+        each group of `rows_per_message` results as soon as it and all earlier rows are known. If the bus has
+        no other users, `read_results` may do so later.
 
-        Returns int64[row], when the sum of each row of the region is known.
+        Returns the times at which the sum of each row of the region is known, int64[row].
         """
 
     def read_results(self, tokens: int, known: list[Ints]) -> Awaited[int]:
-        """The host reads the results, `tokens` messages of each group of rows, those known first first.
+        """Read the results to the host, `tokens` messages of each group of rows, in the order of `known`.
 
-        `known`: int64[group], when each group of `rows_per_message` results, and all before it, are known.
-        Returns when the host has the last, of all DIMMs.
+        `known`: the times at which each group of `rows_per_message` results, and all before it, are known:
+        int64[group]. Returns the time at which the host has the last result of all DIMMs.
         """
 
 
 class _Program:
     """The program of a queue.
 
-    It does not know the queue, which holds its steps: memory would be freed late otherwise, by the search
-    for cycles, and lanes have large arrays.
+    It has no reference to the queue, which holds its steps: otherwise memory, with the large arrays of lanes,
+    would be freed late, by garbage collection.
 
     Attributes:
-        begun: how many jobs have begun; the others are those of `Queue`.
+        begun: the number of jobs that have begun; for others see `Queue`.
     """
 
     def __init__(self, lanes: Lanes, activated: Callable[[Ints, int], int]) -> None:
@@ -113,7 +112,7 @@ class _Program:
         self.end, self.begun = lanes.now, 0
 
     def run(self) -> Iterator[int]:
-        """The program of all jobs that are there."""
+        """The program of all added jobs."""
         while self.begun < len(self.jobs):
             job = self.jobs[self.begun]
             self.begun += 1
@@ -124,7 +123,7 @@ class _Program:
             self.end = at
 
     def _tile(self, tile: int, tokens: int, start: int) -> Awaited[int]:
-        """The program of a tile of tokens, see the top of this module; returns when it ends."""
+        """The program of a tile of tokens, see the docstring of this module; returns when it ends."""
         lanes, record = self.lanes, self._record
         arrived = yield from lanes.write_activations(tokens, start)
         record("activations-in", tile, [start], arrived)
@@ -145,22 +144,22 @@ class _Program:
         return sums
 
     def _record(self, name: str, tile: int, starts: Sequence[int], ends: Sequence[int]) -> None:
-        """A phase of a tile ran on DIMMs."""
+        """Record a phase of a tile on DIMMs."""
         self.of_phase[name, tile] = min(starts), max(ends)
 
 
 class Queue:
-    """Experts in turn on the same lanes, and the program of the one that is under way; times are ticks.
+    """Experts in turn on the same lanes, with the running program; times are ticks.
 
     Args:
-        lanes: that all of them are on.
-        activated: of the ticks at which gate and up of each hidden value are known, and the tokens: the tick
-            at which the last is activated.
+        lanes: the lanes of all experts.
+        activated: computes the tick at which the last hidden value is activated, from the ticks at which gate
+            and up of each are known, and the number of tokens.
 
     Attributes:
         jobs: all experts so far.
-        of_phase: when each phase of each tile ran; of several DIMMs from the first start to the last end.
-        goal: what the program waits for; None: no job is under way.
+        of_phase: times of each phase of each tile; with several DIMMs, from the first start to the last end.
+        goal: the event for which the program waits; None: no job is running.
     """
 
     def __init__(self, lanes: Lanes, activated: Callable[[Ints, int], int]) -> None:
@@ -171,17 +170,17 @@ class Queue:
 
     @property
     def end(self) -> int:
-        """When the host had the last result of the last job that is done."""
+        """The time at which the host had the last result of the last finished job."""
         return self._program.end
 
     def add(self, tokens: tuple[int, ...], release: int, expert: Any = None) -> Job:
-        """A job joins, see `Job`."""
+        """Add a job, see `Job`."""
         first = self.jobs[-1].tiles.stop if self.jobs else 0
         self.jobs.append(Job(tokens, range(first, first + len(tokens)), release, expert))
         return self.jobs[-1]
 
     def advance(self) -> None:
-        """Begin the next job, or take the step after what was awaited."""
+        """Begin the next job, or take the step after the awaited event."""
         if self.goal is None:
             self._steps = self._program.run()
         self.goal = next(self._steps, None)
@@ -194,13 +193,13 @@ class Queue:
         return tuple(sorted(found, key=lambda phase: phase.start_ns))
 
     def span_of(self, job: Job) -> tuple[int | None, int | None]:
-        """When a job's first activations began to come and the host had its last result; None: not yet."""
+        """The times of a job's first activations and of its last result at the host; None before."""
         start, _ = self.of_phase.get(("activations-in", job.tiles[0]), (None, None))
         _, end = self.of_phase.get(("result-out", job.tiles[-1]), (None, None))
         return start, end
 
     def job_times(self, ns: Callable[[int], float]) -> tuple[JobTime, ...]:
-        """Times of all jobs, which are done; `ns` as in `phases`."""
+        """Times of all jobs, which must be finished; `ns` as in `phases`."""
         spans = [self.span_of(job) for job in self.jobs]
         return tuple(
             JobTime(sum(job.tokens), ns(start or 0), ns(end or 0))
@@ -208,7 +207,7 @@ class Queue:
         )
 
     def communication_ticks(self) -> int:
-        """For how long activations or results were on their way and no DIMM multiplied."""
+        """Time during which activations or results were transferred and no DIMM multiplied."""
         total = 0
         for (name, tile), (start, end) in self.of_phase.items():
             if name == "activations-in":
@@ -218,7 +217,7 @@ class Queue:
         return total
 
     def waiting_ns(self, times: Sequence[JobTime]) -> float:
-        """For how long nothing was under way because the next job was not released yet."""
+        """Time during which nothing ran because the next job was not released yet."""
         ends = [0.0, *(time.end_ns for time in times[:-1])]
         waits = zip(self.jobs, times, ends, strict=True)
         return sum((time.start_ns - end for job, time, end in waits if job.release), 0.0)

@@ -1,11 +1,11 @@
-"""Relayout: experts move from one layout to another, by the relayout units of DIMMs, or by the host.
+"""Relayout: experts are moved from one layout to another, by the relayout units of DIMMs or by the host.
 
 Each DIMM's unit reads its bursts in order into one half of its buffer, sends them as packets, receives into
-the other half, and writes: `ndpsim.link.engine` says exactly when. Experts beyond those that may migrate at
-once wait until the ones before have arrived; `relayout_waves` says which go first.
+the other half, and writes: for exact times see `ndpsim.link.engine`. If there are more experts than may
+migrate at once, they migrate in waves, which `relayout_waves` chooses.
 
-The host does the same through its channels: it reads each burst, and writes it when it has it, with as many
-bursts in flight as its controllers' queues hold. No time on its cores is counted.
+The host does the same through its channels: it reads each burst and then writes it, with as many bursts in
+flight as its controllers' queues hold. Time of its cores is not included.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from ndpsim.simulate.relayout_waves import choose_waves
 from ndpsim.simulate.samples import equal_clocks, sample_clocks
 from ndpsim.simulate.weights import describe_weights, named_weights
 
-#: Of each wave, the node of each burst, and the tick at which it was there.
+#: For each wave, the node of each burst, and the tick at which it was there.
 Bursts = list[tuple[NDArray[np.int32], Ints]]
 
-#: Most experts of one call.
+#: Maximum experts of a call.
 
 
 def _simulate(
@@ -62,7 +62,7 @@ def _simulate(
     record: bool,
     progress: Progress,
 ) -> tuple[list[Run], list[Run]]:
-    """Runs by the units, and by the host where it is asked for: each in a thread, as they share nothing."""
+    """Runs by the units, and by the host if requested, each in its own thread, since they share nothing."""
     stop = Event()
 
     def runs(of: Access, record: bool, progress: Progress) -> list[Run]:
@@ -74,7 +74,7 @@ def _simulate(
         try:
             return runs(access, record, progress), host.result() if host else []
         finally:
-            stop.set()  # or what an error or Ctrl-C ends here would be waited for
+            stop.set()  # otherwise an error or Ctrl-C would wait for the other thread
 
 
 def _on_neighbours(
@@ -84,7 +84,7 @@ def _on_neighbours(
     host: bool,
     progress: Progress,
 ) -> OtherDimms:
-    """The same relayout with experts on neighbouring DIMMs; `given`: what `simulate_relayout` takes first."""
+    """The same relayout with experts on neighbouring DIMMs; `given`: arguments of `simulate_relayout`."""
     _, _, experts, source, target = given
     first = neighbouring_dimms(source, experts, dimms)
     second = None if source == target else neighbouring_dimms(target, experts, dimms)
@@ -216,15 +216,18 @@ def simulate_relayout(
 
 
 class _Moved:
-    """Waves that went one after the other, by the units or by the host.
+    """Consecutive waves, by the units or by the host.
 
     Attributes:
-        cycles: clocks of all waves; `time_ns`: their time; `clock_ns`: the time of a clock.
+        cycles: clocks of all waves.
+        time_ns: time of all waves.
+        clock_ns: time of a clock.
         begins: the clock at tick 0 of each wave.
         bits: the bits of all waves.
         busy: ticks by wire.
-        issued: commands by number; `commands` by name.
-        bounds_ns: the least time of each resource.
+        issued: commands by number.
+        commands: commands by name.
+        bounds_ns: lower bound of the time of each resource.
     """
 
     def __init__(self, hardware: Hardware, access: Access, runs: Sequence[Run]) -> None:
@@ -266,20 +269,20 @@ class _Moved:
         return self._energy(others)
 
     def _energy(self, others: Mapping[str, float | None]) -> Energy:
-        """Lanes all draw power from the first to the last clock of each wave."""
+        """The energy, in which all lanes draw power from the first to the last clock of each wave."""
         power = dram_power(self.hardware.lane_device(), self.hardware.power_changes)
         lanes = self.access.network.dimms * self.access.lanes * self.access.tables.ranks
         open_clocks = sum(run.open_clocks for run in self.runs)
         return power.split(self.issued, self.cycles * lanes, open_clocks, others)
 
     def link_busy(self) -> dict[str, float]:
-        """The share of the time for which each wire that sent anything did."""
+        """The share of the time for which each used wire sent data."""
         tick_ns, wires = self.access.timebase.to_ns(1), self.access.network.wire_names
         busy = zip(wires, self.busy, strict=True)
         return {name: float(ticks * tick_ns / self.time_ns) for name, ticks in busy if ticks}
 
     def bottleneck(self) -> str:
-        """The resource that needs longest; a wire by its name."""
+        """The resource that needs the most time; a wire by its name."""
         longest = max(self.bounds_ns.values())
         if not longest:
             return "nothing"
@@ -289,7 +292,7 @@ class _Moved:
         )
 
     def curve(self, bursts: Bursts, edges: Ints) -> tuple[float, ...]:
-        """Bursts that were somewhere at some ticks, as GB/s in each of the times between edges, in clocks."""
+        """Bursts at given ticks, as GB/s in each interval between edges, which are in clocks."""
         counts, dram_ticks = np.zeros(len(edges) - 1, dtype=np.int64), self.access.timebase.ticks[0]
         for (_, tick), clock in zip(bursts, self.begins, strict=True):
             counts_between(tick, (edges - clock) * dram_ticks, counts)
@@ -297,7 +300,7 @@ class _Moved:
         return tuple((moved_bytes / widths_ns).tolist())
 
     def stretches(self, name: str, bursts: Bursts) -> Iterator[Stretch]:
-        """From when to when bursts of each node were somewhere, wave by wave."""
+        """First and last time of bursts of each node, wave by wave."""
         dimms, timebase = self.access.network.dimms, self.access.timebase
         for (node, tick), clock in zip(bursts, self.begins, strict=True):
             first, last = np.full(dimms, FAR), np.zeros(dimms, dtype=np.int64)

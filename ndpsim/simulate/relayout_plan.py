@@ -1,4 +1,4 @@
-"""The moves of experts: sources and targets on which DIMMs, and who reads and writes them on their way."""
+"""The moves of experts: DIMMs of sources and targets, and the nodes that read and write."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ndpsim.units import frequency_period_ps
 
 Ints = NDArray[np.int64]
 
-# Memory, measured and rounded up: of a burst that is read or written, of a lane's controller, of a command.
+# Bytes of memory, measured and rounded up: for a read or written burst, a lane's controller, and a command.
 _BYTES_OF_A_BURST = 512
 _BYTES_OF_A_LANE = 1 << 18
 _BYTES_RECORDED = 128
@@ -41,7 +41,7 @@ def _policy(hardware: Hardware, device: Device) -> state.Policy:
     """The controller of a lane or a bus.
 
     Raises:
-        InputError: the device cannot be refreshed so, or is issued to by more than one command at a time.
+        InputError: the device does not have this kind of refresh, or gets several commands at a time.
     """
     policy = bus_policy(hardware.system.dram, device)
     if not isinstance(policy.step, OneCommand):
@@ -54,7 +54,7 @@ def access_by_units(hardware: Hardware, geometry: Geometry) -> Access:
     """The relayout units of the DIMMs and the links between them.
 
     Raises:
-        InputError: the file describes no links, or they cannot be so.
+        InputError: the file describes no links, or invalid ones.
     """
     link, device, host_gbps = hardware.system.link, geometry.device, hardware.dimm_host_gbps
     if link is None:
@@ -91,7 +91,7 @@ def access_by_units(hardware: Hardware, geometry: Geometry) -> Access:
 
 
 def _command_buses(hardware: Hardware, geometry: Geometry) -> CommandBuses | None:
-    """The command buses that the ranks of a DIMM share, None if they share none.
+    """The command buses that the ranks of a DIMM share, if any.
 
     Raises:
         InputError: the ranks are in lock step.
@@ -113,7 +113,7 @@ def _command_buses(hardware: Hardware, geometry: Geometry) -> CommandBuses | Non
 
 
 def access_by_host(hardware: Hardware, geometry: Geometry) -> Access:
-    """The host: one node, whose lanes are the buses of its channels."""
+    """The host as a single node, whose lanes are the buses of its channels."""
     dram = hardware.system.dram
     device = hardware.bus_device(-(-geometry.dimms // geometry.channels) * geometry.ranks)
     buses = min(geometry.channels, geometry.dimms) * geometry.subchannels
@@ -125,7 +125,7 @@ def access_by_host(hardware: Hardware, geometry: Geometry) -> Access:
         lanes=buses,
         network=network,
         slots=buses * dram.read_buffer,
-        many_reads=buses * dram.read_buffer + 1,  # never, which is as fast for a host
+        many_reads=buses * dram.read_buffer + 1,  # never; a host is as fast without
         receive_bytes=buses * dram.write_buffer * device.burst_bytes,
         packet_bytes=device.burst_bytes,
         header_bytes=0,
@@ -142,9 +142,9 @@ def first_dimms(
     experts: int,
     count: int,
 ) -> tuple[list[int], list[int]]:
-    """The first of this many DIMMs of each expert in two layouts: as given, or spread evenly.
+    """The first DIMM of each expert in two layouts: as given, or spread evenly.
 
-    From a layout to the same one each expert goes to the next DIMM (or DIMMs).
+    If both layouts are the same, each expert moves to the next DIMM (or DIMMs).
     """
     first = _first_dimms(source_dimms, source, experts, count, "source")
     second = _first_dimms(target_dimms, target, experts, count, "target")
@@ -179,7 +179,7 @@ def _first_dimms(dimms: Sequence[int] | None, layout: str, experts: int, count: 
 
 
 def neighbouring_dimms(layout: str, experts: int, count: int) -> list[int]:
-    """The first DIMM of each expert, DIMM after DIMM, where `first_dimms` spreads them evenly."""
+    """The first DIMM of each expert, on neighbouring DIMMs where `first_dimms` spreads experts evenly."""
     kind, slices = parse_layout(layout)
     width = max(slices, 1)
     return [
@@ -201,18 +201,18 @@ def plan_transfers(
     target: tuple[str, list[int]],
     used: list[int] | None = None,
 ) -> list[Transfer]:
-    """The experts that have to move, sorted by their DIMMs; all others are at their target already.
+    """The experts that have to move, sorted by their DIMMs; all others are already at their target.
 
-    They are alike, so that the order in which they are given makes no difference.
+    Experts are equal, so the order of the arguments makes no difference.
 
     Args:
         source, target: a layout, and the first DIMM of each expert.
-        used: by DIMM, the places of its lanes that are taken; those of the experts join them.
+        used: the number of occupied places in lanes by DIMM, to which those of the experts are added.
     """
     taken = [0] * geometry.dimms if used is None else used
 
     def place(layout: str, dimm: int, end: str) -> Layout:
-        """An expert behind those that are there; `end`: which of the two layouts it is, for the message."""
+        """An expert after the existing ones; `end` names the layout in errors."""
         try:
             where = make_layout(layout, geometry, weights, dimm)
         except InputError as error:
@@ -231,7 +231,7 @@ def plan_transfers(
 
 
 def ensure_transfers_fit(transfers: Sequence[Transfer], record_commands: bool) -> None:
-    """Make sure that experts may go at the same time, as far as memory goes."""
+    """Check that memory suffices to move the experts at the same time."""
     if not transfers:
         return
     geometry = transfers[0].source.geometry
@@ -243,5 +243,5 @@ def ensure_transfers_fit(transfers: Sequence[Transfer], record_commands: bool) -
     )
     if record_commands:
         busiest = sum(max(layout.end for layout in layouts) for layouts in zip(*transfers, strict=True))
-        needed = lanes * busiest * _BYTES_RECORDED  # every lane has room for as many as the busiest
+        needed = lanes * busiest * _BYTES_RECORDED  # every lane has the room of the busiest
         ensure_fits(needed, f"a record of {busiest} reads and writes on a lane")
