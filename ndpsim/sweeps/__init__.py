@@ -1,1 +1,1 @@
-"""Runs of runs: a command at many points, its results in one table."""
+"""Sweeps: a command is run at many points, with its results in one table."""

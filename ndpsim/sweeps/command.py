@@ -1,4 +1,4 @@
-"""Commands that can be swept, as they describe themselves."""
+"""The interface of commands that can be swept."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ndpsim.moe.weights import weight_name
 from ndpsim.parameters import Table
 from ndpsim.reported import OF_THE_RUN
 
-_NAMED = 12  # metrics in a message
+_NAMED = 12  # maximum metrics in a message
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """A point, the same for all ways of writing it.
+    """A point, equal for all ways of writing it.
 
     Attributes:
-        config: plain data: everything that is used, with defaults, the hardware included.
-        key: a digest of the configuration's values and of the contents of the files that are read.
+        config: everything that is used, with defaults and the hardware, as plain data.
+        key: a digest of the configuration's values and of the contents of read files.
     """
 
     config: dict[str, Any]
@@ -30,18 +30,18 @@ class Resolved:
 
 
 class SweptCommand(ABC):
-    """A command as a sweep runs it.
+    """A command that a sweep can run.
 
-    `given` is always values by key: options as they are typed, without dashes, and keys of the hardware with
-    their dots.
+    `given` is always values by key, which is an option without its leading dashes or a dotted key of the
+    hardware.
 
     Attributes:
         name: the name of the command.
         parameters: its options by key.
-        checks: of some options, what a value must pass besides, which raises InputError.
-        time_metric: the metric that a speed-up is of.
-        results: the classes of its results, whose fields its metrics begin with.
-        own_metrics: metrics besides these fields.
+        checks: additional checks of values of options, which raise InputError.
+        time_metric: the metric for speed-ups.
+        results: the classes of its results, whose fields are the beginnings of metrics.
+        own_metrics: further metrics.
     """
 
     name: ClassVar[str]
@@ -55,21 +55,21 @@ class SweptCommand(ABC):
     own_metrics: ClassVar[tuple[str, ...]] = ()
 
     def metric_beginnings(self) -> tuple[str, ...]:
-        """Beginnings of the names of its metrics, up to the first dot; none where they are not known."""
+        """Beginnings of the names of its metrics, up to the first dot; empty if they are unknown."""
         of_results = (each.name for result in self.results for each in fields(result))
         return tuple(
             dict.fromkeys(name for name in (*of_results, *self.own_metrics) if name not in OF_THE_RUN)
         )
 
     def check_metric(self, name: str, key: str, others: Collection[str] = ()) -> None:
-        """Make sure that a name can be of a metric, as far as one can tell before there are results.
+        """Check that a name may be a metric, as far as it can be known before any results.
 
         Args:
-            key: what the mistake is in.
-            others: further names that may be given.
+            key: the key that an error names.
+            others: further valid names.
 
         Raises:
-            InputError: it can be of none.
+            InputError: it cannot be a metric.
         """
         known = (*others, *self.metric_beginnings())
         if self.metric_beginnings() and not {name, name.partition(".")[0]} & set(known):
@@ -82,15 +82,15 @@ class SweptCommand(ABC):
         """The configuration of a run, without running it.
 
         Raises:
-            InputError: there is no such point.
+            InputError: the point is impossible.
         """
 
     @abstractmethod
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Run it, and return the scalars of its result by dotted name: neither configuration nor wall times.
+        """Run a point; returns the scalars of its result by dotted name, but no configuration or wall times.
 
-        What was simulated before comes from the result cache.
+        Earlier results are taken from the result cache.
 
         Raises:
-            InputError: there is no such point.
+            InputError: the point is impossible.
         """

@@ -1,4 +1,4 @@
-"""The definition of a sweep: a command, the values that all points share, and those that vary."""
+"""The definition of a sweep: a command, its fixed and its varied values."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ndpsim.sweeps.commands import swept_commands
 
 @dataclass(frozen=True)
 class Published:
-    """A published value beside ours.
+    """A published value to compare with.
 
     Attributes:
-        metric: of which it is a value.
-        where: values of varied keys at which it holds; a key that is left out may have any.
-        low, high: the interval that is published; the same twice for a single value.
+        metric: the metric.
+        where: values of varied keys at which it holds; it holds for any value of other keys.
+        low, high: the published interval; equal for a single value.
         source: paper and place, "TriMoE paper, Figure 9a".
     """
 
@@ -34,18 +34,18 @@ class Definition:
     """A sweep.
 
     Attributes:
-        command: what is run at every point: gemv, moe, relayout or dram.
+        command: the command to run at every point: gemv, moe, relayout or dram.
         fixed: keys with one value: options of the command without their dashes (``tokens``), and keys of the
             hardware with dots (``dimm.ranks``).
         varied: keys in order, each with its values in order.
-        zipped: groups of varied keys whose n-th values go together, instead of every value with every other.
+        zipped: groups of varied keys whose n-th values are combined, instead of all combinations.
         baseline: values of some varied keys; the metric `speedup` compares each point with the one that has
             these values and is otherwise the same.
-        speedup_of: the metric that `speedup` is of, a time; None: the command's `time_metric`.
-        plot: what is drawn, as `ndpsim.report.sweep_plot` takes it: kind, x, y, by, log.
+        speedup_of: the time from which `speedup` is computed; None: the command's `time_metric`.
+        plot: kind, x, y, by and log of the picture, for `ndpsim.report.sweep_plot`.
         published: values of papers.
-        title: of pictures and reports; None: made of the command and its keys.
-        labels: what pictures call values that are texts, ``{"edge:prefetch=false": "TP+LB"}``.
+        title: title of pictures and reports; None: from the command and its keys.
+        labels: names of text values in pictures, ``{"edge:prefetch=false": "TP+LB"}``.
     """
 
     command: str
@@ -61,7 +61,7 @@ class Definition:
 
     @property
     def results(self) -> tuple[type, ...]:
-        """The classes of the command's results, whose fields say what its metrics are."""
+        """The classes of the command's results, whose fields describe its metrics."""
         return swept_commands()[self.command].results
 
     def points(self) -> list[dict[str, Any]]:
@@ -76,7 +76,7 @@ class Definition:
         return [{key: point[key] for key in self.varied} for point in points]
 
     def choices(self) -> list[list[list[tuple[str, Any]]]]:
-        """Values of each varied key, or group of keys: pairs of key and value that go together.
+        """Values of each varied key or group of keys, as combined pairs of key and value.
 
         Raises:
             InputError: the keys of a group have different numbers of values.
@@ -84,12 +84,12 @@ class Definition:
         return [self._together(group) for group in self._groups()]
 
     def _groups(self) -> list[tuple[str, ...]]:
-        """The varied keys, each in the group that it belongs to, which may be its own."""
+        """The varied keys in groups, which may have a single key."""
         group_of = {key: group for group in self.zipped for key in group}
         return list(dict.fromkeys(group_of.get(key, (key,)) for key in self.varied))
 
     def _together(self, group: tuple[str, ...]) -> list[list[tuple[str, Any]]]:
-        """Values of a group of keys: pairs of key and value that go together."""
+        """Values of a group of keys, as combined pairs of key and value."""
         counts = {key: len(self.varied[key]) for key in group}
         if len(set(counts.values())) > 1:
             each = ", ".join(f"{key} has {count}" for key, count in counts.items())
@@ -100,7 +100,7 @@ class Definition:
         ]
 
     def labelled(self, rows: Sequence[Mapping[str, Any]]) -> tuple[Definition, list[dict[str, Any]]]:
-        """This sweep and rows of its table, with values called as pictures call them."""
+        """This sweep and rows of its table, with values replaced by their labels."""
 
         def one(value: Any) -> Any:
             return self.labels.get(value, value) if isinstance(value, str) else value
@@ -117,5 +117,5 @@ class Definition:
         return definition, [{**row, **all_of({key: row[key] for key in self.varied})} for row in rows]
 
     def given(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        """All that is given to the command at a point, by key."""
+        """All values for the command at a point, by key."""
         return {**self.fixed, **point}

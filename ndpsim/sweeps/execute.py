@@ -1,4 +1,4 @@
-"""Runs in their folders, by their workers: no run replaces the tables of another unless it is forced to."""
+"""Executes runs in their folders; a run replaces the tables of another only if forced."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ndpsim.sweeps.executors.cluster import run_on_cluster
 from ndpsim.sweeps.executors.local import chosen_jobs, run_locally
 from ndpsim.sweeps.points import Run
 
-#: What else than a sweep's definition makes a search another one.
+#: Keys besides a sweep's definition in which searches differ.
 _SEARCHED = ("objectives", "constraints", "derived", "sampler", "seed", "batch")
 
 
 def execute(run: Run, name: str, described: Mapping[str, Any]) -> None:
-    """Run all points; what is `described` becomes the file `name` of the run's folder first.
+    """Run all points, after writing `described` to the file `name` of the run's folder.
 
     Raises:
-        InputError: the folder cannot be written, or holds the tables of another run that is not to be
-            replaced, or there is no such cluster.
+        InputError: the folder cannot be written, or holds the tables of another run that must not be
+            replaced, or the cluster does not exist.
     """
     running = run.running
     jobs = chosen_jobs(running.jobs)
@@ -37,9 +37,9 @@ def execute(run: Run, name: str, described: Mapping[str, Any]) -> None:
 
 
 def _check_folder(run: Run, name: str, now: Mapping[str, Any]) -> None:
-    """Make sure that the tables in a run's folder, which are going to be replaced, are of the same run.
+    """Check that the tables in a run's folder, which will be replaced, are of the same run.
 
-    Values may have been added to it since.
+    The run may have more values now.
     """
     folder = run.running.out
     if folder is None:
@@ -58,7 +58,7 @@ def _check_folder(run: Run, name: str, now: Mapping[str, Any]) -> None:
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """Difference of a run from an earlier one, except for further values and points; None: no difference."""
+    """The difference of a run from an earlier one, except for further values and points, if any."""
     if before["command"] != now["command"]:
         return f"holds a run of {before['command']}, not of {now['command']}"
     if list(before["varied"]) != list(now["varied"]):

@@ -1,7 +1,7 @@
 """Sweeps as YAML files.
 
 ```yaml
-title: NDP count and policy        # of pictures; may be left out
+title: NDP count and policy        # of pictures; optional
 command: moe                       # gemv, moe, relayout or dram
 fixed:                             # one value each: options of the command, and keys of the hardware
   model: deepseek-v2
@@ -9,12 +9,12 @@ fixed:                             # one value each: options of the command, and
 vary:                              # several values each: a list, LOW..HIGH, or log:LOW..HIGH:N
   dimm.count: [4, 8, 16]
   policy: [klotski, trimoe]
-zip: [[a, b]]                      # groups of keys whose n-th values go together; true: all keys
+zip: [[a, b]]                      # groups of keys whose n-th values are combined; true: all keys
 baseline: {policy: klotski}        # adds the metric `speedup` over the point with these values ...
-speedup_of: moe_ns                 # ... of this time; the command's own where it is left out
-labels: {enhanced-ktransformers: KTransformers}    # what pictures call values
+speedup_of: moe_ns                 # ... from this time; by default the command's own
+labels: {enhanced-ktransformers: KTransformers}    # names of values in pictures
 plot: {kind: lines, x: dimm.count, y: speedup, by: policy, log: x}
-published:                         # values of papers beside ours
+published:                         # values of papers to compare with
   - {metric: speedup, where: {policy: trimoe, dimm.count: 16}, value: 2.83, source: "TriMoE, Figure 6"}
 ```
 """
@@ -72,7 +72,7 @@ class SharedKeys(BaseModel):
     plot: _Plot = _Plot()
 
     def definition(self, over: dict[str, Any]) -> Definition:
-        """The sweep of these keys, with `over` instead of what is said of the keys in it."""
+        """The sweep of these keys, where those in `over` replace others."""
         varied = self.vary | over
         groups = self.zip if isinstance(self.zip, list) else [list(varied)] if self.zip else []
         return Definition(
@@ -96,7 +96,7 @@ class _File(SharedKeys):
 
 
 def _problem(error: ValidationError, kind: type[BaseModel]) -> tuple[tuple[Any, ...], str]:
-    """The place of the first mistake, and its problem in words."""
+    """The place of the first mistake, and its description."""
     first = min(error.errors(include_url=False), key=lambda one: one["type"] == "missing")
     path = tuple(first["loc"])
     if first["type"] == "extra_forbidden":
@@ -112,11 +112,11 @@ def read_definition(path: str | Path, varied: Mapping[str, Any] | None = None) -
     """The sweep that a file describes.
 
     Args:
-        path: of a YAML file; paths in it are relative to the current folder.
-        varied: keys that vary instead of those of the file: they are no longer fixed, or have other values.
+        path: path of a YAML file; paths in the file are relative to the current folder.
+        varied: values of keys that replace fixed or varied ones of the file.
 
     Raises:
-        InputError: it cannot be read, or something in it is wrong; with its line.
+        InputError: the file cannot be read or has a mistake, whose line the message has.
     """
     said, root = read_file(path, _File)
     file = Path(path)
@@ -133,10 +133,10 @@ def read_definition(path: str | Path, varied: Mapping[str, Any] | None = None) -
 
 
 def read_file(path: str | Path, kind: type[Keys]) -> tuple[Keys, Node]:
-    """The keys of a file, and its root with the lines on which they stand.
+    """The keys of a file, and its root with the lines of keys.
 
     Raises:
-        InputError: it cannot be read, has other keys, or names no command that can be swept; with its line.
+        InputError: the file cannot be read, has other keys, or names no command that can be swept.
     """
     file = Path(path)
     root = parse(read_text(file), str(file))
@@ -170,7 +170,7 @@ def _published(said: _Published, number: int, file: Path, root: Node) -> Publish
 
 
 def placed(error: InputError, file: Path, root: Node, sections: Iterable[str]) -> InputError:
-    """A mistake in a key of the file or of its sections, with the line on which the key stands."""
+    """A mistake in a key of the file or of its sections, with the line of the key."""
     if error.file is not None:
         return error
     key = error.key or ""

@@ -1,4 +1,4 @@
-"""Options of a command as sweeps and the command line take them."""
+"""Options of a command for sweeps and the command line."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from ndpsim.processors.weights import expert_format_of
 
 
 def plain(value: Any) -> Any:
-    """A value of Python, texts as YAML reads them."""
+    """A value of Python, where texts are read as YAML."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
-        return value.item()  # NumPy's
+        return value.item()  # a number of NumPy
     return scalar(value.strip()) if isinstance(value, str) else value
 
 
 def expert_of(given: Mapping[str, Any]) -> str | Expert:
-    """The model or the shape that is given.
+    """The given model or shape.
 
     Raises:
-        InputError: both are.
+        InputError: both are given.
     """
     if "shape" in given:
         if "model" in given:
@@ -46,7 +46,7 @@ def weight_format(given: Mapping[str, Any]) -> ExpertFormat:
     """The format that the options of `ndpsim.parameters.weights` describe.
 
     Raises:
-        InputError: it makes no sense.
+        InputError: the options are invalid.
     """
     if "weights" in given:
         said = "bits", "group-size", "scale-bits", "zero-point-bits", "shape"
@@ -61,16 +61,16 @@ def weight_format(given: Mapping[str, Any]) -> ExpertFormat:
 
 
 def hardware_of(given: Mapping[str, Any], parameters: Table) -> Hardware:
-    """The hardware that is given, else the default, with the keys of it that are given.
+    """The given or default hardware, with given keys.
 
     Raises:
-        InputError: there is none such.
+        InputError: there is no such hardware.
     """
     return load_hardware(parameters.value(given, "hw"), hardware_sets(given, parameters))
 
 
 def _setting(value: Any) -> str:
-    """A value as ``--set`` takes it."""
+    """A value in the form of ``--set``."""
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_setting, value))}]"
     if isinstance(value, Mapping):
@@ -81,12 +81,12 @@ def _setting(value: Any) -> str:
 
 
 def hardware_sets(given: Mapping[str, Any], parameters: Table) -> list[str]:
-    """The keys of the hardware among what is given, as ``--set`` takes them."""
+    """The given keys of the hardware, in the form of ``--set``."""
     return [f"{key}={_setting(value)}" for key, value in given.items() if key not in parameters]
 
 
 def file_digests(*paths: str | os.PathLike[str]) -> list[str | None]:
-    """Digests of what is in files; None for what is no file, as the name of something bundled."""
+    """Digests of the contents of files; None for names that are not files, such as bundled ones."""
     return [_file_digest(Path(path)) for path in paths]
 
 

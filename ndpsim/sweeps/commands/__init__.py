@@ -1,4 +1,4 @@
-"""The commands that can be swept, each a module of its name here with a `SweptCommand` called ``COMMAND``."""
+"""The commands that can be swept: each is a module here, with a `SweptCommand` called ``COMMAND``."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from ndpsim.sweeps.command import SweptCommand
 
 @functools.cache
 def swept_commands() -> dict[str, SweptCommand]:
-    """All of them by name."""
+    """All commands by name."""
     return plugins_by_name(_folder, "COMMAND")

@@ -26,12 +26,12 @@ from ndpsim.sweeps.scalars import scalars_of
 
 _POLICY_FILE = re.compile(r"(.*?\.py)(:|$)", re.DOTALL)
 _CHOSEN = ("hw", "model", "policy")
-#: Of a run under one policy: what is the same everywhere, or what a sweep compares itself.
+#: Fields that are equal in all runs under one policy, or that a sweep compares itself.
 _NOT_MEASURED = ("policy", "parameters", "speedup", "speedup_moe", "check")
 
 
 def policy_files(asked: str) -> list[str]:
-    """The file of a policy, if it is in one."""
+    """The file of a policy, if any."""
     file = _POLICY_FILE.match(asked)
     return [] if file is None else [file[1]]
 
@@ -39,7 +39,7 @@ def policy_files(asked: str) -> list[str]:
 def config_of(
     given: Mapping[str, Any], table: Table, hardware: Hardware, policy: ChosenPolicy | None, *apart: str
 ) -> dict[str, Any]:
-    """The configuration of layers under a policy; options that are `apart` are left out."""
+    """The configuration of layers under a policy, without the options `apart`."""
     config = {
         "hardware": hardware.to_dict(),
         "model": asdict(load_model(table.value(given, "model"))),
@@ -70,7 +70,7 @@ class Moe(SweptCommand):
             otherwise = {"batch": trace.batch, "steps": trace.steps, "layers": list(trace.layers)}
         config |= {key: value for key, value in otherwise.items() if key not in given}
         contents = file_digests(*traces, *policy_files(asked), *load_processors(hardware).files())
-        named = {} if traces == [] else {"routing": None}  # a trace counts by what is in it
+        named = {} if traces == [] else {"routing": None}  # a trace counts by its content
         return Resolved(config, digest_of([self.name, config | named, contents]))
 
     def run(self, given: Mapping[str, Any], observer: Observer | None = None) -> PolicyRun:

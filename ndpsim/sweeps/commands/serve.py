@@ -41,7 +41,7 @@ class Serve(SweptCommand):
             "async_scheduling": not given.get("no-async-scheduling", False),
         }
         requests = str(given.get("requests", ""))
-        # A file counts by what is in it.
+        # A file counts by its content.
         named: dict[str, Any] = {} if is_spec(requests) else {"requests": None}
         recorded = parse_spec(requests).settings["lengths"] if is_spec(requests) else requests
         if (routing := given.get("routing")) is not None and not is_routing_spec(routing):

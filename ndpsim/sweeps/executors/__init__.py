@@ -1,4 +1,4 @@
-"""Executors of points: processes of this machine, or a cluster."""
+"""Executors of points: processes on this machine, or a cluster."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class Task:
 
     Attributes:
         name: the name of its file.
-        given: to the command, by key.
-        key: `Resolved.key` as the sweep found it.
+        given: values for the command, by key.
+        key: `Resolved.key` in the sweep.
     """
 
     name: str
@@ -22,8 +22,8 @@ class Task:
     key: str
 
 
-#: What is to be run, as it is asked for; None: nothing until the next answer has been dealt with.
+#: Tasks to run; None: no task before the next result has been processed.
 Tasks = Iterator[Task | None]
 
-#: Tasks with what came of each, `attempt.Attempt`, as they finish.
+#: Tasks with their results, `attempt.Attempt`, as they finish.
 Answers = Iterator[tuple[Task, dict[str, Any]]]

@@ -1,4 +1,4 @@
-"""Running one point, wherever that is."""
+"""Runs a point in a worker."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ndpsim.sweeps.command import SweptCommand
 
 
 def attempt(command: SweptCommand, given: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Run a point; the part of its record that only the run knows.
+    """Run a point, and return the part of its record that only the run knows.
 
-    `stored` is False where a file that the point names is not, here and now, what the sweep took it for: the
-    result says nothing about the point.
+    `stored` is False if a file of the point differs from what the sweep read, so that the result is not for
+    this point.
     """
     stopwatch = Stopwatch()
     try:
         metrics = _plain(command.measure(given))
         answer = {"status": "ok", "reason": None, "metrics": metrics}
-    except Exception as error:  # the other points go on, whatever is wrong with this one
+    except Exception as error:  # other points continue after any error
         answer = failure(reason_of(error))
     changed = _what_changed(command, given, key)
     if changed is not None:
@@ -44,7 +44,7 @@ def failure(reason: str) -> dict[str, Any]:
 
 
 def reason_of(error: Exception) -> str:
-    """Why a point failed, in one line; of what is no mistake of the user's, with the kind of error."""
+    """The reason of a failure in one line, with the type of error if it is not an `InputError`."""
     text = " ".join(str(error).split())
     if isinstance(error, InputError | MismatchError):
         return text
@@ -52,7 +52,7 @@ def reason_of(error: Exception) -> str:
 
 
 def _plain(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Metrics as JSON has them; what is not finite is not there."""
+    """Metrics for JSON, without infinite values and NaN."""
     finite = {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in metrics.items()
@@ -61,7 +61,7 @@ def _plain(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _what_changed(command: SweptCommand, given: Mapping[str, Any], key: str) -> str | None:
-    """Why the point is another one by now; None: it is what it was. Only files can have changed."""
+    """The reason why the point has changed, which can only be a file; None if it has not."""
     if not any(_names_file(command, name, value) for name, value in given.items()):
         return None
     try:
@@ -72,7 +72,7 @@ def _what_changed(command: SweptCommand, given: Mapping[str, Any], key: str) -> 
 
 
 def _names_file(command: SweptCommand, name: str, value: Any) -> bool:
-    """Whether a value names a file: an option may, and any text in the hardware."""
+    """Whether a value names a file, as options and texts in the hardware may."""
     parameter = command.parameters.get(name)
     may = parameter is None or parameter.is_file
     return may and isinstance(value, str) and (bool(Path(value).suffix) or os.path.exists(value))

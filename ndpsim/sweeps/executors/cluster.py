@@ -1,4 +1,4 @@
-"""Points on a cluster of Dask distributed, which runs them again when a worker is lost."""
+"""Runs points on a cluster of Dask distributed, which repeats the points of lost workers."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from ndpsim.sweeps.executors import Answers, Task, Tasks
 from ndpsim.sweeps.executors.attempt import attempt, failure, reason_of
 
 _CONNECT_S = 10.0
-_WORKERS_S = 60.0  # for the first worker to come
-_ATTEMPTS = 3  # of a task that the scheduler cancels
+_WORKERS_S = 60.0  # to wait for the first worker
+_ATTEMPTS = 3  # attempts of a task that the scheduler cancels
 _LOST = "the scheduler of the cluster is lost; the same command goes on with what is unfinished"
-_AT_ONCE = 1000  # tasks at the scheduler, at least
+_AT_ONCE = 1000  # minimum tasks at the scheduler
 _PER_THREAD = 4  # tasks at the scheduler for each thread of the workers
 
 
 def run_on_cluster(command: SweptCommand, tasks: Tasks, address: str) -> Answers:
     """Run tasks on the workers of a scheduler.
 
-    A task whose worker is lost is run again, by the cluster's own rules, and at last answered as failed.
+    A task whose worker is lost is repeated by the rules of the cluster, and finally reported as failed.
 
     Args:
-        address: of the scheduler, ``tcp://HOST:PORT``, or its scheduler file.
+        address: address of the scheduler, ``tcp://HOST:PORT``, or its scheduler file.
 
     Raises:
-        InputError: Dask is not installed, no scheduler answers, it has no workers, or a worker has not this
+        InputError: Dask is not installed, no scheduler answers, it has no workers, or a worker has another
             version of ndpsim.
         OSError: the scheduler is lost.
     """
     try:
-        distributed: Any = importlib.import_module("distributed")  # an extra, and it takes its time
+        distributed: Any = importlib.import_module("distributed")  # optional and slow to import
     except ImportError:
         raise InputError(
             "needs Dask: pip install 'ndpsim[cluster]'", "not-installed", key="cluster"
@@ -66,7 +66,7 @@ def run_on_cluster(command: SweptCommand, tasks: Tasks, address: str) -> Answers
         cancelled: Counter[str] = Counter()
         for future in futures:
             task = submitted.pop(future.key)
-            if future.status in ("cancelled", "lost"):  # with the connection, or with the worker that had it
+            if future.status in ("cancelled", "lost"):  # lost with the connection or with its worker
                 cancelled[task.name] += 1
                 _ensure_connected(client, cancelled[task.name])
                 submit(task)
@@ -77,7 +77,7 @@ def run_on_cluster(command: SweptCommand, tasks: Tasks, address: str) -> Answers
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Dask says nothing within the block; what matters of it is in what comes of a task."""
+    """Silence Dask in the block, since results of tasks contain its errors."""
     names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
     levels = {logging.getLogger(name): logging.getLogger(name).level for name in names}
     for log in levels:
@@ -90,7 +90,7 @@ def _quietly() -> Iterator[None]:
 
 
 def _connected(client_of: Any, address: str) -> Any:
-    """A client of the scheduler at an address or of a scheduler file."""
+    """A client of the scheduler with an address or a scheduler file."""
     where = {"scheduler_file": address} if Path(address).is_file() else {"address": address}
     if "address" in where and re.fullmatch(r"(\w+://)?[^/]+:\d+", address) is None:
         raise InputError(f"{address[:200]} is neither HOST:PORT nor a scheduler file", "form", key="cluster")
@@ -102,7 +102,7 @@ def _connected(client_of: Any, address: str) -> Any:
 
 
 def _check_workers(client: Any) -> None:
-    """Make sure that there are workers, and that they run what runs here."""
+    """Check that there are workers, with the versions of this process."""
     try:
         client.wait_for_workers(1, timeout=_WORKERS_S)
     except TimeoutError:
@@ -125,7 +125,7 @@ def _version_there() -> str:
 
 
 def _with_whole_paths(command: SweptCommand, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Given values, with files named from the root: workers have folders of their own."""
+    """Given values with absolute paths of files, since workers have other folders."""
 
     def whole(name: str, value: Any) -> Any:
         if name not in command.parameters or not command.parameters[name].is_file:
@@ -137,18 +137,18 @@ def _with_whole_paths(command: SweptCommand, given: Mapping[str, Any]) -> dict[s
 
 
 def _attempt_here(command: SweptCommand, given: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """`attempt`, with the version of ndpsim that made it: workers may come later."""
+    """`attempt`, with the worker's version of ndpsim, since workers may join later."""
     return attempt(command, given, key) | {"ndpsim": version()}
 
 
 def _ensure_connected(client: Any, attempts: int) -> None:
-    """Wait until the client has its scheduler again.
+    """Wait until the client is connected again.
 
     Args:
-        attempts: how often the same task has been cancelled.
+        attempts: number of cancellations of the same task.
 
     Raises:
-        OSError: it comes no more, or cancels the task again and again.
+        OSError: the scheduler does not return, or cancels the task repeatedly.
     """
     until = time.monotonic() + _CONNECT_S
     while client.status != "running":
@@ -163,7 +163,7 @@ def _answer(future: Any) -> dict[str, Any]:
     """The result of a task."""
     if future.status == "error":
         error = future.exception()
-        lost = type(error).__name__ == "KilledWorker"  # whose own words name a worker, another each time
+        lost = type(error).__name__ == "KilledWorker"  # its own text names a worker, which varies
         return failure("every worker that ran it ended" if lost else f"on the cluster: {reason_of(error)}")
     answer: dict[str, Any] = future.result()
     if answer.pop("ndpsim") != version():

@@ -1,6 +1,6 @@
-"""Points in processes of this machine.
+"""Runs points in processes on this machine.
 
-The processes are started anew, not forked, and import ndpsim alone: a script that calls `sweep` needs no
+The processes are spawned, not forked, and only import ndpsim, so that a script that calls `sweep` needs no
 ``if __name__ == "__main__"``.
 """
 
@@ -26,27 +26,27 @@ sys.path[:] = {path!r}
 from ndpsim.sweeps.executors.worker import serve
 serve({descriptor})
 """
-_ATTEMPTS = 2  # of a point whose process ends
-_STARTS = 3  # in a row that may fail
-_ENDING_S = 5.0  # that a process may take to end after it has closed its connection
+_ATTEMPTS = 2  # attempts of a point whose process ends
+_STARTS = 3  # consecutive processes that may fail
+_ENDING_S = 5.0  # for a process to end after it has closed its connection
 
 
 def available_cores() -> int:
-    """The cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def chosen_jobs(jobs: int | None) -> int:
-    """How many processes the argument `jobs` means; None: one for each core.
+    """The number of processes for the argument `jobs`; None: one for each core.
 
     Raises:
-        InputError: it is no number of processes.
+        InputError: it is not a number of processes.
     """
     return available_cores() if jobs is None else JOBS.checked(jobs)
 
 
 class _Worker:
-    """A process, and the task that it has."""
+    """A process and its task."""
 
     def __init__(self, command: SweptCommand) -> None:
         self.connection, theirs = Pipe()
@@ -67,11 +67,11 @@ class _Worker:
         self._send((task.given, task.key))
 
     def _send(self, what: object) -> None:
-        with contextlib.suppress(OSError):  # it has ended, as the next look at the connection shows
+        with contextlib.suppress(OSError):  # the process has ended, which the connection will show
             self.connection.send(what)
 
     def end(self, wait_s: float = 0.0) -> str:
-        """Make sure that it has ended; returns how, in words."""
+        """End the process, and return in words how it ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(wait_s)
         self.process.kill()
@@ -85,10 +85,10 @@ class _Worker:
 def run_locally(command: SweptCommand, tasks: Tasks, jobs: int) -> Answers:
     """Run tasks in `jobs` processes.
 
-    A task whose process ends is tried once more, then answered as failed.
+    A task whose process ends is tried once more, then reported as failed.
 
     Raises:
-        OSError: processes end before they have begun.
+        OSError: processes end at their start.
     """
     pool = _Pool(command, jobs)
     try:
@@ -103,7 +103,7 @@ class _Pool:
         self._command, self._jobs = command, jobs
         self.workers: list[_Worker] = []
         self._again: deque[Task] = deque()
-        self._ended: Counter[str] = Counter()  # how often the process of a task did, by its name
+        self._ended: Counter[str] = Counter()  # ended processes of a task, by its name
         self._failed_starts = 0
 
     def run(self, tasks: Tasks) -> Answers:
@@ -122,7 +122,7 @@ class _Pool:
                 if answer is None or task is None:
                     continue
                 if ahead is not None and worker.task is None and worker in self.workers:
-                    worker.take(ahead)  # before the answer is dealt with, which takes its time
+                    worker.take(ahead)  # before the result is processed, which takes time
                     ahead = None
                 yield task, answer
             if ahead is None:
@@ -132,7 +132,7 @@ class _Pool:
         return self._again.popleft() if self._again else next(tasks, None)
 
     def _free(self) -> _Worker | None:
-        """A process without a task, a new one if there may be more; None: all are at work."""
+        """A process without a task, which may be new; None if all are busy."""
         for worker in self.workers:
             if worker.task is None:
                 return worker
@@ -142,7 +142,7 @@ class _Pool:
         return self.workers[-1]
 
     def _answer(self, worker: _Worker) -> dict[str, object] | None:
-        """The result of the worker's task; None: there is none yet."""
+        """The result of the worker's task; None before it exists."""
         try:
             said = worker.connection.recv()
         except (EOFError, OSError):
@@ -156,7 +156,7 @@ class _Pool:
         return None
 
     def _ending(self, worker: _Worker) -> dict[str, object] | None:
-        """A process has ended: its task is tried again, or has failed."""
+        """After a process has ended, retry its task, or report the failure."""
         self.workers.remove(worker)
         how, task = worker.end(_ENDING_S), worker.task
         assert task is not None

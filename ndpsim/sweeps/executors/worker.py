@@ -1,4 +1,4 @@
-"""A process that runs points for `local`: it takes tasks from a connection until that closes."""
+"""A process that runs points for `local`, from tasks on a connection until it closes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 
 def serve(descriptor: int) -> None:
-    """Run what comes over the connection; ends with the process that sends it, in the middle of a point."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whom Ctrl-C is meant for closes the connection
+    """Run tasks from the connection; if the sender ends, this process ends, too, even within a point."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the receiver of Ctrl-C closes the connection
     connection: Connection = Connection(descriptor)
     try:
         from ndpsim.sweeps.executors.attempt import attempt  # noqa: PLC0415 (what fails is answered)
@@ -27,12 +27,12 @@ def serve(descriptor: int) -> None:
     Thread(target=_receive, args=(connection, tasks), daemon=True).start()
     while True:
         answer = attempt(command, *tasks.get())
-        with contextlib.suppress(OSError):  # nobody waits for it any more
+        with contextlib.suppress(OSError):  # nobody waits for the result any more
             connection.send(answer)
 
 
 def _receive(connection: Connection, tasks: SimpleQueue[tuple[Any, ...]]) -> None:
-    """Take what is sent; end the process when the other side is gone."""
+    """Receive a message, or end the process if the sender is gone."""
     try:
         while True:
             tasks.put(connection.recv())
