@@ -13,13 +13,13 @@ from ndpsim.limits import ensure_fits, memory_limit
 
 _HEAD = 1 << 16
 _LONGEST_LINE = 1 << 28
-# Bytes of Python's objects for each byte of a text, and of JSON, about.
+# Approximate bytes of Python's objects for each byte of a text, and of JSON.
 _LINE_FACTOR = 12
 _JSON_FACTOR = 40
 
 
 class Format(Protocol):
-    """A format as `recognised` needs it.
+    """A format for `recognised`.
 
     Attributes:
         meaning: a phrase that names the program and its file.
@@ -29,11 +29,11 @@ class Format(Protocol):
     def meaning(self) -> str: ...
 
     def recognises(self, path: Path, head: bytes, /) -> bool:
-        """Whether a file is of it, from its path and first bytes."""
+        """Whether a file has this format, from its path and first bytes."""
 
 
 def first_bytes(path: Path) -> bytes:
-    """The first 64 KiB of a file, by which its format is recognised.
+    """The first 64 KiB of a file, from which its format is recognised.
 
     Raises:
         InputError: it cannot be read.
@@ -43,7 +43,7 @@ def first_bytes(path: Path) -> bytes:
 
 
 def recognised(path: Path, formats: Mapping[str, Format], of: str) -> str:
-    """The name of the first format that recognises a file; all are formats of `of`, in words.
+    """The name of the first format that recognises a file; `of` describes the formats in words.
 
     Raises:
         InputError: the file cannot be read, or none recognises it.
@@ -67,7 +67,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a text file, plain or gzip, that are not blank, with their numbers from 1.
 
     Raises:
-        InputError: it cannot be read, is no UTF-8 text, or would need too much memory.
+        InputError: the file cannot be read, is not UTF-8 text, or would need too much memory.
     """
     total = 0
     with open_plain_or_gzip(path) as file, reading(path):
@@ -91,7 +91,7 @@ def read_json(path: Path) -> Any:
     """The content of a JSON file, plain or gzip.
 
     Raises:
-        InputError: it cannot be read, is no JSON, or would need too much memory.
+        InputError: the file cannot be read, is not JSON, or would need too much memory.
     """
     most = memory_limit() // _JSON_FACTOR
     with open_plain_or_gzip(path) as file, reading(path):
@@ -110,7 +110,7 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a file of JSON lines, plain or gzip, with the numbers of their lines from 1.
 
     Raises:
-        InputError: it cannot be read, or a line is no JSON object.
+        InputError: the file cannot be read, or a line is not a JSON object.
     """
     for line, text in numbered_lines(path):
         try:

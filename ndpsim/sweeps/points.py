@@ -1,4 +1,4 @@
-"""The points of a sweep while it runs: found or run, recorded, and made rows of a table."""
+"""The points of a running sweep: found or run, recorded, and turned into rows of a table."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from ndpsim.sweeps.store import SCHEMA, Store, point_name
 from ndpsim.sweeps.table import SweepResult, csv_of, parquet_of, rows_of
 
 _FIRST_TABLE_S = 2.0  # after the start
-_TABLE_SHARE = 1 / 40  # of the time that passes, at most, goes into tables of what is finished so far
+_TABLE_SHARE = 1 / 40  # maximum share of the time for writing tables of finished points
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a sweep is: all points, those that are done, and of these the found and the failed."""
+    """The progress of a sweep: numbers of all, finished, found and failed points."""
 
     points: int
     done: int
@@ -45,14 +45,14 @@ def _nothing(*_: Any) -> None:
 
 @dataclass(frozen=True)
 class Running:
-    """How the points of a run are run: arguments of `sweep`, and what is called meanwhile.
+    """Options for running points: arguments of `sweep`, and callbacks.
 
     Attributes:
-        begin: called before the first point that has to be computed.
+        begin: called before the first computed point.
         watch: called after every point.
 
     Raises:
-        InputError: one of them makes no sense.
+        InputError: an option is invalid.
     """
 
     out: Path | None = None
@@ -81,7 +81,7 @@ class Running:
     def asked(
         cls, out: str | os.PathLike[str] | None, progress: Callable[[float], None] | None, **others: Any
     ) -> Self:
-        """Made from the arguments of `sweep`; `progress` is called with the share that is done."""
+        """Options from the arguments of `sweep`; `progress` is called with the finished share."""
         show = progress_function(progress)
         folder = None if out is None else path_of(out, "out")
         return cls(folder, **others, watch=lambda state: show(state.done / state.points))
@@ -89,7 +89,7 @@ class Running:
 
 @dataclass
 class Point:
-    """A point in a run: its values, its file's name, configuration and record once they are known."""
+    """A point in a run: its values, and, once known, the name of its file, its configuration and record."""
 
     values: dict[str, Any]
     name: str = ""
@@ -101,14 +101,14 @@ class Run:
     """A run of a sweep; points finish in any order.
 
     Args:
-        definition: what is swept.
+        definition: the definition of the sweep.
         command: its command.
         points: the values of the varied keys at each point.
-        running: how they are run.
+        running: options for running points.
 
     Attributes:
         command, running: as given.
-        table: what its tables are called, without their endings.
+        table: name of its tables, without an extension.
     """
 
     table = "table"
@@ -123,7 +123,7 @@ class Run:
         self._definition, self.command, self.running = definition, command, running
         self._store = None if running.out is None else Store(running.out)
         self._points = [Point(values) for values in points]
-        self._same: dict[str, list[Point]] = {}  # points by name: equal ones are run once
+        self._same: dict[str, list[Point]] = {}  # points by name, since equal ones are run once
         self._stored_before: set[str] = set()
         self._done = self._found = self._failed = 0
         self._has_begun = False
@@ -132,7 +132,7 @@ class Run:
 
     @property
     def planned(self) -> int:
-        """How many points there are going to be."""
+        """The number of points to run."""
         return len(self._points)
 
     def tasks(self) -> Tasks:
@@ -140,12 +140,12 @@ class Run:
         return self._tasks_of(self._points)
 
     def _tasks_of(self, points: Sequence[Point]) -> Tasks:
-        """Tasks of points, resolved if requested; points without a task are finished on the way."""
+        """Tasks of points, resolved if requested; points without a task are finished at once."""
         for point in points:
             given = self._definition.given(point.values)
             try:
                 resolved = self.command.resolve(given)
-            except Exception as error:  # the other points go on, whatever is wrong with this one
+            except Exception as error:  # other points continue after any error
                 point.name = point_name(self.command.name, ["given", given])
                 self._finish([point], self._record(point, failure(reason_of(error))), store=True)
                 continue
@@ -172,7 +172,7 @@ class Run:
         return None if failed and self.running.retry_failed else record
 
     def take(self, answers: Answers) -> None:
-        """Take what comes of the tasks."""
+        """Take the results of tasks."""
         self._show()
         with closing(answers):  # type: ignore[type-var]
             for task, answer in answers:
@@ -180,7 +180,7 @@ class Run:
                 stored = answer.pop("stored", True)
                 record = self._record(same[0], answer)
                 if record["status"] != "ok" and self._store is not None:
-                    # Another sweep may have had more luck meanwhile; its result stays.
+                    # Another sweep may have succeeded meanwhile; its result is kept.
                     other = self._store.find(task.name)
                     if other is not None and other["status"] == "ok":
                         record, stored = other, False
@@ -188,7 +188,7 @@ class Run:
                 self._write_tables_now_and_then()
 
     def write_file(self, name: str, content: bytes) -> None:
-        """Write a file into the folder, where there is one."""
+        """Write a file into the folder, if any."""
         if self._store is not None:
             self._store.write_file(name, content)
 
@@ -215,7 +215,7 @@ class Run:
         }
 
     def _finish(self, points: list[Point], record: dict[str, Any], store: bool = False) -> None:
-        """Points are done; their record is stored where it is new."""
+        """Finish points, and store their record if it is new."""
         for point in points:
             if point.record is None:
                 self._done += 1
@@ -246,14 +246,14 @@ class Run:
         return self._rows_of(self._points)
 
     def _rows_of(self, points: Sequence[Point]) -> list[dict[str, Any]]:
-        """The rows of those points that are finished."""
+        """The rows of finished points."""
         finished = [
             (point.values, point.record, point.config) for point in points if point.record is not None
         ]
         return rows_of(self._definition, self.command, finished)
 
     def result(self) -> SweepResult:
-        """All of it, once all points are done; the tables are written."""
+        """The result after all points are finished, with written tables."""
         rows = self._rows()
         if self._store is not None:
             self._write_tables(rows)

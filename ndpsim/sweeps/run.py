@@ -1,4 +1,4 @@
-"""Running a sweep: what is there is found, the rest is run, and all of it becomes a table."""
+"""Runs a sweep: points without a stored result are run, and all become a table."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def sweep(
 def defined(
     command: Study, vary: Values = None, fixed: Values = None, zipped: Zipped = False, baseline: Values = None
 ) -> Definition:
-    """The definition that arguments of `sweep` mean.
+    """The definition from arguments of `sweep`.
 
     Raises:
-        InputError: it makes no sense.
+        InputError: the arguments are invalid.
     """
     vary, fixed, baseline = (
         mapping_of(vary, "vary"),
@@ -122,30 +122,30 @@ def defined(
 
 
 def no_study(name: str) -> InputError:
-    """The error of a name that is neither that of a command nor that of a file which describes runs."""
+    """The error for a name that is neither a command nor a file of a sweep or search."""
     return unknown(
         name, [*swept_commands(), *(f"FILE{ending}" for ending in STUDIES)], "command or file", key="command"
     )
 
 
 def _groups(zipped: Any, varied: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
-    """The groups of keys whose values go together."""
+    """The groups of keys whose values are combined."""
     if is_flag(zipped):
         return (tuple(varied),) if zipped else ()
     return several(zipped, "zip", lambda group, name: several(group, name, text))
 
 
 def _without(groups: Sequence[Sequence[str]], fixed: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
-    """Groups of keys without those that vary no more."""
+    """Groups of keys without those that no longer vary."""
     within = (tuple(key for key in group if key not in fixed) for group in groups)
     return tuple(group for group in within if len(group) > 1)
 
 
 def mapping_of(value: Any, name: str) -> dict[str, Any]:
-    """An argument whose keys are texts, as a dict of its own; None: an empty one.
+    """A copy of a mapping whose keys are texts; None gives an empty one.
 
     Raises:
-        InputError: it is no such mapping.
+        InputError: the argument is not such a mapping.
     """
     if value is None:
         return {}
@@ -158,7 +158,7 @@ def command_of(definition: Definition) -> SweptCommand:
     """The command of a definition.
 
     Raises:
-        InputError: there is none of that name.
+        InputError: no command has this name.
     """
     commands = swept_commands()
     if definition.command not in commands:
@@ -167,10 +167,10 @@ def command_of(definition: Definition) -> SweptCommand:
 
 
 def run_sweep(definition: Definition, running: Running) -> SweepResult:
-    """Run a sweep of a definition that `defined` has made; see `sweep`.
+    """Run a sweep with a definition from `defined`; see `sweep`.
 
     Raises:
-        InputError: the folder cannot be written, or holds another sweep, or there is no such cluster.
+        InputError: the folder cannot be written, or holds another sweep, or the cluster does not exist.
     """
     points = definition.points()
     if len(points) > _MOST_POINTS:

@@ -1,8 +1,8 @@
-"""The points of a sweep on disk: a file each, found again by what the point is.
+"""The points of a sweep on disk, a file for each, whose name follows from the point.
 
-A file is written beside and renamed once it is on the disk, so that it is there whole or not at all. Its
-name is a digest of the command, the resolved configuration, the inputs' contents and the version of ndpsim:
-another of any of them is another file. Two sweeps may write into one folder at once.
+A file is renamed after it has been written and synced, so that it is complete or missing. Its name is a
+digest of the command, the resolved configuration, the contents of inputs and the version of ndpsim. Several
+sweeps may write into a folder at once.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from ndpsim.files import temporary_beside
 from ndpsim.results.cache import version
 from ndpsim.results.form import digest_of
 
-#: The form of the files; another one is another name.
+#: The version of the file format, which is part of names.
 SCHEMA = 1
 
-_MOST_WAITING = 64  # records that are not on the disk yet
+_MOST_WAITING = 64  # records that are not yet on the disk
 
 _log = logging.getLogger("ndpsim")
 
 
 def point_name(command: str, what: Any) -> str:
-    """The name of a point's file; `what` it is: its `Resolved.key`, or its given values."""
+    """The name of a point's file; `what` is its `Resolved.key`, or its given values."""
     return digest_of([SCHEMA, command, what, version()])
 
 
 def write_synced(path: Path, content: bytes, beside: Path) -> None:
-    """Make `content` the file `path`, by way of a temporary file in the folder `beside` on the same disk.
+    """Write `content` to `path`, through a temporary file in the folder `beside` on the same disk.
 
-    `ndpsim.files.replacing` would refuse to write what this call has read, as a damaged point was.
+    `ndpsim.files.replacing` would refuse to replace a file that this call has read, such as a damaged point.
     """
     with temporary_beside(beside / path.name) as file:
         file.write(content)
@@ -48,7 +48,7 @@ def write_synced(path: Path, content: bytes, beside: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Names are on the disk, too, once this has returned."""
+    """Sync a folder, so that names are on the disk, too."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)
@@ -67,14 +67,13 @@ def _checksum(record: Mapping[str, Any]) -> str:
 class Store:
     """The folder of a sweep.
 
-    Records are written by a thread, so that no worker waits for the disk; when the store is closed, all of
-    them are there.
+    A thread writes records, so that no worker waits for the disk; closing the store waits for all of them.
 
     Args:
-        folder: made where it is not there.
+        folder: the folder, which is created if it does not exist.
 
     Raises:
-        InputError: it cannot be made or written.
+        InputError: the folder cannot be created or written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -93,7 +92,7 @@ class Store:
         self._writer.start()
 
     def find(self, name: str) -> dict[str, Any] | None:
-        """The record of a point; None: there is none, or it is damaged, which is said."""
+        """The record of a point; None if it is missing, or damaged, which is logged."""
         path = self.points / f"{name}.json"
         try:
             record = json.loads(path.read_bytes())
@@ -108,10 +107,10 @@ class Store:
         return None
 
     def put(self, record: dict[str, Any]) -> None:
-        """Write a record soon.
+        """Queue a record for writing.
 
         Raises:
-            InputError: an earlier one could not be written.
+            InputError: an earlier record could not be written.
         """
         self._check()
         content = _text({**record, "checksum": _checksum(record)})
@@ -121,7 +120,7 @@ class Store:
         """Write a file beside the folder of points.
 
         Raises:
-            InputError: it cannot be written.
+            InputError: the file cannot be written.
         """
         try:
             write_synced(self.folder / name, content, self.folder)
@@ -132,7 +131,7 @@ class Store:
         """Wait until all records are on the disk.
 
         Raises:
-            InputError: one could not be written.
+            InputError: a record could not be written.
         """
         self._queue.put(None)
         self._writer.join()

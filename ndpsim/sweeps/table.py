@@ -1,4 +1,4 @@
-"""The table of a sweep: rows in the order of points, as CSV, Parquet and a result of Python."""
+"""The table of a sweep, with rows in the order of points, as CSV, Parquet and a result in Python."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ndpsim.report.words import counted
 from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.definition import Definition
 
-#: The columns beside varied keys and metrics: how a point ended, and what it was.
+#: The columns besides varied keys and metrics: status and identity of a point.
 OWN_COLUMNS = ("status", "reason", "version", "config")
 
-#: Metrics that people ask for first.
+#: The main metrics.
 _MAIN = ("speedup", "tokens_per_s", "time_ns", "bandwidth_gbps", "energy_nj.total")
-_WIDTH = 80  # of a repr
+_WIDTH = 80  # metrics of a repr
 _SHOWN = 20  # rows of a repr
-_LONGEST = 24  # characters of a cell in a repr
+_LONGEST = 24  # maximum characters of a cell in a repr
 
 
 def rows_of(
@@ -34,7 +34,7 @@ def rows_of(
     """The rows of a table, all with the same columns.
 
     Args:
-        points: the varied keys' values, the record and the configuration as JSON of each point, in order.
+        points: for each point in order, values of varied keys, record, and configuration as JSON.
     """
     taken = {*definition.varied, *OWN_COLUMNS}
     metrics = dict.fromkeys(
@@ -58,7 +58,7 @@ def _speedups(
     command: SweptCommand,
     points: Sequence[tuple[Mapping[str, Any], Mapping[str, Any], str]],
 ) -> list[float | None]:
-    """By which factor each point is faster than the one with the baseline's values; None: unknown."""
+    """The speedup of each point over the one with the baseline's values; None: unknown."""
     metric = definition.speedup_of or command.time_metric
     times = [record["metrics"].get(metric) for _, record, _ in points]
     place = {_sorted_json(dict(point)): number for number, (point, _, _) in enumerate(points)}
@@ -75,7 +75,7 @@ def _sorted_json(value: Any) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """A value as a cell of a file has it: several as JSON."""
+    """A value as a cell of a file, where lists are JSON."""
     return _sorted_json(value) if isinstance(value, list | tuple | Mapping) else value
 
 
@@ -109,7 +109,7 @@ def _arrow(rows: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def _array(pyarrow: Any, values: list[Any]) -> Any:
-    """A column of one type, whatever comes first in it: truth, whole numbers, numbers or text."""
+    """A column of a single type for all its values: Booleans, whole numbers, numbers or text."""
     kinds = {type(value) for value in values if value is not None}
     if kinds == {bool}:
         return pyarrow.array(values, pyarrow.bool_())
@@ -121,7 +121,7 @@ def _array(pyarrow: Any, values: list[Any]) -> Any:
 
 
 class Listed:
-    """A result that is the list `listed` of its rows."""
+    """A result that behaves like the list `listed` of its rows."""
 
     listed: list[dict[str, Any]]
 
@@ -176,7 +176,7 @@ class SweepResult(Listed):
 
     @property
     def failed(self) -> int:
-        """How many points have no result."""
+        """The number of points without a result."""
         return sum(row["status"] != "ok" for row in self.rows)
 
     def config(self, number: int) -> dict[str, Any]:
@@ -225,7 +225,7 @@ class SweepResult(Listed):
         return (self.definition, self.rows) == (other.definition, other.rows)
 
     def title(self) -> str:
-        """The varied keys, in words."""
+        """A title with the varied keys."""
         keys = ", ".join(self.definition.varied)
         failed = f"; {self.failed} failed" if self.failed else ""
         return f"{counted(len(self.rows), 'point')} of {self.definition.command} by {keys}{failed}"

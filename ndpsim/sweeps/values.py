@@ -47,7 +47,7 @@ def values_of(command: SweptCommand, key: str, given: Any) -> tuple[Any, ...]:
 
 
 def _spread(part: str, key: str, whole: bool) -> list[Any]:
-    """The values for which a part between commas stands."""
+    """The values of a part between commas."""
     if found := _RANGE.fullmatch(part):
         low, high, step = int(found[1]), int(found[2]), int(found[3] or 1)
         if high < low:
@@ -82,15 +82,15 @@ def _geometric(first: float, last: float, count: int, whole: bool) -> list[Any]:
 
 
 def rounded(value: float) -> float:
-    """A number as hardware files take it: to a thousandth; small ones to four digits."""
+    """A number rounded for hardware files: to a thousandth, or small ones to four digits."""
     return round(value, 3) if value >= 0.1 else float(f"{value:.4g}")
 
 
 def one_value(command: SweptCommand, key: str, value: Any) -> Any:
-    """A value of a key, as the command takes it.
+    """A value of a key, in the form for the command.
 
     Raises:
-        InputError: the command has no such key, or this can never be a value of it.
+        InputError: the command has no such key, or the key cannot have this value.
     """
     parameter = command.parameters.get(key)
     if parameter is not None:
@@ -112,7 +112,7 @@ def _hardware_path(command: SweptCommand, key: str) -> tuple[str, ...]:
     """The path of a key of the hardware in its file.
 
     Raises:
-        InputError: it is neither that nor an option of the command.
+        InputError: it is neither a key of the hardware nor an option of the command.
     """
     try:
         return setting(f"{key}=0")[0]
@@ -129,7 +129,7 @@ def _hardware_path(command: SweptCommand, key: str) -> tuple[str, ...]:
 
 
 def _is_timing(command: SweptCommand, key: str) -> bool:
-    """Whether a key is a timing of a memory that is described by options: ``nCL``."""
+    """Whether a key is a timing of a memory from options: ``nCL``."""
     return "timing" in command.parameters and re.fullmatch("n[A-Z][A-Za-z_]*", key) is not None
 
 
@@ -146,11 +146,11 @@ def is_whole(command: SweptCommand, key: str) -> bool:
 
 
 def checked(command: SweptCommand, definition: Definition) -> Definition:
-    """A definition with all values as its command takes them.
+    """A definition with all values in the form for its command.
 
     Raises:
-        InputError: a key or a value by itself can never be, a key is both fixed and varied, nothing varies,
-            the baseline is of no point, or a zipped sweep has keys with different numbers of values.
+        InputError: a key or a value is invalid, a key is both fixed and varied, nothing varies, no point has
+            the baseline's values, or combined keys have different numbers of values.
     """
     varied = {key: values_of(command, key, values) for key, values in definition.varied.items()}
     if not varied:
@@ -184,7 +184,7 @@ def checked(command: SweptCommand, definition: Definition) -> Definition:
 
 
 def _check_different(choices: Sequence[Sequence[tuple[str, Any]]]) -> None:
-    """Make sure that a key, or keys that are taken together, have no values twice."""
+    """Check that a key, or combined keys, have different values."""
     seen = set()
     for choice in choices:
         values = tuple((type(value), str(value)) for _, value in choice)

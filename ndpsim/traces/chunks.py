@@ -11,22 +11,22 @@ from numpy.typing import NDArray
 
 from ndpsim.files import reading
 
-#: Bytes in a line, with its end; more is not a trace.
+#: Maximum bytes of a line, with its end, in a trace.
 LONGEST_LINE = 1 << 16
 
 _BOM = b"\xef\xbb\xbf"
 
 
 def whole_lines(stream: IO[bytes], path: Path, size: int) -> Iterator[NDArray[np.uint8]]:
-    """The bytes of `stream` in pieces of about `size` that end with a line end, the last one too.
+    """The bytes of `stream` in pieces of about `size`, all of which end with a line end.
 
-    A line longer than `LONGEST_LINE` may come cut off. A UTF-8 byte order mark at the start is skipped. A
-    piece is good until the next one is asked for.
+    A line longer than `LONGEST_LINE` may be cut off. A UTF-8 byte order mark at the start is skipped. A piece
+    is valid until the next one is requested.
 
     Raises:
         InputError: the file, `path`, cannot be read or is damaged.
     """
-    buffer = bytearray(max(size, len(_BOM) + 1) + 1)  # the last byte is for a line end that the file lacks
+    buffer = bytearray(max(size, len(_BOM) + 1) + 1)  # the last byte is for a missing line end
     with reading(path):
         head = stream.read(len(_BOM))
     filled = 0 if head == _BOM else len(head)

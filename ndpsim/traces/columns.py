@@ -1,4 +1,4 @@
-"""Columns of traces: what a caller gave as arrays of whole numbers, and frames made of them."""
+"""Columns of traces: arrays of whole numbers from arguments, and DataFrames of them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ndpsim.reported import Shown
 def whole_numbers(
     values: ArrayLike, name: str, dtype: DTypeLike = np.int64, kinds: str = "iu", dimensions: int = 1
 ) -> NDArray[Any]:
-    """`values` as an array of integers of `dtype`; what has it already is not copied.
+    """`values` as an array of integers of `dtype`, not copied if it is one already.
 
     Args:
-        name: the argument, for the message.
-        kinds: the kinds of NumPy types that are taken; "iub" takes bools, too.
+        name: name of the argument, for errors.
+        kinds: accepted kinds of NumPy types; "iub" includes bools.
         dimensions: the number of dimensions of the array.
 
     Raises:
-        InputError: they are no whole numbers, of another number of dimensions, or do not fit the type.
+        InputError: the values are not whole numbers, do not fit the type, or have other dimensions.
     """
     try:
         array = np.asarray(values)
@@ -45,7 +45,7 @@ def whole_numbers(
 
 
 class Columns(Shown):
-    """A trace of which every column is an array."""
+    """A trace whose columns are arrays."""
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """The columns by name."""

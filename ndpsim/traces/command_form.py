@@ -1,7 +1,7 @@
-"""The vocabulary in which a form of command traces is written down.
+"""The description of forms of command traces.
 
 A form is one file in `ndpsim/traces/command_formats/` that ends in ``FORM = CommandForm(...)``; nothing
-else has to know of it.
+else refers to it.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ class Setting:
 
 
 def any_trace(trace: CommandTrace, setting: Setting) -> None:
-    """The check of a form in which every trace can be written."""
+    """The check of a form that can express every trace."""
 
 
 @dataclass(frozen=True)
 class CommandForm:
-    """A form with one command a line.
+    """A form with a command on each line.
 
     Attributes:
         name: the name by which users choose it.
         example: a line of it.
-        lines: the lines of some commands, each with its line end.
-        header: makes the first line, if there is one.
-        check: raises an InputError when a whole trace cannot be written in this form.
+        lines: makes the lines of commands, with line ends.
+        header: makes the first line, if any.
+        check: raises an InputError if the form cannot express a trace.
     """
 
     name: str
@@ -50,14 +50,14 @@ class CommandForm:
 
 
 def columns_of(device: Device | None) -> tuple[str, ...]:
-    """The columns of our own form: `HEADER`, but with levels by their names where a standard has stacks."""
+    """The columns of our own form: `HEADER`, or with stacks the standard's names of levels."""
     if device is None or len(device.standard.levels) == len(HEADER) - 3:
         return HEADER
     return (*HEADER[:2], *device.standard.levels[1:], *HEADER[5:])
 
 
 def split_stacks(columns: NDArray[np.int64], device: Device) -> NDArray[np.int64]:
-    """Columns as `columns_of` has them, (8, commands), from those of a `CommandTrace`."""
+    """Columns in the form of `columns_of`, (8, commands), from those of a `CommandTrace`."""
     of_stack = device.bankgroups // device.stacks
     group = columns[3]
     parts = np.where(group < 0, -1, group // of_stack), np.where(group < 0, -1, group % of_stack)
@@ -65,7 +65,7 @@ def split_stacks(columns: NDArray[np.int64], device: Device) -> NDArray[np.int64
 
 
 def join_stacks(columns: NDArray[np.int64], device: Device) -> NDArray[np.int64]:
-    """The inverse of `split_stacks`; a bank in no stack or group is numbered behind the last."""
+    """The inverse of `split_stacks`; a bank outside all stacks or groups is numbered after the last."""
     of_stack, stack, group = device.bankgroups // device.stacks, columns[3], columns[4]
     there = (stack >= 0) & (group >= 0) & (group < of_stack)
     none = np.where((stack == -1) & (group == -1), -1, device.bankgroups)
@@ -74,7 +74,7 @@ def join_stacks(columns: NDArray[np.int64], device: Device) -> NDArray[np.int64]
 
 
 def named(trace: CommandTrace, called: Mapping[str, str] | None = None) -> Iterator[tuple[Any, ...]]:
-    """The commands as tuples in the order of `HEADER`; `called`: what the form calls them, by our names."""
+    """The commands as tuples in the order of `HEADER`; `called`: the form's names by ours."""
     names = trace.names if called is None else [called.get(name, "") for name in trace.names]
     return with_names(trace.columns(), names)
 
@@ -87,10 +87,10 @@ def with_names(columns: NDArray[np.int64], names: Sequence[str]) -> Iterator[tup
 
 
 def check_clocks(setting: Setting, form: str) -> None:
-    """Make sure that commands come at whole clocks, for a form that counts these.
+    """Check that commands are at whole clocks, for a form that counts these.
 
     Raises:
-        InputError: the standard's commands come at parts of a clock.
+        InputError: the standard's commands may be at parts of a clock.
     """
     device = setting.device
     if device is not None and device.standard.ticks_per_clock > 1:
@@ -99,10 +99,10 @@ def check_clocks(setting: Setting, form: str) -> None:
 
 
 def check_names(trace: CommandTrace, called: Mapping[str, str], form: str) -> None:
-    """Make sure that a form has a name for every command.
+    """Check that a form has a name for every command.
 
     Raises:
-        InputError: it has not.
+        InputError: a name is missing.
     """
     for number in np.unique(trace.command).tolist():
         if trace.names[number] not in called:
@@ -110,10 +110,10 @@ def check_names(trace: CommandTrace, called: Mapping[str, str], form: str) -> No
 
 
 def fitting_device(trace: CommandTrace, setting: Setting, form: str) -> Device:
-    """The device, by which banks are numbered through the bank groups.
+    """The device, which is needed to number banks over all bank groups.
 
     Raises:
-        InputError: it is not given, or the trace has a bank that it does not.
+        InputError: it is not given, or lacks a bank of the trace.
     """
     device = setting.device
     if device is None:

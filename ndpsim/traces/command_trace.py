@@ -23,12 +23,12 @@ HEADER = ("clock", "command", "rank", "bankgroup", "bank", "row", "column")
 class CommandTrace(Columns):
     """Commands of one channel in the order of issue: seven integer arrays of one length.
 
-    `clock` counts DRAM clocks. `command` is a place in `names`, by default `ndpsim.spec.command_names()`; -1
-    stands for a coordinate that is not addressed. Traces are equal when all their commands are, by name; they
-    have no hash.
+    `clock` counts DRAM clocks. `command` is an index of `names`, by default `ndpsim.spec.command_names()`; -1
+    is a coordinate that is not addressed. Traces are equal if all their commands are, by name; they have no
+    hash.
 
     Raises:
-        InputError: a column is no array of whole numbers, or they are of different lengths.
+        InputError: a column is not an array of whole numbers, or lengths differ.
     """
 
     clock: NDArray[np.int64]
@@ -56,13 +56,13 @@ class CommandTrace(Columns):
 
     @classmethod
     def of(cls, columns: ArrayLike, names: Sequence[str] = ()) -> Self:
-        """The trace whose seven columns, in the order of `HEADER`, are the rows of `columns`.
+        """The trace from an array whose rows are the seven columns, in the order of `HEADER`.
 
         Args:
             names: the names of commands by their numbers, by default `ndpsim.spec.command_names()`.
 
         Raises:
-            InputError: it is no array of seven rows of whole numbers.
+            InputError: it is not an array of seven rows of whole numbers.
         """
         rows = whole_numbers(columns, "columns", dimensions=2)
         if len(rows) != len(HEADER):
@@ -75,10 +75,10 @@ class CommandTrace(Columns):
         return np.stack([getattr(self, name) for name in HEADER])
 
     def take(self, places: NDArray[np.int64]) -> Self:
-        """The commands at `places`, in that order; `places` is all that indexes an array.
+        """The commands at `places`, which is any index of an array, in this order.
 
         Raises:
-            InputError: it cannot index an array, or there are no such places.
+            InputError: it cannot index an array, or is out of range.
         """
         try:
             return self.of(self.columns()[:, places], self.names)
@@ -87,22 +87,22 @@ class CommandTrace(Columns):
             raise InputError(problem, "range", key="places") from None
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """The columns by name, as `HEADER` has them, with commands by their names ("ACT").
+        """The columns by name, as in `HEADER`, with commands by name ("ACT").
 
-        A command that has no name is given as its number.
+        A command without a name is given by its number.
         """
         columns = {name: getattr(self, name) for name in HEADER}
         return {**columns, "command": self.names_of(np.arange(len(self)))}
 
     def names_of(self, places: NDArray[np.int64]) -> NDArray[Any]:
-        """The names of the commands at `places`; the number of one that has none."""
+        """The names of the commands at `places`, or numbers of those without a name."""
         number = self.command[places]
         named = (number >= 0) & (number < len(self.names))
         names = np.array(self.names)[np.where(named, number, 0)]
         return names if named.all() else np.where(named, names, number.astype(str))
 
     def numbered(self, names: Sequence[str]) -> NDArray[np.int64]:
-        """The commands by their places in `names`; -1 if a name is missing."""
+        """The commands by their indices in `names`; -1 if a name is missing."""
         if tuple(names) == self.names:
             return np.where((self.command >= 0) & (self.command < len(names)), self.command, -1)
         place = {name: number for number, name in enumerate(names)}

@@ -1,11 +1,11 @@
-"""Files of command traces: reading our own form, and writing it and those of other tools.
+"""Files of command traces: reads our own form, and writes it and those of other tools.
 
-Our own is CSV, gzip-compressed or not (told by its content), with one command a line after the header
-``clock,command,rank,bankgroup,bank,row,column``. Numbers are decimal; -1 stands where a command addresses
-none: row and column of precharges and refreshes, bank group and bank of commands to a whole rank, column of
-what opens a row (which may also be left empty). Where a standard has stacks (HBM3) the header is
-``clock,command,pseudochannel,stack,bankgroup,bank,row,column``. A column is a burst of the open row, not a
-column of one device.
+Our own form is CSV, gzip-compressed or not (detected by its content), with a command on each line after the
+header ``clock,command,rank,bankgroup,bank,row,column``. Numbers are decimal; -1 is a coordinate that a
+command does not address: row and column of precharges and refreshes, bank group and bank of commands to a
+whole rank, and the column of an activation (which may also be empty). For a standard with stacks (HBM3) the
+header is ``clock,command,pseudochannel,stack,bankgroup,bank,row,column``. A column is a burst of the open
+row, not a column of one device.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from ndpsim.traces.command_trace import HEADER, CommandTrace
 from ndpsim.traces.registry import command_forms
 
 _WHOLE = re.compile(r"-?[0-9]+", re.ASCII)
-_LARGEST = 10**18  # so that adding any latency to a clock stays within 64 bits
+_LARGEST = 10**18  # so that a clock plus any latency fits into 64 bits
 _MAX_CHANNEL = 1 << 20
-_PART = 1 << 17  # commands turned into text at a time
+_PART = 1 << 17  # commands converted to text at a time
 _CHUNK = 4 << 20  # bytes read at a time
-_BYTES_CHECKED = 256  # memory that a command takes while its trace is read and checked
+_BYTES_CHECKED = 256  # bytes of memory for a command while its trace is read and checked
 _PLAIN = (string.digits + string.ascii_letters + ",-\n").encode("ascii")  # no blanks, quotes, plus signs
 
 
@@ -61,12 +61,12 @@ def _numbers() -> dict[str, int]:
 
 
 def _quickly(body: str, count: int, numbers: Mapping[str, int]) -> NDArray[np.int64] | None:
-    """The columns, so many, of a well-formed body; None when anything about it needs a closer look."""
+    """The columns of a well-formed body; None if it needs careful parsing."""
     if body.encode("ascii").translate(None, _PLAIN):
         return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # NumPy reads "1.5" as a whole number with no more than a warning
+            warnings.simplefilter("error")  # NumPy reads "1.5" as a whole number with only a warning
             table = np.loadtxt(
                 body.splitlines(),
                 dtype=np.int64,
@@ -93,7 +93,7 @@ def _number(text: str, name: str, path: Path, line: int) -> int:
 def _carefully(
     body: str, names: Sequence[str], path: Path, first_line: int, numbers: Mapping[str, int]
 ) -> NDArray[np.int64]:
-    """The columns of `body`, so named, or the error in its first bad line."""
+    """The named columns of `body`, or the error of its first bad line."""
     opening = {one.name for standard in standards().values() for one in standard.commands if one.opens}
     rows = []
     for line, text in enumerate(body.removesuffix("\n").split("\n"), start=first_line):
@@ -123,7 +123,7 @@ def _ascii(data: bytes, path: Path, first_line: int) -> str:
 
 
 def _pieces(path: Path, device: Device | None) -> Iterator[NDArray[np.int64]]:
-    """The columns of a file's commands, as `HEADER` has them, a few megabytes of text at a time."""
+    """The columns of a file's commands, as in `HEADER`, a few megabytes of text at a time."""
     line, numbers = 1, _numbers()
     names: tuple[str, ...] = HEADER
     with open_plain_or_gzip(path) as stream:
@@ -170,10 +170,10 @@ def read_commands(path: str | os.PathLike[str], device: Device | None = None) ->
 
 
 def check_command_form(form: str) -> None:
-    """Make sure that `write_commands` knows a form, before work is spent on what goes into the file.
+    """Check that `write_commands` knows a form, before the commands are simulated.
 
     Raises:
-        InputError: it does not.
+        InputError: the form is unknown.
     """
     choice(form, "form", command_forms(), "form of command traces")
 
@@ -222,7 +222,7 @@ def write_commands(
 
 @contextmanager
 def _packing(file: IO[bytes], packed: bool) -> Iterator[IO[bytes]]:
-    """A file whose content goes to `file`, compressed if asked for, without name and time of writing."""
+    """A file that writes to `file`, compressed if requested, without name and time of writing."""
     if not packed:
         yield file
         return

@@ -15,8 +15,8 @@ from ndpsim.traces.request_format import COORDINATES, RequestFormat
 LARGEST = (1 << 62) - 1
 LARGEST_COORDINATE = (1 << 31) - 1
 
-#: What can be wrong with a line: not of the format; a number too large; a blank line before a request; a
-#: cycle before that of the request before; longer than `LONGEST_LINE`.
+#: Faults of a line: not in the format; a number too large; a blank line before a request; a cycle before that
+#: of the previous request; longer than `LONGEST_LINE`.
 NO_FAULT, MALFORMED, TOO_LARGE, BLANK, BACKWARDS, LONG = range(6)
 
 _OPERATION, _ADDRESS, _CYCLE, _DATA, _PLACE = range(5)
@@ -31,15 +31,15 @@ class Grammar(NamedTuple):
     mark: NDArray[np.int64]  # the character after it, 0 for none
     gap: NDArray[np.int64]  # 1: blanks after it
     largest: NDArray[np.int64]
-    word: NDArray[np.int64]  # by operation: its characters, the first in the highest byte
+    word: NDArray[np.int64]  # by operation: its characters, with the first in the highest byte
     length: NDArray[np.int64]
     write: NDArray[np.int64]
-    comments: NDArray[np.int64]  # of one element, as the next one
+    comments: NDArray[np.int64]  # of one element, like the next one
     blank_lines: NDArray[np.int64]
 
 
 class State(NamedTuple):
-    """The position of the loop, from piece to piece of a file; all of one element."""
+    """The position of the loop in a file, kept from piece to piece; all arrays have one element."""
 
     line: NDArray[np.int64]  # lines done
     requests: NDArray[np.int64]
@@ -55,7 +55,7 @@ class State(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Requests of one piece; what a format does not say has no elements."""
+    """Requests of one piece; arrays of properties that a format lacks are empty."""
 
     address: NDArray[np.int64]
     write: NDArray[np.int8]
@@ -87,7 +87,7 @@ def grammar_of(format_: RequestFormat) -> Grammar:
 
 
 def no_format() -> Grammar:
-    """The grammar of what may stand before the first request in some format: no line but these is good."""
+    """A grammar that accepts only lines that may precede the first request in some format."""
     nothing, yes = np.empty(0, dtype=np.int64), np.ones(1, dtype=np.int64)
     return Grammar(*([nothing] * 8 + [yes, yes]))
 
@@ -98,7 +98,7 @@ def new_state() -> State:
 
 
 def room_for(lines: int, format_: RequestFormat | None) -> Rows:
-    """Room for the requests of this many lines, in whatever they may be."""
+    """Room for the requests of this many lines, in any format."""
     by_address = lines if format_ is not None and not format_.by_place else 0
     by_place = lines if format_ is not None and format_.by_place else 0
     timed = lines if format_ is not None and format_.timed else 0
@@ -126,7 +126,7 @@ def _ends(data: NDArray[np.uint8], at: int) -> bool:
 
 @kernel
 def _digit(character: np.int64) -> np.int64:
-    """The value of a hexadecimal digit; 99 for what is none."""
+    """The value of a hexadecimal digit; 99 for other characters."""
     if 48 <= character <= 57:
         return character - 48
     if 65 <= character <= 70:
@@ -138,19 +138,19 @@ def _digit(character: np.int64) -> np.int64:
 
 @kernel
 def _hexadecimal(data: NDArray[np.uint8], at: int) -> bool:
-    """Whether 0x or 0X stands here."""
+    """Whether 0x or 0X is here."""
     return bool(data[at] == 48 and (data[at + 1] == 120 or data[at + 1] == 88))
 
 
 @kernel
 def _number(data: NDArray[np.uint8], at: int, base: int, largest: int) -> tuple[np.int64, int, int]:
-    """A number, where it ends, and its fault."""
+    """A number, its end, and its fault."""
     if base != 10 and _hexadecimal(data, at):
         base = 16
         at += 2
     elif base == 0:
         base = 10
-    before = largest >> 4 if base == 16 else largest // 10  # a longer number has no room for another digit
+    before = largest >> 4 if base == 16 else largest // 10  # another digit would overflow a longer number
     first, value = at, np.int64(0)
     while True:
         digit = _digit(np.int64(data[at]))
@@ -164,7 +164,7 @@ def _number(data: NDArray[np.uint8], at: int, base: int, largest: int) -> tuple[
 
 @kernel
 def _operation(data: NDArray[np.uint8], at: int, grammar: Grammar) -> tuple[int, int, int]:
-    """1 for a write or 0 for a read, where the word ends, and its fault."""
+    """1 for a write or 0 for a read, the end of the word, and its fault."""
     first, word = at, np.int64(0)
     while data[at] > 32:
         word = (word << 8) | np.int64(data[at])
@@ -191,7 +191,7 @@ def _data(data: NDArray[np.uint8], at: int) -> tuple[int, int]:
 def _request(
     data: NDArray[np.uint8], at: int, grammar: Grammar, rows: Rows, row: int
 ) -> tuple[int, int, int]:
-    """Read the fields of a line into a row: where it ends, its fault, and the field that has it."""
+    """Read the fields of a line into a row; returns its end, its fault, and the field with the fault."""
     rows.write[row] = 0
     fault = NO_FAULT
     for field in range(len(grammar.kind)):
@@ -222,7 +222,7 @@ def _request(
 
 @kernel
 def _is_skipped(data: NDArray[np.uint8], begin: int, at: int, grammar: Grammar, state: State) -> bool:
-    """Whether the line from `begin`, whose blanks end at `at`, is blank or a comment; notes the first."""
+    """Whether the line from `begin`, whose blanks end at `at`, is blank or a comment; records the first."""
     if grammar.comments[0] == 1 and data[begin] == 35:
         if state.comment[0] == 0:
             state.comment[0] = state.line[0]
@@ -238,7 +238,7 @@ def _is_skipped(data: NDArray[np.uint8], begin: int, at: int, grammar: Grammar, 
 def parse(data: NDArray[np.uint8], start: int, grammar: Grammar, state: State, rows: Rows) -> int:
     """Read the lines of `data` from `start`, up to the first bad one; `data` ends with a line end.
 
-    Returns how many requests were read into `rows`. `state` says of a bad line what and where it is.
+    Returns the number of requests read into `rows`. `state` has the kind and place of a fault.
     """
     row, skips, at = 0, 0, start
     while at < len(data) and state.fault[0] == NO_FAULT:

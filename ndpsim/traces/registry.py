@@ -19,5 +19,5 @@ def request_formats() -> dict[str, RequestFormat]:
 
 @functools.cache
 def command_forms() -> dict[str, CommandForm]:
-    """All forms in which command traces are written, by name."""
+    """All forms of command traces by name."""
     return plugins_by_name(_command_folder, "FORM")

@@ -1,7 +1,7 @@
-"""The vocabulary in which a format of request traces is written down.
+"""The description of formats of request traces.
 
 A format is one file in `ndpsim/traces/request_formats/` that ends in ``FORMAT = RequestFormat(...)``;
-nothing else has to know of it.
+nothing else refers to it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Field:
     """A field of a line.
 
     Attributes:
-        what: "operation", "address", "cycle", one of `COORDINATES`, or "data": the hexadecimal data that a
-            write may carry at the end of its line, which nobody looks at.
-        base: of a number: 10; 16, with or without 0x; or 0, decimal unless it begins with 0x.
-        after: what follows directly: blanks (spaces and tabs), a character, or a character and blanks.
+        what: "operation", "address", "cycle", one of `COORDINATES`, or "data", which is the ignored
+            hexadecimal data that a write may have at the end of its line.
+        base: base of a number: 10; 16, with or without 0x; or 0, decimal unless it begins with 0x.
+        after: the separator after it: blanks (spaces and tabs), a character, or a character and blanks.
     """
 
     what: str
@@ -38,18 +38,18 @@ class Field:
 
 @dataclass(frozen=True)
 class RequestFormat:
-    """A format with one request a line.
+    """A format with a request on each line.
 
     Attributes:
         name: the name by which users choose it.
         example: a line of this format.
         expects: the parts of a line, in words, for messages.
         fields: the fields of a line, in order.
-        reads, writes: the words of the operation field, as they are spelled.
+        reads, writes: the words of the operation field.
         comments: whether lines that begin with ``#`` are skipped.
-        blank_lines: whether blank lines may stand between requests; at the end they always may.
-        refused: by what is found in a bad line, why this part of the format is not supported.
-        refused_suffixes: by suffix of the file's name, the same.
+        blank_lines: whether blank lines between requests are allowed, as they always are at the end.
+        refused: reasons why a part of the format is not supported, by a text in a bad line.
+        refused_suffixes: such reasons by suffix of the file's name.
     """
 
     name: str
@@ -74,10 +74,10 @@ class RequestFormat:
 
     @property
     def by_place(self) -> bool:
-        """Whether a request is located by coordinates instead of an address."""
+        """Whether requests have coordinates instead of addresses."""
         return not any(item.what == "address" for item in self.fields)
 
     @property
     def timed(self) -> bool:
-        """Whether a request says when it is made."""
+        """Whether requests have times."""
         return any(item.what == "cycle" for item in self.fields)

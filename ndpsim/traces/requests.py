@@ -1,4 +1,4 @@
-"""Request traces: what a processor asks of memory."""
+"""Request traces: requests of a processor to memory."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from ndpsim.traces.columns import Columns, whole_numbers
 from ndpsim.traces.registry import request_formats
 from ndpsim.traces.request_format import COORDINATES, RequestFormat
 
-#: Memory that a request takes, from the file until it is served: measured, and rounded up.
+#: Bytes of memory for a request, from its file until it is served, measured and rounded up.
 BYTES_OF_A_REQUEST = 128
 
-_BYTES_SKIPPED = 64  # memory that a line without a request takes: hardly any file has many
+_BYTES_SKIPPED = 64  # bytes of memory for a line without a request, of which most files have few
 _CHUNK = 4 << 20  # bytes read and parsed at a time
-_SHOWN = 40  # characters of a bad line
+_SHOWN = 40  # shown characters of a bad line
 _NO_BLANKS = "is blank; in this format blank lines stand at the end only"
 
 
@@ -48,8 +48,8 @@ class Requests(Columns):
     Equality compares the requests, not their files; they have no hash.
 
     Raises:
-        InputError: an array is of other numbers or another length, there are no requests, or they have
-            neither addresses nor places.
+        InputError: an array has another type or length, there are no requests, or they have neither addresses
+            nor places.
     """
 
     address: NDArray[np.int64] | None
@@ -82,14 +82,14 @@ class Requests(Columns):
             self._check(name, getattr(self, name))
 
     def _check(self, name: str, values: NDArray[Any] | None) -> None:
-        """Raises InputError where a column does not go with the requests."""
+        """Raise InputError if a column does not fit the requests."""
         if values is None:
             return
         if len(values) != len(self):
             raise InputError(f"there are {len(values)} for {len(self)} requests", "conflict", key=name)
         if name == "place" and values.shape[1] != len(COORDINATES):
             raise InputError(f"{values.shape[1]} coordinates, not {len(COORDINATES)}", "form", key=name)
-        if name != "place" and values.min() < 0:  # where a place is beyond the memory, the memory says so
+        if name != "place" and values.min() < 0:  # the memory checks whether it has the places
             raise InputError(f"{values.min()} is negative", "range", key=name)
         if name == "cycle" and (values[1:] < values[:-1]).any():
             raise InputError("cycles decrease", "invalid", key=name)
@@ -103,11 +103,12 @@ class Requests(Columns):
 
         Args:
             address: whole numbers from 0, one for each request.
-            write: 1, or True, where a request writes; as many.
+            write: 1 or True for each write.
             file: their file, for messages.
 
         Raises:
-            InputError: they are empty, of different lengths, not whole numbers, or negative.
+            InputError: the arrays are empty, have different lengths, or have values other than whole numbers
+                from 0.
         """
         return cls(
             whole_numbers(address, "address"),
@@ -158,8 +159,9 @@ class Requests(Columns):
 def read_requests(path: str | os.PathLike[str], format: str | None = None) -> Requests:
     """Read a request trace, gzip-compressed or not, in `format` or in its detected format.
 
-    The first line that is neither blank nor a comment tells the format. Line ends are LF or CR LF; a UTF-8
-    byte order mark and blank lines at the end are skipped; fields may be parted by any spaces and tabs.
+    The format is detected from the first line that is neither blank nor a comment. Line ends are LF or CR LF;
+    a UTF-8 byte order mark and blank lines at the end are skipped; fields may have any spaces and tabs
+    between them.
 
     Raises:
         InputError: `format` is unknown; the file cannot be read, is damaged, or holds no request; or a line
@@ -178,7 +180,7 @@ def read_requests(path: str | os.PathLike[str], format: str | None = None) -> Re
 
 
 class _Reader:
-    """Requests of a file, as its pieces come in."""
+    """Collects requests from the pieces of a file."""
 
     def __init__(self, path: Path, format_: RequestFormat | None) -> None:
         self.path = path
@@ -186,7 +188,7 @@ class _Reader:
         self.parts: dict[str, list[NDArray[Any]]] = {name: [] for name in parser.Rows._fields}
         self.format: RequestFormat | None = None
         self.grammar = parser.no_format()
-        self.cycle_read = 0  # of the line after the last request
+        self.cycle_read = 0  # number of the line after the last request
         if format_ is not None:
             self._take(format_)
 
@@ -194,7 +196,7 @@ class _Reader:
         """Read the lines of a piece, which ends with a line end.
 
         Raises:
-            InputError: one of them is bad.
+            InputError: a line is bad.
         """
         lines = int(np.count_nonzero(data == ord("\n")))
         self._parse(data, 0, lines)
@@ -208,10 +210,10 @@ class _Reader:
             raise self._error(_line(data, int(self.state.fault_start[0])))
 
     def ensure_fits(self) -> None:
-        """Make sure that what was read may be run, as far as memory goes.
+        """Check that memory suffices to run the requests so far.
 
         Raises:
-            InputError: it may not; the file may hold still more.
+            InputError: it does not, for a file that may have more requests.
         """
         requests, lines = int(self.state.requests[0]), int(self.state.line[0])
         needed = requests * BYTES_OF_A_REQUEST + (lines - requests) * _BYTES_SKIPPED
@@ -224,14 +226,14 @@ class _Reader:
         counts = [count] * (len(rows) - 1) + [int(self.state.skipped[0])]
         columns: Iterable[NDArray[Any]] = rows
         for part, values, used in zip(self.parts.values(), columns, counts, strict=True):
-            # A copy where little of the room is used, so that it is not kept.
+            # A copy frees the room if little of it is used.
             part.append(values[:used] if 2 * used > len(values) else values[:used].copy())
 
     def _take(self, format_: RequestFormat) -> None:
-        """Go on in this format.
+        """Continue in this format.
 
         Raises:
-            InputError: the file's name or what stands before the first request does not go with it.
+            InputError: the file's name or the lines before the first request do not fit the format.
         """
         for suffix, reason in format_.refused_suffixes.items():
             if suffix in self.path.suffixes:
@@ -245,13 +247,13 @@ class _Reader:
         self.format, self.grammar = format_, parser.grammar_of(format_)
 
     def _detect(self, line: bytes) -> None:
-        """Go on in the format that a line has, or that it has except for a mistake."""
+        """Continue in the format of a line, or in its probable format if it has a mistake."""
         fitting, resembling = _fitting(line), _resembling(line)
         if fitting:
             self._take(fitting[0])
         elif resembling:
             self.format, self.grammar = resembling[0], parser.grammar_of(resembling[0])
-            self.state.blank[0] = 0  # the mistake in this line is the one to tell
+            self.state.blank[0] = 0  # the mistake of this line is to be reported
         else:
             known = ", ".join(f"{item.name} '{item.example}'" for item in request_formats().values())
             problem = f"{_shown(line)} is in no known format of request traces (known: {known})"
@@ -288,10 +290,10 @@ class _Reader:
         return f"{_shown(line)} is not {self.format.expects}, as in '{self.format.example}'{mixed}"
 
     def requests(self) -> Requests:
-        """All that was read.
+        """All requests that were read.
 
         Raises:
-            InputError: it is nothing.
+            InputError: there are none.
         """
         if self.format is None or not self.state.requests[0]:
             problem = "has no requests" if self.state.line[0] else "is empty; a request trace is expected"
@@ -309,20 +311,20 @@ class _Reader:
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """The parts as one array; they are given up, so that no two columns are held twice at a time."""
+    """The parts as one array; they are freed, so that only one column at a time is held twice."""
     full = [part for part in parts if len(part)] or parts[:1]
     parts.clear()
     return full[0] if len(full) == 1 else np.concatenate(full)
 
 
 def _line(data: NDArray[np.uint8], begin: int) -> bytes:
-    """The line that begins there, without its end, cut off where it is too long."""
+    """The line from a place on, without its end, cut off if it is too long."""
     line = data[begin : begin + LONGEST_LINE].tobytes().partition(b"\n")[0]
     return line.removesuffix(b"\r")
 
 
 def _shown(line: bytes) -> str:
-    """The beginning of a line, in quotes, with everything that is not plain text escaped."""
+    """The beginning of a line, quoted, with all special characters escaped."""
     text = line.strip(b" \t")[:_SHOWN].decode("latin-1").encode("unicode_escape").decode("ascii")
     return f"'{text}'"
 
@@ -332,33 +334,33 @@ def _no_comments(format_: RequestFormat) -> str:
 
 
 def _refusal(format_: RequestFormat, line: bytes) -> str | None:
-    """Why a line of this format is not supported, if it looks like one."""
+    """The reason why a line of this format is not supported, if it resembles one."""
     text = line.decode("latin-1")
     return next((why for pattern, why in format_.refused.items() if re.search(pattern, text)), None)
 
 
 def _tried(line: bytes, format_: RequestFormat) -> parser.State:
-    """How far the line can be read in a format."""
+    """The length of the beginning of a line that is valid in a format."""
     data, state = np.frombuffer(bytearray(line + b"\n"), dtype=np.uint8), parser.new_state()
     parser.parse(data, 0, parser.grammar_of(format_), state, parser.room_for(1, format_))
     return state
 
 
 def _field_at(state: parser.State, format_: RequestFormat | None) -> str:
-    """The meaning of the field with the fault; empty behind the last field."""
+    """The meaning of the field with the fault; empty after the last field."""
     number = int(state.fault_field[0])
     return format_.fields[number].what if format_ is not None and number < len(format_.fields) else ""
 
 
 def _fitting(line: bytes) -> list[RequestFormat]:
-    """The formats in which a line is a request."""
+    """The formats in which a line is valid."""
     return [item for item in request_formats().values() if _tried(line, item).requests[0]]
 
 
 def _resembling(line: bytes) -> list[RequestFormat]:
-    """The formats in which a line would be a request except for a mistake, the most likely first.
+    """The formats in which a line would be valid without a mistake, the most likely first.
 
-    It has an operation of the format, or something of the format that is not supported.
+    The line has an operation of the format, or an unsupported part of it.
     """
     progress = {}
     for item in request_formats().values():
