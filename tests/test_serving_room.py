@@ -18,7 +18,10 @@ from ndpsim.policies import Policy
 from ndpsim.policies.interface import GivesRoom
 from ndpsim.policies.published.on_demand import OnDemand
 from ndpsim.results.serving import ServingResult
+from ndpsim.serving.kv import KvCache
 from ndpsim.serving.log import writing_serving_log
+from ndpsim.serving.sequence import Sequence
+from ndpsim.serving.shared_room import SharedRoom, SharedSizes
 from ndpsim.workloads import Requests
 from small_moe import EXPERT_BYTES, MODEL
 
@@ -58,6 +61,32 @@ def test_experts_leave_before_a_sequence_is_preempted():
     assert (
         min(shares.over_time["resident_experts"][10:60]) >= EXPERTS - 8 * BLOCKS * BLOCK_BYTES // EXPERT_BYTES
     )
+
+
+class TwoExperts:
+    """Two of eight experts in the GPU's memory, which stay, as `Residents` says it."""
+
+    most, movable = 8, 0
+
+    def now(self) -> int:
+        return 2
+
+    def give_room(self, most: int) -> None:
+        self.most = most
+
+
+@pytest.mark.parametrize(("blocks", "most"), [(40, (80 - 40) // 10), (41, 2)])
+def test_experts_get_no_room_back_when_a_sequence_found_too_little(blocks: int, most: int):
+    residents: Any = TwoExperts()  # beside which 60 blocks have room
+    shared = SharedRoom(SharedSizes(room=80, block=1, expert=10), 70, residents, lambda: 0.0)
+    cache = KvCache(70, shared=shared)
+    first, second = (Sequence(number, 16 * size, 1, 0.0) for number, size in enumerate((20, blocks)))
+    cache.new_step()
+    assert cache.allocate(first, first.tokens)
+    assert cache.allocate(second, second.tokens) == (blocks == 40)
+    cache.release(first)
+    cache.end_step()
+    assert residents.most == most
 
 
 def test_experts_come_back_when_sequences_have_ended():
