@@ -1,8 +1,8 @@
-"""Conversions of time and size, all in one place, each saying how it rounds.
+"""Conversions of time and size, with stated rounding.
 
-A clock's period is a `Fraction` of a picosecond, so that a DDR5-4800 clock is exactly 1250/3 ps and a
-billion of them carry no error. Kernels count in *ticks*: the longest time of which every clock in play
-is a whole multiple.
+A clock's period is a `Fraction` of a picosecond, so that a DDR5-4800 clock is exactly 1250/3 ps, without
+errors even for a billion clocks. Kernels count *ticks*, the longest time of which every used clock is a whole
+multiple.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _decimal(text: str) -> Fraction:
 
 
 def exact(value: int | float | str | Fraction) -> Fraction:
-    """`value` as written in decimal, exactly: 0.1 becomes 1/10, not its binary neighbour."""
+    """The exact value of `value` in decimal: 0.1 becomes 1/10, not its binary neighbour."""
     return value if isinstance(value, Fraction) else _decimal(str(value))
 
 
@@ -30,12 +30,12 @@ def dram_period_ps(rate_mts: int, transfers_per_clock: int) -> Fraction:
 
 
 def plain_number(value: Fraction) -> int | float:
-    """`value` as JSON has it: a whole number where it is one, else the nearest float."""
+    """`value` for JSON: a whole number if it is one, otherwise the nearest float."""
     return int(value) if value.denominator == 1 else float(value)
 
 
 def in_decimals(value: Fraction) -> str:
-    """`value` exactly: in decimals where they end, 312.5, else as a fraction, 1250/3 = 416.667."""
+    """The exact `value` as text: finite decimals, 312.5, or a fraction, 1250/3 = 416.667."""
     plain = f"{plain_number(value):.12g}"
     return plain if exact(plain) == value else f"{value} = {float(value):.6g}"
 
@@ -85,11 +85,11 @@ class Scale:
 
 @dataclass(frozen=True)
 class Unit:
-    """How values of a unit are shown: in the largest scale of which they are 1 or more.
+    """The display of values of a unit: in the largest scale in which they are at least 1.
 
     Attributes:
         scales: the smallest first.
-        decimals: behind the point; None: four significant digits.
+        decimals: digits after the point; None: four significant digits.
     """
 
     scales: tuple[Scale, ...]
@@ -121,7 +121,7 @@ UNITS = {
     "": Unit((Scale(""),)),
 }
 
-# The unit of a value by how its name ends.
+# Units by endings of names.
 _ENDINGS = {
     "_ns": "ns",
     "_nj": "nJ",
@@ -203,7 +203,7 @@ def times(factor: float) -> str:
 
 
 def significant(value: float, digits: int = 4) -> str:
-    """`value` to that many significant digits, zeros at the end among them; thousands apart from 10,000."""
+    """`value` to this many significant digits, with final zeros, and commas from 10,000."""
     rounded = float(f"{value:.{digits}g}")
     if abs(rounded) >= 10**digits:
         return f"{rounded:,.0f}"

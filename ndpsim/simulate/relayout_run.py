@@ -1,4 +1,4 @@
-"""Experts on their way from one layout to another, lowered to `ndpsim.link.engine` and run."""
+"""Runs relayouts of experts by `ndpsim.link.engine`."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ _CLOCKS = 1 << 17  # between two reports of progress
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """How bursts are read and written: by relayout units with lanes and links, or by a host.
+    """The way in which bursts are read and written: relayout units with lanes and links, or a host.
 
     Attributes:
         device: the DRAM of each lane, which is a channel.
         policy: the policy of its controller.
         lanes: lanes of each node.
         network: the network of the nodes.
-        slots: bursts that a node's buffer holds between reading and sending.
-        receive_bytes: what its buffer holds of what was sent to it.
-        many_reads: reads of a lane under way for which its writes wait, see `ndpsim.link.offers`.
+        slots: bursts between reading and sending for which a node's buffer has room.
+        receive_bytes: room of a node's buffer for received data.
+        many_reads: number of current reads of a lane with which its writes wait, see `ndpsim.link.offers`.
         packet_bytes, header_bytes: the bytes of data and of the header of a packet.
         timebase: ticks of the DRAM clock, then of the unit's.
         dimm_lanes: node, lane and rank of each DIMM's lanes, DIMM after DIMM.
-        command_buses: those that lanes share; None: every lane has one of its own.
+        command_buses: shared command buses; None: every lane has its own.
     """
 
     device: Device
@@ -76,17 +76,17 @@ class Access:
 
 
 class CommandBuses(NamedTuple):
-    """Command buses, one for the ranks of a DIMM on each sub-channel, as `dimm` has them."""
+    """Command buses, one for the ranks of a DIMM on each sub-channel, as in `dimm`."""
 
     buses: int  # sub-channels, of all channels
-    channel_ranks: int  # of the DIMMs on a channel, at most
+    channel_ranks: int  # maximum DIMMs on a channel
     dimm_ranks: int
-    clocks: Ints  # [command]: for which it has its bus
-    lane: Ints  # [lane]: its number where lanes are ordered by rank on the channel, then by sub-channel
+    clocks: Ints  # [command]: clocks on its bus
+    lane: Ints  # [lane]: its number in the order of ranks on the channel, then sub-channels
 
 
 def private_buses(access: Access) -> CommandBuses:
-    """Buses that no two lanes share: commands never wait for them."""
+    """Buses that are not shared, so that commands never wait."""
     lanes, never = access.network.dimms * access.lanes, np.zeros(len(access.tables.commands), dtype=np.int64)
     return CommandBuses(lanes, 1, 1, never, np.arange(lanes))
 
@@ -100,20 +100,20 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A relayout, from the kernels' arrays. Clocks are DRAM clocks, the first is 1.
+    """A finished relayout, from the kernels' arrays. Clocks are DRAM clocks, of which the first is 1.
 
     Attributes:
         end: the clock at which the last data had been written.
-        bits: of what was read, sent and written.
-        wire_bytes: sent over links, with headers, at the source.
-        read_node, read_tick: of each read, its node, and when its data was in the buffer.
-        write_node, write_tick: of each write, its node and when all of it had arrived.
+        bits: bits read, sent and written.
+        wire_bytes: bytes sent over links, with headers, at the source.
+        read_node, read_tick: node of each read, and the tick at which its data was in the buffer.
+        write_node, write_tick: node of each write, and the tick at which all its data had arrived.
         reads, writes: bursts by lane.
         busy: ticks by wire.
-        most_waiting: bytes of transit by node.
+        most_waiting: maximum bytes in transit by node.
         issued: commands by number.
         open_clocks: clocks for which banks were open, summed over all banks.
-        traces: of every lane, where recorded.
+        traces: command traces of every lane, if recorded.
     """
 
     end: int
@@ -133,10 +133,10 @@ class Run:
 
 
 def _bursts(layouts: Sequence[Layout]) -> tuple[Bursts, Ints]:
-    """All bursts of layouts, and where each layout's begin."""
+    """All bursts of layouts, and the beginnings of those of each layout."""
     first = np.append(0, np.cumsum([layout.bursts for layout in layouts])).astype(np.int64)
     dimm_lane, place = (np.empty(first[-1], dtype=np.int32) for _ in range(2))
-    begins: dict[str, tuple[int, int, slice]] = {}  # of the first of each name; others are shifted from it
+    begins: dict[str, tuple[int, int, slice]] = {}  # of the first layout of a name; others are shifted
     for layout, (begin, end) in zip(layouts, pairwise(first), strict=True):
         of, first_lane = slice(begin, end), layout.dimms[0] * layout.geometry.lanes
         if layout.name in begins:
@@ -152,7 +152,7 @@ def _bursts(layouts: Sequence[Layout]) -> tuple[Bursts, Ints]:
 
 
 def _pieces(transfers: Sequence[Transfer]) -> Iterator[Pieces]:
-    """The pieces of each expert, which are the same for all DIMMs."""
+    """The pieces of each expert, which are equal for all DIMMs."""
     found: dict[tuple[str, str], Pieces] = {}
     for source, target in transfers:
         names = source.name, target.name
@@ -162,7 +162,7 @@ def _pieces(transfers: Sequence[Transfer]) -> Iterator[Pieces]:
 
 
 class Wave:
-    """Experts that go at the same time, as a relayout engine and its requests, before anything has moved.
+    """Experts that move at the same time, as a relayout engine and its requests, before the start.
 
     Raises:
         InputError: the buffer is too small.
@@ -174,7 +174,7 @@ class Wave:
         reads, first_read = _bursts([transfer.source for transfer in transfers])
         writes, first_write = _bursts([transfer.target for transfer in transfers])
         read = number_by_node(node_of[reads.dimm_lane], first_read, nodes)
-        # Writes of a packet are neighbours then, which spares processors cache misses.
+        # This makes writes of a packet neighbours, which saves processors cache misses.
         write = number_by_node(node_of[writes.dimm_lane], first_write[[0, -1]], nodes)
         self.read_node, self.write_node = (
             np.repeat(np.arange(nodes, dtype=np.int32), np.diff(numbers.node_first))
@@ -207,7 +207,7 @@ class Wave:
 
 
 class Job(Wave):
-    """A wave under way on lanes that nothing else uses; the channels of all DIMMs are run as one."""
+    """A running wave on lanes without other users; the channels of all DIMMs are run as one."""
 
     make_dimms = staticmethod(make_dimms)
 
@@ -237,7 +237,7 @@ class Job(Wave):
         self.dimms.add_relayout(self.engine, self.requests, lane, access.many_reads, 0)
 
     def run(self, progress: Progress, stop: Event) -> None:
-        """Until all is written.
+        """Run until all data is written.
 
         Raises:
             InterruptedError: `stop` was set before.
@@ -283,14 +283,14 @@ class Job(Wave):
 
 
 def last_data(device: Device, relayout: Relayout) -> int:
-    """The clock by which all data of a relayout that is done have been written."""
+    """The clock by which all data of a finished relayout have been written."""
     return int(relayout.value[LAST_SERVED]) + device.clocks("nCWL") + device.burst_clocks
 
 
 def run_relayout(
     access: Access, transfers: Sequence[Transfer], record: bool, progress: Progress, stop: Event
 ) -> Run:
-    """Relayout of a wave, from rest.
+    """Run the relayout of a wave from the start.
 
     Raises:
         InputError: the buffer is too small.

@@ -1,8 +1,8 @@
-"""The experts of a relayout that move at the same time, where not all can.
+"""Waves of experts of a relayout, if not all can move at the same time.
 
 Experts that share a link or a lane wait for each other, so each wave should use links and lanes evenly. A
-wave takes as long as what it uses most, or longer; waves are chosen so that these times together are small.
-The order in which experts are given makes no difference.
+wave takes at least the time of its busiest link or lane; waves are chosen for a small sum of these times. The
+order of the given experts makes no difference.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ndpsim.simulate.relayout_run import Access, Transfer
 Floats = NDArray[np.float64]
 Waves = list[list[int]]
 
-_BETTER = 1 - 1e-9  # less than this share of a time is less, beyond rounding
+_BETTER = 1 - 1e-9  # A time below this share of another is shorter by more than rounding.
 
 
 def _uses_ns(access: Access, transfer: Transfer) -> Floats:
-    """For how long an expert uses each lane, then each wire, as if spread evenly over its DIMMs."""
+    """The time for which an expert uses each lane, then each wire, as if spread evenly over its DIMMs."""
     network, (source, target) = access.network, transfer
     lane_ns = np.zeros(access.network.dimms * access.lanes)
     burst_ns = access.timebase.to_ns(access.tables.burst * access.timebase.ticks[0])
@@ -42,7 +42,7 @@ def _uses_ns(access: Access, transfer: Transfer) -> Floats:
 
 
 def _time_ns(uses_ns: Floats, wave: Sequence[int]) -> tuple[float, float]:
-    """The least time of a wave, and, to choose among equal times, how unevenly it uses links and DRAM."""
+    """The least time of a wave, and for ties, the imbalance in its use of links and DRAM."""
     total = uses_ns[list(wave)].sum(axis=0)
     return float(total.max()), float(total @ total)
 
@@ -56,9 +56,9 @@ def _sum(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, f
 
 
 def _exchange(uses_ns: Floats, waves: Waves) -> None:
-    """Exchange experts, or free places, of two waves as long as that makes the two together better.
+    """Exchange experts, or free places, of two waves as long as this improves their sum.
 
-    The last expert of `uses_ns` is none: a free place.
+    The last expert of `uses_ns` represents a free place.
     """
     times = [_time_ns(uses_ns, wave) for wave in waves]
     changed = True
@@ -77,16 +77,16 @@ def _exchange(uses_ns: Floats, waves: Waves) -> None:
 
 
 def choose_waves(access: Access, transfers: Sequence[Transfer], at_once: int) -> Waves:
-    """The numbers of the experts in waves that go one after the other.
+    """The numbers of the experts in consecutive waves.
 
     Args:
-        access: who moves them.
-        transfers: sorted, as `relayout_plan.plan_transfers` returns them.
-        at_once: experts of a wave, at most.
+        access: the way in which experts are moved.
+        transfers: sorted transfers, as from `relayout_plan.plan_transfers`.
+        at_once: maximum experts of a wave.
 
     Returns:
-        As few waves as can be. Of two beginnings, neighbours in a wave or in different ones, each made better
-        by exchanges, it is the one whose waves take less at least.
+        The fewest possible waves. Two initial choices, with neighbours in the same or in different waves, are
+        improved by exchanges, and the one with the lower bound of times is taken.
     """
     count = -(-len(transfers) // at_once)
     if count < 2:

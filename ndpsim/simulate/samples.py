@@ -1,4 +1,4 @@
-"""Times at which a run is looked at, for curves of what happened over time."""
+"""Sampling times of a run, for curves over time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-_MOST = 400  # times at first, and about so many at the end
+_MOST = 400  # initial and approximate final number of samples
 
 Ints = NDArray[np.int64]
 
@@ -17,9 +17,9 @@ Ints = NDArray[np.int64]
 def sample_clocks(cycles: int, refresh_interval: int, most: int = _MOST) -> Fraction:
     """Clocks between at most `most` samples of a run that lasts about `cycles`.
 
-    Whole refresh intervals, or exactly a half of one, a quarter, ..., so that every refresh, or every other
-    one, ..., falls between the same two samples: their pattern stays visible, and none that is not there
-    appears. Samples are taken at the next whole clock.
+    These are whole refresh intervals, or exactly a half, a quarter, ... of one, so that refreshes always have
+    the same place between samples: their pattern remains visible, without false patterns. Samples are taken
+    at the next whole clock.
     """
     wanted = max(1, -(-cycles // most))
     if wanted >= refresh_interval:
@@ -35,7 +35,7 @@ def equal_clocks(cycles: int, width: Fraction) -> Ints:
 
 
 class Samples:
-    """Values of some counters, which only rise from 0, at equal times from the clock `start` on."""
+    """Values of counters, which only rise from 0, at equally spaced times from the clock `start` on."""
 
     def __init__(self, counters: int, start: int, width: Fraction | int) -> None:
         self.width = Fraction(width)
@@ -48,7 +48,7 @@ class Samples:
         return self._clocks[0] + math.ceil((passed + 1) * self.width)
 
     def record(self, clock: int, counts: Sequence[int]) -> None:
-        """Note the values of the counters; where samples become too many, every other one is dropped."""
+        """Record the values of the counters; if there are too many samples, every other one is dropped."""
         if clock == self._clocks[-1]:
             return
         self._clocks.append(clock)
@@ -58,5 +58,5 @@ class Samples:
             self.width *= 2
 
     def rises(self) -> tuple[Ints, Ints]:
-        """Clocks, int64[sample + 1], and by how much each counter rose between them: [counter, sample]."""
+        """Clocks, int64[sample + 1], and the increase of each counter between them, [counter, sample]."""
         return np.array(self._clocks), np.diff(np.array(self._counts), axis=0).T

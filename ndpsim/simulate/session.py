@@ -1,7 +1,7 @@
-"""A host channel with all its DIMMs, and all that uses them, in any combination, on one clock.
+"""A host channel with all its DIMMs, and any combination of their users, on one clock.
 
-Each DIMM has a queue of experts; the host has streams of requests. An expert that comes later never delays
-an earlier one of its DIMM. See `dimm` for how NDP units and host share ranks and buses.
+Each DIMM has a queue of experts; the host has streams of requests. An expert never delays an earlier one of
+its DIMM. See `dimm` for the sharing of ranks and buses by NDP units and host.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ndpsim.simulate.session_results import channel_energy, expert_run, host_run
 from ndpsim.simulate.weights import named_weights
 
 _NONE: Ints = np.zeros(0, dtype=np.int64)
-_MOST_LAG = 2048  # clocks, of a host read: longer than all ranks' refreshes, short against an expert
+_MOST_LAG = 2048  # clocks of a host read, longer than all ranks' refreshes, but shorter than an expert
 
 
 class Session:
@@ -261,7 +261,7 @@ class Session:
         return len(run.relayouts) - 1
 
     def _not_past(self, ns: float, key: str) -> int:
-        """The first clock that is not before a time, nor before now."""
+        """The first clock that is neither before a time nor before now."""
         return max(self.machine.clock_at(number(ns, key, 0)), self._run.dimms.clock)
 
     def run(self, until_ns: float | None = None) -> None:

@@ -54,7 +54,7 @@ def relayout_run(run: Channel, relayout: Relayout) -> RelayoutRun:
 
 
 def channel_energy(run: Channel, hardware: Hardware) -> Energy:
-    """The energy of the DIMMs with NDP units; of relayouts, that of all engines and links of the machine."""
+    """The energy of DIMMs with NDP units; relayouts include all engines and links of the machine."""
     machine, works = run.machine, []
     for job in run.experts:
         expert, ran = job.expert, run.queues[job.expert.dimm].of_phase
@@ -74,7 +74,7 @@ def channel_energy(run: Channel, hardware: Hardware) -> Energy:
 
 
 def _relayout_energy(run: Channel, hardware: Hardware) -> dict[str, float | None]:
-    """Energy of engines and links until now, by component."""
+    """Energy of engines and links so far, by component."""
     if not run.waves:
         return {}
     bits_read = sum(bits_by_stage(wave.engine).read for wave in run.waves)

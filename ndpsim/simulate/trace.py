@@ -29,12 +29,12 @@ from ndpsim.simulate.power import dram_power
 from ndpsim.simulate.trace_channel import TraceChannel, counters, sizes_in_address
 from ndpsim.traces import BYTES_OF_A_REQUEST, Requests, read_requests
 
-_LATEST = 10**18  # clocks: less than `dram.state.FAR`, with all that is added to one
-_BYTES_RECORDED = 512  # memory that a request takes with its commands
+_LATEST = 10**18  # clocks: less than `dram.state.FAR`, even after additions
+_BYTES_RECORDED = 512  # bytes of memory for a request with its commands
 
 
 def _checked_places(requests: Requests, memory: Memory) -> Coordinates:
-    """The coordinates of requests that were given by coordinates."""
+    """The checked coordinates of requests with coordinates."""
     assert requests.place is not None
     for number, (name, size) in enumerate(sizes_in_address(memory).items()):
         values = requests.place[:, number]
@@ -66,7 +66,7 @@ def _places(requests: Requests, memory: Memory, wrap: bool) -> Coordinates:
 
 
 def _check_cycles(requests: Requests) -> None:
-    """Make sure that the last request comes before all that controllers take for never."""
+    """Check that the last request is before the clock that controllers use as never."""
     last = 0 if requests.cycle is None else int(requests.cycle[-1])
     if last >= _LATEST:
         problem = f"cycle {last} is not below {_LATEST}"
@@ -121,7 +121,7 @@ def run_requests(
     places = _places(requests, memory, wrap)
     if exact_check:
         _exact_check(requests, memory, places)
-    shares: list[Any] = [slice(None)]  # a view, where there is one channel
+    shares: list[Any] = [slice(None)]  # a view if there is one channel
     if memory.channels > 1:
         shares = [np.flatnonzero(places.channel == channel) for channel in range(memory.channels)]
     runs = [TraceChannel(memory, requests, places, share, record_commands) for share in shares]
@@ -249,7 +249,7 @@ def run_trace(
     options = state.ControllerOptions(scheduler, row_policy, row_cap, refresh, read_buffer, write_buffer, wck)
     memory = Memory.named(standard, org, timing, ranks, overrides, mapper, channels, options, rules)
     for name, value in (("wrap", wrap), ("record_commands", record_commands), ("exact_check", exact_check)):
-        flag(value, name)  # before a trace is read, which may take long
+        flag(value, name)  # before reading a trace, which may take long
     chosen_cache(cache)
     return run_requests(_requests(requests), memory, wrap, record_commands, exact_check, cache=cache)
 

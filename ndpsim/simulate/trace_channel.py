@@ -63,16 +63,16 @@ class TraceChannel(Bus):
             self.source = source._replace(cycle=source.cycle.copy())
 
     def run_reporting(self, report: Callable[[int], None]) -> None:
-        """Run to the end, first to the clock that takes the last request."""
+        """Run to the end, first to the clock that accepts the last request."""
         if self.count == 0:
             return
         first = reported = 0
         for end in self._pauses:
             if self._idle.clocks > 0:
                 self.source.cycle[first:end] -= self._idle.clocks
-            if end < self.count:  # what comes behind a pause is not taken before
+            if end < self.count:  # requests after a pause are not accepted before it
                 self.channel.value[state.PAUSE] = self.source.cycle[end] - self._idle.clocks
-            # A run may only be interrupted between two steps while requests are still to be taken.
+            # A run may only be interrupted between steps while requests remain to be accepted.
             for until in range(reported + _CHUNK, min(end, self.count - self.channel.most_queued), _CHUNK):
                 self.run(until_served=until)
                 report(_CHUNK)
@@ -91,12 +91,12 @@ class TraceChannel(Bus):
         report(self.count - reported)
 
     def _counted_besides(self) -> dict[str, int]:
-        """Counters that only the controller of the standard has."""
+        """Additional counters of the standard's controller."""
         names = own_counters(self._memory.device.standard.controller)
         return {name: int(self.value[state.OWN_COUNTERS + place]) for place, name in enumerate(names)}
 
     def _skip_idle_time(self, request: int) -> None:
-        """Jump over idle time before a request, if all before are served."""
+        """Skip idle time before a request, if all earlier ones are served."""
         value = self.channel.value
         if value[state.SERVED] == request:
             self._idle.skip(int(value[state.PAUSE]), self.run_until)
@@ -104,7 +104,7 @@ class TraceChannel(Bus):
 
     @property
     def value(self) -> Ints:
-        """The channel's counters, with idle time that was jumped over."""
+        """The channel's counters, with skipped idle time."""
         value = self.channel.value.copy()
         value[[state.CLOCK, state.COUNTED_UNTIL]] += self._idle.clocks
         return value
@@ -116,7 +116,7 @@ class TraceChannel(Bus):
 
     @property
     def cycles(self) -> int:
-        """To the last beat of data that is read, or the last command."""
+        """Clocks to the last beat of read data, or the last command."""
         return super().cycles + self._idle.clocks
 
     def open_clocks(self, end: int) -> int:
@@ -144,7 +144,7 @@ def counters(channels: Sequence[TraceChannel | Controller], standard: Standard) 
 
 
 def sizes_in_address(memory: Memory) -> dict[str, int]:
-    """How many parts of each kind the next larger part has: channels, ranks, ..., columns."""
+    """The number of parts of each kind in the next larger part: channels, ranks, ..., columns."""
     device = memory.device
     return {
         "channel": memory.channels,
@@ -157,5 +157,5 @@ def sizes_in_address(memory: Memory) -> dict[str, int]:
 
 
 def address_of(places: Coordinates, memory: Memory) -> Ints:
-    """A number of its own for every burst, for requests given by coordinates."""
+    """A unique number for every burst, for requests with coordinates."""
     return np.ravel_multi_index((places.channel, *places[:-1]), tuple(sizes_in_address(memory).values()))

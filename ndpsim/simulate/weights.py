@@ -1,4 +1,4 @@
-"""An expert's weights from what a caller names: a model or a shape, and bits."""
+"""An expert's weights from a model or a shape, and bits."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def _same_bits(bits: int) -> ExpertFormat:
 def named_weights(
     model: str | PathLike[str] | MoeShape | Expert, bits: int | ExpertFormat
 ) -> tuple[ExpertWeights, str | None]:
-    """Weights, and the name of the model they are of, None for a shape.
+    """Weights, and the name of their model, or None for a shape.
 
     Raises:
-        InputError: there is no such model, or the bits make no sense.
+        InputError: there is no such model, or the bits are invalid.
     """
     if not isinstance(bits, ExpertFormat):
         bits = _same_bits(one_of_bits(bits, "bits"))
@@ -34,7 +34,7 @@ def named_weights(
 
 
 def describe_weights(weights: ExpertWeights, model: str | None) -> dict[str, Any]:
-    """Model, shape and bits as plain data: what a result says about them."""
+    """Model, shape and bits as plain data for results."""
     described: dict[str, Any] = {
         "model": model,
         "hidden": weights.hidden,

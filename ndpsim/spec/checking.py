@@ -1,4 +1,4 @@
-"""Whoever writes a standard is told in one line what is wrong with it."""
+"""Checks standards, with one-line errors for their authors."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ndpsim.spec.standard import (
     latency_terms,
 )
 
-#: Commands that a standard may have at most: tables are as wide, so that loops over them have a fixed length.
+#: Maximum commands of a standard: tables have this width, so that loops over them have a fixed length.
 MOST_COMMANDS = 12
 
-#: Timings that every standard has.
+#: Timings of every standard.
 NEEDED = ("rate", "tCK_ps", "nCL", "nCWL", "nRAS", "nRP", "nRC", "nREFI")
 _EVERY = ("opens", "closes", "reads", "writes", "reads and closes", "writes and closes")
 
-# By level, the scopes of commands that address one node of it or, of the banks, one in every group.
+# By level, the scopes of commands that address a node of the level, or for banks, one in every group.
 _SCOPES = (
     {ONE_BANK, SAME_BANKS, WHOLE_RANK},
     {ONE_BANK, SAME_BANKS, WHOLE_RANK},
@@ -34,10 +34,10 @@ _SCOPES = (
 
 
 def check_rule(standard: Standard, rule: Rule) -> None:
-    """Make sure that a rule speaks of what the standard has, and counts what can be counted.
+    """Check that a rule only refers to parts of the standard, and only counts what can be counted.
 
     Raises:
-        InputError: it does not.
+        InputError: the rule is invalid.
     """
     where = f"{standard.name}: rule {rule.name}"
     if rule.level not in standard.levels:
@@ -53,10 +53,10 @@ def check_rule(standard: Standard, rule: Rule) -> None:
 
 
 def check_scheduled(standard: Standard, rule: Rule) -> None:
-    """Make sure that the engine can obey a rule, too.
+    """Check that the engine can also obey a rule.
 
     Raises:
-        InputError: it cannot.
+        InputError: the engine cannot obey the rule.
     """
     check_rule(standard, rule)
     where = f"{standard.name}: rule {rule.name}"
@@ -74,10 +74,10 @@ def _scopes(standard: Standard, rule: Rule) -> set[int]:
 
 
 def check_standard(standard: Standard) -> None:
-    """Make sure that the simulator has of a standard what it needs.
+    """Check that a standard has everything that the simulator needs.
 
     Raises:
-        InputError: it lacks something, or names what is not there.
+        InputError: the standard lacks something, or refers to missing parts.
     """
     if len(standard.levels) not in (4, 5) or len(set(standard.levels)) != len(standard.levels):
         problem = (

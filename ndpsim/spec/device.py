@@ -1,4 +1,4 @@
-"""From names to numbers: a standard, an organisation, a speed and overrides become a `Device`."""
+"""Resolves a standard, an organisation, a speed and overrides to a `Device`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ndpsim.units import dram_period_ps, format_bytes, plain_number
 
 _MAX_CLOCKS = 1_000_000
 _MAX_RANKS = 64
-_FIXED = ("rate", "tCK_ps")  # what a speed preset is; changing them means another preset
+_FIXED = ("rate", "tCK_ps")  # these define a speed preset, so changing them means another preset
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,7 +47,7 @@ class Device:
 
     @property
     def parts(self) -> dict[str, int]:
-        """Ranks of the channel, or the pseudo-channels that it always has, as results name them."""
+        """Ranks of the channel, or its pseudo-channels, by their names in results."""
         if self.organisation.ranks > 1:
             return {"ranks": 1, f"{self.standard.levels[1]}s": self.ranks}
         return {"ranks": self.ranks}
@@ -59,7 +59,7 @@ class Device:
 
     @property
     def stacks(self) -> int:
-        """Stacks in a rank; 1 where the standard has no such level."""
+        """Stacks in a rank; 1 if the standard has no such level."""
         return self.organisation.stacks
 
     @property
@@ -123,7 +123,7 @@ class Device:
         return self.timing_clock_ps / self.standard.ticks_per_clock
 
     def clocks(self, latency: str) -> int:
-        """A rule's latency, or a timing, in clocks of controllers."""
+        """The latency of a rule, or a timing, in clocks of controllers."""
         terms = latency_terms(latency)
         clocks = sum(sign * (term if isinstance(term, int) else self.timings[term]) for sign, term in terms)
         return clocks * self.standard.ticks_per_clock
@@ -140,7 +140,7 @@ class Device:
 
     @property
     def reported_timings(self) -> dict[str, int | float]:
-        """`timings` as results show them: `tCK_ps` is exact, not rounded down."""
+        """`timings` for results, with an exact `tCK_ps`, not rounded down."""
         return {**self.timings, "tCK_ps": plain_number(self.timing_clock_ps)}
 
     @property
@@ -155,7 +155,7 @@ class Device:
 
     @property
     def open_bursts(self) -> int:
-        """Bursts in the rows that are read together: of each rank one of every bank group of a stack."""
+        """Bursts in the rows that are read together: in each rank, one of every bank group of a stack."""
         return self.ranks * self.groups_per_stack * self.bursts_per_row
 
     @property
@@ -246,14 +246,14 @@ def resolve(
 
 
 class RowTime(NamedTuple):
-    """How long after its activation a row is ready for something, and the sum of timings that says so."""
+    """The time from a row's activation to another command, and the sum of timings that determines it."""
 
     clocks: int
     latency: str
 
 
 def row_times(device: Device) -> tuple[RowTime, RowTime]:
-    """When a row is ready for its first column command, and when it may be closed at the earliest."""
+    """The times from activation to the first column command of a row, and to its earliest precharge."""
     standard = device.standard
     cycles = {command.name: command.cycles for command in standard.commands}
     opening, closing = {standard.names[ACTIVATE]}, {standard.names[PRECHARGE]}

@@ -1,4 +1,4 @@
-"""From rules to integer tables: the only form in which the engine knows a standard."""
+"""Converts rules to integer tables, the engine's form of a standard."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ndpsim.spec.checking import MOST_COMMANDS, check_scheduled
 from ndpsim.spec.device import Device
 from ndpsim.spec.standard import RANK_ORDERS, STACK, Command
 
-#: Stands in a table where no rule binds two commands: adding it to any clock leaves the past.
+#: Entry of a table for commands without a rule: any clock plus it is in the past.
 NO_RULE = -(1 << 40)
 
-# What `Tables.commands` has of a command; see `spec.standard.Command`. Other commands: -1 for none.
+# Fields of `Tables.commands`; see `spec.standard.Command`. Other commands are -1 if absent.
 SCOPE, CLOSES, IS_REFRESH, CLOSES_FIRST, INTERVAL, BUSY, BUS, CYCLES, RANK_ORDER = range(9)
 COMPLETED_BY, COMPLETE_WITHIN, PREPARED_BY, PREPARED_AT, KEEPS_PREPARED, ON_ANY_TICK = range(9, 15)
 
-# What `Tables.windows` has of a rule that counts commands.
+# Fields of `Tables.windows`, for rules that count commands.
 LEVEL, PREVIOUS, LENGTH, NEXT, CLOCKS = range(5)
 
 
@@ -27,15 +27,15 @@ class Tables(NamedTuple):
 
     `gap[level, previous, next]`: least distance at the same channel, rank, bank group, bank or stack.
     `sibling_gap[level, previous, next]`: least distance at two nodes of a level below the same node.
-    `windows[window, field]`: from the first of the last LENGTH commands PREVIOUS at a node of LEVEL to the
-    command NEXT there are CLOCKS at least (tFAW).
-    Distances count from and to the first cycle of a command; NO_RULE where nothing binds.
+    `windows[window, field]`: at least CLOCKS from the first of the last LENGTH commands PREVIOUS at a node of
+    LEVEL to the command NEXT (tFAW).
+    Distances are from first cycle to first cycle of commands; NO_RULE without a rule.
     """
 
     ranks: int
     bankgroups: int  # of a rank
     banks_per_group: int
-    groups_per_stack: int  # 0: no stacks stand between ranks and bank groups
+    groups_per_stack: int  # 0: no stacks between ranks and bank groups
     ticks: int  # of a clock of timings, which are the clocks here
     commands: NDArray[np.int64]  # [command, field]
     gap: NDArray[np.int64]
@@ -64,9 +64,9 @@ def _fields(device: Device, command: Command) -> list[int]:
 def lower(device: Device) -> Tables:
     """The integer tables of `device`.
 
-    A command of several cycles begins its effect in the last: a distance from it grows by as many less one, a
-    distance to it shrinks by as many, and it keeps its command bus from every other command there (JESD79-5,
-    command truth table, for two).
+    A command of several cycles takes effect in the last one: a distance from it increases by the number of
+    cycles minus one, a distance to it decreases by as many, and it occupies its command bus (JESD79-5,
+    command truth table, for two cycles).
 
     Raises:
         InputError: a rule of the standard cannot be expressed in the tables.

@@ -1,4 +1,4 @@
-"""A standard's page, read and checked: what is wrong in it is one line with page, place and value."""
+"""Reads and checks the page of a standard; an error is one line with page, place and value."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _DERIVATIONS = get_args(Derivation)
 
 
 def read_page(module: str) -> Standard:
-    """The standard that the module of this name describes.
+    """The standard in the module with this name.
 
     Raises:
-        InputError: it describes none, or one that cannot be simulated.
+        InputError: the module has no standard, or one that cannot be simulated.
     """
     try:
         page = importlib.import_module(module)
     except InputError:
         raise
-    except Exception as error:  # whatever the code of a page may raise
+    except Exception as error:  # the code of a page may raise any exception
         raise _code_error(error, module) from None
     file = str(page.__file__)
     standard = getattr(page, "STANDARD", None)
@@ -38,7 +38,7 @@ def read_page(module: str) -> Standard:
         _check(standard)
     except InputError as error:
         raise error.at(file) from None
-    except Exception as error:  # a part of it is of another type altogether
+    except Exception as error:  # a part of it has an unexpected type
         raise InputError(_in_words(error), "form", file=file, key="STANDARD") from None
     return standard
 
@@ -49,7 +49,7 @@ def _in_words(error: Exception) -> str:
 
 
 def _code_error(error: Exception, module: str) -> InputError:
-    """An error of a page's own code, at the line of the page at which it came up."""
+    """An error of a page's own code, with the page's line that raised it."""
     name = module.rpartition(".")[2] + ".py"
     if isinstance(error, SyntaxError) and error.filename is not None:
         return InputError(_in_words(error), "form", file=error.filename, line=error.lineno)
@@ -88,7 +88,7 @@ def _check(standard: Standard) -> None:
 
 
 def _check_names(names: Any, key: str, known: Any, what: str) -> None:
-    """Make sure that these are several of the known names."""
+    """Check that these are several known names."""
     if not isinstance(names, tuple):
         problem = f"{shown(names)} is no tuple of names; one name is written ('{known[0]}',)"
         raise InputError(problem, "type", key=key)
@@ -111,7 +111,7 @@ def _check_organisation(standard: Standard, org: str, organisation: Organisation
 
 
 def _numbers_of(value: Any) -> Iterator[Any]:
-    """All that stands for a number in a derivation."""
+    """All numbers of a derivation."""
     if isinstance(value, _DERIVATIONS):
         for field in fields(value):
             yield from _numbers_of(getattr(value, field.name))

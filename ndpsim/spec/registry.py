@@ -15,7 +15,7 @@ def standards() -> dict[str, Standard]:
     """All standards by name.
 
     Raises:
-        InputError: one of the pages describes nothing that can be simulated.
+        InputError: a page has no standard that can be simulated.
     """
     names = sorted(module.name for module in pkgutil.iter_modules(_folder.__path__))
     pages = [read_page(f"{_folder.__name__}.{name}") for name in names]

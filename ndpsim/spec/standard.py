@@ -1,7 +1,7 @@
-"""The vocabulary in which a DRAM standard is written down.
+"""The description of DRAM standards.
 
 A standard is one file in `ndpsim/spec/standards/` that ends in ``STANDARD = Standard(...)``; nothing else
-has to know of it.
+refers to it.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from typing import Any
 
 from ndpsim.errors import InputError
 
-#: The numbers of the commands that every standard has, whatever it calls them: one bank is opened, closed,
-#: read or written; the last two close it after themselves.
+#: The numbers of the commands of every standard, which open, close, read or write a bank; the last two also
+#: close it afterwards. Standards may use other names.
 ACTIVATE, PRECHARGE, READ, WRITE, READ_AP, WRITE_AP = range(6)
 
-#: What a command addresses: one bank, one bank of every group of a rank, or a rank.
+#: Scopes of commands: one bank, one bank of every group of a rank, or a rank.
 ONE_BANK, SAME_BANKS, WHOLE_RANK = range(3)
 
-#: The place of stacks, where a standard has them, in tables by level: behind those of a channel, ranks, bank
-#: groups and banks.
+#: The index of stacks, if a standard has them, in tables by level: after channel, ranks, bank groups and
+#: banks.
 STACK = 4
 
-#: When the same bank of the other ranks is due: at once, a clock later from rank to rank, or after all banks
-#: of this rank.
+#: The time at which the same bank of other ranks is due: at once, a clock later for each rank, or after all
+#: banks of this rank.
 RANK_ORDERS = ("together", "a clock apart", "in turn")
 
 _EFFECTS = ("opens", "closes", "reads", "writes", "refreshes")
 
-# Scope and effects by number: first of the commands that every standard has, then of those that the fast
-# controller knows besides. What else a standard has follows in the order of its page.
+# Scope and effects by number: first those of the commands of every standard, then those of further commands
+# that the fast controller knows. Other commands follow in the order of the standard's page.
 _BY_NUMBER = (
     (ONE_BANK, {"opens"}),
     (ONE_BANK, {"closes"}),
@@ -51,20 +51,20 @@ _BY_NUMBER = (
 
 @dataclass(frozen=True)
 class Command:
-    """A command and its effect on the banks it addresses.
+    """A command and its effect on the addressed banks.
 
-    `scope`: the level of the standard of which it addresses a node, the last ("bank") or the second ("rank",
-    with all banks there); "same-bank" addresses one bank of every bank group of a rank.
-    `closes_first`: the command of the same scope that closes the banks that a refresh needs closed.
-    `interval`: how often the refresh falls due. `busy`: clocks after it for which nothing can be read from
-    its rank. Both are sums of timings as a rule's `latency`.
-    `cycles`: clocks (ticks, where a clock has several) for which it holds the command bus `bus`. Commands of
-    different buses do not wait for each other there. `on_any_tick`: it may issue at every tick of a clock,
-    not only at the first. `ranks`: of the refresh of one bank, in which order ranks are refreshed
-    (`RANK_ORDERS`). `completed_by`: the command that opens the row which this one names, `complete_within`
-    clocks after it at most. `prepared_by`: the command that has to come before this one, unless a read or
-    write at the same node of `prepared_at` came before it that `keeps_prepared` for so many clocks; what
-    prepares keeps the command bus so long for what it prepares. Only the controllers that say so know these.
+    `scope`: the level of the addressed node, which is the last ("bank") or the second ("rank", with all its
+    banks); "same-bank" addresses one bank of every bank group of a rank.
+    `closes_first`: for a refresh, the command of the same scope that closes its banks.
+    `interval`: time between refreshes. `busy`: clocks after it in which its rank cannot be read. Both are
+    sums of timings like a rule's `latency`.
+    `cycles`: clocks (ticks, if a clock has several) for which it occupies the command bus `bus`. Commands of
+    different buses do not wait for each other. `on_any_tick`: it may issue at any tick of a clock, not only
+    the first. `ranks`: for the refresh of one bank, the order of ranks (`RANK_ORDERS`).
+    `completed_by`: the command that opens the row named by this one, at most `complete_within` clocks later.
+    `prepared_by`: the command that must precede this one, unless an earlier read or write at the same node of
+    `prepared_at` keeps it so, for its `keeps_prepared` clocks; the preparing command keeps the command bus
+    for this one. Only controllers that state so support these.
     """
 
     name: str
@@ -92,9 +92,9 @@ class Command:
 class Rule:
     """`next` may follow `previous` at the same node of `level` no sooner than `latency` clocks later.
 
-    `latency` is a sum of timing names and whole numbers, as the standards write it ("nCL + nBL - nCWL").
-    `window`: the distance counts from the `window`-th last `previous`, of which there is one, then (4 for
-    tFAW). `siblings`: the rule binds the *other* nodes of the level below the same node instead (rank-to-rank
+    `latency` is a sum of timing names and whole numbers, as in the standards ("nCL + nBL - nCWL").
+    `window`: the distance is from the `window`-th last `previous`, if there are so many (4 for tFAW).
+    `siblings`: the rule applies to the *other* nodes of the level below the same node instead (rank-to-rank
     switching).
     """
 
@@ -131,8 +131,8 @@ def latency_terms(latency: str) -> list[tuple[int, str | int]]:
 class Organisation:
     """One device of a preset: density in Mb, data pins, and its banks, rows and columns.
 
-    `bankgroups` are those of a rank or, where ranks have stacks, of a stack. `ranks`: how many a channel of
-    it has, 0 where it has as many as there are devices for.
+    `bankgroups` are those of a rank, or of a stack if ranks have stacks. `ranks`: number of ranks of a
+    channel, or 0 if it is not fixed.
     """
 
     density_mb: int
@@ -145,8 +145,8 @@ class Organisation:
     ranks: int = 0
 
 
-# How a standard derives a clock count that its speed presets do not state: of a rate in MT/s, the preset's
-# clock, and transfers in a clock.
+# Derivations of clock counts that speed presets do not state, from a rate in MT/s, the preset's clock, and
+# transfers in a clock.
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class ByWidth:
 
 @dataclass(frozen=True)
 class ByRate:
-    """A derivation of its own for some data rates, another for the rest."""
+    """Separate derivations for some data rates, and another for the rest."""
 
     special: Mapping[int, Derivation]
     otherwise: Derivation
@@ -235,21 +235,19 @@ Derivation = ByWidthAndRate | AtLeast | ByWidth | ByRate | ByDensity | Every | E
 class Standard:
     """A DRAM standard.
 
-    `commands`: all that it has, in the order in which results show them. `levels`: its hierarchy, outermost
-    first: a channel, its ranks, their bank groups, their banks, by whatever names; a level of stacks may
-    stand between ranks and bank groups.
-    `transfers_per_clock`: on each data pin. `prefetch`: device columns in a burst. `channel_bits`: data pins
-    of a channel (of a sub-channel or pseudo-channel). `burst`: the clocks of a burst on them, a sum of
-    timings. `own_data_buses`: each rank has those pins to itself (a pseudo-channel). `ticks_per_clock`:
-    commands come at whole ticks, counted from 1; timings are in clocks.
+    `commands`: all its commands, in their order in results. `levels`: its hierarchy, outermost first:
+    channel, ranks, bank groups and banks, by any names; a level of stacks may be between ranks and bank
+    groups. `transfers_per_clock`: on each data pin. `prefetch`: device columns in a burst. `channel_bits`:
+    data pins of a channel (of a sub-channel or pseudo-channel). `burst`: the clocks of a burst on them, a sum
+    of timings. `own_data_buses`: each rank has its own data pins (a pseudo-channel). `ticks_per_clock`:
+    commands are at whole ticks, counted from 1; timings are in clocks.
     `speeds`: clock counts by preset, with `rate` in MT/s and `tCK_ps` rounded down to a whole ps. `derived`:
-    what follows from them.
-    `rules`: what the controllers obey, as the reference's do. `checked_rules`: what a trace must obey
-    besides: the standard says it, and the reference does not.
+    clock counts derived from them.
+    `rules`: rules of controllers, as in the reference. `checked_rules`: further rules of the standard for
+    traces, which the reference lacks.
     `max_postponed_refreshes`, `max_pulled_in_refreshes`: refreshes that a rank may owe, or be ahead.
-    `controller`: what a step of it does that is not data, a module of `ndpsim/dram/controllers`.
-    `reference`: what of all this is otherwise in the reference (Ramulator 2.1) where that is known to be
-    wrong, by field.
+    `controller`: the module of `ndpsim/dram/controllers` with the parts of a step that are not data.
+    `reference`: differing fields of the reference (Ramulator 2.1) where it is known to be wrong.
     """
 
     name: str
@@ -286,7 +284,7 @@ class Standard:
         return tuple(command.name for command in self.by_number)
 
     def level_of(self, name: str) -> int:
-        """The place of a level in tables: channel, rank, bank group, bank, `STACK`."""
+        """The index of a level in tables: channel, rank, bank group, bank, `STACK`."""
         place, inner = self.levels.index(name), len(self.levels) - 4
         return place if place < 2 else STACK if place < 2 + inner else place - inner
 
@@ -294,7 +292,7 @@ class Standard:
         """`ONE_BANK`, `SAME_BANKS` or `WHOLE_RANK`.
 
         Raises:
-            InputError: the standard has no such level, or no command can have this scope.
+            InputError: the standard has no such level, or commands cannot have this scope.
         """
         scopes = (self.levels[-1], f"same-{self.levels[-1]}", self.levels[1])
         if command.scope not in scopes:

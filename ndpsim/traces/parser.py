@@ -43,13 +43,13 @@ class State(NamedTuple):
 
     line: NDArray[np.int64]  # lines done
     requests: NDArray[np.int64]
-    skipped: NDArray[np.int64]  # of the last piece: lines that hold no request
+    skipped: NDArray[np.int64]  # lines of the last piece without a request
     cycle: NDArray[np.int64]  # of the last request
-    comment: NDArray[np.int64]  # the first comment line, 0 for none, as the next one
+    comment: NDArray[np.int64]  # the first comment line, 0 for none, like the next one
     blank: NDArray[np.int64]
     fault: NDArray[np.int64]
     fault_line: NDArray[np.int64]
-    fault_start: NDArray[np.int64]  # where in the piece that line begins
+    fault_start: NDArray[np.int64]  # the place in the piece at which that line begins
     fault_at: NDArray[np.int64]  # the place of the fault in the line
     fault_field: NDArray[np.int64]
 

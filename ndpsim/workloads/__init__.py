@@ -1,4 +1,4 @@
-"""Requests to a serving system: recorded by others, of ndpsim's own CSV, or generated.
+"""Requests to a serving system: recorded by other programs, from ndpsim's own CSV, or generated.
 
 `Requests` holds them. A generator of arrivals is named by a SPEC:
 
@@ -6,8 +6,8 @@
 - ``gamma[:KEY=VALUE,...]``: times between arrivals of a gamma distribution, in bursts or evenly;
 - ``closed-loop[:KEY=VALUE,...]``: the next request arrives when one ends.
 
-All take `requests` and lengths: `input_tokens`, `input_sigma`, `input_most`, the same of `output`, or a file
-of `lengths`. One file a generator in `generators`, one a format in `formats`.
+All have `requests` and lengths: `input_tokens`, `input_sigma`, `input_most`, likewise for `output`, or a file
+of `lengths`. Each generator is a file in `generators`, each format a file in `formats`.
 """
 
 from ndpsim.workloads.generate import generate_requests, load_requests

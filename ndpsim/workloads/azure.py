@@ -18,7 +18,7 @@ _has_header = begins_with(*HEADER)
 
 
 def recognised_by(timestamp: re.Pattern[str]) -> Callable[[Path, bytes], bool]:
-    """Whether a file has Azure's header, and a first row with such a timestamp."""
+    """Whether a file has Azure's header, and a first row with a matching timestamp."""
 
     def recognises(path: Path, head: bytes) -> bool:
         if not _has_header(path, head):
@@ -30,12 +30,12 @@ def recognised_by(timestamp: re.Pattern[str]) -> Callable[[Path, bytes], bool]:
 
 
 def read_azure(path: Path, most: int | None, timestamp: re.Pattern[str], form: str) -> Requests:
-    """Requests of a file whose timestamps match; `form`: one of them, for messages.
+    """Requests of a file whose timestamps match; `form` is an example for messages.
 
     The groups of `timestamp` are a date, hours, minutes, seconds, and decimals of a second or None.
 
     Raises:
-        InputError: the file cannot be read, or a row is not as it should be.
+        InputError: the file cannot be read, or a row is invalid.
     """
     rows = Rows(path, most, _TIME, _PROMPT, _OUTPUT)
     for line, cells in cells_of(path, HEADER):
@@ -52,7 +52,7 @@ def read_azure(path: Path, most: int | None, timestamp: re.Pattern[str], form: s
 
 
 def _time_ns(found: re.Match[str]) -> int | None:
-    """Nanoseconds since the beginning of the calendar; None: there is no such time."""
+    """Nanoseconds since the beginning of the calendar; None for an impossible time."""
     date, hours, minutes, whole_seconds, decimals = found.groups()
     day = _day(date)
     hour, minute, second = int(hours), int(minutes), int(whole_seconds)

@@ -1,6 +1,6 @@
-"""Random numbers of stated distributions, made of uniform ones.
+"""Random numbers of several distributions, from uniform ones.
 
-Of NumPy's generators only `random` is used: NumPy promises no more from release to release.
+Only `random` of NumPy's generators is used, since NumPy guarantees no other stream between releases.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def normal(count: int, random: Random) -> Floats:
 def gamma(shape: float, count: int, random: Random) -> Floats:
     """Numbers of mean 1 from the gamma distribution, by Marsaglia and Tsang (2000).
 
-    Shapes below 1 are drawn as those above, and multiplied by a power of a uniform number.
+    For shapes below 1, a number of a shape above 1 is multiplied by a power of a uniform number.
     """
     drawn_shape = shape if shape >= 1.0 else shape + 1.0
     d = drawn_shape - 1.0 / 3.0

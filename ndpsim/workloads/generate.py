@@ -1,4 +1,4 @@
-"""Generates requests from a SPEC; the same seed gives the same requests."""
+"""Generates requests from a SPEC; equal seeds give equal requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ndpsim.workloads.spec import OF_LENGTHS, RequestSpec, arrival_generators, i
 
 # Independent sources of random numbers.
 _ARRIVALS, _INPUT, _OUTPUT, _FROM_FILE = range(4)
-_REQUEST_BYTES = 256  # of arrays and of Python's objects, about
+_REQUEST_BYTES = 256  # approximate bytes of arrays and of Python's objects
 
 Ints = NDArray[np.int64]
 
@@ -75,7 +75,7 @@ def _drawn(which: str, settings: Mapping[str, Any], count: int, random: np.rando
 
 
 def load_requests(requests: str | PathLike[str] | RequestSpec | Requests, seed: int = 1) -> Requests:
-    """Requests that are given, of a file of any known format, or generated.
+    """Requests that are given, read from a file of any known format, or generated.
 
     Args:
         requests: requests, a file, or a SPEC. A SPEC comes first; write ``./poisson`` for a file of that

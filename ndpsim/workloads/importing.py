@@ -1,4 +1,4 @@
-"""Requests from files, of ndpsim's own form and of others'."""
+"""Requests from files of ndpsim or other programs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def import_requests(
 
 
 def save_requests(requests: Requests, path: str | PathLike[str]) -> None:
-    """Write requests as CSV; `ndpsim.workloads.formats.csv` says which columns.
+    """Write requests as CSV; `ndpsim.workloads.formats.csv` lists the columns.
 
     Raises:
         InputError: the file cannot be written, or an id has a comma or a line break.

@@ -1,4 +1,4 @@
-"""Shared parts of formats of recorded requests: the rows of a file, checked one by one where they stand."""
+"""Shared parts of formats of recorded requests: checked rows of a file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class WorkloadFormat:
         example: a line of such a file.
         meaning: a phrase that names the program and its file.
         recognises: whether a file has this format, from its path and first bytes.
-        read: the content of a file, of at most so many requests (None: all).
+        read: reads a file, up to a number of requests (None: all).
     """
 
     example: str
@@ -41,10 +41,10 @@ class Rows:
     """Requests as they are read, row by row.
 
     Attributes:
-        file: they are read from.
-        most: requests that are wanted; None: all.
-        arrival, prompt, output: what the file calls these columns or keys, for messages.
-        failed: requests that the file has, and that got no answer; they are left out.
+        file: the file.
+        most: maximum number of requests; None: all.
+        arrival, prompt, output: the file's names of these columns or keys, for messages.
+        failed: number of omitted requests that got no answer.
     """
 
     file: Path
@@ -61,7 +61,7 @@ class Rows:
 
     @property
     def full(self) -> bool:
-        """Whether there are as many requests as are wanted."""
+        """Whether the maximum number of requests is reached."""
         return self.most is not None and len(self._arrival_ns) >= self.most
 
     def add(
@@ -73,10 +73,10 @@ class Rows:
         name: str | None = None,
         blocks: Sequence[int] | None = None,
     ) -> None:
-        """A request. `line` is where it stands, for messages; without `name` it is called by its number.
+        """Add a request. `line` is its line, for messages; the default `name` is its number.
 
         Raises:
-            InputError: it has no tokens, or arrives before the one in front of it.
+            InputError: it has no tokens, or arrives before the previous one.
         """
         for key, tokens in ((self.prompt, prompt_tokens), (self.output, output_tokens)):
             if tokens < 1:
@@ -102,13 +102,13 @@ class Rows:
         """All rows as requests.
 
         Args:
-            block_tokens: prompt tokens of a block, where rows have blocks.
+            block_tokens: prompt tokens of a block, if rows have blocks.
             closed_loop: see `Requests`.
-            from_first: the first request arrives at 0; else arrivals stay as they are in the file.
-            source: what else is known of where they come from.
+            from_first: whether the first request arrives at 0; otherwise arrivals are those of the file.
+            source: further properties of the origin.
 
         Raises:
-            InputError: there are none.
+            InputError: there are no requests.
         """
         if not self._arrival_ns:
             raise InputError("holds no requests", "form", file=self.file)
@@ -157,7 +157,7 @@ def whole_of(record: dict[str, Any], key: str, file: Path, line: int | None, pla
     """A whole number from 0 in a JSON object; `place`: the object's own key, with a dot.
 
     Raises:
-        InputError: it is missing, or none.
+        InputError: it is missing or invalid.
     """
     value = record.get(key)
     if key not in record:
@@ -169,7 +169,7 @@ def whole_of(record: dict[str, Any], key: str, file: Path, line: int | None, pla
 
 
 def cells_of(file: Path, header: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each row of a CSV file below its header, with the row's line; no cell has quotes.
+    """The cells of each row of a CSV file after its header, with the row's line; no cell has quotes.
 
     Raises:
         InputError: the file has another header, or a row another number of cells.

@@ -1,4 +1,4 @@
-"""Requests to a serving system: when each arrives, and how many tokens it has."""
+"""Requests to a serving system: their arrivals and numbers of tokens."""
 
 from __future__ import annotations
 
@@ -24,20 +24,19 @@ class Requests(Shown):
     """Requests in the order of their arrival.
 
     Attributes:
-        arrival_ns: when each arrives, float64 (n,), never before the one in front of it. With `closed_loop`
-            it is 0 for all.
+        arrival_ns: arrival of each, float64 (n,), which never decreases. With `closed_loop` it is 0 for all.
         prompt_tokens: tokens of each prompt, int64 (n,), at least 1.
         output_tokens: tokens that are generated for each, int64 (n,), at least 1.
-        ids: a name for each, all different.
+        ids: a unique name of each.
         block_tokens: prompt tokens of a block of `blocks`; None: there are no blocks.
-        blocks: for each request the ids of its prompt's blocks, int64, the last one maybe in part: equal ids
-            have equal tokens, and equal tokens before them. None: no prompt begins like another.
+        blocks: for each request the ids of its prompt's blocks, int64, of which the last may be partial:
+            equal ids have equal tokens, and equal tokens before them. None: no prompts have equal beginnings.
         closed_loop: requests that are in the system at any time: the next one arrives when one ends. None:
             they arrive at `arrival_ns`.
-        source: where the requests come from, as plain data.
+        source: the origin of the requests, as plain data.
 
     Raises:
-        InputError: arrays do not fit each other, arrivals go back, or a length is below 1.
+        InputError: lengths of arrays differ, arrivals decrease, or a number of tokens is below 1.
     """
 
     arrival_ns: NDArray[np.float64]
@@ -111,15 +110,15 @@ class Requests(Shown):
 
     @property
     def requests_per_s(self) -> float | None:
-        """Mean rate of arrivals from the first to the last; None: all arrive at once, or in a closed loop."""
+        """Mean rate of arrivals from first to last; None if all arrive at once, or in a closed loop."""
         span_ns = float(self.arrival_ns[-1] - self.arrival_ns[0])
         return (len(self) - 1) * _NS / span_ns if span_ns else None
 
     def at_rate(self, requests_per_s: float) -> Requests:
-        """The same requests with all times between arrivals stretched alike to another mean rate.
+        """The same requests with all times between arrivals scaled to another mean rate.
 
         Raises:
-            InputError: the rate is not above 0, or there is none to stretch: see `requests_per_s`.
+            InputError: the rate is not above 0, or the requests have no rate: see `requests_per_s`.
         """
         rate = number(requests_per_s, "requests_per_s", 1e-9, 1e9)
         own = self.requests_per_s
@@ -133,10 +132,10 @@ class Requests(Shown):
 
 
 def _check_chains(blocks: tuple[NDArray[Any], ...]) -> None:
-    """Equal ids have equal tokens before them, so that an id always follows the same one.
+    """Check that an id always follows the same one, since equal ids have equal tokens before them.
 
     Raises:
-        InputError: one does not.
+        InputError: an id follows different ones.
     """
     before: dict[int, int] = {}
     for request, ids in enumerate(blocks):

@@ -19,7 +19,7 @@ _MOST_TOKENS = 1 << 24
 
 
 class Arrivals(NamedTuple):
-    """When requests arrive; with `closed_loop`, see `Requests`, all at 0."""
+    """Arrivals of requests; with `closed_loop`, see `Requests`, all are at 0."""
 
     arrival_ns: NDArray[np.float64]
     closed_loop: int | None = None
@@ -35,7 +35,7 @@ COMMON = (
     Setting("output_most", _MOST_TOKENS, "longer outputs are cut to it", 1, _MOST_TOKENS),
     Setting("lengths", "", "file of requests from which pairs of lengths are drawn"),
 )
-#: Settings that say nothing where lengths are drawn from a file.
+#: Settings without effect if lengths are drawn from a file.
 OF_LENGTHS = tuple(one.name for one in COMMON if one.name.startswith(("input_", "output_")))
 
 
@@ -44,7 +44,8 @@ class ArrivalGenerator(settings.Generator):
     """A kind of arrivals that can be generated.
 
     Attributes:
-        arrivals: of so many requests, from the settings and random numbers. The first arrives at 0.
+        arrivals: makes arrivals from the settings, random numbers and a number of requests. The first is at
+            0.
     """
 
     arrivals: Callable[[int, Mapping[str, Any], np.random.Generator], Arrivals]
@@ -71,7 +72,7 @@ def parse_spec(text: str | RequestSpec) -> RequestSpec:
     """A SPEC: ``poisson[:KEY=VALUE,...]``, ``gamma[:...]`` or ``closed-loop[:...]``.
 
     Raises:
-        InputError: there is no such generator or key, or a value is none.
+        InputError: there is no such generator or key, or a value is invalid.
     """
     if isinstance(text, RequestSpec):
         return text

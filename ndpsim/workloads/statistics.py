@@ -1,4 +1,4 @@
-"""Statistics of requests: rate, burstiness, lengths, and how much of the prompts can be reused."""
+"""Statistics of requests: rate, burstiness, lengths, and reusable parts of prompts."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Blocks:
     Attributes:
         tokens: the number of tokens of a block.
         count: blocks of all prompts.
-        distinct: different ones among them.
-        reused_share: share of the blocks that an earlier prompt had: what an endless prefix cache saves.
+        distinct: number of different blocks.
+        reused_share: share of the blocks that an earlier prompt had, which an unlimited prefix cache saves.
     """
 
     tokens: int
@@ -56,12 +56,13 @@ class RequestStatistics(Reported):
         closed_loop: requests in the system at any time; None: they arrive at their own times.
         span_s: the time from the first arrival to the last.
         requests_per_s: mean rate; None: all arrive at once, or in a closed loop.
-        peak_requests_per_s: most arrivals in a second, of seconds counted from the first arrival.
+        peak_requests_per_s: maximum arrivals in a second, counted from the first arrival.
         burstiness: inverse of the squared coefficient of variation of the times between arrivals, as
             ``gamma`` takes it; 1 for a Poisson process, less in bursts. None: fewer than three requests, or
-            no rate.
+            no
+                rate.
         prompt_tokens, output_tokens: lengths.
-        blocks: reuse of the blocks of the prompts; None where they have none.
+        blocks: reuse of the blocks of the prompts; None without blocks.
     """
 
     source: Mapping[str, Any] = field(metadata=quantity("source"))
@@ -80,7 +81,7 @@ def describe_requests(requests: Requests) -> RequestStatistics:
     """Describe requests by their statistics.
 
     Raises:
-        InputError: `requests` is none.
+        InputError: `requests` is not a `Requests`.
     """
     requests = instance(requests, "requests", Requests)
     since_ns = requests.arrival_ns - requests.arrival_ns[0]

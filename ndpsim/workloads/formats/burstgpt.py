@@ -1,8 +1,8 @@
 """BurstGPT's traces of ChatGPT and GPT-4, files 1 and 2, and file 3 with sessions.
 
 Source: HPMLL/BurstGPT (CC-BY 4.0). Timestamps are seconds from midnight of the first day. A request without
-response tokens failed; it is left out. Sessions and elapsed times, which belong to the system that was
-recorded, are not taken.
+response tokens failed, and is omitted. Sessions and elapsed times, which belong to the recorded system, are
+ignored.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ndpsim's own form: CSV with the columns ``id,arrival_s,input_tokens,output_tokens``.
 
-In a closed loop the column `concurrency` stands for `arrival_s`, the same number in each row. A last column
-`blocks_512` has the ids of the prompt's blocks of 512 tokens, separated by blanks. Times are decimal and
-exact to the nanosecond and beyond.
+A closed loop has a column `concurrency` instead of `arrival_s`, with the same number in each row. A last
+column `blocks_512` may have the ids of the prompt's blocks of 512 tokens, separated by blanks. Times are
+decimal, and exact to a nanosecond or better.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def _blocks(text: str, path: Path, line: int, key: str) -> list[int]:
 
 
 def lines_of(requests: Requests) -> Iterator[str]:
-    """The lines of a file of this form.
+    """The lines of a file in this form.
 
     Raises:
-        InputError: an id cannot stand in it.
+        InputError: an id cannot be written.
     """
     when = "arrival_s" if requests.closed_loop is None else "concurrency"
     last = "" if requests.blocks is None else f",blocks_{requests.block_tokens}"

@@ -1,8 +1,8 @@
 """LLMServingSim's workloads: JSON lines with ``input_toks``, ``output_toks`` and ``arrival_time_ns``.
 
-Source: casys-kaist/LLMServingSim, `workloads` (MIT). Where rows have the prompt's tokens (`input_tok_ids`),
-prompts that begin alike get equal blocks of 16 tokens. Sessions, whose calls wait for each other and for
-tools, are not requests with a time of arrival; they are refused.
+Source: casys-kaist/LLMServingSim, `workloads` (MIT). If rows have the prompt's tokens (`input_tok_ids`),
+equal beginnings of prompts get equal blocks of 16 tokens. Sessions, whose calls wait for each other and for
+tools, have no times of arrival and are refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BLOCK_TOKENS = 16
 
 
 class _Blocks:
-    """Numbers of blocks: one for each content after each content before it."""
+    """Numbers of blocks, unique for a content and all contents before it."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, tuple[int, ...]], int] = {}

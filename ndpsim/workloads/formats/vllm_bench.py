@@ -1,7 +1,7 @@
-"""Results of ``vllm bench serve --save-result --save-detailed``, a JSON object with an array for each figure.
+"""Results of ``vllm bench serve --save-result --save-detailed``, JSON with an array for each quantity.
 
-Source: vLLM, `vllm/benchmarks/serve.py`. A request with an error failed; it is left out. Arrivals are
-`start_times`, which newer versions write. With `request_rate` "inf" requests arrive at once, or with
+Source: vLLM, `vllm/benchmarks/serve.py`. A request with an error failed, and is omitted. Arrivals are
+`start_times`, which newer versions write. With `request_rate` "inf", requests arrive at once, or with
 `max_concurrency` in a closed loop.
 """
 
@@ -31,7 +31,7 @@ def _is_time(value: Any) -> bool:
 
 
 def _array(record: dict[str, Any], key: str, fits: Callable[[Any], bool], path: Path) -> list[Any] | None:
-    """An array of a figure for each request; None: there is none."""
+    """The array of a quantity for each request, if any."""
     array = record.get(key)
     if array is None:
         return None
