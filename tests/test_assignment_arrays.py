@@ -7,7 +7,7 @@ import pytest
 
 from ndpsim.assignment.expert_uses import CHANNELS_NS, CPU_NS, GROUPS_NS, fill_uses
 from ndpsim.assignment.least_maximum import CPU, GPU, NDP
-from ndpsim.assignment.parts import count_parts, list_ways, tokens_with
+from ndpsim.assignment.parts import count_parts, list_ways
 from ndpsim.orchestrator.totals import ENGINES
 from ndpsim.policies.interface import Part, Parts
 
@@ -98,13 +98,3 @@ def test_sums_over_layers_are_those_of_the_parts():
     assert sums.tolist() == [*engines.values()]
     assert {place: reads[place] for place in np.argsort(turns).tolist() if turns[place] >= 0} == read
     assert turns[[*read]].tolist() == [*range(len(read))]
-
-
-def test_tokens_of_other_engines_are_counted_once():
-    random = np.random.default_rng(6)
-    for _ in range(30):
-        ids = random.integers(0, 12, (int(random.integers(0, 9)), 3)).astype(np.int16)
-        _, cpu, ndp = random_parts(random, 12)
-        others = {*cpu.experts.tolist(), *ndp.experts.tolist()}
-        expected = sum(not others.isdisjoint(of_token) for of_token in ids.tolist())
-        assert tokens_with(ids, cpu.experts, ndp.experts, np.empty(12, np.bool_)) == expected

@@ -1,4 +1,4 @@
-"""`ndpsim dram`, `compare` and their refusals."""
+"""`ndpsim dram`, `compare` and what they refuse."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.events.layer import HERE, MISSING, UNKNOWN, Copies, EngineParts, Rules, add_layer, find_whole
+from ndpsim.events.layer import Copies, EngineParts, Reads, Rules, add_layer
+from ndpsim.events.rows import HERE, MISSING, RADIX, UNKNOWN, find_rows
 from ndpsim.events.state import WHAT
 from ndpsim.orchestrator.jobs import JobList, Label
 from readable_layer import ReadableLayer
@@ -57,13 +58,18 @@ def engine_parts(parts: list[dict[str, Any]], *columns: str) -> EngineParts:
     return EngineParts(
         np.array([part["expert"] for part in parts], np.int64),
         np.array([part["share"] for part in parts], np.float64),
-        np.array([part["tokens"] for part in parts], np.int64),
-        np.array(costs, np.float64).reshape(len(parts), width),
+        np.arange(len(parts))[::-1],
+        np.array(costs[::-1], np.float64).reshape(len(parts), width),
     )
 
 
-def reads(parts: list[dict[str, Any]]) -> np.ndarray:
-    return np.array([[part["kind"], part["read_ns"]] for part in parts], np.float64).reshape(-1, 2)
+def reads(parts: list[dict[str, Any]]) -> Reads:
+    costs = [[part["kind"], part["read_ns"]] for part in parts]
+    return Reads(np.arange(len(parts))[::-1], np.array(costs[::-1], np.float64).reshape(-1, 2))
+
+
+def by_expert(values: dict[int, int], usual: int, kind: type = np.int64) -> np.ndarray:
+    return np.array([values.get(expert, usual) for expert in range(24)], kind)
 
 
 def added(rules: Rules, parts: list[list[dict[str, Any]]], jobs: JobList) -> None:
@@ -78,6 +84,7 @@ def added(rules: Rules, parts: list[list[dict[str, Any]]], jobs: JobList) -> Non
         jobs.arrays,
         jobs.added,
         rules,
+        by_expert({part["expert"]: part["tokens"] for of_engine in parts for part in of_engine}, 0),
         engine_parts(gpu, "ns", "bytes", "of_full", "pcie_ns"),
         reads(gpu),
         arrival,
@@ -85,7 +92,7 @@ def added(rules: Rules, parts: list[list[dict[str, Any]]], jobs: JobList) -> Non
         engine_parts(cpu, "ns", "bytes", "of_full"),
         reads(cpu),
         engine_parts(ndp, "first", "behind", "between", "table", "bytes", "dimms"),
-        np.array([part["units"].start for part in ndp], np.int16),
+        by_expert({part["expert"]: part["units"].start for part in ndp}, -1, np.int16),
         np.empty(DIMMS, np.int64),
     )
 
@@ -140,19 +147,53 @@ def test_jobs_of_a_layer_are_those_of_the_twin():
     assert len(seen) == 9
 
 
-def test_rows_are_found_of_whole_experts_whose_number_is_known():
-    known, numbers = np.array([UNKNOWN, 4, UNKNOWN, 0]), np.array([3, 1, 2, 9, 1])
+def test_rows_of_whole_experts_are_found_by_their_numbers():
+    """Tables of random length, some rows unknown; locations of up to 3 DIMMs of 4, or striped."""
+    random, outcomes = np.random.default_rng(7), set()
+    for _ in range(100):
+        experts, all_here = int(random.integers(1, 9)), random.random() < 0.5
+        loads, dimm = random.integers(0, 5, experts), random.integers(-1, 4, experts).astype(np.int16)
+        shards = np.where(dimm < 0, 1, random.integers(1, 4, experts)).astype(np.int16)
+        resident = random.random(experts) < (1.0 if all_here else 0.5)
+        coming = np.where(random.random(experts) < 0.3, random.integers(0, 9, experts), MISSING)
+        ids = random.integers(0, experts, (int(random.integers(0, 6)), 2)).astype(np.int16)
+        sizes = random.integers(3, 6, 2).tolist(), random.integers(2 * RADIX, 6 * RADIX, 3).tolist()
+        gpu_and_cpu, others = ([random.permutation(size) for size in of] for of in sizes)
+        known = (*gpu_and_cpu, *others)
+        for table in known:
+            table[random.random(len(table)) < 0.05] = UNKNOWN
+        some = [np.flatnonzero(random.random(experts) < 0.5) for _ in range(3)]
+        shares = [np.where(random.random(len(of_engine)) < 0.05, 0.5, 1.0) for of_engine in some]
+        rows, arrival = np.full((5, experts), -9), np.full(experts, -9)
+        found = find_rows(
+            known, loads, dimm, shards, resident, coming, ids,
+            some[0], shares[0], some[1], shares[1], some[2], shares[2],
+            rows, arrival, np.empty(experts, np.bool_),
+        )  # fmt: skip
 
-    def found(experts: list[int], shares: list[float]) -> tuple[bool, list[int]]:
-        places = np.empty(len(experts), np.int64)
-        of_all = find_whole(known, numbers, np.array(experts, np.int64), np.array(shares), places)
-        return bool(of_all), places.tolist()
+        def row(table: int, number: int, share: float = 1.0, known: tuple[Any, ...] = known) -> int:
+            return int(known[table][number]) if share == 1.0 and number < len(known[table]) else UNKNOWN
 
-    assert found([4, 0, 1], [1.0, 1.0, 1.0]) == (True, [4, 0, 4])
-    assert found([], []) == (True, [])
-    assert found([0, 1], [1.0, 0.5]) == (False, [0, UNKNOWN]), "a part of an expert"
-    assert found([2, 1], [1.0, 1.0]) == (False, [UNKNOWN, 4]), "its row is yet to be made"
-    assert found([1, 3], [1.0, 1.0]) == (False, [4, UNKNOWN]), "a number above all that are known"
+        expected: list[list[int]] = [[], [], [], [], []]
+        for table, numbers in enumerate((loads, loads, loads * RADIX + shards)):
+            pairs = zip(some[table].tolist(), shares[table].tolist(), strict=True)
+            expected[table] = [row(table, int(numbers[expert]), share) for expert, share in pairs]
+        places = [(int(one) + 1) * RADIX + int(count) for one, count in zip(dimm, shards, strict=True)]
+        arrives = [HERE if resident[expert] else int(coming[expert]) for expert in some[0]]
+        copied = [part for part, by in enumerate(arrives) if by == MISSING]
+        assert arrival[: len(arrives)].tolist() == arrives
+        expected[3] = [row(3, places[some[0][part]]) for part in copied]
+        expected[4] = [row(4, places[expert]) for expert in some[1]]
+        for table, parts in enumerate((some[0], some[1], some[2], copied, some[1])):
+            of_table = rows[table, copied] if table == 3 else rows[table, : len(parts)]
+            assert of_table.tolist() == expected[table]
+        elsewhere = {*some[1].tolist(), *some[2].tolist()}
+        tokens = sum(not elsewhere.isdisjoint(of_token) for of_token in ids.tolist())
+        all_known = all(UNKNOWN not in of_table for of_table in expected)
+        most = 2 * len(some[0]) + len(some[1]) + int(shards[some[2]].sum())
+        assert found == (all_known, most, tokens)
+        outcomes.add(all_known)
+    assert outcomes == {True, False}
 
 
 def test_a_list_that_has_become_longer_keeps_its_jobs_and_a_cleared_one_has_none():

@@ -131,25 +131,3 @@ def count_parts(
     for part in range(len(ndp)):
         expert = ndp[part]
         add_part(sums, ON_NDP, ndp_shares[part], loads[expert], bits[expert])
-
-
-@kernel
-def tokens_with(ids, cpu, ndp, chosen):
-    """How many tokens have an expert among those of CPU or NDP units.
-
-    Args:
-        ids: of the experts of each token, [token, k].
-        chosen: [expert], to work with.
-    """
-    chosen[:] = False
-    for expert in cpu:
-        chosen[expert] = True
-    for expert in ndp:
-        chosen[expert] = True
-    count = 0
-    for token in range(ids.shape[0]):
-        for k in range(ids.shape[1]):
-            if chosen[ids[token, k]]:
-                count += 1
-                break
-    return count

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._jit import inlined, kernel, outlined
+from ndpsim.events.rows import HERE, MISSING
 from ndpsim.events.state import (
     ACTIVATIONS,
     COPY,
@@ -27,12 +28,6 @@ from ndpsim.events.state import (
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: `arrival` of an expert in the GPU's memory, and of one that is copied by the layer.
-HERE, MISSING = -1, -2
-
-#: The place of a row of costs that is yet to be made.
-UNKNOWN = -1
-
 # Columns of the costs of a part. On GPU and CPU: the time of computing it, bytes of its weights, their share
 # of the full weights' bytes; the kind of the copy or the host's read, and the time of that read of all of it;
 # on the GPU the time of its weights over PCIe.
@@ -48,8 +43,15 @@ class EngineParts(NamedTuple):
 
     experts: Ints  # [part]
     shares: Floats  # [part]
-    tokens: Ints  # [part]
-    costs: Floats  # [part, column]
+    rows: Ints  # [part]: of its costs
+    costs: Floats  # [row, column]
+
+
+class Reads(NamedTuple):
+    """The host's reads of whole experts, by parts of an engine."""
+
+    rows: Ints  # [part]
+    costs: Floats  # [row, column]
 
 
 class Rules(NamedTuple):
@@ -77,25 +79,6 @@ class Copies(NamedTuple):
     counts: Ints  # [2]: of both
 
 
-@kernel
-def find_whole(known, numbers, experts, shares, places):
-    """Find the rows of costs of whole experts. Returns whether all parts are whole, and their rows known.
-
-    Args:
-        known: the place of the row of each number, or `UNKNOWN`; larger numbers are not known.
-        numbers: of each expert.
-        experts, shares: of parts, [part].
-        places: [part]: is set to the place of the row, `UNKNOWN` also where the share is not 1.
-    """
-    all_known = True
-    for part in range(len(experts)):
-        number = numbers[experts[part]]
-        place = known[number] if number < len(known) and shares[part] == 1.0 else UNKNOWN
-        places[part] = place
-        all_known = all_known and place != UNKNOWN
-    return all_known
-
-
 @inlined
 def add_job(jobs, added, resource, what, work_ns):
     """Add a job, beyond which the arrays have the usual values."""
@@ -112,14 +95,14 @@ def add_job(jobs, added, resource, what, work_ns):
 
 
 @outlined
-def add_part(jobs, added, resource, what, work_ns, parts, part, size):
+def add_part(jobs, added, loads, resource, what, work_ns, parts, part, size):
     """Add a job of an expert."""
     job = add_job(jobs, added, resource, what, work_ns)
     added.expert[job] = parts.experts[part]
     added.share[job] = parts.shares[part]
     added.bytes[job] = int(size)
     if what == EXPERT:
-        added.tokens[job] = parts.tokens[part]
+        added.tokens[job] = loads[parts.experts[part]]
     return job
 
 
@@ -160,11 +143,12 @@ def let_read(jobs, added, job, ns, size, share, way):
 
 
 @inlined
-def add_copy(jobs, added, rules, parts, part, way, begun, last, copies):
+def add_copy(jobs, added, rules, loads, parts, part, way, begun, last, copies):
     """The copy of an expert to the GPU: copies go ahead as far as engines and buffers reach."""
-    ns, size = parts.costs[part, _PCIE_NS], parts.costs[part, _BYTES]
-    job = add_part(jobs, added, PCIE_DOWN, COPY, ns, parts, part, size)
-    let_read(jobs, added, job, ns, size, parts.costs[part, _SHARE], way)
+    costs = parts.costs[parts.rows[part]]
+    ns, size = costs[_PCIE_NS], costs[_BYTES]
+    job = add_part(jobs, added, loads, PCIE_DOWN, COPY, ns, parts, part, size)
+    let_read(jobs, added, job, ns, size, costs[_SHARE], way)
     if rules.sequential:
         let_wait(jobs, added, job, last)
     else:
@@ -180,7 +164,7 @@ def add_copy(jobs, added, rules, parts, part, way, begun, last, copies):
 
 
 @inlined
-def add_gpu(jobs, added, rules, parts, ways, arrival, begun, copies):
+def add_gpu(jobs, added, rules, loads, parts, ways, arrival, begun, copies):
     """Shared experts first, then the others; returns the last to be computed, where they are in order.
 
     In the order of the list, each expert waits for the one before it. Otherwise experts have turns on the
@@ -202,7 +186,8 @@ def add_gpu(jobs, added, rules, parts, ways, arrival, begun, copies):
         else:
             jobs.turn[job] = 0
     for part in range(count):
-        brought_by, ns, turn = arrival[part], parts.costs[part, _NS], part + 1
+        costs = parts.costs[parts.rows[part]]
+        brought_by, ns, turn = arrival[part], costs[_NS], part + 1
         if brought_by == HERE:
             turn += count
             if not called:
@@ -211,8 +196,9 @@ def add_gpu(jobs, added, rules, parts, ways, arrival, begun, copies):
         else:
             ns += rules.call_ns if rules.listed else 2 * rules.call_ns
         if brought_by == MISSING:
-            brought_by = add_copy(jobs, added, rules, parts, part, ways[part], begun, last, copies)
-        job = add_part(jobs, added, GPU, EXPERT, ns, parts, part, parts.costs[part, _BYTES])
+            way = ways.costs[ways.rows[part]]
+            brought_by = add_copy(jobs, added, rules, loads, parts, part, way, begun, last, copies)
+        job = add_part(jobs, added, loads, GPU, EXPERT, ns, parts, part, costs[_BYTES])
         let_wait(jobs, added, job, last)
         let_wait(jobs, added, job, brought_by)
         if arrival[part] == MISSING:
@@ -226,7 +212,7 @@ def add_gpu(jobs, added, rules, parts, ways, arrival, begun, copies):
 
 
 @inlined
-def add_cpu(jobs, added, rules, parts, ways, sent, after_gpu):
+def add_cpu(jobs, added, rules, loads, parts, ways, sent, after_gpu):
     """One after the other, each reading its weights while it computes; the hand-over to threads first."""
     last = -1
     for part in range(len(parts.experts)):
@@ -234,9 +220,10 @@ def add_cpu(jobs, added, rules, parts, ways, sent, after_gpu):
             last = add_job(jobs, added, CPU, HAND_OVER, rules.hand_over_ns)
             let_wait(jobs, added, last, sent)
             let_wait(jobs, added, last, after_gpu)
-        ns, size = parts.costs[part, _NS], parts.costs[part, _BYTES]
-        job = add_part(jobs, added, CPU, EXPERT, ns, parts, part, size)
-        let_read(jobs, added, job, ns, size, parts.costs[part, _SHARE], ways[part])
+        costs = parts.costs[parts.rows[part]]
+        ns, size = costs[_NS], costs[_BYTES]
+        job = add_part(jobs, added, loads, CPU, EXPERT, ns, parts, part, size)
+        let_read(jobs, added, job, ns, size, costs[_SHARE], ways.costs[ways.rows[part]])
         if last < 0:
             let_wait(jobs, added, job, sent)
             let_wait(jobs, added, job, after_gpu)
@@ -246,25 +233,26 @@ def add_cpu(jobs, added, rules, parts, ways, sent, after_gpu):
 
 
 @inlined
-def add_ndp(jobs, added, parts, dimm, sent, after_gpu, after_cpu, last):
+def add_ndp(jobs, added, loads, parts, dimm, sent, after_gpu, after_cpu, last):
     """One after the other on each DIMM; a sharded expert on each of its DIMMs at its turn there.
 
     Args:
-        dimm: of each part, the first that has its weights.
+        dimm: of each expert, the first that has its weights.
         last: becomes the last job of each DIMM.
     """
     last[:] = -1
     for part in range(len(parts.experts)):
-        for unit in range(dimm[part], dimm[part] + int(parts.costs[part, _DIMMS])):
+        costs, first = parts.costs[parts.rows[part]], dimm[parts.experts[part]]
+        for unit in range(first, first + int(costs[_DIMMS])):
             column = _FIRST if last[unit] < 0 else _BEHIND
-            ns = parts.costs[part, column]
-            job = add_part(jobs, added, NDP, EXPERT, ns, parts, part, parts.costs[part, _UNIT_BYTES])
+            ns = costs[column]
+            job = add_part(jobs, added, loads, NDP, EXPERT, ns, parts, part, costs[_UNIT_BYTES])
             jobs.server[job] = FIRST_NDP + unit
             jobs.dimm[job] = unit
-            jobs.bus_share[job] = parts.costs[part, column + 1]
-            jobs.pause_share[job] = parts.costs[part, column + 2]
-            jobs.between[job] = parts.costs[part, _BETWEEN]
-            jobs.table[job] = int(parts.costs[part, _TABLE])
+            jobs.bus_share[job] = costs[column + 1]
+            jobs.pause_share[job] = costs[column + 2]
+            jobs.between[job] = costs[_BETWEEN]
+            jobs.table[job] = int(costs[_TABLE])
             if last[unit] < 0:
                 let_wait(jobs, added, job, sent)
                 let_wait(jobs, added, job, after_gpu)
@@ -274,16 +262,17 @@ def add_ndp(jobs, added, parts, dimm, sent, after_gpu, after_cpu, last):
 
 
 @kernel
-def add_layer(jobs, added, rules, gpu, copied, arrival, copies, cpu, read, ndp, dimm, last):
+def add_layer(jobs, added, rules, loads, gpu, copied, arrival, copies, cpu, read, ndp, dimm, last):
     """Add the jobs of a layer.
 
     Args:
+        loads: tokens by expert.
         gpu, cpu, ndp: `EngineParts`.
-        copied: kind and time of the read of each part that the layer copies to the GPU, [part, column].
+        copied: `Reads` of the parts that the layer copies to the GPU.
         arrival: see `add_gpu`.
         copies: `Copies` with room for all parts.
-        read: kind and time of the read of each part on the CPU, [part, column].
-        dimm: of each part on NDP units, the first that has its weights.
+        read: `Reads` of the parts on the CPU.
+        dimm: of each expert, the first that has its weights.
         last: room for a job of each DIMM.
     """
     begun = -1
@@ -293,11 +282,11 @@ def add_layer(jobs, added, rules, gpu, copied, arrival, copies, cpu, read, ndp, 
     if rules.vector_bytes > 0:
         sent = add_vectors(jobs, added, rules, PCIE_UP, ACTIVATIONS, rules.kind_up)
         let_wait(jobs, added, sent, begun)
-    last_gpu = add_gpu(jobs, added, rules, gpu, copied, arrival, begun, copies)
+    last_gpu = add_gpu(jobs, added, rules, loads, gpu, copied, arrival, begun, copies)
     after_gpu = last_gpu if rules.sequential else -1
-    last_cpu = add_cpu(jobs, added, rules, cpu, read, sent, after_gpu)
+    last_cpu = add_cpu(jobs, added, rules, loads, cpu, read, sent, after_gpu)
     after_cpu = last_cpu if rules.sequential else -1
-    add_ndp(jobs, added, ndp, dimm, sent, after_gpu, after_cpu, last)
+    add_ndp(jobs, added, loads, ndp, dimm, sent, after_gpu, after_cpu, last)
     if rules.vector_bytes > 0:
         results = add_vectors(jobs, added, rules, PCIE_DOWN, RESULTS, rules.kind_down)
         let_wait(jobs, added, results, last_cpu)

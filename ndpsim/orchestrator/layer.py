@@ -8,13 +8,24 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.events.layer import HERE, MISSING, UNKNOWN, Copies, EngineParts, Rules, add_layer, find_whole
+from ndpsim.events.layer import Copies, EngineParts, Reads, Rules, add_layer
+from ndpsim.events.rows import (
+    MISSING,
+    OF_COPIES,
+    OF_CPU,
+    OF_CPU_READS,
+    OF_GPU,
+    OF_NDP,
+    RADIX,
+    UNKNOWN,
+    find_rows,
+)
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import Beside, JobList
 from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.answers import CheckedAssignment
-from ndpsim.policies.interface import GpuOrder, Parts
+from ndpsim.policies.interface import GpuOrder
 from ndpsim.policies.views import LayerPlacement, Machine
 from ndpsim.processors import Cpu, Gpu, Processors
 from ndpsim.processors.devices import expert_format, weight_bytes
@@ -22,9 +33,6 @@ from ndpsim.processors.operations import ACTIVATION_BYTES
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-#: Above any number of DIMMs of an expert: tokens or a DIMM, times this, and DIMMs are one number.
-_RADIX = 1 << 10
 
 #: Tokens, DIMMs, share, and bits of a replica (None: the expert itself) of a part of an expert on NDP units.
 NdpPart = tuple[int, int, float, int | None]
@@ -40,19 +48,19 @@ class Gated(NamedTuple):
 
     Attributes:
         loads: tokens by expert.
+        ids: the experts of each token.
         placement: of its experts.
         gpu_bits: of copies in the GPU's memory, or on their way, that are replicas, by expert.
         arriving: the jobs of experts on their way there.
-        tokens_off_gpu: tokens with an expert on another engine.
         shared_ns: of the shared experts; 0: there are none.
         planning_ns: of the decision, before anything else.
     """
 
     loads: Ints
+    ids: NDArray[np.int16]
     placement: LayerPlacement
     gpu_bits: Mapping[int, int]
     arriving: Mapping[int, int]
-    tokens_off_gpu: int
     shared_ns: float
     planning_ns: float
 
@@ -60,45 +68,31 @@ class Gated(NamedTuple):
 class _Table:
     """Rows of numbers, each made when it is first asked for.
 
-    Most parts are whole experts with their full weights. The places of their rows are found by a number.
-
     make: the row of a number, a share, and bits as in `NdpPart`, with this many columns.
 
     Attributes:
-        rows: [place, column].
+        rows: [row, column].
+        known: the row of a whole expert with its full weights, by its number, or `UNKNOWN`: most are that.
         keys: number, share and bits of each row, in their order.
     """
 
     def __init__(self, make: Callable[[int, float, int | None], Sequence[float]], columns: int) -> None:
         self._make, self.rows = make, np.empty((0, columns))
-        self._whole = np.full(1, UNKNOWN)
+        self.known = np.full(1, UNKNOWN)
         self.keys: dict[tuple[int, float, int | None], int] = {}
 
-    def find(self, parts: Parts, numbers: Ints, bits: Mapping[int, int]) -> Ints:
-        """The place of each part's row.
-
-        Args:
-            numbers: of each expert of the layer.
-            bits: by part, of those without their full weights.
-        """
-        places = np.empty(len(parts.experts), np.int64)
-        if not find_whole(self._whole, numbers, parts.experts, parts.shares, places) or bits:
-            for part, (expert, share) in enumerate(parts.listed()):
-                if places[part] == UNKNOWN or part in bits:
-                    places[part] = self._place(int(numbers[expert]), share, bits.get(part))
-        return places
-
-    def _place(self, number: int, share: float, bits: int | None) -> int:
+    def find(self, number: int, share: float = 1.0, bits: int | None = None) -> int:
+        """The row of a part."""
         key = number, share, bits
         found = self.keys.get(key)
         if found is None:
             found = self.keys[key] = len(self.rows)
             self.rows = np.vstack([self.rows, self._make(*key)])
             if share == 1.0 and bits is None:
-                if number >= len(self._whole):
-                    more = np.full(2 * number - len(self._whole) + 1, UNKNOWN)
-                    self._whole = np.concatenate([self._whole, more])
-                self._whole[number] = found
+                if number >= len(self.known):
+                    more = np.full(2 * number - len(self.known) + 1, UNKNOWN)
+                    self.known = np.concatenate([self.known, more])
+                self.known[number] = found
         return found
 
 
@@ -123,49 +117,82 @@ class LayerJobs:
         self._processors = processors
         self._call_ns = float(processors.gpu.call_ns)
         self._hand_over_ns = float(processors.cpu.layer_overhead_ns) if machine.has_cpu else 0.0
-        self._gpu, self._cpu = _Table(self._gpu_row, 4), _Table(self._cpu_row, 3)
-        self._ndp = _Table(self._ndp_row, 10)
-        self._copied = _Table(lambda number, *_: self._read_row(transfers.copy, number), 2)
-        self._read = _Table(lambda number, *_: self._read_row(transfers.read, number), 2)
+        self._tables = {
+            OF_GPU: _Table(self._gpu_row, 4),
+            OF_CPU: _Table(self._cpu_row, 3),
+            OF_NDP: _Table(self._ndp_row, 10),
+            OF_COPIES: _Table(lambda number, *_: self._read_row(transfers.copy, number), 2),
+            OF_CPU_READS: _Table(lambda number, *_: self._read_row(transfers.read, number), 2),
+        }
         self._hidden_bytes = machine.model.hidden * ACTIVATION_BYTES
+        self._kinds = transfers.vectors("up"), transfers.vectors("down")
         experts = machine.model.routed_experts
         self._copies = Copies(np.empty(experts, np.int64), np.empty(experts, np.int64), np.zeros(2, np.int64))
-        self._last, self._in_full = np.empty(machine.dimms, np.int64), np.ones(experts)
+        self._last = np.empty(machine.dimms, np.int64)
+        self._rows = np.empty((len(self._tables), experts), np.int64)
+        self._arrival, self._none_comes = np.empty(experts, np.int64), np.full(experts, MISSING)
+        self._chosen = np.empty(experts, np.bool_)
 
     @property
     def ndp_parts(self) -> list[NdpPart]:
         """All kinds of parts on NDP units until now, in the order of their numbers."""
-        return [(*divmod(number, _RADIX), share, bits) for number, share, bits in self._ndp.keys]
+        return [(*divmod(number, RADIX), share, bits) for number, share, bits in self._tables[OF_NDP].keys]
 
     def add(self, jobs: JobList, assigned: CheckedAssignment, layer: Gated) -> Ints:
         """Add the jobs of a layer; returns the numbers of the parts on NDP units in `ndp_parts`."""
-        gpu, cpu, ndp, bits = assigned.gpu, assigned.cpu, assigned.ndp, assigned.bits
-        arrival, missing = _arrival(gpu.experts, layer)
-        copied_bits = {part: of for part, of in _bits(gpu.experts, bits).items() if arrival[part] == MISSING}
-        gpu_bits = _bits(gpu.experts, layer.gpu_bits) | copied_bits
-        dimm, shards = layer.placement.dimm, layer.placement.shards.astype(np.int64)
-        locations = (dimm + 1) * _RADIX + shards
-        copied = np.zeros((len(arrival), 2))
-        if len(missing):
-            copied[missing] = self._reads(self._copied, gpu.experts[missing], locations)
-        reads = self._reads(self._read, cpu.experts, locations)
-        on_ndp = self._ndp.find(ndp, layer.loads * _RADIX + shards, _bits(ndp.experts, bits))
-        of_gpu = _priced(gpu, layer, self._gpu, self._gpu.find(gpu, layer.loads, gpu_bits))
-        of_cpu = _priced(cpu, layer, self._cpu, self._cpu.find(cpu, layer.loads, _bits(cpu.experts, bits)))
-        of_ndp = _priced(ndp, layer, self._ndp, on_ndp)
-        jobs.reserve(6 + 2 * len(gpu.experts) + len(cpu.experts) + int(shards[ndp.experts].sum()))
-        rules = self._rules(assigned, layer)
-        given = of_gpu, copied, arrival, self._copies, of_cpu, reads, of_ndp, dimm[ndp.experts], self._last
-        add_layer(jobs.arrays, jobs.added, rules, *given)
-        return on_ndp
+        place, rows, arrival = layer.placement, self._rows, self._arrival
+        gpu, cpu, ndp = assigned.gpu, assigned.cpu, assigned.ndp
+        coming = self._none_comes
+        if layer.arriving:
+            coming = coming.copy()
+            coming[[*layer.arriving]] = [*layer.arriving.values()]
+        all_known, most, tokens = find_rows(
+            tuple([table.known for table in self._tables.values()]),
+            layer.loads, place.dimm, place.shards, place.resident, coming, layer.ids,
+            gpu.experts, gpu.shares, cpu.experts, cpu.shares, ndp.experts, ndp.shares,
+            rows, arrival, self._chosen,
+        )  # fmt: skip
+        if not all_known or layer.gpu_bits or assigned.bits:
+            self._find_others(assigned, layer)
+        jobs.reserve(6 + most)
+        costs = {number: table.rows for number, table in self._tables.items()}
+        add_layer(
+            jobs.arrays, jobs.added, self._rules(assigned, layer, tokens), layer.loads,
+            EngineParts(gpu.experts, gpu.shares, rows[OF_GPU], costs[OF_GPU]),
+            Reads(rows[OF_COPIES], costs[OF_COPIES]), arrival, self._copies,
+            EngineParts(cpu.experts, cpu.shares, rows[OF_CPU], costs[OF_CPU]),
+            Reads(rows[OF_CPU_READS], costs[OF_CPU_READS]),
+            EngineParts(ndp.experts, ndp.shares, rows[OF_NDP], costs[OF_NDP]),
+            place.dimm, self._last,
+        )  # fmt: skip
+        return rows[OF_NDP, : len(ndp.experts)]
 
-    def _reads(self, table: _Table, experts: Ints, locations: Ints) -> Floats:
-        """Rows of the host's reading of whole experts."""
-        places = table.find(Parts(experts, self._in_full[: len(experts)]), locations, {})
-        return table.rows.take(places, axis=0)
+    def _find_others(self, assigned: CheckedAssignment, layer: Gated) -> None:
+        """Find the rows of replicas, and those that are not known: of shares, and those yet to be made."""
+        bits, tables, loads = assigned.bits, self._tables, layer.loads.tolist()
+        dimm, shards = layer.placement.dimm.tolist(), layer.placement.shards.tolist()
 
-    def _rules(self, assigned: CheckedAssignment, layer: Gated) -> Rules:
-        size, transfers = layer.tokens_off_gpu * self._hidden_bytes, self._transfers
+        def find(table: int, part: int, number: int, share: float = 1.0, of_bits: int | None = None) -> None:
+            if of_bits is not None or self._rows[table, part] == UNKNOWN:
+                self._rows[table, part] = tables[table].find(number, share, of_bits)
+
+        def find_read(table: int, part: int, expert: int) -> None:
+            find(table, part, (dimm[expert] + 1) * RADIX + shards[expert])
+
+        for part, (expert, share) in enumerate(assigned.gpu.listed()):
+            copied = self._arrival[part] == MISSING
+            of_copy = bits.get(expert) if copied else None
+            find(OF_GPU, part, loads[expert], share, of_copy or layer.gpu_bits.get(expert))
+            if copied:
+                find_read(OF_COPIES, part, expert)
+        for part, (expert, share) in enumerate(assigned.cpu.listed()):
+            find(OF_CPU, part, loads[expert], share, bits.get(expert))
+            find_read(OF_CPU_READS, part, expert)
+        for part, (expert, share) in enumerate(assigned.ndp.listed()):
+            find(OF_NDP, part, loads[expert] * RADIX + shards[expert], share, bits.get(expert))
+
+    def _rules(self, assigned: CheckedAssignment, layer: Gated, tokens_off_gpu: int) -> Rules:
+        size, transfers = tokens_off_gpu * self._hidden_bytes, self._transfers
         return Rules(
             self._listed or assigned.sequential,
             assigned.sequential,
@@ -177,8 +204,7 @@ class LayerJobs:
             float(layer.shared_ns),
             size,
             transfers.pcie_ns(size) if size else 0.0,
-            transfers.vectors("up"),
-            transfers.vectors("down"),
+            *self._kinds,
         )
 
     def _gpu_row(self, tokens: int, share: float, bits: int | None) -> Sequence[float]:
@@ -204,12 +230,12 @@ class LayerJobs:
         return round(size * share), size / full * share
 
     def _read_row(self, kind: Callable[[Location], int], number: int) -> Sequence[float]:
-        dimm, shards = divmod(number, _RADIX)
+        dimm, shards = divmod(number, RADIX)
         location = Location(dimm - 1, shards)
         return kind(location), self._transfers.read_ns(location)
 
     def _ndp_row(self, number: int, share: float, bits: int | None) -> Sequence[float]:
-        tokens, shards = divmod(number, _RADIX)
+        tokens, shards = divmod(number, RADIX)
         costs = self._costs.for_bits(bits)
         cost = costs.expert(tokens, shards, share)
         row, between, bus_ns, pause_ns = self._beside[tokens, shards]
@@ -217,24 +243,3 @@ class LayerJobs:
         for work_ns in (cost.time_ns, costs.part_ns(tokens, shards, share)):
             columns += (work_ns, *((bus_ns / work_ns, pause_ns / work_ns) if bus_ns else (0.0, 0.0)))
         return *columns, between, row, cost.bytes // shards, shards
-
-
-def _arrival(experts: Ints, layer: Gated) -> tuple[Ints, Ints]:
-    """`arrival` of experts on the GPU, as `add_layer` takes it, and the places of those that are copied."""
-    arrival = np.where(layer.placement.resident[experts], HERE, MISSING)
-    for expert, job in layer.arriving.items():
-        arrival[experts == expert] = job
-    return arrival, (arrival == MISSING).nonzero()[0]
-
-
-def _bits(experts: Ints, bits: Mapping[int, int]) -> dict[int, int]:
-    """The bits of those of these experts that have some, by their places."""
-    if not bits:
-        return {}
-    return {part: bits[expert] for part, expert in enumerate(experts.tolist()) if expert in bits}
-
-
-def _priced(parts: Parts, layer: Gated, table: _Table, places: Ints) -> EngineParts:
-    """The parts of an engine, with what they cost."""
-    tokens = layer.loads[parts.experts]
-    return EngineParts(parts.experts, parts.shares, tokens, table.rows.take(places, axis=0))

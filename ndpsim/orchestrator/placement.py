@@ -19,7 +19,6 @@ class Places:
 
     Attributes:
         now: as policies see it; its arrays cannot be written through it.
-        arriving: flags [layer, expert]: on its way to the GPU's memory.
         moving: flags [layer, expert]: a migration of it is not done.
         gpu_free: experts that the GPU's memory has room for.
         gpu_bits: by row and expert, bits of copies with the GPU, or on their way, that are replicas.
@@ -36,6 +35,7 @@ class Places:
         self._machine, self._dimms, self._capacity = machine, dimms, dimm_bytes
         self._arriving = np.zeros_like(self._resident)
         self._moving = np.zeros_like(self._resident)
+        self._layers: dict[int, tuple[LayerPlacement, NDArray[np.bool_]]] = {}
         self._show(placement.replicas)
         self.gpu_free = machine.gpu_experts - int(self._resident.sum())
         self.gpu_bits: dict[tuple[int, int], int] = {}
@@ -54,12 +54,12 @@ class Places:
 
     def _show(self, replicas: tuple[int, ...]) -> None:
         self.now = Placement(_frozen(self._dimm), _frozen(self._shards), _frozen(self._resident), replicas)
-        self.arriving, self.moving = _frozen(self._arriving), _frozen(self._moving)
+        self.moving = _frozen(self._moving)
 
     def copy(self) -> Places:
         """Another placement, which changes by itself."""
         other = copy.copy(self)
-        for name in ("_dimm", "_shards", "_resident", "_arriving", "_moving", "_used", "gpu_bits"):
+        for name in ("_dimm", "_shards", "_resident", "_arriving", "_moving", "_used", "gpu_bits", "_layers"):
             setattr(other, name, getattr(self, name).copy())
         other._show(self.now.replicas)
         return other
@@ -73,15 +73,23 @@ class Places:
         """The location of an expert."""
         return Location(int(self._dimm[row, expert]), int(self._shards[row, expert]))
 
-    def layer(self, row: int) -> LayerPlacement:
-        """A layer's placement as it is now, for good."""
-        parts = (self._dimm[row].copy(), self._shards[row].copy(), self._resident[row].copy())
-        for part in parts:
-            part.flags.writeable = False
-        return LayerPlacement(*parts)
+    def layer(self, row: int) -> tuple[LayerPlacement, NDArray[np.bool_]]:
+        """A layer's placement as it is now, for good, and flags of experts on their way to the GPU."""
+        found = self._layers.get(row)
+        if found is None:
+            *parts, arriving = (
+                _frozen(of[row].copy()) for of in (self._dimm, self._shards, self._resident, self._arriving)
+            )
+            found = self._layers[row] = LayerPlacement(*parts), arriving
+        return found
+
+    def _change(self, row: int) -> None:
+        """Something changes in a layer."""
+        self._layers.pop(row, None)
 
     def start_to_gpu(self, row: int, expert: int, bits: int | None) -> None:
         """A copy is decided, of a replica of this many bits or in full: it takes room from now on."""
+        self._change(row)
         if bits is not None:
             self.gpu_bits[row, expert] = bits
         self._moving[row, expert] = self._arriving[row, expert] = True
@@ -89,16 +97,19 @@ class Places:
 
     def end_to_gpu(self, row: int, expert: int) -> None:
         """It has arrived."""
+        self._change(row)
         self._moving[row, expert] = self._arriving[row, expert] = False
         self._resident[row, expert] = True
 
     def keep(self, row: int, expert: int) -> None:
         """The copy that a layer has made stays."""
+        self._change(row)
         self._resident[row, expert] = True
         self.gpu_free -= 1
 
     def evict(self, row: int, expert: int) -> int | None:
         """The GPU's copy is given up; its bits, None: in full."""
+        self._change(row)
         bits = self.gpu_bits.pop((row, expert), None)
         self._resident[row, expert] = False
         self.gpu_free += 1
@@ -115,6 +126,7 @@ class Places:
 
     def end_move(self, row: int, expert: int, to: int) -> None:
         """It lies there."""
+        self._change(row)
         self._take(self.location(row, expert), -1)
         self._moving[row, expert] = False
         self._dimm[row, expert], self._shards[row, expert] = to, 1

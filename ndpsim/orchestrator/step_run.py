@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.assignment.parts import tokens_with
 from ndpsim.events.loop import DONE, run_jobs
 from ndpsim.events.state import FIRST_NDP, GPU, Work
 from ndpsim.orchestrator.given import Given
@@ -89,7 +88,6 @@ class StepRunner:
         )
         self.clock_ns = 0.0
         self._experts = machine.model.routed_experts
-        self._chosen = np.empty(self._experts, np.bool_)
         with Answering(policy.name, "place") as asked:
             sizes = given.batch, given.prefill_tokens
             placement = policy.place(OfflineView(machine, given.estimates, given.offline, *sizes))
@@ -229,12 +227,11 @@ class StepRunner:
 
     def _view(self, visit: GatedVisit) -> LayerView:
         """The view of a layer that `assign` is shown."""
-        places, row = self._places, visit.row
-        loads, arriving = loads_of(visit.ids, self._experts), places.arriving[row].copy()
-        loads.flags.writeable = arriving.flags.writeable = False
-        placement, tokens = places.layer(row), len(visit.ids)
+        loads = loads_of(visit.ids, self._experts)
+        loads.flags.writeable = False
+        placement, arriving = self._places.layer(visit.row)
         chosen = visit.ids, visit.scores, visit.prompt_tokens
-        return LayerView(*visit.visit, loads, tokens, placement, arriving, *chosen)
+        return LayerView(*visit.visit, loads, len(visit.ids), placement, arriving, *chosen)
 
     def _layer(self, visit: GatedVisit, window_ns: float) -> None:
         """The experts of a layer, and what is asked for beside them and after them."""
@@ -317,15 +314,17 @@ class StepRunner:
             The layer's own jobs, and the numbers of the parts of experts on NDP units.
         """
         jobs = self._no_jobs()
-        awaited = [*assigned.gpu.experts.tolist(), *assigned.awaits]
-        coming = self._migrations.add_jobs(jobs, visit.row, awaited)
+        coming: Mapping[int, int] = {}
+        if self._migrations.under_way:
+            awaited = [*assigned.gpu.experts.tolist(), *assigned.awaits]
+            coming = self._migrations.add_jobs(jobs, visit.row, awaited)
         migrating = len(jobs)
         gated = Gated(
             view.loads,
+            visit.ids,
             view.placement,
             {expert: bits for (row, expert), bits in self._places.gpu_bits.items() if row == visit.row},
             coming,
-            tokens_with(visit.ids, assigned.cpu.experts, assigned.ndp.experts, self._chosen),
             visit.shared_ns,
             planning_ns,
         )

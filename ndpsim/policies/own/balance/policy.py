@@ -217,11 +217,13 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         active = np.flatnonzero(loads)
         order = active[np.lexsort((-loads[active], ~here[active]))]
         tokens, there, count = loads[order], here[order], len(order)
-        base, opening = uses.fixed(tokens, len(arriving))
+        by_tokens = np.sort(tokens)
+        base, opening = uses.fixed(by_tokens, len(arriving))
         ways = Ways.on_gpu(order, parts)
         if not count:
             return float(base.max()), ways
-        of_each, overhead = uses.of(tokens, there, groups[order].astype(np.int64))
+        typical = int(by_tokens[count // 2] + by_tokens[~(count // 2)]) // 2
+        of_each, overhead = uses.of(tokens, there, groups[order].astype(np.int64), typical)
         at_first = int(np.count_nonzero(there))
         full, taken, sums = np.empty(len(base)), np.empty(3, np.int64), np.empty((count + 1, *opening.shape))
         estimated_ns = least_maximum(
@@ -273,11 +275,11 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         if most <= 0:
             return []
         heat = self.predictor.loads[row] if view.next_loads is None else view.next_loads
-        there = view.placement.resident[row] | view.moving[row]
-        coming = np.argsort(-np.where(there, -1.0, heat), kind="stable")[:most]
+        absent = np.flatnonzero(~(view.placement.resident[row] | view.moving[row]))
+        coming = absent[np.argsort(-heat[absent], kind="stable")[:most]]
         hidden, wanted = self.estimates.window_ns / self.estimates.copy_ns, []
         for expert in coming.tolist():
-            if there[expert] or heat[expert] <= 0 or not self._pays(row, heat[expert], hidden):
+            if heat[expert] <= 0 or not self._pays(row, heat[expert], hidden):
                 break
             wanted.append(expert)
             hidden -= 1

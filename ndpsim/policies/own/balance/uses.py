@@ -69,7 +69,12 @@ class Uses:
         return uses
 
     def fixed(self, loads: Ints, arriving: int) -> tuple[Floats, Floats]:
-        """Use of resources in any case (equation 4), and by the first expert on a way: [way, resource]."""
+        """Use of resources in any case (equation 4), and by the first expert on a way: [way, resource].
+
+        Args:
+            loads: tokens of experts, the least first.
+            arriving: experts on their way to the GPU.
+        """
         estimates, machine = self.estimates, self.machine
         base, opening = np.zeros(GROUPS_NS + self.groups), np.zeros((3, GROUPS_NS + self.groups))
         base[GPU_NS] = estimates.shared_ns
@@ -83,13 +88,15 @@ class Uses:
             vectors_ns = estimates.vector_ns + (tokens - 1) * estimates.token_ns
             opening[CPU, CPU_NS] = opening[NDP, GROUPS_NS:] = 2 * vectors_ns
             opening[CPU if machine.has_cpu else NDP, PCIE_NS] = vectors_ns
-            opening[GPU, PCIE_NS] = estimates.gpu_ns[loads.min()]
+            opening[GPU, PCIE_NS] = estimates.gpu_ns[loads[0]]
         return base, opening
 
-    def of(self, loads: Ints, here: Flags, groups: Ints) -> tuple[Floats, Floats]:
-        """Use of each expert (equations 1 to 3), and of any part of it: [expert, way, resource]."""
-        ordered, middle = np.sort(loads), len(loads) // 2
-        beside = self._beside(int(ordered[middle] + ordered[~middle]) // 2)
+    def of(self, loads: Ints, here: Flags, groups: Ints, typical: int) -> tuple[Floats, Floats]:
+        """Use of each expert (equations 1 to 3), and of any part of it: [expert, way, resource].
+
+        typical: the median tokens of the layer.
+        """
+        beside = self._beside(typical)
         uses, overhead = np.empty((2, len(loads), 3, GROUPS_NS + self.groups))
         fill_uses(self._uses, self._overhead, loads, here, groups, self.read_ns, *beside, uses, overhead)
         return uses, overhead
