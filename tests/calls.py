@@ -1,4 +1,4 @@
-"""The command line, called in this process."""
+"""Calls of the command line in this process."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mistakes import mistake
 from ndpsim.cli import main as command_line
 from ndpsim.errors import InputError
 
-#: Files that tests are given.
+#: Files of test data.
 GIVEN = Path(__file__).parent / "given"
 
 
 class Done(NamedTuple):
-    """What a call that has ended returned and printed."""
+    """The status and output of a finished call."""
 
     status: int
     out: str
@@ -36,7 +36,7 @@ def call(*arguments: object, out: io.StringIO | None = None, err: io.StringIO | 
 def _called(
     arguments: tuple[object, ...], out: io.StringIO, err: io.StringIO
 ) -> tuple[Done, list[InputError | click.ClickException]]:
-    """A call that has ended, and the mistake that it was refused with."""
+    """A finished call, and the mistake for which it was refused."""
     cli, errors = command_line.cli, []
 
     def watched(*given: Any, **named: Any) -> Any:
@@ -57,16 +57,16 @@ def _called(
 
 
 def said(*arguments: object) -> str:
-    """What a call that must succeed prints."""
+    """The output of a call that must succeed."""
     done = call(*arguments)
     assert done.status == 0, done.err
     return done.out
 
 
 def refused_call(*arguments: object) -> str:
-    """The mistake with which a call must be refused in one line.
+    """The mistake for which a call must be refused, in one line.
 
-    ``usage`` and an option: click's own; ``unreadable`` alone: what the operating system refused.
+    ``usage`` and an option: an error of click; ``unreadable`` alone: an error of the operating system.
     """
     done, errors = _called(arguments, io.StringIO(), io.StringIO())
     assert (done.status, done.out) == (2, ""), done
@@ -83,7 +83,7 @@ def refused_call(*arguments: object) -> str:
 
 
 def _usage(error: click.ClickException) -> str:
-    """The option that a call lacks, has too much or misspells, and those that may be meant."""
+    """The option that a call lacks, repeats or misspells, and suggested ones."""
     parameter = getattr(error, "param", None)
     named = getattr(error, "option_name", None) or (parameter.opts[-1] if parameter else "")
     guesses = " or ".join(getattr(error, "possibilities", None) or ())

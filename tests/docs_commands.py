@@ -1,4 +1,4 @@
-"""The commands, outputs and Python blocks of README.md and docs/, as their pages have them."""
+"""The commands, outputs and Python blocks of README.md and docs/."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ PAGES = [
     ),
 ]
 
-# A word that stands for what the reader chooses: NAME, FILE.json, KEY=VALUE, and "..." for more of the kind.
+# A placeholder for a reader's value: NAME, FILE.json, KEY=VALUE, and "..." for more of the kind.
 _PLACEHOLDER = re.compile(r"[A-Z]{2,}[A-Z_]*(\.[a-z.]+)?|.*\.\.\.|\w+=[A-Z]+|.*[|<].*")
 
 
 @dataclass
 class Command:
-    """A command line without ``ndpsim``, the pages that have it, and what they show of its output."""
+    """A command line without ``ndpsim``, its pages, and the output that they show."""
 
     line: str
     pages: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def shell_commands(text: str) -> Iterator[str]:
-    """Each command of a block for the shell: comments left out, lines that go on joined, ``&&`` and ``;`` apart."""
+    """Each command of a shell block, without comments, with continued lines joined, and split at ``&&`` and ``;``."""
     for line in re.sub(r"\\\n\s*", " ", text).splitlines():
         bare = re.sub(r"(^|\s)#.*", "", line)
         if bare.startswith("eval "):
@@ -59,7 +59,7 @@ def shell_commands(text: str) -> Iterator[str]:
 
 
 def shown_commands(text: str) -> Iterator[tuple[str, str]]:
-    """Each command behind a ``$``, with the output that follows it."""
+    """Each command after a ``$``, with the output that follows it."""
     joined = re.sub(r"\\\n\s*", " ", text)
     for part in re.split(r"^\$ ", joined, flags=re.MULTILINE)[1:]:
         line, _, output = part.partition("\n")
@@ -67,7 +67,7 @@ def shown_commands(text: str) -> Iterator[tuple[str, str]]:
 
 
 def inline_commands(text: str) -> Iterator[str]:
-    """``ndpsim ...`` in running text, where it can be typed as it is."""
+    """``ndpsim ...`` in running text, if it can be typed as it is."""
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     for found in re.findall(r"(?<!`)`(ndpsim [^`]+)`", prose):
         words = " ".join(found.split())
@@ -76,7 +76,7 @@ def inline_commands(text: str) -> Iterator[str]:
 
 
 def commands_of(text: str) -> Iterator[tuple[str, str | None]]:
-    """Every command of a page, and its output where the page shows it."""
+    """Every command of a page, and its output if the page shows it."""
     for block in blocks(text):
         if block.language == "sh":
             yield from ((line, None) for line in shell_commands(block.text))
@@ -105,9 +105,9 @@ def named_file(block: Block) -> str | None:
 
 
 def differs(shown: str, printed: str) -> str | None:
-    """The first line of `shown` that is not in `printed` where it should be; None: all are.
+    """The first line of `shown` that is not at its place in `printed`, if any.
 
-    A line ``...`` stands for any lines, `` ...`` at the end of a line for its rest. Wall times count as equal.
+    A line ``...`` matches any lines, `` ...`` at the end of a line its rest. Wall times are taken as equal.
     """
     rest = [_without_wall_times(line) for line in printed.splitlines()]
     anywhere = False
@@ -131,7 +131,7 @@ def _without_wall_times(line: str) -> str:
 
 
 def words_of(line: str) -> list[str]:
-    """The words of a command line behind ``ndpsim``."""
+    """The words of a command line after ``ndpsim``."""
     return shlex.split(line)[1:]
 
 

@@ -1,4 +1,4 @@
-"""Places of requests, drawn at random."""
+"""Random places of requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PLACE = ("rank", "bankgroup", "bank", "row", "column")
 def drawn_places(
     rng: np.random.Generator, count: int, below: Sequence[int]
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Ranks, bank groups, banks, rows and columns, each below its number, and addresses that are equal where they are."""
+    """Ranks, bank groups, banks, rows and columns, each below its limit, and addresses, which are equal for equal places."""
     place = {name: rng.integers(0, most, count) for name, most in zip(PLACE, below, strict=True)}
     address = np.zeros(count, dtype=np.int64)
     for field in place.values():

@@ -1,4 +1,4 @@
-"""What tests hold of a refusal: its code, place, key and the name it suggests, not its words.
+"""The tested parts of a refusal: its code, place, key and suggestion, but not its words.
 
 All of it is one text, ``CODE FILE:LINE KEY ? SUGGESTION`` with the parts that there are: ``range hw.yaml:11
 dimm.count``, ``unknown-key sets dimm.rnks ? dimm.ranks``. A file is named without its folder, and one that comes with
@@ -18,7 +18,7 @@ import pytest
 from ndpsim.config import data_path
 from ndpsim.errors import InputError
 
-_LONGEST = 2000  # characters of a message
+_LONGEST = 2000  # maximum characters of a message
 _OURS = data_path("hwconfigs", "trimoe").parents[1]
 
 
@@ -41,14 +41,14 @@ def mistake(error: BaseException | None) -> str:
 
 @contextmanager
 def refused(expected: str) -> Iterator[pytest.ExceptionInfo[InputError]]:
-    """What is done within ends in this mistake."""
+    """Check that the block ends in this mistake."""
     with pytest.raises(InputError) as caught:
         yield caught
     assert mistake(caught.value) == expected, caught.value
 
 
 def mistake_of(call: Callable[..., object], *arguments: Any, **named: Any) -> str:
-    """The mistake that a call ends in."""
+    """The mistake in which a call ends."""
     with pytest.raises(InputError) as caught:
         call(*arguments, **named)
     return mistake(caught.value)

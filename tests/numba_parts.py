@@ -1,4 +1,4 @@
-"""Parts that tests/test_public_numba.py chooses by a type."""
+"""Functions that tests/test_public_numba.py chooses by a type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets of many flows over a network, from when they are ready to when they have arrived, and nothing else."""
+"""Packets of many flows over a network without other users, from readiness to arrival."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """What became of packets.
+    """The times of packets.
 
     Attributes:
         sent: int64[packet], the tick at which each had left its source.
         arrived: int64[packet], the tick at which each was at its target.
         busy: int64[wire], ticks for which each wire sent.
-        most_waiting: int64[node], bytes of packets passing through each node, at most: what its buffers must
-            hold. A packet has its place from when it begins to be sent there until it begins to leave.
+        most_waiting: int64[node], maximum bytes of packets in transit at each node, which its buffers must hold.
+            A packet occupies its place from the start of its transfer there until it begins to leave.
     """
 
     sent: Ints
@@ -37,7 +37,7 @@ class Sent:
 
 @kernel
 def advance(fabric, packets, until):
-    """Send everything that starts before the tick `until`."""
+    """Send all packets that start before the tick `until`."""
     for wire in range(fabric.byte_ticks.shape[0]):
         set_start(packets, wire, next_start(fabric, packets, wire))
     while packets.times[1] < until:
@@ -51,14 +51,14 @@ def simulate_packets(
 
     Args:
         network: the links.
-        source: int64[packet], DIMMs.
-        target: int64[packet], DIMMs; packets between the same two DIMMs are a flow and keep their order.
+        source: int64[packet], DIMMs of sources.
+        target: int64[packet], DIMMs of targets; packets between the same two DIMMs are a flow and keep their order.
         size: int64[packet], bytes on the wire, headers included, from 1.
         ready: int64[packet], the tick from which each may be sent.
         timebase: see `link_ticks`.
 
     Raises:
-        InputError: times too long, at rates of this many digits, for 64-bit counters.
+        InputError: times are too long for 64-bit counters, at rates with so many digits.
     """
     ends, flow = np.unique(source * network.dimms + target, return_inverse=True)
     fabric = make_fabric(network, [divmod(int(pair), network.dimms) for pair in ends], timebase)

@@ -1,4 +1,4 @@
-"""Machines, estimates and views of plain numbers, on which policies are solved by hand."""
+"""Machines, estimates and views of simple numbers, for policies solved by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOKENS = np.arange(601)
 
 
 def estimates(**changed: object) -> Estimates:
-    """On the GPU 10 ns and 1 a token, on the CPU 8 and 4 a token, on NDP 20 a token; a copy takes 100 ns."""
+    """On the GPU 10 ns and 1 for each token, on the CPU 8 and 4, on NDP 20 for each token; a copy takes 100 ns."""
     plain = dict(
         gpu_ns=10.0 + TOKENS,
         cpu_ns=8.0 + 4 * TOKENS,
@@ -84,7 +84,7 @@ def layer_view(
     scores: Sequence[Sequence[float]] | None = None,
     dimm: Sequence[int] | None = None,
 ) -> LayerView:
-    """What a policy sees when each token has chosen `ids`."""
+    """The view of a policy after each token has chosen `ids`."""
     chosen = np.array(ids, np.int16)
     loads = np.bincount(chosen.ravel(), minlength=experts)
     lies = np.zeros(experts, np.int16) if dimm is None else np.array(dimm, np.int16)
@@ -109,7 +109,7 @@ def background_view(
     moment: str = "end",
     in_use: Iterable[int] = (),
 ) -> BackgroundView:
-    """What a policy sees at the gate of the layer of `view`, or when it is done; resident: [layer, expert]."""
+    """The view of a policy at the gate of the layer of `view`, or after the layer; resident: [layer, expert]."""
     placement = Placement(np.zeros(resident.shape, np.int16), np.ones(resident.shape, np.int16), resident)
     return BackgroundView(
         view.phase,

@@ -1,4 +1,4 @@
-"""Scripts of the checkout, which are no modules of the package."""
+"""Scripts of the checkout, which are not modules of the package."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def script(file: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # data classes look for theirs
+    sys.modules[spec.name] = module  # data classes look up their module
     spec.loader.exec_module(module)
     return module

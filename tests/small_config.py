@@ -1,4 +1,4 @@
-"""The config.json of a small model, for commands that take a model's file, and a DIMM of other memory."""
+"""The config.json of a small model, and a DIMM with other memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DDR4 = (
 
 
 def write_config(folder: Path) -> str:
-    """The file's path, once it is written."""
+    """Write the file, and return its path."""
     file = folder / "config.json"
     file.write_text(json.dumps(CONFIG))
     return str(file)

@@ -1,4 +1,4 @@
-"""A small model on the default hardware, under policies of tests' own: runs with their layers."""
+"""A small model on the default hardware, with policies for tests, and runs with their layers."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ CACHE = ResultCache(disk_bytes=0)
 GIVEN: dict[str, Any] = dict(model=MODEL, batch=32, steps=3, context=64, gpu_experts=2, cache=CACHE)
 
 
-#: By how much costs may be off `mean_ns`: a twentieth of the time that refreshes take, here up to a fifth.
+#: Tolerance of costs against `mean_ns`: a twentieth of the time of refreshes, here up to a fifth.
 OFF = 0.01
 
 
 def mean_ns(*args: Any, **options: Any) -> float:
-    """The time of an expert on DIMMs that begins anywhere between two refreshes."""
+    """The mean time of an expert on DIMMs over start times between two refreshes."""
     over = simulate_expert(*args, **options, refresh_phases=200, cache=CACHE).over_refresh
     assert over is not None
     return over.mean_ns
 
 
 def once_each() -> list[str]:
-    """All bundled policies; those that rehearse without improving anything."""
+    """All bundled policies, where those that rehearse improve nothing."""
     return [f"{name}:evaluations=0" if policy.rehearses else name for name, policy in policies().items()]
 
 
@@ -109,7 +109,7 @@ class Everything(Policy):
 
 
 def alone_on(engine: str) -> type[Policy]:
-    """All on one engine: on NDP expert e on DIMM e."""
+    """All experts on one engine; on NDP, expert e is on DIMM e."""
 
     class Alone(Everything):
         name = f"alone-{engine}"
@@ -127,7 +127,7 @@ def alone_on(engine: str) -> type[Policy]:
 
 
 def trace_of(experts: list[int], layers: tuple[int, ...] = (1,), steps: int = 1) -> Routing:
-    """Every token chooses the next two of these experts, in turn."""
+    """A trace in which every token chooses the next two of these experts, in turn."""
     pairs = (
         list(itertools.batched(experts, 2))
         if hasattr(itertools, "batched")
@@ -142,7 +142,7 @@ def of_kind(layer: LayerRecord, kind: str, resource: str = "") -> list[Any]:
 
 
 def plain(result: MoeResult) -> dict[str, Any]:
-    """Without how long it took."""
+    """A result without the duration of the call."""
     text = json.loads(json.dumps(result.to_dict()))
     for run in text["runs"]:
         del run["wall_s"], run["policy_wall_s"]

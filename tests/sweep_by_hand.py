@@ -1,4 +1,4 @@
-"""Sweeps made by hand: rows of a table as a sweep has them, for tests of pictures and reports."""
+"""Sweeps with rows made by hand, for tests of pictures and reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ndpsim.sweeps.definition import Definition
 
 
 class Result(list):
-    """Rows, with what a `SweepResult` has beside them."""
+    """Rows, with the other attributes of a `SweepResult`."""
 
     def __init__(self, definition: Definition, rows: list[dict[str, Any]]) -> None:
         super().__init__(rows)
@@ -23,7 +23,7 @@ class Result(list):
 
 
 def row(point: Mapping[str, Any], **metrics: Any) -> dict[str, Any]:
-    """A point that was run, its configuration included."""
+    """The row of a finished point, with its configuration."""
     config = json.dumps({"hardware": {"name": "trimoe"}, "tokens": point.get("tokens", 1)}, sort_keys=True)
     said = {"status": "ok", "reason": None, **metrics}
     return {**point, **said, "version": "0.1.0 0123456789", "config": config}

@@ -1,4 +1,4 @@
-"""A command to sweep that takes no time and can go wrong in every way, in this process or in another."""
+"""A command to sweep that takes no time and can fail in every way, in this process or in another."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ndpsim.sweeps.parameters import file_digests
 
 
 class Fake(SweptCommand):
-    """The time of point `n` is 100 / n ns; `how` says what goes wrong, `folder` is where points meet the test.
+    """The time of point `n` is 100 / n ns; `how` is the kind of failure, `folder` is shared by points and the test.
 
-    Neither `called`, a name, nor `folder` is part of what a point is.
+    Neither `called`, a name, nor `folder` is part of a point's identity.
     """
 
     name = "fake"
@@ -83,17 +83,17 @@ def _go_wrong(how: str, n: int, folder: Path | None) -> None:
 
 
 def register() -> Fake:
-    """Make the command one of those that are known, in this process."""
+    """Register the command in this process."""
     swept_commands()["fake"] = Fake()
     return Fake()
 
 
 def run_here(command: SweptCommand, tasks: Iterator[Task], jobs: int) -> Answers:
-    """As `run_locally`, without processes."""
+    """A `run_locally` without processes."""
     for task in tasks:
         yield task, attempt(command, task.given, task.key)
 
 
 def runs(folder: Path) -> int:
-    """How many points were run with this folder."""
+    """The number of points that were run with this folder."""
     return len(list(folder.glob("run-*")))

@@ -1,6 +1,6 @@
-"""docs/adding followed literally: its files where it says, its commands, and what it says they print.
+"""docs/adding followed literally: its files at their places, its commands, and their stated output.
 
-What belongs into the package runs in one process on a copy of it, in Python instead of machine code.
+Changes of the package run in one process on a copy of it, in Python instead of machine code.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ json.dump(ran, sys.stdout)
 
 
 class Step(NamedTuple):
-    """Commands of a page, with the status each should end with, and what should be in what they print."""
+    """Commands of a page, with their expected status, and text that their output should contain."""
 
     commands: tuple[tuple[str, int], ...]
     printed: tuple[str, ...]
 
 
 def files_of(page: Path) -> dict[str, str]:
-    """The files of a page by their paths: blocks below a line that has nothing but a path."""
+    """The files of a page by their paths: blocks after a line with only a path."""
     found = re.findall(r"^`([^`\n]+)`\n\n```\w+\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
     return dict(found)
 
@@ -98,7 +98,7 @@ SELECTIONS = example("routing-format", "selections.csv")
 #: Bank, row and column of reads; the columns count them.
 READS = [(random.Random(column).randrange(4), column % 3, column) for column in range(64)]
 
-#: Each example changed a little, beside itself.
+#: Each example, and a slightly changed one.
 CHANGED = {
     # A slower device.
     "ndpsim/spec/standards/ddr3_slow.py": changed(
@@ -134,7 +134,7 @@ CHANGED = {
 }
 
 _DDR5 = "--standard DDR5 --org DDR5_16Gb_x8 --timing DDR5_4800AN"
-#: What is run beside the pages' own commands.
+#: Commands besides those of the pages.
 BESIDE = [
     "ndpsim dram three.trace --standard SLOW --org SLOW_2Gb_x8 --timing SLOW_1600K --commands slow.csv",
     "ndpsim dram random.trace --scheduler FRFCFS --commands FRFCFS.csv",
@@ -166,7 +166,7 @@ BESIDE = [
 
 
 def run_in(folder: Path, commands: Sequence[str], **environment: str) -> dict[str, tuple[int, str]]:
-    """By command: its exit status, and what it prints with blanks made one each."""
+    """Exit status and output of each command, with single blanks."""
     done = subprocess.run(
         [sys.executable, "-c", RUN],
         cwd=folder,
@@ -183,7 +183,7 @@ def run_in(folder: Path, commands: Sequence[str], **environment: str) -> dict[st
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what a checkout has, with the files of all pages."""
+    """A copy of a checkout, with the files of all pages."""
     folder = tmp_path_factory.mktemp("checkout")
     for part in ("ndpsim", "hwconfigs", "rtl_params"):
         shutil.copytree(ROOT / part, folder / part)
@@ -198,7 +198,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def ran(checkout: Path) -> SimpleNamespace:
-    """What all commands came to: `of` by command, and the rows of a table or the content of a JSON file."""
+    """The results of all commands: `of` by command, and the rows of a table or the content of a JSON file."""
     commands = [command for page in EXAMPLES for step in steps_of(page) for command, _ in step.commands]
     of = run_in(checkout, [*commands, *BESIDE], NUMBA_DISABLE_JIT="1")
 
@@ -210,7 +210,7 @@ def ran(checkout: Path) -> SimpleNamespace:
 
 
 def beside(ran: SimpleNamespace, words: str) -> tuple[int, str]:
-    """What the one command with these words came to."""
+    """The result of the only command with these words."""
     (found,) = (result for command, result in ran.of.items() if words in command)
     return found
 
@@ -297,7 +297,7 @@ def test_commands_come_at_the_clocks_of_the_page(ran):
 
 
 def columns_read(ran: SimpleNamespace, file: str) -> list[int]:
-    """Every request of the random trace has a column of its own."""
+    """The read columns, of which each request of the random trace has its own."""
     return [int(row["column"]) for row in ran.rows(file) if row["command"] == "RD"]
 
 
@@ -317,7 +317,7 @@ def test_last_come_is_first_served_where_it_is_changed_so(ran):
     order = columns_read(ran, "LCFS.csv")
     assert sorted(order) == list(range(len(READS)))
     assert "legal" in beside(ran, "check LCFS.csv")[1]
-    # Once no more come, those that came later go first.
+    # After the last arrival, later requests go first.
     last = order.index(len(READS) - 1)
     assert len(order[last:]) > 8
     assert order[last:] == sorted(order[last:], reverse=True)
@@ -411,7 +411,7 @@ def test_a_broken_line_is_named(ran):
 
 
 def policy_run(folder: Path, source: str, command: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """What the page's command prints with this file, without the times of compiling and simulating."""
+    """The output of the page's command with this file, without times of compiling and simulating."""
     (folder / "threshold.py").write_text(source)
     with contextlib.chdir(folder), pytest.raises(SystemExit, match="^0$"):
         main(shlex.split(command)[1:])

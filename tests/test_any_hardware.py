@@ -1,4 +1,4 @@
-"""Every policy on every hardware: it runs, and its log holds, or one line says what the machine lacks."""
+"""Every policy on every hardware runs with a valid log, or is refused in one line."""
 
 from __future__ import annotations
 

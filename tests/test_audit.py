@@ -40,7 +40,7 @@ Line = tuple[int, ...]
 
 
 def line(clock: int, name: str, spot: Spot = (0, 0, 0), row: int = 7, column: int = 3) -> Line:
-    """A well-formed command: what it does not address is -1."""
+    """A well-formed command, where coordinates that it does not address are -1."""
     rank, group, bank = spot
     if name in RANK_WIDE:
         group = bank = -1
@@ -74,12 +74,12 @@ def preset(standard: str, ranks: int = 2, **overrides: int) -> Device:
     return resolve(standard, *PRESETS[standard], ranks, overrides)
 
 
-# Timing rules, one by one. A device in which every timing is one clock but the one under test, so that
-# only the rule under test binds; the distance is worked out here from the rule as the standard has it.
+# Timing rules, one by one. In the device, every timing but that under test is one clock, so that only the
+# tested rule constrains; the distance is computed here from the standard's rule.
 
 
 def level_spots(level: str, siblings: bool) -> tuple[Spot, Spot]:
-    """Two places that share the node of `level` and nothing below it."""
+    """Two places that share the node of `level` but none below it."""
     if siblings:
         return (0, 1, 2), (1, 1, 2)
     return {
@@ -94,7 +94,7 @@ ELSEWHERE: dict[str, Spot] = {"bank": (0, 1, 3), "bankgroup": (0, 2, 3), "rank":
 
 
 def pair(rule: Rule, before: str, after: str, distance: int, spots: tuple[Spot, Spot]) -> list[Line]:
-    """A trace in which `after` follows `before`, everything else being long ago or in the middle."""
+    """A trace in which `after` follows `before`, with all other commands long before or between."""
     here, there = spots
     start = 5000
     lines = []
@@ -229,7 +229,7 @@ BY_HAND = [
     ("DDR5", "tRFCsb", "REFsb", "REFsb", A, B, 313),
 ]
 
-#: Timings made short so that the commands in the middle of a trace do not get in the way.
+#: Short timings, so that commands in the middle of a trace do not interfere.
 GIVES_WAY = {"tFAW": {"nRRDS": 2}, "tRC": {"nRAS": 2, "nRP": 2}}
 
 
@@ -282,7 +282,7 @@ def broken_pairs(lines: list[Line], device: Device) -> set[tuple[int, str, int]]
     return broken
 
 
-#: What a standard may say in the vocabulary of rules, though DDR4 and DDR5 do not.
+#: Rules that a standard may have, but DDR4 and DDR5 do not.
 MADE_UP = (
     Rule("whole rank, then a bank", "bank", ("REFab",), ("PREpb", "RD"), "nRFC"),
     Rule("a group, then the whole rank", "bankgroup", ("WR",), ("PREab", "REFab"), "nRC"),

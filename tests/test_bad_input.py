@@ -17,7 +17,7 @@ _COMMANDS = ",".join(HEADER) + "\n"
 
 @pytest.fixture(autouse=True)
 def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with good traces to be misused; nothing runs, and nothing is written in it."""
+    """The current folder, with valid traces to misuse; nothing is run or written in it."""
 
     def ran(*arguments: object, **options: object) -> None:
         raise AssertionError("ran before the mistake was found")
@@ -59,7 +59,7 @@ def test_a_timing_that_makes_no_sense_is_named_where_it_is_set():
 
 # Values and files by their kinds
 
-#: Codes of a value that is not allowed, by what it is.
+#: Codes of invalid values, by their kinds.
 _OF_VALUES = ("type", "range", "form", "missing", "unknown-name", "unsupported")
 
 _NO_NUMBERS = (

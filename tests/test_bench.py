@@ -1,4 +1,4 @@
-"""The benchmark: its rows, that their work is pinned, and that a disagreement is no measurement."""
+"""The benchmark: its rows, their fixed work, and the refusal of measurements with a disagreement."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def without_ramulator(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def small(ranks: int = 2, count: int = 3000, **kind: bool) -> Traffic:
-    """A short row, pinned to what `run_trace` makes of the same addresses."""
+    """A short row, fixed to the result of `run_trace` for the same addresses."""
     unpinned = Traffic("stream_r1", "a short row", Work(count, 0, {}), ranks, **kind)
     requests = unpinned.requests(unpinned.memory().device)
     result = run_trace((requests.address, requests.write), ranks=ranks)
@@ -117,7 +117,7 @@ def test_a_row_has_the_keys_of_the_table(kind):
     assert json.loads(json.dumps(row, allow_nan=False)) == row
 
 
-# What makes it fail
+# Failures
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_a_fresh_process_that_fails_or_errs_is_no_measurement(monkeypatch):
 
 @pytest.fixture
 def short(monkeypatch):
-    """The first row made short."""
+    """A short first row."""
     monkeypatch.setattr("ndpsim.cli.notices._Notices.emit", lambda self, record: None)
     monkeypatch.setitem(ROWS, "stream_r1", small())
 

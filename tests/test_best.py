@@ -1,4 +1,4 @@
-"""The comparison of all policies: who is ranked how, who is lossy, and which resource binds."""
+"""The comparison of all policies: ranking, lossy ones, and the limiting resource."""
 
 from __future__ import annotations
 

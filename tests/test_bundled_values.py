@@ -1,7 +1,7 @@
-"""Values of the bundled hardware and models that are printed in no paper, defaults of hardware files, and units.
+"""Values of bundled hardware and models that no paper prints, defaults of hardware files, and units.
 
-What a paper prints is in `test_hwconfigs`; the source of each value here is the file it stands in, which says
-why it is assumed. Where another source gives it, the test says which.
+Printed values are in `test_hwconfigs`. The source of a value here is its file, which gives the reason for it,
+or another source, which the test names.
 """
 
 from __future__ import annotations

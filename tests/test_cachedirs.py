@@ -1,4 +1,4 @@
-"""Folders of caches: nothing but ndpsim's own is removed, nothing damaged or foreign is believed."""
+"""Folders of caches: only ndpsim's own files are removed, and damaged or foreign ones are ignored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SOMEONE = 54321
 
 @pytest.fixture
 def root(tmp_path, monkeypatch) -> Path:
-    """The folder that NDPSIM_CACHE_DIR names; that for temporary files is beside it."""
+    """The folder of NDPSIM_CACHE_DIR, beside that for temporary files."""
     root, temporary = tmp_path / "cache", tmp_path / "temporary"
     root.mkdir(mode=0o700)
     temporary.mkdir(mode=0o1777)
@@ -58,7 +58,7 @@ def tree(root: Path) -> set[str]:
 
 @pytest.fixture
 def others(root) -> set[str]:
-    """What others put into the folder: more than caches are kept of, some under names much like ours."""
+    """Files of other programs in the folder: more than the limit of caches, some with names like ours."""
     for number in range(1, 31):
         (root / f"thesis{number}").mkdir()
         (root / f"thesis{number}" / "chapter.tex").write_text("x")
@@ -418,7 +418,7 @@ def test_the_file_itself_must_be_the_users(root):
 
 
 def failing(monkeypatch, error: int, below: Path) -> None:
-    """Let no file be made below a folder."""
+    """Let every creation of a file in a folder fail."""
     make = tempfile.mkstemp
 
     def refuse(*arguments, dir, **options):

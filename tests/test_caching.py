@@ -1,4 +1,4 @@
-"""What is cached is what the next call would make anew."""
+"""A cached value equals that which the next call would make."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ MODEL = {
 
 @pytest.fixture
 def settled(monkeypatch):
-    """Files count as unchanging as soon as they are written."""
+    """Treat files as unchanging as soon as they are written."""
     monkeypatch.setattr(caching, "_STABLE_NS", -(10**12))
 
 
 @pytest.fixture
 def hardware(tmp_path):
-    """A copy of a bundled hardware file, its units beside it."""
+    """A copy of a bundled hardware file, beside its units."""
     text = data_path("hwconfigs", "trimoe").read_text()
     for unit in ("gemv", "activation", "relayout"):
         text = text.replace(f"{unit}: trimoe_{unit}", f"{unit}: {unit}.yaml")

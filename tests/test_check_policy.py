@@ -1,4 +1,4 @@
-"""check_policy: policies that keep to the rules pass, and each way of breaking them is named."""
+"""check_policy: valid policies pass, and each kind of violation is named."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_documented_example_keeps_to_the_rules_and_does_what_it_says(tmp_pat
     )
 
 
-# Broken in one way each
+# One violation each
 
 
 class Exits(OnCpu):

@@ -1,4 +1,4 @@
-"""A command trace that begins later than at clock 0: refreshes due before are done."""
+"""A command trace that begins after clock 0, where refreshes due before are done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checker against rules written out here: no number and no relation is taken from the standards' own data.
+"""The checker against rules written here, without numbers or relations from the standards' data.
 
 Clocks of DDR4-2400R (8 Gb x8; CL = RCD = RP 16, CWL 12, BL 4) and DDR5-4800AN (16 Gb x8; CL = RCD = RP 34,
 CWL 32, BL 8), after JESD79-4 and JESD79-5; each distance is tried at its limit and a clock before.
@@ -145,7 +145,7 @@ def applies(where: str, before: str, here: Spot, after: str, there: Spot) -> boo
 
 
 def needed(standard: str, before: str, here: Spot, after: str, there: Spot) -> tuple[int, set[str]]:
-    """The least distance between two commands, and the rules that ask for it; 0 where none does."""
+    """The least distance between two commands, and the rules that require it; 0 without a rule."""
     asked = [
         (rule.clocks + (before in TWO_CYCLES[standard]) - (after in TWO_CYCLES[standard]), rule.name)
         for rule in RULES[standard]
@@ -162,7 +162,7 @@ def spots_of(device: Device) -> list[Spot]:
     return [(rank, group, bank) for group, bank in places for rank in (0, device.ranks - 1)]
 
 
-APART = 4000  # clocks, more than any rule asks for
+APART = 4000  # clocks, more than any rule requires
 MANY = 100_000  # violations, more than any trace has here
 
 
@@ -265,7 +265,7 @@ def closed_by(name: str, at: Spot, bank: Spot) -> bool:
 
 
 def wrong(name: str, at: Spot, row: int, opened: dict[Spot, int], device: Device) -> bool:
-    """Whether a command may not come while the banks `opened` have these rows open."""
+    """Whether a command is illegal while the banks `opened` have these rows open."""
     if name == "ACT":
         return at in opened
     if name in COLUMN:

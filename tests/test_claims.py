@@ -1,4 +1,4 @@
-"""The claims of papers as data: complete, of one form, and worked out by expressions that hold nothing else."""
+"""The claims of papers as data: complete, of one form, with expressions that contain nothing else."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ METRICS = {
         ('metric(a, "utilization.ndp *")', pytest.approx(0.8 / 3)),
         ("max(a.time_ns, 5) ** 2", 25),
         ("mean(a.time_ns, 5)", 4.0),
-        ("mean(a.time_ns, 6, a.time_ns)", 4.0),  # a value that comes twice counts twice
+        ("mean(a.time_ns, 6, a.time_ns)", 4.0),  # a repeated value counts twice
         ("2 < a.time_ns <= 3 and not a.time_ns == 4", True),
         ("a.time_ns > 3 or a.busy.memory > 1", False),
         ("-a.time_ns", -3.0),

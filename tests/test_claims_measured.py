@@ -1,4 +1,4 @@
-"""The claims of measured times: what they publish is what the tables hold, and fits are marked."""
+"""The claims of measured times: published values equal those of tables, and fits are marked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two values of assumptions at once: which are paired, and what comes of them."""
+"""Two values of assumptions at once: the choice of pairs, and their results."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def policies(runs: set[ResolvedRun]) -> set[str]:
 
 
 def compares_systems(claim: Claim) -> bool:
-    """Whether it is a speed-up, or says who is faster, and that by simulation."""
+    """Whether a claim is a simulated speed-up or comparison of speeds."""
     is_order = claim.kind == "trend" and claim.given_by is None
     return (is_order or claim.published.unit == "x") and len(policies(moe_runs(claim))) > 1
 
@@ -45,7 +45,7 @@ def rests_on(claim: Claim) -> dict[str, set[ResolvedRun]]:
 
 
 def missing(headline: Claim, sibling: Claim) -> set[str]:
-    """What the headline rests on in runs of its sibling, and the sibling does not say."""
+    """Assumptions of the headline in runs of its sibling that the sibling lacks."""
     keys = {key for key, runs in rests_on(headline).items() if runs & moe_runs(sibling)}
     return keys - {assumption.key for assumption in sibling.assumptions}
 

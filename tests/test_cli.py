@@ -1,4 +1,4 @@
-"""The command line, as its users meet it: what it prints, where, and with which exit status."""
+"""The command line from the user's side: output, streams and exit status."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEADER = ["clock", "command", "rank", "bankgroup", "bank", "row", "column"]
 
 
 def strictly(text: str) -> Any:
-    """JSON without the NaN and Infinity that Python would let pass."""
+    """Parse JSON without the NaN and Infinity that Python would accept."""
 
     def refuse(name: str) -> None:
         raise AssertionError(f"{name} is no JSON")
@@ -37,14 +37,14 @@ def strictly(text: str) -> Any:
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No notice about compiling kernels."""
+    """Suppress the notice about compiling kernels."""
     monkeypatch.setattr("ndpsim.cli.notices._Notices.emit", lambda self, record: None)
     monkeypatch.setattr("ndpsim.cli.notices._Notices.finish", lambda self: None)
 
 
 @pytest.fixture
 def no_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is wrong must be found before anything is simulated."""
+    """Fail if anything is simulated, since mistakes must be found before."""
 
     def simulated(*arguments: object, **options: object) -> None:
         raise AssertionError("simulated before the mistake was found")
@@ -335,7 +335,7 @@ def test_names_are_printed_and_drawn_as_they_are(folder, compiled, name):
     )
 
 
-# gemv: what is refused
+# gemv: refusals
 
 OUTPUTS = ["--json", "--commands", "--plot", "--report", "--timeline"]
 
@@ -367,7 +367,7 @@ def test_gemv_refuses_a_picture_format_before_it_simulates(folder, name):
     assert list(folder.iterdir()) == []
 
 
-# gemv: what it gives
+# gemv: results
 
 
 class Outputs(NamedTuple):

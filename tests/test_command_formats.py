@@ -1,4 +1,4 @@
-"""Command traces in the forms of other tools: line by line, and as their readers take them."""
+"""Command traces in the forms of other tools: line by line, and as their readers parse them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ clock,command,Channel,Rank,BankGroup,Bank,Row,Column,type,source
 
 
 def what_it_has(form: str) -> CommandTrace:
-    """Of every command, those that a form has."""
+    """The traces of each command that a form has."""
     return EVERY.take(np.arange(EXPECTED[form].count("\n") - (command_forms()[form].header is not None)))
 
 
@@ -172,7 +172,7 @@ def test_our_own_form_is_the_usual_one(tmp_path):
     assert path.read_text() == EXPECTED["ndpsim"]
 
 
-# As their readers take them.
+# As their readers parse them.
 
 COORDINATE = st.integers(-1, 2**17)
 LINES = st.lists(
@@ -245,11 +245,11 @@ def test_banks_are_numbered_as_the_device_has_them(tmp_path):
     assert path.read_text() == "1,ACT,7\n"
 
 
-# What is refused.
+# Refusals.
 
 
 def refusal(tmp_path, trace: CommandTrace, *options: object) -> str:
-    """The mistake of writing a trace; what was there before stays."""
+    """The mistake of writing a trace, which keeps an existing file."""
     path = tmp_path / "commands"
     path.write_text("old")
     wrong = mistake_of(write_commands, path, trace, *options)

@@ -1,4 +1,4 @@
-"""What the shell completes, through click's own interface and in a real bash; and the help that says how."""
+"""Completion in shells, through click's own interface and in a real bash; and its help."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMANDS = list(_COMMANDS)
 
 
 def complete(*words: str) -> list[str]:
-    """What a shell is offered for the last of the words."""
+    """The completions of the last word."""
     shell = ShellComplete(cli, {}, "ndpsim", "_NDPSIM_COMPLETE")
     return [item.value for item in shell.get_completions(list(words[:-1]), words[-1])]
 
@@ -181,7 +181,7 @@ def test_every_key_that_is_offered_is_a_key_of_hardware():
 
 
 def test_names_that_stand_for_files_are_those_of_their_homes():
-    """What completion and ``list`` know by the names of files, so that nothing has to be imported."""
+    """Names of files, which completion and ``list`` use to avoid imports, equal those of their homes."""
     from ndpsim.cli.names import NAMES
     from ndpsim.dimm.arbitrations import NAMES as ARBITRATIONS
     from ndpsim.link import TOPOLOGIES
@@ -198,7 +198,7 @@ def test_names_that_stand_for_files_are_those_of_their_homes():
 
 
 def tables() -> dict[str, Table]:
-    """The parameters of all commands, by what is typed before them."""
+    """The parameters of all commands, by the words of the command."""
     context = click.Context(cli)
     found = {}
     for name in COMMANDS:
@@ -268,7 +268,7 @@ def test_bash_words_that_it_took_apart_are_one_again(words, before, typed, monke
 
 
 def bash(line: str, folder: Path) -> list[str]:
-    """What bash itself would put in the place of the last word, after the line that the help gives."""
+    """The completions of the last word by bash itself, after the line from the help."""
     (switch,) = [line for line in help_of("gemv").splitlines() if line.split()[:1] == ["bash"]]
     script = f"""
 PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH

@@ -1,4 +1,4 @@
-"""Reading hardware files: merging, origins, `--set`, and one line for everything that can be wrong."""
+"""Reading hardware files: merging, origins, `--set`, and one-line errors for all mistakes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Write = Callable[..., str]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes a hardware file made of GOOD with replacements, and the unit beside it; returns its path."""
+    """Writes a hardware file from GOOD with replacements, beside its unit; returns its path."""
 
     def written(*swaps: tuple[str, str], unit: str = UNIT) -> str:
         text = GOOD
@@ -287,7 +287,7 @@ CUSTOM += _MAPPING
 
 @pytest.fixture
 def plain_file(tmp_path: Path) -> Callable[[str], str]:
-    """Writes PLAIN with more lines under dram; returns its path."""
+    """Writes PLAIN with further lines under dram; returns its path."""
 
     def written(more: str = "") -> str:
         path = tmp_path / "plain.yaml"
@@ -461,7 +461,7 @@ def test_unknown_data_file() -> None:
 
 
 def outcome(call: Callable[[], object]) -> str:
-    """The message of the InputError that `call` ends in, empty when it ends well."""
+    """The message of the InputError in which `call` ends; empty without an error."""
     try:
         call()
     except InputError as error:

@@ -1,4 +1,4 @@
-"""An expert beside the host's traffic: closed bounds, conservation, legality, and nothing changed without it."""
+"""An expert beside the host's traffic: bounds, conservation, legality, and no change without traffic."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ONE_RANK = ("dimm.ranks=1",)
 
 @pytest.fixture(scope="module")
 def saturated() -> dict[str, ContentionResult]:
-    """A middling expert on a TriMoE DIMM that the host asks for all it can, a third of it writes."""
+    """A medium-sized expert on a TriMoE DIMM with saturating traffic of the host, a third of it writes."""
     return {
         name: simulate_contention(model=MIDDLE, pattern="random", arbitration=name, record_commands=True)
         for name in ARBITRATIONS
@@ -51,7 +51,7 @@ def saturated() -> dict[str, ContentionResult]:
 
 
 def run_quietly(hardware, expert, tokens, arbitration, bits):
-    """The expert on the shared DIMM, with a host that asks for nothing."""
+    """The expert on the shared DIMM, without traffic of the host."""
     machine = lower_machine(hardware)
     weights, _ = named_weights(expert, bits)
     run = Channel(machine, arbitration, 100, recording=True)

@@ -33,7 +33,7 @@ REFRESH = {"DDR4": ["none", "all-bank", "staggered"], "DDR5": ["none", "all-bank
 
 
 def is_compiled_long(ranks: int, row_policy: str) -> bool:
-    """Whether short tests compile queues of more than 64 for it."""
+    """Whether short tests compile it for queues of more than 64."""
     return ranks > 1 and row_policy == "open"
 
 
@@ -80,7 +80,7 @@ def run(make, device, options, load, data_sink=None):
 
 
 def readable(tables, policy, with_sink):
-    """The controller that can be read, as `make_controller`."""
+    """The readable controller, in the form of `make_controller`."""
     return ScanController(tables, policy)
 
 
@@ -137,7 +137,7 @@ def test_a_sink_holds_reads_back_alike_in_fast_and_readable(work, depth, servers
 
 
 def traces_of_readable():
-    """Commands that the readable controller issues for some mixtures, by refresh."""
+    """Commands of the readable controller for several mixtures, by refresh."""
     traces, rng = {}, np.random.default_rng(11)
     for refresh in REFRESH["DDR5"]:
         device = resolve("DDR5", "DDR5_8Gb_x8", "DDR5_4800AN", 2, {"nREFI": 901, "nRFC": 60})
@@ -150,7 +150,7 @@ def traces_of_readable():
 
 
 def test_the_readable_controller_can_be_stepped_through_in_python():
-    """It issues the same without Numba as with it."""
+    """It issues the same commands without Numba."""
     script = "import json, test_controller; print(json.dumps(test_controller.traces_of_readable()))"
     paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": paths}
@@ -160,7 +160,7 @@ def test_the_readable_controller_can_be_stepped_through_in_python():
 
 @st.composite
 def long_runs(draw: st.DrawFn) -> tuple[Device, state.ControllerOptions, list[np.ndarray]]:
-    """Thousands of requests: rows that are hit for long, reads and writes by turns, few addresses."""
+    """Thousands of requests: long row hits, alternating reads and writes, few addresses."""
     device = resolve(*draw(st.sampled_from(DEVICES)), draw(st.sampled_from([1, 2, 4, 8])))
     row_policy = draw(st.sampled_from(["open", "closed-cap"]))
     sizes = [1, 4, 16, 32, 64, *([65, 100, 256] if is_compiled_long(device.ranks, row_policy) else [])]
@@ -207,7 +207,7 @@ def test_masks_and_scan_agree_over_thousands_of_requests(work):
 
 
 def hot_bank(device: Device, count: int, seed: int) -> list[np.ndarray]:
-    """Reads of which every other one is for another row of one bank: they wait long while others pass."""
+    """Reads of which every other one is for another row of a bank, and waits long while others overtake."""
     rng = np.random.default_rng(seed)
     hot = np.arange(count) % 2 == 0
     place = [

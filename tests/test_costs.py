@@ -1,4 +1,4 @@
-"""Costs of experts, host reads and relayouts: what the cycle-level model says, once, and what follows from it."""
+"""Costs of experts, host reads and relayouts: results of the cycle-level model, and values derived from them."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def test_expected_times_beyond_the_last_point_go_on_along_the_line(monkeypatch):
 
 @pytest.fixture(scope="module")
 def tables():
-    """By arbitration, the table of a memory-bound and a compute-bound expert; beside relayouts for one of them."""
+    """The table of a memory-bound and a compute-bound expert by arbitration; for one, also beside relayouts."""
     model = Expert(1024, 512)
     found = {"host-first": costs(model=model).contention()}
     with pytest.MonkeyPatch.context() as patch:

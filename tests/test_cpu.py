@@ -1,4 +1,4 @@
-"""The CPU: peak, reading, what comes on top, and what its file may say, worked out by hand."""
+"""The CPU: peak, reads, overheads, and values of its file, computed by hand."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from test_moe_answers import SIX, judged
 VALIDATION = Path(__file__).parents[1] / "validation"
 # The channels of dali-7532-3090: eight of DDR4-3200, 8 B each.
 CHANNELS_GBPS = 8 * 3.2 * 8
-# Without what that file says of its CPU.
+# Without that file's values of its CPU.
 BARE = ("part", "cpu_tflops", "cpu_compute_efficiency", "cpu_read_gbps", "cpu_cores", "cpu_threads")
 FITTED = {
     (row["quantity"], row["of"]): float(row["value"]) for row in csv.DictReader(FITS.read_text().splitlines())
 }
-# What programs reach where the file says neither a share nor a rate.
+# Achieved shares and rates, if the file has neither.
 PROGRAMS = FITTED["expert_read_share", "any"]
 
 
 def cpu_of(**host: object) -> Cpu:
-    """The CPU of a machine with such a host."""
+    """The CPU of a machine with this host."""
     keys = {**dict.fromkeys(BARE, "null"), **host}
     return load_processors("dali-7532-3090", [f"host.{key}={value}" for key, value in keys.items()]).cpu
 
@@ -92,7 +92,7 @@ def test_a_cpu_known_by_its_cores_computes_no_experts_behind_a_cxl_link():
 
 
 def reads(**host: object) -> float | None:
-    """What a CPU of 16 cores reads at most."""
+    """The read bandwidth of a CPU with 16 cores."""
     return cpu_of(**{"cpu_cores": 16, "cpu_clock_ghz": 4, "cpu_isa": "avx2", **host}).read_gbps
 
 
@@ -136,7 +136,7 @@ def test_an_expert_is_never_faster_than_the_channels_and_takes_longer_with_more_
     assert few >= 2 * expert.weights * tokens / (cpu.peak_tflops * 1e3)
 
 
-# ---- What comes on top ----
+# ---- Overheads ----
 
 
 def test_an_expert_takes_its_overhead_besides():
@@ -164,11 +164,11 @@ def test_a_layer_with_experts_on_the_cpu_is_handed_over_once(tmp_path):
     assert not of_kind(usual, "hand-over")
 
 
-# ---- What a file may say ----
+# ---- Values of a file ----
 
 
 def file_of(tmp_path, **changes: str) -> Path:
-    """dali-7532-3090 with lines of its host changed or added, its own values of them gone."""
+    """dali-7532-3090 with changed or added lines of its host, which replace its own values."""
     lines, skipped = [], False
     for line in Path(load_hardware("dali-7532-3090").file).read_text(encoding="utf-8").splitlines():
         key = line.strip().partition(":")[0]

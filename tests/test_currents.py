@@ -1,4 +1,4 @@
-"""Currents of the parts, number by number, and what commands cost by them, worked out by hand.
+"""Currents of the parts, number by number, and energies of commands, computed by hand.
 
 DDR4: the limits of DRAMsim3's configs/DDR4_8Gb_x4_*.ini and DDR4_8Gb_x8_*.ini (IDD0, IDD2N, IDD3N, IDD4R,
 IDD4W, IDD5AB, IPP0). DDR5: gem5's DDR5_4400_4x8 quotes IDD2N, IDD3N, IDD5B and IDD5C of the same addendum; the

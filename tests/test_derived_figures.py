@@ -1,4 +1,4 @@
-"""Figures of results against sums of their own: worked out from the command traces, or by hand from counts."""
+"""Values of results against sums computed from the command traces, or by hand from counts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SHEET_SETS = tuple(f"dram.power.{name}={value}" for name, value in SHEET.items()
 
 
 class Replay:
-    """What a command trace comes to up to a clock, counted one command after the other."""
+    """Counts of a command trace up to a clock, command by command."""
 
     def __init__(self, traces: Any, end: int, timings: dict[str, int]) -> None:
         self.commands: Counter[str] = Counter()
@@ -110,7 +110,7 @@ def check_energy(found: Any, expected: dict[str, float]) -> None:
 
 
 def rank_of(sorted_values: list[int], percent: int) -> int:
-    """The least value that so many of 100 values do not exceed."""
+    """The least value that this many of 100 values do not exceed."""
     for place, value in enumerate(sorted_values, 1):
         if 100 * place >= percent * len(sorted_values):
             return value
@@ -118,7 +118,7 @@ def rank_of(sorted_values: list[int], percent: int) -> int:
 
 
 def timed_reads(count: int, span: int, seed: int) -> Requests:
-    """Reads of bursts that are all different, at clocks of which no more than a few fall together."""
+    """Reads of different bursts, at clocks of which only a few are equal."""
     random = np.random.default_rng(seed)
     bursts = random.permutation(1 << 16)[:count]
     requests = Requests.of(bursts * 64, np.zeros(count, np.int64))

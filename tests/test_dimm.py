@@ -52,7 +52,7 @@ COMPARED = ARBITRATIONS[1:5]
 
 
 class Work(NamedTuple):
-    """DIMMs of a channel and what both sides want of them; requests by lane (weights) and by bus (host)."""
+    """DIMMs of a channel and the work of both sides; requests by lane (weights) and by bus (host)."""
 
     preset: tuple[str, str, str]
     overrides: dict[str, int]
@@ -89,7 +89,7 @@ class Work(NamedTuple):
 def requests(
     draw: st.DrawFn, rng: np.random.Generator, device: Device, count: int, ranks: int
 ) -> dict[str, np.ndarray]:
-    """Requests to random places among few: hits, misses and conflicts in plenty."""
+    """Requests to random places among few, with many hits, misses and conflicts."""
     rows, columns, few = (
         draw(st.sampled_from([1, 2, 4])),
         draw(st.sampled_from([2, 16, 64])),
@@ -101,7 +101,7 @@ def requests(
 def random_requests(
     rng: np.random.Generator, device: Device, count: int, ranks: int, rows: int, columns: int, few: bool
 ) -> dict[str, np.ndarray]:
-    """Reads of random places: of so many rows and columns, and of few banks."""
+    """Reads of random places among rows, columns and few banks."""
     banks = (2, 1) if few else (device.bankgroups, device.banks_per_group)
     place, address = drawn_places(rng, count, (ranks, *banks, rows, columns))
     return {**place, "write": np.zeros(count, dtype=np.int64), "address": address}
@@ -185,7 +185,7 @@ def starving(
     pace: tuple[int, int],
     fifo: tuple[int, int, int],
 ) -> Work:
-    """A lane and the host on one bus, whose requests wait for longer than the starvation threshold."""
+    """A lane and the host on a bus, where requests wait for longer than the starvation threshold."""
     rng, preset, overrides = np.random.default_rng(seed), DEVICES[2], {"nREFI": 900, "nRFC": 200}
     device = resolve(*preset, 1, overrides)
     options = state.ControllerOptions(refresh="staggered", read_buffer=buffers[0], write_buffer=buffers[1])
@@ -214,9 +214,9 @@ def starving(
 
 
 def make(work: Work, kind: Any, weights_at: int = 0, recording: bool = True) -> SharedDimms:
-    """The DIMMs, at rest; their multipliers may start at tick `weights_at`. Jobs are released 300 clocks apart.
+    """The idle DIMMs, whose multipliers may start at tick `weights_at`. Jobs are released 300 clocks apart.
 
-    The host has the requests as one stream, and once more, at another pace, as another that begins later.
+    The host has the requests in a stream, and again at another pace in a stream that begins later.
     """
     device = work.device(1)
     lane_tables = lower(device)
@@ -320,7 +320,7 @@ def commands(dimm: SharedDimms) -> tuple[list[Any], list[Any]]:
 
 
 def told(dimm: SharedDimms) -> dict[str, Any]:
-    """All that two arbiters must agree in."""
+    """All values that must be equal for two arbiters."""
     lanes, buses = commands(dimm)
     agents = dimm.agents
     return {
@@ -343,7 +343,7 @@ def told(dimm: SharedDimms) -> dict[str, Any]:
 
 
 def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """Name what differs: to show it all would take minutes."""
+    """Name the differences, since showing all values would take minutes."""
     assert [name for name in one if one[name] != other[name]] == []
 
 
@@ -364,7 +364,7 @@ def test_the_fast_arbiter_does_what_the_readable_one_does(work, pause, decided):
 
 
 def assert_both_do_the_same(work: Work, pause: int, decided: bool) -> None:
-    """Both arbiters do the same in a run that pauses and goes on."""
+    """Both arbiters do the same in a run that is paused and continued."""
     outcomes = []
     for kind in (FastDimms, ReadableDimms):
         dimm, seen = make(work, kind, 0 if decided else state.FAR), []
@@ -432,7 +432,7 @@ def test_both_arbiters_do_the_same_under_a_refresh_policy_of_one_file(reversed_b
 
 
 def assert_both_run_alike(work: Work) -> None:
-    """Both arbiters do the same in a run that does not pause."""
+    """Both arbiters do the same in a run without a pause."""
     dimms = [make(work, kind) for kind in (FastDimms, ReadableDimms)]
     for dimm in dimms:
         dimm.run_until(1 + work.clocks)
@@ -655,7 +655,7 @@ def test_lanes_of_a_sub_channel_of_a_dimm_and_the_host_take_turns_on_a_shared_co
 
 
 def lonely_reads(ranks: int, shared_bus: bool, count: int = 400) -> Work:
-    """Lanes of a DDR5 DIMM that read open rows, and a host that asks for nothing."""
+    """Lanes of a DDR5 DIMM that read open rows, and a host without requests."""
     spread, zero = np.arange(count) % 8, np.zeros(count, dtype=np.int64)
     reads = dict(
         zip(FIELDS, (zero, spread, zero, zero, np.arange(count) // 8, zero, np.arange(count)), strict=True)

@@ -1,4 +1,4 @@
-"""Every command of README.md and docs/ runs, and prints what the page shows; every Python block runs."""
+"""Every command of README.md and docs/ runs with the shown output; every Python block runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from docs_commands import (
 from ndpsim.cli.main import cli
 from swept_fake import run_here
 
-# Commands that are not run here, by how they begin, and why.
+# Commands that are not run here, by their beginnings, with reasons.
 NOT_RUN = {
     "python3 -m venv": "installs; .ci/run runs the line with [test]",
     "python3 -m pip": "installs",
@@ -43,7 +43,7 @@ NOT_RUN = {
 }
 RUN_ALL_THE_SAME = ("ndpsim bench --row",)
 
-# Commands that take long, by how they begin: another command of a page does the same in another case.
+# Commands that take long, by their beginnings: another command of a page covers the same.
 LONG = (
     "ndpsim bench --row stream_lpddr5",
     "ndpsim gemv --commands all.csv.gz",
@@ -69,8 +69,8 @@ LONG = (
     "ndpsim validate cxl-8x7b-ndp-2bit --sensitivity",
 )
 
-# Of commands whose output is not shown, whole models and relayouts run in a smaller form: with these options
-# behind their own, of which the last counts.
+# Commands without a shown output run whole models and relayouts in a smaller form: with these options after
+# their own, of which the last counts.
 SMALL_MODEL = ("--model", "small.json", "--batch", "16", "--steps", "2")
 SMALL_EXPERT = ("--shape", "512,256")
 SMALL_SERVING = (
@@ -86,7 +86,7 @@ SMALL_CONFIG = """{
 
 
 def smaller(words: list[str]) -> list[str]:
-    """The same command, in the form that is run where its output is not shown."""
+    """The smaller form of a command without a shown output."""
     if words[0] == "moe":
         small = [*SMALL_MODEL]
         if "--prompt" in words:
@@ -114,7 +114,7 @@ def smaller(words: list[str]) -> list[str]:
 
 
 def _first_point(example: str) -> list[str]:
-    """Options that leave of an example its first point, with a small model; test_examples.py has the others."""
+    """Options that reduce an example to its first point, with a small model; test_examples.py has the others."""
     from ndpsim.sweeps.file import read_definition
 
     definition = read_definition(ROOT / example)
@@ -141,7 +141,7 @@ def _dram_commands() -> None:
     done("dram", "examples/requests.trace", *words)
 
 
-# What commands read that earlier commands of a page write, by name.
+# Files that commands read and earlier commands of a page write, by name.
 FILES: dict[str, Callable[[], object]] = {
     "lane.csv.gz": lambda: done("gemv", "--commands", "lane.csv.gz", "--lane", "0"),
     "commands.csv": lambda: _dram_commands(),
@@ -153,14 +153,14 @@ FILES: dict[str, Callable[[], object]] = {
 
 @cache
 def page_files() -> dict[str, str]:
-    """Files that pages give in full, by name."""
+    """Files with their full text in pages, by name."""
     texts = (page.read_text(encoding="utf-8") for page in PAGES)
     given = ((named_file(block), block.text) for text in texts for block in blocks(text))
     return {name: text for name, text in given if name is not None}
 
 
 def prepare(words: list[str], output_of: set[str]) -> None:
-    """The files that `words` name, made in the current folder."""
+    """Create the files that `words` name in the current folder."""
     for name in ("hwconfigs", "rtl_params", "examples"):
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, name)
@@ -192,7 +192,7 @@ def to_run() -> list[Command]:
 
 
 def status_of(command: Command) -> int:
-    """The exit status that a page shows, or that all is well."""
+    """The exit status that a page shows, or 0."""
     shown = "".join(command.shown)
     if "ndpsim: error" in shown:
         return 2
@@ -200,7 +200,7 @@ def status_of(command: Command) -> int:
 
 
 def reason_not_to_run(line: str) -> str | None:
-    """Why a command of a page is not run here; None: it is."""
+    """The reason why a command of a page is not run here; None if it is run."""
     if line.startswith(RUN_ALL_THE_SAME):
         return None
     if {Path(name).stem for name in page_files()} & set(line.split()):

@@ -1,4 +1,4 @@
-"""The pages and drawings of docs/ that are made are current, and every link between pages leads somewhere."""
+"""The generated pages and drawings of docs/ are current, and every link between pages has a target."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_examples_in_docstrings_say_what_comes_out(package, tmp_path, monkeypatc
 
 
 def anchors(page: Path) -> set[str]:
-    """What a code host calls the headings of a page."""
+    """The anchors of a page's headings on code hosts."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

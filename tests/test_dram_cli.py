@@ -1,4 +1,4 @@
-"""`ndpsim dram`, `compare` and what they refuse."""
+"""`ndpsim dram`, `compare` and their refusals."""
 
 from __future__ import annotations
 

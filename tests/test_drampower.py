@@ -1,4 +1,4 @@
-"""The energy of command traces against what DRAMPower makes of them (validation/drampower.csv)."""
+"""The energy of command traces against DRAMPower's (validation/drampower.csv)."""
 
 from __future__ import annotations
 

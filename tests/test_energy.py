@@ -1,4 +1,4 @@
-"""Energy: two ways to it that must agree, and figures worked by hand from the tables of currents."""
+"""Energy: two computations that must agree, and values computed by hand from the tables of currents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every result splits its energy: what moves and what waits, held against one another."""
+"""The parts of the energy of every result, compared with each other."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_links_spend_by_the_bytes_on_their_wires(relayouts):
 
 
 def test_a_relayout_reads_and_writes_every_burst(relayouts):
-    # The same bursts cost the same whoever reads them; the units write them as well.
+    # Equal bursts cost the same for every reader; the units write them as well.
     result, alone = relayouts["ring"], ndpsim.simulate_expert("trimoe", SMALL)
     each = alone.energy_nj["read"] / alone.commands["RD"]
     assert result.energy_nj["read"] == pytest.approx(each * result.commands["RD"])

@@ -1,4 +1,4 @@
-"""What the energy model makes of data sheets' own loops and examples (validation/energy.md)."""
+"""The energy model for the loops and examples of data sheets (validation/energy.md)."""
 
 from __future__ import annotations
 

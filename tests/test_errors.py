@@ -1,4 +1,4 @@
-"""The one line that a user gets."""
+"""Errors of users, in one line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ndpsim.errors import InputError, nearest, one_of
         ({"file": "a.yaml"}, "a.yaml: is wrong"),
         ({"file": "a.yaml", "line": 7}, "a.yaml:7: is wrong"),
         ({"file": "a.yaml", "line": 7, "key": "dimm.ranks"}, "a.yaml:7: dimm.ranks: is wrong"),
-        ({"line": 7}, "is wrong"),  # a line of no file says nothing
+        ({"line": 7}, "is wrong"),  # a line without a file is ignored
     ],
 )
 def test_the_parts_that_are_known_stand_in_front(parts, line):

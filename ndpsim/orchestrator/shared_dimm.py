@@ -71,7 +71,8 @@ class _Sessions:
         add: Callable[[Session, float], object] = lambda session, end_ns: None,
     ) -> _Reached:
         """Rates in the window of experts of this many tokens, 0: none, and of all that `add` adds."""
-        session, (begin_ns, end_ns) = Session(self.hardware, None, self.arbitration), window_ns
+        # Lanes of a DIMM without experts would take as much memory as those of one with experts.
+        session, (begin_ns, end_ns) = Session(self.hardware, dimms, self.arbitration), window_ns
         read_bytes = 0.0
         if tokens:
             alone = simulate_expert(self.hardware, self.model, tokens, bits=self.bits)
