@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from inspect import signature
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ndpsim.routing.sequences import SequenceRouting
 from ndpsim.serving.find_rate import find_rate
 from ndpsim.serving.kv import KvCache
 from ndpsim.serving.scheduler import Limits
+from ndpsim.serving.summary import _grows
 from ndpsim.units import percent
 from small_moe import MODEL
 from test_serving import MACHINE, OnGpu, engine, requests, sequence, serve
@@ -38,6 +40,13 @@ def test_energy_per_token_is_that_of_all_output_tokens():
     assert known
     for name, nj in known.items():
         assert result.energy_per_token_nj[name] * 8 == pytest.approx(nj)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("waiting", "grows"), [(3, False), (4, True)])
+def test_a_queue_grows_if_a_quarter_of_all_requests_wait_when_the_last_one_arrives(waiting, grows):
+    admitted = [*range(16 - waiting), *[100] * waiting]
+    served: Any = [SimpleNamespace(arrival_ns=at, admitted_ns=then) for at, then in enumerate(admitted)]
+    assert _grows(served) == grows
 
 
 def test_sequences_with_blocks_that_a_step_leaves_out_wait_for_none():
