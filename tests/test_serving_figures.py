@@ -141,6 +141,21 @@ def test_a_rate_is_found_at_which_all_requests_are_within_the_level():
     assert found.run.goodput_per_s == found.run.requests_per_s
 
 
+@pytest.mark.parametrize("highest", [0.011, 1.0, 7.9, 8.1, 15.0])
+def test_the_highest_rate_is_found_within_the_64th_root_of_two(monkeypatch, highest):
+    """On a machine that serves at most 8 requests a second; the level may hold at rates beyond."""
+
+    class Machine:
+        def serve(self, rate: float) -> Any:
+            good = 8.0 if rate <= highest else 0.0
+            return SimpleNamespace(requests_per_s=8.0, goodput_per_s=good, ttft_ns=None, tpot_ns=None)
+
+    monkeypatch.setattr("ndpsim.serving.find_rate.server_for", lambda **asked: Machine())
+    found = find_rate(ServiceLevel(ttft_ns=1.0))
+    assert found.rate_per_s <= highest < found.beyond_per_s
+    assert found.beyond_per_s / found.rate_per_s == pytest.approx(2 ** (1 / 64))
+
+
 # ---- Text and pictures -------------------------------------------------------------------------------------------
 
 
