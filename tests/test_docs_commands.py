@@ -101,7 +101,8 @@ def smaller(words: list[str]) -> list[str]:
     elif words[0] == "serve" or words[:2] == ["sweep", "serve"]:
         words = [*without(words, SMALL_SERVING[::2]), *SMALL_SERVING]
     elif words[0] == "validate":  # test_validate.py has the exact claims; the others take minutes
-        options = [word for word in words[1:] if word not in ("trimoe", "edge", "cxl", "cache", "dali")]
+        papers = ("trimoe", "edge", "cxl", "cache", "dali", "serving", "llmservingsim")
+        options = [word for word in words[1:] if word not in papers]
         words = ["validate", "trimoe-link-bandwidth", *options]
     elif words[0] == "sweep" and words[1].startswith("examples/"):
         words = [*words, *_first_point(words[1])]

@@ -4,6 +4,7 @@ and of the claims are what they say."""
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -106,11 +107,12 @@ def test_claims_serve_the_recorded_requests_on_the_cards_of_the_page(run):
     wanted = dict(one.split("=") for one in runs.sets_of(of_page, case)) | {
         "hw": "trimoe",
         "model": of_page.model,
-        "requests": str(runs.MEASURED / f"{run}-requests.csv"),
     }
+    recorded = (runs.MEASURED / f"{run}-requests.csv").read_bytes()
     for claim in (*claims_on(run).values(), *claims_on(run, "llmservingsim").values()):
         given = json.loads(runs_of(claim)[0]["served"].given)
         assert given.pop("routing", None) == case.routing
+        assert Path(given.pop("requests")).read_bytes() == recorded
         assert {"gpu.count": 1, **given} == {key: scalar(value) for key, value in wanted.items()}
 
 
