@@ -22,7 +22,7 @@ if os.environ.pop("CI", ""):
 IN_CI = bool(os.environ.get("NDPSIM_TESTS_IN_CI"))
 
 # pytest, Numba and matplotlib keep so much that looking for garbage as often as usual takes a twentieth of the time.
-gc.set_threshold(20_000, 20, 20)
+gc.set_threshold(5_000, 10, 10)
 
 # A smaller example of a failure is looked for no longer than a third of the watchdog's time.
 engine.MAX_SHRINKING_SECONDS = 60
