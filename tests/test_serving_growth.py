@@ -46,7 +46,7 @@ def test_a_step_computes_and_allocates_as_much_late_in_a_run_as_early():
         asked = Requests(np.zeros(requests), np.full(requests, 16), outputs, closed_loop=4)
         run_serving("dali-7532-3090", MODEL, asked, policy="on-demand", observer=observer, cache=cache)
 
-    serve(8)  # kernels are compiled, and results kept
+    serve(8)  # kernels are compiled, and results cached
     tracemalloc.start()
     sys.setprofile(counted.profile)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,14 +20,19 @@ RECORDED = {
     "qwen3-32b-tp2": (258691, 199486, 1249.5, 36905.22, 80.31),
     "qwen3-30b-a3b-dp2": (258691, 199486, 3116.0, 1085.98, 47.29),
 }
-# The runs by what the claims call them.
-CALLED = {"llama": "llama-3.1-8b", "qwen3-32b": "qwen3-32b-tp2", "qwen3-30b-a3b": "qwen3-30b-a3b-dp2"}
+# The names of the runs in claims.
+IN_CLAIMS = {"llama-3.1-8b": "llama", "qwen3-32b-tp2": "qwen3-32b", "qwen3-30b-a3b-dp2": "qwen3-30b-a3b"}
+
+
+def run_named(name: str) -> Any:
+    """A recorded run of the page."""
+    return next(run for run in script("validation/serving_runs.py").RUNS if run.name == name)
 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_tables_have_the_sums_of_the_records(name):
     page, runs = script("validation/serving.py"), script("validation/serving_runs.py")
-    run = next(run for run in page.RUNS if run.name == name)
+    run = run_named(name)
     asked, real = runs.requests_of(run), page.measured(run)
     tokens = (asked.prompt_tokens.sum(), asked.output_tokens.sum())
     found = (*tokens, real["tokens_per_s"], real["ttft_ms mean"], real["tpot_ms mean"])
@@ -66,8 +72,7 @@ def test_a_model_of_two_cards_is_served_by_two_gpus():
 
 def claims_on(run: str, source: str = "serving") -> dict[str, Claim]:
     """The claims of a run, by what they compare."""
-    short = next(short for short, name in CALLED.items() if name == run)
-    prefix = f"{source}-{short}-"
+    prefix = f"{source}-{IN_CLAIMS[run]}-"
     of_source = [claim for _, claim in chosen_claims([source])]
     return {one.name.removeprefix(prefix): one for one in of_source if one.name.startswith(prefix)}
 
@@ -77,16 +82,16 @@ def quantity_on_page(compared: str) -> str:
     return "tokens_per_s" if compared == "throughput" else compared.replace("-", "_ms ")
 
 
-@pytest.mark.parametrize("run", CALLED.values())
+@pytest.mark.parametrize("run", RECORDED)
 def test_claims_publish_all_that_the_records_give(run):
     page = script("validation/serving.py")
-    recorded = page.measured(next(one for one in page.RUNS if one.name == run))
+    recorded = page.measured(run_named(run))
     published = {quantity_on_page(name): one.published.value for name, one in claims_on(run).items()}
     assert published == pytest.approx({name: recorded[name] for name in published}, abs=0.06)
     assert set(recorded) - set(published) == {"running mean", "running max"}
 
 
-@pytest.mark.parametrize("run", CALLED.values())
+@pytest.mark.parametrize("run", RECORDED)
 def test_claims_of_another_simulator_are_its_figures_with_the_errors_that_it_prints(run):
     rows = [row for row in script("validation/serving_runs.py").table("authors") if row["run"] == run]
     printed = {row["quantity"].removesuffix("_ms"): row for row in rows if row["of"] == "mean"}
@@ -99,10 +104,10 @@ def test_claims_of_another_simulator_are_its_figures_with_the_errors_that_it_pri
         assert claim.published.quote.split()[2:] == words
 
 
-@pytest.mark.parametrize("run", CALLED.values())
+@pytest.mark.parametrize("run", RECORDED)
 def test_claims_serve_the_recorded_requests_on_the_cards_of_the_page(run):
     runs = script("validation/serving_runs.py")
-    of_page = next(one for one in runs.RUNS if one.name == run)
+    of_page = run_named(run)
     case = of_page.cases[0]
     wanted = dict(one.split("=") for one in runs.sets_of(of_page, case)) | {
         "hw": "trimoe",
@@ -122,7 +127,7 @@ def test_claims_serve_the_recorded_requests_on_the_cards_of_the_page(run):
 )
 def test_claims_have_the_figures_of_the_page_and_the_expected_verdicts(run):
     page = script("validation/serving.py")
-    found = page.read_simulated()[run, next(one for one in page.RUNS if one.name == run).cases[0].title]
+    found = page.read_simulated()[run, run_named(run).cases[0].title]
     claims = claims_on(run) | claims_on(run, "llmservingsim")
     for outcome in evaluate(chosen_claims([one.name for one in claims.values()]), 1):
         compared = next(name for name, one in claims.items() if one is outcome.claim)

@@ -42,8 +42,8 @@ def _others_write(status: os.stat_result, path: Path | int) -> bool:
 def problem_of(folder: Path) -> str | None:
     """The reason why other users could have written to `folder`; None: they could not, or it does not exist.
 
-    `folder` and all folders above it must not be links. It must belong to the user, and nobody else may write
-    to it, or to a folder above it without the sticky bit.
+    `folder` and all folders above it must not be links. It must belong to the user, and no other user may
+    write to it, or to a folder above it without the sticky bit.
     """
     for part in (folder, *folder.parents):
         try:

@@ -21,7 +21,10 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def data_folder(kind: str) -> Path:
-    """The folder of `kind` ("hwconfigs", "rtl_params"): in the installed package, else in the checkout."""
+    """The folder of `kind` in the installed package, else in the checkout.
+
+    kind: "hwconfigs", "rtl_params" or "validation".
+    """
     installed = _PACKAGE / "_data" / kind
     return installed if installed.is_dir() else _PACKAGE.parent / kind
 

@@ -39,7 +39,7 @@ class PolicyRunner(StepRunner):
 
     Args:
         parameters, observer: as for `StepRunner`.
-        wanted: (step, layer) of a decode layer whose record is kept in `record`.
+        wanted: (step, layer) of a decode layer whose record is stored in `record`.
         progress: called with the share of layers that are done.
 
     Attributes:

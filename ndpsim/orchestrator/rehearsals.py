@@ -101,7 +101,7 @@ class Rehearsals:
 
 
 class _Uncounted(PolicyRunner):
-    """A run without totals: only its time and its answers are kept."""
+    """A run without totals: only its time and its answers are stored."""
 
     def __init__(self, given: RunGiven, policy: Policy, progress: Callable[[float], None]) -> None:
         super().__init__(given, policy, {}, None, None, progress)

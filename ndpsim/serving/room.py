@@ -1,7 +1,7 @@
 """The number of blocks in an engine's KV cache, and of experts in the GPU's memory beside it.
 
 A block has `block_tokens` tokens of every layer with keys and values, including layers with a window. States
-of linear attention are kept for the maximum number of sequences of a step. In the GPU's memory:
+of linear attention are stored for the maximum number of sequences of a step. In the GPU's memory:
 
 - If all experts have room, the KV cache gets the remaining memory, as in vLLM.
 - Otherwise, it gets the memory for the longest requests, up to the maximum number of sequences of a step, so

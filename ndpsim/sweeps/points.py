@@ -180,7 +180,7 @@ class Run:
                 stored = answer.pop("stored", True)
                 record = self._record(same[0], answer)
                 if record["status"] != "ok" and self._store is not None:
-                    # Another sweep may have succeeded meanwhile; its result is kept.
+                    # Another sweep may have succeeded meanwhile; its result stays.
                     other = self._store.find(task.name)
                     if other is not None and other["status"] == "ok":
                         record, stored = other, False

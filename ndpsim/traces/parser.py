@@ -39,7 +39,7 @@ class Grammar(NamedTuple):
 
 
 class State(NamedTuple):
-    """The position of the loop in a file, kept from piece to piece; all arrays have one element."""
+    """The position of the loop in a file, carried over from piece to piece; all arrays have one element."""
 
     line: NDArray[np.int64]  # lines done
     requests: NDArray[np.int64]

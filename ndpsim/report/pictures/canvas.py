@@ -46,7 +46,7 @@ class Panel:
     """A part of a picture.
 
     Attributes:
-        draw: draws into axes, and labels whatever the legend explains.
+        draw: draws into axes, and labels all that the legend explains.
         lines: height of the axes, in lines of text.
         stretches: whether the axes become higher where there is room.
         axis: name of the horizontal axis; adjacent panels of the same name share it.

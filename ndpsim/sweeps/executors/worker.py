@@ -27,7 +27,7 @@ def serve(descriptor: int) -> None:
     Thread(target=_receive, args=(connection, tasks), daemon=True).start()
     while True:
         answer = attempt(command, *tasks.get())
-        with contextlib.suppress(OSError):  # nobody waits for the result any more
+        with contextlib.suppress(OSError):  # no process waits for the result any more
             connection.send(answer)
 
 
