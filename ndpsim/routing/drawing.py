@@ -3,9 +3,9 @@
 Experts are in random order on a line of length k, on which the length of an expert is its chance. A token
 takes the expert at a random place in each of the k parts of length 1. An expert that extends over the border
 of two parts is taken at most once: if it was taken in the first part, the place in the second is after it;
-otherwise the place in the second is on it more often, so that its chance stays the same. (This is one draw from
-each stratum, with units across borders: Fuller, JRSS B 32, 1970.) The order changes every few thousand tokens,
-so that no experts tend to be chosen together.
+otherwise the place in the second is on it more often, so that its chance stays the same. (This is one draw
+from each stratum, with units across borders: Fuller, JRSS B 32, 1970.) The order changes every few thousand
+tokens, so that no experts tend to be chosen together.
 
 A token that repeats another repeats all its choices. The load of an expert over time is the same as if each
 choice were repeated independently.
