@@ -58,18 +58,20 @@ def engine_parts(parts: list[dict[str, Any]], *columns: str) -> EngineParts:
     return EngineParts(
         np.array([part["expert"] for part in parts], np.int64),
         np.array([part["share"] for part in parts], np.float64),
-        np.arange(len(parts))[::-1],
+        np.arange(len(parts) - 1, -1, -1),
         np.array(costs[::-1], np.float64).reshape(len(parts), width),
     )
 
 
 def reads(parts: list[dict[str, Any]]) -> Reads:
     costs = [[part["kind"], part["read_ns"]] for part in parts]
-    return Reads(np.arange(len(parts))[::-1], np.array(costs[::-1], np.float64).reshape(-1, 2))
+    return Reads(np.arange(len(parts) - 1, -1, -1), np.array(costs[::-1], np.float64).reshape(-1, 2))
 
 
 def by_expert(values: dict[int, int], usual: int, kind: type = np.int64) -> np.ndarray:
-    return np.array([values.get(expert, usual) for expert in range(24)], kind)
+    found = np.array([values.get(expert, usual) for expert in range(24)], kind)
+    found.flags.writeable = False  # as in a run, for which the same kernel is compiled
+    return found
 
 
 def added(rules: Rules, parts: list[list[dict[str, Any]]], jobs: JobList) -> None:
@@ -157,6 +159,8 @@ def test_rows_of_whole_experts_are_found_by_their_numbers():
         resident = random.random(experts) < (1.0 if all_here else 0.5)
         coming = np.where(random.random(experts) < 0.3, random.integers(0, 9, experts), MISSING)
         ids = random.integers(0, experts, (int(random.integers(0, 6)), 2)).astype(np.int16)
+        for given in (loads, dimm, shards, resident):
+            given.flags.writeable = False
         sizes = random.integers(3, 6, 2).tolist(), random.integers(2 * RADIX, 6 * RADIX, 3).tolist()
         gpu_and_cpu, others = ([random.permutation(size) for size in of] for of in sizes)
         known = (*gpu_and_cpu, *others)

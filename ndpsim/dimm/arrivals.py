@@ -36,7 +36,7 @@ from ndpsim.dram.fast.fields import BANKS_PER_RANK, RD, READS, WR, WRITES
 from ndpsim.dram.fast.one_chunk import ONE_CHUNK
 from ndpsim.dram.fast.slots import bank_of, push_maintenance
 from ndpsim.dram.fast.vectors import set_element
-from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of
+from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.state import FAR, NEXT_REFRESH, PLACE, READ_LATENCY, READS_SERVED, REFRESH_FROM, SERVED
 
 _NONE = -1
@@ -53,7 +53,7 @@ def carry_transfers(setup, buses, transfers, shape, state, bus, clock):
         carry_transfer(setup, buses, transfers, bus, dimm, ready_at)
         reads_at = next_command_at(setup, buses, bus, READ)
         writes_at = next_command_at(setup, buses, bus, WRITE)
-        for number in range(ranks_of(shape)):
+        for number in range(shape.ranks):
             rank = assume_nonnegative(number)
             set_element(state.rank_ready, rank, RD, max(state.rank_ready[rank, RD], reads_at))
             set_element(state.rank_ready, rank, WR, max(state.rank_ready[rank, WR], writes_at))

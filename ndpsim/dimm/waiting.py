@@ -6,7 +6,7 @@ from ndpsim._jit import inlined
 from ndpsim.dram.fast.banks import active_bank
 from ndpsim.dram.fast.fields import BANKS_PER_RANK, RD, SLOTS
 from ndpsim.dram.fast.slots import slot_bank, wait_row
-from ndpsim.dram.fast.words import lowest, ranks_of, rotate
+from ndpsim.dram.fast.words import lowest, rotate
 from ndpsim.dram.state import FAR, WRITE_MODE
 
 
@@ -14,7 +14,7 @@ from ndpsim.dram.state import FAR, WRITE_MODE
 def oldest_arrival(shape, state):
     """The arrival of the oldest active or queued request that is served now, FAR without any."""
     oldest = FAR
-    for active_queue in range(2 * ranks_of(shape)):
+    for active_queue in range(2 * shape.ranks):
         if state.active_size[active_queue] > 0:
             oldest = min(oldest, state.active_arrived[active_bank(state, active_queue, 0)])
     queue = state.value[WRITE_MODE] & 1
@@ -31,7 +31,7 @@ def next_column(shape, state):
     2 if it writes).
     """
     oldest, rank, direction = FAR, -1, 0
-    for active_queue in range(2 * ranks_of(shape)):
+    for active_queue in range(2 * shape.ranks):
         if state.active_size[active_queue] > 0:
             arrived = state.active_arrived[active_bank(state, active_queue, 0)]
             if arrived < oldest:
@@ -39,7 +39,7 @@ def next_column(shape, state):
     if state.pending_size > 0:
         return rank, direction
     queue, hits = state.value[WRITE_MODE] & 1, 0
-    for number in range(ranks_of(shape)):
+    for number in range(shape.ranks):
         hits |= state.waiting[0, wait_row(queue, number), RD + queue]
     if hits != 0:
         tail = state.tail[0, queue]

@@ -8,7 +8,7 @@ from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_GROUP, BANKS_PER_RANK,
 from ndpsim.dram.fast.slots import join_after_command, leave, requeue_read, wait_row
 from ndpsim.dram.fast.timing import bank_ready_at
 from ndpsim.dram.fast.vectors import filled, set_element, set_vector, smaller, vector_at, with_element
-from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of
+from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.state import FAR, OPEN_CLOCKS, READ_QUEUE, ROW_SHIFT
 
 
@@ -180,7 +180,7 @@ def leave_active_queue(state, active_queue, place):
 @outlined
 def requeue_reads(shape, state, source, clock):
     """Return to the read queue the active requests whose row was closed while the sink had no room."""
-    for rank in range(ranks_of(shape)):
+    for rank in range(shape.ranks):
         active_queue, place = rank * 2 + READS, 0
         while place < state.active_size[active_queue]:
             bank = active_bank(state, active_queue, place)

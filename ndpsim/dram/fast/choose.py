@@ -42,7 +42,7 @@ from ndpsim.dram.fast.vectors import (
     where_none,
     with_element,
 )
-from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of, rotate
+from ndpsim.dram.fast.words import assume_nonnegative, lowest, rotate
 from ndpsim.dram.state import FAR, WRITE_MODE
 
 # ---- The clock before which nothing can issue
@@ -91,7 +91,7 @@ def active_next_ready(shape, state, credit):
     """The clock before which no active request can issue."""
     slots_at = free_slots_at(credit)
     next_ready = active_from(state, 0, slots_at)
-    for rank in range(1, ranks_of(shape)):
+    for rank in range(1, shape.ranks):
         next_ready = smaller(next_ready, active_from(state, rank, slots_at))
     return least(next_ready)
 
@@ -105,7 +105,7 @@ def next_ready_of(shape, state, credit, without):
     """
     queue, slots_at = assume_nonnegative(state.value[WRITE_MODE] & 1), free_slots_at(credit)
     next_ready = issue_from(shape, state, queue, 0, slots_at, without)
-    for rank in range(1, ranks_of(shape)):
+    for rank in range(1, shape.ranks):
         next_ready = smaller(next_ready, issue_from(shape, state, queue, rank, slots_at, without))
     return least(next_ready)
 
@@ -136,7 +136,7 @@ def mode_changes(policy, state):
 def due_active_lists(shape, state, credit, clock):
     """The active lists to look at: bit rank * REQUEST_CLASSES + class."""
     due = 0
-    for number in range(ranks_of(shape)):
+    for number in range(shape.ranks):
         rank = assume_nonnegative(number)
         reads = max(state.rank_ready[rank, RD], state.active_not_ready_until[rank, RD])
         writes = max(state.rank_ready[rank, WR], state.active_not_ready_until[rank, WR])
@@ -191,7 +191,7 @@ def delay_active(state, lists, clock):
 def ranks_with_lists(shape, lists):
     """The mask of the ranks of active lists (bits of `due_active_lists`)."""
     ranks = 0
-    for rank in range(ranks_of(shape)):
+    for rank in range(shape.ranks):
         ranks |= (lists >> rank * REQUEST_CLASSES & (1 << REQUEST_CLASSES) - 1 != 0) << rank
     return ranks
 
@@ -234,7 +234,7 @@ def recheck(queues, state, queue, command, rank, clock):
 def oldest_candidates(policy, shape, state, queue, slots_at, clock):
     """The requests of the oldest chunk that may be ready and whose rank is; all chunks are rechecked."""
     oldest, found, due = chunk_at(shape.queues, state, queue, 0), filled(0), 0
-    for rank in range(ranks_of(shape)):
+    for rank in range(shape.ranks):
         row, ready = wait_row(queue, rank), rank_ready_at(state, rank, slots_at)
         found = either(found, both(up_to(ready, clock), vector_at(state.waiting[oldest], row)))
         due_from = larger(ready, vector_at(state.not_ready_until, row))
@@ -252,7 +252,7 @@ def oldest_candidates(policy, shape, state, queue, slots_at, clock):
 def candidates(shape, state, queue, chunk, slots_at, clock):
     """`oldest_candidates` for another chunk after it."""
     found = filled(0)
-    for rank in range(ranks_of(shape)):
+    for rank in range(shape.ranks):
         waiting = vector_at(state.waiting[chunk], wait_row(queue, rank))
         found = either(found, both(up_to(rank_ready_at(state, rank, slots_at), clock), waiting))
     return merged(found) & state.maybe_ready[chunk, queue]
@@ -289,7 +289,7 @@ def filter_row_hits(shape, state, queue):
     for number in range(chunks_in_use(shape.queues, state, queue)):
         chunk = chunk_at(shape.queues, state, queue, number)
         tail, younger = state.tail[chunk, queue], 0
-        for rank in range(assume_nonnegative(ranks_of(shape))):
+        for rank in range(assume_nonnegative(shape.ranks)):
             row = wait_row(queue, rank)
             waiting = state.waiting[chunk, row, PRE]
             conflicts, hits = rotate(waiting, tail), rotate(state.waiting[chunk, row, RD + queue], tail)

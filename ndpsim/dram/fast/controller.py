@@ -14,7 +14,7 @@ from ndpsim.dram.fast.row_policy_points import close_rows, next_maintenance
 from ndpsim.dram.fast.slots import bank_of, enqueue, filter_place, push_maintenance
 from ndpsim.dram.fast.step import NOWHERE, step_alone
 from ndpsim.dram.fast.transitions import commit
-from ndpsim.dram.fast.words import assume_nonnegative, ranks_of
+from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.maintenance import next_refresh, turn_of
 from ndpsim.dram.queues import absorb
 from ndpsim.dram.sink import credit_clock
@@ -102,14 +102,14 @@ def accept(state, latencies, source, clock):
 def refresh(shape, policy, state, clock):
     """Ask for the refreshes that fall due; False when they can never catch up."""
     room = REFRESHES_PENDING if policy.row_cap == 0 else state.pending_bank.shape[0]
-    if state.pending_size + ranks_of(shape) > room:
+    if state.pending_size + shape.ranks > room:
         return False
     if state.pending_size == 0:
         state.value[REFRESH_FROM] = clock
     value = state.value
     turn = assume_nonnegative(turn_of(value, value[REFRESHES]))
     command, only, bank = value[turn + TURN_COMMAND], value[turn + TURN_RANK], max(value[turn + TURN_BANK], 0)
-    for rank in range(ranks_of(shape)):
+    for rank in range(shape.ranks):
         if only < 0 or rank == only:
             push_maintenance(state, command, rank * BANKS_PER_RANK + bank)
     state.value[REFRESHES] += 1

@@ -8,8 +8,8 @@ Indices. Ranks, bank groups and banks are numbered with fixed strides, rank << 6
 that a rank, a bank group and a bank's bit in a mask of its rank are shifts. A group of more
 than four banks without rules of its own has the numbers of several groups. A *mask* has 64 bits, one for
 each slot of a queue chunk or each bank of a rank. A *wait row* and an *active list* are rank * 2 + queue. A
-queue has room for 1 or 64 chunks, and a channel for 1 or 16 ranks, so that small records fit a cache.
-A stack is four groups of a rank.
+queue has room for 1 or 64 chunks: most need one, and small records fit a cache. A channel has room for
+16 ranks. A stack is four groups of a rank.
 
 The role of a field in a signature:
 
@@ -257,7 +257,7 @@ def shape_of(field: Field, ranks: int, chunks: int, stacks: int = 1) -> tuple[in
 
 
 @cache
-def record_type(ranks: int, chunks: int, stacks: int = 1) -> np.dtype[Any]:
+def record_type(chunks: int, stacks: int = 1) -> np.dtype[Any]:
     """The type of a record of such a shape (`shape_of`): every array begins with a cache line.
 
     Large arrays are followed by five empty lines. Caches select a set by the low bits of an address, and a
@@ -265,7 +265,7 @@ def record_type(ranks: int, chunks: int, stacks: int = 1) -> np.dtype[Any]:
     """
     formats, offsets, offset = [], [], 0
     for field in FIELDS:
-        shape = shape_of(field, ranks, chunks, stacks)
+        shape = shape_of(field, RANKS, chunks, stacks)
         formats.append((np.int64, shape) if shape else np.int64)
         if shape:
             offset = -(-offset // _LINE) * _LINE
@@ -280,9 +280,9 @@ def record_type(ranks: int, chunks: int, stacks: int = 1) -> np.dtype[Any]:
     return np.dtype((np.record, layout))
 
 
-def make_records(count: int, ranks: int, chunks: int, stacks: int = 1) -> NDArray[Any]:
+def make_records(count: int, chunks: int, stacks: int = 1) -> NDArray[Any]:
     """This many channels at rest, without distances or refreshes; none shares a cache line with another."""
-    kind = record_type(ranks, chunks, stacks)
+    kind = record_type(chunks, stacks)
     room = np.zeros(count * kind.itemsize + _LINE, dtype=np.uint8)  # unwritten pages use no memory
     first = -room.ctypes.data % _LINE
     records = room[first : first + count * kind.itemsize].view(kind)

@@ -6,7 +6,7 @@ from ndpsim._jit import inlined
 from ndpsim.dram.fast.fields import ACT, PRE, RD, READS, SLOTS
 from ndpsim.dram.fast.signature import expiry
 from ndpsim.dram.fast.slots import wait_row
-from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of, rotate
+from ndpsim.dram.fast.words import assume_nonnegative, lowest, rotate
 from ndpsim.dram.sink import LAST_START, RELEASE, SERVICE
 from ndpsim.dram.state import DATA_END, PLACE, ROW_SHIFT
 
@@ -45,7 +45,7 @@ def fingerprint(shape, state, source, sink, clock):
     total = source.place[state.value[PLACE]] & (1 << ROW_SHIFT) - 1
     total = total * _MULTIPLIER + (state.value[DATA_END] - clock)
     total = total * _MULTIPLIER + arrivals(state, clock)
-    for number in range(ranks_of(shape)):
+    for number in range(shape.ranks):
         rank = assume_nonnegative(number)
         total = total * _MULTIPLIER + state.open_banks[rank]
         for command in (ACT, PRE, RD):

@@ -14,7 +14,7 @@ from ndpsim.dram.fast.issue import is_full, issue_queued
 from ndpsim.dram.fast.slots import bank_of, enqueue, slot_bank, wait_row
 from ndpsim.dram.fast.timing import bank_ready_at
 from ndpsim.dram.fast.vectors import least, smaller, with_element
-from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of, rotate
+from ndpsim.dram.fast.words import assume_nonnegative, lowest, rotate
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import COUNTED_UNTIL, FAR, NEXT_REFRESH, PLACE, ROW_SHIFT, SERVED, TAKEN, WRITE_MODE
 
@@ -29,7 +29,7 @@ def only_hits(skips, shape, state, source, clock):
     if state.pending_size | state.queued[WRITES] | state.value[WRITE_MODE] != 0:
         return False
     hits = 0
-    for number in range(ranks_of(shape)):
+    for number in range(shape.ranks):
         hits |= state.waiting[0, wait_row(READS, number), RD]
     return hits != 0 and others_from(shape, state) > clock + _FEWEST
 
@@ -38,7 +38,7 @@ def only_hits(skips, shape, state, source, clock):
 def others_from(shape, state):
     """The clock before which nothing can issue but RD of queued reads, while there are no queued writes."""
     slots_at, first = free_slots_at(0), FAR
-    for rank in range(ranks_of(shape)):
+    for rank in range(shape.ranks):
         queued = with_element(queued_from(shape, state, READS, rank, slots_at, 0), RD, FAR)
         first = min(first, least(smaller(queued, active_from(state, rank, slots_at))))
     return first
@@ -48,7 +48,7 @@ def others_from(shape, state):
 def rank_ready_at(shape, state):
     """The first clock at which a rank with a hit is ready for RD."""
     at = FAR
-    for number in range(ranks_of(shape)):
+    for number in range(shape.ranks):
         rank = assume_nonnegative(number)
         if state.waiting[0, wait_row(READS, rank), RD] != 0:
             at = min(at, state.rank_ready[rank, RD])
@@ -59,7 +59,7 @@ def rank_ready_at(shape, state):
 def oldest_hit(shape, state, clock):
     """The slot of the oldest ready hit; or -1 and the clock at which one becomes ready."""
     tail, mask, first = state.tail[0, READS], 0, FAR
-    for number in range(ranks_of(shape)):
+    for number in range(shape.ranks):
         rank = assume_nonnegative(number)
         at = state.rank_ready[rank, RD]
         hits = state.waiting[0, wait_row(READS, rank), RD]

@@ -21,7 +21,3 @@ class Shape(NamedTuple):
     rows: Any  # of the row policy
     groups_at_once: int  # of PRESB and REFSB
     step: Any  # of the standard's controller
-
-
-class OneRank(Shape):
-    """A shape of one rank. It is a type of its own, so that kernels for it need no loops over ranks."""

@@ -24,7 +24,7 @@ from ndpsim.dram.fast.one_chunk import ONE_CHUNK
 from ndpsim.dram.fast.slots import fill_slot, slot_bank, wait_row
 from ndpsim.dram.fast.transition_table import BANK_CLASSES, LENGTH, REACH, USED, WORDS, next_line
 from ndpsim.dram.fast.vectors import read_times, write_times
-from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of, rotate
+from ndpsim.dram.fast.words import assume_nonnegative, lowest, rotate
 from ndpsim.dram.sink import LAST_START, RELEASE, SERVER, SERVICE, SLOT
 from ndpsim.dram.state import DATA_END, FAR, PLACE, REFRESH_FROM, REFRESH_UNTIL, ROW_SHIFT, WRITE_MODE
 
@@ -41,7 +41,7 @@ def latest_request(shape, state):
         slot = lowest(queued) & (SLOTS - 1)
         queued &= queued - 1
         latest = max(latest, state.slot_request[READS, slot])
-    for rank in range(ranks_of(shape)):
+    for rank in range(shape.ranks):
         active_queue = rank * 2 + READS
         for place in range(state.active_size[active_queue]):
             latest = max(latest, state.active_request[active_bank(state, active_queue, place)])
@@ -52,7 +52,7 @@ def latest_request(shape, state):
 def has_signature(shape, state):
     """Whether the state can have a signature: the channel has only reads, of the current repetition."""
     writes = state.queued[WRITES]
-    for rank in range(ranks_of(shape)):
+    for rank in range(shape.ranks):
         writes |= state.active_size[rank * 2 + WRITES]
     return writes == 0 and state.value[DATA_END] >= 0 and latest_request(shape, state) < state.value[PLACE]
 
@@ -318,7 +318,7 @@ def write_signature(shape, state, source, sink, table, clock):
     if sink.servers > 0:
         at = write_sink(sink, table, at, over, clock)
     at = write_pending(state, table, at)
-    for rank in range(ranks_of(shape)):
+    for rank in range(shape.ranks):
         at = write_rank(shape, state, table, at, rank, over, row, clock)
     table[signature + LENGTH] = at - signature - WORDS
     for place in range(at, next_line(at)):
@@ -330,9 +330,9 @@ def write_signature(shape, state, source, sink, table, clock):
 def clear(shape, state):
     """Empty the read queue and the lists of active reads."""
     state.used[0, READS] = state.counted[0, READS] = state.queued[READS] = 0
-    for bank in range(ranks_of(shape) * BANKS_PER_RANK):
+    for bank in range(shape.ranks * BANKS_PER_RANK):
         state.of_bank[0, READS, bank] = 0
-    for number in range(ranks_of(shape)):
+    for number in range(shape.ranks):
         rank = assume_nonnegative(number)
         row = wait_row(READS, rank)
         state.pinned_banks[rank] = 0
@@ -360,6 +360,6 @@ def restore(shape, state, source, sink, table, signature, clock):
     if sink.servers > 0:
         at = read_sink(sink, table, at, clock)
     at = read_pending(state, table, at, pending)
-    for rank in range(ranks_of(shape)):
+    for rank in range(shape.ranks):
         at = read_rank(shape, state, table, at, rank, over, row, clock)
     read_queue(state, table, queue, size, row, clock)

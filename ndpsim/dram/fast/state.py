@@ -29,7 +29,7 @@ from ndpsim.dram.fast.fields import (
     make_records,
 )
 from ndpsim.dram.fast.one_chunk import ONE_CHUNK
-from ndpsim.dram.fast.shape import OneRank, Shape
+from ndpsim.dram.fast.shape import Shape
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers.FRFCFS import FRFCFS
@@ -152,10 +152,9 @@ def command_numbers(tables: Tables) -> list[int]:
 
 def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = None) -> Shape:
     """The shape of a channel with these tables."""
-    kind = OneRank if tables.ranks == 1 else Shape
     busy = tables.commands[COMMAND_OF_CLASS[REFAB] :, BUSY]
     groups, banks = _groups(tables)
-    return kind(
+    return Shape(
         ranks=tables.ranks,
         bankgroups=groups,
         banks_per_group=banks,
@@ -205,9 +204,8 @@ def make_states(
 
     `schedule`: of its refreshes; None: that of the policy.
     """
-    ranks = 1 if tables.ranks == 1 else RANKS
-    stacks = ranks * STACKS_PER_RANK if tables.groups_per_stack else 1
-    states = make_records(count, ranks, 1 if chunks == 1 else MOST_CHUNKS, stacks)
+    stacks = RANKS * STACKS_PER_RANK if tables.groups_per_stack else 1
+    states = make_records(count, 1 if chunks == 1 else MOST_CHUNKS, stacks)
     due = schedule_of(tables, policy) if schedule is None else schedule
     for value in states["value"][:1]:
         put_schedule(value, _numbered_by_place(tables, due), _command_class(tables))

@@ -13,7 +13,7 @@ from ndpsim.dram.fast.fields import (
     STACKS_PER_RANK,
 )
 from ndpsim.dram.fast.vectors import filled, larger, raise_times, set_vector, vector_at, with_element
-from ndpsim.dram.fast.words import assume_nonnegative, ranks_of
+from ndpsim.dram.fast.words import assume_nonnegative
 
 
 @inlined
@@ -25,7 +25,7 @@ def propagate_in_rank(state, command, rank, clock):
 @inlined
 def propagate_to_ranks(shape, state, command, rank, clock):
     """A command's distances within its rank and to the others."""
-    for other in range(assume_nonnegative(ranks_of(shape))):
+    for other in range(assume_nonnegative(shape.ranks)):
         previous = assume_nonnegative(command if other == rank else CLASSES + command)
         raise_times(state.rank_ready, other, state.of_ranks, previous, clock)
 

@@ -43,7 +43,7 @@ from ndpsim.dram.fast.transition_table import (
     next_line,
 )
 from ndpsim.dram.fast.vectors import words_differ
-from ndpsim.dram.fast.words import assume_nonnegative, ones, ranks_of
+from ndpsim.dram.fast.words import assume_nonnegative, ones
 from ndpsim.dram.maintenance import next_refresh, turn_of
 from ndpsim.dram.state import (
     COUNTERS,
@@ -66,7 +66,7 @@ from ndpsim.dram.state import (
 def open_now(shape, state):
     """How many banks are open."""
     count = 0
-    for rank in range(ranks_of(shape)):
+    for rank in range(shape.ranks):
         count += ones(state.open_banks[rank])
     return count
 

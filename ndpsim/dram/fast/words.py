@@ -12,7 +12,6 @@ from llvmlite import ir
 from numba import types
 
 from ndpsim._jit import instruction
-from ndpsim.dram.fast.shape import OneRank
 
 _WORD = ir.IntType(64)
 _ALL = (1 << 64) - 1
@@ -91,21 +90,3 @@ def ones(typing_context, mask):
         return builder.ctpop(arguments[0])
 
     return types.int64(types.int64), generate
-
-
-def _ranks_of(shape: Any) -> Any:
-    return 1 if isinstance(shape, OneRank) else shape.ranks
-
-
-@instruction(_ranks_of)
-def ranks_of(typing_context, shape):
-    """The ranks of a `Shape`; of a `OneRank`, a constant."""
-    single = shape.instance_class is OneRank
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        (shape,) = arguments
-        return (
-            ir.Constant(_WORD, 1) if single else builder.extract_value(shape, OneRank._fields.index("ranks"))
-        )
-
-    return types.int64(shape), generate

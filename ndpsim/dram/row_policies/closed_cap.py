@@ -24,7 +24,7 @@ from ndpsim.dram.fast.fields import ACT, BANKS_PER_RANK, PRE, RD, RDA
 from ndpsim.dram.fast.issue import bank_node, count_command, issue_active, record_command
 from ndpsim.dram.fast.slots import push_maintenance
 from ndpsim.dram.fast.timing import bank_ready_at, propagate_activate
-from ndpsim.dram.fast.words import assume_nonnegative, lowest, ranks_of
+from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.queues import push_priority
 from ndpsim.dram.state import FAR, NEXT_REFRESH, OPEN_CLOCKS, ROW_SHIFT
 from ndpsim.dram.timing import bank_ready_at as node_ready_at
@@ -167,7 +167,7 @@ def also_pinned(rows, shape, state, rank):
     if state.reactivated[rank] == 0:
         return 0
     active = 0
-    for active_queue in range(2 * ranks_of(shape)):
+    for active_queue in range(2 * shape.ranks):
         active += state.active_size[active_queue]
     return state.reactivated[rank] if active > 0 else 0
 
@@ -176,7 +176,7 @@ def also_pinned(rows, shape, state, rank):
 def lacks_rows(rows, shape, state):
     """See `fast.row_policy_points`."""
     lacking = 0
-    for rank in range(assume_nonnegative(ranks_of(shape))):
+    for rank in range(assume_nonnegative(shape.ranks)):
         lacking |= state.pinned_banks[rank] & ~state.open_banks[rank]
     return lacking != 0
 
@@ -185,7 +185,7 @@ def lacks_rows(rows, shape, state):
 def choose_reactivation(shape, state, credit, clock):
     """`choose_active` if some of the active requests need ACT again."""
     best, best_place, best_arrived = -1, 0, FAR
-    for active_list in range(2 * ranks_of(shape)):
+    for active_list in range(2 * shape.ranks):
         for place in range(state.active_size[active_list]):
             bank, command = assume_nonnegative(active_bank(state, active_list, place)), RD + active_list % 2
             if state.open_row[bank] < 0:
