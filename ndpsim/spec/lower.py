@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.caching import cached_by_identity
 from ndpsim.spec.checking import MOST_COMMANDS, check_scheduled
 from ndpsim.spec.device import Device
 from ndpsim.spec.standard import RANK_ORDERS, STACK, Command
@@ -61,8 +62,9 @@ def _fields(device: Device, command: Command) -> list[int]:
     return [*effects, *bus_and_order, second, within, before, level, prepared, command.on_any_tick]
 
 
+@cached_by_identity(64)
 def lower(device: Device) -> Tables:
-    """The integer tables of `device`.
+    """The integer tables of `device`. They are shared: nothing may change them.
 
     A command of several cycles takes effect in the last one: a distance from it increases by the number of
     cycles minus one, a distance to it decreases by as many, and it occupies its command bus (JESD79-5,

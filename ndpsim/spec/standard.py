@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from math import ceil
 from typing import Any
 
@@ -110,8 +110,9 @@ class Rule:
 _TERM = re.compile(r"\s*([+-]?)\s*([A-Za-z_]\w*|\d+)")
 
 
-def latency_terms(latency: str) -> list[tuple[int, str | int]]:
-    """Split "nCL + nBL + 2 - nCWL" into [(1, "nCL"), (1, "nBL"), (1, 2), (-1, "nCWL")].
+@cache
+def latency_terms(latency: str) -> tuple[tuple[int, str | int], ...]:
+    """Split "nCL + nBL + 2 - nCWL" into ((1, "nCL"), (1, "nBL"), (1, 2), (-1, "nCWL")).
 
     Raises:
         ValueError: `latency` is not such a sum.
@@ -124,7 +125,7 @@ def latency_terms(latency: str) -> list[tuple[int, str | int]]:
             raise ValueError(f"not a sum of timings: '{latency}'")
         terms.append((-1 if match[1] == "-" else 1, int(match[2]) if match[2].isdigit() else match[2]))
         position = match.end()
-    return terms
+    return tuple(terms)
 
 
 @dataclass(frozen=True)
