@@ -124,7 +124,7 @@ def test_a_policy_of_one_file_runs_through_both_controllers(reversed_banks, rank
 
 def test_a_schedule_too_long_for_the_fast_controller_runs_in_the_general_one(monkeypatch):
     many = Schedule(tuple(Due(100 * n, 9, 0, n % 4) for n in range(1, 130)), 12_900)
-    device, policy = resolve(*DDR5, 1), state.make_policy(state.ControllerOptions())
-    assert isinstance(make_controller(lower(device), policy), FastController)
+    policy = state.make_policy(state.ControllerOptions())
+    assert isinstance(make_controller(lower(resolve(*DDR5, 1)), policy), FastController)
     monkeypatch.setattr(state, "make_schedule", lambda *_: many)
-    assert isinstance(make_controller(lower(device), policy), ScanController)
+    assert isinstance(make_controller(lower(resolve(*DDR5, 1)), policy), ScanController)
