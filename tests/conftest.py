@@ -81,6 +81,20 @@ def short_sessions() -> Iterator[dict[str, Any]]:
         yield whole
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_first(request: pytest.FixtureRequest) -> None:
+    """Large kernels are compiled before the tests, if most of these run on several workers."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if not worker or len(request.session.items) < 1_000:
+        return
+    import compiled_first
+
+    for compile_group in compiled_first.GROUPS[
+        int(worker[2:]) :: int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    ]:
+        compile_group()
+
+
 @pytest.fixture
 def whole_sessions(short_sessions: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Rates of experts beside the host are measured as users have them."""

@@ -1,0 +1,75 @@
+"""The largest kernels, compiled before the tests that need them.
+
+A process compiles a part that two kernels share once. So kernels that are alike are compiled one after the
+other, each group by one worker of pytest-xdist, and all workers find them in the cache. Otherwise both workers
+would compile many of them at the same time.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ndpsim.dimm.engines import FastDimms, ReadableDimms
+from ndpsim.dram import sink, state
+from ndpsim.dram.engines import FastController, ScanController
+from ndpsim.moe import Expert
+from ndpsim.simulate import Session, channel, simulate_relayout
+from ndpsim.simulate.lane import command_room, run_channel
+from ndpsim.spec import lower, resolve
+
+_SMALL = Expert(64, 64)
+_CHANNEL = ["dimm.count=2", "host.channels=1", "dimm.ranks=2", "link.ports=2"]
+_CLOSED = "dram.row_policy=closed-cap"
+
+
+def compile_arbiters() -> None:
+    """Two DIMMs beside their host: every arbitration, and a relayout; both arbiters where tests compare them."""
+    _run_session(FastDimms, "host-first")
+    _run_session(FastDimms, "host-first", moved=True)
+    simulate_relayout("trimoe", _SMALL, sets=_CHANNEL, host=False)
+    for arbitration in ("ndp-first", "slice", "batch"):
+        _run_session(FastDimms, arbitration)
+    _run_session(FastDimms, "ndp-first", [_CLOSED])
+    _run_session(ReadableDimms, "host-first", moved=True)
+    for arbitration in ("ndp-first", "slice"):
+        _run_session(ReadableDimms, arbitration)
+
+
+def compile_controllers() -> None:
+    """Channels of every controller: rows open or not, short queues and long ones."""
+    ddr5 = "DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 2
+    for row_policy, slots in itertools.product(("open", "closed-cap"), (32, 65)):
+        _run_channel(ddr5, row_policy, slots)
+    _run_channel(("LPDDR5", "LPDDR5_8Gb_x16", "LPDDR5_6400", 2))
+    _run_channel(("HBM3", "HBM3_8Gb_8hi", "HBM3_6400Mbps"))
+
+
+#: By worker.
+GROUPS = compile_arbiters, compile_controllers
+
+
+def _run_session(kind: Any, arbitration: str, sets: Sequence[str] = (), moved: bool = False) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(channel, "make_dimms", kind)
+        session = Session("trimoe", arbitration=arbitration, sets=[*_CHANNEL, *sets])
+    session.expert(_SMALL, 1, 0)
+    session.host("random", gbps=6)
+    if moved:
+        session.relayout(_SMALL)
+    session.run()
+
+
+def _run_channel(named: tuple[Any, ...], row_policy: str = "open", slots: int = 32) -> None:
+    device = resolve(*named)
+    options = state.ControllerOptions(row_policy=row_policy, read_buffer=slots)
+    tables, policy = lower(device), state.make_policy(options, device.standard.controller)
+    number = np.arange(100)
+    same, writes = np.zeros_like(number), number % 2
+    for make in (FastController, ScanController):
+        source = state.make_source(tables, same, same, same, number // 4, same, writes, number)
+        run_channel(make(tables, policy), source, sink.null_sink(), command_room(), len(number))
