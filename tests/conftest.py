@@ -89,9 +89,8 @@ def _compiled_first(request: pytest.FixtureRequest) -> None:
         return
     import compiled_first
 
-    for compile_group in compiled_first.GROUPS[
-        int(worker[2:]) :: int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-    ]:
+    number, workers = int(worker.removeprefix("gw")), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    for compile_group in compiled_first.GROUPS[number::workers]:
         compile_group()
 
 

@@ -312,7 +312,8 @@ def test_settings_that_numba_refuses_are_ignored_each_in_one_line():
     }
     # Without these settings, the kernels of the tests may not be in the cache: a check has small ones.
     status, out, said = ndpsim_says("check", str(LANE), "--hw", "trimoe", "--json", "-", **given)
-    assert sorted(line for line in said if "is ignored" in line) == sorted(
+    notices = [line for line in said if "compil" not in line and "%" not in line]
+    assert sorted(notices) == sorted(
         f"ndpsim: {name}={value} is ignored: Numba does not take this value" for name, value in given.items()
     )
     assert status == 0
