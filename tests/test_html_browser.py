@@ -55,12 +55,21 @@ def report(tmp_path_factory):
     return path
 
 
+def open_page(browser, path):
+    """Shows a file, and waits until all of it is there: a slow machine's browser answers before that."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    shown = "return document.readyState === 'complete' && location.href === arguments[0]"
+    browser.get(path.as_uri())
+    WebDriverWait(browser, 60).until(lambda _: browser.execute_script(shown, path.as_uri()))
+
+
 @pytest.fixture
 def page(browser, report):
     """The browser with the report, and what it logged of others forgotten."""
     for log in ("performance", "browser"):
         browser.get_log(log)
-    browser.get(report.as_uri())
+    open_page(browser, report)
     return browser
 
 
@@ -116,7 +125,7 @@ def test_numbers_are_sorted_by_value_and_what_is_empty_comes_last(browser, tmp_p
     values = [10.25, None, -3.0, 10.5, 1e-7, 1e21, 9.0]
     cells = [(Cell("" if value is None else f"{value:.3g} units", value),) for value in values]
     write_page(str(tmp_path / "a.html"), "Numbers", "", [Section("Table", Table(("number",), cells))])
-    browser.get((tmp_path / "a.html").as_uri())
+    open_page(browser, tmp_path / "a.html")
     rising = ["-3 units", "1e-07 units", "9 units", "10.2 units", "10.5 units", "1e+21 units"]
     click_head(browser, "number")
     assert column(browser, "number") == [*rising, ""]
@@ -236,7 +245,7 @@ def test_the_policy_of_a_page_stops_what_would_use_the_network_or_run(browser, r
             text = re.sub("<meta http-equiv[^>]*>", "", text)
         path = tmp_path / "hostile.html"
         path.write_text(text)
-        browser.get(path.as_uri())
+        open_page(browser, path)
         assert browser.execute_script("return window.ran === true") is not with_policy
         server.shutdown()
         thread.join()
@@ -247,7 +256,7 @@ def test_the_policy_of_a_page_stops_what_would_use_the_network_or_run(browser, r
 def test_without_scripts_everything_can_be_read(browser, report):
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
-        browser.get(report.as_uri())
+        open_page(browser, report)
         text = browser.find_element("tag name", "body").text
         assert by_css(browser, "button") == []
         assert by_css(browser, "figure.picture svg")[0].is_displayed()

@@ -139,7 +139,7 @@ def test_what_is_compiled_first_is_announced(monkeypatch, capsys):
     announce_kernels("fake", {})
     assert capsys.readouterr().err.splitlines() == [
         "ndpsim: a kernel is compiled first, once for this version; some 10 s ...",
-        "ndpsim: 3 kernels are compiled first, once for this version; some 28 s ...",
+        "ndpsim: 2 kernels are compiled first, once for this version; some 18 s ...",
     ]
 
 
