@@ -6,24 +6,27 @@ from ndpsim._jit import kernel
 
 
 @kernel
-def choose(uniform, line, first, ends, order, unit, ids):
+def choose(uniform, line, first, ends, order, unit_bits, cell_bits, ids):
     """Fill `ids` [layer, token, part] with distinct experts.
+
+    Parts are 2 ** `unit_bits` long, cells of them 2 ** `cell_bits`.
 
     Args:
         uniform: numbers from 0 to below 1, [layer, token, part].
         line: which of a layer's lines each token has, [layer, token].
-        first: the expert that begins at each part, or reaches into it, [layer, line, part].
-        ends: of experts on the line, in parts of `unit`, [layer, line, expert].
+        first: the expert that begins at each cell, or reaches into it, [layer, line, cell].
+        ends: of experts on the line, [layer, line, expert].
         order: the expert at each place of a line, [layer, line, place].
     """
+    unit = 1 << unit_bits
     layers, tokens, parts = uniform.shape
     for layer in range(layers):
         for token in range(tokens):
             of = line[layer, token]
             before = 0
             for part in range(parts):
-                border = part * unit
-                low = first[layer, of, part]
+                border = part << unit_bits
+                low = first[layer, of, border >> cell_bits]
                 size = ends[layer, of, low] - border
                 left = unit
                 if low > 0:
@@ -40,11 +43,7 @@ def choose(uniform, line, first, ends, order, unit, ids):
                     place = int(rest)
                 place = min(place, unit - 1)
                 before = place
-                high = first[layer, of, part + 1] if part + 1 < parts else ends.shape[2] - 1
-                while low < high:
-                    middle = (low + high) // 2
-                    if ends[layer, of, middle] > place + border:
-                        high = middle
-                    else:
-                        low = middle + 1
+                low = first[layer, of, (border + place) >> cell_bits]
+                while ends[layer, of, low] <= border + place:
+                    low += 1
                 ids[layer, token, part] = order[layer, of, low]

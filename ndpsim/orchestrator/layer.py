@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from ndpsim.orchestrator.jobs import Beside, JobList
 from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.answers import CheckedAssignment
-from ndpsim.policies.interface import GpuOrder
+from ndpsim.policies.interface import GpuOrder, Parts
 from ndpsim.policies.views import LayerPlacement, Machine
 from ndpsim.processors import Cpu, Gpu, Processors
 from ndpsim.processors.devices import expert_format, weight_bytes
@@ -169,27 +169,36 @@ class LayerJobs:
 
     def _find_others(self, assigned: CheckedAssignment, layer: Gated) -> None:
         """Find the rows of replicas, and those that are not known: of shares, and those yet to be made."""
-        bits, tables, loads = assigned.bits, self._tables, layer.loads.tolist()
-        dimm, shards = layer.placement.dimm.tolist(), layer.placement.shards.tolist()
+        bits, tables, rows, place = assigned.bits, self._tables, self._rows, layer.placement
+        any_part = bool(bits or layer.gpu_bits)
+
+        def others(table: int, parts: Parts) -> Iterator[tuple[int, int, float]]:
+            """Number, expert and share of parts without a row; of all parts where some are replicas."""
+            unknown = np.flatnonzero(any_part | (rows[table, : len(parts.experts)] == UNKNOWN))
+            return zip(
+                unknown.tolist(), parts.experts[unknown].tolist(), parts.shares[unknown].tolist(), strict=True
+            )
 
         def find(table: int, part: int, number: int, share: float = 1.0, of_bits: int | None = None) -> None:
-            if of_bits is not None or self._rows[table, part] == UNKNOWN:
-                self._rows[table, part] = tables[table].find(number, share, of_bits)
+            if of_bits is not None or rows[table, part] == UNKNOWN:
+                rows[table, part] = tables[table].find(number, share, of_bits)
 
         def find_read(table: int, part: int, expert: int) -> None:
-            find(table, part, (dimm[expert] + 1) * RADIX + shards[expert])
+            find(table, part, (int(place.dimm[expert]) + 1) * RADIX + int(place.shards[expert]))
 
-        for part, (expert, share) in enumerate(assigned.gpu.listed()):
-            copied = self._arrival[part] == MISSING
-            of_copy = bits.get(expert) if copied else None
-            find(OF_GPU, part, loads[expert], share, of_copy or layer.gpu_bits.get(expert))
-            if copied:
+        for part, expert, share in others(OF_GPU, assigned.gpu):
+            of_copy = bits.get(expert) if self._arrival[part] == MISSING else None
+            find(OF_GPU, part, int(layer.loads[expert]), share, of_copy or layer.gpu_bits.get(expert))
+        for part, expert, _ in others(OF_COPIES, assigned.gpu):
+            if self._arrival[part] == MISSING:
                 find_read(OF_COPIES, part, expert)
-        for part, (expert, share) in enumerate(assigned.cpu.listed()):
-            find(OF_CPU, part, loads[expert], share, bits.get(expert))
+        for part, expert, share in others(OF_CPU, assigned.cpu):
+            find(OF_CPU, part, int(layer.loads[expert]), share, bits.get(expert))
+        for part, expert, _ in others(OF_CPU_READS, assigned.cpu):
             find_read(OF_CPU_READS, part, expert)
-        for part, (expert, share) in enumerate(assigned.ndp.listed()):
-            find(OF_NDP, part, loads[expert] * RADIX + shards[expert], share, bits.get(expert))
+        for part, expert, share in others(OF_NDP, assigned.ndp):
+            number = int(layer.loads[expert]) * RADIX + int(place.shards[expert])
+            find(OF_NDP, part, number, share, bits.get(expert))
 
     def _rules(self, assigned: CheckedAssignment, layer: Gated, tokens_off_gpu: int) -> Rules:
         size, transfers = tokens_off_gpu * self._hidden_bytes, self._transfers

@@ -20,7 +20,7 @@ from ndpsim.moe import MoeShape
 from ndpsim.routing.generate import generate_routing, prefill_shares, randoms_of, shape_of, shares_of
 from ndpsim.routing.mixing import Numbers, mixed
 from ndpsim.routing.replayed import ReplayedRouting
-from ndpsim.routing.shares import UNIT, in_units, shuffled
+from ndpsim.routing.shares import UNIT_BITS, in_units, shuffled
 from ndpsim.routing.spec import Shares, Spec, parse_spec
 from ndpsim.routing.trace import Ids, Routing
 
@@ -28,6 +28,7 @@ Ints = NDArray[np.int64]
 
 _ORDERS = 16  # number of lines of a layer, each with another order of its experts
 _SEQUENCES, _TOKENS = 64, 256  # of a trace whose popularity drifts; prompts and outputs have 256
+_CELL_BITS = UNIT_BITS - 5  # a line is searched from the cell on: 32 for each choice
 _LINES = 8  # a source of random numbers besides those of `ndpsim.routing.generate`
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
@@ -74,15 +75,15 @@ class _Lines:
         layers, experts = shares.shape
         self.order = np.empty((layers, _ORDERS, experts), np.int16)
         self.ends = np.empty((layers, _ORDERS, experts), np.int64)
-        self.first = np.empty((layers, _ORDERS, experts_per_token), np.int64)
-        borders = UNIT * np.arange(experts_per_token)
+        cells = np.arange(0, experts_per_token << UNIT_BITS, 1 << _CELL_BITS)
+        self.first = np.empty((layers, _ORDERS, len(cells)), np.int64)
         for layer, random in enumerate(randoms):
             chances = in_units(shares[layer], experts_per_token)
             for line in range(_ORDERS):
                 order = shuffled(experts, random)
                 ends = np.cumsum(chances[order])
                 self.order[layer, line], self.ends[layer, line] = order, ends
-                self.first[layer, line] = np.searchsorted(ends, borders, side="right")
+                self.first[layer, line] = np.searchsorted(ends, cells, side="right")
 
     def chosen(self, cells: Numbers, experts_per_token: int) -> Ids:
         """Experts for random numbers [layer, token]: int16 [layer, token, k]."""
@@ -90,7 +91,7 @@ class _Lines:
         uniform = (mixed(cells[..., None] + parts) >> np.uint64(11)) * 2.0**-53
         line = (cells % np.uint64(_ORDERS)).astype(np.int64)
         ids = np.empty(uniform.shape, np.int16)
-        choose(uniform, line, self.first, self.ends, self.order, UNIT, ids)
+        choose(uniform, line, self.first, self.ends, self.order, UNIT_BITS, _CELL_BITS, ids)
         return ids
 
 

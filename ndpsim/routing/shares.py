@@ -10,8 +10,9 @@ from ndpsim.errors import InputError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+UNIT_BITS = 32
 #: Chance 1 to be chosen by a token; chances are whole numbers of 1 / UNIT, so that sums are exact.
-UNIT = 1 << 32
+UNIT = 1 << UNIT_BITS
 
 
 def class_counts(experts: int, first: float = 0.05, second: float = 0.25) -> tuple[int, int, int]:
