@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 from collections import Counter
 from itertools import combinations
@@ -16,7 +17,7 @@ from mistakes import refused
 from ndpsim.moe import load_model, model_names
 from ndpsim.routing import default_routing, generate_routing
 from ndpsim.routing.counts import BUNDLED
-from ndpsim.routing.drawing import draw
+from ndpsim.routing.drawing import Lines, draw
 from ndpsim.routing.shares import UNIT, cosine, exchanged, filled, in_units, like
 from ndpsim.routing.spec import COMMON, parse_spec
 
@@ -84,6 +85,46 @@ def test_a_token_has_k_different_experts(given, seed):
     assert ids.min() >= 0
     assert ids.max() < len(weights)
     assert all(len(set(token)) == k for block in ids.tolist() for token in block)
+
+
+def chosen_by_hand(ends: list[int], numbers: list[float]) -> list[int]:
+    """The experts of a token, in the order of a line: one in each part of it, none twice."""
+    chosen = []
+    place = 0
+    for part, number in enumerate(numbers):
+        border = part * UNIT
+        on_border = bisect.bisect_right(ends, border)
+        before = border - (ends[on_border - 1] if on_border else 0)
+        after = ends[on_border] - border
+        if part == 0 or before == 0:
+            place = int(number * UNIT)
+        elif place >= UNIT - before:  # the expert on the border is taken
+            place = int(after + number * (UNIT - after))
+        else:
+            rest = number * (UNIT - before)
+            further = max(UNIT - before - after, 1)
+            place = int(rest if rest < after else after + (rest - after) * (UNIT - after) / further)
+        place = min(place, UNIT - 1)
+        chosen.append(bisect.bisect_right(ends, border + place))
+    return chosen
+
+
+@given(shares_and_k(), st.integers(0, 1000))
+def test_kernel_chooses_as_by_hand_on_lines_of_several_layers(given, seed):
+    weights, k = given
+    lines, ends = Lines(2, 3, len(weights), k), {}
+    for layer, line in np.ndindex(2, 3):
+        chances = in_units(filled(weights ** (1 + layer), k), k)
+        order = source(line).permutation(len(chances))
+        lines.set(layer, line, order, chances)
+        ends[layer, line] = order, np.cumsum(chances[order]).tolist()
+    uniform = source(seed).random((2, 20, k)).round(seed % 3 + 1) * (1 - 2**-40)
+    of = source(seed + 1).integers(0, 3, (2, 20))
+    ids = lines.chosen(uniform, of)
+    for layer, token in np.ndindex(2, 20):
+        order, ends_of_line = ends[layer, int(of[layer, token])]
+        by_hand = order[chosen_by_hand(ends_of_line, uniform[layer, token].tolist())]
+        assert by_hand.tolist() == ids[layer, token].tolist()
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -16,6 +16,7 @@ from ndpsim.routing.trace import Routing, loads_of
 EMA = 0.3
 
 _AT_ONCE = 1 << 26  # maximum bytes of a table of choices
+_ONES = np.array([byte.bit_count() for byte in range(256)], np.uint8)  # in a byte
 
 
 @dataclass(frozen=True)
@@ -63,23 +64,23 @@ def active_by_batch(routing: Routing) -> tuple[ActiveExperts, ...]:
     )
 
 
-def _tables(routing: Routing) -> Iterator[NDArray[np.bool_]]:
-    """Whether a token chose an expert, [step, token, expert], for some steps of a layer at a time."""
+def _tables(routing: Routing) -> Iterator[NDArray[np.uint8]]:
+    """The experts of each token as bits, [step, token, byte], for some steps of a layer at a time."""
     together = max(1, _AT_ONCE // (routing.batch * routing.experts))
     for row in range(len(routing.layers)):
         for first in range(0, routing.steps, together):
             ids = routing.ids[first : first + together, row]
             chosen = np.zeros((*ids.shape[:2], routing.experts), bool)
             np.put_along_axis(chosen, ids.astype(np.int64), True, axis=2)
-            yield chosen
+            yield np.packbits(chosen, axis=2)
 
 
-def _doubling(chosen: NDArray[np.bool_]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def _doubling(chosen: NDArray[np.uint8]) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Active experts of each batch, by batch size; remaining tokens that fill no batch are omitted."""
     batch, size = chosen.shape[1], 1
-    of_all = chosen.any(axis=1).sum(axis=1)
+    of_all = _ONES[np.bitwise_or.reduce(chosen, axis=1)].sum(axis=1)
     while size < batch:
-        yield size, chosen.sum(axis=2)
+        yield size, _ONES[chosen].sum(axis=2)
         pairs = chosen[:, : chosen.shape[1] // 2 * 2]
         chosen = pairs[:, ::2] | pairs[:, 1::2]
         size *= 2
@@ -93,19 +94,21 @@ def predicted(routing: Routing, weight: float = EMA) -> Prediction | None:
     found = []
     for row in range(len(routing.layers)):
         loads = loads_of(routing.ids[:, row], routing.experts).astype(np.float64)
-        average = loads[0]
-        for actual in loads[1:]:
-            found.append(_compared(average, actual))
-            average = weight * actual + (1 - weight) * average
-    overlap, hot, classes = np.mean(found, axis=0)
+        averages = loads[:-1].copy()
+        for step in range(1, len(averages)):
+            averages[step] = weight * loads[step] + (1 - weight) * averages[step - 1]
+        found.append(_compared(averages, loads[1:]))
+    overlap, hot, classes = np.concatenate(found, axis=1).mean(axis=1)
     return Prediction(weight, float(overlap), float(hot), float(classes))
 
 
-def _compared(average: NDArray[np.float64], actual: NDArray[np.float64]) -> tuple[float, float, float]:
-    counts = class_counts(len(actual))
-    of_rank = np.repeat(np.arange(3), counts)
-    foretold, true = np.empty((2, len(actual)), np.int64)
-    foretold[np.argsort(-average, kind="stable")] = of_rank
-    true[np.argsort(-actual, kind="stable")] = of_rank
-    hot = float((foretold[true == 0] == 0).mean())
-    return float(np.minimum(average, actual).sum() / actual.sum()), hot, float((foretold == true).mean())
+def _compared(averages: NDArray[np.float64], actual: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The three numbers of `Prediction` for loads [step, expert]: [number, step]."""
+    counts = class_counts(actual.shape[1])
+    of_rank = np.repeat(np.arange(3), counts)[None]
+    foretold, true = np.empty((2, *actual.shape), np.int64)
+    for classes, loads in ((foretold, averages), (true, actual)):
+        np.put_along_axis(classes, np.argsort(-loads, axis=1, kind="stable"), of_rank, axis=1)
+    overlap = np.minimum(averages, actual).sum(axis=1) / actual.sum(axis=1)
+    hot = ((foretold == 0) & (true == 0)).sum(axis=1) / counts[0]
+    return np.stack([overlap, hot, (foretold == true).mean(axis=1)])

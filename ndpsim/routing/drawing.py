@@ -18,14 +18,47 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.routing.shares import UNIT, in_units, shuffled
+from ndpsim.assignment.distinct import choose
+from ndpsim.routing.shares import UNIT_BITS, in_units, shuffled
 from ndpsim.routing.trace import Ids
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-
+_CELL_BITS = UNIT_BITS - 5  # an expert is searched from the cell on in which it is: 32 for each choice
 _ONE_ORDER = 2048  # tokens with the same order of experts
+
+
+class Lines:
+    """Lines with the experts of each layer, on which the length of an expert is its chance.
+
+    Args:
+        layers, lines: how many, and the lines of each layer; all are `set`.
+        experts, experts_per_token: of the model.
+    """
+
+    def __init__(self, layers: int, lines: int, experts: int, experts_per_token: int) -> None:
+        self._order = np.empty((layers, lines, experts), np.int16)
+        self._ends = np.empty((layers, lines, experts), np.int64)
+        self._cells = np.arange(0, experts_per_token << UNIT_BITS, 1 << _CELL_BITS)
+        self._first = np.empty((layers, lines, len(self._cells)), np.int64)
+
+    def set(self, layer: int, line: int, order: Ints, chances: Ints) -> None:
+        """Put the experts on a line in this order; `chances`: of each expert, in units."""
+        ends = np.cumsum(chances[order])
+        self._order[layer, line], self._ends[layer, line] = order, ends
+        self._first[layer, line] = np.searchsorted(ends, self._cells, side="right")
+
+    def chosen(self, uniform: Floats, line: Ints) -> Ids:
+        """The experts of tokens: int16 [layer, token, k].
+
+        Args:
+            uniform: numbers from 0 to below 1, [layer, token, k].
+            line: which of a layer's lines each token has, [layer, token].
+        """
+        ids = np.empty(uniform.shape, np.int16)
+        choose(uniform, line, self._first, self._ends, self._order, UNIT_BITS, _CELL_BITS, ids)
+        return ids
 
 
 def draw(
@@ -50,37 +83,16 @@ def draw(
         last = first + 1
         while last < len(shares) and (last - first) * tokens < _ONE_ORDER and shares[last] is shares[first]:
             last += 1
-        chances = in_units(shares[first], experts_per_token)
-        order = shuffled(len(chances), random)
-        ends = np.cumsum(chances[order])
-        places = _places(ends, random.random((experts_per_token, (last - first) * tokens)))
-        chosen = order[np.searchsorted(ends, places, side="right")].T
+        line = Lines(1, 1, len(shares[first]), experts_per_token)
+        line.set(0, 0, shuffled(len(shares[first]), random), in_units(shares[first], experts_per_token))
+        uniform = random.random((experts_per_token, (last - first) * tokens)).T
+        chosen = line.chosen(np.ascontiguousarray(uniform)[None], np.zeros((1, len(uniform)), np.int64))
         drawn[first:last] = chosen.reshape(last - first, tokens, experts_per_token)
         first = last
     if token_stickiness == block_stickiness == 0:
         return drawn
     origins = _origins(len(shares), tokens, token_stickiness, block_stickiness, random)
     return drawn.reshape(-1, experts_per_token)[origins]
-
-
-def _places(ends: Ints, uniform: Floats) -> Ints:
-    """A place in each part of the line, [part, token], never on the expert taken in the previous part."""
-    borders = UNIT * np.arange(len(uniform))
-    at_border = np.searchsorted(ends, borders, side="right")  # the expert at the border
-    beyond = ends[at_border] - borders
-    before = borders - np.where(at_border > 0, ends[at_border - 1], 0)
-    places = np.empty(uniform.shape, np.int64)
-    places[0] = uniform[0] * UNIT
-    for part in range(1, len(uniform)):
-        size, left, draw = int(beyond[part]), UNIT - int(before[part]), uniform[part]
-        if left == UNIT:  # no expert extends over the border
-            places[part] = draw * UNIT
-            continue
-        taken = places[part - 1] >= left
-        rest = draw * left
-        free = np.where(rest < size, rest, size + (rest - size) * (UNIT - size) / max(left - size, 1))
-        places[part] = np.where(taken, size + draw * (UNIT - size), free)
-    return np.minimum(places, UNIT - 1) + borders[:, None]
 
 
 def _origins(

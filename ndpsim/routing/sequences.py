@@ -8,19 +8,19 @@ give equal popularity, and prompt tokens have that of a prefill. A prompt token 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.assignment.distinct import choose
 from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape
+from ndpsim.routing.drawing import Lines
 from ndpsim.routing.generate import generate_routing, prefill_shares, randoms_of, shape_of, shares_of
 from ndpsim.routing.mixing import Numbers, mixed
 from ndpsim.routing.replayed import ReplayedRouting
-from ndpsim.routing.shares import UNIT_BITS, in_units, shuffled
+from ndpsim.routing.shares import in_units, shuffled
 from ndpsim.routing.spec import Shares, Spec, parse_spec
 from ndpsim.routing.trace import Ids, Routing
 
@@ -28,7 +28,6 @@ Ints = NDArray[np.int64]
 
 _ORDERS = 16  # number of lines of a layer, each with another order of its experts
 _SEQUENCES, _TOKENS = 64, 256  # of a trace whose popularity drifts; prompts and outputs have 256
-_CELL_BITS = UNIT_BITS - 5  # a line is searched from the cell on: 32 for each choice
 _LINES = 8  # a source of random numbers besides those of `ndpsim.routing.generate`
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
@@ -66,35 +65,6 @@ def routing_of_sequences(
     return lambda prompt_tokens: ReplayedRouting(trace, prompt_tokens, seed)
 
 
-class _Lines:
-    """Lines with the experts of each layer, on which the length of an expert is its chance."""
-
-    def __init__(
-        self, shares: Shares, experts_per_token: int, randoms: Sequence[np.random.Generator]
-    ) -> None:
-        layers, experts = shares.shape
-        self.order = np.empty((layers, _ORDERS, experts), np.int16)
-        self.ends = np.empty((layers, _ORDERS, experts), np.int64)
-        cells = np.arange(0, experts_per_token << UNIT_BITS, 1 << _CELL_BITS)
-        self.first = np.empty((layers, _ORDERS, len(cells)), np.int64)
-        for layer, random in enumerate(randoms):
-            chances = in_units(shares[layer], experts_per_token)
-            for line in range(_ORDERS):
-                order = shuffled(experts, random)
-                ends = np.cumsum(chances[order])
-                self.order[layer, line], self.ends[layer, line] = order, ends
-                self.first[layer, line] = np.searchsorted(ends, cells, side="right")
-
-    def chosen(self, cells: Numbers, experts_per_token: int) -> Ids:
-        """Experts for random numbers [layer, token]: int16 [layer, token, k]."""
-        parts = np.arange(1, experts_per_token + 1, dtype=np.uint64) * _STEP
-        uniform = (mixed(cells[..., None] + parts) >> np.uint64(11)) * 2.0**-53
-        line = (cells % np.uint64(_ORDERS)).astype(np.int64)
-        ids = np.empty(uniform.shape, np.int16)
-        choose(uniform, line, self.first, self.ends, self.order, UNIT_BITS, _CELL_BITS, ids)
-        return ids
-
-
 class SequenceRouting:
     """Routes the tokens of sequences of one model.
 
@@ -118,8 +88,13 @@ class SequenceRouting:
         decode = shares_of(self.spec, shape, seed)
         prefill = prefill_shares(decode, self.spec, shape, seed)
 
-        def lines(shares: Shares) -> _Lines:
-            return _Lines(shares, self._k, randoms_of(shape.layers, seed, _LINES))
+        def lines(shares: Shares) -> Lines:
+            of_all = Lines(len(shares), _ORDERS, shares.shape[1], self._k)
+            for layer, random in enumerate(randoms_of(shape.layers, seed, _LINES)):
+                chances = in_units(shares[layer], self._k)
+                for line in range(_ORDERS):
+                    of_all.set(layer, line, shuffled(len(chances), random), chances)
+            return of_all
 
         self._decode = lines(decode)
         self._prefill = self._decode if prefill is decode else lines(prefill)
@@ -132,11 +107,17 @@ class SequenceRouting:
         decoded = positions >= prompts
         cells = self._cells(sequences, self._origins(sequences, positions, np.where(decoded, prompts, 0)))
         if self._prefill is self._decode or decoded.all():
-            return self._decode.chosen(cells, self._k)
+            return self._chosen(self._decode, cells)
         ids = np.empty((*cells.shape, self._k), np.int16)
         for lines, of in ((self._decode, decoded), (self._prefill, ~decoded)):
-            ids[:, of] = lines.chosen(np.ascontiguousarray(cells[:, of]), self._k)
+            ids[:, of] = self._chosen(lines, np.ascontiguousarray(cells[:, of]))
         return ids
+
+    def _chosen(self, lines: Lines, cells: Numbers) -> Ids:
+        """Experts for random numbers [layer, token]: int16 [layer, token, k]."""
+        parts = np.arange(1, self._k + 1, dtype=np.uint64) * _STEP
+        uniform = (mixed(cells[..., None] + parts) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        return lines.chosen(uniform, (cells % np.uint64(_ORDERS)).astype(np.int64))
 
     def _cells(self, sequences: Ints, positions: Ints) -> Numbers:
         """A random number for each token in each layer; `positions`: [token] or [layer, token]."""

@@ -230,8 +230,10 @@ def _grouped_sums(values: Ints, of_group: Ints) -> Ints:
 def _shared(later: NDArray[np.int16], earlier: NDArray[np.int16]) -> Ints:
     """The number of experts of each token [..., k] that the other has, too."""
     shared = np.zeros(later.shape[:-1], np.int64)
-    for choice in range(later.shape[-1]):
-        shared += (later[..., choice, None] == earlier).any(axis=-1)
+    chosen_before = np.ascontiguousarray(np.moveaxis(earlier, -1, 0))
+    for chosen in np.ascontiguousarray(np.moveaxis(later, -1, 0)):
+        for before in chosen_before:
+            shared += chosen == before
     return shared
 
 
@@ -274,12 +276,15 @@ def _drift(by_step: Ints) -> Floats:
     Two halves of the sequences, which choose independently, are compared: in the same step their similarity
     is due to popularity alone, and in the next step it is lower. Similarity by chance is taken into account.
     """
-    groups, experts = len(by_step), by_step.shape[2]
-    even = np.arange(groups) % 2 == 0
+    experts = by_step.shape[2]
+    of_halves = by_step[::2].sum(axis=0), by_step[1::2].sum(axis=0)
     values = []
-    for left in (None, *range(groups)):
-        stays = np.arange(groups) != (-1 if left is None else left)
-        one, other = by_step[even & stays].sum(axis=0), by_step[~even & stays].sum(axis=0)
+    for left in (None, *range(len(by_step))):
+        one, other = of_halves
+        if left is not None and left % 2 == 0:
+            one = one - by_step[left]
+        elif left is not None:
+            other = other - by_step[left]
         now = (one * other).sum(axis=1, dtype=np.float64)
         same = (now[:-1] + now[1:]).sum()
         later = ((one[:-1] * other[1:]).sum() + (one[1:] * other[:-1]).sum()) / max(same, 1)
