@@ -44,6 +44,12 @@ for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TERM", "MPLBACKEND"
     os.environ.pop(name, None)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers of pytest-xdist take files in the order of their names, not those with few long tests last."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty current folder."""
