@@ -1,4 +1,4 @@
-"""The GPU: fused calls, tiles, slices and copies by size, worked out by hand and held to what no GPU can beat."""
+"""The GPU: fused calls, tiles, slices and copies by size, calculated by hand and compared with lower bounds."""
 
 from __future__ import annotations
 

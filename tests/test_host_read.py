@@ -1,4 +1,4 @@
-"""The host reads an expert: closed bounds, legality, conservation, and what must not depend on what."""
+"""A host read of an expert: closed bounds, legal commands, conservation of bytes, and inputs that must change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every code of a mistake, as users make it: its message has the place, the key, the value and what is allowed."""
+"""Every error code by an example: its message has the place, the key, the value and what is allowed."""
 
 from __future__ import annotations
 

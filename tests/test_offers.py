@@ -1,4 +1,4 @@
-"""The choice of requests that a relayout unit offers to a lane, against its rules written as they are stated."""
+"""The requests that a relayout unit offers to a lane, against a plain implementation of the rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options do what their help says: the default that it states is the one in force, and a number reaches its place."""
+"""Options do what their help says: the stated default is used, and a number reaches its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No output of a call goes over one of its inputs, by whatever names and links both are given."""
+"""No output replaces an input of the same call, whatever names and links are given for both."""
 
 from __future__ import annotations
 

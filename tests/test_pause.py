@@ -1,4 +1,4 @@
-"""A controller that is paused, and told of later requests only then, does what it does in one go."""
+"""A controller that gets later requests only after a pause issues the commands of a run without a pause."""
 
 from __future__ import annotations
 

@@ -151,6 +151,16 @@ def test_few_bits_that_come_after_their_layer_are_left_alone_while_they_are_used
     assert asked(policy, again, resident) == [("evict", 1, 5)]
 
 
+def test_a_full_copy_of_an_expert_stays_if_its_few_bits_made_room_for_a_kv_cache():
+    policy, resident = started(gpu_experts=4, low_bits=2), np.zeros((2, 8), np.bool_)
+    gate = dict(next_layer=1, gpu_free=4, moment="gate", predicted=[5], above=[0.7])
+    assert asked(policy, layer_view([[0, 1]]), resident, **gate) == [("prefetch", 1, 5)]
+    again = layer_view([[5, 4]], layer=1)  # 5 has arrived after its layer, and was evicted by the engine
+    assert asked(policy, again, resident, gpu_free=4, copied=[5]) == [("keep", 1, 5)]
+    resident[1, 5] = True
+    assert asked(policy, layer_view([[0, 1]]), resident, gpu_free=3) == []
+
+
 def test_the_predictor_says_what_a_wrong_experts_place_asks_for():
     policy = started(accuracy=0.0)
     ids, scores = np.array([[4, 6]], np.int16), np.array([[0.3, 0.7]], np.float32)

@@ -1,4 +1,4 @@
-"""Pre-gated MoE: what the next layer needs is fetched, on a machine without time and by hand."""
+"""Pre-gated MoE: the experts of the next layer are fetched; on a machine where nothing takes time, and by hand."""
 
 from __future__ import annotations
 

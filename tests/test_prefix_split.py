@@ -1,4 +1,4 @@
-"""PrefixSplit against all assignments there are; tables of losses, bundled and from files."""
+"""PrefixSplit against all possible assignments; tables of losses, bundled and from files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line as a process: signals that end it, and standard streams as they may be found."""
+"""The command line as a process: signals that end it, and standard streams that are closed or broken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generators of routing: every expert with just the chance that is asked, k different ones for each token."""
+"""Generators of routing: every expert has the requested chance, and each token k different experts."""
 
 from __future__ import annotations
 

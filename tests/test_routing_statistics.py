@@ -1,4 +1,4 @@
-"""What describes routing: each figure by hand on small traces, and what was asked of a generator within its error."""
+"""Statistics of routing: by hand on small traces, and those requested of a generator within their error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way in which a schedule can be wrong is found by name, in its line; what is right is let through."""
+"""The checker of schedules reports every violation with its name and line, and accepts legal schedules."""
 
 from __future__ import annotations
 

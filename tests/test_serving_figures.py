@@ -1,4 +1,4 @@
-"""Figures of serving, each counted again from others, and what decides rooms, levels and rates at their limits."""
+"""Figures of serving, each computed again from others; and room, service levels and rates at their limits."""
 
 from __future__ import annotations
 

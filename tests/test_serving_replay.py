@@ -1,4 +1,4 @@
-"""Logs of the serving engine on random requests: the checker finds nothing in them, and something in each that is changed."""
+"""Logs of the serving engine on random requests: the checker accepts them, and finds a fault in each changed log."""
 
 from __future__ import annotations
 

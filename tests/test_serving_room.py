@@ -63,6 +63,20 @@ def test_experts_leave_before_a_sequence_is_preempted():
     )
 
 
+@pytest.mark.parametrize(
+    "policy",
+    ["hobbit", "hobbit:prefetch=0", "hybrimoe:schedule=threshold,threshold=1", "hybrimoe:prefetch_size=2"],
+)
+def test_policies_with_caches_of_their_own_give_room_and_take_it_back(tmp_path: Path, policy: str):
+    file = tmp_path / "log.jsonl"
+    with writing_serving_log(file) as written:
+        shares, fixed = serve(ALL, policy, log=written), serve(ALL, policy, kv="gpu")
+    residents = shares.over_time["resident_experts"]
+    assert (shares.preemptions, fixed.preemptions > 0) == (0, True)
+    assert residents[-1] > min(residents) + 1
+    assert check_serving(file, 1000).ok
+
+
 class TwoExperts:
     """Two of eight experts in the GPU's memory, which stay, as `Residents` says it."""
 
@@ -132,7 +146,7 @@ def test_a_worth_that_orders_no_experts_is_refused():
         serve(ALL, ndpsim.policies.ChosenPolicy(Worthless, Worthless.Parameters(cache="lru")))
 
 
-@pytest.mark.parametrize("policy", ["balance", "trimoe", "pre-gated:cache=lru"])
+@pytest.mark.parametrize("policy", ["balance", "trimoe", "pre-gated:cache=lru", "hobbit", "hybrimoe"])
 def test_policies_that_give_room_are_known(policy: str):
     from ndpsim.policies.choose import choose_policies
 

@@ -1,4 +1,4 @@
-"""A relayout in a session: alone what it is alone, and beside experts and the host on the same ranks."""
+"""A relayout in a session: alone it is that of `simulate_relayout`; and beside experts and the host on the same ranks."""
 
 from __future__ import annotations
 

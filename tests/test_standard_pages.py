@@ -1,4 +1,4 @@
-"""A standard's page that says something wrong: one line with the page, the place, the value and what is allowed."""
+"""A mistake in a standard's page gives one line with the page, the place, the value and what is allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experts that begin anywhere between two refreshes, and what they take on average."""
+"""Experts that start at any clock between two refreshes, and their mean time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ndpsim sweep``: what it prints and writes, how it says mistakes, and with which status it ends."""
+"""``ndpsim sweep``: its output, its error messages and its exit status."""
 
 from __future__ import annotations
 

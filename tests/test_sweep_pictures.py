@@ -1,4 +1,4 @@
-"""Pictures of sweeps: what is drawn without being asked, what is refused, and that they show the numbers."""
+"""Pictures of sweeps: what is drawn by default, what is refused, and that they show the numbers."""
 
 from __future__ import annotations
 

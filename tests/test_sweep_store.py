@@ -1,4 +1,4 @@
-"""The files of points: whole or not there, on the disk before they have their names, and of nothing else."""
+"""Files of points: written whole or not at all, and on the disk before they get their names."""
 
 from __future__ import annotations
 

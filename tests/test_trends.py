@@ -1,4 +1,4 @@
-"""Trends: each can be false, and each of its comparisons makes it so alone."""
+"""Trends: each can be false, and each of its comparisons alone can make it so."""
 
 from __future__ import annotations
 

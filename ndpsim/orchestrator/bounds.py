@@ -4,9 +4,8 @@ They are linear programmes (`ndpsim.policies.run_bound`) with simulated times. E
 the layouts, shares and bits that a policy may choose:
 
 - An expert on NDP units takes its simulated time on one unit. For large numbers of tokens, the time of a
-smaller
-  simulated number or the peak of the unit is used, because more tokens never take less time. Several units
-  together take no less time, and a share takes no less than its part, except for `_LEAST`.
+  smaller simulated number or the peak of the unit is used, because more tokens never take less time. Several
+  units together take no less time, and a share takes no less than its part, except for `_LEAST`.
 - On each channel the host reads an expert no faster than a striped or a localized one, except for `_LEAST`.
 - The loss of NDP units to host reads is the minimum per byte over all rates of the host, all experts and the
   tables of the run's layouts. It is 0 without contention, or if the host has its own memory.

@@ -44,7 +44,7 @@ class Exchange:
     Attributes:
         gpus: the number of GPUs.
         gbps: the bandwidth of a GPU's link in each direction.
-            latency_ns: the time of an exchange besides that of its bytes.
+        latency_ns: the time of an exchange besides that of its bytes.
     """
 
     gpus: int

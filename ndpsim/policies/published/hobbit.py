@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
+from ndpsim.policies.interface import Assignment, GivesRoom, Migration, PolicyParameters
 from ndpsim.policies.offline import hottest, mean_loads
 from ndpsim.policies.offloading import Offloading, places
 from ndpsim.policies.predictor import StatedPredictor
@@ -79,7 +79,7 @@ class HobbitParameters(PolicyParameters):
         return self
 
 
-class Hobbit(Offloading[HobbitParameters]):
+class Hobbit(Offloading[HobbitParameters], GivesRoom):
     """HOBBIT: GPU only, less important missing experts loaded in fewer bits.
 
     The GPU computes all experts; unimportant missing ones are copied in few bits.
@@ -147,6 +147,7 @@ class Hobbit(Offloading[HobbitParameters]):
         does not replace an expert with equal priority (assumptions in favour of HOBBIT).
         """
         row, following = self.row[view.layer], self.row[view.next_layer]
+        self.in_few_bits &= view.placement.resident | view.moving  # others have made room for a KV cache
         if view.moment == "end":
             self.prefetched[row] = False
         used = self.in_few_bits & ~self.prefetched & view.placement.resident & ~view.moving
@@ -186,6 +187,10 @@ class Hobbit(Offloading[HobbitParameters]):
             took = self.copy_ns * (low or bits) / bits
             answer.append(Migration(kind, layers[at], expert, estimated_ns=took, bits=low))
         return answer
+
+    def resident_worth(self, placement: Placement) -> NDArray[np.float64]:
+        """Priorities after the last layer of a step."""
+        return self._priority(len(self.machine.layers) - 1)
 
     def _priority(self, done: int) -> NDArray[np.float64]:
         """Priorities [layer, expert] after the layer of row `done`; the lowest is evicted first [note]."""

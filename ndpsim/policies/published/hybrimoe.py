@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
+from ndpsim.policies.interface import Assignment, GivesRoom, Migration, PolicyParameters
 from ndpsim.policies.offline import hottest_of_each, mean_loads
 from ndpsim.policies.offloading import Offloading, cache_slots
 from ndpsim.policies.statistics import score_sums
@@ -60,7 +60,7 @@ class HybriMoeParameters(PolicyParameters):
     the README's example)"""
 
 
-class HybriMoe(Offloading[HybriMoeParameters]):
+class HybriMoe(Offloading[HybriMoeParameters], GivesRoom):
     """HybriMoE: GPU and CPU from both ends of a sorted list, a cache by the router's scores.
 
     The GPU takes experts from the front of the list, the CPU from its back; copied experts stay.
@@ -136,7 +136,7 @@ class HybriMoe(Offloading[HybriMoeParameters]):
         resident[[one.expert for one in answer if one.layer == view.layer]] = False
         copied = np.flatnonzero(view.copied & ~resident & ~moving)
         copied = copied[np.argsort(-scores[copied], kind="stable")].tolist()
-        free = self.slots[row] - int((resident | moving).sum())
+        free = min(self.slots[row] - int((resident | moving).sum()), view.gpu_free + len(answer))
         inside = np.flatnonzero(resident & ~moving)
         goes = inside[np.argsort(scores[inside], kind="stable")][: max(len(copied) - free, 0)].tolist()
         stays = copied[: max(free, 0) + len(goes)]
@@ -171,6 +171,10 @@ class HybriMoe(Offloading[HybriMoeParameters]):
         row = self.row[view.layer]
         self.scores[row] = 0.5 * mean + 0.5 * self.scores[row]
 
+    def resident_worth(self, placement: Placement) -> Floats:
+        """The scores: the lowest of all layers are evicted first."""
+        return self.scores
+
     def _ahead(self, view: BackgroundView, row: int) -> list[Migration]:
         """Prefetches of missing experts with the next layer's highest scores, instead of its lowest."""
         resident, moving, scores = view.placement.resident[row], view.moving[row], self.scores[row]
@@ -178,7 +182,7 @@ class HybriMoe(Offloading[HybriMoeParameters]):
         wanted = [(row, one) for one in order.tolist() if not resident[one] and not moving[one]]
         inside = np.flatnonzero(resident & ~moving)
         lowest = [(row, one) for one in inside[np.argsort(scores[inside], kind="stable")].tolist()]
-        free = self.slots[row] - int((resident | moving).sum())
+        free = min(self.slots[row] - int((resident | moving).sum()), view.gpu_free)
         return self.replacing("prefetch", wanted, lowest, free, self.scores)
 
 
