@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ndpsim.caching import cached_by_identity
 from ndpsim.config.dram import Dram
 from ndpsim.config.keys import Row, leaves, unit_of
 from ndpsim.config.origins import Origin, dotted
@@ -53,6 +54,7 @@ class Hardware(Shown):
         """
         return self.bus_device(1)
 
+    @cached_by_identity(64)
     def bus_device(self, ranks: int) -> Device:
         """The DRAM of a channel with `ranks` ranks, as the host sees it on one bus.
 
