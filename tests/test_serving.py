@@ -123,8 +123,9 @@ def test_blocks_of_requests_are_cut_into_those_of_the_kv_cache():
     assert of(0)[:2] == (3 * 32, 3 * 32 + 1)
     assert of(0)[32] == 4 * 32
     assert of(1) == ()
-    with refused("conflict block_tokens"):
-        prompt_hashes(asked, 100)
+    for tokens in (100, 1024):
+        with refused("conflict block_tokens"):
+            prompt_hashes(asked, tokens)
 
 
 # ---- Schedulers --------------------------------------------------------------------------------------------------

@@ -11,7 +11,11 @@ import numpy as np
 import pytest
 
 from calls import refused_call
+from ndpsim.config import load_hardware
+from ndpsim.moe import load_model
+from ndpsim.orchestrator.weights import run_weights
 from ndpsim.parameters.serve import FIND, ServiceLevel
+from ndpsim.processors import Processors
 from ndpsim.report.metrics import higher_is_better
 from ndpsim.report.pictures.serving import serving_figure
 from ndpsim.report.serving import print_found_rate, serving_table
@@ -19,10 +23,12 @@ from ndpsim.results.serving import FoundRate, ServingResult, TriedRate, percenti
 from ndpsim.routing.sequences import SequenceRouting
 from ndpsim.serving.find_rate import find_rate
 from ndpsim.serving.kv import KvCache
+from ndpsim.serving.room import KvAsked, KvRoom, kv_room
 from ndpsim.serving.scheduler import Limits
 from ndpsim.serving.summary import _grows
 from ndpsim.units import percent
-from small_moe import MODEL
+from ndpsim.workloads import Requests
+from small_moe import EXPERT_BYTES, MODEL
 from test_serving import MACHINE, OnGpu, engine, requests, sequence, serve
 
 
@@ -83,6 +89,54 @@ def test_without_a_number_of_blocks_the_longest_requests_have_room_at_once():
     asked = requests((30, 2), (60, 4), (90, 6), (10, 1))
     result = serve(asked, kv="host", max_batch=2, block_tokens=16)
     assert result.config["kv_blocks"] == 4 + 6
+    assert result.config["gpu_bytes"]["kv_staging"] == (4 + 6) * 16 * (2 * 4 * 64 * 2)  # of one layer
+
+
+def room_of(
+    model: Any = MODEL,
+    limits: Limits = Limits(2, 64),
+    gpus: int = 1,
+    room: int | None = None,
+    kv: str = "auto",
+) -> KvRoom:
+    """The KV cache for requests of 2 to 6 blocks, in a memory with this much for it and for experts, or a large one."""
+    asked = Requests(np.zeros(3), np.array([30, 60, 90]), np.array([2, 4, 6]))
+    weights = run_weights(model, None, None, None)
+
+    def of_memory(size: float) -> KvRoom:
+        hardware = load_hardware("trimoe", ["gpu.reserved_gb=0", f"gpu.memory_gb={size:.9f}"])
+        wanted = KvAsked(kv, 16, 16, None, None, gives_room=False)
+        return kv_room(Processors(hardware), model, weights, asked, limits, wanted, gpus)
+
+    if room is None:
+        return of_memory(80)
+    others = sum(size for name, size in of_memory(80).memory.parts.items() if name != "kv_cache")
+    return of_memory((others + room) / 1e9)
+
+
+BLOCK = 16 * 4 * (2 * 4 * 64 * 2)
+
+
+def test_a_cache_is_in_the_gpu_if_it_fits_there_to_the_byte():
+    fits, lacks = room_of(room=10 * BLOCK), room_of(room=10 * BLOCK - 1)
+    assert (fits.memory.kv, fits.blocks) == ("gpu", 4 + 6)
+    assert (lacks.memory.kv, lacks.blocks) == ("host", 4 + 6)
+
+
+def test_a_gpu_has_room_for_as_many_experts_as_any_has_of_a_layer():
+    assert room_of(gpus=3, room=3 * 6 * EXPERT_BYTES + 7 * BLOCK).blocks == 7
+
+
+def test_a_step_has_room_for_all_of_its_tokens():
+    sizes = [room_of(limits=Limits(3, tokens)).memory.parts["workspace"] for tokens in (63, 64, 66)]
+    assert sizes[0] < sizes[1] == sizes[2]
+
+
+def test_sequences_keep_their_blocks_and_states():
+    """Qwen3-Next: 36 layers with a state of 32 x 128 x 128 values of 4 B, and 3 columns of 8192 channels of 2 B."""
+    room = room_of(load_model("qwen3-next-80b-a3b"), kv="host")
+    state_bytes = 36 * (32 * 128 * 128 * 4 + 3 * 8192 * 2)
+    assert room.kept_bytes([3, 1]) == 4 * room.block_bytes + 2 * state_bytes
 
 
 @pytest.mark.parametrize(("closed_loop", "batch"), [(2, 2), (None, 5)])

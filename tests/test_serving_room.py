@@ -103,6 +103,19 @@ def test_experts_get_no_room_back_when_a_sequence_found_too_little(blocks: int, 
     assert residents.most == most
 
 
+def test_all_experts_have_room_as_long_as_the_longest_request_fits_beside_them_to_the_byte():
+    fits, lacks = (serve(ALL - 1 - less, kv="gpu").config for less in (0, 1))
+    assert (fits["kv_blocks"], fits["gpu_experts"]) == (BLOCKS, EXPERTS)
+    assert lacks["kv_blocks"] == 8 * BLOCKS
+    assert lacks["gpu_experts"] < EXPERTS
+
+
+def test_blocks_are_no_more_than_have_room_without_experts():
+    many = Requests(np.zeros(120), np.full(120, 90), np.full(120, 2))
+    asked = dict(requests=many, max_batch=120, max_tokens=2048)
+    assert serve(ALL, **asked).config["kv_blocks"] == ALL // BLOCK_BYTES < 120 * BLOCKS
+
+
 def test_experts_come_back_when_sequences_have_ended():
     residents = serve(ALL).over_time["resident_experts"]
     first = residents[: len(residents) // 10]  # the eight requests, before the GPU waits for the last one
