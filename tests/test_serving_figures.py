@@ -94,7 +94,7 @@ def test_without_a_number_of_blocks_the_longest_requests_have_room_at_once():
 
 def room_of(
     model: Any = MODEL,
-    limits: Limits = Limits(2, 64),
+    limits: tuple[int, int] = (2, 64),
     gpus: int = 1,
     room: int | None = None,
     kv: str = "auto",
@@ -106,7 +106,7 @@ def room_of(
     def of_memory(size: float) -> KvRoom:
         hardware = load_hardware("trimoe", ["gpu.reserved_gb=0", f"gpu.memory_gb={size:.9f}"])
         wanted = KvAsked(kv, 16, 16, None, None, gives_room=False)
-        return kv_room(Processors(hardware), model, weights, asked, limits, wanted, gpus)
+        return kv_room(Processors(hardware), model, weights, asked, Limits(*limits), wanted, gpus)
 
     if room is None:
         return of_memory(80)
@@ -128,7 +128,7 @@ def test_a_gpu_has_room_for_as_many_experts_as_any_has_of_a_layer():
 
 
 def test_a_step_has_room_for_all_of_its_tokens():
-    sizes = [room_of(limits=Limits(3, tokens)).memory.parts["workspace"] for tokens in (63, 64, 66)]
+    sizes = [room_of(limits=(3, tokens)).memory.parts["workspace"] for tokens in (63, 64, 66)]
     assert sizes[0] < sizes[1] == sizes[2]
 
 

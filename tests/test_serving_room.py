@@ -103,6 +103,19 @@ def test_experts_get_no_room_back_when_a_sequence_found_too_little(blocks: int, 
     assert residents.most == most
 
 
+@pytest.mark.parametrize(("blocks", "leaving"), [(60, 0), (61, 1), (70, 1), (71, 0), (80, 0)])
+def test_no_expert_leaves_for_more_blocks_than_there_can_be(blocks: int, leaving: int):
+    class Movable(TwoExperts):
+        movable, evicted = 2, 0
+
+        def evict(self, count: int, now_ns: float) -> None:
+            self.evicted = count
+
+    residents: Any = Movable()
+    shared = SharedRoom(SharedSizes(room=80, block=1, expert=10), 70, residents, lambda: 0.0)
+    assert shared.make(blocks) == residents.evicted == leaving
+
+
 def test_all_experts_have_room_as_long_as_the_longest_request_fits_beside_them_to_the_byte():
     fits, lacks = (serve(ALL - 1 - less, kv="gpu").config for less in (0, 1))
     assert (fits["kv_blocks"], fits["gpu_experts"]) == (BLOCKS, EXPERTS)
