@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ndpsim.config import data_path
 from ndpsim.moe import Attention
 from ndpsim.results.serving import ServingResult
 from ndpsim.routing.sequences import SequenceRouting
+from ndpsim.serving.gpus import Exchange, Experts, GpuSteps, tensor_part
 from ndpsim.serving.log import writing_serving_log
 from ndpsim.serving.run import run_serving
 from ndpsim.workloads import Requests
@@ -168,6 +170,34 @@ def test_engines_meet_in_each_layer_and_the_slower_part_of_the_experts_counts(pr
     assert result.pairs_by_engine["gpu_hit"] == 3 * 2 * sum(prompts)
     assert set(result.utilization) == {"gpu 0", "gpu 1"}
     assert all(0 < share < 1 for share in result.utilization.values())
+
+
+@pytest.mark.parametrize(("gpus", "heads"), [(2, (16, 4)), (8, (4, 1)), (16, (2, 1))])
+def test_a_gpu_has_its_part_of_the_heads_and_at_least_one_of_keys(gpus: int, heads: tuple[int, int]):
+    part = tensor_part(replace(ndpsim.load_model(DENSE), vocabulary=8 * 16 + 1), gpus)
+    assert (part.attention.heads, part.attention.kv_heads) == heads
+    assert part.vocabulary == 128 // gpus + 1  # of 129, so that none is lost
+
+
+def test_the_call_for_the_experts_of_a_layer_takes_its_time_on_each_gpu():
+    ids = np.array([[[0, 1], [1, 2]], [[2, 3], [2, 3]]])  # [layer, token, k]
+    routing: Any = SimpleNamespace(ids=lambda sequences, positions: ids)
+    experts = Experts(routing, np.array([0.0, 10.0, 15.0]), 100.0, np.array([0, 2]))
+    chunk: Any = SimpleNamespace(sequence=SimpleNamespace(number=0), tokens=2, computed=0)
+    assert experts.layers_ns([chunk], 4).tolist() == [[125.0, 110.0], [100.0, 130.0]]
+
+
+def test_engines_wait_for_the_slower_one_before_each_layer_and_behind_the_last():
+    time = ndpsim.load_processors("trimoe").dense_time(MODEL, 1, 40, 40)
+    by_tokens = {
+        1: replace(time, router_ns=100.0, shared_ns=0.0, head_ns=1000.0),
+        5: replace(time, router_ns=500.0, shared_ns=0.0, head_ns=10.0),
+    }
+    steps = GpuSteps(MODEL, lambda step: by_tokens[step.tokens], 16, None, Exchange(2, np.inf, 0.0), 2)
+    chunks: list[Any] = [SimpleNamespace(tokens=tokens, computed=0) for tokens in by_tokens]
+    steps.run(0, [[one] for one in chunks])
+    others_ns = 4 * time.attention_ns + time.dense_layer_ns
+    assert steps.clock_ns == pytest.approx(others_ns + 3 * 500.0 + 1000.0)
 
 
 @pytest.mark.parametrize("ahead", [True, False])
