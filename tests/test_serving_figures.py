@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from calls import refused_call
+from mistakes import refused
 from ndpsim.config import load_hardware
 from ndpsim.moe import load_model
 from ndpsim.orchestrator.weights import run_weights
@@ -178,6 +179,15 @@ def test_a_level_that_only_the_shortest_prompt_meets_is_not_refused():
     asked = requests((60, 1), (4, 1), arrivals=(0, 1e9))
     result = serve(asked, slo=ServiceLevel(ttft_ns=(short + long) / 2))
     assert result.goodput_per_s == pytest.approx(result.requests_per_s / 2)
+
+
+@pytest.mark.parametrize("output", [2, 4])
+def test_a_level_is_refused_if_tokens_of_a_request_alone_follow_each_other_later(output: int):
+    asked = requests((4, output))
+    tpot = serve(asked).tpot_ns["mean"]
+    assert serve(asked, slo=ServiceLevel(tpot_ns=1.01 * tpot)).goodput_per_s
+    with refused("range slo"):
+        serve(asked, slo=ServiceLevel(tpot_ns=0.99 * tpot))
 
 
 def test_nine_of_ten_requests_have_to_be_within_the_level_as_in_distserve():
