@@ -449,6 +449,7 @@ def test_the_found_rate_is_within_the_level_and_the_next_one_beyond_it(arriving:
     assert found.rate_per_s < found.beyond_per_s < 1.02 * found.rate_per_s
     shares = {one.rate_per_s: one.within_share for one in found.tries}
     assert shares[found.rate_per_s] >= 0.9 > shares[found.beyond_per_s]
+    assert max(shares) < 1e6  # the first try, of all requests at once, is none of them
     within = sum(one.ttft_ns <= limit for one in found.run.per_request)
     assert within >= 0.9 * len(arriving)
 
