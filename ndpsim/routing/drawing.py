@@ -25,7 +25,7 @@ from ndpsim.routing.trace import Ids
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_CELL_BITS = UNIT_BITS - 5  # an expert is searched from the cell on in which it is: 32 for each choice
+_CELL_BITS = UNIT_BITS - 5  # a search begins at the start of a cell; each choice has 32 cells
 _ONE_ORDER = 2048  # tokens with the same order of experts
 
 
@@ -33,7 +33,8 @@ class Lines:
     """Lines with the experts of each layer, on which the length of an expert is its chance.
 
     Args:
-        layers, lines: how many, and the lines of each layer; all are `set`.
+        layers: the number of layers.
+        lines: the number of lines of each layer; `set` fills each of them.
         experts, experts_per_token: of the model.
     """
 
@@ -44,7 +45,7 @@ class Lines:
         self._first = np.empty((layers, lines, len(self._cells)), np.int64)
 
     def set(self, layer: int, line: int, order: Ints, chances: Ints) -> None:
-        """Put the experts on a line in this order; `chances`: of each expert, in units."""
+        """Fill a line with all experts in this order; `chances`: of each expert, in parts of `UNIT`."""
         ends = np.cumsum(chances[order])
         self._order[layer, line], self._ends[layer, line] = order, ends
         self._first[layer, line] = np.searchsorted(ends, self._cells, side="right")
