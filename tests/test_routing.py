@@ -233,6 +233,7 @@ def test_find_routing_takes_what_a_run_is_given(tmp_path):
     trace.save(tmp_path / "trace.npz")
     assert ndpsim.find_routing(tmp_path / "trace.npz", model, batch=4, steps=2) == trace
     assert ndpsim.find_routing(trace, model, batch=3, steps=1).ids.shape == (1, 32, 3, 2)
+    assert ndpsim.find_routing(trace, model, steps=1).ids.shape == (1, 32, 4, 2)
     assert ndpsim.find_routing(trace, model) == trace
     part = ndpsim.find_routing(trace, model, layers=[3, 5])
     assert ndpsim.find_routing(part, model).layers == (3, 5)

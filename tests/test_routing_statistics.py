@@ -15,6 +15,7 @@ from ndpsim.routing import Routing, describe_routing, generate_routing
 from ndpsim.routing.activity import predicted
 from ndpsim.routing.estimates import Estimate, estimate, groups_of, left_out
 from ndpsim.routing.shares import class_counts
+from ndpsim.routing.statistics import _drift
 
 SEEDS = (1, 2, 3, 4, 5)
 
@@ -172,6 +173,18 @@ def test_the_cosine_of_prefill_and_decode_that_is_asked_is_found(wanted):
         assert found.value == pytest.approx(wanted, abs=0.02)
         off.append(within(found, wanted))
     assert max(off) < 2
+
+
+def test_drift_without_each_group_is_that_of_the_others():
+    by_step = np.random.default_rng(3).poisson(
+        [40, 20, 10, 5, 3, 2, 1, 1], (6, 4, 8)
+    )  # [group, step, expert]
+    of_all, *without = _drift(by_step).tolist()
+    for left in range(6):
+        others = by_step.copy()
+        others[left] = 0  # which no similarity of loads sees
+        assert without[left] == pytest.approx(_drift(others)[0])
+    assert len({of_all, *without}) == 7
 
 
 @pytest.mark.parametrize("asked", [0.0, 0.02, 0.1])

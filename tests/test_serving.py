@@ -319,6 +319,8 @@ def test_tokens_repeat_as_often_as_the_generator_says():
     by_chance = 0.03  # two independent tokens choose alike about as often
     assert same[:, :, :99].mean() == pytest.approx(0.3, abs=by_chance)
     assert same[:, :, 100:].mean() == pytest.approx(0.6, abs=by_chance)
+    alike = (same[0] == same[1])[:, 100:].mean()  # layers repeat independently of each other
+    assert alike == pytest.approx(0.6**2 + 0.4**2, abs=by_chance)
 
 
 def test_a_drifting_popularity_is_refused():

@@ -67,7 +67,9 @@ def test_popularity_of_each_layer_is_the_traces():
     assert TRACE.prefill_ids is not None
     assert np.abs(shares(tokens(replayed(2000), 2000, 0, PROMPT)) - shares(TRACE.prefill_ids)).max() < 0.01
     without = replace(TRACE, prefill_ids=None, prompt_lengths=())
-    prompts = shares(tokens(replayed(2000, trace=without), 2000, 0, PROMPT))
+    anywhere = tokens(replayed(2000, trace=without), 2000, 0, PROMPT)
+    assert (anywhere[:, :, 1:] == anywhere[:, :, :-1]).all(-1).mean() < 0.2
+    prompts = shares(anywhere)
     assert np.abs(prompts - shares(TRACE.ids.swapaxes(0, 1))).max() < 0.01
 
 

@@ -106,7 +106,6 @@ def _origins(
     in every block.
     """
     repeats = random.random((blocks, tokens)) < token_stickiness
-    repeats[:, 0] = False
     stays = random.random((blocks, tokens)) < block_stickiness  # the first token of a run decides for it
     number = np.arange(tokens)
     origins = np.empty((blocks, tokens), np.int64)
