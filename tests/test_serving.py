@@ -312,6 +312,15 @@ def test_sequences_have_the_popularity_of_the_generator(sticks: str):
         assert (np.abs(found - shares[1]).max() < 0.01) == same
 
 
+def test_the_first_token_behind_a_prompt_has_the_popularity_of_decoded_ones():
+    spec = parse_spec("skewed:prefill_cosine=0.8")
+    routed = SequenceRouting(spec, MODEL, np.full(4000, 5), 5)
+    shares = shares_of(spec, shape_of(spec, MODEL), 5)
+    for position, same in ((4, False), (5, True)):
+        ids = routed.ids(np.arange(4000), np.full(4000, position))[1]
+        assert (np.abs(np.bincount(ids.ravel(), minlength=16) / ids.size - shares[1]).max() < 0.015) == same
+
+
 def test_tokens_repeat_as_often_as_the_generator_says():
     routed = SequenceRouting("skewed:step_stickiness=0.6,token_stickiness=0.3", MODEL, np.full(200, 100), 5)
     ids = routed.ids(np.repeat(np.arange(200), 200), np.tile(np.arange(200), 200)).reshape(3, 200, 200, 2)
