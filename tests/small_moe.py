@@ -49,6 +49,7 @@ GPU = Gpu(
     expert_buffers=2,
 )
 EXPERT_BYTES = 3 * 512 * 256 * 2
+CACHED_BYTES = 2 * 4 * 64 * 2  # of a token and layer: keys and values of 4 heads of 64 values
 CACHE = ResultCache(disk_bytes=0)
 GIVEN: dict[str, Any] = dict(model=MODEL, batch=32, steps=3, context=64, gpu_experts=2, cache=CACHE)
 

@@ -22,7 +22,7 @@ from ndpsim.policies import Assignment, Migration, Placement, Policy
 from ndpsim.policies.views import STRIPED
 from ndpsim.report.moe import moe_table
 from ndpsim.routing import Routing
-from small_moe import CACHE, MODEL, moe, of_kind, recorded, trace_of
+from small_moe import CACHE, CACHED_BYTES, MODEL, moe, of_kind, recorded, trace_of
 
 EXPERT_BYTES = 3 * 512 * 256 * 2
 GPU_GBPS = 2040 * 0.8  # memory_tbps, memory_efficiency
@@ -37,7 +37,6 @@ def pcie_ns(size: int) -> float:
 # ---- A prefill and two steps on the GPU, with the KV cache in the host's memory -------------------------------
 
 BATCH, PROMPT, CONTEXT, LAYERS, STEPS = 2, 3, 64, (1, 2), 2
-CACHED = 2 * 4 * 64 * 2  # bytes of a token and layer: keys and values of 4 heads of 64 values
 COPY_NS = pcie_ns(EXPERT_BYTES)
 COMPUTE_NS = EXPERT_BYTES / GPU_GBPS + EXPERT_NS
 SHARED_NS = EXPERT_BYTES / GPU_GBPS + 3 * KERNEL_NS  # gate with up, activation, down
@@ -91,7 +90,7 @@ def test_layers_take_what_their_copies_and_computing_take(kept):
 def test_windows_take_the_longer_of_attention_and_the_caches_way_over_pcie(kept):
     _, layers, _, _ = kept
     # A prefill reads nothing of the cache. In decode, 63 tokens before the new one are read.
-    read_ns = pcie_ns(BATCH * (CONTEXT - 1) * CACHED) + 500
+    read_ns = pcie_ns(BATCH * (CONTEXT - 1) * CACHED_BYTES) + 500
     windows = [layer.window_ns for layer in layers]
     assert windows[:2] == pytest.approx([ATTENTION_NS] * 2, rel=0.01)
     assert windows[2:] == pytest.approx([read_ns] * 4)
@@ -119,8 +118,8 @@ def test_the_table_has_a_steps_experts_without_those_of_the_prefill(kept):
 
 def test_the_cache_is_read_towards_the_gpu_and_written_away_from_it(kept):
     run, _, _, _ = kept
-    down = 4 * COPY_NS + STEPS * 2 * pcie_ns(BATCH * (CONTEXT - 1) * CACHED)
-    up = 2 * pcie_ns(BATCH * PROMPT * CACHED) + STEPS * 2 * pcie_ns(BATCH * CACHED)
+    down = 4 * COPY_NS + STEPS * 2 * pcie_ns(BATCH * (CONTEXT - 1) * CACHED_BYTES)
+    up = 2 * pcie_ns(BATCH * PROMPT * CACHED_BYTES) + STEPS * 2 * pcie_ns(BATCH * CACHED_BYTES)
     assert run.utilization["pcie-down"] * run.time_ns == pytest.approx(down, rel=1e-6)
     assert run.utilization["pcie-up"] * run.time_ns == pytest.approx(up, rel=1e-6)
 
@@ -130,7 +129,7 @@ def test_a_copy_that_stays_counts_once(kept):
     assert (run.experts["gpu_hit"], run.experts["gpu_miss"]) == (2 + 2 * 3, 4)
     assert run.pairs_by_engine["gpu_hit"] == 2 * BATCH * PROMPT + 2 * 3 * BATCH
     # The host's channels carry each copy once, and what is read of the cache and written to it.
-    bursts = 4 * EXPERT_BYTES + STEPS * 2 * BATCH * (CONTEXT - 1) * CACHED
+    bursts = 4 * EXPERT_BYTES + STEPS * 2 * BATCH * (CONTEXT - 1) * CACHED_BYTES
     read_nj = 4 * (1.1 * (377 - 142) + 1.8 * (9 - 7)) / 1000 * 8 / 2.4  # IDD4R above IDD3N, 4 chips, 8 clocks
     assert run.energy_nj["read"] == pytest.approx(bursts / 64 * read_nj)
 

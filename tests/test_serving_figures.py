@@ -29,7 +29,7 @@ from ndpsim.serving.scheduler import Limits
 from ndpsim.serving.summary import _grows
 from ndpsim.units import percent
 from ndpsim.workloads import Requests
-from small_moe import EXPERT_BYTES, MODEL
+from small_moe import CACHED_BYTES, EXPERT_BYTES, MODEL
 from test_serving import MACHINE, OnGpu, engine, requests, sequence, serve
 
 
@@ -90,7 +90,7 @@ def test_without_a_number_of_blocks_the_longest_requests_have_room_at_once():
     asked = requests((30, 2), (60, 4), (90, 6), (10, 1))
     result = serve(asked, kv="host", max_batch=2, block_tokens=16)
     assert result.config["kv_blocks"] == 4 + 6
-    assert result.config["gpu_bytes"]["kv_staging"] == (4 + 6) * 16 * (2 * 4 * 64 * 2)  # of one layer
+    assert result.config["gpu_bytes"]["kv_staging"] == (4 + 6) * 16 * CACHED_BYTES  # of one layer
 
 
 def room_of(
@@ -115,7 +115,7 @@ def room_of(
     return of_memory((others + room) / 1e9)
 
 
-BLOCK = 16 * 4 * (2 * 4 * 64 * 2)
+BLOCK = 16 * 4 * CACHED_BYTES
 
 
 def test_a_cache_is_in_the_gpu_if_it_fits_there_to_the_byte():

@@ -23,14 +23,14 @@ from ndpsim.serving.log import writing_serving_log
 from ndpsim.serving.sequence import Sequence
 from ndpsim.serving.shared_room import SharedRoom, SharedSizes
 from ndpsim.workloads import Requests
-from small_moe import EXPERT_BYTES, MODEL
+from small_moe import CACHED_BYTES, EXPERT_BYTES, MODEL
 
 MACHINE = "dali-7532-3090"
 EXPERTS = MODEL.moe_layers * MODEL.routed_experts
 #: All at once, and one more when they have ended.
 ASKED = Requests(np.append(np.zeros(8), 1e9), np.full(9, 32), np.full(9, 60))
 BLOCKS = 6  # of 16 tokens, of a request
-BLOCK_BYTES = 16 * 4 * (2 * 4 * 64 * 2)
+BLOCK_BYTES = 16 * 4 * CACHED_BYTES
 
 
 def serve(room: int | None, policy: Any = "on-demand:cache=lru", **more: Any) -> ServingResult:

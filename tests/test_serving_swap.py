@@ -23,12 +23,12 @@ from ndpsim.serving.kv import HostRoom, KvCache
 from ndpsim.serving.log import ServingLog, writing_serving_log
 from ndpsim.serving.scheduler import Chunk, Limits, schedulers
 from ndpsim.workloads import Requests
-from small_moe import EXPERT_BYTES, MODEL
+from small_moe import CACHED_BYTES, EXPERT_BYTES, MODEL
 
 MACHINE = "dali-7532-3090"
 BLOCK_TOKENS = 4
 #: Keys and values of four heads of 64 values of two bytes, in four layers.
-BLOCK_BYTES = BLOCK_TOKENS * 4 * (2 * 4 * 64 * 2)
+BLOCK_BYTES = BLOCK_TOKENS * 4 * CACHED_BYTES
 SHORT = Requests(
     np.arange(8) * 1e5,
     np.full(8, 32),

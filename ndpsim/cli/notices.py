@@ -57,8 +57,7 @@ def announce_kernels(command: str, given: Mapping[str, Any]) -> None:
     """Announce the kernels that other processes, which print nothing, compile for a command first."""
     from ndpsim import _jit
 
-    host = {"host_gbps": given.get("host-traffic"), "no_host": given.get("no-host")}
-    missing = kernels_of(command, {**given, **host}) - _jit.cached_kernels()
+    missing = kernels_of(command, {**given, "host_gbps": given.get("host-traffic")}) - _jit.cached_kernels()
     if missing:
         seconds = max(sum(COMPILE_S.get(name, 0) * number for name, number in missing.items()), 1)
         kernels = "a kernel is" if missing.total() == 1 else f"{missing.total()} kernels are"

@@ -276,15 +276,10 @@ def _drift(by_step: Ints) -> Floats:
     Two halves of the sequences, which choose independently, are compared: in the same step their similarity
     is due to popularity alone, and in the next step it is lower. Similarity by chance is taken into account.
     """
-    experts = by_step.shape[2]
-    of_halves = by_step[::2].sum(axis=0), by_step[1::2].sum(axis=0)
+    groups, experts = len(by_step), by_step.shape[2]
+    even = np.arange(groups)[:, None, None] % 2 == 0
     values = []
-    for left in (None, *range(len(by_step))):
-        one, other = of_halves
-        if left is not None and left % 2 == 0:
-            one = one - by_step[left]
-        elif left is not None:
-            other = other - by_step[left]
+    for one, other in zip(left_out(by_step * even), left_out(by_step * ~even), strict=True):
         now = (one * other).sum(axis=1, dtype=np.float64)
         same = (now[:-1] + now[1:]).sum()
         later = ((one[:-1] * other[1:]).sum() + (one[1:] * other[:-1]).sum()) / max(same, 1)
