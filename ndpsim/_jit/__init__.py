@@ -44,6 +44,7 @@ _config: Any = numba.config  # its settings are made at import, unknown to type 
 # Numba's functions have no types.
 _register: Any = event.register
 _intrinsic: Any = extending.intrinsic
+_typeof: Any = numba.typeof
 
 _log = logging.getLogger("ndpsim")
 
@@ -188,6 +189,25 @@ def kernel(function: F) -> F:
     compiled = _steps.kernel(function, name, entries)
     _compilations.names[compiled] = name
     return cast(F, compiled)
+
+
+def same_types(kernel: Any) -> Any:
+    """A kernel for one caller, whose arguments have the same types in every call.
+
+    Only the first call looks at them. Numba looks at each array of a named tuple in every call, which takes
+    longer than many a kernel. The caller is responsible: with other types, a kernel reads what is not there.
+    """
+    if _config.DISABLE_JIT:
+        return kernel
+    code: Any = None
+
+    def call(*arguments: Any) -> Any:
+        nonlocal code
+        if code is None:
+            code = kernel.compile(tuple(map(_typeof, arguments)))
+        return code(*arguments)
+
+    return call
 
 
 def _in_python(function: F) -> F:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim._jit import same_types
 from ndpsim.events.layer import Copies, EngineParts, Reads, Rules, add_layer
 from ndpsim.events.rows import (
     MISSING,
@@ -132,6 +133,7 @@ class LayerJobs:
         self._rows = np.empty((len(self._tables), experts), np.int64)
         self._arrival, self._none_comes = np.empty(experts, np.int64), np.full(experts, MISSING)
         self._chosen = np.empty(experts, np.bool_)
+        self._find_rows, self._add_layer = same_types(find_rows), same_types(add_layer)
 
     @property
     def ndp_parts(self) -> list[NdpPart]:
@@ -146,7 +148,7 @@ class LayerJobs:
         if layer.arriving:
             coming = coming.copy()
             coming[[*layer.arriving]] = [*layer.arriving.values()]
-        all_known, most, tokens = find_rows(
+        all_known, most, tokens = self._find_rows(
             tuple([table.known for table in self._tables.values()]),
             layer.loads, place.dimm, place.shards, place.resident, coming, layer.ids,
             gpu.experts, gpu.shares, cpu.experts, cpu.shares, ndp.experts, ndp.shares,
@@ -156,7 +158,7 @@ class LayerJobs:
             self._find_others(assigned, layer)
         jobs.reserve(6 + most)
         costs = {number: table.rows for number, table in self._tables.items()}
-        add_layer(
+        self._add_layer(
             jobs.arrays, jobs.added, self._rules(assigned, layer, tokens), layer.loads,
             EngineParts(gpu.experts, gpu.shares, rows[OF_GPU], costs[OF_GPU]),
             Reads(rows[OF_COPIES], costs[OF_COPIES]), arrival, self._copies,

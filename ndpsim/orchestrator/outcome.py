@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim._jit import same_types
 from ndpsim.events.path import find_path
 from ndpsim.events.state import RESOURCES, WHAT, Jobs
 from ndpsim.orchestrator.jobs import JobList
@@ -15,6 +16,8 @@ from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.views import Estimates, LayerView
 
 Ints = NDArray[np.int64]
+
+_find_path = same_types(find_path)  # of every `JobList`
 
 
 class CriticalPath(NamedTuple):
@@ -31,7 +34,7 @@ def critical_path(jobs: JobList, began_ns: float) -> CriticalPath:
     """The critical path of jobs that have ended; only time from `began_ns` on counts."""
     path, resources = np.empty(len(jobs), np.int64), np.empty(len(RESOURCES), np.int64)
     times_ns = np.empty(len(RESOURCES))
-    count, used = find_path(jobs.arrays, jobs.added, began_ns, path, resources, times_ns)
+    count, used = _find_path(jobs.arrays, jobs.added, began_ns, path, resources, times_ns)
     waited_ns = {RESOURCES[one]: float(times_ns[one]) for one in resources[:used].tolist()}
     return CriticalPath(path[:count], waited_ns)
 

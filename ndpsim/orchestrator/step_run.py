@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim._jit import same_types
 from ndpsim.events.loop import DONE, run_jobs
 from ndpsim.events.state import FIRST_NDP, GPU, Work
 from ndpsim.orchestrator.given import Given
@@ -87,6 +88,8 @@ class StepRunner:
             machine.mean_bits, machine.expert_bytes, machine.model.routed_experts, hardware.system.dimm.count
         )
         self.clock_ns = 0.0
+        # A policy without a `background` of its own asks for no migrations.
+        self._moments = policy.moments if type(policy).background is not Policy.background else ()
         self._experts = machine.model.routed_experts
         with Answering(policy.name, "place") as asked:
             sizes = given.batch, given.prefill_tokens
@@ -111,6 +114,7 @@ class StepRunner:
         self._names = (*server_names(len(self._slowdown.channel)), *given.transfers.shared_names)
         self._busy = np.zeros(len(self._names))
         self._jobs, self._work = JobList(), make_work(0, 0, 0, 0)
+        self._run_to_end = same_types(run_jobs)
         self._observer = observer
         self._run = RunRecord(
             policy.name, parameters, machine, hardware, given.batch, given.prefill_tokens, placement
@@ -209,7 +213,7 @@ class StepRunner:
             self._migrations.add_copies(jobs, copies)
             arrays, work = jobs.ready(), self._work_for(len(jobs))
             work.clock_ns[0], work.busy_ns[:] = began, self._busy
-            if run_jobs(arrays, kinds, self._slowdown, work, PRIORITISED, self._servers) != DONE:
+            if self._run_to_end(arrays, kinds, self._slowdown, work, PRIORITISED, self._servers) != DONE:
                 raise RuntimeError(f"jobs wait for ever, after {began} ns")
             if not self._migrations.left_out(arrays):
                 break
@@ -244,7 +248,7 @@ class StepRunner:
         began = self.clock_ns
         planning_ns = asked.took_s * 1e9 if assigned.planning_ns is None else assigned.planning_ns
         self._assigned(visit, assigned, planning_ns)
-        if "gate" in self.policy.moments:
+        if "gate" in self._moments:
             in_use = assigned.on_gpu(len(view.loads))
             in_use.flags.writeable = False
             self._background(visit, view.loads, "gate", in_use=in_use)
@@ -252,7 +256,7 @@ class StepRunner:
         self._run_jobs(in_window=False)
         self._count(DoneLayer(visit, view, answer, assigned, began, window_ns, self._jobs, own, on_ndp))
         self._migrations.done = []
-        if "end" in self.policy.moments:
+        if "end" in self._moments:
             copied = assigned.copied_in_full(view.placement.resident | view.arriving)
             copied.flags.writeable = False
             self._background(visit, view.loads, "end", copied=copied)

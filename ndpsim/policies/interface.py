@@ -55,7 +55,7 @@ class Parts(Sequence["int | Part"]):
 
     Attributes:
         experts: int64 [part], in the order of the engine.
-        shares: of each expert, float64 [part].
+        shares: of each expert, float64 [part]; by default the whole expert.
 
     Raises:
         ValueError: the arrays have different shapes.
@@ -63,8 +63,9 @@ class Parts(Sequence["int | Part"]):
 
     __slots__ = ("experts", "shares")
 
-    def __init__(self, experts: Ints, shares: Floats) -> None:
-        self.experts, self.shares = np.asarray(experts), np.asarray(shares)
+    def __init__(self, experts: Ints, shares: Floats | None = None) -> None:
+        self.experts = np.asarray(experts)
+        self.shares = np.ones(len(self.experts)) if shares is None else np.asarray(shares)
         if self.experts.shape != self.shares.shape:
             raise ValueError(f"experts of shape {self.experts.shape}, and shares of {self.shares.shape}")
 
@@ -82,7 +83,7 @@ class Parts(Sequence["int | Part"]):
         return experts_and_parts(self.listed())[place]
 
     def __eq__(self, other: object) -> bool:
-        return self.listed() == other.listed() if isinstance(other, Parts) else NotImplemented
+        return [*self] == [*other] if isinstance(other, list | tuple | Parts) else NotImplemented
 
     def __repr__(self) -> str:
         return repr([*self])

@@ -76,7 +76,7 @@ class ScriptWriter:
     def __init__(self, policy: Policy, placement: views.Placement) -> None:
         self._placement, self._contention = placement, policy.contention
         self._parameters = common_parameters(policy.parameters)
-        self._assigned: dict[Visit, Assignment] = {}
+        self._assigned: dict[Visit, tuple[CheckedAssignment, float]] = {}
         self._moved: dict[tuple[Visit, str], tuple[Migration, ...]] = {}
 
     def copy(self) -> ScriptWriter:
@@ -87,17 +87,7 @@ class ScriptWriter:
 
     def assigned(self, visit: Visit, checked: CheckedAssignment, planning_ns: float) -> None:
         """Record an assignment with its planning time."""
-        gpu, cpu, ndp = (experts_and_parts(parts.listed()) for parts in checked[:3])
-        self._assigned[visit] = Assignment(
-            gpu,
-            cpu,
-            ndp,
-            checked.estimated_ns,
-            bits=checked.bits,
-            sequential=checked.sequential,
-            planning=planning_ns,
-            awaits=checked.awaits,
-        )
+        self._assigned[visit] = checked, planning_ns
 
     def moved(self, visit: Visit, moment: str, migrations: Sequence[Migration]) -> None:
         """Record the migrations that were decided at a moment."""
@@ -107,11 +97,25 @@ class ScriptWriter:
         """The answers so far."""
         answers = {
             visit: Answer(
-                assignment, self._moved.get((visit, "gate"), ()), self._moved.get((visit, "end"), ())
+                _listed(*assigned), self._moved.get((visit, "gate"), ()), self._moved.get((visit, "end"), ())
             )
-            for visit, assignment in self._assigned.items()
+            for visit, assigned in self._assigned.items()
         }
         return Script(self._placement, answers, self._parameters, self._contention)
+
+
+def _listed(checked: CheckedAssignment, planning_ns: float) -> Assignment:
+    gpu, cpu, ndp = (experts_and_parts(parts.listed()) for parts in checked[:3])
+    return Assignment(
+        gpu,
+        cpu,
+        ndp,
+        checked.estimated_ns,
+        bits=checked.bits,
+        sequential=checked.sequential,
+        planning=planning_ns,
+        awaits=checked.awaits,
+    )
 
 
 def common_parameters(parameters: PolicyParameters) -> PolicyParameters:

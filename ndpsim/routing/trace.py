@@ -31,6 +31,8 @@ _PREFILL = ("layer", "token")
 
 def loads_of(ids: NDArray[Any], experts: int) -> Counts:
     """The number of choices [..., token, k] of each expert: [..., expert]."""
+    if ids.ndim == 2:
+        return np.bincount(ids.reshape(-1), minlength=experts)
     groups = ids.reshape(-1, ids.shape[-2] * ids.shape[-1])
     loads = np.empty((len(groups), experts), np.int64)
     for place, chosen in enumerate(groups):

@@ -21,6 +21,9 @@ Ints = NDArray[np.int64]
 _ENGINES = {"gpu": "the GPU", "cpu": "the CPU", "ndp": "the NDP units"}
 
 
+_NONE = Parts(np.empty(0, np.int64), np.empty(0))
+
+
 class CheckedAssignment(NamedTuple):
     """The parts of each engine, and the rest of an `Assignment`.
 
@@ -118,12 +121,15 @@ def legal_parts(lists: Sequence[object], loads: Ints, columns: int) -> list[Part
 def _usual_parts(listed: object) -> Parts | None:
     """`Parts`, or the parts of a list of ints and of `Part`s of ints and floats; None: it is neither."""
     if type(listed) is Parts:
-        of, shares = listed.experts, listed.shares
-        usual = of.dtype == np.int64 and shares.dtype == np.float64 and of.ndim == 1
-        return listed if usual and of.flags.c_contiguous and shares.flags.c_contiguous else None
+        of, in_part = listed.experts, listed.shares
+        usual = of.dtype == np.int64 and in_part.dtype == np.float64 and of.ndim == 1
+        return listed if usual and of.flags.c_contiguous and in_part.flags.c_contiguous else None
     if not isinstance(listed, list | tuple):
         return None
-    experts, shares, types = listed, np.ones(len(listed)), {*map(type, listed)}
+    if not listed:
+        return _NONE
+    experts, types = listed, {*map(type, listed)}
+    shares: NDArray[np.float64] | None = None
     if Part in types:
         pairs = [(one.expert, one.share) if type(one) is Part else (one, 1.0) for one in listed]
         experts, of_each = zip(*pairs, strict=True)
@@ -204,14 +210,15 @@ def _check_shares(sums: list[float], loads: list[int], at: At) -> None:
 
 
 def _check_engines(gpu: Parts, cpu: Parts, ndp: Parts, view: LayerView, machine: Machine, at: At) -> None:
-    if len(ndp.experts) and not machine.dimms:
-        raise at.error(f"expert {ndp.experts[0]} is assigned to the NDP units, and the machine has none")
+    if len(ndp.experts):
+        if not machine.dimms:
+            raise at.error(f"expert {ndp.experts[0]} is assigned to the NDP units, and the machine has none")
+        for expert in ndp.experts[view.placement.dimm[ndp.experts] == STRIPED][:1]:
+            raise at.error(f"expert {expert} is assigned to the NDP units and is striped over all DIMMs")
     if len(cpu.experts) and not machine.has_cpu:
         raise at.error(
             f"expert {cpu.experts[0]} is assigned to the CPU, and the machine has none for experts"
         )
-    for expert in ndp.experts[view.placement.dimm[ndp.experts] == STRIPED][:1]:
-        raise at.error(f"expert {expert} is assigned to the NDP units and is striped over all DIMMs")
     if not machine.expert_buffers:
         for expert in gpu.experts[~(view.placement.resident | view.arriving)[gpu.experts]][:1]:
             problem = "is assigned to the GPU, is not there, and the GPU has no buffer for it"

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from ndpsim.policies.interface import Assignment, PolicyParameters
+from ndpsim.policies.interface import Assignment, Parts, PolicyParameters
 from ndpsim.policies.offline import hottest, mean_loads
 from ndpsim.policies.offloading import Offloading
 from ndpsim.policies.views import Flags, Floats, Ints, LayerView, OfflineView, Placement
@@ -71,14 +71,14 @@ class Fiddler(Offloading[FiddlerParameters]):
         resident = view.placement.resident[active]
         there, missing = active[resident], active[~resident]
         chosen = self._copied(view.loads[there], view.loads[missing])
-        gpu, cpu = [*there.tolist(), *missing[chosen].tolist()], missing[~chosen].tolist()
+        gpu, cpu = np.concatenate([there, missing[chosen]]), missing[~chosen]
         overlap, times_ns = self.parameters.overlap, self.times_ns(view, gpu, cpu)
         layer_ns = max(times_ns) if overlap else sum(times_ns)
-        return Assignment(gpu, cpu, estimated_ns=layer_ns, sequential=not overlap)
+        return Assignment(Parts(gpu), Parts(cpu), estimated_ns=layer_ns, sequential=not overlap)
 
     def _copied(self, there: Ints, missing: Ints) -> Flags:
         """The missing experts, by their tokens, that the GPU computes; `there`: tokens of residents."""
-        if self.parameters.experts == "cpu" or not self.machine.expert_buffers:
+        if self.parameters.experts == "cpu" or not self.machine.expert_buffers or not len(missing):
             return np.zeros(len(missing), np.bool_)
         begun = 0.0
         if self.parameters.constants == "code":

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
+from ndpsim.policies.interface import Assignment, Migration, Parts, PolicyParameters
 from ndpsim.policies.offline import following, hottest, mean_loads
 from ndpsim.policies.offloading import Offloading
 from ndpsim.policies.views import BackgroundView, LayerView, OfflineView, Placement
@@ -89,7 +89,7 @@ class Klotski(Offloading[KlotskiParameters]):
         behind copies.
         """
         order = self.by_arrival(view)
-        return Assignment(gpu=order.tolist(), estimated_ns=max(self.times_ns(view, order)))
+        return Assignment(gpu=Parts(order), estimated_ns=max(self.times_ns(view, order)))
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
         """Evict prefetched experts of finished layers, and prefetch for the next one."""

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
+from ndpsim.policies.interface import Assignment, Migration, Parts, PolicyParameters
 from ndpsim.policies.offline import hottest, mean_loads
 from ndpsim.policies.offloading import Offloading, cache_slots
 from ndpsim.policies.views import BackgroundView, LayerView, OfflineView, Placement
@@ -75,7 +75,7 @@ class KTransformers(Offloading[KTransformersParameters]):
         order = self.by_arrival(view)
         here = view.placement.resident[order] | self._renews(view.phase, view.tokens)
         gpu, cpu = order[here], order[~here]
-        return Assignment(gpu.tolist(), cpu.tolist(), estimated_ns=max(self.times_ns(view, gpu, cpu)))
+        return Assignment(Parts(gpu), Parts(cpu), estimated_ns=max(self.times_ns(view, gpu, cpu)))
 
     def _renews(self, phase: str, tokens: int) -> bool:
         least = self.parameters.update_tokens

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from ndpsim.policies.interface import Assignment, GivesRoom, Migration, PolicyParameters
+from ndpsim.policies.interface import Assignment, GivesRoom, Migration, Parts, PolicyParameters
 from ndpsim.policies.offloading import Offloading, places
 from ndpsim.policies.views import BackgroundView, Ints, LayerView, Placement
 
@@ -46,7 +46,7 @@ class OnDemand(Offloading[OnDemandParameters], GivesRoom):
     def assign(self, view: LayerView) -> Assignment:
         """All experts go to the GPU, in the order of their numbers."""
         active = np.flatnonzero(view.loads)
-        return Assignment(active.tolist(), estimated_ns=sum(self.times_ns(view, active)), sequential=True)
+        return Assignment(Parts(active), estimated_ns=sum(self.times_ns(view, active)), sequential=True)
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
         """With a cache, keep the layer's copies instead of the least recently used experts."""

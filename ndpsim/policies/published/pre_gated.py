@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from ndpsim.policies.interface import Assignment, GivesRoom, Migration, PolicyParameters
+from ndpsim.policies.interface import Assignment, GivesRoom, Migration, Parts, PolicyParameters
 from ndpsim.policies.offloading import Offloading, places
 from ndpsim.policies.views import BackgroundView, Ints, LayerView, Placement
 
@@ -55,7 +55,7 @@ class Pregated(Offloading[PregatedParameters], GivesRoom):
         """All experts go to the GPU: present, arriving, and then missing ones."""
         order = self.by_arrival(view)
         self._use(view, order)
-        return Assignment(gpu=order.tolist(), estimated_ns=max(self.times_ns(view, order)))
+        return Assignment(gpu=Parts(order), estimated_ns=max(self.times_ns(view, order)))
 
     def _use(self, view: LayerView, active: Ints) -> None:
         self.visits += 1
