@@ -17,7 +17,7 @@ from ndpsim.audit import check_serving
 from ndpsim.errors import InputError
 from ndpsim.orchestrator.given import given_of
 from ndpsim.parameters.serve import ServiceLevel
-from ndpsim.policies import Assignment, Placement, Policy
+from ndpsim.policies import Assignment, Migration, Placement, Policy
 from ndpsim.processors.dense import attention_of
 from ndpsim.processors.operations import MixedStep, Step
 from ndpsim.results.serving import ServingResult
@@ -436,6 +436,29 @@ def test_a_search_for_a_rate_sets_the_machine_up_once(arriving: Requests, monkey
         "ttft=1s", hw=MACHINE, model=MODEL, requests=arriving, policy=OnGpu, max_batch=8, max_tokens=64
     )
     assert len(made) == 1
+
+
+def test_experts_on_their_way_arrive_while_the_engine_waits():
+    arriving: dict[tuple[int, int], int] = {}
+
+    class Ahead(OnGpu):
+        """Half of a layer's experts set out after each step: first those of the first layer, then the next."""
+
+        def place(self, view: Any) -> Placement:
+            return Policy.place(self, view)
+
+        def assign(self, view: Any) -> Assignment:
+            arriving[view.step, self.row[view.layer]] = int(view.arriving.sum())
+            return super().assign(view)
+
+        def background(self, view: Any) -> list[Migration]:
+            if view.layer != self.machine.layers[-1] or view.step > 1:
+                return []
+            return [Migration("prefetch", self.machine.layers[view.step], expert) for expert in range(8)]
+
+    serve(requests((4, 2), (4, 1), arrivals=[0, 1e9]), policy=Ahead)
+    assert arriving[1, 0] > 0  # the step follows at once
+    assert arriving[2, 0] == arriving[2, 1] == 0  # the step follows after a second
 
 
 def test_goodput_counts_requests_within_the_service_level(arriving: Requests):

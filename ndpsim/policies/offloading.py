@@ -91,6 +91,14 @@ class Offloading(Policy[Parameters_co]):
         took = self.copy_ns if kind in _COPIES else 0.0
         return [Migration(kind, self.machine.layers[row], one, estimated_ns=took) for row, one in places]
 
+    @staticmethod
+    def least_first(flags: Flags, worth: Floats | Ints, most: int) -> list[Place]:
+        """The places [layer, expert] at which flags are set, least worth first; at most `most`."""
+        if most < 1:
+            return []
+        order = np.argsort(worth[flags], kind="stable")[:most]
+        return [(row, expert) for row, expert in np.argwhere(flags)[order].tolist()]
+
     def replacing(
         self,
         kind: str,

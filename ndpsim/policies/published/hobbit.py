@@ -162,10 +162,12 @@ class Hobbit(Offloading[HobbitParameters], GivesRoom):
             spared[following, list(view.predicted)] = True
             ranked = zip(view.predicted, view.predicted_above, strict=True)
             missing = {expert: above for expert, above in ranked if not there[following, expert]}
-        victims = sorted(places(view.placement.resident & ~spared), key=lambda place: priority[place])
-        going = [place for place in victims if place[0] == row or not prefill]
+        evictable = view.placement.resident & ~spared
+        if prefill:
+            evictable[np.arange(len(evictable)) != row] = False
         copied = np.flatnonzero(view.copied)
         best = copied[np.argsort(-priority[row, copied], kind="stable")].tolist()
+        going = self.least_first(evictable, priority, len(missing) + len(best))
         layers, bits = self.machine.layers, self.machine.bits
         answer = self.moves("evict", places(used))
         free = view.gpu_free + len(answer)

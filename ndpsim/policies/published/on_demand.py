@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from ndpsim.policies.interface import Assignment, GivesRoom, Migration, Parts, PolicyParameters
-from ndpsim.policies.offloading import Offloading, places
+from ndpsim.policies.offloading import Offloading
 from ndpsim.policies.views import BackgroundView, Ints, LayerView, Placement
 
 
@@ -55,11 +55,10 @@ class OnDemand(Offloading[OnDemandParameters], GivesRoom):
         self.layers_done += 1
         row = self.row[view.layer]
         self.used[row, view.loads > 0] = self.layers_done
-        there = places(view.placement.resident)
-        most = len(there) + view.gpu_free
+        resident = view.placement.resident
+        most = np.count_nonzero(resident) + view.gpu_free
         copied = [(row, one) for one in np.flatnonzero(view.copied)[:most].tolist()]
-        victims = sorted(there, key=lambda place: self.used[place])
-        victims = victims[: max(len(copied) - view.gpu_free, 0)]
+        victims = self.least_first(resident, self.used, len(copied) - view.gpu_free)
         return [*self.moves("evict", victims), *self.moves("keep", copied)]
 
     def resident_worth(self, placement: Placement) -> Ints:

@@ -89,7 +89,7 @@ class Pregated(Offloading[PregatedParameters], GivesRoom):
             spared[row + 1, selected] = True
             missing = [one for one in selected if not (resident | view.moving)[row + 1, one]]
             wanted += [(row + 1, expert) for expert in missing if gate]
-        victims = sorted(places(resident & ~spared), key=lambda place: self.worth[place])
+        victims = self.least_first(resident & ~spared, self.worth, len(wanted))
         return answer + self.replacing("prefetch" if gate else "keep", wanted, victims, free)
 
     def resident_worth(self, placement: Placement) -> Ints:
