@@ -19,8 +19,6 @@ from ndpsim.policies.views import STRIPED, LayerView, Machine
 Ints = NDArray[np.int64]
 
 _ENGINES = {"gpu": "the GPU", "cpu": "the CPU", "ndp": "the NDP units"}
-
-
 _NONE = Parts(np.empty(0, np.int64), np.empty(0))
 
 
@@ -121,15 +119,14 @@ def legal_parts(lists: Sequence[object], loads: Ints, columns: int) -> list[Part
 def _usual_parts(listed: object) -> Parts | None:
     """`Parts`, or the parts of a list of ints and of `Part`s of ints and floats; None: it is neither."""
     if type(listed) is Parts:
-        of, in_part = listed.experts, listed.shares
-        usual = of.dtype == np.int64 and in_part.dtype == np.float64 and of.ndim == 1
-        return listed if usual and of.flags.c_contiguous and in_part.flags.c_contiguous else None
+        of, shares = listed.experts, listed.shares
+        usual = of.dtype == np.int64 and shares.dtype == np.float64 and of.ndim == 1
+        return listed if usual and of.flags.c_contiguous and shares.flags.c_contiguous else None
     if not isinstance(listed, list | tuple):
         return None
     if not listed:
         return _NONE
-    experts, types = listed, {*map(type, listed)}
-    shares: NDArray[np.float64] | None = None
+    experts, shares, types = listed, np.ones(len(listed)), {*map(type, listed)}
     if Part in types:
         pairs = [(one.expert, one.share) if type(one) is Part else (one, 1.0) for one in listed]
         experts, of_each = zip(*pairs, strict=True)
