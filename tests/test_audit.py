@@ -1,14 +1,15 @@
-"""The legality checker: each rule on both sides of its limit, and the reference traces."""
+"""The legality checker: its rules against a comparison of all pairs, its reports and files, and the reference traces.
+
+Distances, rows, data and refreshes are tried on both sides of their limits in `test_checker_rules`.
+"""
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import functools
 import gzip
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -74,58 +75,7 @@ def preset(standard: str, ranks: int = 2, **overrides: int) -> Device:
     return resolve(standard, *PRESETS[standard], ranks, overrides)
 
 
-# Timing rules, one by one. In the device, every timing but that under test is one clock, so that only the
-# tested rule constrains; the distance is computed here from the standard's rule.
-
-
-def level_spots(level: str, siblings: bool) -> tuple[Spot, Spot]:
-    """Two places that share the node of `level` but none below it."""
-    if siblings:
-        return (0, 1, 2), (1, 1, 2)
-    return {
-        "channel": ((0, 1, 2), (0, 2, 3)),  # on one rank: on two, tCS asks for more than BL does
-        "rank": ((0, 1, 2), (0, 2, 3)),
-        "bankgroup": ((0, 1, 2), (0, 1, 3)),
-        "bank": ((0, 1, 2), (0, 1, 2)),
-    }[level]
-
-
-ELSEWHERE: dict[str, Spot] = {"bank": (0, 1, 3), "bankgroup": (0, 2, 3), "rank": (1, 1, 2)}
-
-
-def pair(rule: Rule, before: str, after: str, distance: int, spots: tuple[Spot, Spot]) -> list[Line]:
-    """A trace in which `after` follows `before`, with all other commands long before or between."""
-    here, there = spots
-    start = 5000
-    lines = []
-    if before in COLUMN:
-        lines.append(line(1000, "ACT", here))
-    if after in COLUMN and (here != there or before not in (*COLUMN, "ACT")):
-        lines.append(line(2000, "ACT", there))
-    lines.append(line(start, before, here))
-    for number in range(1, rule.window):
-        lines.append(line(start + 8 * number, before, (here[0], (here[1] + number) % 4, 0)))
-    if before == "ACT" and (after == "REFab" or (after in ("ACT", "REFsb") and here == there)):
-        lines.append(line(start + distance // 2, "PREab" if after == "REFab" else "PREpb", here))
-    return [*lines, line(start + distance, after, there)]
-
-
-def rule_cases() -> Iterator[Any]:
-    for standard in ("DDR4", "DDR5"):
-        for place, rule in enumerate(standards()[standard].rules):
-            for term in re.findall(r"(?<!- )\bn\w+", rule.latency):
-                for before in rule.previous:
-                    for after in rule.next:
-                        label = f"{standard}-{place}-{rule.name}-{rule.level}-{term}-{before}-{after}"
-                        yield pytest.param(standard, rule, term, before, after, id=label.replace(" ", ""))
-
-
-def lone_device(standard: str, rule: Rule, term: str) -> Device:
-    clocks = dict.fromkeys(preset(standard).timings, 1)
-    del clocks["rate"], clocks["tCK_ps"]
-    for subtracted in re.findall(r"- (n\w+)", rule.latency):
-        clocks[subtracted] = 5
-    return preset(standard, **{**clocks, term: 60})
+# All rules at once, against the plainest reading of them: every earlier command, not only the last.
 
 
 def distance_of(rule: Rule, before: str, after: str, device: Device) -> int:
@@ -134,120 +84,6 @@ def distance_of(rule: Rule, before: str, after: str, device: Device) -> int:
         name: 2 if device.standard.name == "DDR5" and name in ("ACT", *COLUMN) else 1 for name in NUMBER
     }
     return int(written) + (cycles[before] - 1) - (cycles[after] - 1)
-
-
-@pytest.mark.parametrize(("standard", "rule", "term", "before", "after"), list(rule_cases()))
-def test_every_rule_binds_exactly_at_its_distance(
-    standard: str, rule: Rule, term: str, before: str, after: str
-) -> None:
-    device = lone_device(standard, rule, term)
-    distance = distance_of(rule, before, after, device)
-    spots = level_spots(rule.level, rule.siblings)
-    legal = verdict(pair(rule, before, after, distance, spots), device)
-    assert legal.ok, [violation.message for violation in legal.violations]
-
-    lines = pair(rule, before, after, distance - 1, spots)
-    early = verdict(lines, device)
-    assert {violation.index for violation in early.violations} == {len(lines) - 1}
-    broken = [violation for violation in early.violations if violation.rule == rule.name]
-    assert [violation.shortfall for violation in broken] == [1]
-    assert f"{before} at clock 5000 (line " in broken[0].message
-    assert f"allows it from clock {5000 + distance}" in broken[0].message
-
-    if rule.level != "channel":
-        elsewhere = (0, 2, 3) if rule.siblings else ELSEWHERE[rule.level]
-        unbound = verdict(pair(rule, before, after, distance - 1, (spots[0], elsewhere)), device)
-        assert rule.name not in names(unbound)
-
-
-@pytest.mark.parametrize("standard", ["DDR4", "DDR5"])
-@pytest.mark.parametrize("kind", COLUMN)
-def test_burst_rule_binds_across_ranks(standard: str, kind: str) -> None:
-    device = lone_device(standard, standards()[standard].rules[0], "nBL")
-    rule = standards()[standard].rules[0]
-    for distance, binds in ((59, True), (60, False)):
-        found = names(verdict(pair(rule, kind, kind, distance, ((0, 0, 0), (1, 0, 0))), device))
-        assert ("BL" in found, "data bus" in found) == (binds, binds)
-
-
-@pytest.mark.parametrize("standard", ["DDR4", "DDR5"])
-def test_activate_window_counts_the_fourth_last_act(standard: str) -> None:
-    rule = next(rule for rule in standards()[standard].rules if rule.name == "tFAW")
-    device = lone_device(standard, rule, "nFAW")
-    lines = pair(rule, "ACT", "ACT", 59, level_spots("rank", False))
-    assert names(verdict(lines, device)) == {"tFAW"}
-    assert verdict(lines[:-2] + lines[-1:], device).ok  # the fourth ACT within the window, not the fifth
-    lines[-2] = line(lines[-2][0], "ACT", (1, 0, 0))  # the fourth goes to another rank
-    assert verdict(lines, device).ok
-
-
-# Distances by hand, from the clock counts of JESD79-4 and JESD79-5. DDR5: ACT, RD and WR take two
-# command cycles, PRE and REF one; its tFAW is 20 ns, as in Ramulator.
-A, B, C, OTHER = (0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 1, 2)  # C: another group; OTHER: another rank
-BY_HAND = [
-    ("DDR4", "tRCD", "ACT", "RD", A, A, 16),
-    ("DDR4", "tRAS", "ACT", "PREpb", A, A, 39),
-    ("DDR4", "tRAS", "ACT", "PREab", A, A, 39),
-    ("DDR4", "tRC", "ACT", "REFab", A, A, 55),
-    ("DDR4", "tRP", "PREpb", "ACT", A, A, 16),
-    ("DDR4", "tRTP", "RD", "PREpb", A, A, 9),
-    ("DDR4", "tWR", "WR", "PREpb", A, A, 12 + 4 + 18),
-    ("DDR4", "tWTR_L", "WR", "RD", A, B, 12 + 4 + 9),
-    ("DDR4", "tWTR_S", "WR", "RD", A, C, 12 + 4 + 3),
-    ("DDR4", "tRTW", "RD", "WR", A, C, 16 + 4 + 2 - 12),
-    ("DDR4", "tCCD_L", "RD", "RD", A, B, 6),
-    ("DDR4", "tCCD_S", "WR", "WR", A, C, 4),
-    ("DDR4", "tCS", "RD", "RD", A, OTHER, 4 + 2),
-    ("DDR4", "tCS", "WR", "RD", A, OTHER, 12 + 4 + 2 - 16),
-    ("DDR4", "tRRD_S", "ACT", "ACT", A, C, 4),
-    ("DDR4", "tRRD_L", "ACT", "ACT", A, B, 6),
-    ("DDR4", "tFAW", "ACT", "ACT", A, (0, 2, 3), 26),
-    ("DDR4", "tRTP + tRP", "RDA", "ACT", A, A, 9 + 16),
-    ("DDR4", "tWR + tRP", "WRA", "REFab", A, A, 12 + 4 + 18 + 16),
-    ("DDR4", "tRFC", "REFab", "ACT", A, A, 433),
-    ("DDR5", "tRCD", "ACT", "RD", A, A, 34),
-    ("DDR5", "tRAS", "ACT", "PREpb", A, A, 77 + 1),
-    ("DDR5", "tRC", "ACT", "REFab", A, A, 111 + 1),
-    ("DDR5", "tRP", "PREpb", "ACT", A, A, 34 - 1),
-    ("DDR5", "tRP", "PREab", "REFab", A, A, 34),
-    ("DDR5", "tPPD", "PREpb", "PREpb", A, C, 2),
-    ("DDR5", "tRTP", "RD", "PREpb", A, A, 18 + 1),
-    ("DDR5", "tWR", "WR", "PREab", A, A, 32 + 8 + 72 + 1),
-    ("DDR5", "tWTR_L", "WR", "RD", A, B, 32 + 8 + 24),
-    ("DDR5", "tRTW", "RD", "WR", A, C, 34 + 8 + 2 - 32 + 2),
-    ("DDR5", "tCCD_L", "RD", "RD", A, B, 12),
-    ("DDR5", "tCCD_L_WR", "WR", "WR", A, B, 48),
-    ("DDR5", "tCCD_S_WR", "WR", "WR", A, C, 8),
-    ("DDR5", "tCS", "WR", "RD", A, OTHER, 32 + 8 + 2 - 34),
-    ("DDR5", "tRRD_L", "ACT", "ACT", A, B, 12),
-    ("DDR5", "tFAW", "ACT", "ACT", A, (0, 5, 3), 48),
-    ("DDR5", "tRTP + tRP", "RDA", "ACT", A, A, 18 + 34),
-    ("DDR5", "tRTP + tRP", "RDA", "REFab", A, A, 18 + 34 + 1),
-    ("DDR5", "tRFC", "REFab", "ACT", A, A, 710 - 1),
-    ("DDR5", "tRFCsb", "REFsb", "ACT", A, (0, 3, 2), 313 - 1),  # 130 ns, the same bank of another group
-    ("DDR5", "tREFSBRD", "REFsb", "ACT", A, B, 73 - 1),  # 30 ns, another bank
-    ("DDR5", "tRFCsb", "REFsb", "REFsb", A, B, 313),
-]
-
-#: Short timings, so that commands in the middle of a trace do not interfere.
-GIVES_WAY = {"tFAW": {"nRRDS": 2}, "tRC": {"nRAS": 2, "nRP": 2}}
-
-
-@pytest.mark.parametrize(("standard", "name", "before", "after", "here", "there", "distance"), BY_HAND)
-def test_preset_distances_worked_out_by_hand(
-    standard: str, name: str, before: str, after: str, here: Spot, there: Spot, distance: int
-) -> None:
-    device = preset(standard, **GIVES_WAY.get(name, {}))
-    rule = next(
-        rule
-        for rule in device.standard.rules
-        if rule.name == name and before in rule.previous and after in rule.next
-    )
-    assert verdict(pair(rule, before, after, distance, (here, there)), device).ok
-    assert name in names(verdict(pair(rule, before, after, distance - 1, (here, there)), device))
-
-
-# All rules at once, against the plainest reading of them: every earlier command, not only the last.
 
 
 def related(rule: Rule, first: Line, second: Line) -> bool:
@@ -318,18 +154,6 @@ def test_timing_check_equals_a_comparison_of_all_pairs(
 # Buses.
 
 
-def test_two_cycle_command_holds_the_command_bus() -> None:
-    device = preset("DDR5")
-    for clock, legal in ((101, False), (102, True)):
-        report = verdict([line(100, "ACT", (0, 0, 0)), line(clock, "PREpb", (1, 0, 0))], device)
-        assert report.ok is legal
-    report = verdict([line(100, "ACT", (0, 0, 0)), line(101, "PREpb", (1, 0, 0))], device)
-    assert names(report) == {"command bus"}
-    assert report.violations[0].shortfall == 1
-    assert verdict([line(100, "PREpb", (0, 0, 0)), line(101, "ACT", (1, 0, 0))], device).ok
-    assert verdict([line(100, "ACT", (0, 0, 0)), line(101, "PREpb", (1, 0, 0))], preset("DDR4")).ok
-
-
 @pytest.mark.parametrize("clock", [100, 99, -3])
 def test_clocks_must_increase(clock: int) -> None:
     report = verdict([line(100, "PREpb", (0, 0, 0)), line(clock, "PREpb", (1, 0, 0))], preset("DDR4"))
@@ -347,45 +171,13 @@ def columns_after_acts(*columns: Line) -> list[Line]:
     return [line(100 + 100 * k, "ACT", spot) for k, spot in enumerate(spots)] + list(columns)
 
 
-@pytest.mark.parametrize("standard", ["DDR4", "DDR5"])
-def test_data_of_read_and_write_may_not_meet(standard: str) -> None:
-    """On one rank: the write's data start before, within and after those of the read."""
+@pytest.mark.parametrize(("standard", "shift"), [("DDR4", 0), ("DDR5", 1)])  # by the second cycle
+def test_data_that_meet_are_told_with_their_clocks(standard: str, shift: int) -> None:
     device = preset(standard, nBL=8, nCL=40, nCWL=20)
-    for apart, overlap in ((12, False), (13, True), (20, True), (27, True), (28, False)):
-        lines = columns_after_acts(line(1000, "RD", (0, 0, 0)), line(1000 + apart, "WR", (0, 2, 0)))
-        report = verdict(lines, device)
-        assert ("data bus" in names(report)) is overlap
-        assert report.tolerated_overlaps == 0
-    message = (
-        verdict(columns_after_acts(line(1000, "RD"), line(1013, "WR", (0, 2, 0))), device)
-        .violations[0]
-        .message
-    )
-    first = 1020 if standard == "DDR4" else 1021
-    shift = 0 if standard == "DDR4" else 1
+    report = verdict(columns_after_acts(line(1000, "RD"), line(1013, "WR", (0, 2, 0))), device)
+    message = report.violations[0].message
     assert f"its data at clocks {1033 + shift} to {1040 + shift}" in message
-    assert f"at {first + 20} to " in message
-
-
-def test_data_of_a_write_may_not_meet_a_read_on_another_rank() -> None:
-    device = preset("DDR4", nBL=8, nCL=20, nCWL=20)
-    for apart, overlap in ((7, True), (8, False)):
-        lines = columns_after_acts(line(1000, "WR", (0, 0, 0)), line(1000 + apart, "RD", (1, 0, 0)))
-        assert ("data bus" in names(verdict(lines, device))) is overlap
-
-
-def test_overlap_that_the_rank_switch_rule_allows_is_counted_apart() -> None:
-    """RD then WR on another rank, nBL + nCS apart: DDR4-3200 drives both bursts at once."""
-    device = resolve("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA", 2)
-    report = verdict(columns_after_acts(line(1000, "RD", (0, 0, 0)), line(1006, "WR", (1, 0, 0))), device)
-    assert report.ok
-    assert report.tolerated_overlaps == 1
-    assert report.to_dict()["tolerated_overlaps"] == 1
-    early = verdict(columns_after_acts(line(1000, "RD", (0, 0, 0)), line(1005, "WR", (1, 0, 0))), device)
-    assert names(early) == {"tCS"}
-    late = verdict(columns_after_acts(line(1000, "RD", (0, 0, 0)), line(1010, "WR", (1, 0, 0))), device)
-    assert late.ok
-    assert late.tolerated_overlaps == 0
+    assert f"at {1040 + shift} to " in message
 
 
 def test_tolerated_overlap_hides_no_other() -> None:
@@ -395,139 +187,6 @@ def test_tolerated_overlap_hides_no_other() -> None:
     report = verdict(columns_after_acts(*reads, line(1008, "WR", (1, 0, 0))), device)
     assert report.tolerated_overlaps == 2
     assert [v.index for v in report.violations if v.rule == "data bus"] == [4]
-
-
-# Rows.
-
-ROW_CASES = [
-    ("ACT to an open bank", ["ACT 1", "ACT 2"], 1),
-    ("ACT after PREpb", ["ACT 1", "PREpb", "ACT 2"], None),
-    ("ACT after PREab", ["ACT 1", "PREab", "ACT 2"], None),
-    ("ACT after RDA", ["ACT 1", "RDA 1", "ACT 2"], None),
-    ("ACT after WRA", ["ACT 1", "WRA 1", "ACT 2"], None),
-    ("RD to a bank never opened", ["RD 1"], 0),
-    ("WR to a bank never opened", ["WR 1"], 0),
-    ("RD to the open row", ["ACT 1", "RD 1"], None),
-    ("RD to another row", ["ACT 1", "RD 2"], 1),
-    ("WR to another row", ["ACT 1", "WR 2"], 1),
-    ("RDA to another row", ["ACT 1", "RDA 2"], 1),
-    ("WRA to another row", ["ACT 1", "WRA 2"], 1),
-    ("RD after RDA", ["ACT 1", "RDA 1", "RD 1"], 2),
-    ("RD after WRA", ["ACT 1", "WRA 1", "RD 1"], 2),
-    ("WR after PREpb", ["ACT 1", "PREpb", "WR 1"], 2),
-    ("WR after PREab", ["ACT 1", "PREab", "WR 1"], 2),
-    ("PREpb of a closed bank", ["PREpb", "PREpb"], None),
-    ("REFab with a row open", ["ACT 1", "REFab"], 1),
-    ("REFab after PREab", ["ACT 1", "PREab", "REFab"], None),
-    ("REFab after PREpb", ["ACT 1", "PREpb", "REFab"], None),
-    ("REFab after RDA", ["ACT 1", "RDA 1", "REFab"], None),
-]
-
-
-@pytest.mark.parametrize("standard", ["DDR4", "DDR5"])
-@pytest.mark.parametrize(
-    ("steps", "faulty"), [case[1:] for case in ROW_CASES], ids=[case[0] for case in ROW_CASES]
-)
-def test_row_state(standard: str, steps: list[str], faulty: int | None) -> None:
-    lines = []
-    for place, step in enumerate(steps):
-        name, *row = step.split()
-        lines.append(line(2000 * (place + 1), name, (0, 3, 1), row=int(*row) if row else -1))
-    report = verdict(lines, preset(standard))
-    assert [(v.index, v.rule) for v in report.violations] == (
-        [] if faulty is None else [(faulty, "row state")]
-    )
-
-
-def test_row_state_is_kept_by_bank_and_rank() -> None:
-    device = preset("DDR4")
-    lines = [line(1000, "ACT", (0, 0, 1)), line(2000, "RD", (0, 1, 0))]
-    assert names(verdict(lines, device)) == {"row state"}
-    open_elsewhere = [line(1000, "ACT", (1, 0, 0)), line(2000, "REFab", (0, 0, 0))]
-    assert verdict(open_elsewhere, device).ok
-    last_bank = [line(1000, "ACT", (0, 3, 3)), line(2000, "REFab", (0, 0, 0))]
-    assert "bankgroup 3 bank 3 has row 7 open since ACT at clock 1000 (line 2)" in (
-        verdict(last_bank, device).violations[0].message
-    )
-    assert names(
-        verdict([line(1000, "ACT"), line(2000, "PREab", (1, 0, 0)), line(3000, "REFab")], device)
-    ) == {"row state"}
-
-
-# Refresh.
-
-SLOW_REFRESH = {"nREFI": 1000, "nRFC": 10, "nRP": 1}
-
-
-def debt(lines: list[Line], ranks: int = 1, **options: int) -> Report:
-    return verdict(lines, preset("DDR4", ranks, **SLOW_REFRESH), refresh="all-bank", **options)
-
-
-@pytest.mark.parametrize("max_postponed", [0, 4, 8])
-def test_refresh_may_be_postponed_so_far(max_postponed: int) -> None:
-    """With n postponed, the first REFab falls due n + 1 intervals after the start."""
-    limit = (max_postponed + 1) * 1000
-    assert debt([line(limit, "REFab")], max_postponed=max_postponed).ok
-    late = debt([line(limit + 1, "REFab")], max_postponed=max_postponed)
-    assert [(v.rule, v.shortfall) for v in late.violations] == [("refresh debt", 1)]
-    assert verdict([line(limit + 1, "REFab")], preset("DDR4", 1, **SLOW_REFRESH), refresh="none").ok
-
-
-def test_every_interval_asks_for_its_own_refresh() -> None:
-    on_time = [line(1000 * n, "REFab") for n in range(1, 20)]
-    assert debt(on_time, max_postponed=0).ok
-    assert names(debt([one for one in on_time if one[0] != 7000], max_postponed=0)) == {"refresh debt"}
-    assert debt([one for one in on_time if one[0] != 7000], max_postponed=1).ok
-
-
-def test_refresh_owed_at_the_end_is_found() -> None:
-    assert debt([line(4999, "PREpb")], max_postponed=4).ok
-    owed = debt([line(10, "PREpb"), line(5000, "PREpb")], max_postponed=4)
-    assert [(v.index, v.rule, v.shortfall) for v in owed.violations] == [(1, "refresh debt", 1)]
-    assert "rank 0 is 5 intervals of 1000 clocks behind, 4 may be postponed" in owed.violations[0].message
-
-
-def test_same_bank_refresh_needs_the_bank_closed_in_every_group() -> None:
-    device = preset("DDR5")
-    closed = [line(100, "ACT", (0, 5, 2)), line(300, "REFsb", (0, 0, 1))]
-    assert verdict(closed, device).ok
-    open_elsewhere = [line(100, "ACT", (0, 5, 2)), line(300, "REFsb", (0, 0, 2))]
-    assert names(verdict(open_elsewhere, device)) == {"row state"}
-    precharged = [open_elsewhere[0], line(250, "PREsb", (0, 0, 2)), line(300, "REFsb", (0, 0, 2))]
-    assert verdict(precharged, device).ok
-
-
-def test_every_bank_is_owed_its_same_bank_refresh() -> None:
-    device = preset("DDR5", 1, nREFI=1000, nRFCsb=20)
-    every = [line(250 * n, "REFsb", (0, 0, (n - 1) % 4)) for n in range(1, 41)]
-    assert check(trace_of(every), device, "same-bank", max_postponed=0).ok
-    without = [one for one in every if one[0] != 2500]
-    report = check(trace_of(without), device, "same-bank", max_postponed=0)
-    assert names(report) == {"refresh debt"}
-    assert "rank 0 bank 1 is" in report.violations[0].message
-
-
-@pytest.mark.parametrize(("standard", "owed"), [("DDR4", 8), ("DDR5", 4)])  # JESD79-4, JESD79-5: refresh
-def test_a_standard_says_how_many_refreshes_may_be_owed(standard: str, owed: int) -> None:
-    device = preset(standard, 1, **SLOW_REFRESH)
-    assert check(trace_of([line(1000 * (owed + 1) - 1, "PREpb")]), device).ok
-    assert not check(trace_of([line(1000 * (owed + 1), "PREpb")]), device).ok
-
-
-def test_every_rank_is_owed_its_refresh() -> None:
-    report = debt([line(1000 * n, "REFab", (1, 0, 0)) for n in range(1, 7)], ranks=2, max_postponed=4)
-    assert [v.rule for v in report.violations] == ["refresh debt"]
-    assert "rank 0 is 6 intervals" in report.violations[0].message
-    assert "there was none" in report.violations[0].message
-
-
-def test_refresh_may_be_pulled_in_so_far() -> None:
-    eight = [line(100 * n, "REFab") for n in range(1, 9)]
-    assert debt(eight).ok
-    assert debt([*eight, line(1000, "REFab")]).ok
-    early = debt([*eight, line(999, "REFab")])
-    assert [(v.index, v.rule, v.shortfall) for v in early.violations] == [(8, "refresh ahead", 1)]
-    assert names(debt(eight, max_pulled_in=7)) == {"refresh ahead"}
 
 
 # Coordinates.
@@ -615,19 +274,6 @@ def test_an_empty_trace_is_legal() -> None:
     assert report.commands == 0
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"refresh": "all-banks"}, "unknown-name refresh ? all-bank"),
-        ({"limit": -1}, "range limit"),
-        ({"max_postponed": 1.5}, "type max_postponed"),
-    ],
-)
-def test_bad_options(options: dict[str, Any], words: str) -> None:
-    with refused(words):
-        check(trace_of([]), preset("DDR4"), **options)
-
-
 def test_arrays_of_a_trace_have_one_length() -> None:
     one, two = np.zeros(1, dtype=np.int64), np.zeros(2, dtype=np.int64)
     with pytest.raises(ValueError, match="differ in length"):
@@ -684,7 +330,7 @@ def test_lanes_merge_counts_in_order() -> None:
 
 
 def test_every_lane_is_owed_its_refresh() -> None:
-    device = preset("DDR4", 1, **SLOW_REFRESH)
+    device = preset("DDR4", 1, nREFI=1000, nRFC=10, nRP=1)
     lines = [line(1000 * n, "REFab") for n in range(1, 7)] + [changed(line(6000, "PREpb"), rank=1)]
     report = check_lanes(trace_of(lines), device, 2, max_postponed=4)
     assert [(v.index, v.rule) for v in report.violations] == [(6, "refresh debt")]
@@ -879,27 +525,9 @@ def test_a_device_is_written_in_place(tmp_path: Path) -> None:
 
 
 def test_the_checker_reads_the_rules_itself() -> None:
-    allowed = {
-        "ndpsim.audit",
-        "ndpsim.spec",
-        "ndpsim.spec.checking",
-        "ndpsim.spec.standard",
-        "ndpsim.arguments",
-        "ndpsim.errors",
-        "ndpsim.files",
-        "ndpsim.reported",
-        "ndpsim.units",
-        "ndpsim._jit",
-        "ndpsim.plugins",
-        "ndpsim.parameters.check",
-        "ndpsim.traces",
-    }
+    """Contracts in pyproject.toml keep it from all that schedules; nor does it take the engine's tables."""
     for path in Path(ndpsim.audit.__file__).parent.glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ndpsim"):
-                module = node.module or ""
-                assert module in allowed or module.startswith("ndpsim.audit.")
-                assert not {"lower", "Tables"} & {alias.name for alias in node.names}
+        assert not re.search(r"import .*\b(lower|Tables)\b|spec\.lower", path.read_text()), path
 
 
 # Reference traces: our controller's, which `test_reference` holds to the sha256 of Ramulator's.
@@ -909,64 +537,13 @@ CHANNEL = ("standard", "org", "timing", "ranks", "overrides", "mapper")
 CONTROLLER = ("scheduler", "row_policy", "refresh", "read_buffer", "write_buffer")
 
 
-@functools.cache
-def golden(case: str) -> tuple[dict[str, Any], CommandTrace]:
+@pytest.mark.parametrize("case", CASES)
+def test_reference_traces_are_legal(case: str) -> None:
     about = yaml.safe_load((REFERENCE / f"{case}.yaml").read_text())
     settings = {name: about[name] for name in (*CHANNEL, *CONTROLLER)}
     trace = run_trace(REFERENCE / f"{case}.trace.gz", **settings, record_commands=True).command_traces[0]
-    return about, trace.take(np.flatnonzero(trace.clock <= about["cycles"]))
-
-
-def golden_device(about: dict[str, Any], **overrides: int) -> Device:
-    overrides = {**about["overrides"], **overrides}
-    return resolve(about["standard"], about["org"], about["timing"], about["ranks"], overrides)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_reference_traces_are_legal(case: str) -> None:
-    about, trace = golden(case)
-    report = check(trace, golden_device(about), about["refresh"], max_postponed=1, max_pulled_in=0)
+    trace = trace.take(np.flatnonzero(trace.clock <= about["cycles"]))
+    device = resolve(*(about[name] for name in CHANNEL[:5]))
+    report = check(trace, device, about["refresh"], max_postponed=1, max_pulled_in=0)
     assert report.commands == sum(about["commands"].values())
     assert report.ok, [violation.message for violation in report.violations]
-
-
-@pytest.mark.parametrize("standard", ["DDR4", "DDR5"])
-def test_every_timing_is_held_against_the_reference_traces(standard: str) -> None:
-    """One clock more of any timing and some reference trace breaks it: the checker looks at all of them."""
-    unused = set(preset(standard).timings) - {"rate", "tCK_ps", "nREFI", "nRFCsb", "nREFSBRD"}
-    for case in (case for case in CASES if case.startswith(standard.lower())):
-        about, trace = golden(case)
-        timings = golden_device(about).timings
-        for name in sorted(unused):
-            device = golden_device(about, **{name: timings[name] + 1})
-            if not check(trace, device, about["refresh"], limit=0).ok:
-                unused.remove(name)
-    assert not unused
-
-
-@pytest.mark.parametrize("name", ["nRFCsb", "nREFSBRD"])
-def test_every_timing_is_held_against_a_trace_with_same_bank_refresh(name: str) -> None:
-    device = preset("DDR5", 1)
-    addresses = np.random.default_rng(5).integers(0, device.capacity_bytes // 64, 5000) * 64
-    result = run_trace((addresses, np.zeros_like(addresses)), refresh="same-bank", record_commands=True)
-    trace = result.command_traces[0]
-    assert check(trace, device, "same-bank").ok
-    assert not check(trace, preset("DDR5", 1, **{name: device.timings[name] + 1}), "same-bank").ok
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_command_moved_earlier_is_found(case: str) -> None:
-    """The first access that follows its ACT by tRCD exactly comes a clock earlier."""
-    about, trace = golden(case)
-    device = golden_device(about)
-    columns, opened = trace.columns(), dict[Spot, int]()
-    exact = []
-    for index, (clock, command, rank, group, bank, *_) in enumerate(columns.T.tolist()):
-        if command == NUMBER["ACT"]:
-            opened[rank, group, bank] = clock
-        elif COMMANDS[command].name in COLUMN:
-            exact += [index] if clock == opened[rank, group, bank] + device.timings["nRCD"] else []
-    index = exact[0]
-    columns[0, index] -= 1
-    report = check(CommandTrace.of(columns), device, about["refresh"])
-    assert (index, "tRCD") in {(violation.index, violation.rule) for violation in report.violations}

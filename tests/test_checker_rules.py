@@ -647,6 +647,8 @@ def test_the_ends_of_what_a_check_may_be_asked() -> None:
             kind = "range" if type(wrong_value) is int else "type"
             with refused(f"{kind} {name}"):
                 check(trace, one, **{name: wrong_value})
+    with refused("unknown-name refresh ? all-bank"):
+        check(trace, one, "all-banks")
     for lanes in (0, True, 1.0, 1_000_001):
         with refused(f"{'range' if type(lanes) is int else 'type'} lanes"):
             check_lanes(trace, one, lanes)  # type: ignore[arg-type]
