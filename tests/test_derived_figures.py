@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from data_sheet import SHEET, WATTS, io_watts, open_bank_watts, row_nj, sheet
 from ndpsim.config import load_hardware
 from ndpsim.moe import Expert
 from ndpsim.simulate import (
@@ -28,26 +29,7 @@ from ndpsim.traces import Requests
 COMMANDS = standards()["DDR5"].by_number
 
 SMALL = Expert(384, 320)
-#: A data sheet whose every entry shows: V, mA and ns; all others are those of the chip.
-SHEET = {
-    "VDD": 1.0,
-    "VPP": 2.0,
-    "IDD0": 200,
-    "IDD2N": 50,
-    "IDD3N": 114,
-    "IDD4R": 500,
-    "IDD4W": 600,
-    "IDD5B": 300,
-}
-SHEET |= {"IPP0": 0, "IPP2N": 0, "IPP3N": 0, "IPP4R": 0, "IPP4W": 0, "IPP5B": 0, "VDDQ": 1.1}
-SHEET |= {
-    "activate_ns": 30.0,
-    "precharge_ns": 10.0,
-    "refresh_ns": 400.0,
-    "driver_ohm": 40,
-    "termination_ohm": 60,
-}
-SHEET_SETS = tuple(f"dram.power.{name}={value}" for name, value in SHEET.items())
+SHEET_SETS = sheet()
 
 
 class Replay:
@@ -86,15 +68,13 @@ class Replay:
     ) -> dict[str, float]:
         """In nJ: W of a chip x ns."""
         of = self.commands
-        open_bank = (0.114 - 0.050) / banks
-        low_lines = 8 / 2 + 1
         each = {
-            "activate": of["ACT"] * ((0.200 - 0.050 - open_bank) * 30 + (0.200 - 0.050) * 10),
-            "read": of["RD"] * (0.500 - 0.114) * burst_ns,
-            "write": of["WR"] * (0.600 - 0.114) * burst_ns,
-            "refresh": of["REFab"] * (0.300 - 0.050) * 400,
-            "background": (rank_clocks * 0.050 + self.open_clocks * open_bank) * clock_ns,
-            "io": (of["RD"] + of["WR"]) * low_lines * 1.1**2 / 100 * burst_ns,
+            "activate": of["ACT"] * row_nj(banks),
+            "read": of["RD"] * (WATTS["4R"] - WATTS["3N"]) * burst_ns,
+            "write": of["WR"] * (WATTS["4W"] - WATTS["3N"]) * burst_ns,
+            "refresh": of["REFab"] * (WATTS["5B"] - WATTS["2N"]) * SHEET["refresh_ns"],
+            "background": (rank_clocks * WATTS["2N"] + self.open_clocks * open_bank_watts(banks)) * clock_ns,
+            "io": (of["RD"] + of["WR"]) * io_watts() * burst_ns,
         }
         return {name: chips * nj for name, nj in each.items()}
 
@@ -571,7 +551,7 @@ def test_figures_of_a_relayout_follow_from_its_commands(topology, source, target
     )
     assert ("host" in result.energy_nj) == (channels > 0)
     if channels:
-        io = 4 * 5 * 1.1**2 / 100 * burst_ns
+        io = 4 * io_watts() * burst_ns
         assert result.energy_nj["host"] == pytest.approx(channels / 64 * io, rel=1e-2)
     # The curves hold every burst once, and stretches begin with the first command's data.
     width = np.diff([0, *result.curve_ns])
@@ -724,15 +704,15 @@ def test_the_energy_of_a_shared_dimm_follows_from_all_its_commands(beside):
     expected = replay.energy(0, tck_ns, 4, 32, 8 * tck_ns)
     for name in ("activate", "read", "write", "refresh", "io"):
         assert beside.energy_nj[name] == pytest.approx(expected[name], rel=1e-9), name
-    closed = 4 * 0.050 * 8 * max(beside.ndp_time_ns, beside.host_time_ns)
-    opened = 4 * (0.114 - 0.050) / 32 * replay.open_clocks * tck_ns
+    closed = 4 * WATTS["2N"] * 8 * max(beside.ndp_time_ns, beside.host_time_ns)
+    opened = 4 * open_bank_watts(32) * replay.open_clocks * tck_ns
     assert beside.energy_nj["background"] == pytest.approx(closed + opened, rel=0.02)
     alone = simulate_expert("trimoe", SMALL, 2, sets=SHEET_SETS)
     for name, nj in alone.energy_nj.items():
         if name.startswith("ndp_"):
             assert beside.energy_nj[name] == nj
     transfers = beside.host_requests  # each over the bus, as is what the expert itself sends
-    each = 4 * 5 * 1.1**2 / 100 * 8 * tck_ns
+    each = 4 * io_watts() * 8 * tck_ns
     assert beside.energy_nj["host"] == pytest.approx(alone.energy_nj["host"] + transfers * each, rel=0.02)
 
 

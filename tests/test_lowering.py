@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from data_sheet import SHEET, WATTS, io_watts, row_nj, sheet
 from mistakes import refused
 from ndpsim.config import load_hardware
 from ndpsim.config.keys import section_of
@@ -758,49 +759,11 @@ def test_the_hosts_rows_are_not_those_of_the_weights(pattern, model):
 # ---- Energy -----------------------------------------------------------------------------------------------
 
 CHIPS = 4  # of a rank on a sub-channel of 32 bits, x8
-LOOPS = {
-    # What a mA more makes of a command: the supply it is drawn from, and for how long; of the data sheet's loops.
-    "IDD0": ("activate", "ACT", "VDD", ("activate_ns", "precharge_ns")),
-    "IPP0": ("activate", "ACT", "VPP", ("activate_ns", "precharge_ns")),
-    "IDD4R": ("read", "RD", "VDD", ("burst",)),
-    "IPP4R": ("read", "RD", "VPP", ("burst",)),
-    "IDD4W": ("write", "WR", "VDD", ("burst",)),
-    "IPP4W": ("write", "WR", "VPP", ("burst",)),
-    "IDD5B": ("refresh", "REFab", "VDD", ("refresh_ns",)),
-    "IPP5B": ("refresh", "REFab", "VPP", ("refresh_ns",)),
-    "IDD5C": ("refresh", "REFsb", "VDD", ("same_bank_refresh_ns",)),
-}
-SHEET = {
-    "VDD": 1.0,
-    "VPP": 2.0,
-    "VDDQ": 1.1,
-    "IDD0": 200.0,
-    "IDD2N": 50.0,
-    "IDD3N": 100.0,
-    "IDD4R": 500.0,
-    "IDD4W": 600.0,
-    "IDD5B": 300.0,
-    "IDD5C": 150.0,
-    "IPP0": 9.0,
-    "IPP2N": 5.0,
-    "IPP3N": 6.0,
-    "IPP4R": 16.0,
-    "IPP4W": 17.0,
-    "IPP5B": 40.0,
-    "activate_ns": 30.0,
-    "precharge_ns": 10.0,
-    "refresh_ns": 400.0,
-    "same_bank_refresh_ns": 200.0,
-    "driver_ohm": 40.0,
-    "termination_ohm": 60.0,
-}
 
 
-def sheet(**changes: float) -> tuple[str, ...]:
-    return tuple(f"dram.power.{name}={value}" for name, value in {**SHEET, **changes}.items())
-
-
-def powered(refresh: str, **changes: float) -> Any:
+@of(*(f"dram.power.{name}" for name in SHEET))
+@pytest.mark.parametrize("refresh", ["all-bank", "same-bank"])
+def test_every_key_of_the_data_sheet_costs_what_its_loop_says(refresh):
     sets = (
         "host.channels=1",
         "dimm.subchannels=1",
@@ -808,54 +771,22 @@ def powered(refresh: str, **changes: float) -> Any:
         "dram.nREFI=3000",
         f"dram.refresh={refresh}",
     )
-    return run_requests(mixed(), Memory.of_hardware(load_hardware("trimoe", (*sets, *sheet(**changes)))))
-
-
-@of(*(f"dram.power.{name}" for name in SHEET))
-def test_every_key_of_the_data_sheet_costs_what_its_loop_says():
-    base = {mode: powered(mode) for mode in ("all-bank", "same-bank")}
-    clock_ns = 1 / 2.4
-    for name, (component, command, supply, durations) in LOOPS.items():
-        mode = "same-bank" if name == "IDD5C" else "all-bank"
-        before, after = base[mode], powered(mode, **{name: SHEET[name] + 10})
-        ns = sum(8 * clock_ns if each == "burst" else SHEET[each] for each in durations)
-        more = before.commands[command] * CHIPS * 0.010 * SHEET[supply] * ns
-        assert after.energy_nj[component] - before.energy_nj[component] == pytest.approx(more), name
-        others = set(before.energy_nj) - {component, "total"}
-        assert {each: after.energy_nj[each] for each in others} == {
-            each: before.energy_nj[each] for each in others
-        }
-    one = base["all-bank"]
-    idle = CHIPS * (0.050 * 1.0 + 0.005 * 2.0)  # W of a rank with all banks closed
-    all_open = CHIPS * (0.100 * 1.0 + 0.006 * 2.0)
-    assert 2 * idle * one.time_ns < one.energy_nj["background"] < 2 * all_open * one.time_ns
-    for name in ("IDD2N", "IPP2N", "IDD3N", "IPP3N"):
-        assert (
-            powered("all-bank", **{name: SHEET[name] + 10}).energy_nj["background"]
-            > one.energy_nj["background"]
-        )
-    # Half of 8 data lines and one of the strobe's two are low; a line draws VDDQ^2 over both resistances.
-    io = CHIPS * 5 * 1.1**2 / 100 * 8 * clock_ns
-    assert one.energy_nj["io"] == pytest.approx(io * (one.commands["RD"] + one.commands["WR"]))
-    for name in ("driver_ohm", "termination_ohm"):
-        assert powered("all-bank", **{name: SHEET[name] + 100}).energy_nj["io"] == pytest.approx(
-            one.energy_nj["io"] / 2
-        )
-    assert powered("all-bank", VDDQ=2.2).energy_nj["io"] == pytest.approx(4 * one.energy_nj["io"])
-    more = one.commands["REFab"] * CHIPS * ((0.3 - 0.05) * 1.0 + (0.04 - 0.005) * 2.0) * 100
-    longer = powered("all-bank", refresh_ns=500.0).energy_nj["refresh"]
-    assert longer - one.energy_nj["refresh"] == pytest.approx(more)
-    more = one.commands["ACT"] * CHIPS * ((0.2 - 0.05) * 1.0 + (0.009 - 0.005) * 2.0) * 5
-    slower = powered("all-bank", precharge_ns=15.0).energy_nj["activate"]
-    assert slower - one.energy_nj["activate"] == pytest.approx(more)
-    an_open_bank = ((0.1 - 0.05) * 1.0 + (0.006 - 0.005) * 2.0) / 32
-    more = one.commands["ACT"] * CHIPS * ((0.2 - 0.05) * 1.0 + (0.009 - 0.005) * 2.0 - an_open_bank) * 5
-    slower = powered("all-bank", activate_ns=35.0).energy_nj["activate"]
-    assert slower - one.energy_nj["activate"] == pytest.approx(more)
-    small = base["same-bank"]
-    more = small.commands["REFsb"] * CHIPS * (0.15 - 0.05) * 1.0 * 100
-    longer = powered("same-bank", same_bank_refresh_ns=300.0).energy_nj["refresh"]
-    assert longer - small.energy_nj["refresh"] == pytest.approx(more)
+    result = run_requests(mixed(), Memory.of_hardware(load_hardware("trimoe", (*sets, *sheet()))))
+    count, burst_ns = result.commands, 8 / 2.4
+    command, loop, ns = {"all-bank": ("REFab", "5B", 400), "same-bank": ("REFsb", "5C", 200)}[refresh]
+    expected = {
+        "activate": count["ACT"] * row_nj(banks=32),
+        "read": count["RD"] * (WATTS["4R"] - WATTS["3N"]) * burst_ns,
+        "write": count["WR"] * (WATTS["4W"] - WATTS["3N"]) * burst_ns,
+        "refresh": count[command] * (WATTS[loop] - WATTS["2N"]) * ns,
+        "io": (count["RD"] + count["WR"]) * io_watts() * burst_ns,
+    }
+    assert {name: result.energy_nj[name] for name in expected} == pytest.approx(
+        {name: CHIPS * nj for name, nj in expected.items()}
+    )
+    # Of two ranks, some banks are open some of the time.
+    standby = 2 * CHIPS * result.time_ns
+    assert standby * WATTS["2N"] < result.energy_nj["background"] < standby * WATTS["3N"]
 
 
 @of("dram.power.scaled_from_mtps")
@@ -917,27 +848,12 @@ def test_keys_of_other_memories_cost_what_their_loops_say():
     assert lpddr5("dram.rules=reference").commands["REFpb"] < 0.6 * refreshed
 
 
-RESULTS: dict[str, Callable[..., Any]] = {
-    **ENGINES,
-    "host-relayout": lambda *sets: simulate_relayout("trimoe", SMALL, 1, sets=sets).host,
-    "shards": lambda *sets: simulate_expert("edge", SMALL, layout="sharded:3", sets=sets),
-    "memory": lambda *sets: run_requests(mixed(), Memory.of_hardware(load_hardware("trimoe", sets))),
-}
-
-
-@pytest.mark.parametrize("name", RESULTS)
-def test_every_result_counts_all_its_reads_and_bursts(name):
-    """A read costs (IDD4R - IDD3N) over its burst, of all chips of its rank, and its pins."""
-    chips, burst_ns, dq = {"arrays": (4, 8 / 2.0, 8), "shards": (8, 4 / 1.6, 8)}.get(name, (4, 8 / 2.4, 8))
-    result = RESULTS[name](*sheet())
-    reads, writes = (result.commands.get(command, 0) for command in ("RD", "WR"))
-    each = chips * ((0.5 - 0.1) * 1.0 + (0.016 - 0.006) * 2.0) * burst_ns
-    assert result.energy_nj["read"] == pytest.approx(reads * each)
-    each = chips * ((0.6 - 0.1) * 1.0 + (0.017 - 0.006) * 2.0) * burst_ns
-    assert result.energy_nj["write"] == pytest.approx(writes * each)
-    assert result.energy_nj["io"] == pytest.approx(
-        (reads + writes) * chips * (dq / 2 + 1) * 1.1**2 / 100 * burst_ns
-    )
+def test_a_relayout_over_the_host_pays_for_its_reads_and_writes():
+    host = simulate_relayout("trimoe", SMALL, 1, sets=sheet()).host
+    bursts = 3 * 256 * 128 * 2 // 64
+    for name, loop in (("read", "4R"), ("write", "4W")):
+        assert host.energy_nj[name] == pytest.approx(bursts * CHIPS * (WATTS[loop] - WATTS["3N"]) * 8 / 2.4)
+    assert host.energy_nj["io"] == pytest.approx(2 * bursts * CHIPS * io_watts() * 8 / 2.4)
 
 
 UNITS = {
@@ -966,10 +882,7 @@ def test_a_unit_spends_by_what_passes_it(key):
     )
 
 
-def test_low_bits_multiply_for_less_in_proportion_to_their_cycles():
-    for hw in ("trimoe", "cxl"):
-        full, low = (simulate_expert(hw, SMALL, 2, bits=bits).energy_nj["ndp_multiply"] for bits in (16, 4))
-        assert low == pytest.approx(full / 4)
+def test_each_matrix_multiplies_for_less_by_its_own_bits():
     mixed_bits = ExpertFormat.of({"gate": 4, "up": 4, "down": 8})
     full, part = (
         simulate_expert("trimoe", SMALL, 2, bits=bits).energy_nj["ndp_multiply"] for bits in (16, mixed_bits)
@@ -1005,75 +918,26 @@ def test_links_and_buffers_spend_by_the_bits_that_pass_them():
 
 # ---- Every key --------------------------------------------------------------------------------------------
 
-#: Used by no simulation, as the hardware files say; most only by `show hw`.
-DESCRIPTIVE = {
-    "name",
-    "title",
-    "paper",
-    "dimm.command_bus",
-    *(f"{section}.part" for section in ("dram", "host", "host.memory", "gpu", "pcie")),
-    "host.memory_bandwidth_gbps",
-    "host.memory_tb",
-    *(f"host.memory.{key}" for key in ("standard", "org", "timing", "channels", "dimms", "ranks")),
-    "host.cpu_tflops",
-    "host.cpu_compute_efficiency",
-    "host.cpu_added_tokens",
-    "host.cpu_expert_times",
-    "host.cpu_read_gbps",
-    "host.cpu_read_share",
-    "host.cpu_expert_overhead_us",
-    "host.cpu_layer_overhead_us",
-    "host.cpu_sockets",
-    "host.cpu_sockets_most",
-    "host.cpu_cores",
-    "host.cpu_clock_ghz",
-    "host.cpu_isa",
-    "host.cpu_family",
-    "host.cpu_memory_channels",
-    "host.cpu_memory_mtps",
-    "host.cpu_memory_mtps_2dpc",
-    "host.cpu_fabric_gbps",
-    "host.cpu_threads",
-    "host.measured_power",
-    "gpu.tflops",
-    "gpu.memory_gb",
-    "gpu.memory_tbps",
-    "gpu.pcie_gbps",
-    *(f"gpu.{key}" for key in ("count", "link_gbps", "link_latency_us")),
-    "gpu.compute_efficiency",
-    "gpu.attention_efficiency",
-    "gpu.memory_efficiency",
-    "gpu.expert_overhead_us",
-    "gpu.kernel_overhead_us",
-    "gpu.family",
-    "gpu.fused_efficiency",
-    "gpu.roofline_power",
-    "gpu.tile_tokens",
-    "gpu.expert_calls",
-    "gpu.call_overhead_us",
-    "gpu.slice_us",
-    "gpu.attention_overhead_us",
-    "gpu.expert_times",
-    "gpu.reserved_gb",
-    "gpu.expert_buffers",
-    "cxl.copy_engines",
-    "cxl.copy_overhead_us",
-    "pcie.copy_overhead_us",
-    "pcie.gbps",
-    "pcie.latency_ns",
-    "pcie.copy_engines",
-    "pcie.packet_bytes",
-    "pcie.header_bytes",
-    "pcie.pj_per_bit",
-    "ndp.gemv.area_mm2",
-    "ndp.systolic.area_mm2",
-    "ndp.activation.area_mm2",
-    "ndp.relayout.area_mm2",
-    "ndp.published.gflops",
-    "ndp.published.bandwidth_gbps",
-    "ndp.published.memory_gb",
-    "ndp.published.area_mm2",
+#: Used by no simulation, as the hardware files say; most only by `show hw`. By section or by the start of a key.
+_DESCRIBED = {
+    "": "name title paper",
+    "dimm.": "command_bus",
+    "dram.": "part",
+    "host.": "part memory_bandwidth_gbps memory_tb measured_power",
+    "host.cpu_": "tflops compute_efficiency added_tokens expert_times read_gbps read_share expert_overhead_us "
+    "layer_overhead_us sockets sockets_most cores clock_ghz isa family memory_channels memory_mtps "
+    "memory_mtps_2dpc fabric_gbps threads",
+    "host.memory.": "part standard org timing channels dimms ranks",
+    "gpu.": "part tflops memory_gb memory_tbps pcie_gbps count link_gbps link_latency_us compute_efficiency "
+    "attention_efficiency memory_efficiency expert_overhead_us kernel_overhead_us family fused_efficiency "
+    "roofline_power tile_tokens expert_calls call_overhead_us slice_us attention_overhead_us expert_times "
+    "reserved_gb expert_buffers",
+    "cxl.": "copy_engines copy_overhead_us",
+    "pcie.": "part copy_overhead_us gbps latency_ns copy_engines packet_bytes header_bytes pj_per_bit",
+    **dict.fromkeys((f"ndp.{unit}." for unit in ("gemv", "systolic", "activation", "relayout")), "area_mm2"),
+    "ndp.published.": "gflops bandwidth_gbps memory_gb area_mm2",
 }
+DESCRIPTIVE = {section + key for section, keys in _DESCRIBED.items() for key in keys.split()}
 
 
 def keys_of(model: Any, before: str = "") -> set[str]:

@@ -160,14 +160,6 @@ def test_types_are_those_promised(file):
 # Lines that hold no request, and the ends of lines.
 
 
-@pytest.mark.parametrize("chunk", [1, 4, 5, 9, 64, 4096])
-def test_lines_are_counted_over_blank_ones_and_comments(file, chunk):
-    text = "\n# one\n\n1: read 0x1\n2: read 0x2\n \t \n# two\n#\n3: write 0x3\n\n# end\n"
-    requests = read(file, text, chunk=chunk)
-    assert rows(requests) == [(1, 0, 1), (2, 0, 2), (3, 1, 3)]
-    assert lines_of(requests) == [4, 5, 9]
-
-
 def test_requests_of_no_file_have_no_line():
     assert Requests.of([64], [0]).line(0) is None
 
@@ -209,13 +201,6 @@ def test_comments_are_fine_only_where_the_simulator_takes_them(file, name, named
             assert mistake(error) == f"form {file.name}:{line}"
 
 
-def test_the_first_of_several_bad_lines_is_named(file):
-    for name in (None, "ramulator2"):
-        assert refusal(file, "\n# x\nLD 5\n", name).line == 1
-        assert refusal(file, "LD 5\n\n# x\nLD 5\n", name).line == 2
-    assert refusal(file, "# x\n\nLD 5\n").line == 1
-
-
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_byte_order_mark_is_skipped(file, name):
     example = request_formats()[name].example
@@ -228,69 +213,38 @@ def test_a_byte_order_mark_is_skipped(file, name):
 
 REFUSED = [
     ("", "form requests.trace"),
-    ("\n \n\r\n", "form requests.trace"),
     ("# nothing\n# at all", "form requests.trace"),
     ("LD 0x12340\nLX 4096\n", "form requests.trace:2"),
     ("LD 0x12340\nLD\n", "form requests.trace:2"),
     ("LD 0x12340\nLD 0x\n", "form requests.trace:2"),
-    ("LD 0x12340\nLD 0x12g\n", "form requests.trace:2"),
     ("LD 0x12340\nLD 12a\n", "form requests.trace:2"),
-    ("LD 0x12340\nLD 5 5\n", "form requests.trace:2"),
-    ("LD 0x12340\nLD 5,\n", "form requests.trace:2"),
     ("LD 0x12340\nLD 5\rLD 6\n", "form requests.trace:2"),
-    ("LD 0x12340\nld 5\n", "form requests.trace:2"),
     ("LD 0x12340\nLD +5\n", "form requests.trace:2"),
-    ("LD 0x12340\nLD 1_0\n", "form requests.trace:2"),
-    ("LD 0x12340\n\0LD 5\n", "form requests.trace:2"),
     ("LD 0x12340\nLD 5\0\n", "form requests.trace:2"),
     ("LD 0x12340\nLDLDLDLDLD 5\n", "form requests.trace:2"),
     ("LD -5\n", "form requests.trace:1"),
-    ("LD x\n", "form requests.trace:1"),
     ("R 0,0,1,3,9674\n", "form requests.trace:1"),
-    ("R 0,0,1,3,9674,61,5\n", "form requests.trace:1"),
     ("R 0,0,1,3, 9674,61\n", "form requests.trace:1"),
-    ("R 0,0,1,3,0x5,61\n", "form requests.trace:1"),
-    ("R 0,0,1,-3,9674,61\n", "form requests.trace:1"),
     ("R 0,0,1,3,-1,61\n", "form requests.trace:1"),
     ("0x10 R\n0x10\n", "form requests.trace:2"),
-    ("0x10 R\n0x10 READ\n", "form requests.trace:2"),
-    ("0x10 R\n-0x10 R\n", "form requests.trace:2"),
     ("0x10 R x\n", "form requests.trace:1"),
-    ("0x10 READ\n", "form requests.trace:1"),
     ("0x10 READ -5\n", "form requests.trace:1"),
-    ("0x10 READ 0x5\n", "form requests.trace:1"),
-    ("0x10 READ 5\n0x10 Read 5\n", "form requests.trace:2"),
     ("0x10 READ 5\n0x10 xP_MEM_WR 5\n", "form requests.trace:2"),
     ("0x10 READ 30\n0x10 READ 20\n", "form requests.trace:2"),
     ("5: read 0x1\n\n5: read 0x1\n4: read 0x1\n", "form requests.trace:4"),
     ("5: read 0x1\n5 read 0x1\n", "form requests.trace:2"),
-    ("5: read 0x1\n5:read 0x1\n", "form requests.trace:2"),
-    ("5: read 0x1\n5: READ 0x1\n", "form requests.trace:2"),
     ("5: read 0x1 0x12\n", "form requests.trace:1"),
     ("5: write 0x1 12\n", "form requests.trace:1"),
-    ("5: write 0x1 0x\n", "form requests.trace:1"),
-    ("5: write 0x1 0x1 0x2\n", "form requests.trace:1"),
-    ("-5: read 0x1\n5: read 0x1\n", "form requests.trace:1"),
     ("5: read 0x1\n-5: read 0x1\n", "form requests.trace:2"),
-    ("81: (128) read 0x400180\n", "form requests.trace:1"),
     ("1: read 0x1\n81: (128) read 0x400180\n", "form requests.trace:2"),
     ("LD 5\n0x5 R\n", "form requests.trace:2"),
-    ("0x5 R\nR 0,0,0,0,0,0\n", "form requests.trace:2"),
-    ("0x5 R\n0x5 READ 5\n", "form requests.trace:2"),
-    ("0x5 READ 5\n5: read 0x5\n", "form requests.trace:2"),
-    ("5: read 0x5\nLD 5\n", "form requests.trace:2"),
     ("3 20734016\n", "form requests.trace:1"),
-    ("clock,command,rank\n", "form requests.trace:1"),
     ("\n# x\nfoo\n", "form requests.trace:3"),
     (b"\xff\xfeL\0D\0", "form requests.trace:1"),
     (b"\x7fELF\x02\x01\x01\0\0", "form requests.trace:1"),
     ("LD 5\n\x1b[31mred", "form requests.trace:2"),
-    ("LD 5\n" + "x" * 41, "form requests.trace:2"),
     ("LD 5\n" + "x" * 200_000, "form requests.trace:2"),
-    ("x" * 200_000, "form requests.trace:1"),
     ("1: read 0x1\n# " + "x" * LONGEST, "form requests.trace:2"),
-    ("#" * (LONGEST + 1), "form requests.trace:1"),
-    (" " * (LONGEST + 1), "form requests.trace:1"),
     ("LD 5" + " " * LONGEST, "form requests.trace:1"),
     ("1: write 0x1 0x" + "a" * LONGEST, "form requests.trace:1"),
 ]
@@ -319,14 +273,6 @@ def test_the_words_of_an_unknown_format_show_all_that_are_known(file):
     problem = refusal(file, "what is this").problem
     for item in request_formats().values():
         assert f"{item.name} '{item.example}'" in problem
-
-
-def test_junk_is_refused_in_one_line(file):
-    junk = random.Random(1)
-    for size in (1, 10, 1000, 100_000):
-        data = b"\x80" + junk.randbytes(size)
-        assert refusal(file, data).line == 1
-        assert refusal(file, data, "dramsys").line == 1
 
 
 def test_a_line_of_the_longest_length_is_read(file):
@@ -413,10 +359,6 @@ def test_arrays_become_requests():
 # Formats are files.
 
 
-def test_the_formats_are_those_promised():
-    assert tuple(sorted(request_formats())) == FORMATS
-
-
 @pytest.mark.parametrize("name", FORMATS)
 def test_an_example_is_in_its_format_only(file, name):
     example = request_formats()[name].example
@@ -478,15 +420,6 @@ def test_pieces_are_whole_lines_and_lose_nothing(file, data, size):
     assert all(piece.endswith(b"\n") for piece in pieces)
     longest = max((len(line) for line in expected.split(b"\n")), default=0)
     assert all(len(piece) <= max(size, 4, 2 * longest + 2) + 1 for piece in pieces)
-
-
-def test_pieces_hold_as_many_lines_as_fit(file):
-    file.write_bytes(b"LD 5\n" * 20_000)
-    with file.open("rb") as stream:
-        sizes = [len(piece) for piece in whole_lines(stream, file, 4096)]
-    assert sum(sizes) == 100_000
-    assert len(sizes) < 30
-    assert max(sizes) <= 4096
 
 
 def test_a_line_without_end_is_not_gathered(file):
@@ -682,25 +615,3 @@ def test_a_changed_trace_is_read_or_refused_as_by_the_plain_reader(file, seed, n
         data = data[:at] + pick.choice(CHANGES) + data[at + pick.randint(0, 3) :]
     given_name = name if named else None
     assert fast_read(file, data, given_name, chunk) == twin_read(data, given_name)
-
-
-def test_the_plain_reader_and_the_fast_one_agree_on_a_long_trace(file):
-    choose = random.Random(7)
-    for name, form in (
-        ("ramulator2", "{op} {address:#x}"),
-        ("dramsim3", "{address:#x} {op} {cycle}"),
-        ("dramsys", "{cycle}: {op} {address:#x}"),
-    ):
-        ops = sorted(TWINS[name].reads | TWINS[name].writes)
-        text = "".join(
-            form.format(op=choose.choice(ops), address=choose.getrandbits(40), cycle=number // 3) + "\n"
-            for number in range(6_000)
-        ).encode()
-        for chunk in (1000, 4096, 4 << 20):
-            assert fast_read(file, text, None, chunk) == twin_read(text, None)
-        at = text.index(b"\n", len(text) // 2)
-        broken = text[:at] + b"!" + text[at:]
-        verdict = fast_read(file, broken, None, 4096)
-        assert verdict == twin_read(broken, None)
-        assert verdict[0] == "refused"
-        assert verdict[1] == broken.count(b"\n", 0, at) + 1
