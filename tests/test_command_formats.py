@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import ndpsim.traces.commands
 from mistakes import mistake_of, refused
 from ndpsim.spec import Device, command_names, resolve, standards
-from ndpsim.traces import CommandTrace, check_command_form, command_forms, read_commands, write_commands
+from ndpsim.traces import CommandTrace, check_command_form, command_forms, write_commands
 
 COMMANDS = standards()["DDR5"].by_number
 
@@ -166,12 +166,6 @@ def test_the_example_of_a_form_is_a_line_of_it(tmp_path, form):
     assert command_forms()[form].example in path.read_text().splitlines()
 
 
-def test_our_own_form_is_the_usual_one(tmp_path):
-    path = tmp_path / "commands"
-    write_commands(path, EVERY)
-    assert path.read_text() == EXPECTED["ndpsim"]
-
-
 # As their readers parse them.
 
 COORDINATE = st.integers(-1, 2**17)
@@ -186,26 +180,6 @@ def written(tmp_path_factory, lines: list[tuple], *options: object) -> list[str]
     path = tmp_path_factory.getbasetemp() / "commands"
     write_commands(path, trace_of(*lines), *options)
     return path.read_text().splitlines()
-
-
-@settings(max_examples=50, deadline=None)
-@given(lines=LINES)
-def test_our_own_form_is_read_again(tmp_path_factory, lines):
-    written(tmp_path_factory, lines)
-    again = read_commands(tmp_path_factory.getbasetemp() / "commands")
-    assert np.array_equal(again.columns(), trace_of(*lines).columns())
-
-
-@settings(max_examples=50, deadline=None)
-@given(lines=LINES, channel=st.integers(0, 200))
-def test_ramulators_columns_are_by_name(tmp_path_factory, lines, channel):
-    header, *text = written(tmp_path_factory, lines, "ramulator2", channel)
-    for line, original in zip(text, lines, strict=True):
-        values = dict(zip(header.split(","), line.split(","), strict=True))
-        names = ("clock", "command", "Rank", "BankGroup", "Bank", "Row", "Column")
-        assert [values[name] for name in names] == [str(value) for value in original]
-        kind = {"RD": 0, "RDA": 0, "WR": 1, "WRA": 1}.get(original[1], -1)
-        assert (values["Channel"], values["type"], values["source"]) == (str(channel), str(kind), "-1")
 
 
 @settings(max_examples=50, deadline=None)
@@ -382,8 +356,3 @@ def test_drampower_takes_the_second_half_of_an_activation_for_it(tmp_path):
 def test_half_clocks_are_refused_where_a_form_has_whole_ones(tmp_path, form):
     with refused("unsupported form"):
         written_of(tmp_path / "c", HBM3, form, (1, "ACT", 0, 0, 0, 7, -1))
-
-
-def test_the_device_of_these_tests_has_eight_groups_of_four():
-    assert isinstance(DEVICE, Device)
-    assert (DEVICE.bankgroups, DEVICE.banks_per_group) == (8, 4)

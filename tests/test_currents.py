@@ -85,22 +85,6 @@ def test_no_other_part_is_taken_for_one_that_is_not_there():
             assert (currents_of(org, rate) is not None) is ((org, rate) in PARTS), (org, rate)
 
 
-@pytest.mark.parametrize(
-    ("org", "rate", "words"),
-    [
-        ("DDR4_8Gb_x4", 2400, "Micron MT40A2G4, DDR4-2400: limits of the 8 Gb data sheet"),
-        ("DDR4_8Gb_x8", 3200, "Micron MT40A1G8, DDR4-3200: limits of the 8 Gb data sheet"),
-        ("DDR5_16Gb_x8", 4800, "Micron MT60B2G8HB-48B:A, DDR5-4800: limits of die revision A"),
-        ("DDR5_32Gb_x8", 4800, "Micron MT60B2G8HB-48B:A (16 Gb) in place of a 32 Gb part, DDR5-4800: limits"),
-    ],
-)
-def test_a_part_is_named_with_its_source(org, rate, words):
-    device = resolve(
-        org[:4], org, f"{org[:4]}_{rate}{'R' if rate == 2400 else 'AA' if rate == 3200 else 'AN'}"
-    )
-    assert explain(device, currents_of(org, rate)).startswith(words)
-
-
 def test_what_a_part_is_taken_for_is_an_assumption():
     of_32gb, at_4000 = (currents_of("DDR5_32Gb_x8", rate).assumptions for rate in (4800, 4000))
     assert set(of_32gb) == {"all", "IPP0, IPP4R, IPP4W, IPP5B", "driver_ohm", "termination_ohm"}
@@ -399,16 +383,6 @@ def test_currents_are_shown_with_their_units():
             assert rows[f"power.{entry.name}"] == (known[entry.name], unit)
 
 
-def test_a_number_is_shown_with_the_assumption_that_it_rests_on():
-    sheet = {key: origin for key, _, _, origin in power_rows(currents_of("DDR4_8Gb_x8", 3200))}
-    assert sheet["power.IPP2N"].startswith("assumption: ")
-    assert sheet["power.IDD0"].startswith("Micron MT40A1G8, DDR4-3200: ")
-    assert sheet["power.IDD5C"] == "not known"
-    stand_in = {key: origin for key, _, _, origin in power_rows(currents_of("DDR5_32Gb_x8", 4800))}
-    assert stand_in["power.IDD0"].startswith("assumption: ")
-    assert stand_in["power.driver_ohm"].startswith("assumption: RZQ/7")
-
-
 def test_a_change_replaces_its_number_and_its_assumption_and_nothing_else():
     device = resolve("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA")
     known, changed = find_currents(device), find_currents(device, {"IPP2N": 4.0, "IDD4W": 151.0})
@@ -454,9 +428,3 @@ def test_ddr5_5600_and_6400_have_energy_from_4800_when_asked():
 def test_only_a_known_data_sheet_is_scaled(org, timing, rate):
     with refused("unknown-name dram.power.scaled_from_mtps"):
         find_currents(resolve("DDR5", org, timing), {"scaled_from_mtps": rate})
-
-
-def test_resistances_are_rzq_over_a_whole_number():
-    chip = currents_of("DDR5_16Gb_x8", 4800)
-    assert math.isclose(240 / chip.driver_ohm, 7)
-    assert math.isclose(240 / chip.termination_ohm, 5)

@@ -55,22 +55,22 @@ class Work(NamedTuple):
     """DIMMs of a channel and the work of both sides; requests by lane (weights) and by bus (host)."""
 
     preset: tuple[str, str, str]
-    overrides: dict[str, int]
-    options: state.ControllerOptions
-    dimms: int
-    ranks: int  # of a DIMM
-    others: int  # of other DIMMs behind each bus
-    buses: int
     arbitration: str
-    starvation_clocks: int
-    fifo: tuple[int, int, int]  # depth, servers, service in unit cycles
-    ticks: tuple[int, int]
     weights: list[dict[str, np.ndarray]]
     host: list[dict[str, np.ndarray]]
-    rounds: int
-    pace: tuple[int, int]
-    transfers: tuple[int, ...]
-    clocks: int
+    overrides: dict[str, int] | None = None
+    options: state.ControllerOptions = state.ControllerOptions(refresh="none")
+    dimms: int = 1
+    ranks: int = 1  # of a DIMM
+    others: int = 0  # of other DIMMs behind each bus
+    buses: int = 1
+    starvation_clocks: int = 5000
+    fifo: tuple[int, int, int] = (32, 4, 1)  # depth, servers, service in unit cycles
+    ticks: tuple[int, int] = (1, 1)
+    rounds: int = 1
+    pace: tuple[int, int] = (0, 1)
+    transfers: tuple[int, ...] = ()
+    clocks: int = 0
     shared_bus: bool = False
     queued: int = 1  # jobs of each DIMM, all of the same weights
     regions: int = 1  # of the weights of a job
@@ -149,28 +149,28 @@ def works(
     )
     return Work(
         preset,
+        arbitration,
+        [requests(draw, rng, device, draw(st.integers(1, 150)), 1) for _ in range(dimms * ranks * buses)],
+        host,
         overrides,
         options,
         dimms,
         ranks,
         others,
         buses,
-        arbitration,
-        draw(st.sampled_from([0, 50, 200, 5000])),
-        (draw(st.integers(1, 32)), draw(st.integers(1, 5)), draw(st.integers(1, 40))),
-        draw(st.sampled_from([(5, 12), (1, 1), (5, 4)])),
-        [requests(draw, rng, device, draw(st.integers(1, 150)), 1) for _ in range(dimms * ranks * buses)],
-        host,
-        draw(st.sampled_from([0, 1, 2])),
-        draw(st.sampled_from([(0, 1), (7, 2), (40, 1)])),
-        tuple(sorted(draw(st.lists(st.integers(1, 4000), max_size=4)))),
-        draw(st.sampled_from([400, 1500])),
-        draw(st.booleans()),
-        draw(st.sampled_from([1, 3])),
-        draw(st.sampled_from([1, 2])),
-        draw(st.sampled_from([1, 1, 777])),
-        draw(st.sampled_from([(), (bank,)])),
-        draw(st.sampled_from([state.FAR, 0, 3, 100])),
+        starvation_clocks=draw(st.sampled_from([0, 50, 200, 5000])),
+        fifo=(draw(st.integers(1, 32)), draw(st.integers(1, 5)), draw(st.integers(1, 40))),
+        ticks=draw(st.sampled_from([(5, 12), (1, 1), (5, 4)])),
+        rounds=draw(st.sampled_from([0, 1, 2])),
+        pace=draw(st.sampled_from([(0, 1), (7, 2), (40, 1)])),
+        transfers=tuple(sorted(draw(st.lists(st.integers(1, 4000), max_size=4)))),
+        clocks=draw(st.sampled_from([400, 1500])),
+        shared_bus=draw(st.booleans()),
+        queued=draw(st.sampled_from([1, 3])),
+        regions=draw(st.sampled_from([1, 2])),
+        start=draw(st.sampled_from([1, 1, 777])),
+        open_rows=draw(st.sampled_from([(), (bank,)])),
+        most_lag=draw(st.sampled_from([state.FAR, 0, 3, 100])),
     )
 
 
@@ -192,24 +192,9 @@ def starving(
     host = random_requests(rng, device, 80, 2, rows, 64, False)
     host["write"] = (rng.random(80) < writes).astype(np.int64)
     return Work(
-        preset,
-        overrides,
-        options,
-        1,
-        1,
-        1,
-        1,
-        arbitration,
-        starvation_clocks,
-        fifo,
-        (5, 12),
-        [weights],
-        [host],
-        1,
-        pace,
-        (),
-        1500,
-    )
+        preset, arbitration, [weights], [host], overrides, options, others=1, starvation_clocks=starvation_clocks,
+        fifo=fifo, ticks=(5, 12), pace=pace, clocks=1500,
+    )  # fmt: skip
 
 
 def make(work: Work, kind: Any, weights_at: int = 0, recording: bool = True) -> SharedDimms:
@@ -392,25 +377,11 @@ def at_once() -> Work:
     host = """10021 11020 10001 10011 10030 21010 20011 00031 00000 11001 20001 00021 00020 01031 21021 00001
     10021 00010 11030 21011 11021 00021 00031 01001 10000 11021 20010 10031 11020 11001 21030 00011 20021"""
     return Work(
-        DEVICES[2],
-        {"nREFI": 900, "nRFC": 60, "nRFCsb": 40},
-        state.ControllerOptions(refresh="reversed-banks", write_buffer=1),
-        1,
-        2,
-        1,
-        2,
-        "host-first",
-        0,
-        (1, 1, 1),
-        (5, 12),
-        [requests_of(one) for one in ("00000", "03201", "01001", "03301")],
-        [requests_of(host), requests_of("")],
-        2,
-        (0, 1),
-        (136,),
-        800,
-        queued=3,
-    )
+        DEVICES[2], "host-first", [requests_of(one) for one in ("00000", "03201", "01001", "03301")],
+        [requests_of(host), requests_of("")], {"nREFI": 900, "nRFC": 60, "nRFCsb": 40},
+        state.ControllerOptions(refresh="reversed-banks", write_buffer=1), ranks=2, others=1, buses=2,
+        starvation_clocks=0, fifo=(1, 1, 1), ticks=(5, 12), rounds=2, transfers=(136,), clocks=800, queued=3,
+    )  # fmt: skip
 
 
 @pytest.mark.long  # the readable arbiter is compiled anew for each arbitration
@@ -594,38 +565,18 @@ def test_lanes_alone_are_controllers_of_one_rank(work):
         assert (trace.column[alone.shape[1] :] < 0).all()
 
 
+def open_reads(count: int) -> dict[str, np.ndarray]:
+    """Reads of one row in every bank group of DEVICES[1]."""
+    number, zero = np.arange(count), np.zeros(count, dtype=np.int64)
+    return dict(zip(FIELDS, (zero, number % 8, zero, zero, number // 8, zero, number), strict=True))
+
+
 def test_other_dimms_of_the_channel_are_not_slowed_by_a_lane():
     # All of the host's requests go to the rank of another DIMM: it gets what it gets alone.
-    device = resolve("DDR5", "DDR5_8Gb_x8", "DDR5_4800AN", 1)
-    count = 200
-    spread = np.arange(count) % device.bankgroups
-    zero = np.zeros(count, dtype=np.int64)
-    weights = dict(
-        zip(FIELDS, (zero, spread, zero, zero, np.arange(count) % 64, zero, np.arange(count)), strict=True)
-    )
-    host = {**weights, "rank": zero + 1}
-    work = Work(
-        ("DDR5", "DDR5_8Gb_x8", "DDR5_4800AN"),
-        {},
-        state.ControllerOptions(refresh="none"),
-        1,
-        1,
-        1,
-        1,
-        "ndp-first",
-        5000,
-        (32, 4, 1),
-        (1, 1),
-        [weights],
-        [host],
-        1,
-        (0, 1),
-        (),
-        4000,
-    )
+    weights, none = open_reads(200), open_reads(0)
+    host = {**weights, "rank": np.ones(200, dtype=np.int64)}
     beside, alone = (
-        make(work, FastDimms),
-        make(work._replace(weights=[{f: weights[f][:0] for f in FIELDS}]), FastDimms),
+        make(Work(DEVICES[1], "ndp-first", [own], [host], others=1), FastDimms) for own in (weights, none)
     )
     for dimm in (beside, alone):
         assert dimm.run_host(1 << 40)
@@ -653,31 +604,11 @@ def test_lanes_of_a_sub_channel_of_a_dimm_and_the_host_take_turns_on_a_shared_co
         assert taken.sum() <= work.clocks + 2
 
 
-def lonely_reads(ranks: int, shared_bus: bool, count: int = 400) -> Work:
+def lonely_reads(ranks: int, shared_bus: bool) -> Work:
     """Lanes of a DDR5 DIMM that read open rows, and a host without requests."""
-    spread, zero = np.arange(count) % 8, np.zeros(count, dtype=np.int64)
-    reads = dict(
-        zip(FIELDS, (zero, spread, zero, zero, np.arange(count) // 8, zero, np.arange(count)), strict=True)
-    )
+    reads, none = open_reads(400), open_reads(0)
     return Work(
-        ("DDR5", "DDR5_8Gb_x8", "DDR5_4800AN"),
-        {},
-        state.ControllerOptions(refresh="none"),
-        1,
-        ranks,
-        0,
-        1,
-        "ndp-first",
-        5000,
-        (32, 4, 1),
-        (1, 1),
-        [reads] * ranks,
-        [dict.fromkeys(FIELDS, zero[:0])],
-        0,
-        (0, 1),
-        (),
-        0,
-        shared_bus,
+        DEVICES[1], "ndp-first", [reads] * ranks, [none], ranks=ranks, rounds=0, shared_bus=shared_bus
     )
 
 

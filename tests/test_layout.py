@@ -202,12 +202,6 @@ def test_hand_worked_shares():
     assert layout.lane_bursts(layout.share(3)).tolist() == [0, 1]
 
 
-def test_more_lanes_than_bursts_leave_some_empty():
-    layout = Interleaving(some(2), DDR5, 8)
-    assert [layout.share(lane).total for lane in range(8)] == [1, 1, 0, 0, 0, 0, 0, 0]
-    assert layout.lane_bursts(layout.share(7)).size == 0
-
-
 def full(device: Device, count: int) -> int:
     return count * device.capacity_bytes // device.burst_bytes
 
@@ -228,9 +222,3 @@ def test_what_does_not_fill_its_round_over_the_lanes_still_needs_it(one, other, 
     Interleaving(some(one, other, full(DDR5, count) - whole), DDR5, count)
     with pytest.raises(InputError):
         Interleaving(some(one, other, full(DDR5, count) - whole + 1), DDR5, count)
-
-
-def test_the_message_about_capacity():
-    # 8 GiB in a lane of DDR5 16 Gb x8.
-    with refused("too-large"):
-        Interleaving(expert_regions(1 << 20, 1 << 20, 16, 64), DDR5, 2)

@@ -250,23 +250,6 @@ def test_every_finding_is_made_by_a_test(judged):
     assert missing == []
 
 
-def test_it_shares_no_code_with_what_it_judges():
-    for file in Path(ndpsim.audit.__file__).parent.glob("schedule*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            names = [node.module] if isinstance(node, ast.ImportFrom) else []
-            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            for name in names:
-                parts = name.split(".")
-                assert parts[0] != "ndpsim" or parts[1] in (
-                    "arguments",
-                    "audit",
-                    "parameters",
-                    "errors",
-                    "files",
-                    "reported",
-                )
-
-
 def test_check_says_a_finding_a_line_and_ends_with_1(good, tmp_path):
     path = tmp_path / "log"  # found by its content
     text = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in good)
