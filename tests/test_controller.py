@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drawn_requests import drawn_places
+from drawn_requests import PLACE, drawn_places
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
-from ndpsim.simulate.lane import command_room, decode_commands, run_channel
+from ndpsim.simulate.lane import command_room, run_channel
 from ndpsim.spec import Device, lower, resolve
 from ndpsim.spec.standard import READ as RD
 from ndpsim.spec.standard import READ_AP as RDA
+from one_channel import run_on
 
 DEVICES = [
     ("DDR4", "DDR4_4Gb_x8", "DDR4_2400R"),
@@ -33,7 +35,7 @@ REFRESH = {"DDR4": ["none", "all-bank", "staggered"], "DDR5": ["none", "all-bank
 
 
 @st.composite
-def workloads(draw: st.DrawFn) -> tuple[Device, state.ControllerOptions, dict[str, np.ndarray]]:
+def workloads(draw: st.DrawFn) -> tuple[Device, state.ControllerOptions, list[np.ndarray]]:
     ranks = draw(st.sampled_from([1, 2, 4]))
     # A short refresh interval brings several refreshes into a short run.
     overrides = {"nREFI": draw(st.sampled_from([901, 1500, 4000])), "nRFC": draw(st.sampled_from([60, 200]))}
@@ -49,43 +51,30 @@ def workloads(draw: st.DrawFn) -> tuple[Device, state.ControllerOptions, dict[st
         read_buffer=draw(st.sampled_from([1, 2, 5, 32, 65, 256])),
         write_buffer=draw(st.sampled_from([1, 3, 10, 32, 65, 256])),
     )
-    count = draw(st.integers(1, 150))
+    count = draw(st.integers(1, 150) | st.just(2000))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     rows, columns = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([2, 16, 64]))
-    writes = draw(st.sampled_from([0.0, 0.1, 0.4, 0.9, 1.0]))
-    one_bank = draw(st.booleans())
-    banks = (1, 1) if one_bank else (device.bankgroups, device.banks_per_group)
-    place, address = drawn_places(rng, count, (ranks, *banks, rows, columns))
-    load = place | {"write": (rng.random(count) < writes).astype(np.int64), "address": address}
+    banks = (1, 1) if draw(st.booleans()) else (device.bankgroups, device.banks_per_group)
+    sizes = (ranks, *banks, rows, columns)
+    place, address = drawn_places(rng, count, sizes)
+    if draw(st.booleans()):  # in order: bank groups in turn, long row hits, a place several times
+        address = np.arange(count) // draw(st.sampled_from([1, 1, 2, 50])) % np.prod(sizes)
+        rank, bank, row, column, group = np.unravel_index(address, (ranks, banks[1], rows, columns, banks[0]))
+        place = dict(zip(PLACE, (rank, group, bank, row, column), strict=True))
+    write = (rng.random(count) < draw(st.sampled_from([0.0, 0.1, 0.4, 0.9, 1.0]))).astype(np.int64)
+    if draw(st.booleans()):
+        write = np.arange(count) // draw(st.integers(1, 200)) % 2
     gaps = rng.integers(0, draw(st.sampled_from([2, 30, 400])), count)
-    load["cycle"] = np.cumsum(gaps) if draw(st.booleans()) else np.zeros(count, dtype=np.int64)
-    return device, options, load
+    cycle = np.cumsum(gaps) if draw(st.booleans()) else np.zeros(count, dtype=np.int64)
+    return device, options, [*place.values(), write, address, cycle]
 
 
-def run(make, device, options, load, data_sink=None):
-    tables, policy = lower(device), state.make_policy(options)
-    channel = make(tables, policy, data_sink is not None)
-    source = state.make_source(tables, *load.values())
-    commands = run_channel(channel, source, data_sink or sink.null_sink(), command_room(), len(load["rank"]))
-    return channel, decode_commands(commands, tables, device.standard)
-
-
-def readable(tables, policy, with_sink):
-    """The readable controller, in the form of `make_controller`."""
-    return ScanController(tables, policy)
-
-
-def assert_fast_and_readable_do_the_same(work):
-    """Both controllers issue the same commands and count the same."""
-    (fast, one), (slow, other) = (run(make, *work) for make in (make_controller, readable))
-    assert one.columns().T.tolist() == other.columns().T.tolist()
-    assert compare_channels(fast, slow) == []
-
-
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(work=workloads())
 def test_fast_and_readable_issue_the_same_commands_and_count_the_same(work):
-    assert_fast_and_readable_do_the_same(work)
+    (fast, one), (slow, other) = (run_on(make, *work) for make in (make_controller, ScanController))
+    assert np.array_equal(one.columns(), other.columns())
+    assert compare_channels(fast, slow) == []
 
 
 @settings(max_examples=80, deadline=None)
@@ -98,13 +87,13 @@ def test_fast_and_readable_issue_the_same_commands_and_count_the_same(work):
 )
 def test_a_sink_holds_reads_back_alike_in_fast_and_readable(work, depth, servers, ticks, service_cycles):
     device, options, load = work
-    load["write"][:] = 0
+    load[5][:] = 0
     dram, unit = ticks
     service, traces, done = service_cycles * unit, [], []
-    for make in (make_controller, readable):
-        data = sink.make_sink(depth, servers, *ticks, sink.a_group_each(len(load["rank"])))
+    for make in (partial(make_controller, with_sink=True), ScanController):
+        data = sink.make_sink(depth, servers, *ticks, sink.a_group_each(len(load[0])))
         data.value[sink.SERVICE] = service
-        traces.append(run(make, device, options, load, data)[1])
+        traces.append(run_on(make, device, options, load, data)[1])
         done.append(data.done.tolist())
     assert traces[0].columns().T.tolist() == traces[1].columns().T.tolist()
     assert done[0] == done[1]
@@ -129,7 +118,7 @@ def traces_of_readable():
         sizes = {"rank": 2, "bankgroup": 2, "bank": 2, "row": 2, "column": 4, "write": 2}
         load = {name: rng.integers(0, size, 60) for name, size in sizes.items()}
         load |= {"address": rng.integers(0, 40, 60), "cycle": np.cumsum(rng.integers(0, 40, 60))}
-        traces[refresh] = run(readable, device, options, load)[1].columns().T.tolist()
+        traces[refresh] = run_on(ScanController, device, options, [*load.values()])[1].columns().T.tolist()
     return traces
 
 
@@ -140,53 +129,6 @@ def test_the_readable_controller_can_be_stepped_through_in_python():
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": paths}
     out = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True)
     assert json.loads(out.stdout) == traces_of_readable()
-
-
-@st.composite
-def long_runs(draw: st.DrawFn) -> tuple[Device, state.ControllerOptions, list[np.ndarray]]:
-    """Thousands of requests: long row hits, alternating reads and writes, few addresses."""
-    device = resolve(*draw(st.sampled_from(DEVICES)), draw(st.sampled_from([1, 2, 4, 8])))
-    sizes = [1, 4, 16, 32, 64, 65, 100, 256]
-    options = state.ControllerOptions(
-        scheduler=draw(st.sampled_from(["FRFCFS", "FRFCFS-RowHit"])),
-        row_policy=draw(st.sampled_from(["open", "closed-cap"])),
-        row_cap=draw(st.sampled_from([1, 2, 4, 16])),
-        refresh=draw(st.sampled_from(REFRESH[device.standard.name])),
-        read_buffer=draw(st.sampled_from(sizes)),
-        write_buffer=draw(st.sampled_from(sizes)),
-    )
-    count, rng = 3000, np.random.default_rng(draw(st.integers(0, 2**32)))
-    step, turn = draw(st.sampled_from([1, 1, 3, 17])), draw(st.integers(1, 200))
-    number = np.arange(count) // draw(st.sampled_from([1, 1, 2, 50])) * step
-    if draw(st.booleans()):
-        number = rng.integers(0, draw(st.sampled_from([40, 500, 1 << 20])), count)
-    place, rest = [], number
-    for size in (device.bankgroups, 16, device.banks_per_group, device.ranks):
-        place.append(rest % size)
-        rest = rest // size
-    bankgroup, column, bank, rank = place
-    writes = {
-        "none": np.zeros(count, dtype=np.int64),
-        "by turns": np.arange(count) // turn % 2,
-        "a few": (rng.random(count) < 0.1).astype(np.int64),
-        "a third": (rng.random(count) < 0.33).astype(np.int64),
-    }[draw(st.sampled_from(["none", "by turns", "by turns", "a few", "a third"]))]
-    return device, options, [rank, bankgroup, bank, rest % device.rows, column, writes, number]
-
-
-@settings(max_examples=150, deadline=None)
-@given(long_runs())
-def test_masks_and_scan_agree_over_thousands_of_requests(work):
-    device, options, load = work
-    tables, policy = lower(device), state.make_policy(options)
-    traces = []
-    for make in (FastController, ScanController):
-        channel, source = make(tables, policy), state.make_source(tables, *load)
-        commands = run_channel(channel, source, sink.null_sink(), command_room(), len(load[0]))
-        traces.append((channel, commands.entry[: commands.length[0]]))
-    (masks, ours), (scan, plain) = traces
-    assert np.array_equal(ours, plain)
-    assert compare_channels(masks, scan) == []
 
 
 def hot_bank(device: Device, count: int, seed: int) -> list[np.ndarray]:
@@ -209,27 +151,21 @@ def test_long_queues_keep_the_order_of_age(slots, row_policy, depth):
     # Refreshes often close rows that reads wait for, which then return to a queue that is full.
     device = resolve(*DEVICES[2], 2 if row_policy == "open" else 1, {"nREFI": 1500, "nRFC": 200})
     options = state.ControllerOptions(row_policy=row_policy, row_cap=2, read_buffer=slots)
-    tables, policy = lower(device), state.make_policy(options)
-    traces, sinks = [], []
-    for make in (FastController, ScanController):
-        with_sink = {} if depth is None or make is ScanController else {"with_sink": True}
-        channel, source = (
-            make(tables, policy, **with_sink),
-            state.make_source(tables, *hot_bank(device, 2000, slots)),
-        )
+    channels, traces, sinks = [], [], []
+    for make in (partial(FastController, with_sink=depth is not None), ScanController):
         data_sink = sink.null_sink()
         if depth is not None:
             data_sink = sink.make_sink(depth, 2, 1, 1, sink.a_group_each(2000))
             data_sink.value[sink.SERVICE] = 60
-        commands = run_channel(channel, source, data_sink, command_room(), 2000)
-        traces.append((channel, commands.entry[: commands.length[0]]))
+        channel, trace = run_on(make, device, options, hot_bank(device, 2000, slots), data_sink)
+        channels.append(channel)
+        traces.append(trace)
         sinks.append(data_sink.done)
-    (masks, ours), (scan, plain) = traces
-    assert np.array_equal(ours, plain)
+    assert np.array_equal(traces[0].columns(), traces[1].columns())
     assert np.array_equal(*sinks)
-    assert compare_channels(masks, scan) == []
-    end = int(plain[-1, 0]) + 1
-    assert masks.open_clocks(end) == scan.open_clocks(end)
+    assert compare_channels(*channels) == []
+    end = int(traces[0].clock[-1]) + 1
+    assert channels[0].open_clocks(end) == channels[1].open_clocks(end)
 
 
 @pytest.mark.parametrize("slots", [64, 256])

@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 
 from calls import call, said
 from mistakes import refused
-from ndpsim.config import load_hardware
 from ndpsim.config.dram import Power
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import ScanController, make_controller
-from ndpsim.energy import Currents, channel_energy, count_trace, find_currents, from_trace, split, transfer_nj
-from ndpsim.energy.traces import last_clock, sum_open
+from ndpsim.energy import Currents, channel_energy, count_trace, find_currents, from_trace, split
+from ndpsim.energy.traces import sum_open
 from ndpsim.simulate import Memory, run_requests, run_trace, simulate_expert
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel
-from ndpsim.spec import Device, lower, resolve, standards
+from ndpsim.spec import lower, resolve, standards
 from ndpsim.traces import CommandTrace, Requests
 
 COMMANDS = standards()["DDR5"].by_number
@@ -35,12 +34,6 @@ def trace_of(*lines: tuple[int, str, int, int, int]) -> CommandTrace:
     return CommandTrace.of(
         np.array([(clock, NUMBER[name], *place, 0, 0) for clock, name, *place in lines], dtype=np.int64).T
     )
-
-
-def energy_of(trace: CommandTrace, device: Device, end: int) -> dict[str, float]:
-    energy = from_trace(trace, device, end=end)
-    assert energy is not None
-    return {name: nj for name, nj in energy.items() if nj is not None}
 
 
 NOTHING = CommandTrace.of(np.empty((7, 0), dtype=np.int64))
@@ -155,18 +148,6 @@ def test_both_controllers_and_the_trace_agree_on_open_banks_wherever_the_run_is_
                 assert channel.open_clocks(end) == count_trace(trace, device, end=end).open_clocks
 
 
-def test_an_expert_costs_what_the_commands_of_its_lanes_cost():
-    hardware = load_hardware("trimoe")
-    result = simulate_expert(hardware, record_commands=True)
-    device, clocks = hardware.lane_device(), result.cycles
-    lanes = [energy_of(trace, device, clocks + 1) for trace in result.command_traces]
-    first = energy_of(NOTHING, device, 1)["background"]  # the program begins with clock 1
-    for name in ("activate", "read", "write", "refresh", "io"):
-        assert result.energy_nj[name] == pytest.approx(sum(lane[name] for lane in lanes), rel=1e-12)
-    background = sum(lane["background"] - first for lane in lanes)
-    assert result.energy_nj["background"] == pytest.approx(background, rel=1e-12)
-
-
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), count=st.integers(0, 60))
 def test_the_kernel_and_its_python_agree_on_any_trace(seed, count):
@@ -184,67 +165,6 @@ def test_the_kernel_and_its_python_agree_on_any_trace(seed, count):
 
 
 # ---- By hand. A DDR4-3200 rank is 8 chips of 1.2 V and VPP 2.5 V (3 mA, in refresh 28); a clock is 0.625 ns.
-
-
-def test_idle_power_is_idd2n():
-    # 8 x (37 mA x 1.2 V + 3 mA x 2.5 V) = 8 x 51.9 mW = 415.2 mW; two ranks: 830.4 mW, for 1000 ns.
-    device = resolve(*DDR4, ranks=2)
-    assert energy_of(NOTHING, device, 1600) == pytest.approx(
-        dict(activate=0, read=0, write=0, refresh=0, background=830.4, io=0, total=830.4)
-    )
-    # DDR5, 4 chips: 4 x (92 x 1.1 + 6 x 1.8) = 4 x 112 mW = 448 mW.
-    assert energy_of(NOTHING, resolve(*DDR5), 2400)["total"] == pytest.approx(448)
-
-
-def test_refreshed_without_pause_a_rank_draws_idd5b():
-    # 8 x (250 x 1.2 + 28 x 2.5) mW = 8 x 370 mW = 2960 mW for 350 ns (560 clocks) each.
-    device = resolve(*DDR4)
-    energy = energy_of(trace_of(*((at, "REFab", 0, -1, -1) for at in range(0, 5600, 560))), device, 5600)
-    assert energy["total"] == pytest.approx(2960 * 3.5)
-    assert energy["refresh"] == pytest.approx(8 * ((250 - 37) * 1.2 + (28 - 3) * 2.5) * 3.5)
-    # Every 7.8 us instead: 350/7800 of the time.
-    energy = energy_of(trace_of((0, "REFab", 0, -1, -1)), device, 12480)
-    assert energy["total"] / 7800 == pytest.approx((2960 * 350 + 415.2 * 7450) / 7800 / 1000)
-
-
-def test_refreshed_bank_by_bank_without_pause_a_rank_draws_idd5c():
-    # 4 x (135 x 1.1 + 6 x 1.8) = 637.2 mW for 130 ns (312 clocks) each.
-    lines = [(at, "REFsb", 0, -1, 0) for at in range(0, 3120, 312)]
-    assert energy_of(trace_of(*lines), resolve(*DDR5), 3120)["total"] == pytest.approx(637.2 * 1.3)
-
-
-def test_one_bank_cycled_draws_idd0():
-    # tRAS 32 ns and tRP 13.75 ns: 51.2 and 22 clocks. At 160 clocks each, in ten loops of 51 and 22 and some:
-    # an ACT every 45.75 ns would do; here every 100 ns, so that 54.25 ns of standby are added.
-    device = resolve(*DDR4)
-    lines = []
-    for at in range(0, 1600, 160):
-        lines += [(at, "ACT", 0, 0, 0), (at + 51, "PREpb", 0, 0, 0)]
-    # 8 x (57 x 1.2 + 3 x 2.5) = 607.2 mW for 45.75 ns; then 415.2 mW. The bank is open for 51 clocks, 31.875
-    # ns, instead of 32: less by 0.125 ns x 8 x (52 - 37) / 16 x 1.2 mW.
-    expected = 10 * (607.2 * 45.75 + 415.2 * 54.25 - 0.125 * 8 * 15 / 16 * 1.2) / 1000
-    assert energy_of(trace_of(*lines), device, 1600)["total"] == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(("command", "idd"), [("RD", 168), ("WR", 150)])
-def test_streaming_from_open_banks_draws_idd4(command, idd):
-    # All 16 banks open from clock 0, a burst every 4 clocks (2.5 ns): 8 x (IDD4 x 1.2 + 7.5) mW, and I/O:
-    # a chip has 4 of its 8 lines low, and one of its strobe: 5 x 1.44 V^2 / (34.2857 + 48) ohm = 87.5 mW.
-    device = resolve(*DDR4)
-    opened = [(0, "ACT", 0, bank // 4, bank % 4) for bank in range(16)]
-    bursts = [(at, command, 0, 0, 0) for at in range(0, 1600, 4)]
-    energy = energy_of(trace_of(*opened, *bursts), device, 1600)
-    assert energy["io"] == pytest.approx(8 * 87.5)
-    without = energy["total"] - energy["io"] - energy["activate"]
-    assert without == pytest.approx(8 * (idd * 1.2 + 7.5))
-    # The data sheet's loop as a whole, with I/O, in W: plausible for a DIMM rank.
-    assert 1 < (energy["total"] - energy["activate"]) / 1000 < 5
-
-
-def test_io_of_ddr5_by_bit():
-    # 5 lines low of a x8 chip: 5 x 1.21 / 82.2857 = 73.524 mW over 8 x 4.8 Gb/s = 1.9147 pJ/bit.
-    energy = channel_energy(resolve(*DDR5), find_currents(resolve(*DDR5)))
-    assert 1000 * energy.io / (64 * 8) == pytest.approx(1.9147, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -266,14 +186,6 @@ def test_a_bank_is_open_from_its_activate_to_its_precharge(closing, clock, held)
     assert count_trace(other, device, end=1000).open_clocks == 1000
 
 
-@pytest.mark.parametrize("read", ["RD", "RDA"])
-def test_background_counts_to_the_last_beat_of_read_data(read):
-    device = resolve(*DDR4)
-    trace = trace_of((0, "ACT", 0, 0, 0), (100, read, 0, 0, 0), (101, "REFab", 1, -1, -1))
-    assert last_clock(trace, device) == 100 + 22 + 4  # nCL + nBL
-    assert last_clock(trace_of((0, "ACT", 0, 0, 0), (100, "WRA", 0, 0, 0)), device) == 100
-
-
 def test_a_same_bank_precharge_closes_its_bank_of_every_group():
     trace = trace_of(
         (0, "ACT", 0, 1, 2), (10, "ACT", 0, 5, 2), (20, "ACT", 0, 5, 3), (300, "PREsb", 0, -1, 2)
@@ -286,29 +198,6 @@ def test_an_auto_precharge_after_the_end_counts_to_the_end():
     assert count_trace(trace, resolve(*DDR4), end=120).open_clocks == 120
 
 
-@pytest.mark.parametrize("command", ["RD", "WR"])
-def test_an_auto_precharge_changes_no_energy_of_the_access(command):
-    (plain, closing), device = (
-        [trace_of((0, "ACT", 0, 0, 0), (100, name, 0, 0, 0)) for name in (command, f"{command}A")],
-        resolve(*DDR4),
-    )
-    one, other = (energy_of(trace, device, 1000) for trace in (plain, closing))
-    for name in ("activate", "read", "write", "io"):
-        assert one[name] == other[name]
-    assert other["read"] + other["write"] > 0
-
-
-def test_in_half_the_time_equal_commands_cost_less_background_and_nothing_else():
-    lines = [(0, "ACT", 0, 0, 0), (100, "RD", 0, 0, 0), (200, "WR", 0, 0, 0), (400, "PREpb", 0, 0, 0)]
-    lines += [(600, "REFab", 0, -1, -1), (1400, "ACT", 0, 0, 0), (1500, "PREpb", 0, 0, 0)]
-    device = resolve(*DDR4)
-    slow = energy_of(trace_of(*lines), device, 2000)
-    fast = energy_of(trace_of(*((at // 2, *rest) for at, *rest in lines)), device, 1000)
-    assert fast.pop("background") == pytest.approx(slow.pop("background") / 2)
-    assert slow.pop("total") - fast.pop("total") == pytest.approx(0.5 * (2000 * 0.2595 + 500 * 0.005625))
-    assert fast == slow
-
-
 def test_timings_of_the_run_do_not_change_what_a_command_costs():
     plain, slower = (
         channel_energy(device, find_currents(device))
@@ -317,60 +206,12 @@ def test_timings_of_the_run_do_not_change_what_a_command_costs():
     assert plain == slower
 
 
-def test_chips_of_a_rank_are_counted():
-    x8, x4 = resolve(*DDR4), resolve("DDR4", "DDR4_8Gb_x4", "DDR4_3200AA")
-    assert (x8.devices_per_rank, x4.devices_per_rank) == (8, 16)
-    # IDD2N, IDD5B and VPP are those of both widths; so a rank of twice the chips draws twice as much.
-    one, two = (channel_energy(device, find_currents(device)) for device in (x8, x4))
-    assert two.closed == pytest.approx(2 * one.closed)
-    assert two.refresh == pytest.approx(2 * one.refresh)
-
-
-def test_every_known_chip_draws_plausibly():
-    # A DRAM chip draws between 0.03 and 1.5 W on its core in any loop, standby least, and an ACT costs less
-    # than 3 nJ a chip, a refresh between 20 and 200 nJ.
-    for org, rate in [
-        ("DDR4_8Gb_x4", "2400R"),
-        ("DDR4_8Gb_x8", "2666U"),
-        ("DDR4_8Gb_x8", "2933Y"),
-        ("DDR4_8Gb_x8", "3200AA"),
-    ]:
-        _plausible(resolve("DDR4", org, f"DDR4_{rate}"))
-    for org in ("DDR5_16Gb_x8", "DDR5_32Gb_x8"):
-        _plausible(resolve("DDR5", org, "DDR5_4800AN"))
-
-
-def _plausible(device: Device) -> None:
-    chip = find_currents(device)
-    assert chip is not None
-    assert chip.source
-    assert 25 < chip.IDD2N < chip.IDD3N < min(chip.IDD4R, chip.IDD4W) < 600
-    energy = channel_energy(device, chip)
-    each = {name: nj / device.devices_per_rank for name, nj in vars(energy).items() if nj is not None}
-    assert 0 < each["activate"] < 3
-    assert 20 < each["refresh"] < 200
-    bits = device.burst_bytes * 8
-    assert 1 < 1000 * energy.io / bits < 6
-    assert 3 < 1000 * energy.read / bits < 15
-
-
 # ---- Data
 
 
 def test_hardware_files_can_change_every_number_of_a_chip():
     numbers = {entry.name for entry in fields(Currents)} - {"part", "source", "assumptions", "further"}
     assert set(Power.model_fields) == numbers | {"scaled_from_mtps"}
-
-
-def test_a_changed_current_changes_its_component_only():
-    base = simulate_expert("trimoe", tokens=1)
-    hot = simulate_expert("trimoe", tokens=1, sets=["dram.power.IDD4R=442"])
-    different = {name for name in base.energy_nj if base.energy_nj[name] != hot.energy_nj[name]}
-    assert different == {"read", "total"}
-    # 65 mA x 1.1 V x 4 chips x 8 clocks of 0.41667 ns, by burst
-    more = hot.energy_nj["read"] - base.energy_nj["read"]
-    assert more == pytest.approx(base.weight_bursts * 65 * 1.1 * 4 * 8 / 2.4 / 1000)
-    assert "IDD4R as given" in hot.energy_note
 
 
 def test_a_device_without_a_data_sheet_has_no_energy_and_says_so():
@@ -417,47 +258,7 @@ def test_currents_that_make_no_sense_are_refused(changes, problem):
         channel_energy(device, find_currents(device, changes))
 
 
-def test_a_trace_beyond_the_device_is_refused():
-    with refused("range rank"):
-        from_trace(trace_of((0, "ACT", 1, 0, 0)), resolve(*DDR4))
-
-
 # ---- Around the DRAM
-
-
-def test_energy_of_the_units_by_hand():
-    result = simulate_expert("trimoe", tokens=3)
-    products = 3 * 3 * 4096 * 1536
-    assert result.energy_nj["ndp_multiply"] == pytest.approx(products * 0.5 / 1000)
-    assert result.energy_nj["ndp_buffer"] == pytest.approx(products * 2 * 1.0625 / 1000)
-    assert result.energy_nj["ndp_fifo"] == pytest.approx(result.weight_bytes * 1.875 / 1000)
-    assert result.energy_nj["ndp_activation"] == pytest.approx(3 * 1536 * 2.84 / 1000)
-    assert result.energy_nj["ndp_static"] is None
-    # 4096 activations of 2 bytes in and 4096 out, by token: 128 bursts of 64 bytes each way.
-    io = result.energy_nj["io"] / result.weight_bursts
-    assert result.energy_nj["host"] == pytest.approx(3 * 256 * io)
-    known = [nj for name, nj in result.energy_nj.items() if nj is not None and name != "total"]
-    assert result.energy_nj["total"] == pytest.approx(sum(known))
-
-
-def test_static_power_counts_for_the_time_and_few_bits_for_their_share():
-    sets = ["ndp.gemv.static_mw=200", "ndp.activation.static_mw=50"]
-    result = simulate_expert("trimoe", bits=4, sets=sets)
-    assert result.energy_nj["ndp_static"] == pytest.approx(0.25 * result.time_ns)  # W x ns
-    assert result.energy_nj["ndp_multiply"] == pytest.approx(3 * 4096 * 1536 * 0.5 / 4 / 1000)
-    assert list(result.energy_nj)[-1] == "total"
-
-
-def test_bytes_over_a_link_by_hand():
-    # 25 GB/s at 1.17 pJ/bit are 0.234 W: 234 nJ in 1000 ns.
-    assert transfer_nj(25_000, load_hardware("trimoe").system.link.pj_per_bit) == pytest.approx(234)
-    assert transfer_nj(25_000, None) is None
-
-
-def test_area_is_summed_when_every_unit_is_known():
-    assert load_hardware("trimoe").ndp_area_mm2 is None
-    sets = ["ndp.gemv.area_mm2=0.8", "ndp.activation.area_mm2=0.2", "ndp.relayout.area_mm2=0.1"]
-    assert load_hardware("trimoe", sets).ndp_area_mm2 == pytest.approx(1.1)
 
 
 # ---- On the command line

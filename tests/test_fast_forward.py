@@ -203,20 +203,6 @@ def test_reads_alike_but_released_at_other_times_are_told_apart():
     assert_fast_forwarded_stepped_and_scanned_agree(tables, policy, work, (8, 2, (1, 1), 16, 0))
 
 
-def test_a_run_ends_with_the_request_that_it_is_to_serve():
-    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
-    tables, policy = lower(device), state.make_policy(state.ControllerOptions())
-    stops, values = [3001, 3002, 5555, 9999, 20_000], []
-    for period in (0, 8, 8):
-        source = state.make_source(tables, *stream(device, 20_000, 0, 64), period=period)
-        channel, seen = FastController(tables, policy), []
-        for until_served in stops:
-            run_channel(channel, source, sink.null_sink(), no_commands(), until_served)
-            seen.append(channel.value.tolist())
-        values.append(seen)
-    assert values[1] == values[2] == values[0]
-
-
 @pytest.mark.parametrize("ranks", [1, 4])
 def test_most_of_a_long_stream_is_fast_forwarded(ranks):
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks)

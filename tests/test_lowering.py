@@ -792,25 +792,12 @@ def test_every_key_of_the_data_sheet_costs_what_its_loop_says(refresh):
 @of("dram.power.scaled_from_mtps")
 def test_scaled_currents_make_bursts_shorter_and_activations_cost_the_same():
     def run(timing: str, *sets: str) -> Any:
-        names = (
-            "standard=DDR5",
-            "org=DDR5_16Gb_x8",
-            f"timing={timing}",
-            "overrides={}",
-            "refresh=all-bank",
-            "nREFI=3000",
-            *sets,
-        )
-        return run_requests(
-            mixed(), Memory.of_hardware(load_hardware("trimoe", [f"dram.{name}" for name in names]))
-        )
+        own = ("dram.org=DDR5_16Gb_x8", f"dram.timing={timing}", "dram.overrides={}", *sets)
+        return run_requests(mixed(), Memory.of_hardware(load_hardware("trimoe", own)))
 
-    known, scaled = run("DDR5_4800AN"), run("DDR5_6400AN", "power.scaled_from_mtps=4800")
+    known, scaled = run("DDR5_4800AN"), run("DDR5_6400AN", "dram.power.scaled_from_mtps=4800")
     for component, commands, ratio in (("io", ("RD", "WR"), 4800 / 6400), ("activate", ("ACT",), 1)):
-        each = [
-            one.energy_nj[component] / sum(one.commands.get(name, 0) for name in commands)
-            for one in (known, scaled)
-        ]
+        each = [one.energy_nj[component] / sum(map(one.commands.get, commands)) for one in (known, scaled)]
         assert each[1] / each[0] == pytest.approx(ratio)
 
 

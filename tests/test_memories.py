@@ -19,14 +19,13 @@ from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
 from ndpsim.devtools.peers import ramulator
-from ndpsim.dram import sink, state
-from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
+from ndpsim.dram.engines import FastController, ScanController, compare_channels
 from ndpsim.dram.state import ControllerOptions
 from ndpsim.report import text
 from ndpsim.simulate import Memory, TraceResult, run_requests, simulate_expert
-from ndpsim.simulate.lane import command_room, decode_commands, run_channel
-from ndpsim.spec import Device, lower, resolve
+from ndpsim.spec import Device, resolve
 from ndpsim.traces import CommandTrace, Requests, read_commands, read_requests, write_commands
+from one_channel import run_on
 
 REFERENCE = Path(__file__).parents[1] / "validation" / "ramulator2" / "memories"
 CASES = sorted(REFERENCE.glob("*.yaml"))
@@ -75,25 +74,15 @@ def text_until(result: TraceResult, memory: Memory, clock: int) -> bytes:
 
 def commands_of(device: Device, places: list[tuple[int, int, int]], row: int, write: int) -> CommandTrace:
     """The commands for requests to bank 0 of (rank, stack, bank group), one after the other."""
-    tables, policy = (
-        lower(device),
-        state.make_policy(ControllerOptions(refresh="none"), device.standard.controller),
-    )
     rank, stack, group = np.array(places).T
     number = np.arange(len(places))
     groups, none = stack * (device.bankgroups // device.stacks) + group, np.zeros_like(number)
-    source = state.make_source(tables, rank, groups, none, none + row, number, none + write, number)
-    channel = ScanController(tables, policy)
-    commands = run_channel(channel, source, sink.null_sink(), command_room(), len(places))
-    return decode_commands(commands, tables, device.standard)
+    requests = [rank, groups, none, none + row, number, none + write, number]
+    return run_on(ScanController, device, ControllerOptions(refresh="none"), requests)[1]
 
 
 def test_there_are_reference_cases():
-    assert [sum(case.stem.startswith(name) for case in CASES) for name in ("gddr6", "hbm3", "lpddr5")] == [
-        9,
-        9,
-        12,
-    ]
+    assert len(RUN) == 9 + 9 + 12
 
 
 #: Rows that close early: only these tests compile them for HBM3 and LPDDR5. Others do for GDDR6 and DDR.
@@ -146,16 +135,6 @@ def test_timings_and_sizes_are_those_of_the_reference(case):
     assert {name: sizes[name] for name in levels} == levels
     assert device.burst_bytes == facts["burst_bytes"]
     assert device.standard.ticks_per_clock == facts["ticks_per_clock"]
-
-
-@pytest.mark.parametrize("case", REFERENCES)
-def test_the_fast_controller_runs_it_with_the_same_commands(case):
-    facts = yaml.safe_load(case.read_text())
-    memory = memory_of(facts)
-    policy = state.make_policy(memory.options, memory.device.standard.controller)
-    chosen = make_controller(lower(memory.device), policy)
-    assert type(chosen) is FastController
-    run(case, exact_check=True)
 
 
 SMALL = [
@@ -219,15 +198,12 @@ def assert_controllers_agree(seed, row_policies, slots):
     write = (rng.random(count) < pick([0, 0.3, 0.7])).astype(np.int64)
     address = np.ravel_multi_index(places, sizes)
     cycle = np.cumsum(rng.integers(0, pick([1, 30, 90]), count)) if rng.random() < 0.6 else None
-    traces, channels = [], []
-    for make in (ScanController, FastController):
-        tables, policy = lower(device), state.make_policy(options, device.standard.controller)
-        channels.append(make(tables, policy))
-        source = state.make_source(tables, *places, write, address, cycle)
-        commands = run_channel(channels[-1], source, sink.null_sink(), command_room(), count)
-        traces.append(decode_commands(commands, tables, device.standard))
-    assert traces[0] == traces[1]
-    assert compare_channels(*channels) == []
+    requests = [*places, write, address, *([] if cycle is None else [cycle])]
+    (scan, one), (fast, other) = (
+        run_on(make, device, options, requests) for make in (ScanController, FastController)
+    )
+    assert one == other
+    assert compare_channels(scan, fast) == []
 
 
 def test_stacks_of_a_pseudo_channel_bind_each_other_and_not_those_of_the_other():

@@ -62,12 +62,6 @@ def test_hand_worked_jobs(ready, service, done):
     assert last_served(np.array(ready, dtype=np.int64), service) == done
 
 
-def test_the_times_given_are_left_alone():
-    ready = np.array([3, 1, 2])
-    last_served(ready, 10)
-    assert ready.tolist() == [3, 1, 2]
-
-
 # Multipliers
 
 
@@ -148,16 +142,6 @@ def test_a_lane_is_never_faster_than_its_multipliers(
     assert held == unit.pass_cycles(bits) * -(-wanted // (multipliers // lanes))
 
 
-def test_trimoe_comes_to_its_published_256_gflops():
-    servers, cycles = gemv().burst_work(8, 64, 16)
-    assert 2 * 8 * servers * 32 / cycles == 256  # operations in a nanosecond, at 1 GHz
-
-
-def test_too_few_multipliers_are_named():
-    with refused("conflict ndp.gemv.multipliers"):
-        gemv(multipliers=4).burst_work(8, 64, 16)
-
-
 # Tiles
 
 
@@ -199,11 +183,6 @@ def test_hand_worked_tiles(tokens, hidden, intermediate, tiles):
     assert gemv().tile(tokens, hidden, intermediate) == tiles
 
 
-def test_a_token_that_does_not_fit_is_named_by_bytes():
-    with refused("too-large ndp.gemv.buffer_kib"):
-        gemv().tile(1, 1 << 20, 1)
-
-
 # Activation
 
 
@@ -242,26 +221,6 @@ def test_activation_is_a_plain_loop_over_the_edges_of_its_clock(ready, unit, tok
         free += math.ceil(Fraction(tokens, unit.units)) * unit.cycles_per_value
     done = unit.done(np.array(ready, dtype=np.int64), tokens, cycle_ticks)
     assert done == (free + unit.latency_cycles) * cycle_ticks
-
-
-@given(
-    ready=st.lists(st.integers(0, 1 << 30), min_size=1, max_size=40).map(sorted),
-    units=st.integers(1, 300),
-    per_value=st.integers(1, 10),
-    latency=st.integers(0, 40),
-    tokens=st.integers(1, 1000),
-    cycle_ticks=st.integers(1, 50),
-)
-def test_activation_keeps_to_its_clock_and_its_throughput(
-    ready, units, per_value, latency, tokens, cycle_ticks
-):
-    unit = ActivationUnit(units, per_value, latency)
-    done = unit.done(np.array(ready, dtype=np.int64), tokens, cycle_ticks)
-    assert done % cycle_ticks == 0
-    cycles = Fraction(done, cycle_ticks) - latency
-    # No more than `units` values every `per_value` cycles, counted from the first row and from the last.
-    assert (cycles - Fraction(ready[0], cycle_ticks)) * units >= len(ready) * tokens * per_value
-    assert (cycles - Fraction(ready[-1], cycle_ticks)) * units >= tokens * per_value
 
 
 # Units as files

@@ -17,14 +17,15 @@ import ndpsim
 from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
-from ndpsim.dram import sink, state
+from ndpsim.dram import state
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
 from ndpsim.simulate import Memory, run_requests, simulate_contention, simulate_expert
-from ndpsim.simulate.lane import check_refresh, command_room, decode_commands, run_channel
+from ndpsim.simulate.lane import check_refresh
 from ndpsim.spec import Device, lower, resolve, standards
 from ndpsim.spec.checking import check_standard
 from ndpsim.spec.standard import Command, Rule
 from ndpsim.traces import CommandTrace, Requests, read_commands, write_commands
+from one_channel import run_on
 
 # Eight transfers a clock; a row bus and a column bus; commands of one and two cycles; one bank refreshed by itself.
 PAGE = """
@@ -149,12 +150,7 @@ def requests_of(device: Device, count: int, seed: int = 1) -> list[np.ndarray]:
 
 
 def run(make: Any, device: Device, count: int = 3000, **options: Any) -> tuple[Any, CommandTrace]:
-    policy = state.make_policy(state.ControllerOptions(**options), device.standard.controller)
-    tables = lower(device)
-    channel = make(tables, policy)
-    source = state.make_source(tables, *requests_of(device, count))
-    commands = run_channel(channel, source, sink.null_sink(), command_room(), count)
-    return channel, decode_commands(commands, tables, device.standard)
+    return run_on(make, device, state.ControllerOptions(**options), requests_of(device, count))
 
 
 def with_rules(device: Device, rules: tuple[Rule, ...]) -> Device:
@@ -222,16 +218,6 @@ def test_a_page_names_its_controller():
         state.make_policy(state.ControllerOptions(), "three")
 
 
-@pytest.mark.long  # test_memory_machines.py has experts on HBM3, which has two buses, too
-def test_an_expert_runs_on_two_buses():
-    changes = ["dram.standard=TOY9", "dram.org=TOY9_1Gb", "dram.timing=TOY9_6400", "dimm.ranks=2"]
-    hardware = load_hardware("edge", changes)
-    alone = simulate_expert(hardware, ndpsim.Expert(256, 64), record_commands=True, exact_check=True)
-    assert all(check(trace, hardware.lane_device()).ok for trace in alone.command_traces)
-    with refused("unsupported dram.standard"):
-        simulate_contention(hardware, ndpsim.Expert(256, 64))
-
-
 # What the general controller obeys, and the fast one does not know.
 WIDER = (
     Rule("other clubs", "club", ("OPEN",), ("OPEN",), "nRRD + 3", siblings=True),
@@ -288,37 +274,13 @@ def test_windows_and_siblings_bind_at_every_level(refresh):
         assert {one.rule for one in check(trace, strict, limit=10**6).violations} == {rule.name}
 
 
-@pytest.mark.parametrize("refresh", ["per-bank", "all-bank"])
-def test_every_rule_that_is_left_out_is_missed_or_stands_behind_another(refresh):
-    device, missed = resolve(*TOY, 2), set()
-    for rule in device.standard.rules:
-        fewer = with_rules(device, tuple(one for one in device.standard.rules if one != rule))
-        _, trace = run(ScanController, fewer, 1500, refresh=refresh, row_policy="closed-cap", row_cap=2)
-        found = {one.rule for one in check(trace, device, refresh, limit=10**6).violations}
-        assert found <= {rule.name, "data bus", "refresh debt"}
-        missed |= found
-    mended = {"mended", "mending"} if refresh == "per-bank" else {"mended"}
-    assert missed >= {
-        "turn",
-        "other half",
-        "same club",
-        "opens",
-        "four opens",
-        "row to column",
-        "open",
-        *mended,
-    }
-
-
 def test_one_bank_is_closed_refreshed_and_opened_again_at_the_clocks_by_hand():
     device = resolve(*TOY)
-    tables, policy = lower(device), state.make_policy(state.ControllerOptions(refresh="per-bank"))
     # Reads of banks 0 and 1 of the first group, whose refreshes fall due at clocks 200 and 400.
     bank, row = np.array([0, 1, 0, 1]), np.array([5, 5, 5, 5])
     zero, cycle = np.zeros(4, dtype=np.int64), np.array([0, 0, 300, 300])
-    source = state.make_source(tables, zero, zero, bank, row, zero, zero, np.arange(4), cycle)
-    commands = run_channel(ScanController(tables, policy), source, sink.null_sink(), command_room(), 4)
-    trace = decode_commands(commands, tables, device.standard)
+    requests = [zero, zero, bank, row, zero, zero, np.arange(4), cycle]
+    _, trace = run_on(ScanController, device, state.ControllerOptions(refresh="per-bank"), requests)
     issued = zip(
         trace.clock.tolist(), trace.to_arrays()["command"].tolist(), trace.bank.tolist(), strict=True
     )

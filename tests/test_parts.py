@@ -13,7 +13,7 @@ import yaml
 from calls import refused_call, said
 from mistakes import mistake, mistake_of, refused
 from ndpsim.config import data_path, hardware_names, load_hardware, load_part, part_names
-from ndpsim.config.files import PART_KINDS, PART_SECTIONS, data_folder
+from ndpsim.config.files import PART_KINDS, PART_SECTIONS
 from ndpsim.errors import InputError
 
 MACHINE = """\
@@ -319,12 +319,6 @@ def test_names_of_bundled_parts_are_whole_numbers_or_words_that_yaml_leaves_alon
             assert word == word.lower()
             assert " " not in word
             assert word.isdigit() or isinstance(yaml.safe_load(word), str)
-
-
-def test_files_of_parts_lie_where_the_package_takes_them():
-    project = (Path(__file__).parents[1] / "pyproject.toml").read_text()
-    assert '"hwconfigs" = "ndpsim/_data/hwconfigs"' in project  # the folder with all under it
-    assert data_folder("hwconfigs/parts/gpus") == data_folder("hwconfigs") / "parts" / "gpus"
 
 
 # By hand, from the makers' data sheets.

@@ -10,12 +10,13 @@ import pytest
 from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.config import Dram
-from ndpsim.dram import refresh_policies, sink, state
+from ndpsim.dram import refresh_policies, state
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
 from ndpsim.dram.refresh_policies import Due, Refreshed, Schedule, Turn, make_schedule
-from ndpsim.simulate.lane import check_refresh, command_room, decode_commands, run_channel
+from ndpsim.simulate.lane import check_refresh
 from ndpsim.spec import lower, resolve, standards
 from ndpsim.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
+from one_channel import run_on
 
 COMMANDS = standards()["DDR5"].by_number
 
@@ -98,20 +99,13 @@ def reads(device, count):
     return [*(rng.integers(0, size, count) for size in sizes), rng.integers(0, 2, count), np.arange(count)]
 
 
-def run(make, device, options, count):
-    tables, policy = lower(device), state.make_policy(options)
-    channel, source = make(tables, policy), state.make_source(tables, *reads(device, count))
-    commands = run_channel(channel, source, sink.null_sink(), command_room(), count)
-    return channel, decode_commands(commands, tables, device.standard)
-
-
 @pytest.mark.parametrize("row_policy", ["open", "closed-cap"])
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_policy_of_one_file_runs_through_both_controllers(reversed_banks, ranks, row_policy):
     device = resolve(*DDR5, ranks)
     options = state.ControllerOptions(refresh=reversed_banks, row_policy=row_policy)
     (fast, one), (readable, other) = (
-        run(make, device, options, 6000) for make in (FastController, ScanController)
+        run_on(make, device, options, reads(device, 6000)) for make in (FastController, ScanController)
     )
     assert one.columns().T.tolist() == other.columns().T.tolist()
     assert compare_channels(fast, readable) == []

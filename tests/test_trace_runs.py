@@ -92,27 +92,7 @@ def test_same_bank_refresh_leaves_the_other_banks_working():
     assert same_bank.bandwidth_gbps > whole.bandwidth_gbps
 
 
-def test_a_standard_without_same_bank_refresh_says_so():
-    with refused("unknown-name refresh"):
-        run_trace(stream(1), "DDR4", "DDR4_8Gb_x8", "DDR4_3200AA", refresh="same-bank")
-
-
 # ---- statistics -------------------------------------------------------------------------------------
-
-
-def test_the_histogram_holds_every_read_and_the_percentiles_fit_it():
-    result = run_trace(random_requests(20_000, 0.2))
-    bars, figures = result.read_latency_histogram, result.read_latency_ns
-    assert sum(bar["reads"] for bar in bars) == result.reads
-    assert bars[0]["from_ns"] <= figures["p50"] <= figures["p90"] <= figures["p99"] <= figures["max"]
-    below = sum(bar["reads"] for bar in bars if bar["to_ns"] <= figures["p90"])
-    assert below <= 0.9 * result.reads
-
-
-def test_queues_of_a_saturated_stream_stand_full():
-    result = run_trace(stream(20_000))
-    assert 30 < result.queue_occupancy["read"] <= 32
-    assert result.queue_occupancy["write"] == 0
 
 
 def test_latency_rises_with_load_and_bandwidth_follows_it():
@@ -141,19 +121,3 @@ def test_results_are_plain_data():
     result = run_trace(stream(10))
     assert isinstance(result, TraceResult)
     assert "command_traces" not in result.to_dict()
-
-
-def test_the_plain_run_of_a_trace_agrees():
-    addresses = np.concatenate((np.arange(6000) * 64, np.random.default_rng(1).integers(0, 1 << 28, 3000)))
-    writes = (np.arange(9000) > 7000).astype(np.int64)
-    result = run_trace((addresses, writes), mapper="MOP4CLXOR", channels=2, exact_check=True)
-    assert result.requests == 9000
-
-
-def test_a_stream_of_addresses_is_fast_forwarded():
-    """Bursts that rotate over the bank groups: RoBaRaCoCh puts them 64 columns and a rank apart."""
-    number = np.arange(40_000)
-    group, rest = number % 8, number // 8
-    addresses = ((rest // 64 * 8 + group) * 64 + rest % 64) * 64
-    result = run_trace((addresses, np.zeros(40_000, dtype=np.int64)), exact_check=True)
-    assert result.fast_forwarded > 0.7
