@@ -186,10 +186,3 @@ def test_nothing_is_lost_and_no_wire_beats_its_rate(net, packets):
             order[source, target] = at
     for wire, size in carried.items():
         assert done.busy[wire] / ticks.ticks[0] == size / rates[wire] <= max(arrived)
-
-
-def test_a_group_has_no_more_dimms_than_there_are():
-    load_hardware("trimoe", ["link.topology=groups", "link.group_dimms=16"])
-    load_hardware("trimoe", ["link.topology=ring", "link.group_dimms=17"])  # used by groups only
-    with refused("range sets link.group_dimms"):
-        load_hardware("trimoe", ["link.topology=groups", "link.group_dimms=17"])
