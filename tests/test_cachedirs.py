@@ -363,6 +363,15 @@ def test_a_group_counts_when_it_is_not_the_users_own(root, monkeypatch, own, rea
     assert entries().read("one") == read
 
 
+def test_an_access_list_may_name_others_where_only_the_users_own_group_could_write(root, monkeypatch):
+    entries().write("one", CONTENT)
+    monkeypatch.setattr(own_files, "_is_own_group", lambda group: True)
+    root.chmod(0o770)
+    assert entries().read("one") == CONTENT
+    monkeypatch.setattr(os, "listxattr", lambda path: ["system.posix_acl_access"], raising=False)
+    assert entries().read("one") is None
+
+
 @pytest.mark.parametrize(
     ("group", "name", "members", "own"),
     [

@@ -111,16 +111,6 @@ def test_place_is_the_inverse_of_coordinates(device, shares):
 
 
 @settings(deadline=None)
-@given(devices, st.data())
-def test_coordinates_is_the_inverse_of_place(device, data):
-    where = [np.array([data.draw(st.integers(0, size - 1))]) for size in sizes_of(device)]
-    layout = Interleaving(some(1), device, 1)
-    place = layout.place(*where)
-    assert 0 <= int(place[0]) < device.capacity_bytes // device.burst_bytes
-    assert [int(values[0]) for values in layout.coordinates(place)] == [int(values[0]) for values in where]
-
-
-@settings(deadline=None)
 @given(devices, st.integers(0, 1 << 20))
 def test_consecutive_bursts_go_to_different_bank_groups(device, start):
     count = device.ranks * device.groups_per_stack
@@ -156,18 +146,6 @@ def test_the_lanes_share_every_burst(chosen, count):
         assert max(of_lanes) - min(of_lanes) <= 1
         assert of_lanes == sorted(of_lanes, reverse=True)  # burst n lies on lane n mod lanes
     assert sum(share.total for share in shares) == sum(region.bursts for region in chosen)
-
-
-@settings(deadline=None)
-@given(st.lists(regions, min_size=1, max_size=3), lanes)
-def test_no_two_bursts_of_a_lane_share_a_place(chosen, count):
-    layout = Interleaving(chosen, DDR5, count)
-    for lane in range(count):
-        share = layout.share(lane)
-        places = layout.lane_bursts(share)
-        assert len(places) == share.total
-        assert len(np.unique(places)) == share.total
-        assert (np.diff(places) > 0).all()
 
 
 @settings(deadline=None)

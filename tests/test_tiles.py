@@ -81,14 +81,6 @@ def test_lanes_that_are_alike_read_alike(hidden, intermediate, lanes, rows):
         assert (last - first == len(group) - 1).all()
 
 
-def test_regions_begin_at_the_same_place_on_all_lanes():
-    tiles = tiles_of(64, 20, 7, 3)
-    begins = {
-        tuple(tiles.coordinates(lane)[0][[0, tiles.share(lane).bursts[0]]].tolist()) for lane in range(4)
-    }
-    assert len(begins) == 1
-
-
 def test_an_expert_larger_than_the_device_is_not_supported():
     with refused("too-large"):
         tiles_of(1 << 18, 1 << 16, 2, 8)
