@@ -1,13 +1,12 @@
-"""Every number of every preset, against tables written out here, and every rule between two commands.
+"""Every number of every preset, against tables written out here; `test_checker_rules` has the rules.
 
-Sources: speed and organisation presets and the rules of Ramulator 2.1 (python/ramulator/dram/ddr4.py and
+Sources: speed and organisation presets of Ramulator 2.1 (python/ramulator/dram/ddr4.py and
 ddr5.py) and, where it has none, of Ramulator 2.0 (src/dram/impl/DDR4.cpp, DDR5.cpp: tRFCsb, tREFSBRD) and
 JESD79-5 (rates 3600, 4000, 4400, 5200, 6000; REFsb and PREsb). Clocks from nanoseconds are written out, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -16,7 +15,7 @@ import pytest
 from mistakes import refused
 from ndpsim.config import load_hardware
 from ndpsim.spec import resolve, standards
-from ndpsim.spec.standard import ByDensity, ByWidth, latency_terms
+from ndpsim.spec.standard import ByDensity, ByWidth
 
 COMMANDS = standards()["DDR5"].by_number
 
@@ -224,102 +223,6 @@ def test_commands_do_what_the_truth_tables_say():
         "PREsb": ("same-bank", False, True, False, False, False),
         "REFsb": ("same-bank", False, False, False, False, True),
     }  # fmt: skip
-
-
-# Rules: "level: earlier > later: clocks", later ones by the words below.
-
-WORDS = {"R": ("RD", "RDA"), "W": ("WR", "WRA"), "RW": ("RD", "RDA", "WR", "WRA")}
-DDR4_RULES = """
-channel:   R > R: nBL
-channel:   W > W: nBL
-rank:      R > R: nCCDS
-rank:      W > W: nCCDS
-rank:      R > W: nCL + nBL + 2 - nCWL
-rank:      W > R: nCWL + nBL + nWTRS
-siblings:  R > RW: nBL + nCS
-siblings:  W > R: nCWL + nBL + nCS - nCL
-rank:      RD > PREab: nRTP
-rank:      WR > PREab: nCWL + nBL + nWR
-rank:      ACT > ACT: nRRDS
-window4:   ACT > ACT: nFAW
-rank:      ACT > PREab: nRAS
-rank:      PREab > ACT: nRP
-rank:      ACT > REFab: nRC
-rank:      PREpb PREab > REFab: nRP
-rank:      RDA > REFab: nRP + nRTP
-rank:      WRA > REFab: nCWL + nBL + nWR + nRP
-rank:      REFab > ACT PREab: nRFC
-bankgroup: R > R: nCCDL
-bankgroup: W > W: nCCDL
-bankgroup: W > R: nCWL + nBL + nWTRL
-bankgroup: ACT > ACT: nRRDL
-bank:      ACT > ACT: nRC
-bank:      ACT > RW: nRCD
-bank:      ACT > PREpb: nRAS
-bank:      PREpb > ACT: nRP
-bank:      RD > PREpb: nRTP
-bank:      WR > PREpb: nCWL + nBL + nWR
-bank:      RDA > ACT: nRTP + nRP
-bank:      WRA > ACT: nCWL + nBL + nWR + nRP
-"""
-# The same but for column commands, and what precharges and same-bank commands add.
-DDR5_RULES = (
-    DDR4_RULES.replace("rank:      W > W: nCCDS", "rank:      W > W: nCCDS_WR")
-    .replace("bankgroup: W > W: nCCDL", "bankgroup: W > W: nCCDL_WR")
-    .replace("nCL + nBL + 2 - nCWL", "nCL + nBL + 4 - nCWL")  # read postamble 2, write preamble 2
-    .replace("rank:      PREpb PREab > REFab: nRP", "rank:      PREpb PREab PREsb > REFab: nRP")
-    + """
-rank:      PREpb PREab PREsb > PREpb PREab PREsb: nPPD
-rank:      ACT > REFsb: nRRDL
-rank:      REFsb > ACT: nREFSBRD
-rank:      PREab > REFsb: nRP
-rank:      REFab > REFsb PREsb: nRFC
-rank:      REFsb > REFsb REFab PREab: nRFCsb
-bank:      ACT > PREsb: nRAS
-bank:      RD > PREsb: nRTP
-bank:      WR > PREsb: nCWL + nBL + nWR
-bank:      PREsb > ACT: nRP
-bank:      ACT > REFsb: nRC
-bank:      PREpb PREsb > REFsb: nRP
-bank:      RDA > REFsb: nRTP + nRP
-bank:      WRA > REFsb: nCWL + nBL + nWR + nRP
-bank:      REFsb > ACT PREpb PREsb: nRFCsb
-"""
-)
-
-Constraint = tuple[str, str, str, tuple[tuple[str, int], ...]]
-
-
-def summed(latency: str) -> tuple[tuple[str, int], ...]:
-    """How often each timing is in a sum, and the whole number under ''."""
-    counts: dict[str, int] = {}
-    for sign, term in latency_terms(latency):
-        name, value = ("", sign * term) if isinstance(term, int) else (term, sign)
-        counts[name] = counts.get(name, 0) + value
-    return tuple(sorted(counts.items()))
-
-
-def written(text: str) -> Iterator[Constraint]:
-    for line in text.strip().splitlines():
-        if not line:
-            continue
-        level, pair, latency = (part.strip() for part in line.split(":"))
-        before, after = pair.split(" > ")
-        for earlier in WORDS.get(before, before.split()):
-            for later in WORDS.get(after, after.split()):
-                yield level, earlier, later, summed(latency)
-
-
-@pytest.mark.parametrize(("standard", "text"), [("DDR4", DDR4_RULES), ("DDR5", DDR5_RULES)])
-def test_the_rules_between_two_commands(standard, text):
-    found = [
-        ("siblings" if rule.siblings else f"window{rule.window}" if rule.window > 1 else rule.level, before, after, summed(rule.latency))
-        for rule in standards()[standard].rules
-        for before in rule.previous
-        for after in rule.next
-    ]  # fmt: skip
-    assert sorted(found) == sorted(written(text))
-    assert {r.level for r in standards()[standard].rules if r.siblings or r.window > 1} == {"rank"}
 
 
 # How tables round.
