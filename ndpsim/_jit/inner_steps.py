@@ -276,8 +276,29 @@ def _compile_part(of_kernels: Any, signature: Any) -> Any:
     return found.entry_point
 
 
-def part(function: Callable[..., Any], inline: bool) -> Any:
+class Part:
+    """A part of kernels. Its dispatcher is made for the first kernel that is compiled with it."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+
+    @functools.cached_property
+    def dispatcher(self) -> Any:
+        """Numba's dispatcher."""
+        return self._make()
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What Numba asks a function for that another one calls."""
+        return self.dispatcher._numba_type_
+
+
+def part(function: Callable[..., Any], inline: bool) -> Part:
     """A part of kernels: compiled once for all constants it is called with, and not called from Python."""
+    return Part(partial(_make_part, function, inline))
+
+
+def _make_part(function: Callable[..., Any], inline: bool) -> Any:
     of_kernels = _compiled(
         function,
         pipeline_class=PartCompiler,
@@ -295,12 +316,16 @@ def part(function: Callable[..., Any], inline: bool) -> Any:
     return of_kernels
 
 
-def chosen(point: Callable[..., Any], part_of: Callable[[Any], Any]) -> Any:
+def chosen(point: Callable[..., Any], part_of: Callable[[Any], Any]) -> Part:
     """The function to call: the part that `part_of` finds for the first argument's class, else `point`."""
+    return Part(partial(_make_chosen, point, part_of))
+
+
+def _make_chosen(point: Callable[..., Any], part_of: Callable[[Any], Any]) -> Any:
     own, point_of_all = part(point, inline=True), _compiled(point)
 
     def of(arguments: Any) -> Any:
-        return part_of(arguments[0].instance_class) or own
+        return (part_of(arguments[0].instance_class) or own).dispatcher
 
     point_of_all.get_call_template = lambda arguments, keywords: of(arguments).get_call_template(
         arguments, keywords

@@ -5,17 +5,20 @@ Parameters follow a colon, as in ``trimoe:refine=false,ema_alpha=0.5``.
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import inspect
+import itertools
 import re
 import sys
+import textwrap
 import traceback
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, cast, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -99,10 +102,30 @@ def policy_names() -> list[str]:
 
 def parameters_of(policy: type[Policy]) -> tuple[PolicyParameter, ...]:
     """The parameters of a policy, in the order of its class."""
+    texts = _texts(policy.Parameters)
     return tuple(
-        PolicyParameter(name, _allowed(field), field.default, " ".join((field.description or "").split()))
+        PolicyParameter(
+            name, _allowed(field), field.default, " ".join((field.description or texts.get(name, "")).split())
+        )
         for name, field in policy.Parameters.model_fields.items()
     )
+
+
+def _texts(parameters: type[PolicyParameters]) -> dict[str, str]:
+    """The text below each field of a class and its bases, read from their source, which takes its time."""
+    found: dict[str, str] = {}
+    for one in reversed(parameters.__mro__):
+        if not issubclass(one, PolicyParameters):
+            continue
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
+        except (OSError, SyntaxError):  # typed in, or its file has changed since
+            continue
+        for field, text in itertools.pairwise(cast(ast.ClassDef, tree.body[0]).body):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
+                    found[name] = words
+    return found
 
 
 def policy_class(asked: str) -> type[Policy]:

@@ -148,7 +148,7 @@ class PolicyParameters(BaseModel):
     The text below a field, or its `description`, has its meaning and its source.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     gpu_order: GpuOrder = "listed"
     """of the experts that the GPU computes. listed: as the policy lists them; arrived: those that were copied
