@@ -9,11 +9,15 @@ from types import ModuleType
 from typing import Any
 
 
+def modules_by_name(folder: ModuleType) -> dict[str, ModuleType]:
+    """The modules of the package `folder`, by their names in options."""
+    names = sorted(module.name for module in pkgutil.iter_modules(folder.__path__))
+    return {_option_name(name): importlib.import_module(f"{folder.__name__}.{name}") for name in names}
+
+
 def plugins_by_module(folder: ModuleType, attribute: str) -> dict[str, Any]:
     """The objects `attribute` of the modules of the package `folder`, by the modules' names in options."""
-    names = sorted(module.name for module in pkgutil.iter_modules(folder.__path__))
-    modules = {name: importlib.import_module(f"{folder.__name__}.{name}") for name in names}
-    return {_option_name(name): getattr(module, attribute) for name, module in modules.items()}
+    return {name: getattr(module, attribute) for name, module in modules_by_name(folder).items()}
 
 
 def plugins(folder: ModuleType, attribute: str) -> list[Any]:

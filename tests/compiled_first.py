@@ -27,16 +27,13 @@ _CHANNEL = ["dimm.count=2", "host.channels=1", "dimm.ranks=2", "link.ports=2"]
 
 
 def compile_arbiters() -> None:
-    """Two DIMMs beside their host: every arbitration, and a relayout; the readable arbiter where tests need it."""
-    _run_session(FastDimms, "host-first")
-    _run_session(FastDimms, "host-first", moved=True)
+    """Two DIMMs beside their host, with a relayout and without; the readable arbiter where tests need it."""
+    _run_session(FastDimms)
+    _run_session(FastDimms, moved=True)
     simulate_relayout("trimoe", _SMALL, sets=_CHANNEL, host=False)
-    for arbitration in ("ndp-first", "slice", "batch"):
-        _run_session(FastDimms, arbitration)
-    _run_session(ReadableDimms, "host-first", moved=True)
-    for arbitration in ("ndp-first", "slice"):
-        _run_session(ReadableDimms, arbitration)
-    _run_session(ReadableDimms, "ndp-first", ["dram.row_policy=closed-cap"])
+    _run_session(ReadableDimms, moved=True)
+    _run_session(ReadableDimms)
+    _run_session(ReadableDimms, ["dram.row_policy=closed-cap"])
 
 
 def compile_controllers() -> None:
@@ -52,10 +49,10 @@ def compile_controllers() -> None:
 GROUPS = compile_arbiters, compile_controllers
 
 
-def _run_session(kind: Any, arbitration: str, sets: Sequence[str] = (), moved: bool = False) -> None:
+def _run_session(kind: Any, sets: Sequence[str] = (), moved: bool = False) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(channel, "make_dimms", kind)
-        session = Session("trimoe", arbitration=arbitration, sets=[*_CHANNEL, *sets])
+        session = Session("trimoe", sets=[*_CHANNEL, *sets])
     session.expert(_SMALL, 1, 0)
     session.host("random", gbps=6)
     if moved:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,10 +44,6 @@ ARBITRATIONS = [
     "batch:reads=3,most=5,clocks=60",
     "batch:reads=30,most=30,clocks=40",
 ]
-
-
-#: Those for which the readable arbiter is compiled, too; each is compiled anew.
-COMPARED = ARBITRATIONS[1:5]
 
 
 class Work(NamedTuple):
@@ -112,7 +107,6 @@ def works(
     draw: st.DrawFn,
     row_policies: tuple[str, ...] = ("open",),
     refresh: str | None = None,
-    arbitrations: Sequence[str] = ARBITRATIONS,
 ) -> Work:
     preset = draw(st.sampled_from(DEVICES if refresh is None else DEVICES[1:]))
     overrides = {"nREFI": draw(st.sampled_from([600, 900])), "nRFC": draw(st.sampled_from([60, 200]))}
@@ -122,8 +116,7 @@ def works(
         modes = [*modes, "same-bank"] if refresh is None else [refresh]
     device = resolve(*preset, 1, overrides)
     row_policy = draw(st.sampled_from(row_policies))
-    # Each arbitration is compiled anew for each row policy: closed-cap runs under one of them.
-    arbitration = "ndp-first" if row_policy == "closed-cap" else draw(st.sampled_from(arbitrations))
+    arbitration = draw(st.sampled_from(ARBITRATIONS))
     options = state.ControllerOptions(
         scheduler=draw(st.sampled_from(["FRFCFS", "FRFCFS-RowHit"])),
         row_policy=row_policy,
@@ -331,24 +324,12 @@ def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert [name for name in one if one[name] != other[name]] == []
 
 
-@pytest.mark.long  # below are two of the arbitrations; test_contention.py has the others on the fast arbiter
 @settings(deadline=None, max_examples=120)
 @given(works(), st.integers(1, 900), st.booleans())
-def test_the_fast_arbiter_does_what_the_readable_one_does_under_every_arbitration(work, pause, decided):
-    assert_both_do_the_same(work, pause, decided)
-
-
-@settings(deadline=None, max_examples=120)
-@given(works(arbitrations=COMPARED), st.integers(1, 900), st.booleans())
 @example(starving(145, "ndp-first", 200, (1, 10), 1, 0.9, (0, 1), (32, 3, 10)), 1, True)
 @example(starving(187, "slice:clocks=17", 200, (1, 10), 2, 0.3, (7, 2), (6, 1, 1)), 1, False)
 @example(starving(713, "slice:clocks=17", 50, (32, 32), 2, 0.3, (7, 2), (6, 1, 1)), 1, False)
 def test_the_fast_arbiter_does_what_the_readable_one_does(work, pause, decided):
-    assert_both_do_the_same(work, pause, decided)
-
-
-def assert_both_do_the_same(work: Work, pause: int, decided: bool) -> None:
-    """Both arbiters do the same in a run that is paused and continued."""
     outcomes = []
     for kind in (FastDimms, ReadableDimms):
         dimm, seen = make(work, kind, 0 if decided else state.FAR), []
@@ -384,25 +365,10 @@ def at_once() -> Work:
     )  # fmt: skip
 
 
-@pytest.mark.long  # the readable arbiter is compiled anew for each arbitration
 @settings(deadline=None, max_examples=20)
 @given(works(refresh="reversed-banks"))
 @example(at_once())
-def test_both_arbiters_do_the_same_under_a_refresh_policy_of_one_file_and_every_arbitration(
-    reversed_banks, work
-):
-    assert_both_run_alike(work)
-
-
-@settings(deadline=None, max_examples=20)
-@given(works(refresh="reversed-banks", arbitrations=COMPARED))
-@example(at_once()._replace(arbitration="ndp-first"))
 def test_both_arbiters_do_the_same_under_a_refresh_policy_of_one_file(reversed_banks, work):
-    assert_both_run_alike(work)
-
-
-def assert_both_run_alike(work: Work) -> None:
-    """Both arbiters do the same in a run without a pause."""
     dimms = [make(work, kind) for kind in (FastDimms, ReadableDimms)]
     for dimm in dimms:
         dimm.run_until(1 + work.clocks)

@@ -237,7 +237,7 @@ def outlined(function: F) -> F:
 def by_reference(cls: type[T]) -> type[T]:
     """Let kernels have a named tuple by reference, its fields read only, where ndpsim knows how.
 
-    Its fields are integers, arrays and records, None, and named tuples of these. How Numba compiles decides
+    Its fields are integers, arrays and records, None, and tuples of these. How Numba compiles decides
     only how long that takes: what kernels read is the same.
     """
     return referenced(cls) if IS_TRIED else cls

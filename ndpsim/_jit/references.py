@@ -90,13 +90,11 @@ def referenced(cls: type[T]) -> type[T]:
 
 def _type_of(name: str, value: Any) -> Any:
     if isinstance(value, tuple):
-        for field, part in zip(getattr(value, "_fields", ()), value, strict=True):
+        for field, part in zip(getattr(value, "_fields", range(len(value))), value, strict=True):
             _type_of(f"{name}.{field}", part)
     kind = _typeof(value)
     if not isinstance(kind, (*_FIELDS, Reference)):
-        raise TypeError(
-            f"{name} is {kind}, not an integer, an array, a record, None or a named tuple of these"
-        )
+        raise TypeError(f"{name} is {kind}, not an integer, an array, a record, None or a tuple of these")
     return kind
 
 

@@ -1,24 +1,52 @@
-"""Functions that both arbiters call; the module of an arbitration overrides them by the same names.
+"""Functions that both arbiters call: those of the chosen arbitration.
 
-The records of an arbitration on a bus are int64[rank, `RECORDS`], initially 0; the last row is for all
-ranks together.
+A kernel serves all arbitrations. Their modules override the functions here by the same names; the first
+argument of their own is the named tuple of their parameters. The records of an arbitration on a bus are
+int64[rank, `RECORDS`], initially 0; the last row is for all ranks together.
 """
 
 from __future__ import annotations
 
-from ndpsim._jit import by_type, overridable
+from collections.abc import Callable
+from typing import Any
+
+from ndpsim._jit import inlined
+from ndpsim.dimm.arbitrations import arbitrations
+from ndpsim.dimm.state import HOST
 from ndpsim.dram.state import FAR
 
 #: Number of integers that an arbitration may record for each rank.
 RECORDS = 4
 
 
-@by_type
+def overridable(point: Callable[..., Any]) -> Any:
+    """The function of the chosen arbitration, or this one if its module has none."""
+    call = inlined(point)
+    for place, module in enumerate(arbitrations().values()):
+        if own := getattr(module, point.__name__, None):
+            call = _chosen(place, own, call)
+    return call
+
+
+def _chosen(place: int, own: Any, other: Any) -> Any:
+    """The function of the arbitration in a place where that is chosen, else another."""
+
+    @inlined
+    def call(arbitration, *others):
+        if arbitration.chosen == place:
+            return own(arbitration.parameters[place], *others)
+        return other(arbitration, *others)
+
+    return call
+
+
+@overridable
 def usual_master(arbitration, records, rank, writes, clock):
     """The master that is first on a rank at a clock if no request has waited for too long: HOST or NDP.
 
     writes: whether the host's controller serves writes now, and not reads.
     """
+    return HOST
 
 
 @overridable

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._jit import by_reference
+from ndpsim.dimm.arbitrations import Arbitration
 from ndpsim.dram.state import Policy
 from ndpsim.spec import Tables
 
@@ -33,7 +34,7 @@ class Setup(NamedTuple):
     lane_tables: Tables  # a channel of one rank
     host_tables: Tables  # a channel with the ranks of all DIMMs on it
     policy: Policy
-    arbitration: Any  # see `dimm.arbitration_points`
+    arbitration: Arbitration
     starvation_clocks: int  # a request that waits for longer makes its master first
     read_latency: int  # clocks from a read command to the first beat of its data: nCL
     write_latency: int  # from a write command: nCWL

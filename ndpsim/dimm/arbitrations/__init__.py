@@ -6,12 +6,15 @@ functions of `dimm.arbitration_points`, which both arbiters call.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+import functools
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, NamedTuple
 
 from ndpsim.arguments import settings, text
 from ndpsim.errors import InputError, one_of, unknown
-from ndpsim.plugins import option_names
+from ndpsim.plugins import modules_by_name, option_names
 
 #: The names of the arbitrations in options.
 NAMES = option_names("dimm/arbitrations", "host-first")
@@ -20,8 +23,21 @@ _KEY = "arbitration"
 _MOST = 1 << 30
 
 
-def make_arbitration(named: str) -> Any:
-    """The parameters of the arbitration that is called ``NAME`` or ``NAME:KEY=VALUE,...``.
+class Arbitration(NamedTuple):
+    """The chosen arbitration, by its place in `arbitrations`, and the parameters of each of them."""
+
+    chosen: int
+    parameters: tuple[Any, ...]
+
+
+@functools.cache
+def arbitrations() -> Mapping[str, ModuleType]:
+    """The modules of all arbitrations by their names in options."""
+    return modules_by_name(sys.modules[__name__])
+
+
+def make_arbitration(named: str) -> Arbitration:
+    """The arbitration that is called ``NAME`` or ``NAME:KEY=VALUE,...``.
 
     Raises:
         InputError: there is no such arbitration, or a parameter makes no sense.
@@ -29,8 +45,8 @@ def make_arbitration(named: str) -> Any:
     name, _, rest = named.partition(":")
     if name not in NAMES:
         raise unknown(name, NAMES, "arbitration", key=_KEY)
-    kind: Any = import_module(f"{__name__}.{name.replace('-', '_')}").ARBITRATION
-    given: dict[str, int] = {}
+    kinds: dict[str, Any] = {other: module.ARBITRATION for other, module in arbitrations().items()}
+    kind, given = kinds[name], dict[str, int]()
     for key, value in settings(rest, f"{_KEY}: {name}").items():
         if key not in kind._fields:
             problem = one_of(key, kind._fields, "parameter") if kind._fields else f"has no parameter {key}"
@@ -39,7 +55,8 @@ def make_arbitration(named: str) -> Any:
             problem = f"{name}: {key}={value} is not a whole number from 1 to {_MOST}"
             raise InputError(problem, "range", key=_KEY)
         given[key] = int(value)
-    return kind(**given)
+    parameters = (of(**given) if other == name else of() for other, of in kinds.items())
+    return Arbitration(list(kinds).index(name), tuple(parameters))
 
 
 def checked_arbitration(value: Any) -> str:
