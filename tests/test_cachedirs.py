@@ -200,6 +200,12 @@ def test_entries_never_take_more_than_their_bound(root, blocks):
     assert len(names_in(root)) >= blocks * 3 // 4
 
 
+def test_processes_that_write_an_entry_each_keep_to_the_bound(root):
+    for number in range(40):
+        bounded(root, 16).write(f"e{number}", CONTENT)
+    assert 12 <= len(names_in(root)) <= 16
+
+
 def test_what_was_read_is_not_the_longest_unused(root):
     cache = bounded(root, 8)
     for number in range(7):

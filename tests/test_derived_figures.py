@@ -366,10 +366,11 @@ def test_the_link_and_the_arrays_are_busy_for_what_they_carry_and_multiply():
     assert result.token_tiles == (3, 3, 3)
 
 
-def test_arrays_take_no_less_than_their_steps_whatever_does_not_divide():
-    # 8 rows of 67 weights are 1072 bytes in 17 bursts: 67 cycles, and not a part of a cycle less.
-    result = simulate_expert("cxl", Expert(67, 4), sets=["dram.refresh=none"])
-    gate_up, down = 67, 4
+@pytest.mark.parametrize(("bits", "gate_up", "down"), [(16, 67, 4), (3, 13, 4)])
+def test_arrays_take_no_less_than_their_steps_whatever_does_not_divide(bits, gate_up, down):
+    # 8 rows of 67 weights are 1072 bytes in 17 bursts: 67 cycles, and not a part of a cycle less. Of 3 bits, 201
+    # bits of a row are 13 words of 16, and 12 bits one, behind which four rows of sums leave in as many cycles.
+    result = simulate_expert("cxl", Expert(67, 4), bits=bits, sets=["dram.refresh=none"])
     busy = result.busy["compute"] * result.time_ns
     assert gate_up + down <= busy + 1e-9 < gate_up + down + 1
 
