@@ -9,9 +9,7 @@ import dataclasses
 import gzip
 import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,51 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ndpsim.audit
+from command_lines import COLUMN, NAMES, NUMBER, Line, Spot, line, trace_of, verdict
 from mistakes import refused
 from ndpsim.audit import CommandBuses, Report, check, check_lanes
 from ndpsim.simulate import run_trace
-from ndpsim.spec import Device, Rule, command_names, resolve, standards
+from ndpsim.spec import Device, Rule, command_names, resolve
 from ndpsim.traces import HEADER, CommandTrace, read_commands, write_commands
 
-COMMANDS = standards()["DDR5"].by_number
-
 REFERENCE = Path(__file__).parents[1] / "validation" / "ramulator2"
-NUMBER = {command.name: number for number, command in enumerate(COMMANDS)}
-READS, WRITES = ("RD", "RDA"), ("WR", "WRA")
-COLUMN = READS + WRITES
-RANK_WIDE = ("PREab", "REFab")
-SAME_BANK = ("PREsb", "REFsb")
 PRESETS = {"DDR4": ("DDR4_8Gb_x8", "DDR4_2400R"), "DDR5": ("DDR5_16Gb_x8", "DDR5_4800AN")}
-
-Spot = tuple[int, int, int]  # rank, bank group, bank
-Line = tuple[int, ...]
-
-
-def line(clock: int, name: str, spot: Spot = (0, 0, 0), row: int = 7, column: int = 3) -> Line:
-    """A well-formed command, where coordinates that it does not address are -1."""
-    rank, group, bank = spot
-    if name in RANK_WIDE:
-        group = bank = -1
-    if name in SAME_BANK:
-        group = -1
-    return (
-        clock,
-        NUMBER[name],
-        rank,
-        group,
-        bank,
-        row if name in ("ACT", *COLUMN) else -1,
-        column if name in COLUMN else -1,
-    )
-
-
-def trace_of(lines: Iterable[Line]) -> CommandTrace:
-    return CommandTrace.of(np.array(list(lines), dtype=np.int64).reshape(-1, 7).T)
-
-
-def verdict(lines: Iterable[Line], device: Device, **options: Any) -> Report:
-    chosen: dict[str, Any] = {"refresh": "none", "limit": 1000} | options
-    return check(trace_of(lines), device, **chosen)
 
 
 def names(report: Report) -> set[str]:
@@ -105,7 +67,7 @@ def broken_pairs(lines: list[Line], device: Device) -> set[tuple[int, str, int]]
     broken = set()
     for index, later in enumerate(lines):
         for rule in device.standard.rules + device.standard.checked_rules:
-            after, worst = COMMANDS[later[1]].name, 0
+            after, worst = NAMES[later[1]], 0
             for before in rule.previous if after in rule.next else ():
                 need = distance_of(rule, before, after, device)
                 earlier = [
@@ -492,7 +454,7 @@ NUMBERS = st.integers(-(10**18) + 1, 10**18 - 1)
 
 @settings(max_examples=50, deadline=None)
 @given(
-    lines=st.lists(st.tuples(NUMBERS, st.integers(0, len(COMMANDS) - 1), *[NUMBERS] * 5), max_size=20),
+    lines=st.lists(st.tuples(NUMBERS, st.integers(0, len(NAMES) - 1), *[NUMBERS] * 5), max_size=20),
     suffix=st.sampled_from([".csv", ".csv.gz"]),
 )
 def test_what_is_written_is_read_again(

@@ -11,25 +11,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 
+from command_lines import COLUMN, NUMBER, SAME_BANK, WHOLE_RANK, Line, Spot, line, trace_of, verdict
 from mistakes import refused
-from ndpsim.audit import Report, check, check_lanes
-from ndpsim.spec import Device, lower, resolve, standards
+from ndpsim.audit import check, check_lanes
+from ndpsim.spec import Device, lower, resolve
 from ndpsim.spec import Rule as SpecRule
 from ndpsim.spec.lower import BUSY, CLOCKS
-from ndpsim.traces import CommandTrace
 
-COMMANDS = standards()["DDR5"].by_number
-
-Spot = tuple[int, int, int]  # rank, bank group, bank
-Line = tuple[int, ...]
-
-NUMBER = {command.name: number for number, command in enumerate(COMMANDS)}
 R, W = ("RD", "RDA"), ("WR", "WRA")
-COLUMN = R + W
-WHOLE_RANK, SAME_BANK = ("PREab", "REFab"), ("PREsb", "REFsb")
 PRECHARGES = ("PREpb", "PREab", "PREsb")
 DDR4_COMMANDS = ("ACT", "PREpb", "PREab", *COLUMN, "REFab")
 DDR5_COMMANDS = (*DDR4_COMMANDS, "PREsb", "REFsb")
@@ -39,23 +30,6 @@ DEVICES = {
     "DDR4": resolve("DDR4", "DDR4_8Gb_x8", "DDR4_2400R", 4),
     "DDR5": resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 4),
 }
-
-
-def line(clock: int, name: str, spot: Spot, row: int = 7) -> Line:
-    rank, group, bank = spot
-    if name in WHOLE_RANK:
-        return clock, NUMBER[name], rank, -1, -1, -1, -1
-    if name in SAME_BANK:
-        return clock, NUMBER[name], rank, -1, bank, -1, -1
-    return (
-        clock, NUMBER[name], rank, group, bank, row if name in ("ACT", *COLUMN) else -1, 3 if name in COLUMN else -1
-    )  # fmt: skip
-
-
-def verdict(lines: Iterable[Line], device: Device, **options: Any) -> Report:
-    trace = CommandTrace.of(np.array(list(lines), dtype=np.int64).reshape(-1, 7).T)
-    chosen: dict[str, Any] = {"refresh": "none", "limit": 100} | options
-    return check(trace, device, **chosen)
 
 
 # Distances between two commands.
@@ -556,7 +530,7 @@ def test_refreshes_of_one_rank_are_none_of_another() -> None:
 def test_a_lane_beyond_the_last_is_told_and_the_last_is_checked() -> None:
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
     lines = [line(1000, "RD", (rank, 0, 0)) for rank in (-1, 0, 3, 4)]
-    trace = CommandTrace.of(np.array(lines, dtype=np.int64).T)
+    trace = trace_of(lines)
     report = check_lanes(trace, device, 4, refresh="none")
     assert [(v.index, v.rule) for v in report.violations] == [
         (0, "coordinates"), (1, "row state"), (2, "row state"), (3, "coordinates")
@@ -582,7 +556,7 @@ def test_overlaps_that_are_let_pass_are_added_up_over_lanes() -> None:
 def test_defaults_of_a_check() -> None:
     """All banks at once, the first twenty violations."""
     device = slow("DDR4", 1)
-    trace = CommandTrace.of(np.array([line(1000 * n, "RD", (0, 0, 0)) for n in range(1, 31)]).T)
+    trace = trace_of([line(1000 * n, "RD", (0, 0, 0)) for n in range(1, 31)])
     report = check(trace, device)
     assert len(report.violations) == 20
     assert report.count == 30 + 1  # a refresh is owed, too
@@ -676,7 +650,7 @@ def test_a_rule_that_the_tables_cannot_hold_is_refused(rule: tuple[Any, ...], wo
 
 def test_the_ends_of_what_a_check_may_be_asked() -> None:
     one = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
-    trace = CommandTrace.of(np.array([line(1000, "RD", (0, 0, 0)), line(3000, "RD", (1, 0, 0))]).T)
+    trace = trace_of([line(1000, "RD", (0, 0, 0)), line(3000, "RD", (1, 0, 0))])
     assert [v.rule for v in check_lanes(trace, one, 1, refresh="none").violations] == [
         "row state",
         "coordinates",

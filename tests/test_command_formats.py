@@ -12,24 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ndpsim.traces.commands
+from command_lines import NUMBER, named
 from mistakes import mistake_of, refused
-from ndpsim.spec import Device, command_names, resolve, standards
+from ndpsim.spec import Device, command_names, resolve
 from ndpsim.traces import CommandTrace, check_command_form, command_forms, write_commands
 
-COMMANDS = standards()["DDR5"].by_number
-
-NUMBER = {command.name: number for number, command in enumerate(COMMANDS)}
 FORMS = ("drampower", "drampower5", "dramsim3", "ndpsim", "ramulator2")
 DEVICE = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks=2)  # 8 bank groups of 4 banks
 
 
-def trace_of(*lines: tuple) -> CommandTrace:
-    """A trace of (clock, command name, rank, bank group, bank, row, column)."""
-    return CommandTrace.of(np.array([(t, NUMBER[name], *place) for t, name, *place in lines]).T)
-
-
 # One of each command.
-EVERY = trace_of(
+EVERY = named(
     (0, "ACT", 0, 2, 3, 0x800, -1),
     (37, "RD", 0, 2, 3, 0x800, 32),
     (50, "WR", 0, 2, 3, 0x800, 127),
@@ -151,7 +144,7 @@ def test_parts_of_a_trace_join_without_a_seam(tmp_path, form, monkeypatch):
 @pytest.mark.parametrize("form", FORMS)
 def test_no_commands_make_a_file_of_the_header(tmp_path, form):
     path = tmp_path / "commands"
-    write_commands(path, trace_of((1, "ACT", 0, 0, 0, 0, 0)).take(np.arange(0)), form, 0, DEVICE)
+    write_commands(path, named((1, "ACT", 0, 0, 0, 0, 0)).take(np.arange(0)), form, 0, DEVICE)
     from ndpsim.traces.command_form import Setting
 
     header = command_forms()[form].header
@@ -162,7 +155,7 @@ def test_no_commands_make_a_file_of_the_header(tmp_path, form):
 def test_the_example_of_a_form_is_a_line_of_it(tmp_path, form):
     path = tmp_path / "commands"
     lines = [(37, "RD", 0, 2, 2, 123, 32), (1952, "ACT", 0, 0, 0, 0x800, -1)]
-    write_commands(path, trace_of(*lines), form, 0, DEVICE)
+    write_commands(path, named(*lines), form, 0, DEVICE)
     assert command_forms()[form].example in path.read_text().splitlines()
 
 
@@ -178,7 +171,7 @@ LINES = st.lists(
 
 def written(tmp_path_factory, lines: list[tuple], *options: object) -> list[str]:
     path = tmp_path_factory.getbasetemp() / "commands"
-    write_commands(path, trace_of(*lines), *options)
+    write_commands(path, named(*lines), *options)
     return path.read_text().splitlines()
 
 
@@ -215,7 +208,7 @@ def test_banks_are_numbered_through_the_bank_groups(tmp_path_factory, banks):
 def test_banks_are_numbered_as_the_device_has_them(tmp_path):
     small = resolve("DDR5", "DDR5_8Gb_x8", "DDR5_4800AN")  # two banks in a group
     path = tmp_path / "commands"
-    write_commands(path, trace_of((1, "ACT", 0, 3, 1, 5, -1)), "drampower", 0, small)
+    write_commands(path, named((1, "ACT", 0, 3, 1, 5, -1)), "drampower", 0, small)
     assert path.read_text() == "1,ACT,7\n"
 
 
@@ -257,19 +250,19 @@ def test_numbered_banks_need_the_device(tmp_path, form):
 @pytest.mark.parametrize(("group", "bank"), [(8, 0), (0, 4)])
 def test_a_bank_that_the_device_lacks_is_refused(tmp_path, form, group, bank):
     lines = [(1, "ACT", 0, 0, 0, 5, -1), (9, "ACT", 0, group, bank, 5, -1)]
-    assert refusal(tmp_path, trace_of(*lines), form, 0, DEVICE) == "conflict device"
+    assert refusal(tmp_path, named(*lines), form, 0, DEVICE) == "conflict device"
 
 
 @pytest.mark.parametrize("name", ["PREsb", "REFsb"])
 def test_what_drampower_lacks_is_refused(tmp_path, name):
-    trace = trace_of((1, name, 0, -1, 2, -1, -1))
+    trace = named((1, name, 0, -1, 2, -1, -1))
     assert refusal(tmp_path, trace, "drampower", 0, DEVICE) == "unsupported form"
 
 
 def test_drampower_has_one_rank(tmp_path):
     lines = [(1, "ACT", 1, 0, 0, 5, -1), (9, "ACT", 0, 0, 0, 5, -1)]
-    assert refusal(tmp_path, trace_of(*lines), "drampower", 0, DEVICE) == "unsupported form"
-    write_commands(tmp_path / "commands", trace_of(*lines).take(np.array([0])), "drampower", 0, DEVICE)
+    assert refusal(tmp_path, named(*lines), "drampower", 0, DEVICE) == "unsupported form"
+    write_commands(tmp_path / "commands", named(*lines).take(np.array([0])), "drampower", 0, DEVICE)
     assert (tmp_path / "commands").read_text() == "1,ACT,0\n"
 
 
@@ -312,9 +305,7 @@ LPDDR5 = resolve("LPDDR5", "LPDDR5_8Gb_x16", "LPDDR5_6400", ranks=2)
 
 def written_of(path, device: Device, form: str, *lines: tuple) -> str:
     """Commands of a device in a form."""
-    number = {name: place for place, name in enumerate(device.standard.names)}
-    columns = np.array([(t, number[name], *place) for t, name, *place in lines]).T
-    write_commands(path, CommandTrace.of(columns, device.standard.names), form, 0, device)
+    write_commands(path, named(*lines, names=device.standard.names), form, 0, device)
     return path.read_text()
 
 

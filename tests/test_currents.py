@@ -13,6 +13,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from command_lines import NUMBER, named
 from mistakes import refused
 from ndpsim.energy import (
     Counts,
@@ -37,7 +38,6 @@ from ndpsim.traces import CommandTrace
 
 COMMANDS = standards()["DDR5"].by_number
 
-NUMBER = {command.name: number for number, command in enumerate(COMMANDS)}
 WORDS = ("part", "source", "assumptions", "further")
 LATER = dict.fromkeys(("IDD5PB", "bank_refresh_ns", "IDDQ3N", "IDDQ4R", "standby_banks", "burst_banks"))
 
@@ -218,15 +218,9 @@ def test_commands_are_counted_under_what_they_cost():
 # From a trace.
 
 
-def trace_of(*lines: tuple[int, str, int, int, int]) -> CommandTrace:
-    return CommandTrace.of(
-        np.array([(clock, NUMBER[name], *place, 0, 0) for clock, name, *place in lines], dtype=np.int64).T
-    )
-
-
 def test_counts_of_a_trace_by_hand():
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks=2)
-    trace = trace_of(
+    trace = named(
         (100, "ACT", 0, 0, 0), (140, "RD", 0, 0, 0), (200, "ACT", 1, 7, 3), (250, "WRA", 1, 7, 3), (300, "PREpb", 0, 0, 0),
         (400, "PREab", 1, -1, -1), (500, "REFab", 0, -1, -1), (600, "REFsb", 1, -1, 2), (700, "ACT", 0, 3, 1), (740, "RDA", 0, 3, 1),
     )  # fmt: skip
@@ -238,11 +232,11 @@ def test_counts_of_a_trace_by_hand():
     # Without an end: to the last beat of the last read, 740 + 34 + 8.
     assert last_clock(trace, device) == 782
     assert count_trace(trace, device) == Counts(3, 2, 1, 1, 1, 2 * 782, open_clocks)
-    assert last_clock(trace_of((9, "WR", 0, 0, 0), (900, "PREpb", 0, 0, 0)), device) == 900
-    assert last_clock(trace_of((9, "RD", 0, 0, 0)), device) == 9 + 34 + 8
-    assert last_clock(trace_of((9, "RD", 0, 0, 0), (52, "PREpb", 0, 0, 0)), device) == 52
+    assert last_clock(named((9, "WR", 0, 0, 0), (900, "PREpb", 0, 0, 0)), device) == 900
+    assert last_clock(named((9, "RD", 0, 0, 0)), device) == 9 + 34 + 8
+    assert last_clock(named((9, "RD", 0, 0, 0), (52, "PREpb", 0, 0, 0)), device) == 52
     assert last_clock(CommandTrace.of(np.empty((7, 0), dtype=np.int64)), device) == 0
-    assert count_trace(trace_of((5, "PREpb", 0, 0, 0)), device, start=8).rank_clocks == 0
+    assert count_trace(named((5, "PREpb", 0, 0, 0)), device, start=8).rank_clocks == 0
 
 
 @pytest.mark.parametrize(
@@ -258,15 +252,15 @@ def test_counts_of_a_trace_by_hand():
 def test_what_the_device_does_not_have_is_told(place, words):
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks=2)
     with refused(words):
-        count_trace(trace_of((0, "ACT", *place)), device)
-    assert count_trace(trace_of((0, "ACT", 1, 7, 3)), device, end=10).open_clocks == 10
+        count_trace(named((0, "ACT", *place)), device)
+    assert count_trace(named((0, "ACT", 1, 7, 3)), device, end=10).open_clocks == 10
 
 
 def test_lanes_are_channels_that_end_together():
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
     cost = {name: pj / 1000 for name, pj in BY_HAND["DDR5", "DDR5_16Gb_x8", "DDR5_4800AN"].items()}
     # Three lanes, of which one has no command: 1000 - 100 clocks each, two banks open for 900 and 500.
-    trace = trace_of((100, "ACT", 0, 0, 0), (500, "ACT", 2, 0, 0))
+    trace = named((100, "ACT", 0, 0, 0), (500, "ACT", 2, 0, 0))
     energy = from_trace(trace, device, end=1000, start=100, lanes=3)
     assert energy["activate"] == pytest.approx(2 * cost["activate"])
     assert energy["background"] == pytest.approx(3 * 900 * cost["closed"] + 1400 * cost["open_bank"])

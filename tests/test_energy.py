@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calls import call, said
+from command_lines import named
 from mistakes import refused
 from ndpsim.config.dram import Power
 from ndpsim.dram import sink, state
@@ -26,14 +27,6 @@ COMMANDS = standards()["DDR5"].by_number
 
 DDR4 = ("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA")
 DDR5 = ("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
-NUMBER = {command.name: number for number, command in enumerate(COMMANDS)}
-
-
-def trace_of(*lines: tuple[int, str, int, int, int]) -> CommandTrace:
-    """A trace from (clock, command, rank, bank group, bank)."""
-    return CommandTrace.of(
-        np.array([(clock, NUMBER[name], *place, 0, 0) for clock, name, *place in lines], dtype=np.int64).T
-    )
 
 
 NOTHING = CommandTrace.of(np.empty((7, 0), dtype=np.int64))
@@ -180,21 +173,19 @@ def test_the_kernel_and_its_python_agree_on_any_trace(seed, count):
 )
 def test_a_bank_is_open_from_its_activate_to_its_precharge(closing, clock, held):
     device = resolve(*DDR4, ranks=2)
-    opened = trace_of((0, "ACT", 1, 2, 3), (clock, closing, 1, 2, 3))
+    opened = named((0, "ACT", 1, 2, 3), (clock, closing, 1, 2, 3))
     assert count_trace(opened, device, end=1000).open_clocks == held
-    other = trace_of((0, "ACT", 1, 2, 3), (clock, closing, 0, 2, 3))
+    other = named((0, "ACT", 1, 2, 3), (clock, closing, 0, 2, 3))
     assert count_trace(other, device, end=1000).open_clocks == 1000
 
 
 def test_a_same_bank_precharge_closes_its_bank_of_every_group():
-    trace = trace_of(
-        (0, "ACT", 0, 1, 2), (10, "ACT", 0, 5, 2), (20, "ACT", 0, 5, 3), (300, "PREsb", 0, -1, 2)
-    )
+    trace = named((0, "ACT", 0, 1, 2), (10, "ACT", 0, 5, 2), (20, "ACT", 0, 5, 3), (300, "PREsb", 0, -1, 2))
     assert count_trace(trace, resolve(*DDR5), end=1000).open_clocks == 300 + 290 + 980
 
 
 def test_an_auto_precharge_after_the_end_counts_to_the_end():
-    trace = trace_of((0, "ACT", 0, 0, 0), (100, "WRA", 0, 0, 0))
+    trace = named((0, "ACT", 0, 0, 0), (100, "WRA", 0, 0, 0))
     assert count_trace(trace, resolve(*DDR4), end=120).open_clocks == 120
 
 
@@ -240,8 +231,8 @@ def test_same_bank_refresh_without_its_current_has_no_energy():
     device = resolve(*DDR5)
     chip = find_currents(device)
     without = type(chip)(**{**vars(chip), "IDD5C": None})
-    assert from_trace(trace_of((0, "REFsb", 0, -1, 0)), device, without) is None
-    assert from_trace(trace_of((0, "REFab", 0, -1, -1)), device, without) is not None
+    assert from_trace(named((0, "REFsb", 0, -1, 0)), device, without) is None
+    assert from_trace(named((0, "REFab", 0, -1, -1)), device, without) is not None
 
 
 @pytest.mark.parametrize(

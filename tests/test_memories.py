@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 import ndpsim
+from command_lines import named
 from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
@@ -307,9 +308,7 @@ def test_lpddr5x_has_the_times_of_its_standard(rate, tck_ps, wr):
 
 def rules_broken(device: Device, *commands: tuple) -> list[str]:
     """What commands break, each (clock, name, then rank, bank group, bank, row and column as far as not 0)."""
-    number = {name: place for place, name in enumerate(device.standard.names)}
-    lines = [(clock, number[name], *place, *(0,) * (5 - len(place))) for clock, name, *place in commands]
-    trace = CommandTrace.of(np.array(lines).T, device.standard.names)
+    trace = named(*commands, names=device.standard.names)
     return [one.rule for one in check(trace, device, "none").violations]
 
 
@@ -368,9 +367,7 @@ def test_only_what_closes_rows_issues_on_a_falling_edge():
 def test_files_have_the_levels_of_the_standard(tmp_path):
     device = resolve("HBM3", "HBM3_16Gb_8hi", "HBM3_6400Mbps")
     lines = [(1, "ACT", 1, 6, 2, 7, -1), (65, "RD", 1, 6, 2, 7, 3), (300, "PREab", 1, -1, -1, -1, -1)]
-    number = {name: place for place, name in enumerate(device.standard.names)}
-    columns = np.array([(clock, number[name], *place) for clock, name, *place in lines]).T
-    trace = CommandTrace.of(columns, device.standard.names)
+    trace = named(*lines, names=device.standard.names)
     write_commands(tmp_path / "c.csv", trace, device=device)
     text = (tmp_path / "c.csv").read_text().splitlines()
     assert text == [

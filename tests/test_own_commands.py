@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import ndpsim
+from command_lines import named
 from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
@@ -358,22 +359,19 @@ def test_a_refresh_that_the_standard_lacks_is_one_line():
 
 def test_commands_of_other_buses_may_share_a_clock_and_those_of_one_may_not():
     device = resolve(*TOY)
-    number = {name: place for place, name in enumerate(device.standard.names)}
+    names = device.standard.names
 
     def verdict(*commands: tuple[int, str, int]) -> list[str]:
-        lines = [
-            (clock, number[name], 0, 0, bank, 1, 0 if name == "GET" else -1) for clock, name, bank in commands
-        ]
-        trace = CommandTrace.of(np.array(lines).T, device.standard.names)
-        return [one.rule for one in check(trace, device, "none").violations]
+        lines = [(clock, name, 0, 0, bank, 1, 0 if name == "GET" else -1) for clock, name, bank in commands]
+        return [one.rule for one in check(named(*lines, names=names), device, "none").violations]
 
     opened = (1, "OPEN", 0), (100, "OPEN", 1)
     assert verdict(opened[0], (100, "GET", 0), opened[1]) == []
     assert verdict(*opened, (101, "GET", 0)) == []
     assert "clock order" in verdict(*opened, (99, "GET", 0))
     assert "command bus" in verdict((1, "OPEN", 0), (2, "OPEN", 1))
-    assert lower(device).gap[0, number["OPEN"], number["GET"]] < 0
-    assert lower(device).gap[0, number["OPEN"], number["SHUT"]] == 2
+    assert lower(device).gap[0, names.index("OPEN"), names.index("GET")] < 0
+    assert lower(device).gap[0, names.index("OPEN"), names.index("SHUT")] == 2
 
 
 def changed(name: str, **values: Any) -> Callable[[Any], list[Command]]:

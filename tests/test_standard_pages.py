@@ -87,7 +87,7 @@ def test_what_is_wrong_is_one_line_that_names_page_place_and_value(page, old, ne
         assert word in problem
 
 
-def test_an_error_of_the_pages_code_has_its_line(page):
-    wrong = DDR3.splitlines().index("_ORGANISATIONS = {") + 1
-    with refused(f"form mine.py:{wrong}"):
-        page("_ORGANISATIONS = {", "_ORGANISATIONS = {**{}['x']}\n_OLD = {")
+def test_an_error_of_the_pages_code_has_the_line_that_raised_it(page):
+    before = DDR3.splitlines().index("_ORGANISATIONS = {")
+    with refused(f"form mine.py:{before + 2}"):
+        page("_ORGANISATIONS = {", "def _wrong():\n    return {}['x']\n_OLD = _wrong()\n_ORGANISATIONS = {")
