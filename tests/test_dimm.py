@@ -20,8 +20,9 @@ from ndpsim.dimm.concurrent import Shared
 from ndpsim.dimm.engines import FastDimms, ReadableDimms, SharedDimms, make_dimms
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController
-from ndpsim.simulate.lane import command_room, decode_commands, merge_commands, run_channel
+from ndpsim.simulate.lane import decode_commands, merge_commands
 from ndpsim.spec import Device, lower, resolve, standards
+from one_channel import run_on
 
 STANDARD = standards()["DDR5"]  # DDR4 has the first of its commands
 COMMANDS = STANDARD.by_number
@@ -489,19 +490,15 @@ def test_a_host_alone_is_the_controller_alone(work):
     )
     dimm = make(work, make_dimms)
     assert dimm.run_host(1 << 40)
-    tables, policy = (
-        lower(work.device(work.dimms * work.ranks + work.others)),
-        state.make_policy(work.options),
-    )
+    device = work.device(work.dimms * work.ranks + work.others)
     total, first = sum(len(one["row"]) for one in work.host), 0
     for bus, (asked, trace) in enumerate(zip(work.host, commands(dimm)[1], strict=True)):
         count = len(asked["row"])
         cycle = (first + np.arange(count)) * work.pace[0] // work.pace[1] if work.pace[0] else None
         first += count
-        source = state.make_source(tables, *(asked[field] for field in FIELDS), cycle)
-        channel = ScanController(tables, policy)
-        recorded = run_channel(channel, source, sink.null_sink(), command_room(), count)
-        alone = decode_commands(recorded, tables, STANDARD).columns()
+        requests = [*(asked[field] for field in FIELDS), *([] if cycle is None else [cycle])]
+        channel, alone = run_on(ScanController, device, work.options, requests)
+        alone = alone.columns()
         # Until the last bus is done, the others are refreshed.
         assert trace.columns()[:, : alone.shape[1]].tolist() == alone.tolist()
         assert (trace.column[alone.shape[1] :] < 0).all()
@@ -516,17 +513,13 @@ def test_lanes_alone_are_controllers_of_one_rank(work):
     work = work._replace(rounds=0, queued=1, regions=1, shared_bus=False, start=1, open_rows=())
     dimm = make(work, make_dimms)
     dimm.run_until(20_000)
-    tables, policy = lower(work.device(1)), state.make_policy(work.options)
     depth, servers, service = work.fifo
     for asked, trace in zip(work.weights, commands(dimm)[0], strict=True):
         count = len(asked["row"])
-        source = state.make_source(tables, *(asked[field] for field in FIELDS))
         data_sink = sink.make_sink(depth, servers, *work.ticks, sink.a_group_each(count))
         data_sink.value[sink.SERVICE] = service * work.ticks[1]
-        channel = ScanController(tables, policy)
-        alone = decode_commands(
-            run_channel(channel, source, data_sink, command_room(), count), tables, STANDARD
-        ).columns()
+        requests = [asked[field] for field in FIELDS]
+        alone = run_on(ScanController, work.device(1), work.options, requests, data_sink)[1].columns()
         assert trace.columns()[:, : alone.shape[1]].tolist() == alone.tolist()
         assert (trace.column[alone.shape[1] :] < 0).all()
 
@@ -640,16 +633,15 @@ def test_a_run_ends_when_any_dimm_has_reached_its_goal():
 def test_a_refresh_waits_for_an_activated_write_also_while_the_sink_has_no_room(kind):
     # One read fills the sink for long; a write of the same stream has opened its row when the refresh comes.
     device = resolve("DDR5", "DDR5_8Gb_x8", "DDR5_4800AN", 1, {"nREFI": 900, "nRFC": 200})
-    tables, policy = lower(device), state.make_policy(state.ControllerOptions())
     rng = np.random.default_rng(3)
     for _ in range(20):
         count = 60
         write = (rng.random(count) < 0.5).astype(np.int64)
         bank, row = rng.integers(0, 2, count), rng.integers(0, 3, count)
         zero = np.zeros(count, dtype=np.int64)
-        source = state.make_source(tables, zero, bank, bank, row, zero, write, np.arange(count))
         data_sink = sink.make_sink(1, 1, 1, 1, sink.a_group_each(count))
         data_sink.value[sink.SERVICE] = int(rng.integers(300, 700))
-        recorded = run_channel(kind(tables, policy), source, data_sink, command_room(), count)
-        report = check(decode_commands(recorded, tables, device.standard), device, refresh="none")
+        requests = [zero, bank, bank, row, zero, write, np.arange(count)]
+        _, trace = run_on(kind, device, state.ControllerOptions(), requests, data_sink)
+        report = check(trace, device, refresh="none")
         assert report.count == 0, report.violations[0]
