@@ -201,6 +201,12 @@ def test_comments_are_fine_only_where_the_simulator_takes_them(file, name, named
             assert mistake(error) == f"form {file.name}:{line}"
 
 
+@pytest.mark.parametrize("name", [None, "ramulator2"])
+def test_the_first_of_several_bad_lines_is_named(file, name):
+    for text, line in (("\n# x\nLD 5\n", 1), ("LD 5\n\n# x\nLD 5\n", 2), ("# x\n\nLD 5\n", 1)):
+        assert refusal(file, text, name).line == line
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_byte_order_mark_is_skipped(file, name):
     example = request_formats()[name].example
