@@ -377,6 +377,16 @@ def test_currents_are_shown_with_their_units():
             assert rows[f"power.{entry.name}"] == (known[entry.name], unit)
 
 
+def test_a_number_is_shown_with_the_assumption_that_it_rests_on():
+    sheet = {key: origin for key, _, _, origin in power_rows(currents_of("DDR4_8Gb_x8", 3200))}
+    assert sheet["power.IPP2N"].startswith("assumption: ")
+    assert sheet["power.IDD0"].startswith("Micron MT40A1G8, DDR4-3200: ")
+    assert sheet["power.IDD5C"] == "not known"
+    stand_in = {key: origin for key, _, _, origin in power_rows(currents_of("DDR5_32Gb_x8", 4800))}
+    assert stand_in["power.IDD0"].startswith("assumption: ")
+    assert stand_in["power.driver_ohm"].startswith("assumption: RZQ/7")
+
+
 def test_a_change_replaces_its_number_and_its_assumption_and_nothing_else():
     device = resolve("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA")
     known, changed = find_currents(device), find_currents(device, {"IPP2N": 4.0, "IDD4W": 151.0})

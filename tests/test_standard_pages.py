@@ -53,6 +53,7 @@ def test_the_page_of_the_docs_is_read(page):
         # A wrong level.
         ('Rule("tRRD", "rank"', 'Rule("tRRD", "ranks"', ["rule tRRD: level: unknown level 'ranks'; did you mean 'rank'?"]),
         ('"channel", "rank", "bankgroup", "bank"', '"channel", "rank", "bank"', ["has the levels channel, rank, bank; they are four"]),
+        ('"channel", "rank", "bankgroup", "bank"', '"channel", "rank", "stack", "half", "bankgroup", "bank"', ["has the levels channel, rank, stack, half"]),
         # A wrong command, or none of the standard's.
         ('("ACT",), ("ACT",), "nRRD"', '("ACT",), ("ACTT",), "nRRD"', ["rule tRRD: next: unknown command 'ACTT'; did you mean 'ACT'?"]),
         ('("PREpb", "PREab"), ("REFab"', '("PREpb", "PREsb"), ("REFab"', ["rule tRP: previous: unknown command 'PREsb'"]),
