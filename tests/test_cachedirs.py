@@ -617,3 +617,8 @@ def test_cache_says_which_folders_this_version_uses(root):
     assert found["current"] == {"kernels": _jit.entries().name, "results": results}
     current = {Path(one["folder"]).name for one in found["roots"][0]["folders"] if one["current"]}
     assert current == {_jit.entries().name, results}
+
+
+def test_cache_says_why_a_folder_is_not_used(root):
+    root.chmod(0o777)
+    assert f"not used: other users can write {root}" in said("cache")

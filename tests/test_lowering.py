@@ -865,10 +865,11 @@ def test_a_unit_spends_by_what_passes_it(key):
     )
 
 
-def test_each_matrix_multiplies_for_less_by_its_own_bits():
+@pytest.mark.parametrize("hw", ["trimoe", "cxl"])
+def test_each_matrix_multiplies_for_less_by_its_own_bits(hw):
     mixed_bits = ExpertFormat.of({"gate": 4, "up": 4, "down": 8})
     full, part = (
-        simulate_expert("trimoe", SMALL, 2, bits=bits).energy_nj["ndp_multiply"] for bits in (16, mixed_bits)
+        simulate_expert(hw, SMALL, 2, bits=bits).energy_nj["ndp_multiply"] for bits in (16, mixed_bits)
     )
     assert part == pytest.approx(full * (0.25 + 0.25 + 0.5) / 3)
 
