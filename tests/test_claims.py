@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from mistakes import refused
@@ -41,12 +39,6 @@ def test_no_exact_claim_reads_a_figure_that_the_hardware_file_takes_from_the_pap
         if claim.kind == "exact":
             assert "published" not in str(claim.ours), claim.name
             assert claim.runs, claim.name
-
-
-def test_what_is_expected_to_be_off_says_why():
-    off = [claim for claim in CLAIMS if claim.expected != "holds"]
-    assert off
-    assert all(claim.why for claim in off)
 
 
 def test_what_a_generator_of_routing_is_given_and_gives_back_is_fitted_and_all_else_is_a_prediction():
@@ -97,13 +89,15 @@ def test_an_expression_is_worked_out_over_metrics(text, value):
     "text",
     [
         "a.b()",
-        "__import__('os')",
         "open('x')",
         "[1][0]",
-        "a.time_ns if 1 else 2",
+        "a.x if 1 else 2",
         "(lambda: 1)()",
         "'text'",
         "a +",
+        "a.x % 2",
+        "f(a).x",
+        "a",
     ],
 )
 def test_an_expression_can_have_nothing_but_arithmetic(text):
@@ -144,25 +138,24 @@ claims:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line", "words"),
+    ("old", "new", "words"),
     [
-        ("name: made-link", "name: link", 6, "form made.yaml:1"),
-        ("kind: exact", "kind: exactly", 8, "form made.yaml:8 claims.0.kind"),
-        ("{value: 25, ", "{value: 25, low: 1, ", 9, "form made.yaml:9 claims.0.published"),
-        ("ours: hw.link", "ours: dimm.link", 6, "form made.yaml:6 claims.0"),
-        ("    tolerance: exact\n", "", 6, "form made.yaml:6 claims.0"),
+        ("name: made-link", "name: link", "form made.yaml:1"),
+        ("kind: exact", "kind: exactly", "form made.yaml:8 claims.0.kind"),
+        ("{value: 25, ", "{value: 25, low: 1, ", "form made.yaml:9 claims.0.published"),
+        ("ours: hw.link", "ours: dimm.link", "form made.yaml:6 claims.0"),
+        ("    tolerance: exact\n", "", "form made.yaml:6 claims.0"),
         (
             "    tolerance: exact\n",
             '    tolerance: exact\n    expected: "off"\n',
-            6,
             "form made.yaml:6 claims.0",
         ),
-        ("unit: GB/s", "units: GB/s", 9, "form made.yaml:9 claims.0.published.units"),
-        ("place: Table 1", "place: Table 1\n    given_by: x", 6, "form made.yaml:6 claims.0"),
+        ("unit: GB/s", "units: GB/s", "form made.yaml:9 claims.0.published.units"),
+        ("place: Table 1", "place: Table 1\n    given_by: x", "form made.yaml:6 claims.0"),
     ],
 )
-def test_a_mistake_in_a_claim_is_one_line_with_its_place(tmp_path, old, new, line, words):
-    file = Path(tmp_path / "made.yaml")
+def test_a_mistake_in_a_claim_is_one_line_with_its_place(tmp_path, old, new, words):
+    file = tmp_path / "made.yaml"
     file.write_text(CLAIM)
     assert read_paper(file).claims[0].name == "made-link"
     assert old in CLAIM

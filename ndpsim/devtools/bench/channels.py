@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from ndpsim.config import Hardware, load_hardware
-from ndpsim.devtools.bench.row import TimedRuns, Work
+from ndpsim.devtools.bench.row import Row, TimedRuns, Work
 from ndpsim.moe import Expert, load_model
 from ndpsim.simulate import simulate_contention, simulate_relayout
 
@@ -37,7 +37,7 @@ class ChannelCall(TimedRuns):
 
     call: Callable[[Hardware, Expert], Outcome]
 
-    def timed(self) -> tuple[float, Work, float]:
+    def timed(self) -> Row:
         """See `TimedRuns`."""
         hardware, expert = replace(load_hardware(self.hw)), load_model(self.model).expert
         began = time.perf_counter()
@@ -45,4 +45,5 @@ class ChannelCall(TimedRuns):
         seconds = time.perf_counter() - began
         known = hardware.lane_device().standard.commands
         requests = sum(commands.get(one.name, 0) for one in known if one.reads or one.writes)
-        return seconds, Work(requests, round(time_ns / clock_ns), dict(commands)), time_ns
+        work = Work(requests, round(time_ns / clock_ns), dict(commands))
+        return Row(self.name, work, seconds, simulated_s=time_ns / 1e9)

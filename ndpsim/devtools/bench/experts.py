@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ndpsim.config import load_hardware
-from ndpsim.devtools.bench.row import Benchmark, Row, Work, best_seconds, expect
+from ndpsim.devtools.bench.row import Benchmark, Row, TimedRuns, Work, best_seconds, expect
 from ndpsim.errors import MismatchError
 from ndpsim.moe import load_model
 from ndpsim.simulate import ExpertResult, simulate_expert
@@ -67,46 +67,32 @@ class ExpertCall(Benchmark):
 
 
 @dataclass(frozen=True)
-class UnlikeCalls(Benchmark):
+class UnlikeCalls(TimedRuns):
     """Different calls of `simulate_expert`, measured after a first call that is not; kernels are compiled.
 
     Only compiled kernels are left from earlier runs: hardware is read and weights are placed again.
 
     Attributes:
-        hw, model: bundled names.
         calls: the tokens of each call, or of each of its experts in turn; the results of all are known.
     """
 
-    hw: str
-    model: str
     calls: Sequence[int | tuple[int, ...]]
 
-    def run(self, repeat: int) -> Row:
-        """See `Benchmark`.
-
-        Raises:
-            MismatchError: the pinned work disagrees.
-        """
-        runs = [self._run() for _ in range(repeat)]
-        results = runs[0][1]
-        works = [work_of(result) for result in results]
-        commands = sum((Counter(work.commands) for work in works), Counter[str]())
-        requests, cycles = sum(work.requests for work in works), sum(work.cycles for work in works)
-        done = Work(requests, cycles, dict(commands))
-        expect(self.name, done, self.pinned)
-        forwarded = sum(one.fast_forwarded * work.requests for one, work in zip(results, works, strict=True))
-        return Row(
-            self.name,
-            done,
-            min(seconds for seconds, _ in runs),
-            simulated_s=sum(result.time_ns for result in results) / 1e9,
-            fast_forwarded=forwarded / requests,
-        )
-
-    def _run(self) -> tuple[float, list[ExpertResult]]:
-        """The seconds of all calls, and their results."""
+    def timed(self) -> Row:
+        """See `TimedRuns`."""
         hardware, expert = replace(load_hardware(self.hw)), load_model(self.model).expert
         simulate_expert(hardware, expert)
         began = time.perf_counter()
         results = [simulate_expert(hardware, expert, tokens) for tokens in self.calls]
-        return time.perf_counter() - began, results
+        seconds = time.perf_counter() - began
+        works = [work_of(result) for result in results]
+        commands = sum((Counter(work.commands) for work in works), Counter[str]())
+        requests, cycles = sum(work.requests for work in works), sum(work.cycles for work in works)
+        forwarded = sum(one.fast_forwarded * work.requests for one, work in zip(results, works, strict=True))
+        return Row(
+            self.name,
+            Work(requests, cycles, dict(commands)),
+            seconds,
+            simulated_s=sum(result.time_ns for result in results) / 1e9,
+            fast_forwarded=forwarded / requests,
+        )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ndpsim.devtools.bench.row import TimedRuns, Work
+from ndpsim.devtools.bench.row import Row, TimedRuns, Work
 from ndpsim.moe import load_model
 from ndpsim.orchestrator.run import run_moe
 from ndpsim.serving.run import run_serving
@@ -36,13 +36,13 @@ class PolicyLayers(_Layers):
         policy: a bundled name; requests are pairs of a token and an expert of a layer, cycles are ns.
     """
 
-    def timed(self) -> tuple[float, Work, float]:
+    def timed(self) -> Row:
         """See `TimedRuns`; of a layer."""
         result, ends = self._run(run_moe, [self.policy], batch=_BATCH, steps=_STEPS)
         run, first = result.runs[0], len(ends) // _STEPS
         seconds = (ends[-1] - ends[first - 1]) / (len(ends) - first)
         work = Work(run.pairs // len(ends), round(run.layer_ns["mean"]), {})
-        return seconds, work, work.cycles
+        return Row(self.name, work, seconds, simulated_s=work.cycles / 1e9)
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class ServedLayers(_Layers):
 
     gpu_experts: int
 
-    def timed(self) -> tuple[float, Work, float]:
+    def timed(self) -> Row:
         """See `TimedRuns`; of a layer."""
         result, ends = self._run(run_serving, _REQUESTS, self.policy, gpu_experts=self.gpu_experts)
         layers = (len(ends) - 1) * load_model(self.model).moe_layers
         work = Work(result.output_tokens, round(result.time_ns / result.steps), {})
-        return (ends[-1] - ends[0]) / layers, work, work.cycles
+        return Row(self.name, work, (ends[-1] - ends[0]) / layers, simulated_s=work.cycles / 1e9)

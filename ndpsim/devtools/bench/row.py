@@ -100,16 +100,15 @@ class TimedRuns(Benchmark):
     model: str
 
     @abstractmethod
-    def timed(self) -> tuple[float, Work, float]:
-        """A run: its seconds, its work, and the time that the hardware needs in ns."""
+    def timed(self) -> Row:
+        """One run."""
 
     def run(self, repeat: int) -> Row:
         """See `Benchmark`."""
         self.timed()
-        runs = [self.timed() for _ in range(repeat)]
-        _, work, time_ns = runs[0]
-        expect(self.name, work, self.pinned)
-        return Row(self.name, work, min(seconds for seconds, *_ in runs), simulated_s=time_ns / 1e9)
+        fastest = min((self.timed() for _ in range(repeat)), key=lambda row: row.seconds)
+        expect(self.name, fastest.work, self.pinned)
+        return fastest
 
 
 def expect(name: str, got: Work, pinned: Work) -> None:

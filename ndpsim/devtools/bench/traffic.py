@@ -102,11 +102,9 @@ class Traffic(Benchmark):
 
     def requests(self, device: Device) -> Requests:
         """The requests to the channel."""
-        if not self.random:
-            return Requests.of(
-                contiguous(device, self.pinned.requests), np.zeros(self.pinned.requests, np.int8)
-            )
         address, write = random_bursts(device, self.pinned.requests)
+        if not self.random:
+            address = contiguous(device, self.pinned.requests)
         return Requests.of(address, write if self.writes else np.zeros_like(write))
 
     def run(self, repeat: int) -> Row:
@@ -137,31 +135,17 @@ class Traffic(Benchmark):
         )
 
     def _source(self, memory: Memory, requests: Requests) -> state.Source:
-        device = memory.device
-        assert requests.address is not None
-        place = map_addresses(requests.address, memory.mapping, device)
-        return state.make_source(
-            lower(device),
-            place.rank,
-            place.bankgroup,
-            place.bank,
-            place.row,
-            place.column,
-            requests.write,
-            requests.address,
-            period=device.bankgroups if self.fast_forward else 0,
-        )
+        device, address = memory.device, requests.address
+        assert address is not None
+        at = map_addresses(address, memory.mapping, device)[:5]  # rank, bank group, bank, row, column
+        period = device.bankgroups if self.fast_forward else 0
+        return state.make_source(lower(device), *at, requests.write, address, period=period)
 
     def _runs(self, make: MakeController, source: state.Source, memory: Memory, repeat: int) -> list[_Run]:
         """One run that may compile, and `repeat` measured runs."""
-        tables, policy = (
-            lower(memory.device),
-            state.make_policy(memory.options, memory.device.standard.controller),
-        )
-        runs = []
-        for _ in range(1 + repeat):
-            runs.append(_serve(make(tables, policy), source, memory.device.standard))
-        return runs
+        tables, standard = lower(memory.device), memory.device.standard
+        policy = state.make_policy(memory.options, standard.controller)
+        return [_serve(make(tables, policy), source, standard) for _ in range(1 + repeat)]
 
     def _work(self, channel: Controller, standard: Standard) -> Work:
         cycles = max(int(channel.value[state.DATA_END]), int(channel.value[state.CLOCK]) - 1)

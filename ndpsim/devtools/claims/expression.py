@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import functools
+import itertools
+import operator
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,21 +25,24 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "round": round,
 }
 _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.Div: lambda a, b: a / b,
-    ast.Pow: lambda a, b: a**b,
-    ast.Lt: lambda a, b: a < b,
-    ast.LtE: lambda a, b: a <= b,
-    ast.Gt: lambda a, b: a > b,
-    ast.GtE: lambda a, b: a >= b,
-    ast.Eq: lambda a, b: a == b,
-    ast.NotEq: lambda a, b: a != b,
-    ast.USub: lambda a: -a,
-    ast.Not: lambda a: not a,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.USub: operator.neg,
+    ast.Not: operator.not_,
 }
 _METRIC = "metric"  # metric(run, "utilization.ndp *"): the mean of all metrics that match the name
+
+#: Computes a value from metrics.
+_Formula = Callable[[Metrics], Any]
 
 
 @dataclass(frozen=True)
@@ -54,8 +60,9 @@ class Expression:
     text: str
 
     def __post_init__(self) -> None:
-        self._check(self._tree())
+        self._formula(self._tree)
 
+    @functools.cached_property
     def _tree(self) -> ast.expr:
         try:
             return ast.parse(self.text.strip(), mode="eval").body
@@ -65,13 +72,13 @@ class Expression:
     @property
     def runs(self) -> set[str]:
         """The names of the runs in the expression."""
-        names = {node.id for node in ast.walk(self._tree()) if isinstance(node, ast.Name)}
+        names = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)}
         return names - {*_FUNCTIONS, _METRIC}
 
     @property
     def is_one_metric(self) -> bool:
         """Whether the expression is a single metric, without arithmetic."""
-        return isinstance(self._tree(), ast.Attribute)
+        return isinstance(self._tree, ast.Attribute)
 
     def of(self, metrics: Metrics) -> Any:
         """Its value.
@@ -80,82 +87,53 @@ class Expression:
             InputError: a run or a metric is not there, is not known (None), or a division is by 0.
         """
         try:
-            return _value(self._tree(), metrics)
+            return self._formula(self._tree)(metrics)
         except ZeroDivisionError:
             raise InputError(f"'{self.text}' divides by 0", "invalid") from None
 
-    def _check(self, node: ast.expr) -> None:
-        parts: list[ast.expr | None]
+    def _formula(self, node: ast.expr) -> _Formula:
+        """The function that computes a part of the expression."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            number = node.value
+            return lambda metrics: number
+        if isinstance(node, ast.Attribute):
+            run, _, name = ast.unparse(node).partition(".")
+            if run.isidentifier():
+                return lambda metrics: _metric(metrics, run, name)
         if isinstance(node, ast.Call):
-            name = node.func.id if isinstance(node.func, ast.Name) else ""
-            if name == _METRIC:
-                run, pattern = [*node.args, None, None][:2]
-                if isinstance(run, ast.Name) and isinstance(pattern, ast.Constant) and len(node.args) == 2:
-                    return
-                raise InputError(f"'{self.text}': metric takes a run and a name in quotes", "form")
-            if name not in _FUNCTIONS or node.keywords:
-                raise unknown(name, [*_FUNCTIONS, _METRIC], "function")
-            parts = [*node.args]
-        elif isinstance(node, ast.BinOp):
-            parts = [node.left, node.right]
-            self._check_operators([node.op])
-        elif isinstance(node, ast.UnaryOp):
-            parts = [node.operand]
-            self._check_operators([node.op])
-        elif isinstance(node, ast.Compare):
-            parts = [node.left, *node.comparators]
-            self._check_operators(node.ops)
-        elif isinstance(node, ast.BoolOp):
-            parts = [*node.values]
-        elif isinstance(node, ast.Attribute):
-            while isinstance(node, ast.Attribute):
-                node = node.value
-            parts = [] if isinstance(node, ast.Name) else [None]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            parts = []
-        else:
-            parts = [None]
-        for part in parts:
-            if part is None:
-                raise InputError(f"'{self.text}' has something that an expression cannot have", "form")
-            self._check(part)
+            return self._call(node)
+        if isinstance(node, ast.BinOp):
+            return _applied(self._operator(node.op), [self._formula(node.left), self._formula(node.right)])
+        if isinstance(node, ast.UnaryOp):
+            return _applied(self._operator(node.op), [self._formula(node.operand)])
+        if isinstance(node, ast.BoolOp):
+            together = all if isinstance(node.op, ast.And) else any
+            return _applied(lambda *values: together(values), [self._formula(part) for part in node.values])
+        if isinstance(node, ast.Compare):
+            parts = [self._formula(part) for part in (node.left, *node.comparators)]
+            steps = zip(map(self._operator, node.ops), itertools.pairwise(parts), strict=True)
+            return _applied(lambda *steps: all(steps), [_applied(compare, pair) for compare, pair in steps])
+        raise InputError(f"'{self.text}' has something that an expression cannot have", "form")
 
-    def _check_operators(self, operators: list[Any]) -> None:
-        for operator in operators:
-            if type(operator) not in _OPERATORS:
-                raise InputError(f"'{self.text}' has an operator that an expression cannot have", "form")
+    def _call(self, node: ast.Call) -> _Formula:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name == _METRIC:
+            match node.args:
+                case [ast.Name(id=run), ast.Constant(value=pattern)]:
+                    return lambda metrics: _metric(metrics, run, str(pattern))
+            raise InputError(f"'{self.text}': metric takes a run and a name in quotes", "form")
+        if name not in _FUNCTIONS or node.keywords:
+            raise unknown(name, [*_FUNCTIONS, _METRIC], "function")
+        return _applied(_FUNCTIONS[name], [self._formula(part) for part in node.args])
+
+    def _operator(self, node: ast.AST) -> Callable[..., Any]:
+        if type(node) not in _OPERATORS:
+            raise InputError(f"'{self.text}' has an operator that an expression cannot have", "form")
+        return _OPERATORS[type(node)]
 
 
-def _value(node: ast.expr, metrics: Metrics) -> Any:
-    if isinstance(node, ast.Constant):
-        return node.value
-    if isinstance(node, ast.Attribute):
-        names: list[str] = []
-        here: ast.expr = node
-        while isinstance(here, ast.Attribute):
-            names.insert(0, here.attr)
-            here = here.value
-        assert isinstance(here, ast.Name)
-        return _metric(metrics, here.id, ".".join(names))
-    if isinstance(node, ast.Call):
-        assert isinstance(node.func, ast.Name)
-        if node.func.id == _METRIC:
-            run, name = node.args
-            assert isinstance(run, ast.Name)
-            assert isinstance(name, ast.Constant)
-            return _metric(metrics, run.id, str(name.value))
-        return _FUNCTIONS[node.func.id](*(_value(part, metrics) for part in node.args))
-    if isinstance(node, ast.BinOp):
-        return _OPERATORS[type(node.op)](_value(node.left, metrics), _value(node.right, metrics))
-    if isinstance(node, ast.UnaryOp):
-        return _OPERATORS[type(node.op)](_value(node.operand, metrics))
-    if isinstance(node, ast.BoolOp):
-        values = [bool(_value(part, metrics)) for part in node.values]
-        return all(values) if isinstance(node.op, ast.And) else any(values)
-    assert isinstance(node, ast.Compare)
-    parts = [_value(part, metrics) for part in (node.left, *node.comparators)]
-    steps = zip(node.ops, parts, parts[1:], strict=False)
-    return all(_OPERATORS[type(operator)](one, other) for operator, one, other in steps)
+def _applied(function: Callable[..., Any], parts: Sequence[_Formula]) -> _Formula:
+    return lambda metrics: function(*(part(metrics) for part in parts))
 
 
 def _metric(metrics: Metrics, run: str, name: str) -> float:

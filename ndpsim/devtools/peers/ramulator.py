@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -86,15 +87,11 @@ def _package() -> ModuleType:
     try:
         package = importlib.import_module("ramulator")
     except ImportError as error:
-        raise InputError(
-            f"no package 'ramulator' can be imported ({error}); install Ramulator 2.1's Python package",
-            "not-installed",
-            key="compare ramulator",
-        ) from None
+        problem = f"no package 'ramulator' can be imported ({error}); install Ramulator 2.1's Python package"
+        raise InputError(problem, "not-installed", key="compare ramulator") from None
     if not hasattr(package, "Simulation"):
-        raise InputError(
-            f"{package.__name__} is not Ramulator 2.1's package", "not-installed", key="compare ramulator"
-        )
+        problem = f"{package.__name__} is not Ramulator 2.1's package"
+        raise InputError(problem, "not-installed", key="compare ramulator")
     return package
 
 
@@ -222,17 +219,14 @@ def _timed_run(package: Any, trace: Path, memory: Memory) -> tuple[dict[str, int
     return counters, seconds
 
 
-def _through_ramulator(requests: Requests, memory: Memory) -> tuple[CommandTrace, dict[str, int], float]:
-    """Commands, counters and seconds from two runs: one records, one is measured."""
+@contextmanager
+def _prepared(requests: Requests, memory: Memory) -> Iterator[tuple[ModuleType, Path]]:
+    """Ramulator's package, and a file with checked requests, in a folder that is removed at the end."""
+    _check(requests, memory)
     package = _package()
     with temporary_folder() as folder:
-        trace = folder / "trace"
-        _write_trace(requests, trace)
-        recording = _simulation(package, trace, memory, folder / "commands")
-        recording.run()
-        recording.finalize()
-        commands = _recorded(next(folder.glob("commands*")), memory.device)
-        return commands, *_timed_run(package, trace, memory)
+        _write_trace(requests, folder / "trace")
+        yield package, folder / "trace"
 
 
 def is_available() -> bool:
@@ -252,11 +246,7 @@ def timed_runs(requests: Requests, memory: Memory, repeat: int) -> tuple[dict[st
     Raises:
         InputError: there is no `ramulator` package, or it cannot do what is asked.
     """
-    _check(requests, memory)
-    package = _package()
-    with temporary_folder() as folder:
-        trace = folder / "trace"
-        _write_trace(requests, trace)
+    with _prepared(requests, memory) as (package, trace):
         runs = [_timed_run(package, trace, memory) for _ in range(repeat)]
     return runs[0][0], min(seconds for _, seconds in runs)
 
@@ -267,8 +257,12 @@ def compare(requests: Requests, memory: Memory) -> Comparison:
     Raises:
         InputError: there is no `ramulator` package, or it cannot do what is asked.
     """
-    _check(requests, memory)
-    theirs, their_counters, ramulator_s = _through_ramulator(requests, memory)
+    with _prepared(requests, memory) as (package, trace):
+        recording = _simulation(package, trace, memory, trace.with_name("commands"))
+        recording.run()
+        recording.finalize()
+        theirs = _recorded(next(trace.parent.glob("commands*")), memory.device)
+        their_counters, ramulator_s = _timed_run(package, trace, memory)
     result = run_requests(requests, memory, record_commands=True)
     ours_s = min(run_requests(requests, memory).run_s for _ in range(3))
     accepted = result.accepted or {}
