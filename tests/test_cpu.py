@@ -15,7 +15,8 @@ from ndpsim.config import load_hardware
 from ndpsim.moe import Expert
 from ndpsim.orchestrator.run import run_moe
 from ndpsim.processors import Cpu, load_processors
-from ndpsim.processors.cpu import FITS, PEAK_OPERATIONS
+from ndpsim.processors.cpu import PEAK_OPERATIONS
+from ndpsim.processors.fitted import FOLDER
 from scripts import script
 from small_moe import CACHE, GIVEN, alone_on, of_kind, recorded
 from test_moe_answers import SIX, judged
@@ -26,7 +27,8 @@ CHANNELS_GBPS = 8 * 3.2 * 8
 # Without that file's values of its CPU.
 BARE = ("part", "cpu_tflops", "cpu_compute_efficiency", "cpu_read_gbps", "cpu_cores", "cpu_threads")
 FITTED = {
-    (row["quantity"], row["of"]): float(row["value"]) for row in csv.DictReader(FITS.read_text().splitlines())
+    (row["key"], row["family"]): float(row["value"])
+    for row in csv.DictReader((FOLDER / "cpu.csv").read_text().splitlines())
 }
 # Achieved shares and rates, if the file has neither.
 PROGRAMS = FITTED["expert_read_share", "any"]
@@ -106,6 +108,7 @@ def test_the_least_of_channels_fabric_cores_and_what_is_stated_limits_the_readin
     assert reads(cpu_family="zen4") == pytest.approx(PROGRAMS * share * CHANNELS_GBPS)
     assert reads(cpu_family="zen4", cpu_threads=3) == pytest.approx(PROGRAMS * 3 * core_gbps)
     assert reads(cpu_family="zen4", cpu_threads=3, cpu_cores=2) == pytest.approx(PROGRAMS * 2 * core_gbps)
+    assert reads(cpu_family="zen4", cpu_cores=2, cpu_sockets=2) == pytest.approx(PROGRAMS * 4 * core_gbps)
     assert reads(cpu_family="zen4", cpu_read_gbps=150) == 150
     assert reads(cpu_family="zen4", cpu_read_share=0.25) == pytest.approx(0.25 * CHANNELS_GBPS)
 
@@ -227,9 +230,9 @@ def test_dram_faster_than_the_cpu_takes_it_gets_a_notice(caplog, rates, said):
 
 def test_the_committed_fits_are_current():
     fits = script("validation/cpu.py")
-    assert FITS.read_text(encoding="utf-8") == fits.fits(), "python validation/cpu.py writes it"
-    words = (VALIDATION / "cpu.md").read_text(encoding="utf-8")
-    assert words == fits.text(), "python validation/cpu.py writes it"
+    words = "python validation/cpu.py writes it"
+    assert (FOLDER / "cpu.csv").read_text(encoding="utf-8") == fits.fits(), words
+    assert (VALIDATION / "cpu.md").read_text(encoding="utf-8") == fits.text(), words
 
 
 def test_a_line_finds_the_costs_that_made_it():

@@ -34,13 +34,7 @@ from small_moe import GPU as PLAIN_GPU
 VALIDATION = Path(__file__).parents[1] / "validation"
 
 # 250 operations a ns in a fused call.
-GPU = replace(
-    PLAIN_GPU,
-    fused_efficiency=0.25,
-    call_overhead_ns=70.0,
-    slice_ns=3.0,
-    tile_tokens=4,
-)
+GPU = replace(PLAIN_GPU, fused_efficiency=0.25, call_overhead_ns=70.0, slice_ns=3.0, tile_tokens=4)
 FUSED = dataclasses.replace(GPU, fused=True)
 # 144 weights in 288 B: 5.76 ns of reading; 5 tokens count as 8, which are 2304 operations.
 SMALL = Expert(8, 6)
@@ -147,14 +141,8 @@ def test_values_of_the_family_stand_where_the_file_says_nothing(tmp_path: Path) 
 def test_every_family_has_all_values(family: str, tmp_path: Path) -> None:
     gpu = of_family(tmp_path, family)
     assert fitted_values("gpu", family).keys() == set(FITTED)
-    for share in (
-        gpu.compute_efficiency,
-        gpu.memory_efficiency,
-        gpu.attention_efficiency,
-        gpu.fused_efficiency,
-    ):
-        assert share is not None
-        assert 0 < share <= 1
+    shares = gpu.compute_efficiency, gpu.memory_efficiency, gpu.attention_efficiency, gpu.fused_efficiency
+    assert all(share is not None and 0 < share <= 1 for share in shares)
 
 
 def test_without_a_family_nothing_fitted_is_used() -> None:

@@ -25,7 +25,7 @@ from ndpsim.errors import InputError
 from ndpsim.link import Pcie
 from ndpsim.moe import load_model
 from ndpsim.processors import Processors, load_processors
-from ndpsim.processors.cpu import fitted
+from ndpsim.processors.fitted import fitted_values
 
 DEFINITIONS = {"gemv": "Gemv", "systolic": "Systolic", "activation": "Activation", "relayout": "Relayout"}
 UNITS = {
@@ -421,7 +421,7 @@ def test_printed_figures_of_cache_7960x_4090_agree_with_what_the_parts_make() ->
     )
     # 24 cores of 4.2 GHz with 64 products of BF16 a clock, a product being two operations.
     assert processors.cpu.peak_tflops == pytest.approx(24 * 4.2 * 64 * 2 / 1000)
-    assert processors.cpu.compute_efficiency == fitted("compute_efficiency", "avx512-bf16")
+    assert processors.cpu.compute_efficiency == fitted_values("cpu", "avx512-bf16")["compute_efficiency"]
     # Eight kernels of 20 us, and 84 MB of attention's weights at 0.909 of 1.008 TB/s, are in attention and router.
     dense = processors.dense_time(mixtral, 1, 512)
     assert dense.attention_ns + dense.router_ns == pytest.approx(8 * 20e3 + 84e6 / (0.909 * 1008), rel=0.05)
@@ -436,8 +436,8 @@ def test_printed_figures_of_dali_7532_3090_agree_with_what_the_parts_make() -> N
     # memory is less than the fabric of eight chiplets carries, 375.6 GB/s; of that, programs of experts reach a share.
     cpu = Processors(hardware).cpu
     assert cpu.peak_tflops == pytest.approx(16 * 2.4 * 2 * 8 * 2 / 1000)
-    assert cpu.compute_efficiency == fitted("compute_efficiency", "avx2")
-    reached = fitted("read_share", "zen2") * fitted("expert_read_share", "any")
+    assert cpu.compute_efficiency == fitted_values("cpu", "avx2")["compute_efficiency"]
+    reached = fitted_values("cpu", "zen2")["read_share"] * fitted_values("cpu", "any")["expert_read_share"]
     assert cpu.read_gbps == pytest.approx(reached * 204.8)
     net = system.pcie.gbps * system.pcie.packet_bytes / (system.pcie.packet_bytes + system.pcie.header_bytes)
     assert net == pytest.approx(25, rel=1e-4)

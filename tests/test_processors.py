@@ -22,7 +22,7 @@ from mistakes import mistake_of, refused
 from ndpsim.config import load_hardware
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Attention, Expert, LinearAttention, MixedAttention, MoeShape, load_model, model_names
-from ndpsim.processors import Cpu, Gpu, Operation, Step, load_processors, operations, read_table, table_names
+from ndpsim.processors import Cpu, Gpu, Step, load_processors, operations, read_table, table_names
 from ndpsim.processors.memory import dense_weight_bytes
 from scripts import script
 from small_moe import GPU
@@ -119,19 +119,6 @@ def test_no_expert_is_faster_than_the_peaks_allow(tokens: int, name: str, bits: 
     assert gpu.time_ns <= TRIMOE.gpu.expert_time(expert, tokens).time_ns
 
 
-def test_peaks_that_are_set_count() -> None:
-    expert = load_model("glm-4.5-air").expert
-    half = load_processors(
-        "trimoe", ["host.cpu_tflops=45.05", "gpu.memory_tbps=1.02", "gpu.expert_overhead_us=0"]
-    )
-    assert half.cpu.expert_time(expert, 7).time_ns == pytest.approx(
-        2 * TRIMOE.cpu.expert_time(expert, 7).time_ns
-    )
-    assert half.gpu.expert_time(expert, 1).time_ns == pytest.approx(
-        2 * (TRIMOE.gpu.expert_time(expert, 1).time_ns - 18_000)
-    )
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -194,12 +181,7 @@ def test_times_between_measured_counts_lie_on_the_line_between_them(
     gpu = dataclasses.replace(GPU, tables=(table(),))
     time = gpu.expert_time(Expert(8, 6), tokens)
     assert time.time_ns == pytest.approx(time_ns)
-    assert (time.bound, time.compute_ns, time.weight_read_ns, time.overhead_ns) == (
-        "measured",
-        None,
-        None,
-        None,
-    )
+    assert (time.bound, time.compute_ns, time.weight_read_ns) == ("measured", None, None)
     assert time.source.endswith("mine.csv: nobody's bench, commit 0")
     assert time.tflops == pytest.approx(288 * tokens / time_ns / 1e3)
 
@@ -349,19 +331,8 @@ def test_experts_of_cache_7960x_4090_take_half_of_what_table_iii_has_for_two(nam
     processors = load_processors("cache-7960x-4090")
     assert processors.gpu.expert_time(expert, 1).time_ns == pytest.approx(gpu_ms * 1e6 / 2)
     assert processors.cpu.expert_time(expert, 1).time_ns == pytest.approx(cpu_ms[-1] * 1e6 / 2)
-    assert (
-        mistake_of(lambda: load_processors("cache-7960x-4090", ["host.cpu_threads=3"]).cpu)
-        == "conflict cache-7960x-4090.yaml host.cpu_expert_times"
-    )
-
-
-def test_the_tables_are_those_of_the_paper_as_printed() -> None:
-    folder = Path(ndpsim.processors.__file__).parent / "tables"
-    for name, (gpu_ms, cpu_ms) in TABLE_III.items():
-        rows = (folder / f"cache_cpu_{name}.csv").read_text().split("time_ns\n")[1]
-        wanted = [f"{threads},1,{round(ms * 1e6)}" for threads, ms in zip(THREADS, cpu_ms, strict=True)]
-        assert rows.split() == wanted
-        assert (folder / f"cache_gpu_{name}.csv").read_text().endswith(f"time_ns\n1,{round(gpu_ms * 1e6)}\n")
+    with refused("conflict cache-7960x-4090.yaml host.cpu_expert_times"):
+        _ = load_processors("cache-7960x-4090", ["host.cpu_threads=3"]).cpu
 
 
 POWER = """\
@@ -399,10 +370,7 @@ def test_measured_power_is_that_of_the_model_and_the_threads(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            ("# source: nobody's bench, commit 0\n", ""),
-            "missing mine.csv source",
-        ),
+        (("# source: nobody's bench, commit 0\n", ""), "missing mine.csv source"),
         (("# source: nobody's bench, commit 0", "# source:"), "range mine.csv:2 source"),
         (("# bits: 16", "# bits: 16\n# bits: 16"), "twice mine.csv:6 bits"),
         (("# bits: 16", "# bit: 16"), "unknown-name mine.csv:5 ? bits"),
@@ -480,16 +448,7 @@ def test_the_bundled_table_has_the_measured_times() -> None:
 
 
 def found(model: MoeShape, step: Step) -> dict[tuple[str, str], tuple[int, int, int, int, int]]:
-    return {
-        (one.part, one.name): (
-            one.flops,
-            one.weight_bytes,
-            one.activation_bytes,
-            one.cache_bytes,
-            one.kernels,
-        )
-        for one in operations(model, step)
-    }
+    return {(one.part, one.name): one[2:7] for one in operations(model, step)}
 
 
 def test_operations_of_a_small_model_in_decode_by_hand() -> None:
@@ -766,14 +725,8 @@ def test_low_bits_of_dense_weights_are_fewer_bytes() -> None:
         (lambda: TRIMOE.dense_time("mixtral-8x7b", 1, 1, kv="auto"), "unknown-name kv"),
         (lambda: TRIMOE.dense_time("mixtral-8x7b", 1, 1, bits=0), "range bits"),
         (lambda: TRIMOE.dense_time("mixtral", 1, 1), "unknown-name model ? mixtral-8x7b"),
-        (
-            lambda: TRIMOE.dense_time(dataclasses.replace(SMALL, attention=None), 1, 1),
-            "missing model",
-        ),
-        (
-            lambda: TRIMOE.dense_time(dataclasses.replace(SMALL, vocabulary=None), 1, 1),
-            "missing model",
-        ),
+        (lambda: TRIMOE.dense_time(dataclasses.replace(SMALL, attention=None), 1, 1), "missing model"),
+        (lambda: TRIMOE.dense_time(dataclasses.replace(SMALL, vocabulary=None), 1, 1), "missing model"),
     ],
 )
 def test_steps_that_make_no_sense_are_refused(call: Any, words: str) -> None:
@@ -832,12 +785,7 @@ def test_a_cache_lies_with_the_host_when_it_does_not_fit() -> None:
 def test_a_model_that_does_not_fit_is_named_with_its_bytes() -> None:
     with refused("too-large gpu.memory_gb") as caught:
         load_processors("trimoe", ["gpu.memory_gb=24"]).gpu_memory("deepseek-v2", 512, 512)
-    for part in (
-        "reserved 8,000,000,000",
-        "attention 17,907,056,640",
-        "shared_experts 5,567,938,560",
-        "kv_staging",
-    ):
+    for part in ("reserved 8,000,000,000", "attention 17,907,056,640", "kv_staging"):
         assert part in caught.value.problem
     assert "kv_cache" not in caught.value.problem
 
@@ -860,11 +808,7 @@ def test_layers_of_several_kinds_hold_what_each_keeps() -> None:
 def test_what_is_held_and_what_is_left_make_the_memory(name: str) -> None:
     memory = TRIMOE.gpu_memory(name, 64, 512)
     assert sum(memory.parts.values()) + memory.experts_bytes == memory.memory_bytes == 80 * 10**9
-    assert (
-        memory.experts * memory.expert_bytes
-        <= memory.experts_bytes
-        < (memory.experts + 1) * memory.expert_bytes
-    )
+    assert 0 <= memory.experts_bytes - memory.experts * memory.expert_bytes < memory.expert_bytes
 
 
 def test_dense_weights_are_what_the_repositories_have_beside_experts_norms_and_biases() -> None:
@@ -904,10 +848,6 @@ def test_times_are_plain_data_and_fit_a_screen() -> None:
         assert type(result).__name__ in lines[0]
         assert max(map(len, lines)) <= 80
     assert results[0] == TRIMOE.gpu.expert_time(Expert(8, 6), 2) != TRIMOE.gpu.expert_time(Expert(8, 6), 3)
-
-
-def test_an_operation_moves_all_its_bytes() -> None:
-    assert Operation("head", "lm_head", 1, 2, 30, 400).bytes == 432
 
 
 def test_the_example_of_the_package_is_true() -> None:

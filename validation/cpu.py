@@ -19,7 +19,8 @@ from ndpsim.layout import MATRICES
 from ndpsim.moe import load_model
 from ndpsim.moe.weights import weight_file
 from ndpsim.processors import Step, operations
-from ndpsim.processors.cpu import ANY, FITS, PEAK_OPERATIONS
+from ndpsim.processors.cpu import PEAK_OPERATIONS
+from ndpsim.processors.fitted import ANY, FOLDER
 from ndpsim.routing import default_routing
 
 HERE = Path(__file__).parent
@@ -420,7 +421,7 @@ def step_cells() -> list[list[str]]:
 
 def fits() -> str:
     """The text of fits/cpu.csv."""
-    lines = ["quantity,of,value,unit,measurements,worst_left_out"]
+    lines = ["family,key,value,unit,measurements,worst_left_out"]
     shares, cores = share_pairs(), core_pairs()
     for quantity, unit, names, pairs in (
         ("compute_efficiency", "share", CODE_OF, product_pairs()),
@@ -435,7 +436,7 @@ def fits() -> str:
             of_group = [error for (one, _), error in zip(pairs, errors, strict=True) if group in (one, ANY)]
             value = means[group] / (PEAK_OPERATIONS[name] if names is CODE_OF else 1)
             worst = max(of_group, key=abs)
-            lines.append(f"{quantity},{name},{value:.4g},{unit},{len(of_group)},{worst:+.2f}")
+            lines.append(f"{name},{quantity},{value:.4g},{unit},{len(of_group)},{worst:+.2f}")
     return "\n".join(lines) + "\n"
 
 
@@ -463,5 +464,5 @@ def text() -> str:
 
 
 if __name__ == "__main__":
-    FITS.write_text(fits(), encoding="utf-8")
+    (FOLDER / "cpu.csv").write_text(fits(), encoding="utf-8")
     (HERE / "cpu.md").write_text(text(), encoding="utf-8")

@@ -5,11 +5,9 @@ An expert of w weights in W bytes takes, for t tokens,
     max(2 w (t + cpu_added_tokens) / (cpu_compute_efficiency x peak), W / read) + cpu_expert_overhead
 
 - peak: sockets x cpu_tflops, or sockets x cores x clock x `PEAK_OPERATIONS`. With fewer threads than cores,
-each
-  thread has its own core, and the peak is proportional to the threads.
+  each thread has its own core, and the peak is proportional to the threads.
 - read: the minimum of cpu_read_share x the channels' peak, sockets x cpu_fabric_gbps, threads x the read rate
-of
-  a core, and cpu_read_gbps. If neither the share nor cpu_read_gbps is given, programs reach
+  of a core, and cpu_read_gbps. If neither the share nor cpu_read_gbps is given, programs reach
   `expert_read_share` of the minimum. Unknown terms are left out; if all are unknown, W / read is left out,
   and only the simulated channels limit reads.
 
@@ -19,10 +17,7 @@ Values that the hardware file does not give are the fitted values of its cpu_isa
 
 from __future__ import annotations
 
-import csv
-import functools
 from dataclasses import dataclass
-from pathlib import Path
 
 from ndpsim.moe import Expert
 from ndpsim.processors.devices import Processor
@@ -32,12 +27,6 @@ from ndpsim.processors.devices import Processor
 #: BF16 (Intel 64 and IA-32 Architectures Optimization Reference Manual). A core with one unit, or with halves
 #: of 256 bits, starts half as many; the fitted efficiencies are shares of these figures.
 PEAK_OPERATIONS = {"avx2": 32, "avx512": 64, "avx512-vnni": 256, "avx512-bf16": 128, "amx": 2048}
-
-#: The file of fitted values, one on each line.
-FITS = Path(__file__).with_name("fits") / "cpu.csv"
-
-#: The family in `FITS` for CPUs without measurements.
-ANY = "any"
 
 
 @dataclass(frozen=True)
@@ -65,18 +54,3 @@ class Cpu(Processor):
 def peak_tflops(cores: float, clock_ghz: float, isa: str) -> float:
     """Peak rate of this many cores, in TFLOPS (see `PEAK_OPERATIONS`)."""
     return cores * clock_ghz * PEAK_OPERATIONS[isa] / 1e3
-
-
-@functools.cache
-def _table() -> dict[tuple[str, str], float]:
-    with FITS.open(encoding="utf-8", newline="") as file:
-        return {(row["quantity"], row["of"]): float(row["value"]) for row in csv.DictReader(file)}
-
-
-def fitted(quantity: str, of: str) -> float:
-    """A fitted value: "compute_efficiency" of an isa, or "read_share" or "core_read_gbps" of a family.
-
-    For a family without measurements: the mean of all families.
-    """
-    table = _table()
-    return table[quantity, of if (quantity, of) in table else ANY]

@@ -1,7 +1,8 @@
 """Values fitted to measurements of processors, by family.
 
-`fits/KIND.csv` has the columns family, key, value, measurements and worst_error. If a family has no row for a
-key, the value of the family "any", fitted to all, applies.
+`fits/KIND.csv` has the columns family, key and value, and further ones about the measurements. The family of
+a CPU's "compute_efficiency" is its instruction set. If a family has no row for a key, the value of the family
+"any", fitted to all, applies.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ANY = "any"
 
 @functools.cache
 def fitted_values(kind: str, family: str) -> Mapping[str, float]:
-    """Values by key for a family of "gpu" or another kind, completed by those of "any"."""
+    """Values by key for a family of "gpu" or "cpu", completed by those of "any"."""
     with (FOLDER / f"{kind}.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     values = {row["key"]: float(row["value"]) for row in rows if row["family"] == ANY}

@@ -15,7 +15,7 @@ from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import MoeShape, load_model
 from ndpsim.processors import dense, memory
-from ndpsim.processors.cpu import ANY, Cpu, fitted, peak_tflops
+from ndpsim.processors.cpu import Cpu, peak_tflops
 from ndpsim.processors.dense import DenseTime
 from ndpsim.processors.fitted import fitted_values
 from ndpsim.processors.gpu import Gpu
@@ -99,7 +99,7 @@ class Processors:
         host = self.hardware.system.host
         efficiency = host.cpu_compute_efficiency
         if efficiency is None and host.cpu_isa is not None:
-            efficiency = fitted("compute_efficiency", host.cpu_isa)
+            efficiency = fitted_values("cpu", host.cpu_isa)["compute_efficiency"]
         return Cpu(
             peak_tflops=self._cpu_tflops(),
             compute_efficiency=self._given("host.cpu_compute_efficiency", efficiency),
@@ -127,12 +127,13 @@ class Processors:
         sockets, share, reached = host.cpu_sockets, host.cpu_read_share, 1.0
         limits: list[float | None] = [host.cpu_fabric_gbps and sockets * host.cpu_fabric_gbps]
         if host.cpu_family is not None:
+            fitted = fitted_values("cpu", host.cpu_family)
             if share is None and host.cpu_read_gbps is None:
-                reached = fitted("expert_read_share", ANY)
-            share = fitted("read_share", host.cpu_family) if share is None else share
+                reached = fitted["expert_read_share"]
+            share = fitted["read_share"] if share is None else share
             cores = None if host.cpu_cores is None else sockets * host.cpu_cores
             threads = min((count for count in (host.cpu_threads, cores) if count is not None), default=None)
-            limits.append(threads and threads * fitted("core_read_gbps", host.cpu_family))
+            limits.append(threads and threads * fitted["core_read_gbps"])
         limits.append(share and share * self.hardware.host_memory.host_gbps)
         least = min((limit for limit in limits if limit is not None), default=None)
         both = (host.cpu_read_gbps, None if least is None else reached * least)

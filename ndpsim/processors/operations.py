@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from ndpsim.arguments import whole_number
 from ndpsim.errors import InputError
@@ -20,6 +21,9 @@ PARTS = ("attention", "router", "shared_experts", "dense_layer", "head")
 
 #: Bits of a weight of all dense parts, or of each by the names of `dense_weight_bytes`.
 DenseBits = int | Mapping[str, Fraction]
+
+#: Equal sequences of a step: see `Step`.
+Groups = tuple[tuple[int, int, int], ...]
 
 _MAX_COUNT = 1 << 24
 
@@ -60,11 +64,69 @@ class OperationTime(NamedTuple):
     kind: int = 0
 
 
-@dataclass(frozen=True)
-class Step:
-    """Sizes of a step: `sequences` with `new_tokens` each; the last one attends to `context` tokens.
+class _Sizes(ABC):
+    """Sizes that follow from the sequences of a step; `kv_bits`: bits of a value in the KV cache."""
 
-    `kv_bits`: of a value in the KV cache.
+    kv_bits: int
+
+    @property
+    @abstractmethod
+    def groups(self) -> Groups:
+        """Equal sequences: their number, new tokens of each, and tokens that the last one attends to."""
+
+    @property
+    def by_kernel(self) -> tuple[Self, ...]:
+        """Sequences with one new token and sequences with more, since some kernels are for one kind."""
+        return (self,)
+
+    @functools.cached_property
+    def tokens(self) -> int:
+        """New tokens of all sequences."""
+        return sum(count * new for count, new, _ in self.groups)
+
+    def chunks(self, length: int) -> int:
+        """Chunks of this many tokens, the last one of a sequence filled up, of all sequences."""
+        return sum(count * -(-new // length) for count, new, _ in self.groups)
+
+    @property
+    def state_moves(self) -> int:
+        """How often the state of a sequence is read or written: it is read if the sequence has one."""
+        return sum(count * (2 if context > new else 1) for count, new, context in self.groups)
+
+    def pairs(self, attention: Attention) -> int:
+        """Pairs of query and key of all sequences."""
+        return sum(count * attention.pairs(context, new) for count, new, context in self.groups)
+
+    def attended(self, attention: Attention) -> int:
+        """Tokens whose keys or latent vectors are read, of all sequences."""
+        return sum(
+            count * (context - attention.first_key(context - new)) for count, new, context in self.groups
+        )
+
+    def cached(self, attention: Attention, tokens: int) -> int:
+        """Bytes that a layer caches of this many tokens."""
+        return -(-tokens * attention.cached_values * self.kv_bits // 8)
+
+    def kept_bytes(self, attention: LayerAttention) -> int:
+        """Bytes of the cache of a layer."""
+        return self._bytes(lambda new, context: attention.kept_bits(context, self.kv_bits))
+
+    def read_bytes(self, attention: LayerAttention) -> int:
+        """Bytes that a layer reads of what is in the cache before the step."""
+        return self._bytes(lambda new, context: attention.read_bits(context, new, self.kv_bits))
+
+    def written_bytes(self, attention: LayerAttention) -> int:
+        """Bytes that a layer adds to the cache, or replaces there."""
+        return self._bytes(lambda new, context: attention.written_bits(context, new, self.kv_bits))
+
+    def _bytes(self, bits: Callable[[int, int], int]) -> int:
+        """Bytes of all sequences, from the bits of one with these new tokens and this context."""
+        return -(-sum(count * bits(new, context) for count, new, context in self.groups) // 8)
+
+
+@dataclass(frozen=True)
+class Step(_Sizes):
+    """Sizes of a step: `sequences` with `new_tokens` each; the last one attends to `context` tokens.
 
     Raises:
         InputError: a number is out of range, or there are more new tokens than the context has.
@@ -76,64 +138,22 @@ class Step:
     kv_bits: int = 16
 
     def __post_init__(self) -> None:
-        for name, most in (("sequences", _MAX_COUNT), ("context", _MAX_COUNT), ("new_tokens", _MAX_COUNT)):
-            object.__setattr__(self, name, whole_number(getattr(self, name), name, 1, most))
-        object.__setattr__(self, "kv_bits", whole_number(self.kv_bits, "kv_bits", 1, 32))
+        most = {"sequences": _MAX_COUNT, "context": _MAX_COUNT, "new_tokens": _MAX_COUNT, "kv_bits": 32}
+        for name, largest in most.items():
+            object.__setattr__(self, name, whole_number(getattr(self, name), name, 1, largest))
         if self.new_tokens > self.context:
             problem = f"{self.new_tokens} are more than the context of {self.context}"
             raise InputError(problem, "conflict", key="new_tokens")
 
     @property
-    def tokens(self) -> int:
-        """New tokens of all sequences."""
-        return self.sequences * self.new_tokens
-
-    @property
-    def by_kernel(self) -> tuple[Step]:
-        """The step itself, because all sequences have equally many new tokens."""
-        return (self,)
-
-    def chunks(self, length: int) -> int:
-        """Chunks of this many tokens, the last one of a sequence filled up, of all sequences."""
-        return self.sequences * -(-self.new_tokens // length)
-
-    @property
-    def state_moves(self) -> int:
-        """How often the state of a sequence is read or written: it is read if the sequence has one."""
-        return self.sequences * (2 if self.context > self.new_tokens else 1)
-
-    def pairs(self, attention: Attention) -> int:
-        """Pairs of query and key of all sequences."""
-        return self.sequences * attention.pairs(self.context, self.new_tokens)
-
-    def attended(self, attention: Attention) -> int:
-        """Tokens whose keys or latent vectors are read, of all sequences."""
-        return self.sequences * (self.context - attention.first_key(self.context - self.new_tokens))
-
-    def cached(self, attention: Attention, tokens: int) -> int:
-        """Bytes that a layer caches of this many tokens."""
-        return -(-tokens * attention.cached_values * self.kv_bits // 8)
-
-    def kept_bytes(self, attention: LayerAttention) -> int:
-        """Bytes of the cache of a layer."""
-        return self._bytes(attention.kept_bits(self.context, self.kv_bits))
-
-    def read_bytes(self, attention: LayerAttention) -> int:
-        """Bytes that a layer reads of what is in the cache before the step."""
-        return self._bytes(attention.read_bits(self.context, self.new_tokens, self.kv_bits))
-
-    def written_bytes(self, attention: LayerAttention) -> int:
-        """Bytes that a layer adds to the cache, or replaces there."""
-        return self._bytes(attention.written_bits(self.context, self.new_tokens, self.kv_bits))
-
-    def _bytes(self, bits: int) -> int:
-        """Bytes of all sequences, of which each has this many bits."""
-        return -(-self.sequences * bits // 8)
+    def groups(self) -> Groups:
+        """All sequences, which are equal."""
+        return ((self.sequences, self.new_tokens, self.context),)
 
 
 @dataclass(frozen=True)
-class MixedStep:
-    """Sizes of a step whose sequences differ; see `Step`.
+class MixedStep(_Sizes):
+    """Sizes of a step whose sequences differ.
 
     `lengths`: for each sequence its new tokens, and the tokens that the last one attends to, including
     itself.
@@ -147,54 +167,24 @@ class MixedStep:
         """The number of sequences."""
         return len(self.lengths)
 
-    @functools.cached_property
-    def tokens(self) -> int:
-        """New tokens of all sequences."""
-        return sum(new for new, _ in self.lengths)
-
     @property
     def new_tokens(self) -> int:
         """Most new tokens of a sequence."""
         return max(new for new, _ in self.lengths)
 
+    @functools.cached_property
+    def groups(self) -> Groups:
+        """Each sequence by itself."""
+        return tuple((1, new, context) for new, context in self.lengths)
+
     @property
     def by_kernel(self) -> tuple[MixedStep, ...]:
-        """Sequences with one new token and sequences with more, since some kernels are for one kind."""
+        """Sequences with one new token, and sequences with more."""
         one = tuple(of for of in self.lengths if of[0] == 1)
         if len(one) in (0, len(self.lengths)):
             return (self,)
         more = tuple(of for of in self.lengths if of[0] > 1)
         return MixedStep(one, self.kv_bits), MixedStep(more, self.kv_bits)
-
-    def chunks(self, length: int) -> int:
-        """Chunks of this many tokens, the last one of a sequence filled up, of all sequences."""
-        return sum(-(-new // length) for new, _ in self.lengths)
-
-    @property
-    def state_moves(self) -> int:
-        """How often the state of a sequence is read or written: it is read if the sequence has one."""
-        return sum(2 if context > new else 1 for new, context in self.lengths)
-
-    def pairs(self, attention: Attention) -> int:
-        """Pairs of query and key of all sequences."""
-        return sum(attention.pairs(context, new) for new, context in self.lengths)
-
-    def attended(self, attention: Attention) -> int:
-        """Tokens whose keys or latent vectors are read, of all sequences."""
-        return sum(context - attention.first_key(context - new) for new, context in self.lengths)
-
-    def cached(self, attention: Attention, tokens: int) -> int:
-        """Bytes that a layer caches of this many tokens."""
-        return -(-tokens * attention.cached_values * self.kv_bits // 8)
-
-    def read_bytes(self, attention: LayerAttention) -> int:
-        """Bytes that a layer reads of what is in the cache before the step."""
-        return -(-sum(attention.read_bits(context, new, self.kv_bits) for new, context in self.lengths) // 8)
-
-    def written_bytes(self, attention: LayerAttention) -> int:
-        """Bytes that a layer adds to the cache, or replaces there."""
-        bits = sum(attention.written_bits(context, new, self.kv_bits) for new, context in self.lengths)
-        return -(-bits // 8)
 
 
 #: A step of equal sequences, or of any.
