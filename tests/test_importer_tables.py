@@ -52,14 +52,8 @@ def test_dramsim3_without_timings_and_system(tmp_path):
     expected = dict(TIMING_DEFAULTS.values()) | {"nRC": 24 + 10, "nBL": 4}
     assert {name: timings[name] for name in expected} == expected
     system = hardware.system
-    assert system.dram.mapping.order == [
-        "column",
-        "rank",
-        "bankgroup",
-        "bank",
-        "row",
-        "channel",
-    ]  # chrobabgraco
+    # chrobabgraco
+    assert system.dram.mapping.order == ["column", "rank", "bankgroup", "bank", "row", "channel"]
     assert (system.dram.row_policy, system.dram.refresh) == ("open", "staggered")
     assert (system.dram.read_buffer, system.dram.write_buffer) == (32, 32)
     # 1024 MB hold no whole rank of 8 GiB: DRAMsim3 takes one.
@@ -69,13 +63,8 @@ def test_dramsim3_without_timings_and_system(tmp_path):
         assert any(note.endswith(words) for note in result.notes), key
         origin = hardware.origins.get(f"dram.overrides.{ours}")
         assert origin is None or f"which is missing: DRAMsim3's default of {clocks}" in origin.text
-    said = {
-        "channels": 1,
-        "channel_size": 1024,
-        "address_mapping": "chrobabgraco",
-        "row_buf_policy": "OPEN_PAGE",
-    }
-    said |= {"refresh_policy": "RANK_LEVEL_STAGGERED", "trans_queue_size": 32}
+    said = dict(channels=1, channel_size=1024, address_mapping="chrobabgraco", trans_queue_size=32)
+    said |= dict(row_buf_policy="OPEN_PAGE", refresh_policy="RANK_LEVEL_STAGGERED")
     for key, default in said.items():
         words = f"[system] {key}: is missing; DRAMsim3 takes {default}, and so does this file"
         assert any(note.endswith(words) for note in result.notes), key
@@ -139,17 +128,6 @@ def test_ranks_are_rounded_down_as_in_dramsim3(tmp_path, size_mb, ranks, made_mb
     said = [note for note in result.notes if "channel_size:" in note]
     assert bool(said) is (made_mb is not None)
     assert all(f"{size_mb} MB become {made_mb} MB, {ranks} x a rank of 8192 MB" in note for note in said)
-
-
-def test_as_many_channels_as_written(tmp_path):
-    text = ini(dram_structure=SIZES, timing={"tCK": 0.625}, system={"channels": 4, "channel_size": 16384})
-    system = imported(tmp_path, "a.ini", text)[1].system
-    assert (system.dimm.count, system.host.channels, system.dimm.ranks, system.dimm.subchannels) == (
-        4,
-        4,
-        2,
-        1,
-    )
 
 
 # Ramulator 2.0
@@ -273,10 +251,8 @@ DDR5_ORDER = "rate nBL nCL nRCD nRP nRAS nRC nWR nRTP nCWL nPPD nCCDS nCCDL nCCD
     ],
 )
 def test_a_timing_list_of_ramulator_2_1_is_read_in_its_order(tmp_path, standard, order, rate, tck_ps, org):
-    written = {name: 101 + place for place, name in enumerate(order.split())} | {
-        "rate": rate,
-        "tCK_ps": tck_ps,
-    }
+    written = {name: 101 + place for place, name in enumerate(order.split())}
+    written |= {"rate": rate, "tCK_ps": tck_ps}
     dram = {"impl": standard, "org": org, "timing": list(written.values())}
     text = json.dumps({"memory_system": {"controllers": [{"dram": dram}]}})
     result, hardware = imported(tmp_path, "a.yaml", text)
@@ -288,66 +264,44 @@ def test_a_timing_list_of_ramulator_2_1_is_read_in_its_order(tmp_path, standard,
 # What has no place in a hardware file, and why.
 
 LEFT_OUT_OF_DRAMSIM3 = {
-    "dram_structure": {"num_dies": "stacks of dies are not modelled"},
-    "timing": {
-        **dict.fromkeys(("tRFC2", "tRFC4"), "fine-granularity refresh is not modelled"),
-        **dict.fromkeys(("tCKE", "tCKESR", "tXS", "tXP"), "power-down and self-refresh are not modelled"),
-        **dict.fromkeys(("tRPRE", "tWPRE"), "preambles are part of the standard's rules, and of no rule in DRAMsim3"),
-        **dict.fromkeys(("tRFCb", "tREFIb"), "DDR4 has no refresh of single banks"),
-        **dict.fromkeys(("tPPD", "t32AW", "tRCDRD", "tRCDWR"), "DDR4 has no such timing"),
-        **dict.fromkeys(("tWR2", "tCKSRE"), "DRAMsim3 does not read it"),
-        "ideal_memory_latency": "ideal memory is not modelled",
-    },
-    "power": dict.fromkeys(("VDD", "IDD0", "IPP0", "IDD2P", "IDD6x"), "energy follows from the data sheet of the device; dram.power changes it"),
-    "thermal": dict.fromkeys(("const_logic_power", "amb_temp"), "temperature is not modelled"),
-    "hmc": dict.fromkeys(("num_links", "block_size"), "HMC is not modelled"),
-    "system": {
-        **dict.fromkeys(("queue_structure", "cmd_queue_size"), "a controller has one read and one write queue a channel, none for each bank or rank"),
-        "write_buf_size": "DRAMsim3 reads and does not use it",
-        **dict.fromkeys(("enable_self_refresh", "sref_threshold"), "self-refresh is not modelled"),
-    },
-    "other": dict.fromkeys(("epoch_period", "output_level"), "what a simulation writes is no part of a hardware file"),
-}  # fmt: skip
+    "dram_structure": "num_dies",
+    "timing": "tRFC2 tRFC4 tCKE tCKESR tXS tXP tRPRE tWPRE tRFCb tREFIb tPPD t32AW tRCDRD tRCDWR tWR2 tCKSRE "
+    "ideal_memory_latency",
+    "power": "VDD IDD0 IPP0 IDD2P IDD6x",
+    "thermal": "const_logic_power amb_temp",
+    "hmc": "num_links block_size",
+    "system": "queue_structure cmd_queue_size write_buf_size enable_self_refresh sref_threshold",
+    "other": "epoch_period output_level",
+}
 
 
-@pytest.mark.parametrize(
-    ("section", "key", "why"),
-    [(section, key, why) for section, keys in LEFT_OUT_OF_DRAMSIM3.items() for key, why in keys.items()],
-)
-def test_each_key_of_dramsim3_without_a_place_is_noted_with_the_reason(tmp_path, section, key, why):
-    sections = {"dram_structure": SIZES, "timing": {"tCK": 0.625}}
-    sections[section] = {**sections.get(section, {}), key: 1}
+@pytest.mark.parametrize("section", LEFT_OUT_OF_DRAMSIM3)
+def test_each_key_of_dramsim3_without_a_place_is_noted_with_a_reason(tmp_path, section):
     path = tmp_path / "a.ini"
-    path.write_text(ini(**sections))
-    line = path.read_text().splitlines().index(f"{key} = 1") + 1
-    assert f"{path}:{line}: [{section}] {key}: left out: {why}" in import_hardware(path).notes
+    for key in LEFT_OUT_OF_DRAMSIM3[section].split():
+        sections = {"dram_structure": SIZES, "timing": {"tCK": 0.625}}
+        sections[section] = {**sections.get(section, {}), key: 1}
+        path.write_text(ini(**sections))
+        line = path.read_text().splitlines().index(f"{key} = 1") + 1
+        (note,) = [note for note in import_hardware(path).notes if note.startswith(f"{path}:{line}: ")]
+        assert f": [{section}] {key}: left out: " in note
+        assert "unknown key" not in note
 
 
-@pytest.mark.parametrize("word", ["true", "yes", "on", "1", "TRUE", "Yes"])
-@pytest.mark.parametrize("key", ["unified_queue", "aggressive_precharging_enabled"])
-def test_words_for_yes(tmp_path, key, word):
-    path = tmp_path / "a.ini"
-    path.write_text(ini(dram_structure=SIZES, timing={"tCK": 0.625}, system={key: word}))
-    assert any(f"[system] {key}: is left out: " in note for note in import_hardware(path).notes)
-
-
-@pytest.mark.parametrize("word", ["false", "no", "off", "0", "False"])
-@pytest.mark.parametrize("key", ["unified_queue", "aggressive_precharging_enabled"])
-def test_words_for_no(tmp_path, key, word):
-    path = tmp_path / "a.ini"
-    path.write_text(ini(dram_structure=SIZES, timing={"tCK": 0.625}, system={key: word}))
-    assert not any(key in note for note in import_hardware(path).notes)
+@pytest.mark.parametrize("word", ["true", "yes", "on", "1", "TRUE", "false", "no", "off", "0", "False"])
+def test_words_for_yes_and_no(tmp_path, word):
+    path, keys = tmp_path / "a.ini", ("unified_queue", "aggressive_precharging_enabled")
+    path.write_text(ini(dram_structure=SIZES, timing={"tCK": 0.625}, system=dict.fromkeys(keys, word)))
+    notes = " ".join(import_hardware(path).notes)
+    yes = word.lower() in ("true", "yes", "on", "1")
+    assert [f"[system] {key}: is left out: " in notes for key in keys] == [yes, yes]
 
 
 @pytest.mark.parametrize(
     ("key", "value", "why"),
     [
         ("RFM", {"BRC": 2}, "RFM: left out: refresh management is not modelled"),
-        ("drampower_enable", True, "drampower_enable: left out: energy follows from the data sheet"),
-        ("power_debug", True, "power_debug: left out: energy follows from the data sheet"),
-        ("voltage", "x", "voltage: left out: energy follows from the data sheet"),
         ("current", "x", "current: left out: energy follows from the data sheet"),
-        ("RH_radius", 2, "RH_radius: left out: refresh management is not modelled"),
         ("colour", "red", "colour: left out: not known to ndpsim"),
     ],
 )
@@ -391,7 +345,7 @@ def test_watermarks_are_fixed(tmp_path, key, fixed):
         )
 
 
-@pytest.mark.parametrize("channels", [1, 2, 8, 64])
+@pytest.mark.parametrize("channels", [1, 8])
 def test_channels_and_ranks_of_ramulator(tmp_path, channels):
     config = yaml.safe_load(old("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA"))
     config["MemorySystem"]["DRAM"]["org"] |= {"channel": channels, "rank": 16}

@@ -34,27 +34,10 @@ _INI.optionxform = str  # type: ignore[assignment,method-assign]
 _INI.read(GIVEN / "dramsim3.ini")
 INI: Sections = {name: dict(_INI[name]) for name in _INI.sections()}
 # What the clocks above are called here (JEDEC names them alike in both).
-CLOCKS = {
-    "nCL": 17,
-    "nCWL": 13,
-    "nRCD": 18,
-    "nRP": 19,
-    "nRAS": 40,
-    "nRFC": 311,
-    "nREFI": 9361,
-    "nRRDS": 5,
-    "nRRDL": 7,
-    "nWTRS": 6,
-    "nWTRL": 8,
-    "nFAW": 27,
-    "nWR": 21,
-    "nRTP": 10,
-    "nCCDS": 6,
-    "nCCDL": 9,
-    "nCS": 3,
-    "nRC": 40 + 19,
-    "nBL": 8 // 2,
-}
+CLOCKS = dict(
+    nCL=17, nCWL=13, nRCD=18, nRP=19, nRAS=40, nRFC=311, nREFI=9361, nRRDS=5, nRRDL=7, nWTRS=6, nWTRL=8,
+    nFAW=27, nWR=21, nRTP=10, nCCDS=6, nCCDL=9, nCS=3, nRC=40 + 19, nBL=8 // 2,
+)  # fmt: skip
 
 Write = Callable[[str, str], Path]
 
@@ -184,13 +167,6 @@ def test_the_nearest_rate_is_taken(write: Write, tck: str, rate: int) -> None:
     assert loaded(import_hardware(path), path).lane_device().timings["rate"] == rate
 
 
-def test_a_clock_that_is_rounded_is_said(write: Write) -> None:
-    assert notes_on(
-        import_hardware(write("a.ini", ini(timing__tCK="0.75"))), "tCK: 0.75 ns become 0.750188 ns"
-    )
-    assert not notes_on(import_hardware(write("b.ini", ini(timing__tCK="0.625"))), "tCK")
-
-
 def test_additive_latency_is_folded_in(write: Write) -> None:
     path = write("a.ini", ini(timing__AL=4))
     imported = import_hardware(path)
@@ -209,32 +185,16 @@ def test_misspelt_refresh_interval_is_taken_and_said(write: Write) -> None:
     assert notes_on(both, "[timing] REFI: is left out")
 
 
-@pytest.mark.parametrize(
-    ("change", "key", "value"),
-    [
-        ("timing__tFAW", "timings.nFAW", 50),
-        ("timing__tREFI", "timings.nREFI", 7800),
-        ("system__refresh_policy", "dram.refresh", "staggered"),
-        ("system__channels", "host.channels", 1),
-        ("system__trans_queue_size", "dram.read_buffer", 32),
-        ("system__address_mapping", "dram.mapping.order", "column, rank, bankgroup, bank, row, channel"),
-    ],
-)
-def test_missing_key_takes_the_default_of_dramsim3_and_says_so(
-    write: Write, change: str, key: str, value: object
-) -> None:
-    path = write("a.ini", ini(**{change: None}))
-    imported = import_hardware(path)
-    rows = {row.key: row for row in loaded(imported, path).rows()}
-    assert rows[key].value == value
-    assert "a.ini" in rows[key].origin
-    assert notes_on(imported, f"{change.partition('__')[2]}: is missing; DRAMsim3 takes ")
+def test_all_ranks_may_be_refreshed_at_once(write: Write) -> None:
+    path = write("a.ini", ini(system__refresh_policy="RANK_LEVEL_SIMULTANEOUS"))
+    assert loaded(import_hardware(path), path).system.dram.refresh == "all-bank"
 
 
-@pytest.mark.parametrize(("policy", "mode"), [("SIMULTANEOUS", "all-bank"), ("STAGGERED", "staggered")])
-def test_refresh_policies(write: Write, policy: str, mode: str) -> None:
-    path = write("a.ini", ini(system__refresh_policy=f"RANK_LEVEL_{policy}"))
-    assert loaded(import_hardware(path), path).system.dram.refresh == mode
+def test_without_bank_groups_all_banks_are_one(write: Write) -> None:
+    path = write("a.ini", ini(dram_structure__bankgroup_enable="false"))
+    with refused("conflict a.ini:3 [dram_structure] bankgroups") as caught:
+        import_hardware(path)
+    assert "bankgroups (4, not 1), banks_per_group (4, not 16)" in caught.value.problem
 
 
 def test_closing_row_policy(write: Write) -> None:
@@ -273,19 +233,9 @@ def test_address_mapping_puts_every_bit_where_dramsim3_has_it(write: Write, mapp
     ("sections", "expected"),
     [
         ({"timing__tRFC2": 1, "timing__tRFC4": 2}, "[timing] tRFC2, tRFC4: left out: fine-granularity refresh"),
-        ({"timing__tXP": 1, "timing__tCKE": 2}, "[timing] tCKE, tXP: left out: power-down and self-refresh"),
-        ({"timing__tRPRE": 1}, "[timing] tRPRE: left out: preambles"),
-        ({"power__VDD": 1.2, "power__IDD0": 48}, "[power] VDD, IDD0: left out: energy follows from the data sheet of the device; dram.power changes it"),
-        ({"thermal__amb_temp": 40}, "[thermal] amb_temp: left out: temperature"),
-        ({"other__epoch_period": 1}, "[other] epoch_period: left out"),
-        ({"system__queue_structure": "PER_BANK", "system__cmd_queue_size": 8}, "[system] queue_structure, cmd_queue_size"),
-        ({"system__unified_queue": "true"}, "[system] unified_queue: is left out"),
-        ({"system__aggressive_precharging_enabled": "true"}, "[system] aggressive_precharging_enabled: is left out"),
         ({"system__refresh_policy": "BANK_LEVEL_STAGGERED"}, "[system] refresh_policy: is left out: DDR4 has no"),
         ({"timing__tFWA": 3}, "[timing] tFWA: left out: unknown key 'tFWA'; did you mean 'tFAW'?"),
         ({"colour__of_case": "red"}, "[colour] of_case: left out: unknown key 'of_case'"),
-        ({"system__channel_size": 9000}, "[system] channel_size: 9000 MB become 8192 MB, 2 x a rank of 4096 MB"),
-        ({"system__channel_size": 1024}, "[system] channel_size: 1024 MB become 4096 MB, 1 x a rank of 4096 MB"),
         ({"timing__tRTRS": 1}, "[timing] tRTRS: is nCS, between ranks; from read to write within a rank it stays 2"),
     ],
 )  # fmt: skip
@@ -320,12 +270,6 @@ def test_case_comments_and_spaces_are_as_in_dramsim3(write: Write) -> None:
     assert loaded(import_hardware(path), path).lane_device().timings["nRCD"] == 18
 
 
-@pytest.mark.parametrize("enabled", ["true", "yes", "1"])
-def test_bank_groups_may_be_enabled(write: Write, enabled: str) -> None:
-    path = write("a.ini", ini(dram_structure__bankgroup_enable=enabled))
-    assert loaded(import_hardware(path), path).lane_device().bankgroups == 4
-
-
 # Ramulator 2.0
 
 OLD = (GIVEN / "ramulator20.yaml").read_text()
@@ -347,12 +291,8 @@ def test_ramulator_2_0(write: Write) -> None:
     # 13.75 ns / 0.625 ns are 22 clocks, as in the preset.
     assert dram.overrides == {"nRCD": 20}
     assert (timings["nRP"], timings["nCL"]) == (22, 22)
-    assert (dram.mapper, dram.scheduler, dram.row_policy, dram.refresh) == (
-        "RoBaRaCoCh",
-        "FRFCFS",
-        "open",
-        "all-bank",
-    )
+    controller = (dram.mapper, dram.scheduler, dram.row_policy, dram.refresh)
+    assert controller == ("RoBaRaCoCh", "FRFCFS", "open", "all-bank")
     assert hardware.origins["dram.overrides.nRCD"].text == "old.yaml, MemorySystem.DRAM.timing.nRCD = 20"
     stated = [origin for origin in hardware.origins.values() if origin.kind != "default"]
     assert all(origin.kind == "source" and "old.yaml" in origin.text for origin in stated)
@@ -375,37 +315,17 @@ def test_ramulator_2_0(write: Write) -> None:
         ("impl: RoBaRaCoCh", "impl: ChRaBaRoCo", "dram.mapper", "ChRaBaRoCo"),
         ("channel: 1", "channel: 4", "host.channels", 4),
         ("rank: 2", "rank: 4", "dimm.ranks", 4),
-        (
-            "preset: DDR4_8Gb_x8",
-            "preset: DDR4_8Gb_x8\n      row: 32768\n      density: 4096",
-            "dram.org",
-            "DDR4_4Gb_x8",
-        ),
+        ("preset: DDR4_8Gb_x8", "preset: DDR4_8Gb_x8\n      row: 32768\n      density: 4096", "dram.org", "DDR4_4Gb_x8"),
         ("nRCD: 20", "nRCD: 20\n      tRFC: 350", "timings.nRFC", 560),
         ("preset: DDR4_3200AA", "rate: 3200", "dram.timing", "DDR4_3200W"),
         # JESD79-4 rounds 13.32 ns / 0.625 ns = 21.31 up.
         ("tRP: 13.75", "tRP: 13.32", "timings.nRP", 22),
     ],
-)
+)  # fmt: skip
 def test_what_ramulator_2_0_can_say(write: Write, old: str, new: str, key: str, value: object) -> None:
     path = write("a.yaml", swapped(OLD, (old, new)))
     rows = {row.key: row.value for row in loaded(import_hardware(path), path).rows()}
     assert rows[key] == value
-
-
-def test_presets_of_ramulator_2_0_keep_their_clocks(write: Write) -> None:
-    # DDR4.cpp: tCK is 1e6 / (2133 / 2) = 938 ps; 7800 ns and 360 ns in it, rounded by JESD79-4.
-    path = write("a.yaml", swapped(OLD, ("DDR4_3200AA", "DDR4_2133P")))
-    timings = loaded(import_hardware(path), path).lane_device().timings
-    assert (timings["nREFI"], timings["nRFC"]) == (8316, 384)
-    # DDR5.cpp: the one rate it has.
-    swaps = (("impl: DDR4", "impl: DDR5"), ("DDR4_8Gb_x8", "DDR5_16Gb_x16"), ("DDR4_3200AA", "DDR5_3200AN"))
-    path = write("b.yaml", swapped(OLD, *swaps, ("      nRCD: 20\n      tRP: 13.75\n", "")))
-    hardware = loaded(import_hardware(path), path)
-    timings = hardware.lane_device().timings
-    expected = {"nRC": 75, "nCCDL_WR": 16, "nWTRS": 4, "nWTRL": 16, "nFAW": 32, "nRFC": 471, "nREFI": 6222}
-    assert {name: timings[name] for name in expected} == expected
-    assert "in Ramulator 2.0" in hardware.origins["dram.overrides.nRC"].text
 
 
 def test_names_of_ddr5_in_ramulator_2_0(write: Write) -> None:
@@ -429,11 +349,9 @@ def test_names_of_ddr5_in_ramulator_2_0(write: Write) -> None:
         ("impl: OpenRowPolicy", "impl: ClosedRowPolicy\n      cap: 1", "25: MemorySystem.Controller.RowPolicy.impl: becomes"),
         ("impl: RoBaRaCoCh", "impl: Mine", "28: MemorySystem.AddrMapper.impl: left out: unknown address mapping 'Mine'"),
         ("impl: Generic\n", "impl: BHDRAMController\n", "19: MemorySystem.Controller.impl: left out: the controller"),
-        ("    impl: Generic\n", "    impl: Generic\n    wr_low_watermark: 0.1\n", "20: MemorySystem.Controller.wr_low_watermark: left out: it is 0.2 here, not 0.1"),
         ("plugins:", "plugins:\n      - ControllerPlugin:\n          impl: TraceRecorder\n          path: x", "27: MemorySystem.Controller.plugins[0]: left out: plugin TraceRecorder"),
         ("nRCD: 20", "nRCD: 20\n      tRCD: 12", "17: MemorySystem.DRAM.timing.tRCD: left out: nRCD says it in clocks"),
         ("nRCD: 20", "nRCB: 20", "16: MemorySystem.DRAM.timing.nRCB: left out: not known to ndpsim"),
-        ("impl: DDR4\n", "impl: DDR4\n    voltage:\n      preset: Default\n", "10: MemorySystem.DRAM.voltage: left out: energy"),
         ("preset: DDR4_3200AA", "rate: 3200", "15: MemorySystem.DRAM.timing.rate: names no preset; DDR4_3200W gives what is not written: nBL, nCCDL"),
     ],
 )  # fmt: skip
@@ -510,12 +428,8 @@ def test_ramulator_2_1(write: Write, write_as: Callable[[Any], str]) -> None:
     assert {name: timings[name] for name in NEW_CLOCKS} == NEW_CLOCKS
     assert (timings["rate"], dram.org, hardware.system.dimm.ranks) == (4800, "DDR5_16Gb_x8", 2)
     assert (dram.read_buffer, dram.write_buffer, dram.scheduler) == (24, 40, "FRFCFS-RowHit")
-    assert (dram.row_policy, dram.row_cap, dram.refresh, dram.mapper) == (
-        "closed-cap",
-        3,
-        "all-bank",
-        "RoBaRaCoCh",
-    )
+    controller = (dram.row_policy, dram.row_cap, dram.refresh, dram.mapper)
+    assert controller == ("closed-cap", 3, "all-bank", "RoBaRaCoCh")
     stated = [origin for origin in hardware.origins.values() if origin.kind != "default"]
     assert all(origin.kind == "source" and "new.yaml" in origin.text for origin in stated)
     assert len(imported.notes) == 3  # frontend, clock_ratio, read_latency
@@ -533,15 +447,6 @@ def test_every_preset_comes_back_from_its_list(write: Write) -> None:
             path = write("a.yaml", text)
             dram = loaded(import_hardware(path), path).system.dram
             assert (dram.org, dram.timing, dram.overrides) == (org, timing, {})
-
-
-def test_ddr4_has_a_list_of_its_own(write: Write) -> None:
-    values = [2400, 4, 16, 17, 16, 39, 55, 18, 9, 12, 4, 6, 5, 6, 3, 9, 26, 433, 9364, 2, 833]
-    dram = {"impl": "DDR4", "org": {"dq": 8, "count": [1, 1, 4, 4, 65536, 1024]}, "timing": values}
-    path = write("a.yaml", exported(("*.dram", dram)))
-    hardware = loaded(import_hardware(path), path)
-    assert hardware.system.dram.timing == "DDR4_2400R"
-    assert hardware.system.dram.overrides == {"nRCD": 17, "nRRDS": 5}
 
 
 # What `to_config()` of Ramulator 2.1 says of three memories (python/ramulator/dram, commit c5b1c3a).
@@ -762,11 +667,6 @@ def test_xor_stops_where_the_column_ends() -> None:
 # Which file is what
 
 
-def test_missing_file(tmp_path: Path) -> None:
-    path = tmp_path / "no.ini"
-    assert mistake_of(import_hardware, path) == "unreadable no.ini"
-
-
 @pytest.mark.parametrize("name", ["true", "null", "1", "a b", "a: b #c", "é", "'\"", "no"])
 def test_any_name_survives(write: Write, name: str) -> None:
     path = write("a.ini", ini())
@@ -799,7 +699,7 @@ FRAGMENTS = st.sampled_from(
 
 
 @given(st.text(max_size=80) | st.lists(FRAGMENTS, max_size=12).map("".join))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_any_text_is_imported_or_refused_in_one_line(
     tmp_path_factory: pytest.TempPathFactory, text: str
 ) -> None:
@@ -812,7 +712,7 @@ def test_any_text_is_imported_or_refused_in_one_line(
 
 
 @given(st.text("[]{}&*ab:,-0123 \t\n", max_size=60))
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_any_yaml_is_imported_or_refused_in_one_line(
     tmp_path_factory: pytest.TempPathFactory, text: str
 ) -> None:
@@ -855,17 +755,11 @@ def test_command_replaces_a_file_only_by_force(write: Write, tmp_path: Path) -> 
     assert load_hardware(str(out)).system.name == "mine"
 
 
-@pytest.mark.parametrize("force", [(), ("--force",)])
-def test_command_leaves_nothing_where_it_fails(write: Write, tmp_path: Path, force: tuple[str, ...]) -> None:
+def test_command_leaves_nothing_where_it_fails(write: Write, tmp_path: Path) -> None:
     path = write("mine.ini", ini(dram_structure__protocol="HBM2"))
-    wrong = refused_call("import", path, "--out", tmp_path / "hw.yaml", *force)
+    wrong = refused_call("import", path, "--out", tmp_path / "hw.yaml", "--force")
     assert wrong == "unsupported mine.ini:2 [dram_structure] protocol"
     assert [p.name for p in tmp_path.iterdir()] == ["mine.ini"]
-
-
-def test_command_says_where_it_cannot_write(write: Write, tmp_path: Path) -> None:
-    path = write("mine.ini", ini())
-    assert refused_call("import", path, "--out", tmp_path / "none" / "hw.yaml") == "unwritable --out"
 
 
 def test_gemv_on_a_plain_memory_is_refused_in_one_line(write: Write, tmp_path: Path) -> None:

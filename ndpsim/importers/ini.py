@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,18 +21,58 @@ _BOOL = {
 _COMMENT = re.compile(r"\s[;#].*")
 
 
+@dataclass(frozen=True)
+class Entry:
+    """A key of an INI file.
+
+    Attributes:
+        text: its value; the simulator's default where the file does not have the key.
+        place: its place in the file.
+        given: whether the file has it.
+    """
+
+    text: str
+    place: Place
+    given: bool = True
+
+    @property
+    def said(self) -> str:
+        """Words for a source: the value, or that it is missing."""
+        return f" = {self.text}" if self.given else f", which is missing: DRAMsim3's default of {self.text}"
+
+    def whole(self) -> int:
+        """A whole number, decimal or 0x...; InputError for any other value."""
+        if not _WHOLE.fullmatch(self.text):
+            raise self.place.error(f"{self.text[:60]!r} is not a whole number", code="type")
+        return int(self.text, 16 if "x" in self.text.lower() else 10)
+
+    def number(self) -> Decimal:
+        """A number above zero; InputError for any other value."""
+        if not _NUMBER.fullmatch(self.text) or Decimal(self.text) <= 0:
+            raise self.place.error(f"{self.text[:60]!r} is not a number above 0", code="range")
+        return Decimal(self.text)
+
+    def flag(self) -> bool:
+        """A yes or no; InputError for any other value."""
+        if self.text.lower() not in _BOOL:
+            raise self.place.error(f"{self.text[:60]!r} is neither true nor false", code="type")
+        return _BOOL[self.text.lower()]
+
+
 class Ini:
     """The sections and keys of an INI file; as in DRAMsim3, upper and lower case are the same.
 
-    `defaults`: the simulator's defaults for missing keys, by section and key.
+    Attributes:
+        entries: every key of the file, by section and key in lower case.
 
     Raises:
         InputError: a line is no section, key or comment, or a key is given twice.
     """
 
     def __init__(self, text: str, file: Path, defaults: Mapping[str, Mapping[str, Any]]) -> None:
+        """`defaults`: the simulator's values for missing keys, by section and key."""
         self.file, self._defaults = file, defaults
-        self._values: dict[tuple[str, str], tuple[str, Place]] = {}
+        self.entries: dict[tuple[str, str], Entry] = {}
         section = ""
         for number, raw in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
             line = _COMMENT.sub("", f" {raw}").strip()
@@ -47,54 +88,16 @@ class Ini:
             raise InputError(problem, "form", file=self.file, line=number)
         if not section:
             raise InputError("comes before the first [section]", "form", file=self.file, line=number, key=key)
-        place = Place(self.file, number, f"[{section}] {key}")
-        before = self._values.get((section.lower(), key.lower()))
-        if before is not None:
-            raise place.error(f"is given twice, first in line {before[1].line}", code="twice")
-        self._values[section.lower(), key.lower()] = (value, place)
+        entry = Entry(value, Place(self.file, number, f"[{section}] {key}"))
+        before = self.entries.setdefault((section.lower(), key.lower()), entry)
+        if before is not entry:
+            raise entry.place.error(f"is given twice, first in line {before.place.line}", code="twice")
 
-    def entries(self) -> Iterator[tuple[str, str, Place]]:
-        """Every section and key, lower case, with its place."""
-        for (section, key), (_, place) in self._values.items():
-            yield section, key, place
-
-    def has(self, section: str, key: str) -> bool:
-        """Whether the file has this key."""
-        return (section.lower(), key.lower()) in self._values
-
-    def place(self, section: str, key: str) -> Place:
-        """The place where the file has this key, or would have it."""
-        known = self._values.get((section.lower(), key.lower()))
-        return Place(self.file, None, f"[{section}] {key}") if known is None else known[1]
-
-    def said(self, section: str, key: str) -> str:
-        """Words about a key for a source: its value, or that it is missing."""
-        if self.has(section, key):
-            return f" = {self.word(section, key)}"
-        return f", which is missing: DRAMsim3's default of {self._defaults[section][key]}"
-
-    def word(self, section: str, key: str) -> str:
-        """The text of a key."""
-        known = self._values.get((section.lower(), key.lower()))
-        return str(self._defaults[section][key]) if known is None else known[0]
-
-    def whole(self, section: str, key: str) -> int:
-        """A whole number, decimal or 0x...; InputError for any other value."""
-        text = self.word(section, key)
-        if not _WHOLE.fullmatch(text):
-            raise self.place(section, key).error(f"{text[:60]!r} is not a whole number", code="type")
-        return int(text, 16 if "x" in text.lower() else 10)
-
-    def number(self, section: str, key: str) -> Decimal:
-        """A number above zero; InputError for any other value."""
-        text = self.word(section, key)
-        if not _NUMBER.fullmatch(text) or Decimal(text) <= 0:
-            raise self.place(section, key).error(f"{text[:60]!r} is not a number above 0", code="range")
-        return Decimal(text)
-
-    def flag(self, section: str, key: str) -> bool:
-        """A yes or no; InputError for any other value."""
-        text = self.word(section, key)
-        if text.lower() not in _BOOL:
-            raise self.place(section, key).error(f"{text[:60]!r} is neither true nor false", code="type")
-        return _BOOL[text.lower()]
+    def __getitem__(self, name: tuple[str, str]) -> Entry:
+        """The key of a section, which has a default if the file may lack it."""
+        section, key = name
+        found = self.entries.get((section.lower(), key.lower()))
+        if found is not None:
+            return found
+        default = str(self._defaults[section][key])
+        return Entry(default, Place(self.file, None, f"[{section}] {key}"), given=False)

@@ -88,9 +88,8 @@ def put_controller(sheet: Sheet, controller: Tree, parts: Parts, standard: Stand
     if impl in _SCHEDULERS:
         sheet.put("dram.scheduler", impl, scheduler.place("impl"))
     elif impl is not None:
-        sheet.note(
-            scheduler.place("impl"), f"left out: {one_of(impl, _SCHEDULERS, 'scheduler')}; FRFCFS is taken"
-        )
+        problem = one_of(impl, _SCHEDULERS, "scheduler")
+        sheet.note(scheduler.place("impl"), f"left out: {problem}; FRFCFS is taken")
     _put_row_policy(sheet, controller.part(parts.row_policy), parts.uncapped)
     of_banks = any(
         one.refreshes and one.interval and standard.scope_of(one) == ONE_BANK for one in standard.commands
@@ -116,17 +115,15 @@ def _put_row_policy(sheet: Sheet, policy: Tree, uncapped: int | None) -> None:
     elif impl in _CLOSED:
         cap = policy.whole("cap")
         if cap is None and uncapped is None:
-            sheet.put(
-                "dram.row_policy", "open", place, " without a cap, which takes 10 million accesses to close"
-            )
+            said = " without a cap, which takes 10 million accesses to close"
+            sheet.put("dram.row_policy", "open", place, said)
             return
         sheet.put("dram.row_policy", "closed-cap", place)
         if impl == _OLD_CLOSED:
             sheet.note(place, "becomes closed-cap, which closes by RDA and WRA where it can, not by PRE only")
         if cap is None:
-            sheet.put(
-                "dram.row_cap", uncapped or 1, place, f" without a cap: Ramulator's default of {uncapped}"
-            )
+            said = f" without a cap: Ramulator's default of {uncapped}"
+            sheet.put("dram.row_cap", uncapped or 1, place, said)
         else:
             sheet.put("dram.row_cap", cap, policy.place("cap"), f" = {cap}")
     elif impl is not None:
@@ -137,19 +134,15 @@ def _put_refresh(sheet: Sheet, refresh: Tree, known: Mapping[str, str]) -> None:
     impl, place = refresh.word("impl"), refresh.place("impl")
     scatter = refresh.whole("scatter_interval") or 0
     refresh.value("debug")
-    if impl is None or impl not in known:
-        if impl is not None:
-            problem = one_of(impl, known, "refresh manager")
-            sheet.note(place, f"left out: {problem}; all banks of a rank are refreshed at once")
-        return
     if impl == "AllBank" and scatter > 0:
-        sheet.put("dram.refresh", "staggered", refresh.place("scatter_interval"), f" = {scatter}")
-        sheet.note(
-            refresh.place("scatter_interval"),
-            f"becomes staggered: ranks take even turns, not {scatter} clocks apart",
-        )
-    else:
+        place = refresh.place("scatter_interval")
+        sheet.put("dram.refresh", "staggered", place, f" = {scatter}")
+        sheet.note(place, f"becomes staggered: ranks take even turns, not {scatter} clocks apart")
+    elif impl is not None and impl in known:
         sheet.put("dram.refresh", known[impl], place)
+    elif impl is not None:
+        problem = one_of(impl, known, "refresh manager")
+        sheet.note(place, f"left out: {problem}; all banks of a rank are refreshed at once")
 
 
 def _note_plugin(sheet: Sheet, plugin: Tree) -> None:
@@ -237,9 +230,8 @@ def put_mapper(
     sheet.put("dram.mapper", "custom", place)
     order = bits.with_channel(_ORDERS[impl], channel_at[impl])
     sheet.put("dram.mapping.order", order, place, f" = {impl}, with the channel where Ramulator has it")
-    for field, sources in bits.xor(
-        [f for f in _XORED.get(impl, ()) if f in bits.of and (channel_xored or f != "channel")]
-    ).items():
+    xored = [f for f in _XORED.get(impl, ()) if f in bits.of and (channel_xored or f != "channel")]
+    for field, sources in bits.xor(xored).items():
         sheet.put(f"dram.mapping.xor.{field}", sources, place, f" = {impl}")
 
 

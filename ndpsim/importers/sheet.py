@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import yaml
 
 from ndpsim.config.keys import refusal
-from ndpsim.errors import Code, InputError
+from ndpsim.errors import Code, InputError, one_of
 
 Value = str | int | list[str]
 
@@ -39,6 +40,10 @@ class Place:
         """The error `problem`, at this place."""
         return InputError(problem, code, file=self.file, line=self.line, key=self.key)
 
+    def unknown(self, name: str, known: Iterable[str], kind: str) -> InputError:
+        """The error that a name at this place is none of the known ones."""
+        return self.error(one_of(name, known, kind), "unknown-name")
+
     def __str__(self) -> str:
         """File and key, as in a source."""
         return f"{self.file.name}, {self.key}"
@@ -49,16 +54,14 @@ class Sheet:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self._leaves: dict[tuple[str, ...], tuple[Value, str, str]] = {}
+        self._leaves: dict[tuple[str, ...], tuple[Value, str]] = {}
         self._notes: list[tuple[int, str]] = []
 
     def name(self, name: str, given: bool) -> None:
         """Name the hardware: `given` by ``--name``, else the name of the file."""
-        problem = refusal(("name",), name)
-        if problem is not None:
+        if problem := refusal(("name",), name):
             raise InputError(problem, "form", key="--name" if given else "name")
-        source = "given with --name" if given else f"the name of {self.file.name}"
-        self._leaves["name",] = (name, "source", source)
+        self._leaves["name",] = name, "given with --name" if given else f"the name of {self.file.name}"
 
     def put(self, key: str, value: Value, place: Place, said: str = "") -> None:
         """Put a value. `said`: further words for its source, after the place.
@@ -67,10 +70,9 @@ class Sheet:
             InputError: the hardware file cannot have this value there.
         """
         path = tuple(key.split("."))
-        problem = refusal(path, value)
-        if problem is not None:
+        if problem := refusal(path, value):
             raise place.error(problem, "range")
-        self._leaves[path] = (value, "source", f"{place}{said}")
+        self._leaves[path] = value, f"{place}{said}"
 
     def note(self, place: Place, text: str) -> None:
         """Add a note about `place`."""
@@ -80,11 +82,11 @@ class Sheet:
         """The hardware file with all values; notes in the order of the file."""
         notes = tuple(note for _, note in sorted(self._notes, key=lambda note: note[0]))
         tree: dict[str, Any] = {}
-        for path, (value, kind, text) in self._leaves.items():
+        for path, (value, source) in self._leaves.items():
             here = tree
             for key in path[:-1]:
                 here = here.setdefault(key, {})
-            here[path[-1]] = f"{{value: {_written(value)}, {kind}: {_quoted(text)}}}"
+            here[path[-1]] = f"{{value: {_written(value)}, source: {_quoted(source)}}}"
         lines = [f"# From {_plain(self.file.name)}, by ndpsim import.", "", *_lines(tree, "")]
         return Imported(str(self._leaves["name",][0]), "\n".join(lines) + "\n", notes)
 

@@ -17,7 +17,7 @@ from fractions import Fraction
 from ndpsim.errors import one_of
 from ndpsim.importers import presets
 from ndpsim.importers.configuration import Configuration, ConfigurationFormat
-from ndpsim.importers.ini import Ini
+from ndpsim.importers.ini import Entry, Ini
 from ndpsim.importers.sheet import Place, Sheet
 from ndpsim.spec import Standard, standards
 from ndpsim.units import exact
@@ -97,54 +97,54 @@ def _recognises(file: Configuration) -> bool:
 
 def _read(file: Configuration, sheet: Sheet) -> None:
     ini = Ini(file.text, sheet.file, _DEFAULTS)
-    protocol = ini.word("dram_structure", "protocol")
-    at = ini.place("dram_structure", "protocol")
-    if protocol not in _STANDARDS:
-        missing = "" if ini.has("dram_structure", "protocol") else " (DRAMsim3's default)"
-        raise at.error(
-            f"{protocol[:60]}{missing} is not supported (supported: {', '.join(_STANDARDS)})",
-            code="unsupported",
-        )
-    standard = standards()[_STANDARDS[protocol]]
+    protocol = ini["dram_structure", "protocol"]
+    if protocol.text not in _STANDARDS:
+        missing = "" if protocol.given else " (DRAMsim3's default)"
+        supported = ", ".join(_STANDARDS)
+        problem = f"{protocol.text[:60]}{missing} is not supported (supported: {supported})"
+        raise protocol.place.error(problem, code="unsupported")
+    standard = standards()[_STANDARDS[protocol.text]]
     sizes = _sizes(ini, sheet, standard)
     org = presets.match_organisation(standard, sizes)
-    sources = ", ".join(place.key.partition("] ")[2] for _, place in sizes.values())
+    sources = ", ".join(_key(place) for _, place in sizes.values())
     clocks = _clocks(ini, sheet, standard)
-    rate = _rate(ini, sheet, standard)
-    tck = ini.place("timing", "tCK")
+    timing, tck = (
+        presets.match_speed(standard, org, _rate(ini, sheet, standard), clocks),
+        ini["timing", "tCK"],
+    )
     presets.put_dram(
         sheet,
-        (standard, at),
+        (standard, protocol.place),
         (org, Place(sheet.file, None, f"[dram_structure] {sources}"), ""),
-        (
-            presets.match_speed(standard, org, rate, clocks),
-            tck,
-            f" = {ini.word('timing', 'tCK')} ns; of this rate, nearest to the other timings",
-        ),
+        (timing, tck.place, f" = {tck.text} ns; of this rate, nearest to the other timings"),
         clocks,
     )
     _put_system(ini, sheet, standard, org)
     _note_rest(ini, sheet)
 
 
-def _default(ini: Ini, sheet: Sheet, section: str, key: str, unit: str = "") -> None:
+def _key(place: Place) -> str:
+    """The key of a place, without its section."""
+    return place.key.partition("] ")[2]
+
+
+def _note_default(sheet: Sheet, entry: Entry, unit: str = "") -> None:
     """Add a note if a key is missing."""
-    if not ini.has(section, key):
-        taken = f"{ini.word(section, key)}{unit}"
-        sheet.note(ini.place(section, key), f"is missing; DRAMsim3 takes {taken}, and so does this file")
+    if not entry.given:
+        sheet.note(entry.place, f"is missing; DRAMsim3 takes {entry.text}{unit}, and so does this file")
 
 
 def _sizes(ini: Ini, sheet: Sheet, standard: Standard) -> presets.Sizes:
-    section = "dram_structure"
-    for key in _SIZES:
-        _default(ini, sheet, section, key)
-    burst = ini.whole(section, "BL")
-    if burst != standard.prefetch:
+    written = {ours: ini["dram_structure", key] for key, ours in _SIZES.items()}
+    for entry in written.values():
+        _note_default(sheet, entry)
+    burst, width = ini["dram_structure", "BL"], ini["system", "bus_width"]
+    if burst.whole() != standard.prefetch:
         problem = f"is not supported; a burst of {standard.name} has {standard.prefetch} transfers"
-        raise ini.place(section, "BL").error(f"{burst} {problem}", code="unsupported")
-    presets.check_width(standard, ini.whole("system", "bus_width"), ini.place("system", "bus_width"))
-    sizes = {ours: (ini.whole(section, key), ini.place(section, key)) for key, ours in _SIZES.items()}
-    if not ini.flag(section, "bankgroup_enable"):
+        raise burst.place.error(f"{burst.whole()} {problem}", code="unsupported")
+    presets.check_width(standard, width.whole(), width.place)
+    sizes = {ours: (entry.whole(), entry.place) for ours, entry in written.items()}
+    if not ini["dram_structure", "bankgroup_enable"].flag():
         (groups, place), (banks, _) = sizes["bankgroups"], sizes["banks_per_group"]
         sizes |= {"bankgroups": (1, place), "banks_per_group": (groups * banks, place)}
     return sizes
@@ -152,166 +152,143 @@ def _sizes(ini: Ini, sheet: Sheet, standard: Standard) -> presets.Sizes:
 
 def _clocks(ini: Ini, sheet: Sheet, standard: Standard) -> dict[str, presets.Clocks]:
     """Every timing of DRAMsim3, by ndpsim's names."""
-    al = ini.whole("timing", "AL")
+    additive = ini["timing", "AL"]
+    al = additive.whole()
     if al < 0:
-        raise ini.place("timing", "AL").error(f"{al} is below 0", code="range")
+        raise additive.place.error(f"{al} is below 0", code="range")
     clocks = {}
     for key, name in _TIMINGS.items():
-        written = _trefi(ini, sheet) if key == "tREFI" else key
-        _default(ini, sheet, "timing", written, " clocks")
-        value, place = ini.whole("timing", written), ini.place("timing", written)
-        said = ini.said("timing", written)
+        entry = _refresh_interval(ini, sheet) if key == "tREFI" else ini["timing", key]
+        _note_default(sheet, entry, " clocks")
+        value, said = entry.whole(), entry.said
         if al and name in _AL:
             value += _AL[name] * al
             said += f", {'with' if _AL[name] > 0 else 'less'} AL = {al}"
         if value < 1:
-            raise place.error(f"{value} clocks are fewer than 1", code="range")
-        clocks[name] = presets.Clocks(value, place, said)
+            raise entry.place.error(f"{value} clocks are fewer than 1", code="range")
+        clocks[name] = presets.Clocks(value, entry.place, said)
     if al:
-        sheet.note(
-            ini.place("timing", "AL"), "is part of nCL, nCWL, nRTP and nRCD now, as in DRAMsim3's rules"
-        )
+        sheet.note(additive.place, "is part of nCL, nCWL, nRTP and nRCD now, as in DRAMsim3's rules")
     if clocks["nCS"].value != _READ_TO_WRITE:
         problem = f"is nCS, between ranks; from read to write within a rank it stays {_READ_TO_WRITE} clocks"
         sheet.note(clocks["nCS"].place, problem)
     ras, rp = clocks["nRAS"], clocks["nRP"]
-    clocks["nRC"] = presets.Clocks(
-        ras.value + rp.value, ras.place, f" + tRP = {ras.value + rp.value}, DRAMsim3's tRC"
-    )
-    transfers = standard.transfers_per_clock
-    burst = standard.prefetch // transfers
-    clocks["nBL"] = presets.Clocks(burst, ini.place("dram_structure", "BL"), f" / {transfers} = {burst}")
+    rc, burst = ras.value + rp.value, standard.prefetch // standard.transfers_per_clock
+    clocks["nRC"] = presets.Clocks(rc, ras.place, f" + tRP = {rc}, DRAMsim3's tRC")
+    said = f" / {standard.transfers_per_clock} = {burst}"
+    clocks["nBL"] = presets.Clocks(burst, ini["dram_structure", "BL"].place, said)
     return clocks
 
 
-def _trefi(ini: Ini, sheet: Sheet) -> str:
-    """The key of the refresh interval: some files that come with DRAMsim3 misspell it."""
-    if not ini.has("timing", "REFI"):
-        return "tREFI"
-    if ini.has("timing", "tREFI"):
-        sheet.note(ini.place("timing", "REFI"), "is left out: tREFI is what DRAMsim3 reads")
-        return "tREFI"
-    sheet.note(
-        ini.place("timing", "REFI"),
-        "is taken as tREFI; DRAMsim3 does not read this name and refreshes every 7800 clocks",
-    )
-    return "REFI"
+def _refresh_interval(ini: Ini, sheet: Sheet) -> Entry:
+    """The refresh interval, whose key some files that come with DRAMsim3 misspell."""
+    right, misspelt = ini["timing", "tREFI"], ini["timing", "REFI"]
+    if misspelt.given and right.given:
+        sheet.note(misspelt.place, "is left out: tREFI is what DRAMsim3 reads")
+    elif misspelt.given:
+        problem = "is taken as tREFI; DRAMsim3 does not read this name and refreshes every 7800 clocks"
+        sheet.note(misspelt.place, problem)
+        return misspelt
+    return right
 
 
 def _rate(ini: Ini, sheet: Sheet, standard: Standard) -> int:
     """The nearest data rate, in MT/s."""
-    place, tck_ns = ini.place("timing", "tCK"), exact(str(ini.number("timing", "tCK")))
-    _default(ini, sheet, "timing", "tCK", " ns")
+    tck = ini["timing", "tCK"]
+    tck_ns = exact(str(tck.number()))
+    _note_default(sheet, tck, " ns")
     transfers = 1000 * standard.transfers_per_clock
     wanted = transfers / tck_ns
     rate = min(presets.rates(standard), key=lambda known: abs(known - wanted))
     if abs(rate - wanted) > rate * _RATE_TOLERANCE:
         known = ", ".join(map(str, presets.rates(standard)))
-        raise place.error(
-            f"{float(tck_ns):g} ns are {float(wanted):.0f} MT/s, no rate of {standard.name} (known: {known})",
-            code="range",
-        )
+        problem = f"{float(wanted):.0f} MT/s, no rate of {standard.name} (known: {known})"
+        raise tck.place.error(f"{float(tck_ns):g} ns are {problem}", code="range")
     if rate != wanted:
-        sheet.note(
-            place,
-            f"{float(tck_ns):g} ns become {transfers / rate:.6g} ns, the clock of {standard.name}-{rate}",
-        )
+        becomes = f"{transfers / rate:.6g} ns, the clock of {standard.name}-{rate}"
+        sheet.note(tck.place, f"{float(tck_ns):g} ns become {becomes}")
     return rate
 
 
 def _put_system(ini: Ini, sheet: Sheet, standard: Standard, org: str) -> None:
-    for key in _NOTED:
-        _default(ini, sheet, "system", key)
-    place = ini.place("system", "address_mapping")
-    sheet.put("dram.mapper", "custom", place)
-    sheet.put("dram.mapping.order", _order(ini), place, ini.said("system", "address_mapping"))
+    system = {key: ini["system", key] for key in _NOTED}
+    for entry in system.values():
+        _note_default(sheet, entry)
+    mapping, slots, channels = system["address_mapping"], system["trans_queue_size"], system["channels"]
+    sheet.put("dram.mapper", "custom", mapping.place)
+    sheet.put("dram.mapping.order", _order(mapping), mapping.place, mapping.said)
     _put_row_policy(ini, sheet)
-    _put_refresh(ini, sheet)
-    slots, place = ini.whole("system", "trans_queue_size"), ini.place("system", "trans_queue_size")
+    _put_refresh(system["refresh_policy"], sheet)
     for key in ("read_buffer", "write_buffer"):
-        sheet.put(f"dram.{key}", slots, place, ini.said("system", "trans_queue_size"))
-    channels, place = ini.whole("system", "channels"), ini.place("system", "channels")
-    said = ini.said("system", "channels")
-    sheet.put("dimm.count", channels, place, f"{said}; each channel as a DIMM of its own")
-    ranks, of_size = _ranks(ini, sheet, standard, org), ini.said("system", "channel_size")
-    sheet.put(
-        "dimm.ranks", ranks, ini.place("system", "channel_size"), f"{of_size}; {ranks} x a rank of {org}"
-    )
-    sheet.put("host.channels", channels, place, said)
+        sheet.put(f"dram.{key}", slots.whole(), slots.place, slots.said)
+    count, said = channels.whole(), f"{channels.said}; each channel as a DIMM of its own"
+    sheet.put("dimm.count", count, channels.place, said)
+    size = system["channel_size"]
+    ranks = _ranks(size, sheet, standard, org)
+    sheet.put("dimm.ranks", ranks, size.place, f"{size.said}; {ranks} x a rank of {org}")
+    sheet.put("host.channels", count, channels.place, channels.said)
 
 
-def _order(ini: Ini) -> list[str]:
+def _order(mapping: Entry) -> list[str]:
     """The fields from the least significant bit up; DRAMsim3 lists them from the most significant down."""
-    text, place = ini.word("system", "address_mapping"), ini.place("system", "address_mapping")
+    text = mapping.text
     fields = [text[at : at + 2] for at in range(0, len(text), 2)]
     if sorted(fields) != sorted(_FIELDS):
-        raise place.error(
-            f"{text[:60]!r} is not each of {', '.join(_FIELDS)} once, as in rochrababgco", code="form"
-        )
+        problem = f"{text[:60]!r} is not each of {', '.join(_FIELDS)} once, as in rochrababgco"
+        raise mapping.place.error(problem, code="form")
     return [_FIELDS[field] for field in reversed(fields)]
 
 
-def _ranks(ini: Ini, sheet: Sheet, standard: Standard, org: str) -> int:
+def _ranks(size: Entry, sheet: Sheet, standard: Standard, org: str) -> int:
     """Ranks on a channel, from its capacity in MB."""
-    place, size_mb = ini.place("system", "channel_size"), ini.whole("system", "channel_size")
-    organisation = standard.organisations[org]
+    organisation, size_mb = standard.organisations[org], size.whole()
     rank_mb = organisation.density_mb // 8 * (standard.channel_bits // organisation.dq)
     ranks = max(1, size_mb // rank_mb)
     if ranks * rank_mb != size_mb:
-        sheet.note(
-            place,
-            f"{size_mb} MB become {ranks * rank_mb} MB, {ranks} x a rank of {rank_mb} MB, as in DRAMsim3",
-        )
+        becomes = f"{ranks * rank_mb} MB, {ranks} x a rank of {rank_mb} MB, as in DRAMsim3"
+        sheet.note(size.place, f"{size_mb} MB become {becomes}")
     return ranks
 
 
 def _put_row_policy(ini: Ini, sheet: Sheet) -> None:
-    policy, place = ini.word("system", "row_buf_policy"), ini.place("system", "row_buf_policy")
-    if policy not in _ROW_POLICIES:
-        raise place.error(one_of(policy, _ROW_POLICIES, "policy"), code="unknown-name")
-    said = ini.said("system", "row_buf_policy")
-    sheet.put("dram.row_policy", _ROW_POLICIES[policy], place, said)
-    if policy == "CLOSE_PAGE":
-        sheet.put("dram.row_cap", 1, place, said)
-        sheet.note(
-            place, "becomes closed-cap with a cap of 1; DRAMsim3 makes every access an RDA or WRA instead"
-        )
-    elif ini.flag("system", "aggressive_precharging_enabled"):
-        place = ini.place("system", "aggressive_precharging_enabled")
-        sheet.note(place, "is left out: rows are not closed early")
+    policy, early = ini["system", "row_buf_policy"], ini["system", "aggressive_precharging_enabled"]
+    if policy.text not in _ROW_POLICIES:
+        raise policy.place.unknown(policy.text, _ROW_POLICIES, "policy")
+    sheet.put("dram.row_policy", _ROW_POLICIES[policy.text], policy.place, policy.said)
+    if policy.text == "CLOSE_PAGE":
+        sheet.put("dram.row_cap", 1, policy.place, policy.said)
+        problem = "becomes closed-cap with a cap of 1; DRAMsim3 makes every access an RDA or WRA instead"
+        sheet.note(policy.place, problem)
+    elif early.flag():
+        sheet.note(early.place, "is left out: rows are not closed early")
 
 
-def _put_refresh(ini: Ini, sheet: Sheet) -> None:
-    policy, place = ini.word("system", "refresh_policy"), ini.place("system", "refresh_policy")
-    if policy == _BANK_REFRESH:
-        sheet.note(
-            place,
-            "is left out: DDR4 has no refresh of single banks; all banks of a rank are refreshed at once",
-        )
-    elif policy not in _REFRESHES:
-        raise place.error(one_of(policy, [*_REFRESHES, _BANK_REFRESH], "policy"), code="unknown-name")
+def _put_refresh(policy: Entry, sheet: Sheet) -> None:
+    if policy.text == _BANK_REFRESH:
+        problem = "DDR4 has no refresh of single banks; all banks of a rank are refreshed at once"
+        sheet.note(policy.place, f"is left out: {problem}")
+    elif policy.text not in _REFRESHES:
+        raise policy.place.unknown(policy.text, [*_REFRESHES, _BANK_REFRESH], "policy")
     else:
-        sheet.put("dram.refresh", _REFRESHES[policy], place, ini.said("system", "refresh_policy"))
+        sheet.put("dram.refresh", _REFRESHES[policy.text], policy.place, policy.said)
 
 
 def _note_rest(ini: Ini, sheet: Sheet) -> None:
     """Add notes about everything that is left out."""
-    if ini.flag("system", "unified_queue"):
-        sheet.note(
-            ini.place("system", "unified_queue"), "is left out: reads and writes wait in queues of their own"
-        )
-    rest = {(section, key): place for section, key, place in ini.entries()}
+    unified = ini["system", "unified_queue"]
+    if unified.flag():
+        sheet.note(unified.place, "is left out: reads and writes wait in queues of their own")
+    rest = {name: entry.place for name, entry in ini.entries.items()}
     for section, used in _DEFAULTS.items():
         _take(rest, section, used)
     for section, keys, why in _DROPPED:
         found = _take(rest, section, keys or [key for known, key in rest if known == section])
         if found:
-            names = ", ".join(place.key.partition("] ")[2] for place in found)
+            names = ", ".join(map(_key, found))
             sheet.note(Place(sheet.file, found[0].line, f"[{section}] {names}"), f"left out: {why}")
     known = [key for keys in (*(keys for _, keys, _ in _DROPPED), *_DEFAULTS.values()) for key in keys]
     for place in rest.values():
-        name = place.key.partition("] ")[2]
-        sheet.note(place, f"left out: {one_of(name, known, 'key').partition(' (known')[0]}")
+        sheet.note(place, f"left out: {one_of(_key(place), known, 'key').partition(' (known')[0]}")
 
 
 def _take(rest: dict[tuple[str, str], Place], section: str, keys: Iterable[str]) -> list[Place]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ndpsim.errors import one_of
 from ndpsim.importers import presets, ramulator
 from ndpsim.importers.configuration import Configuration, ConfigurationFormat
 from ndpsim.importers.sheet import Place, Sheet
@@ -20,25 +19,19 @@ _ROOT = "MemorySystem"
 _PARTS = ramulator.Parts("Scheduler", "RefreshManager", "RowPolicy", "plugins", uncapped=None)
 _STANDARDS = ("DDR4", "DDR5")
 
-_SIZES = {
-    "dq": "dq",
-    "bankgroups": "bankgroup",
-    "banks_per_group": "bank",
-    "rows": "row",
-    "columns": "column",
-}  # ours: Ramulator's
+# Ours: Ramulator's.
+_SIZES = dict(dq="dq", bankgroups="bankgroup", banks_per_group="bank", rows="row", columns="column")
 _RENAMED = {"nRFC": "nRFC1"}  # ours: the name in Ramulator 2.0 for DDR5
 _TURNAROUNDS = {"nWTRS": "nCCDS_WTR", "nWTRL": "nCCDL_WTR"}  # from write to read: nCWL + nBL + ours
 
 _WHY = {
     "Frontend": "traffic is no part of a hardware file",
     "clock_ratio": "the clock of the front end is no part of a hardware file",
-    "RFM": "refresh management is not modelled",
-    "drampower_enable": "energy follows from the data sheet of the device; dram.power changes it",
-    "power_debug": "energy follows from the data sheet of the device; dram.power changes it",
-    "voltage": "energy follows from the data sheet of the device; dram.power changes it",
-    "current": "energy follows from the data sheet of the device; dram.power changes it",
-    "RH_radius": "refresh management is not modelled",
+    **dict.fromkeys(("RFM", "RH_radius"), "refresh management is not modelled"),
+    **dict.fromkeys(
+        ("drampower_enable", "power_debug", "voltage", "current"),
+        "energy follows from the data sheet of the device; dram.power changes it",
+    ),
 }
 
 
@@ -99,9 +92,7 @@ def _organisation(org: Tree, standard: Standard) -> tuple[str, str]:
     presets.check_width(standard, org.whole("channel_width"), org.place("channel_width"))
     preset = org.word("preset")
     if preset is not None and preset not in standard.organisations:
-        raise org.place("preset").error(
-            one_of(preset, standard.organisations, f"{standard.name} organisation"), code="unknown-name"
-        )
+        raise org.place("preset").unknown(preset, standard.organisations, f"{standard.name} organisation")
     written = {ours: (org.whole(theirs), org.place(theirs)) for ours, theirs in _SIZES.items()}
     changed = [place for size, place in written.values() if size is not None]
     name, said = preset, f" = {preset}"
@@ -109,12 +100,10 @@ def _organisation(org: Tree, standard: Standard) -> tuple[str, str]:
         name = presets.match_organisation(standard, _complete(written, standard, preset))
         said = ", with " + ", ".join(place.key.rpartition(".")[2] for place in changed)
     assert name is not None
-    density = org.whole("density")
-    if density not in (None, standard.organisations[name].density_mb):
-        raise org.place("density").error(
-            f"{density} Mb is not what the sizes make: {standard.organisations[name].density_mb} Mb",
-            code="conflict",
-        )
+    density, made = org.whole("density"), standard.organisations[name].density_mb
+    if density not in (None, made):
+        problem = f"{density} Mb is not what the sizes make: {made} Mb"
+        raise org.place("density").error(problem, code="conflict")
     return name, said
 
 
@@ -138,35 +127,28 @@ def _timing(
     preset, place, rate = timing.word("preset"), timing.place("preset"), timing.whole("rate")
     if preset is not None:
         if preset not in standard.speeds:
-            raise place.error(
-                one_of(preset, standard.speeds, f"{standard.name} timing preset"), code="unknown-name"
-            )
+            raise place.unknown(preset, standard.speeds, f"{standard.name} timing preset")
         if rate not in (None, standard.speeds[preset]["rate"]):
             raise timing.place("rate").error(f"{rate} is not the rate of {preset}", code="conflict")
         rate = standard.speeds[preset]["rate"]
     elif rate not in presets.rates(standard):
-        what = (
-            "is missing, and no preset is named" if rate is None else f"{rate} is no rate of {standard.name}"
-        )
-        raise timing.place("rate").error(
-            f"{what} (known: {', '.join(map(str, presets.rates(standard)))})", code="range"
-        )
+        no_rate = f"{rate} is no rate of {standard.name}"
+        problem = "is missing, and no preset is named" if rate is None else no_rate
+        known = ", ".join(map(str, presets.rates(standard)))
+        raise timing.place("rate").error(f"{problem} (known: {known})", code="range")
     assert rate is not None
     clocks = {} if preset is None else _old_clocks(standard, org, preset, place)
     if rate not in _OLD_RATES[standard.name]:
         sheet.note(place, "is no preset of Ramulator 2.0 as published; ndpsim's of this name is taken")
     clocks |= _written_clocks(timing, sheet, standard, rate)
+    said = f" = {preset}"
     if preset is None:
         preset, place = presets.match_speed(standard, org, rate, clocks), timing.place("rate")
+        said = f" = {rate}, nearest to the timings"
         open_ = sorted(set(standard.speeds[preset]) - {"rate", "tCK_ps"} - set(clocks))
         if open_:
             sheet.note(place, f"names no preset; {preset} gives what is not written: {', '.join(open_)}")
-        return _turned(timing, standard, preset, clocks), (
-            preset,
-            place,
-            f" = {rate}, nearest to the timings",
-        )
-    return _turned(timing, standard, preset, clocks), (preset, place, f" = {preset}")
+    return _turned(timing, standard, preset, clocks), (preset, place, said)
 
 
 def _old_clocks(standard: Standard, org: str, preset: str, place: Place) -> dict[str, presets.Clocks]:
@@ -183,14 +165,12 @@ def _old_clocks(standard: Standard, org: str, preset: str, place: Place) -> dict
 
 def _written_clocks(timing: Tree, sheet: Sheet, standard: Standard, rate: int) -> dict[str, presets.Clocks]:
     names = {name for speed in standard.speeds.values() for name in speed} | set(standard.derived)
-    clocks = {}
-    for name in sorted(names - {"rate", "tCK_ps"}):
-        found = _written(
-            timing, sheet, _RENAMED.get(name, name) if standard.name == "DDR5" else name, standard, rate
-        )
-        if found is not None:
-            clocks[name] = found
-    return clocks
+    renamed = _RENAMED if standard.name == "DDR5" else {}
+    found = {
+        name: _written(timing, sheet, renamed.get(name, name), standard, rate)
+        for name in sorted(names - {"rate", "tCK_ps"})
+    }
+    return {name: clocks for name, clocks in found.items() if clocks is not None}
 
 
 def _written(timing: Tree, sheet: Sheet, name: str, standard: Standard, rate: int) -> presets.Clocks | None:

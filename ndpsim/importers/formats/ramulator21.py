@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ndpsim.errors import one_of
 from ndpsim.importers import presets, ramulator
 from ndpsim.importers.configuration import Configuration, ConfigurationFormat
 from ndpsim.importers.sheet import Place, Sheet
@@ -70,12 +69,8 @@ def _read(file: Configuration, sheet: Sheet) -> None:
     standard, place = ramulator.known_standard(dram, _TIMINGS)
     org, ranks, org_place = _organisation(dram, standard)
     _put_dram(sheet, dram, (standard, place), (org, org_place))
-    _put_mapper(
-        sheet,
-        memory,
-        controller,
-        ramulator.Bits.count(standard, standard.organisations[org], channels[0], ranks),
-    )
+    bits = ramulator.Bits.count(standard, standard.organisations[org], channels[0], ranks)
+    _put_mapper(sheet, memory, controller, bits)
     like = _CONTROLLERS.get(standard.name, "GenericDDR")
     if controller.word("impl") not in (None, like):
         sheet.note(controller.place("impl"), f"left out: the controller is ndpsim's, like {like}")
@@ -90,7 +85,7 @@ def _put_wck(sheet: Sheet, controller: Tree) -> None:
     if mode in _WCK_MODES:
         sheet.put("dram.wck", _WCK_MODES[mode], place)
     elif mode is not None:
-        raise place.error(one_of(mode, _WCK_MODES, "mode of the data clock"), code="unknown-name")
+        raise place.unknown(mode, _WCK_MODES, "mode of the data clock")
 
 
 def _levels(standard: Standard) -> tuple[str, ...]:
@@ -113,10 +108,8 @@ def _organisation(dram: Tree, standard: Standard) -> tuple[str, int, Place]:
 def _put_dram(sheet: Sheet, dram: Tree, standard: tuple[Standard, Place], org: tuple[str, Place]) -> None:
     names, values, place = _TIMINGS[standard[0].name], dram.wholes("timing"), dram.place("timing")
     if len(values) != len(names):
-        raise place.error(
-            f"has {len(values)} values, not the {len(names)} of {standard[0].name}: {', '.join(names)}",
-            code="form",
-        )
+        problem = f"has {len(values)} values, not the {len(names)} of {standard[0].name}: {', '.join(names)}"
+        raise place.error(problem, code="form")
     written = dict(zip(names, values, strict=True))
     rate, tck_ps = written.pop("rate"), written.pop("tCK_ps")
     ticks = standard[0].ticks_per_clock
@@ -154,9 +147,8 @@ def _put_mapper(sheet: Sheet, memory: Tree, controller: Tree, bits: ramulator.Bi
         sheet.note(mapper.place("impl"), f"left out: {impl}; channels take turns burst by burst")
     top = sum(bits.of.values()) - bits.of["channel"]
     if not 0 <= low <= top:
-        raise mapper.place("interleave_bits").error(
-            f"{low} is not from 0 to {top}, the bits of a channel's bursts", code="range"
-        )
+        problem = f"{low} is not from 0 to {top}, the bits of a channel's bursts"
+        raise mapper.place("interleave_bits").error(problem, code="range")
     at = dict.fromkeys(("RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR"), low)
     ramulator.put_mapper(sheet, controller.part("addr_mapper"), bits, at, channel_xored=False)
 
