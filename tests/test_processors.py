@@ -406,7 +406,7 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
     (tmp_path / "large.csv").write_bytes(b"#" * (2**20 + 1))
     for name, words in (
         ("empty.csv", "missing empty.csv what"),
-        ("bytes.csv", "form bytes.csv"),
+        ("bytes.csv", "form bytes.csv:1"),
         ("folder.csv", "unreadable folder.csv"),
         ("none.csv", "unreadable none.csv"),
         ("large.csv", "too-large large.csv"),

@@ -82,7 +82,7 @@ def _read_bytes(path: Path) -> bytes:
         raise InputError(f"{str(path)!r} is not a file name", "form")
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
-        raise InputError("is a directory, not a YAML file", "unreadable", file=path)
+        raise InputError("is a directory, not a file", "unreadable", file=path)
     if not stat.S_ISREG(mode):
         raise InputError("is not a regular file", "unreadable", file=path)
     with path.open("rb") as stream:

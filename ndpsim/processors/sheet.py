@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ndpsim.config.nodes import read_text
 from ndpsim.errors import Code, InputError, one_of, unknown
 
-_MAX_BYTES = 1 << 20
 _MAX_THREADS = 1 << 16
 
 
@@ -41,11 +41,9 @@ class Sheet(NamedTuple):
         Raises:
             InputError: it is none.
         """
-        number = _whole(row.cells[column])
-        if number is None or not 1 <= number <= most:
-            problem = f"'{row.cells[column][:40]}' is not a whole number from 1 to {most}"
+        if problem := _wrong_number(row.cells[column], most):
             raise self.error(problem, row, column)
-        return number
+        return int(row.cells[column])
 
     def above_zero(self, row: Row, column: str, what: str) -> float:
         """The value of a cell: a number above 0; `what`: its meaning in words.
@@ -60,10 +58,6 @@ class Sheet(NamedTuple):
         if not 0 < number < math.inf:
             raise self.error(f"'{row.cells[column][:40]}' is not {what} above 0", row, column)
         return number
-
-
-def _whole(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 def sheet_names(bundled: Path) -> list[str]:
@@ -98,7 +92,9 @@ def read_sheet(
         path, file = bundled / f"{name}.csv", f"{name}.csv"
     else:
         path, file = folder / name, str(folder / name)
-    lines = _lines(path, file)
+    if "\0" in name:
+        raise InputError("no such file", "unreadable", file=file)
+    lines = read_text(path).removeprefix("\ufeff").splitlines()
     said = _said(lines, file, words, numbers, defaults)
     rows = [(number, line) for number, line in enumerate(lines, 1) if line.strip() and line[0] != "#"]
     header = rows[0][1].strip() if rows else ""
@@ -136,23 +132,6 @@ def chosen_threads(sheet: Sheet, measured: Sequence[int], asked: int | None) -> 
         listed = ", ".join(map(str, measured))
         raise sheet.error(f"{asked} were not measured, but {listed}", key="threads", code="conflict")
     return chosen
-
-
-def _lines(path: Path, file: str) -> list[str]:
-    try:
-        if not path.is_file():
-            raise InputError("is no file" if path.exists() else "no such file", "unreadable", file=file)
-        if path.stat().st_size > _MAX_BYTES:
-            problem = f"larger than {_MAX_BYTES >> 20} MiB: no table of measurements"
-            raise InputError(problem, "too-large", file=file)
-        return path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise InputError("is not UTF-8 text", "form", file=file) from None
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        problem = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise InputError(problem, "unreadable", file=file) from None
 
 
 def _rows(lines: Iterable[tuple[int, str]], columns: Sequence[str], file: str) -> Iterable[Row]:
@@ -199,6 +178,5 @@ def _wrong_word(value: str, allowed: Sequence[str]) -> str | None:
 
 
 def _wrong_number(value: str, most: int) -> str | None:
-    number = _whole(value)
-    right = number is not None and 1 <= number <= most
+    right = value.isascii() and value.isdigit() and len(value) < 20 and 1 <= int(value) <= most
     return None if right else f"'{value[:40]}' is not a whole number from 1 to {most}"
