@@ -136,13 +136,13 @@ class OwnMachine:
             problem = f"{self.dimms} DIMMs are not shared evenly by {channels} channels of {self.cpu}"
             raise InputError(problem, "conflict", key="memory")
         bits = bare.lane_device().standard.channel_bits
-        sets: tuple[str, ...] = (
+        sets = (
             *parts,
             f"host.channels={channels}",
             f"dimm.count={self.dimms}",
             f"dimm.subchannels={max(1, DIMM_BITS // bits)}",
+            *self._of_program(bare),
         )
-        sets = (*sets, *self._program_notes(bare))
         self._check_size(needed_bytes)
         for ranks in _RANKS:
             of_ranks = (*sets, f"dimm.ranks={ranks}", *self.sets)
@@ -155,8 +155,8 @@ class OwnMachine:
         )
         raise InputError(problem, "too-large", key="memory")
 
-    def _program_notes(self, bare: Hardware) -> list[str]:
-        """Notes on how the program uses the machine."""
+    def _of_program(self, bare: Hardware) -> list[str]:
+        """Changes, KEY=VALUE, for what the program does not use of the machine."""
         sets, system = [], bare.system
         if not self.matrix_units and system.host.cpu_isa == "amx":
             sets.append("host.cpu_isa=avx512-vnni")
@@ -182,8 +182,6 @@ class OwnMachine:
 
     def _check_size(self, needed_bytes: float) -> None:
         if self.memory_gb is not None and needed_bytes > self.memory_gb * 1e9:
-            problem = (
-                f"{self.memory_gb:g} GB do not hold the {needed_bytes / 1e9:.1f} GB of weights in the host's "
-                "memory"
-            )
+            needed = f"{needed_bytes / 1e9:.1f} GB of weights in the host's memory"
+            problem = f"{self.memory_gb:g} GB do not hold the {needed}"
             raise InputError(problem, "too-large", key="memory_gb")

@@ -70,13 +70,10 @@ class _Parts:
         """The part for an expert on the CPU, by its limit: computing, or reading weights."""
         if self._cpu is None:
             self._cpu = Processors(run.hardware).cpu
-        held_up = job.alone_ns > 1.001 * job.bytes / job.read_limit_gbps
-        machine = run.machine
-        reads = (
-            held_up
-            or self._cpu.expert_time(machine.model.expert, job.tokens, machine.weights).bound == "memory"
-        )
-        return READING if reads else COMPUTING
+        if job.alone_ns > 1.001 * job.bytes / job.read_limit_gbps:  # held up by the channels
+            return READING
+        time = self._cpu.expert_time(run.machine.model.expert, job.tokens, run.machine.weights)
+        return READING if time.bound == "memory" else COMPUTING
 
     def of(self, phase: str, time_ns: float) -> dict[str, float]:
         """The parts of a phase's time; time outside the layers' experts is attention and dense parts."""

@@ -34,11 +34,8 @@ def _gpu(machine: OwnMachine) -> Upgraded:
         if card["memory_tbps"] >= _MUCH_FASTER * own["memory_tbps"] and card["memory_gb"] >= own["memory_gb"]
     ]
     if not better:
-        raise InputError(
-            f"no GPU of the parts is {_MUCH_FASTER:g} times as fast as {machine.gpu}",
-            "unsupported",
-            key="gpu",
-        )
+        problem = f"no GPU of the parts is {_MUCH_FASTER:g} times as fast as {machine.gpu}"
+        raise InputError(problem, "unsupported", key="gpu")
     name = min(better)[2]
     return name, replace(machine, gpu=name), None
 
