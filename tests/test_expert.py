@@ -225,9 +225,8 @@ def test_a_difference_to_the_plain_run_is_found():
 def test_a_lane_alone_and_among_equals_issues_the_same_commands():
     # 4 ranks read a quarter each of what 1 rank reads of a quarter of the expert, with as many multipliers.
     whole = simulate_expert(model=Expert(512, 1024), record_commands=True)
-    alone = simulate_expert(
-        model=Expert(512, 256), sets=["dimm.ranks=1", "ndp.gemv.multipliers=64"], record_commands=True
-    )
+    sets = ["dimm.ranks=1", "ndp.gemv.multipliers=64"]
+    alone = simulate_expert(model=Expert(512, 256), sets=sets, record_commands=True)
     shared, single = whole.command_traces[0], alone.command_traces[0]
     gate_up = 512 * 1024 * 2 * 2 // 64 // 8
     reads = [trace.columns()[:, trace.column >= 0][:, :gate_up] for trace in (shared, single)]
@@ -237,8 +236,8 @@ def test_a_lane_alone_and_among_equals_issues_the_same_commands():
 # ---- legality ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
-@pytest.mark.parametrize("fifo", [2, 3, 7, 32])
+@pytest.mark.parametrize("ranks", [1, 3, 8])
+@pytest.mark.parametrize("fifo", [2, 7, 32])
 @pytest.mark.parametrize("standard", ["DDR4", "DDR5"])
 def test_every_lane_is_legal(standard, ranks, fifo):
     sets = [*(DDR4 if standard == "DDR4" else ()), f"dimm.ranks={ranks}", f"ndp.gemv.fifo_bursts={fifo}"]

@@ -194,11 +194,6 @@ def test_releases_are_those_of_a_session(command_bus, release_ns):
     assert session.result().commands == result.commands
 
 
-@pytest.mark.parametrize("queue", QUEUES)
-def test_every_lane_step_by_step_agrees_with_releases(queue):
-    run(queue, (3, 1, 2), release_ns=RELEASES, exact_check=True)
-
-
 def test_beside_the_host_releases_are_those_alone_where_it_asks_for_nothing():
     beside = simulate_contention("trimoe", SMALL, (3, 1), 0, release_ns=[100, 20_000])
     alone = simulate_expert("trimoe", SMALL, (3, 1), release_ns=[100, 20_000])

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from mistakes import refused
 from ndpsim.config import load_hardware
 from ndpsim.moe import Expert
 from ndpsim.simulate import Session
@@ -170,6 +171,19 @@ def test_every_bus_and_bank_group_has_its_share_of_reads(share):
     for field in (requests.at.channel, requests.at.bankgroup, requests.at.rank):
         for value in set(field.tolist()):
             assert 1 - requests.write[field == value].mean() == pytest.approx(share, abs=0.002)
+
+
+def test_requests_go_to_rows_of_the_dimm_behind_its_weights():
+    hardware = load_hardware("trimoe")
+    device, traffic = hardware.lane_device(), HostTraffic.of(20.0, 0.5, "random", 38.4)
+    bursts_of_row = 32 * 4096 // 64  # in each of the 32 banks, 4 KiB over the chips of a sub-channel
+    weights = 3 * device.rows // 4
+    row = host_round(
+        hardware, traffic, weights * bursts_of_row - 1
+    ).at.row  # the last row has room for one more
+    assert weights <= row.min() < row.max() < device.rows
+    with refused("too-large pattern"):
+        host_round(hardware, traffic, device.rows * bursts_of_row)
 
 
 def test_what_the_controller_is_told_of_its_mapping_is_for_the_host_where_it_asks_for_it():

@@ -96,11 +96,8 @@ class ReadableJob(Job):
 @given(jobs())
 def test_fast_and_readable_controllers_do_the_same_around_the_engine(work):
     access, transfers = work
-    job, recorded, readable = (
-        Job(access, transfers, False),
-        Job(access, transfers, True),
-        ReadableJob(access, transfers, True),
-    )
+    job, recorded = (Job(access, transfers, record) for record in (False, True))
+    readable = ReadableJob(access, transfers, True)
     readable.run(lambda share: None, Event())
     for fast in (job, recorded):
         fast.run(lambda share: None, Event())
@@ -291,15 +288,8 @@ def test_parts_of_bytes_at_the_end_of_a_region_go_over_the_wire_as_whole_ones(hi
     # Gate and up lie in bursts of 64 bytes one after the other, and so does down, of 3 bits a weight. Packets
     # have room for 256 bytes, and headers of 16.
     ends = [-(-2 * hidden * intermediate * 3 // 8), -(-hidden * intermediate * 3 // 8)]
-    result = simulate_relayout(
-        "trimoe",
-        Expert(hidden, intermediate),
-        bits=3,
-        target="localized",
-        source_dimms=[0],
-        target_dimms=[1],
-        host=False,
-    )
+    ends_at = dict(target="localized", source_dimms=[0], target_dimms=[1])
+    result = simulate_relayout("trimoe", Expert(hidden, intermediate), bits=3, host=False, **ends_at)
     assert result.wire_bytes == sum(ends) + 16 * packets
 
 
@@ -357,12 +347,8 @@ def test_faster_links_are_not_slower(topology, source, target, most):
     # the ring took 31.8, 32.4 and 34.5 us at 100, 200 and 400 GB/s, with 43, 187 and 301 turnarounds of a lane.
     times_ns = []
     for gbps in (25, 100, 200, 400):
-        sets = [
-            f"link.topology={topology}",
-            "link.ports=15",
-            f"link.link_gbps={gbps}",
-            f"link.lane_gbit_s={gbps}",
-        ]
+        sets = [f"link.topology={topology}", "link.ports=15"]
+        sets += [f"link.link_gbps={gbps}", f"link.lane_gbit_s={gbps}"]
         result = simulate_relayout("trimoe", Expert(2048, 256), 4, source, target, sets=sets, host=False)
         times_ns.append(result.time_ns)
     assert all(faster <= most * slower for slower, faster in itertools.pairwise(times_ns))
@@ -447,6 +433,16 @@ def test_no_more_experts_move_at_once_than_the_unit_can():
     assert small("ndp.relayout.concurrent_experts=5", experts=5).time_ns < many.time_ns
 
 
+def test_work_of_all_waves_counts():
+    one = dict(target="localized", source_dimms=[0], target_dimms=[1], experts=1)
+    two = {name: value if name == "target" else value * 2 for name, value in one.items()}
+    alone, in_turn = small(**one), small("ndp.relayout.concurrent_experts=1", **two)
+    assert in_turn.waves == 2
+    assert in_turn.wire_bytes == 2 * 288 * 272  # packets of 256 B with 16 B of header, as above
+    assert in_turn.bounds_ns["links"] == pytest.approx(2 * alone.bounds_ns["links"])
+    assert in_turn.commands["RD"] == in_turn.commands["WR"] == 2 * alone.commands["RD"]
+
+
 def test_there_and_back():
     there = small(host=True)
     back = small(source="striped", target="localized", host=True)
@@ -457,44 +453,42 @@ def test_there_and_back():
 
 
 @pytest.mark.parametrize(
-    ("options", "key", "problem"),
+    ("options", "problem"),
     [
-        (dict(experts=0), "experts", "range experts"),
-        (dict(source="localised"), "source", "unknown-name source ? localized"),
-        (dict(target="sharded:9"), "target", "range target"),
-        (dict(source="sharded:5", target="sharded:5"), "source", "range source"),
-        (dict(source="sharded:0"), "source", "range source"),
-        (dict(source="sharded:3", source_dimms=[0, 2]), "source_dimms", "range source_dimms"),
-        (dict(source="striped", source_dimms=[0, 3]), "source_dimms", "range source_dimms"),
-        (dict(bits=ExpertFormat.of(3, 4096), target="sharded:2"), "target", "range target"),
-        (dict(source_dimms=[0]), "source_dimms", "conflict source_dimms"),
-        (dict(source_dimms=[0, 1], other_dimms=True), "other_dimms", "conflict other_dimms"),
-        (dict(target="localized", target_dimms=[0, 4]), "target_dimms", "range target_dimms"),
+        (dict(experts=0), "range experts"),
+        (dict(source="localised"), "unknown-name source ? localized"),
+        (dict(target="sharded:9"), "range target"),
+        (dict(source="sharded:5", target="sharded:5"), "range source"),
+        (dict(source="sharded:0"), "range source"),
+        (dict(source="sharded:3", source_dimms=[0, 2]), "range source_dimms"),
+        (dict(source="striped", source_dimms=[0, 3]), "range source_dimms"),
+        (dict(bits=ExpertFormat.of(3, 4096), target="sharded:2"), "range target"),
+        (dict(source_dimms=[0]), "conflict source_dimms"),
+        (dict(source_dimms=[0, 1], other_dimms=True), "conflict other_dimms"),
+        (dict(target="localized", target_dimms=[0, 4]), "range target_dimms"),
     ],
 )
-def test_calls_that_make_no_sense_are_refused(options, key, problem):
-    with refused(problem) as error:
+def test_calls_that_make_no_sense_are_refused(options, problem):
+    with refused(problem):
         small(**options)
-    assert error.value.key == key
 
 
 @pytest.mark.parametrize(
-    ("sets", "key", "problem"),
+    ("sets", "problem"),
     [
-        (["link.topology=full"], "link.ports", "range trimoe.yaml link.ports"),
-        (["link.packet_bytes=32"], "link.packet_bytes", "range sets link.packet_bytes"),
-        (["ndp.relayout.buffer_kib=1"], "ndp.relayout.buffer_kib", "too-large sets ndp.relayout.buffer_kib"),
+        ("link.topology=full", "range trimoe.yaml link.ports"),
+        ("link.packet_bytes=32", "range sets link.packet_bytes"),
+        ("ndp.relayout.buffer_kib=1", "too-large sets ndp.relayout.buffer_kib"),
         (
-            ["dram.standard=LPDDR5", "dram.org=LPDDR5_8Gb_x16", "dram.timing=LPDDR5_6400"],
-            "dram.standard",
+            "dram.standard=LPDDR5 dram.org=LPDDR5_8Gb_x16 dram.timing=LPDDR5_6400",
             "unsupported sets dram.standard",
         ),
+        ("dimm.command_bus=broadcast", "unsupported trimoe.yaml dimm.command_bus"),
     ],
 )
-def test_hardware_that_cannot_do_it_is_refused(sets, key, problem):
-    with refused(problem) as error:
-        small(*sets, source="striped", target="localized")
-    assert error.value.key == key
+def test_hardware_that_cannot_do_it_is_refused(sets, problem):
+    with refused(problem):
+        small(*sets.split(), source="striped", target="localized")
 
 
 BEYOND_FAST = [("dram.row_policy=closed-cap",), ("dram.read_buffer=100",)]
@@ -520,11 +514,6 @@ def test_the_general_controller_moves_every_weight_legally(sets):
         )
         assert 64 * read == 64 * written == result.weight_bytes
     assert all(check(trace, hardware.lane_device()).ok for trace in result.command_traces[0])
-
-
-def test_packets_hold_a_burst_whatever_moves():
-    with refused("range sets link.packet_bytes"):
-        simulate_relayout("trimoe", Expert(1, 1), sets=["link.packet_bytes=32"])
 
 
 def test_without_links_there_is_no_relayout():
@@ -581,8 +570,3 @@ def test_a_relayout_alone_is_the_same_on_the_driver_of_a_channel(monkeypatch):
     for one, other in zip(alone.command_traces[0], driver.command_traces[0], strict=True):
         # Lanes that are done go on to be refreshed on a channel.
         assert np.array_equal(one.columns(), other.columns()[:, : len(one)])
-
-
-def test_a_relayout_by_ranks_in_lock_step_is_refused():
-    with refused("unsupported trimoe.yaml dimm.command_bus"):
-        simulate_relayout("trimoe", Expert(512, 64), sets=["dimm.command_bus=broadcast"])

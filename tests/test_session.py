@@ -67,14 +67,9 @@ def test_experts_on_two_dimms_share_nothing_but_the_buses_to_the_host():
 
 
 def test_nothing_of_an_expert_is_done_before_its_release():
-    result = simulate_dimm(
-        "trimoe",
-        [{"model": SMALL, "release_ns": 5000}],
-        dimms=1,
-        record_commands=True,
-        sets=["dram.refresh=none"],
-    )
-    alone = simulate_dimm("trimoe", [{"model": SMALL}], dimms=1, sets=["dram.refresh=none"])
+    given = dict(dimms=1, sets=["dram.refresh=none"])
+    result = simulate_dimm("trimoe", [{"model": SMALL, "release_ns": 5000}], record_commands=True, **given)
+    alone = simulate_dimm("trimoe", [{"model": SMALL}], **given)
     assert result.jobs[0].start_ns == pytest.approx(5000, abs=1)
     assert min(trace.clock[0] for trace in result.command_traces) >= 5000 / result.clock_ns
     assert result.jobs[0].end_ns - result.jobs[0].start_ns == pytest.approx(alone.jobs[0].end_ns, abs=1)
@@ -275,22 +270,14 @@ def test_commands_on_a_shared_bus_do_not_overlap_and_their_clocks_bound_the_time
 
 
 def test_an_expert_alone_on_a_shared_bus_is_that_of_a_session_and_agrees_with_its_readable_twin():
-    tiny = Expert(96, 64)
-    sets = ["dimm.command_bus=shared"]
+    tiny, sets = Expert(96, 64), ["dimm.command_bus=shared"]
     alone = simulate_expert("trimoe", tiny, QUEUE, sets=sets, exact_check=True, record_commands=True)
-    result = simulate_dimm(
-        "trimoe",
-        [{"model": tiny, "tokens": tokens} for tokens in QUEUE],
-        dimms=1,
-        sets=sets,
-        record_commands=True,
-    )
+    jobs = [{"model": tiny, "tokens": tokens} for tokens in QUEUE]
+    result = simulate_dimm("trimoe", jobs, dimms=1, sets=sets, record_commands=True)
     assert times(result) == [(job.start_ns, job.end_ns) for job in alone.jobs]
     assert result.energy_nj == pytest.approx(alone.energy_nj)
     for ours, lane in zip(result.command_traces, alone.command_traces, strict=True):
         assert np.array_equal(ours.columns(), lane.columns())
-    with refused("unsupported dimm.command_bus"):
-        simulate_expert("trimoe", tiny, layout="sharded:2", sets=sets)
 
 
 def test_four_ranks_on_a_shared_bus_read_more_slowly_than_on_private_ones():
@@ -306,14 +293,8 @@ def test_a_start_later_by_whole_refresh_intervals_changes_nothing(command_bus):
     interval = load_hardware("trimoe").lane_device().timings["nREFI"]
     told = []
     for start in (1, 1 + interval, 1 + 1000 * interval, 1 + interval // 2):
-        result = simulate_dimm(
-            "trimoe",
-            queue(),
-            [{"gbps": 4}],
-            start_clock=start,
-            dimms=1,
-            sets=[f"dimm.command_bus={command_bus}"],
-        )
+        sets = [f"dimm.command_bus={command_bus}"]
+        result = simulate_dimm("trimoe", queue(), [{"gbps": 4}], start_clock=start, dimms=1, sets=sets)
         told.append((result.time_ns, result.jobs, result.host, result.commands, result.energy_nj))
     assert told[0] == told[1] == told[2]
     assert told[0] != told[3]

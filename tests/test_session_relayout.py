@@ -87,26 +87,13 @@ def test_energy_of_relayouts_rises_as_they_go_and_adds_up():
 
 
 def run(
-    monkeypatch,
-    readable,
-    arbitration="host-first",
-    sets=(),
-    tokens=(1, 6),
-    pattern="random",
-    gbps=6,
-    computed=COMPUTED,
-    moved=MOVED,
-):
+    monkeypatch, readable, arbitration="host-first", sets=(), tokens=(1, 6), pattern="random", gbps=6,
+    computed=COMPUTED, moved=MOVED,
+):  # fmt: skip
     with monkeypatch.context() as patch:
         if readable:
             patch.setattr(channel, "make_dimms", ReadableDimms)
-        session = Session(
-            "trimoe",
-            arbitration=arbitration,
-            sets=[*ONE_CHANNEL, *sets],
-            slice_clocks=300,
-            record_commands=True,
-        )
+        session = Session("trimoe", arbitration=arbitration, sets=[*ONE_CHANNEL, *sets], record_commands=True)
     for dimm, count in enumerate(tokens):
         session.expert(computed, count, dimm)
     session.relayout(moved)

@@ -25,7 +25,7 @@ from ndpsim.errors import InputError, MismatchError
 from ndpsim.layout import ExpertWeights
 from ndpsim.simulate.dimm_lanes import DimmLanes, QueuedExpert
 from ndpsim.simulate.host_path import host_path
-from ndpsim.simulate.lane import Ints, LaneCounts, decode_commands, merge_commands
+from ndpsim.simulate.lane import Ints, LaneCounts, channel_commands, decode_commands, merge_commands
 from ndpsim.simulate.machine import Machine, Placed, PlacedOnDimms, every_lane, place_on_dimms
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import DOWN, FIRST_CLOCK, Job, Queue, TilesFrom
@@ -40,24 +40,22 @@ _DATA = [READ, WRITE, READ_AP, WRITE_AP]
 
 def _make_setup(machine: Machine, arbitration: str, slice_clocks: int, start_clock: int) -> shared.Setup:
     """The setup of a channel with these DIMMs. Clocks count from 1, which is `start_clock` for refreshes."""
+    geometry, device, standard = machine.geometry, machine.device, machine.device.standard
     if machine.lock_step:
         problem = "ranks in lock step (broadcast) beside the host, or with experts on several DIMMs"
         raise InputError(f"not supported: {problem}", "unsupported", key="dimm.command_bus")
-    standard = machine.device.standard
     if not machine.shares_ranks:
         problem = f"not supported: ranks or command buses that are shared, under {standard.controller}"
         raise InputError(problem, "unsupported", key="dram.standard")
-    geometry, device = machine.geometry, machine.device
     host_ranks = len(geometry.dimms_of(0)) * geometry.ranks
+    arbitration = f"slice:clocks={slice_clocks}" if arbitration == "slice" else arbitration
     of_command = [command.cycles for command in standard.by_number]
     return shared.Setup(
         sharing=Shared(),
         lane_tables=machine.tables,
         host_tables=lower(dataclasses.replace(machine.device, ranks=host_ranks)),
         policy=machine.policy,
-        arbitration=make_arbitration(
-            f"slice:clocks={slice_clocks}" if arbitration == "slice" else arbitration
-        ),
+        arbitration=make_arbitration(arbitration),
         starvation_clocks=_STARVATION_CLOCKS,
         read_latency=device.clocks("nCL"),
         write_latency=device.clocks("nCWL"),
@@ -231,14 +229,15 @@ class Channel:
         """All commands to each lane, if recorded, with clocks of the refresh schedule."""
         by_lane, by_bus = self.dimms.recorded
         buses, standard, shift = len(by_bus.length), self.machine.device.standard, self.setup.refresh_shift
+        host_tables = self.setup.host_tables
         of_host = [
-            decode_commands(_one(by_bus, bus), self.setup.host_tables, standard, shift)
+            decode_commands(channel_commands(by_bus, bus), host_tables, standard, shift)
             for bus in range(buses)
         ]
         traces = []
         for lane in range(len(by_lane.length) if by_lane.entry.size else 0):
             rank, bus = divmod(lane, buses)
-            own = decode_commands(_one(by_lane, lane), self.setup.lane_tables, standard, shift)
+            own = decode_commands(channel_commands(by_lane, lane), self.setup.lane_tables, standard, shift)
             traces.append(merge_commands(own, of_host[bus], rank))
         return tuple(traces)
 
@@ -281,17 +280,9 @@ class LanesInTurn(Channel):
         """Counts of each lane so far."""
         dimms, weights = self.dimms, self.dimms.agents.weights
         busy = (np.diff(weights.ends, axis=1) * (weights.service[0] / weights.servers[0])).sum(axis=1)
-        counted = zip(
-            dimms.values(shared.NDP).tolist(),
-            dimms.issued(shared.NDP),
-            dimms.open_clocks(clock),
-            busy,
-            strict=True,
-        )
-        return [
-            LaneCounts(1, value, issued, int(open_clocks), 0, float(of_lane))
-            for value, issued, open_clocks, of_lane in counted
-        ]
+        values, issued = dimms.values(shared.NDP).tolist(), dimms.issued(shared.NDP)
+        counted = zip(values, issued, dimms.open_clocks(clock).tolist(), busy.tolist(), strict=True)
+        return [LaneCounts(1, value, ints, clocks, 0, ticks) for value, ints, clocks, ticks in counted]
 
     def plain_twin(self) -> LanesInTurn:
         """The same lanes before any work, on the readable arbiter."""
@@ -305,11 +296,6 @@ class LanesInTurn(Channel):
         """
         if not np.array_equal(self.dimms.issued(shared.NDP), again.dimms.issued(shared.NDP)):
             raise MismatchError("lanes that take turns differ from their readable run in their commands")
-
-
-def _one(recorded: state.Commands, number: int) -> state.Commands:
-    """The commands of channel `number` alone."""
-    return state.Commands(recorded.entry[number], recorded.length[number : number + 1])
 
 
 @functools.lru_cache(maxsize=32)

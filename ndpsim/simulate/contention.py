@@ -75,12 +75,9 @@ def _run_concurrently(run: Channel, alone: ExpertResult) -> Samples:
     limit = _MOST_SLOWDOWN * (alone.cycles + interval)
     while not run.run(min(limit, samples.next_clock)):
         if run.dimms.clock >= limit:
-            raise InputError(
-                f"not supported: the host's traffic slows the NDP unit down more than {_MOST_SLOWDOWN} "
-                "times; choose another arbitration or less traffic",
-                "unsupported",
-                key="host_gbps",
-            )
+            problem = f"the host's traffic slows the NDP unit down more than {_MOST_SLOWDOWN} times"
+            advice = "choose another arbitration or less traffic"
+            raise InputError(f"not supported: {problem}; {advice}", "unsupported", key="host_gbps")
         samples.record(run.dimms.clock, run.moved())
     end = machine.clock_after(run.end)
     while samples.next_clock < end:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ndpsim._later import import_home
 from ndpsim.arguments import Progress, flag, progress_function, several, text
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import state
@@ -35,14 +34,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Maximum tokens of an expert; more need several calls.
-
 _MOST_JOBS = 4096
 _IDLE = {"refresh": state.IDLE_REFRESH, "fifo": state.IDLE_CREDIT, "rows": state.IDLE_ROW}
-
-
-# Imported when first used: lanes with their own command buses do not need its kernels.
-_later = functools.partial(import_home, __name__, {"ndpsim.simulate.channel": ("LanesInTurn",)})
 
 
 def _one_or_several(value: Any, key: str, each: Callable[[Any, str], T]) -> tuple[T, ...]:
@@ -171,8 +164,7 @@ def simulate_expert(
     _check_room(machine, expert, len(jobs))
     if record_commands:
         ensure_recordable(expert.layout.bursts * sum(map(len, tilings)))
-    make: Any = _later("LanesInTurn") if machine.shared_commands else LanesAlone
-    run: LanesAlone | LanesInTurn = make(machine, expert, record_commands, start_clock)
+    run = _lanes(machine)(machine, expert, record_commands, start_clock)
     queue = run.run_queue(jobs, progress)
     if exact_check:
         _check(run, queue, jobs)
@@ -186,6 +178,15 @@ def simulate_expert(
         **({"start_clock": start_clock} if start_clock != FIRST_CLOCK else {}),
     }
     return lookup.store(_result(run, queue, config, stopwatch))
+
+
+def _lanes(machine: Machine) -> type[LanesAlone] | type[LanesInTurn]:
+    """The lanes on which a machine runs experts in turn."""
+    if not machine.shared_commands:
+        return LanesAlone
+    from ndpsim.simulate.channel import LanesInTurn  # noqa: PLC0415 (brings kernels that others do not need)
+
+    return LanesInTurn
 
 
 def _over_refresh(

@@ -10,15 +10,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ndpsim.config.system import Cxl
 from ndpsim.energy import transfer_nj
 from ndpsim.link import Pipe
 from ndpsim.ndp import last_served
+from ndpsim.simulate.lane import Ints
 from ndpsim.simulate.machine import Machine, PlacedOnDimms
-
-Ints = NDArray[np.int64]
 
 
 class Buses:

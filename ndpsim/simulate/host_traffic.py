@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ndpsim.arguments import number, path_of, shown
 from ndpsim.config import Hardware
@@ -17,12 +16,11 @@ from ndpsim.dram.mapping import MAPPERS, Coordinates, map_addresses
 from ndpsim.dram.state import FAR, Source, make_source
 from ndpsim.errors import InputError, one_of
 from ndpsim.parameters.host import READS
+from ndpsim.simulate.lane import Ints
 from ndpsim.simulate.memory import named_mapping
 from ndpsim.spec import Device, Tables
 from ndpsim.traces import Requests, read_requests
 from ndpsim.units import exact
-
-Ints = NDArray[np.int64]
 
 #: Patterns by name; anything else is a request trace.
 PATTERNS = ("sequential", "random")
@@ -39,7 +37,7 @@ class HostTraffic:
 
     Attributes:
         gbps: rate in GB/s; None: as fast as the DIMM accepts requests; 0: no requests.
-            read_share: share of reads, 0 to 1; ignored with a trace.
+        read_share: share of reads, 0 to 1; ignored with a trace.
         pattern: "sequential", "random", or the path of a request trace.
         requests: the requests of a trace.
     """
@@ -87,12 +85,9 @@ def _rate(host_gbps: Any, bus_gbps: float) -> float | None:
     try:
         return number(host_gbps, "host_gbps", 0, bus_gbps)
     except InputError:
-        raise InputError(
-            f"{shown(host_gbps)} is neither 'saturate' nor a number from 0 to the {bus_gbps:g} GB/s that "
-            "a DIMM carries to the host",
-            "range",
-            key="host_gbps",
-        ) from None
+        carried = f"the {bus_gbps:g} GB/s that a DIMM carries to the host"
+        problem = f"{shown(host_gbps)} is neither 'saturate' nor a number from 0 to {carried}"
+        raise InputError(problem, "range", key="host_gbps") from None
 
 
 def _pattern(pattern: Any) -> str:
@@ -100,16 +95,13 @@ def _pattern(pattern: Any) -> str:
     if isinstance(pattern, str) and pattern in PATTERNS:
         return str(pattern)
     try:
-        path = path_of(pattern, "pattern")
+        written = path = str(path_of(pattern, "pattern"))
     except InputError:
-        raise InputError(_no_pattern(shown(pattern)), "unknown-name", key="pattern") from None
+        written, path = shown(pattern), ""
     if not os.path.isfile(path):
-        raise InputError(_no_pattern(str(path)), "unknown-name", key="pattern")
-    return str(path)
-
-
-def _no_pattern(written: str) -> str:
-    return f"{one_of(written, PATTERNS, 'pattern')}, nor is it a file of requests"
+        problem = f"{one_of(written, PATTERNS, 'pattern')}, nor is it a file of requests"
+        raise InputError(problem, "unknown-name", key="pattern")
+    return path
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,20 +46,19 @@ def check_refresh(device: Device, refresh: str) -> None:
     except NoSuchRefreshError:
         problem = f"{device.standard.name} has no {refresh} refresh"
         raise InputError(problem, "unknown-name", key="refresh") from None
-    turns = schedule.turns
-    if not turns:
+    if not schedule.turns:
         return
     busy = next(one.busy for one in device.standard.by_number if one.busy)
     needed = device.clocks(f"{busy} + nRC") + device.ranks * (device.clocks("nRAS + nRP") + 1)
     if device.clocks("nREFI") < needed:
-        raise InputError(
-            f"{device.clocks('nREFI')} clocks between refreshes leave no time for data: "
-            f"{busy} + ranks x (nRAS + nRP + 1) + nRC is {needed}",
-            "no-progress",
-            key="nREFI",
-        )
+        sums = f"{busy} + ranks x (nRAS + nRP + 1) + nRC is {needed}"
+        raise _no_time(f"{device.clocks('nREFI')} clocks between refreshes leave no time for data: {sums}")
     for rank in range(device.ranks):
         _check_turns(device, [turn for turn in schedule.turns if turn.rank in (-1, rank)], schedule.period)
+
+
+def _no_time(problem: str) -> InputError:
+    return InputError(problem, "no-progress", key="nREFI")
 
 
 def _check_turns(device: Device, turns: Sequence[Due], period: int) -> None:
@@ -71,27 +70,21 @@ def _check_turns(device: Device, turns: Sequence[Due], period: int) -> None:
     following = [*turns[1:], *(turn._replace(clock=turn.clock + period) for turn in turns[:1])]
     taken = sum(int(gap[turn.command, after.command]) for turn, after in zip(turns, following, strict=True))
     if taken >= period > 0:
-        problem = f"{period} clocks leave no time for {len(turns)} refreshes of a rank, which take {taken}"
-        raise InputError(problem, "no-progress", key="nREFI")
-    if of_bank.all():
-        name, until_open = (
-            device.standard.names[turns[0].command],
-            int(tables.gap[3, turns[0].command, ACTIVATE]),
+        raise _no_time(
+            f"{period} clocks leave no time for {len(turns)} refreshes of a rank, which take {taken}"
         )
-        if until_open + device.clocks("nRC") > period:
-            problem = (
-                f"{period} clocks between refreshes of a bank leave no time for data: "
-                f"{until_open} from {name} to its next row + nRC is {until_open + device.clocks('nRC')}"
-            )
-            raise InputError(problem, "no-progress", key="nREFI")
+    if of_bank.all():
+        first = turns[0].command
+        name, until_open = device.standard.names[first], int(tables.gap[3, first, ACTIVATE])
+        needed = until_open + device.clocks("nRC")
+        if needed > period:
+            sums = f"{until_open} from {name} to its next row + nRC is {needed}"
+            raise _no_time(f"{period} clocks between refreshes of a bank leave no time for data: {sums}")
     for turn, after in zip(turns, following, strict=True):
         name, until_open = device.standard.names[turn.command], int(gap[turn.command, ACTIVATE])
         if until_open >= after.clock - turn.clock:
-            problem = (
-                f"no row opens for {until_open} clocks after {name}, and the next refresh of its rank is due "
-                f"after {after.clock - turn.clock}"
-            )
-            raise InputError(problem, "no-progress", key="nREFI")
+            due = f"the next refresh of its rank is due after {after.clock - turn.clock}"
+            raise _no_time(f"no row opens for {until_open} clocks after {name}, and {due}")
 
 
 def ensure_streams_fit(bursts: Sequence[int], rows: int) -> None:
@@ -163,6 +156,11 @@ def decode_commands(
         column=column.copy(),
         names=standard.names,
     )
+
+
+def channel_commands(recorded: state.Commands, number: int) -> state.Commands:
+    """The commands of one of several channels."""
+    return state.Commands(recorded.entry[number], recorded.length[number : number + 1])
 
 
 def merge_commands(own: CommandTrace, of_host: CommandTrace, rank: int) -> CommandTrace:

@@ -20,15 +20,7 @@ from ndpsim.units import format_bytes
 
 def controller_options(dram: Dram) -> ControllerOptions:
     """The controller of a hardware file."""
-    return ControllerOptions(
-        dram.scheduler,
-        dram.row_policy,
-        dram.row_cap,
-        dram.refresh,
-        dram.read_buffer,
-        dram.write_buffer,
-        dram.wck,
-    )
+    return ControllerOptions(**{field.name: getattr(dram, field.name) for field in fields(ControllerOptions)})
 
 
 def bus_policy(dram: Dram, device: Device) -> Policy:
@@ -184,8 +176,6 @@ def _checked(options: Any) -> ControllerOptions:
 
 
 def _checked_power(power: Any) -> dict[str, float]:
-    if power is None:
-        return {}
-    if not isinstance(power, Dictionary):
+    if not isinstance(power, Dictionary | None):
         raise InputError(f"{shown(power)} is not a mapping of names to numbers", "type", key="power")
-    return {text(name, "power"): number(value, "power", 0) for name, value in power.items()}
+    return {text(name, "power"): number(value, "power", 0) for name, value in (power or {}).items()}

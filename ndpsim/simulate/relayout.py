@@ -10,11 +10,11 @@ flight as its controllers' queues hold. Time of its cores is not included.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from os import PathLike
 from threading import Event
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,8 +51,6 @@ from ndpsim.simulate.weights import describe_weights, named_weights
 #: For each wave, the node of each burst, and the tick at which it was there.
 Bursts = list[tuple[NDArray[np.int32], Ints]]
 
-#: Maximum experts of a call.
-
 
 def _simulate(
     transfers: Sequence[Transfer],
@@ -78,17 +76,12 @@ def _simulate(
 
 
 def _on_neighbours(
-    given: tuple[Any, Any, int, str, str],
-    dimms: int,
-    bits: int | ExpertFormat,
-    host: bool,
-    progress: Progress,
+    run: Callable[..., RelayoutResult], experts: int, source: str, target: str, dimms: int
 ) -> OtherDimms:
-    """The same relayout with experts on neighbouring DIMMs; `given`: arguments of `simulate_relayout`."""
-    _, _, experts, source, target = given
+    """The relayout by `run` with experts on neighbouring ones of this many DIMMs."""
     first = neighbouring_dimms(source, experts, dimms)
     second = None if source == target else neighbouring_dimms(target, experts, dimms)
-    result = simulate_relayout(*given, first, second, bits, host=host, progress=progress)
+    result = run(source_dimms=first, target_dimms=second)
     return OtherDimms(
         source_dimms=result.config["source_dimms"],
         target_dimms=result.config["target_dimms"],
@@ -165,8 +158,10 @@ def simulate_relayout(
     moved = _Moved(hardware, access, runs)
     edges = equal_clocks(moved.cycles, sample_clocks(moved.cycles, access.tables.refresh_interval))
     by_host_move = _Moved(hardware, by_host, host_runs).by_host() if by_host else None
-    given_again = (hardware, model, experts, source, target)
-    other = _on_neighbours(given_again, geometry.dimms, bits, host, progress) if other_dimms else None
+    again = partial(
+        simulate_relayout, hardware, model, experts, source, target, bits=bits, host=host, progress=progress
+    )
+    other = _on_neighbours(again, experts, source, target, geometry.dimms) if other_dimms else None
     reads = [(run.read_node, run.read_tick) for run in runs]
     writes = [(run.write_node, run.write_tick) for run in runs]
     energy_nj, energy_note = moved.energy_of_units() if runs else (None, "nothing moved")
@@ -287,9 +282,9 @@ class _Moved:
         if not longest:
             return "nothing"
         name = next(name for name, ns in self.bounds_ns.items() if ns == longest)
-        return (
-            f"link {self.access.network.wire_names[int(np.argmax(self.busy))]}" if name == "links" else name
-        )
+        if name != "links":
+            return name
+        return f"link {self.access.network.wire_names[int(np.argmax(self.busy))]}"
 
     def curve(self, bursts: Bursts, edges: Ints) -> tuple[float, ...]:
         """Bursts at given ticks, as GB/s in each interval between edges, which are in clocks."""

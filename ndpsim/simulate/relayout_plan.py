@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ndpsim.arguments import several, shown, whole_number
 from ndpsim.config import Hardware
@@ -17,12 +16,11 @@ from ndpsim.layout import ExpertWeights, Geometry, Layout, make_layout, parse_la
 from ndpsim.limits import ensure_fits
 from ndpsim.link import Bridge, link_ticks, make_network
 from ndpsim.link.requests import DimmLanes
+from ndpsim.simulate.lane import Ints
 from ndpsim.simulate.memory import bus_policy
 from ndpsim.simulate.relayout_run import Access, CommandBuses, Transfer
 from ndpsim.spec import Device
 from ndpsim.units import frequency_period_ps
-
-Ints = NDArray[np.int64]
 
 # Bytes of memory, measured and rounded up: for a read or written burst, a lane's controller, and a command.
 _BYTES_OF_A_BURST = 512
@@ -60,10 +58,8 @@ def access_by_units(hardware: Hardware, geometry: Geometry) -> Access:
     if link is None:
         problem = "is missing: there are no links between DIMMs"
         raise InputError(problem, "missing", file=hardware.file, key="link")
-    unit, bridge = (
-        hardware.relayout,
-        Bridge(link.group_dimms, geometry.channels, host_gbps, link.host_latency_ns),
-    )
+    unit = hardware.relayout
+    bridge = Bridge(link.group_dimms, geometry.channels, host_gbps, link.host_latency_ns)
     with hardware.errors_at_origins():
         network = make_network(
             link.topology, geometry.dimms, link.ports, link.link_gbps, link.hop_latency_ns, bridge
@@ -181,10 +177,8 @@ def _first_dimms(dimms: Sequence[int] | None, layout: str, experts: int, count: 
 def neighbouring_dimms(layout: str, experts: int, count: int) -> list[int]:
     """The first DIMM of each expert, on neighbouring DIMMs where `first_dimms` spreads experts evenly."""
     kind, slices = parse_layout(layout)
-    width = max(slices, 1)
-    return [
-        0 if kind == "striped" else expert * width % (count // width * width) for expert in range(experts)
-    ]
+    width = count if kind == "striped" else max(slices, 1)
+    return [expert * width % (count // width * width) for expert in range(experts)]
 
 
 def _dimm(value: Any, name: str, count: int) -> int:

@@ -27,12 +27,11 @@ from ndpsim.link.events import FAR
 from ndpsim.link.fabric import most_waiting
 from ndpsim.link.packing import Pieces, number_by_node, pack_pieces
 from ndpsim.link.requests import Bursts, DimmLanes, Requests, make_requests
-from ndpsim.simulate.lane import decode_commands
+from ndpsim.simulate.lane import Ints, channel_commands, decode_commands
 from ndpsim.spec import Device, Tables, lower
 from ndpsim.traces import CommandTrace
 from ndpsim.units import Timebase
 
-Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
 
 _CLOCKS = 1 << 17  # between two reports of progress
@@ -260,10 +259,8 @@ class Job(Wave):
             raise RuntimeError(f"{self.bits} bits were to be moved, but of these {bits}")
         reads, linked = len(self.read_node), (np.diff(engine.fabric.path_first) > 0)[engine.packets.flow]
         end, standard = last_data(access.device, dimms.agents.relayout), access.device.standard
-        entry, length = dimms.recorded[0]
-        recorded = (
-            [state.Commands(entry[lane], length[lane : lane + 1]) for lane in lanes] if entry.size else []
-        )
+        by_lane, _ = dimms.recorded
+        recorded = [channel_commands(by_lane, lane) for lane in lanes] if by_lane.entry.size else []
         return Run(
             end=end,
             bits=bits,

@@ -27,10 +27,8 @@ def expert_run(run: Channel, job: Job) -> ExpertRun:
 def host_run(run: Channel, stream: int) -> HostRun:
     """A stream of the host."""
     traffic, machine = run.dimms.agents.traffic, run.machine
-    of_stream, end = (
-        traffic.totals[stream].sum(axis=0),
-        int(traffic.totals[stream, :, shared.STREAM_END].max()),
-    )
+    of_buses = traffic.totals[stream]
+    of_stream, end = of_buses.sum(axis=0), int(of_buses[:, shared.STREAM_END].max())
     served, latency = int(of_stream[shared.STREAM_SERVED]), int(of_stream[shared.STREAM_LATENCY])
     return HostRun(
         start_ns=run.clock_ns(int(traffic.pace[stream, 1])),

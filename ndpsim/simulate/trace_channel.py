@@ -21,9 +21,7 @@ from ndpsim.spec.standard import READ, READ_AP, WRITE, WRITE_AP
 from ndpsim.traces import Requests
 
 _CHUNK = 1 << 18  # requests between two reports of progress
-
-
-_BYTES_OF_A_REFRESH = 256  # likewise
+_BYTES_OF_A_REFRESH = 256  # bytes of memory for a recorded refresh
 
 
 class TraceChannel(Bus):
@@ -54,9 +52,8 @@ class TraceChannel(Bus):
         self._idle = IdleTime(tables, policy, channel)
         if recording and cycle is not None and len(cycle):
             refreshes = self._idle.refreshes_until(int(cycle[-1]))
-            ensure_fits(
-                refreshes * _BYTES_OF_A_REFRESH, f"a record of {refreshes} refreshes", file=requests.file
-            )
+            needed = refreshes * _BYTES_OF_A_REFRESH
+            ensure_fits(needed, f"a record of {refreshes} refreshes", file=requests.file)
         pauses = [] if recording or cycle is None else self._idle.long_pauses(source.cycle)
         self._pauses = [*pauses, self.count]
         if pauses:
