@@ -23,19 +23,19 @@ class IdleTime:
     A channel without requests reaches a state that repeats, shifted, after every period of its refresh
     schedule, once it owes no refresh, and earlier commands no longer constrain it. From then on, requests
     that arrive whole periods later find the same state as now. They therefore arrive now, and the clocks and
-    refreshes of the skipped periods are added to the channel's counts.
+    refreshes of the skipped periods are added to the channel's counts. No row is open then, since all banks
+    were refreshed.
 
     Attributes:
         period: clocks of the refresh schedule; 0: without refreshes, controllers skip idle time themselves.
         clocks: the number of skipped clocks.
         issued: commands in skipped clocks, int64[command].
-        open_clocks: skipped clocks with an open row, summed over the banks.
     """
 
     def __init__(self, tables: Tables, policy: state.Policy, channel: Controller) -> None:
         schedule = state.schedule_of(tables, policy)
         self.period = schedule.period if schedule.turns else 0
-        self.clocks = self.open_clocks = 0
+        self.clocks = 0
         self.issued = np.zeros(len(tables.commands), dtype=np.int64)
         self._channel, self._turns = channel, len(schedule.turns)
         self._first_turn = schedule.turns[0].clock if schedule.turns else 0
@@ -76,8 +76,6 @@ class IdleTime:
             if periods > 0 and self._owes_none():
                 self.clocks += periods * self.period
                 self.issued += periods * self._in_period
-                open_banks = self._channel.open_clocks(settled + 1) - self._channel.open_clocks(settled)
-                self.open_clocks += open_banks * periods * self.period
             return
 
     def _before_refresh(self, clock: int) -> int:

@@ -118,7 +118,7 @@ class TraceChannel(Bus):
 
     def open_clocks(self, end: int) -> int:
         """See `dram.engines.Controller`."""
-        return self.channel.open_clocks(end - self._idle.clocks) + self._idle.open_clocks
+        return self.channel.open_clocks(end - self._idle.clocks)
 
     @property
     def bytes_moved(self) -> int:
