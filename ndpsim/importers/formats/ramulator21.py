@@ -68,7 +68,8 @@ def _read(file: Configuration, sheet: Sheet) -> None:
     dram = controller.part("dram")
     standard, place = ramulator.known_standard(dram, _TIMINGS)
     org, ranks, org_place = _organisation(dram, standard)
-    _put_dram(sheet, dram, (standard, place), (org, org_place))
+    timing, clocks = _timing(sheet, dram, standard, org)
+    presets.put_dram(sheet, (standard, place), (org, org_place, " and dq"), timing, clocks)
     bits = ramulator.Bits.count(standard, standard.organisations[org], channels[0], ranks)
     _put_mapper(sheet, memory, controller, bits)
     like = _CONTROLLERS.get(standard.name, "GenericDDR")
@@ -105,33 +106,35 @@ def _organisation(dram: Tree, standard: Standard) -> tuple[str, int, Place]:
     return presets.match_organisation(standard, {**sizes, "dq": (dq, org.place("dq"))}), ranks, place
 
 
-def _put_dram(sheet: Sheet, dram: Tree, standard: tuple[Standard, Place], org: tuple[str, Place]) -> None:
-    names, values, place = _TIMINGS[standard[0].name], dram.wholes("timing"), dram.place("timing")
+def _timing(
+    sheet: Sheet, dram: Tree, standard: Standard, org: str
+) -> tuple[tuple[str, Place, str], dict[str, presets.Clocks]]:
+    """The nearest speed preset, with its place and words; and every timing of the list."""
+    names, values, place = _TIMINGS[standard.name], dram.wholes("timing"), dram.place("timing")
     if len(values) != len(names):
-        problem = f"has {len(values)} values, not the {len(names)} of {standard[0].name}: {', '.join(names)}"
+        problem = f"has {len(values)} values, not the {len(names)} of {standard.name}: {', '.join(names)}"
         raise place.error(problem, code="form")
     written = dict(zip(names, values, strict=True))
     rate, tck_ps = written.pop("rate"), written.pop("tCK_ps")
-    ticks = standard[0].ticks_per_clock
+    ticks, rates = standard.ticks_per_clock, presets.rates(standard)
     for name, value in written.items():
         if value % ticks != 0:
             raise place.error(f"{name} = {value} is no whole number of clocks of {ticks} ticks", code="range")
-    if rate not in presets.rates(standard[0]):
-        known = ", ".join(map(str, presets.rates(standard[0])))
-        raise place.error(f"{rate} is no rate of {standard[0].name} (known: {known})", code="range")
+    if rate not in rates:
+        known = ", ".join(map(str, rates))
+        raise place.error(f"{rate} is no rate of {standard.name} (known: {known})", code="range")
     clocks = {
         name: presets.Clocks(value // ticks, place, f": {name} = {value}" + " ticks" * (ticks > 1))
         for name, value in written.items()
     }
-    timing = presets.match_speed(standard[0], org[0], rate, clocks)
-    if standard[0].speeds[timing]["tCK_ps"] // ticks != tck_ps:
+    timing = presets.match_speed(standard, org, rate, clocks)
+    if standard.speeds[timing]["tCK_ps"] // ticks != tck_ps:
         sheet.note(place, f"left out: tCK_ps of {tck_ps}; the clock is that of {rate} MT/s")
-    for name, value in _own(standard[0], org[0], timing).items():
+    for name, value in _own(standard, org, timing).items():
         if clocks[name].value == value:
             sheet.note(place, f"left out: {name} of {value} is Ramulator's own; the standard has another")
             del clocks[name]
-    said = f": rate = {rate}, nearest to the other timings"
-    presets.put_dram(sheet, standard, (*org, " and dq"), (timing, place, said), clocks)
+    return (timing, place, f": rate = {rate}, nearest to the other timings"), clocks
 
 
 def _own(standard: Standard, org: str, timing: str) -> dict[str, int]:
