@@ -113,6 +113,20 @@ def test_where_the_time_of_a_data_bus_went_adds_up(qwen):
     assert parts < qwen.time_ns
 
 
+def test_static_power_is_that_of_both_units_if_both_are_known():
+    known = simulate_expert(model=SMALL, sets=["ndp.gemv.static_mw=3", "ndp.activation.static_mw=1"])
+    assert known.energy_nj["ndp_static"] == pytest.approx(4 * known.time_ns / 1000)  # mW x ns is pJ
+    half = simulate_expert(model=SMALL, sets=["ndp.gemv.static_mw=3", "ndp.activation.static_mw=null"])
+    assert half.energy_nj["ndp_static"] is None
+
+
+def test_energy_of_links_is_that_of_all_devices():
+    # 2 tokens of 512 values of 2 B go to each of two devices, and as many partial sums come back.
+    sets = ["ndp.systolic=null", "ndp.gemv=trimoe_gemv", "dimm.count=2", "cxl.pj_per_bit=5"]
+    result = simulate_expert("cxl", SMALL, 2, "sharded:2", sets=sets)
+    assert result.energy_nj["link"] == pytest.approx(2 * 2 * (2 * 512 * 2) * 8 * 5 / 1000)
+
+
 # ---- what changes with what -------------------------------------------------------------------------
 
 

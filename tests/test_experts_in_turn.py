@@ -197,7 +197,7 @@ def test_releases_are_those_of_a_session(command_bus, release_ns):
 def test_beside_the_host_releases_are_those_alone_where_it_asks_for_nothing():
     beside = simulate_contention("trimoe", SMALL, (3, 1), 0, release_ns=[100, 20_000])
     alone = simulate_expert("trimoe", SMALL, (3, 1), release_ns=[100, 20_000])
-    assert (beside.jobs, beside.ndp_slowdown) == (alone.jobs, 1)
+    assert (beside.jobs, beside.ndp_slowdown, beside.token_tiles) == (alone.jobs, 1, (3, 1))
     assert beside.ndp_gbps == pytest.approx(alone.bandwidth_gbps)
 
 

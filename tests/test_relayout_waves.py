@@ -98,15 +98,25 @@ def exchanged(waves, at_once):
 
 
 @functools.cache
-def access_over(topology, access):
-    return access(load_hardware("trimoe", [f"link.topology={topology}", "link.ports=15"]), GEOMETRY)
+def access_over(topology, access, gbps=25):
+    sets = [
+        f"link.topology={topology}",
+        "link.ports=15",
+        f"link.link_gbps={gbps}",
+        f"link.lane_gbit_s={gbps}",
+    ]
+    return access(load_hardware("trimoe", sets), GEOMETRY)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_waves_are_no_worse_than_simple_orders_and_no_exchange_of_two_experts_makes_them_better(data):
     topology = data.draw(st.sampled_from(["chain", "ring", "mesh", "full", "bus", "groups"]))
-    access = access_over(topology, data.draw(st.sampled_from([access_by_units, access_by_host])))
+    by, gbps = (
+        data.draw(st.sampled_from([access_by_units, access_by_host])),
+        data.draw(st.sampled_from([25, 400])),
+    )
+    access = access_over(topology, by, gbps)  # with links that hold it up, or the DRAM
     experts, at_once = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 5))
     layouts = data.draw(
         st.lists(st.sampled_from(["localized", "sharded:4", "striped"]), min_size=2, max_size=2)

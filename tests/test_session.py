@@ -226,14 +226,6 @@ def test_contention_is_a_session_of_one_expert_and_one_stream():
     assert result.host_gbps == beside.host_gbps
 
 
-def test_contention_takes_a_queue():
-    beside = simulate_contention("trimoe", SMALL, QUEUE, host_gbps=6)
-    single = simulate_contention("trimoe", SMALL, QUEUE[0], host_gbps=6)
-    assert beside.ndp_alone_ns == simulate_expert("trimoe", SMALL, QUEUE).time_ns
-    assert beside.token_tiles == QUEUE
-    assert beside.phases[0] == single.phases[0]
-
-
 # ---- command buses and starts ------------------------------------------------------------------------
 
 
