@@ -13,8 +13,7 @@ import pytest
 
 from calls import call, said
 from mistakes import refused
-from ndpsim.config import load_hardware
-from ndpsim.devtools.bench import ROWS, channels, experts, layers, run_rows, traffic
+from ndpsim.devtools.bench import ROWS, experts, layers, run_rows, traffic
 from ndpsim.devtools.bench.channels import ChannelCall
 from ndpsim.devtools.bench.experts import ExpertCall, UnlikeCalls
 from ndpsim.devtools.bench.layers import PolicyLayers, ServedLayers
@@ -26,7 +25,7 @@ from ndpsim.dram.engines import ScanController
 from ndpsim.dram.mapping import MAPPERS, map_addresses
 from ndpsim.errors import MismatchError
 from ndpsim.moe import Expert
-from ndpsim.simulate import run_trace, simulate_contention, simulate_expert, simulate_relayout
+from ndpsim.simulate import run_trace, simulate_expert
 from ndpsim.spec import resolve
 
 KEYS = ["name", "requests", "seconds", "rate_mps", "ratio_plain", "ratio_ramulator"]
@@ -280,13 +279,6 @@ def test_calls_on_channels_are_pinned_and_each_reads_its_hardware_anew():
     assert len({id(hardware) for hardware, _ in asked}) == 4  # one of them is not measured
     with pytest.raises(MismatchError, match="beside_host: requests came out as 7, pinned is 8"):
         replace(row, pinned=replace(row.pinned, requests=8)).run(1)
-
-
-def test_the_calls_on_channels_tell_what_their_results_do():
-    hardware, expert = load_hardware("trimoe"), Expert(256, 128)
-    beside, moved = simulate_contention(hardware, expert), simulate_relayout(hardware, expert, experts=4)
-    assert channels.beside_host(hardware, expert) == (beside.commands, beside.ndp_time_ns, beside.clock_ns)
-    assert channels.relayout_of_four(hardware, expert) == (moved.commands, moved.time_ns, moved.clock_ns)
 
 
 @pytest.mark.parametrize(("name", "runs"), [("import", 4), ("compile", 1)])

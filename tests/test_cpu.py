@@ -170,30 +170,21 @@ def test_a_layer_with_experts_on_the_cpu_is_handed_over_once(tmp_path):
 # ---- Values of a file ----
 
 
-def file_of(tmp_path, **changes: str) -> Path:
-    """dali-7532-3090 with changed or added lines of its host, which replace its own values."""
-    lines, skipped = [], False
-    for line in Path(load_hardware("dali-7532-3090").file).read_text(encoding="utf-8").splitlines():
-        key = line.strip().partition(":")[0]
-        if line.startswith("  ") and not line.startswith("   "):
-            skipped = key in changes
-        elif not line.startswith("   "):
-            skipped = False
-        if not skipped:
-            lines.append(line)
-        if line == "host:":
-            lines += [f'  {key}: {{value: {value}, assumption: "made"}}' for key, value in changes.items()]
+def reading(tmp_path, gbps: str) -> Path:
+    """dali-7532-3090, whose file says that its CPU reads this many GB/s."""
+    text = Path(load_hardware("dali-7532-3090").file).read_text(encoding="utf-8")
+    line = f'  cpu_read_gbps: {{value: {gbps}, assumption: "made"}}'
     path = tmp_path / "made.yaml"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text(text.replace("\nhost:\n", f"\nhost:\n{line}\n"), encoding="utf-8")
     return path
 
 
 def test_a_cpu_that_reads_more_than_its_channels_carry_is_refused(tmp_path):
-    path = file_of(tmp_path, cpu_read_gbps="204.9")
+    path = reading(tmp_path, "204.9")
     line = 1 + path.read_text().splitlines().index('  cpu_read_gbps: {value: 204.9, assumption: "made"}')
     with refused(f"range made.yaml:{line} host.cpu_read_gbps"):
         load_hardware(path)
-    assert load_hardware(file_of(tmp_path, cpu_read_gbps="204.8"))
+    assert load_hardware(reading(tmp_path, "204.8"))
     assert load_hardware("dali-7532-3090", ["host.cpu_read_gbps=665.6"])  # what another memory would do
     assert load_hardware("dali-7532-3090", ["host.channels=1"])
 

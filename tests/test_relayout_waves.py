@@ -17,7 +17,7 @@ from ndpsim.layout import ExpertFormat, ExpertWeights
 from ndpsim.moe import Expert
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.relayout_plan import access_by_host, access_by_units, plan_transfers
-from ndpsim.simulate.relayout_waves import choose_waves
+from ndpsim.simulate.relayout_waves import _uses_ns, choose_waves
 
 EXPERT = Expert(1024, 256)
 HARDWARE = load_hardware("trimoe", ["ndp.relayout.concurrent_experts=4"])
@@ -56,6 +56,16 @@ def test_experts_for_one_dimm_go_one_after_the_other():
     transfers = plan_transfers(GEOMETRY, WEIGHTS, ("localized", sources), ("localized", targets))
     for wave in choose_waves(access, transfers, 2):
         assert sorted(transfers[expert].target.dimms for expert in wave) == [[8], [9]]
+
+
+@pytest.mark.parametrize(("source", "target"), [("sharded:2", 2), ("striped", 5)])
+def test_the_estimate_of_a_link_is_what_a_relayout_sends_over_it(source, target):
+    weights = ExpertWeights(EXPERT.hidden, EXPERT.intermediate, ExpertFormat.of(16))
+    access = access_by_units(HARDWARE, GEOMETRY)
+    (transfer,) = plan_transfers(GEOMETRY, weights, (source, [0]), ("localized", [target]))
+    wires_ns = _uses_ns(access, transfer)[GEOMETRY.dimms * GEOMETRY.lanes :]
+    moved = simulate_relayout(HARDWARE, EXPERT, 1, source, "localized", [0], [target], host=False)
+    assert moved.bounds_ns["links"] == pytest.approx(wires_ns.max() * 272 / 256, rel=0.01)  # with headers
 
 
 def uses_ns(access, transfers):

@@ -125,51 +125,14 @@ def test_weights_are_read_at_the_rate_that_was_asked_for():
     assert stream.bytes / (stream.end_ns - stream.start_ns) == pytest.approx(5, rel=0.01)
 
 
-def test_streams_of_the_host_get_what_they_ask_for_and_share_what_is_left():
-    paced = simulate_dimm("trimoe", host=[{"gbps": 4}, {"gbps": 2, "start_ns": 10_000}], until_ns=30_000).host
-    assert paced[0].bytes / 30_000 == pytest.approx(4, rel=0.02)
-    assert paced[1].bytes / 20_000 == pytest.approx(2, rel=0.02)
-    greedy = simulate_dimm("trimoe", host=[{}, {"dimm": 1}], until_ns=30_000).host
-    assert greedy[0].requests == pytest.approx(greedy[1].requests, rel=0.02)
-
-
-SHARED = Expert(512, 2048)
 CHANNEL_GBPS = 33.9  # what a host read reaches alone
-
-
-def rates_of(host_reads, until_ns=15_000):
-    streams = simulate_dimm("trimoe", host_reads=host_reads, until_ns=until_ns).host
-    return [stream.bytes / (until_ns - stream.start_ns) for stream in streams]
-
-
-def a_read(gbps, layout="localized", dimm=0, **others):
-    model = Expert(512, 2048 * 8) if layout == "striped" else SHARED
-    return {"model": model, "layout": layout, "gbps": gbps, "dimm": dimm, "behind": True, **others}
-
-
-@pytest.mark.parametrize(
-    ("reads", "shares"),
-    [
-        ([a_read("saturate"), a_read("saturate", dimm=1)], [1 / 2, 1 / 2]),
-        ([a_read(38.4, "striped"), a_read(38.4)], [1 / 2, 1 / 2]),
-        ([a_read(30), a_read(20, dimm=1)], [1 / 2, 1 / 2]),
-        ([a_read(38.4, "striped"), a_read("saturate"), a_read(8, dimm=1)], [None, None, 8]),
-        ([a_read(30, "striped"), a_read(5, "striped")], [None, 5]),
-    ],
-)
-def test_host_reads_share_a_channel_equally_but_for_those_that_ask_for_less(reads, shares):
-    rates, asked = rates_of(reads), sum(share for share in shares if share and share > 1)
-    rest = (CHANNEL_GBPS - asked) / sum(1 for share in shares if share is None or share < 1)
-    expected = [share if share and share > 1 else rest for share in shares]
-    assert rates == pytest.approx(expected, rel=0.06)
 
 
 def test_a_host_read_that_was_held_up_makes_up_for_what_buffers_hold_and_no_more():
     # Beside a read of half as long, one that asks for 30 of 33.9 GB/s gets half, and then 30 again.
-    first, second = a_read(30, model=SHARED), a_read(38.4, model=Expert(512, 512), dimm=1)
     session = Session("trimoe")
-    for read in (first, second):
-        session.host_read(**read)
+    session.host_read(Expert(512, 2048), gbps=30, behind=True)
+    session.host_read(Expert(512, 512), gbps=38.4, dimm=1, behind=True)
     session.run()
     slow, fast = session.hosts
     rest_ns, rest_bytes = slow.end_ns - fast.end_ns, slow.bytes - fast.bytes

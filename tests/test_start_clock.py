@@ -8,7 +8,6 @@ import json
 import numpy as np
 import pytest
 
-import ndpsim
 from calls import refused_call, said
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
@@ -203,12 +202,3 @@ def test_a_report_and_a_trace_begin_at_the_clock(tmp_path):
 @pytest.mark.parametrize("engine", [["--host-traffic", "4"], ["--engine", "host-read"]])
 def test_what_has_no_start_clock_says_so(given, engine):
     assert refused_call(*CALL, *engine, given, "5").split()[1] == given
-
-
-def test_a_sweep_goes_over_start_clocks(tmp_path):
-    fixed = {"shape": "1024,333", "bits": 2}
-    clocks = [1, INTERVAL - 1000]
-    result = ndpsim.sweep("gemv", {"start-clock": clocks}, fixed=fixed, jobs=1, out=tmp_path / "swept")
-    assert [row["time_ns"] for row in result.rows] == [
-        simulate_expert(**SHORT, start_clock=clock).time_ns for clock in clocks
-    ]

@@ -13,9 +13,7 @@ from ndpsim.config import load_hardware
 from ndpsim.errors import MismatchError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Expert
-from ndpsim.ndp.array import Array
 from ndpsim.ndp.array_plain import run_plain
-from ndpsim.ndp.systolic import SystolicUnit
 from ndpsim.simulate import ExpertResult, simulate_expert
 
 WEIGHTS = 3 * 4096 * 14336  # of an expert of Mixtral-8x7B, table 1 of the cxl paper
@@ -245,38 +243,6 @@ def test_every_lane_is_legal():
         for trace in result.command_traces:
             report = check(trace, hardware.lane_device())
             assert report.ok, report.violations[0].message
-
-
-# ---- the unit ----------------------------------------------------------------------------------------
-
-
-def unit(**changes: object) -> SystolicUnit:
-    usual: dict[str, object] = dict(arrays=64, array=Array(4, 4, False, 2), inverse_bits=True, native_bits=16)
-    return SystolicUnit(**usual | dict(buffer_bytes=256 << 10, activation_bytes=2, fifo_bursts=32) | changes)
-
-
-def test_products_of_a_cycle():
-    assert [unit().products_per_cycle(bits) for bits in (16, 8, 2, 1)] == [1024, 2048, 8192, 16384]
-    assert unit().products_per_cycle(3) == Fraction(1024 * 16, 3)
-    assert unit(inverse_bits=False).products_per_cycle(1) == 1024
-
-
-def test_steps_of_a_row():
-    assert [unit().steps(4096, 4096 * bits) for bits in (16, 3, 1)] == [4096, 768, 256]
-    assert unit().steps(5, 15) == 1
-    assert unit(inverse_bits=False).steps(4096, 4096 * 3) == 4096
-
-
-def test_an_output_stationary_array_takes_as_many_tokens_at_once_as_it_has_rows():
-    assert unit().tile(10, 64, 32) == (4, 3, 3)
-    assert unit(array=Array(4, 4, True, 2)).tile(10, 64, 32) == (10,)
-
-
-def test_weight_stationary_tiles_are_taken_in_blocks_of_rows():
-    weights = unit(array=Array(4, 4, True, 2))
-    assert weights.timing(1, 4096).cycles == 4096
-    assert weights.timing(9, 4096).cycles == 4096 // 4 * 9
-    assert weights.timing(1, 5).cycles == 8
 
 
 # ---- bad input ---------------------------------------------------------------------------------------

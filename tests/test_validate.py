@@ -13,7 +13,7 @@ import pytest
 from calls import call, refused_call
 from ndpsim.devtools.claims import evaluate as evaluation
 from ndpsim.devtools.claims import runs as claim_runs
-from ndpsim.devtools.claims.claim import Assumption, Claim, Paper, Run
+from ndpsim.devtools.claims.claim import Claim, Paper, Run
 from ndpsim.devtools.claims.evaluate import chosen_claims, evaluate, sensitivity
 from ndpsim.devtools.claims.expression import Expression
 from ndpsim.devtools.claims.files import read_papers, read_tolerances
@@ -27,16 +27,6 @@ SOURCES = read_papers()
 EVERY = [(source, claim) for source in SOURCES.values() for claim in source.claims]
 EXACT = [pair for pair in EVERY if pair[1].kind == "exact"]
 NUMBERS = [pair for pair in EVERY if pair[1].kind in ("exact", "simulated")]
-#: What exact claims read of machines, but for what follows from other values.
-HARDWARE_KEYS = {
-    key
-    for _, claim in EXACT
-    for name, run in claim.runs.items()
-    if run.command == "hardware"
-    for key in re.findall(rf"\b{name}\.([a-z][\w.]*)", claim.ours)
-    if not key.startswith("derived.")
-}
-PACKAGE = Path(__file__).parents[1] / "ndpsim"
 TRENDS = [pair for pair in EVERY if pair[1].kind == "trend"]
 TOLERANCES = read_tolerances()
 
@@ -47,10 +37,6 @@ def named(pairs):
 
 def published(claim: Claim, **changes) -> Claim:
     return claim.model_copy(update={"published": claim.published.model_copy(update=changes)})
-
-
-def on_other_hardware(claim: Claim, key: str, value: object) -> Claim:
-    return evaluation.changed(claim, Assumption(key=key, values=[value], reason="another"), value)
 
 
 def claim_of(name: str) -> tuple[Paper, Claim]:
@@ -94,43 +80,6 @@ def test_an_exact_claim_rests_on_values_of_ours(paper, claim, exact_outcomes):
     ours = exact_outcomes[claim.name]
     if ours.verdict == "holds" and ours.ours:
         assert "off" in {*changed_metrics(claim, 1.1), *changed_metrics(claim, 2)}
-
-
-#: Claims on TriMoE's machine that follow from the ranks of its DIMMs.
-RANKS = {
-    *("trimoe-dimm-capacity", "trimoe-host-capacity", "trimoe-ndp-bandwidth", "trimoe-ndp-count"),
-    *("trimoe-internal-over-host-least", "trimoe-internal-over-host-most"),
-}
-
-
-@pytest.mark.parametrize("key", sorted(HARDWARE_KEYS))
-def test_exact_claims_read_no_value_of_a_machine_that_no_simulation_reads(key):
-    sources = (file.read_text() for file in PACKAGE.rglob("*.py") if file.parent.name != "config")
-    assert any(re.search(rf"\.{key.rpartition('.')[2]}\b", source) for source in sources)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "affected"),
-    [
-        ("link.link_gbps", 22.5, {"trimoe-link-bandwidth"}),
-        ("ndp.gemv.clock_mhz", 1100, {"trimoe-ndp-rate"}),
-        ("dimm.ranks", 2, RANKS),
-        ("ndp.systolic.clock_mhz", 1100, {"cxl-ndp-peak"}),
-    ],
-)
-def test_hardware_that_is_a_tenth_off_takes_the_exact_claims_with_it_that_it_should(
-    key, value, affected, exact_outcomes
-):
-    paper = min(affected).partition("-")[0]
-    of_paper = [
-        (source, on_other_hardware(claim, key, value)) for source, claim in EXACT if source.paper == paper
-    ]
-    changed = {
-        one.claim.name
-        for one in evaluate(of_paper, 1)
-        if one.verdict != exact_outcomes[one.claim.name].verdict
-    }
-    assert changed == affected
 
 
 # Verdicts
