@@ -26,12 +26,12 @@ _PINNED = {
 }
 _CAPPED = ControllerOptions(row_policy="closed-cap")
 _QUEUE65, _QUEUE256 = (ControllerOptions(read_buffer=slots, write_buffer=slots) for slots in (65, 256))
-_UNLIKE = range(1, 65)  # tokens
 _MEMORIES = {
     "lpddr5": ("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_6400"),
     "hbm3": ("HBM3", "HBM3_16Gb_8hi", "HBM3_6400Mbps"),
     "gddr6": ("GDDR6", "GDDR6_16Gb_x16", "GDDR6_14000_1250mV_double"),
 }
+_MIXED: dict[str, Any] = {"random": True, "writes": True}
 _QWEN3, _QWEN3_30B, _MIXTRAL = "qwen3-235b-a22b", "qwen3-30b-a3b", "mixtral-8x7b"
 
 
@@ -44,17 +44,21 @@ def _memory_rows(name: str, presets: tuple[str, str, str]) -> list[Traffic]:
     return [
         _traffic(f"stream_{name}", f"contiguous reads, {presets[2]}", presets=presets),
         _traffic(f"random_{name}", f"random reads, {presets[2]}", random=True, presets=presets),
-        _traffic(
-            f"mixed_{name}", f"random, 33% writes, {presets[2]}", random=True, writes=True, presets=presets
-        ),
+        _traffic(f"mixed_{name}", f"random, 33% writes, {presets[2]}", **_MIXED, presets=presets),
     ]
 
 
-def _unlike(name: str, about: str, hw: str, model: str, calls: Sequence[Any] = _UNLIKE) -> UnlikeCalls:
-    return UnlikeCalls(name, about, _PINNED[name], hw, model, calls)
+def _unlike(hw: str, model: str) -> UnlikeCalls:
+    name, about = f"unlike_{hw}", f"experts of {model} on {hw}, 1 to 64 tokens"
+    return UnlikeCalls(name, about, _PINNED[name], hw, model, range(1, 65))
 
 
-def _expert(name: str, hw: str, model: str) -> ExpertCall:
+def _in_turn(name: str, about: str, experts: int) -> UnlikeCalls:
+    return UnlikeCalls(name, about, _PINNED[name], "trimoe", _QWEN3, [(1,) * experts])
+
+
+def _expert(hw: str, model: str) -> ExpertCall:
+    name = f"expert_{hw}"
     return ExpertCall(name, f"an expert of {model} on {hw}, 1 token", _PINNED[name], hw, model)
 
 
@@ -70,7 +74,6 @@ def _served(name: str, about: str, policy: str, gpu_experts: int) -> ServedLayer
     return ServedLayers(name, about, _PINNED[name], "trimoe", _QWEN3_30B, policy, gpu_experts)
 
 
-_MIXED: dict[str, Any] = {"random": True, "writes": True}
 _ALL: Sequence[Benchmark] = (
     _traffic("stream_r1", "contiguous reads, bank groups in turn, 1 rank"),
     _traffic("stream_r4", "contiguous reads, bank groups in turn, 4 ranks", 4),
@@ -86,18 +89,12 @@ _ALL: Sequence[Benchmark] = (
     *(row for name, presets in _MEMORIES.items() for row in _memory_rows(name, presets)),
     _traffic("stream_ff_r1", "contiguous reads, fast-forward, 1 rank", fast_forward=True),
     _traffic("stream_ff_r8", "contiguous reads, fast-forward, 8 ranks", 8, fast_forward=True),
-    _expert("expert_trimoe", "trimoe", _QWEN3),
-    _expert("expert_edge", "edge", _MIXTRAL),
-    _unlike("unlike_trimoe", f"experts of {_QWEN3} on trimoe, 1 to 64 tokens", "trimoe", _QWEN3),
-    _unlike("unlike_edge", f"experts of {_MIXTRAL} on edge, 1 to 64 tokens", "edge", _MIXTRAL),
-    _unlike("unlike_cxl", f"experts of {_MIXTRAL} on cxl, 1 to 64 tokens", "cxl", _MIXTRAL),
-    _unlike(
-        "queue_trimoe",
-        f"16 experts of {_QWEN3} in turn on trimoe, 1 token each",
-        "trimoe",
-        _QWEN3,
-        [(1,) * 16],
-    ),
+    _expert("trimoe", _QWEN3),
+    _expert("edge", _MIXTRAL),
+    _unlike("trimoe", _QWEN3),
+    _unlike("edge", _MIXTRAL),
+    _unlike("cxl", _MIXTRAL),
+    _in_turn("queue_trimoe", f"16 experts of {_QWEN3} in turn on trimoe, 1 token each", 16),
     _channel(
         "beside_host", f"an expert of {_QWEN3} on trimoe beside all that the host can ask for", beside_host
     ),
