@@ -56,17 +56,13 @@ def ensure_fits(
     Raises:
         InputError: they are more than `memory_limit`.
     """
-    limit = memory_limit()
+    limit, whole_gib = memory_limit(), -(-needed // (1 << 30))
     if needed > limit:
         raise InputError(
             f"{what}: {format_bytes(needed)} of memory ({needed} bytes) would be needed, and "
-            f"{format_bytes(limit)} ({limit} bytes) are allowed; {VARIABLE}={_whole_gib(needed)} allows it",
+            f"{format_bytes(limit)} ({limit} bytes) are allowed; {VARIABLE}={whole_gib} allows it",
             "too-large",
             file=file,
             line=line,
             key=key,
         )
-
-
-def _whole_gib(needed: int) -> int:
-    return -(-needed // (1 << 30))

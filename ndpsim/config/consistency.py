@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import logging
+from collections.abc import Iterable
+
 from ndpsim.config.hardware import DIMM_BITS, Hardware
-from ndpsim.config.origins import Draft
+from ndpsim.config.origins import Draft, KeyPath
 from ndpsim.config.system import MULTIPLIERS, System
+from ndpsim.errors import Code, InputError
 from ndpsim.spec import row_times
 from ndpsim.units import exact
+
+_log = logging.getLogger("ndpsim")
+
+#: The sections from which the channels' peak is computed.
+_OF_CHANNELS = ("host", "dram", "dimm")
 
 
 def check_system(system: System, draft: Draft) -> None:
@@ -29,37 +39,60 @@ def check_memories(hardware: Hardware) -> None:
         check(hardware)
 
 
+def check_cpu(hardware: Hardware, changed: Iterable[KeyPath]) -> None:
+    """Check the number of CPUs against the CPU's maximum, and its read rate against the channels' peak.
+
+    With `--set` a user may try another read rate or fewer channels. Therefore the read rate is checked only
+    if `changed` has none of these keys. A notice is printed if the DRAM is faster than the CPU supports with
+    this number of DIMMs on a channel.
+
+    Raises:
+        InputError: a value is too high.
+    """
+    host = hardware.system.host
+    if host.cpu_sockets_most is not None and host.cpu_sockets > host.cpu_sockets_most:
+        problem = f"{host.cpu_sockets} is more than the {host.cpu_sockets_most} of host.cpu_sockets_most"
+        raise _error(hardware, problem, "host.cpu_sockets", "range")
+    if host.cpu_read_gbps is not None and not any(key[0] in _OF_CHANNELS for key in changed):
+        peak_gbps = hardware.host_memory.host_gbps
+        if host.cpu_read_gbps > peak_gbps:
+            problem = f"{host.cpu_read_gbps:g} is more than the memory channels carry, {peak_gbps:g}"
+            raise _error(hardware, problem, "host.cpu_read_gbps", "range")
+    if host.cpu_memory_mtps is not None:
+        _compare_rates(hardware)
+
+
+def _error(hardware: Hardware, problem: str, key: str, code: Code) -> InputError:
+    """The error `problem` of a key, at the place of its value."""
+    return hardware.origins[key].error(problem, key, code)
+
+
 def _check_mapping(system: System, draft: Draft) -> None:
     mapper, mapping = system.dram.mapper, system.dram.mapping
     if mapper == "custom" and mapping is None:
-        origin = draft.origin(("dram", "mapper"))
-        raise origin.error("custom needs a mapping; give dram.mapping", "dram.mapper", code="missing")
+        raise draft.error("custom needs a mapping; give dram.mapping", "dram.mapper", "missing")
     if mapper != "custom" and mapping is not None:
         problem = f"is for mapper: custom, not {mapper} (dram.mapping=null takes it away)"
-        raise draft.origin(("dram", "mapping")).error(problem, "dram.mapping", code="conflict")
+        raise draft.error(problem, "dram.mapping", "conflict")
 
 
 def _check_row_cap(system: System, draft: Draft) -> None:
     origin = draft.origins.get(("dram", "row_cap"))
     if origin is not None and origin.kind == "set" and system.dram.row_policy == "open":
-        raise origin.error(
-            "needs row_policy: closed-cap, but rows stay open", "dram.row_cap", code="conflict"
-        )
+        raise origin.error("needs row_policy: closed-cap, but rows stay open", "dram.row_cap", "conflict")
 
 
 def _check_subchannels(hardware: Hardware) -> None:
     """Sub-channels of a DIMM are bits of the host's addresses; a device on a CXL link has its own."""
-    count, standard = (
-        hardware.system.dimm.subchannels,
-        hardware.lane_device().standard,
-    )  # reports unknown DRAM names now
+    standard = hardware.lane_device().standard  # reports unknown DRAM names now
+    count = hardware.system.dimm.subchannels
     if hardware.system.cxl is None and count & (count - 1):
         usual = DIMM_BITS // standard.channel_bits
         problem = (
             f"{count} is not a power of two, as the host's addresses need; "
             f"a DIMM of {standard.name} has {usual} of {standard.channel_bits} bits"
         )
-        raise hardware.origins["dimm.subchannels"].error(problem, "dimm.subchannels", code="range")
+        raise _error(hardware, problem, "dimm.subchannels", "range")
 
 
 def _check_ranks(hardware: Hardware) -> None:
@@ -69,13 +102,13 @@ def _check_ranks(hardware: Hardware) -> None:
         return
     if dimm.ranks > 1:
         problem = f"{dimm.ranks} is not 1: a channel of {device.standard.name} has no ranks"
-        raise hardware.origins["dimm.ranks"].error(problem, "dimm.ranks", code="range")
+        raise _error(hardware, problem, "dimm.ranks", "range")
     if dimm.count > channels:
         problem = (
             f"{dimm.count} is more than the {channels} of host.channels: a channel of {device.standard.name} "
             "has no ranks, so each needs its own"
         )
-        raise hardware.origins["dimm.count"].error(problem, "dimm.count", code="range")
+        raise _error(hardware, problem, "dimm.count", "range")
 
 
 def _check_timings(hardware: Hardware) -> None:
@@ -89,7 +122,7 @@ def _check_timings(hardware: Hardware) -> None:
         )
         stated = [f"dram.overrides.{name}" for name in (column.latency, precharge.latency)]
         key = next((key for key in stated if key in hardware.origins), "dram.timing")
-        raise hardware.origins[key].error(problem, key, code="range")
+        raise _error(hardware, problem, key, "range")
 
 
 def _check_host_memory(hardware: Hardware) -> None:
@@ -100,21 +133,19 @@ def _check_host_memory(hardware: Hardware) -> None:
     device = hardware.host_memory.lane_device()
     if hardware.system.cxl is not None:
         problem = "is for DIMMs that compute; behind a CXL link the GPU reads the device"
-        raise hardware.origins["host.memory.standard"].error(problem, "host.memory", code="unsupported")
+        raise hardware.origins["host.memory.standard"].error(problem, "host.memory", "unsupported")
     if device.organisation.ranks or DIMM_BITS % device.standard.channel_bits:
         problem = f"{device.standard.name} is not a standard of DIMMs"
-        raise hardware.origins["host.memory.standard"].error(
-            problem, "host.memory.standard", code="unsupported"
-        )
+        raise _error(hardware, problem, "host.memory.standard", "unsupported")
     if own.dimms % own.channels:
         problem = f"{own.dimms} is not a multiple of the {own.channels} of host.memory.channels"
-        raise hardware.origins["host.memory.dimms"].error(problem, "host.memory.dimms", code="range")
+        raise _error(hardware, problem, "host.memory.dimms", "range")
 
 
 def _check_pcie(system: System, draft: Draft) -> None:
     if system.gpu is not None and system.pcie is not None and system.pcie.gbps > system.gpu.pcie_gbps:
         problem = f"{system.pcie.gbps:g} is more than gpu.pcie_gbps, {system.gpu.pcie_gbps:g}"
-        raise draft.origin(("pcie", "gbps")).error(problem, "pcie.gbps", code="range")
+        raise draft.error(problem, "pcie.gbps", "range")
 
 
 def _check_link(system: System, draft: Draft) -> None:
@@ -126,10 +157,10 @@ def _check_link(system: System, draft: Draft) -> None:
             f"{system.link.link_gbps:g} is more than its lanes carry, {system.link.lanes} of "
             f"{system.link.lane_gbit_s:g} Gb/s: {float(lanes_gbps):g}"
         )
-        raise draft.origin(("link", "link_gbps")).error(problem, "link.link_gbps", code="range")
+        raise draft.error(problem, "link.link_gbps", "range")
     if system.link.topology == "groups" and system.link.group_dimms > system.dimm.count:
         problem = f"{system.link.group_dimms} is more than the {system.dimm.count} DIMMs there are"
-        raise draft.origin(("link", "group_dimms")).error(problem, "link.group_dimms", code="range")
+        raise draft.error(problem, "link.group_dimms", "range")
 
 
 def _check_multipliers(system: System, draft: Draft) -> None:
@@ -138,11 +169,30 @@ def _check_multipliers(system: System, draft: Draft) -> None:
     there = [key for key in MULTIPLIERS if getattr(system.ndp, key) is not None]
     if not there:
         problem = f"has nothing that multiplies; give one of {' and '.join(MULTIPLIERS)}"
-        raise draft.origin(("ndp",)).error(problem, "ndp", code="missing")
+        raise draft.error(problem, "ndp", "missing")
     if len(there) > 1:
         problem = f"has both {there[0]} and {there[1]}; ndp.{there[0]}=null takes one away"
-        raise draft.origin(("ndp",)).error(problem, "ndp", code="conflict")
+        raise draft.error(problem, "ndp", "conflict")
     found = system.ndp.multiplier[1].problem(behind_cxl=system.cxl is not None)
     if found is not None:
         key, problem = found
         raise draft.origin(tuple(key.split(".")) if "." in key else ("ndp",)).error(problem, key, "conflict")
+
+
+def _compare_rates(hardware: Hardware) -> None:
+    """Warn if the DRAM's rate is above the CPU's with this many DIMMs a channel."""
+    host, memory = hardware.system.host, hardware.host_memory
+    dimms = -(-memory.system.dimm.count // memory.system.host.channels)
+    key, most = "cpu_memory_mtps", host.cpu_memory_mtps
+    if dimms > 1 and host.cpu_memory_mtps_2dpc is not None:
+        key, most = "cpu_memory_mtps_2dpc", host.cpu_memory_mtps_2dpc
+    rate = memory.lane_device().timings["rate"]
+    if most is not None and rate > most:
+        _report_rate(hardware.file, memory.system.dram.timing, rate, dimms, key, most)
+
+
+@functools.cache
+def _report_rate(file: str, timing: str, rate: float, dimms: int, key: str, most: float) -> None:
+    """Print the notice once, for any number of points of a sweep."""
+    text = "%s: %s has %g MT/s with %d DIMMs a channel, and host.%s is %g: the CPU runs it slower"
+    _log.warning(text, file, timing, rate, dimms, key, most)

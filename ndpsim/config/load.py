@@ -14,11 +14,10 @@ from ndpsim.arguments import choice, path_of, several
 from ndpsim.arguments import shown as quoted
 from ndpsim.arguments import text as as_text
 from ndpsim.caching import FileCache
-from ndpsim.config.consistency import check_memories, check_system
+from ndpsim.config.consistency import check_cpu, check_memories, check_system
 from ndpsim.config.defaults import default_reason
 from ndpsim.config.files import data_folder, data_names, data_path, is_path
 from ndpsim.config.hardware import Hardware
-from ndpsim.config.host import check_cpu
 from ndpsim.config.keys import leaves
 from ndpsim.config.needs import SECTIONS, Missing, missing_values
 from ndpsim.config.nodes import parse, read_text
@@ -169,9 +168,8 @@ def _read_unit(draft: Draft, key: KeyPath, folder: Path) -> Path:
     elif name in data_names("rtl_params"):
         path = data_path("rtl_params", name)
     else:
-        raise origin.error(
-            one_of(name, data_names("rtl_params"), "file in rtl_params"), dotted(key), code="unknown-name"
-        )
+        problem = one_of(name, data_names("rtl_params"), "file in rtl_params")
+        raise origin.error(problem, dotted(key), "unknown-name")
     try:
         text = read_text(path)
     except InputError as error:

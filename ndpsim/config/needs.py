@@ -130,12 +130,11 @@ def refuse_missing(draft: Draft, command: str | None) -> None:
     if not lacking:
         return
     first, *others = lacking
-    origin = draft.origin(tuple(first.key.split(".")))
     problem = f"is missing; give {first.allowed}{_words(first)}"
     if others:
         problem += f"; also missing: {', '.join(one.key + _words(one) for one in others)}"
     look_up = dict.fromkeys(one.look_up for one in lacking)
-    raise origin.error(f"{problem}. Look in: {'; '.join(look_up)}", first.key, code="missing")
+    raise draft.error(f"{problem}. Look in: {'; '.join(look_up)}", first.key, "missing")
 
 
 def _words(one: Missing) -> str:

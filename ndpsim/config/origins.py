@@ -91,14 +91,20 @@ class Draft:
         """Remove the value of `path`, if it has one."""
         if self.has(path):
             del self.at(path[:-1])[path[-1]]
-        for old in [known for known in self.origins if known[: len(path)] == path]:
-            del self.origins[old]
+        self._forget_origins(path)
+
+    def _forget_origins(self, path: KeyPath) -> None:
+        self.origins = {at: one for at, one in self.origins.items() if at[: len(path)] != path}
 
     def origin(self, path: KeyPath) -> Origin:
         """The origin of `path`, or of the nearest section around it with an origin."""
         while path not in self.origins:
             path = path[:-1]
         return self.origins[path]
+
+    def error(self, problem: str, key: str, code: Code) -> InputError:
+        """The error `problem` of a dotted key, at the place of its value."""
+        return self.origin(tuple(key.split("."))).error(problem, key, code)
 
     def replace(self, path: KeyPath, value: Any, origins: dict[KeyPath, Origin]) -> None:
         """Put `value`, whose parts have `origins`, at `path`. Do nothing if a part above is not a mapping."""
@@ -110,8 +116,7 @@ class Draft:
             if not isinstance(here, dict):
                 return
         here[path[-1]] = value
-        for old in [known for known in self.origins if known[: len(path)] == path]:
-            del self.origins[old]
+        self._forget_origins(path)
         self.origins.update(origins)
 
     def set(self, path: KeyPath, text: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ndpsim.caching import FileCache
 from ndpsim.config.files import PART_KINDS, PART_SECTIONS, data_folder, is_path, part_names
+from ndpsim.config.hardware import DIMM_BITS
 from ndpsim.config.keys import Row, allowed, field_at, refusal, section_of, unit_of
 from ndpsim.config.nodes import parse, plain_of, read_text
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
@@ -28,7 +29,6 @@ PART_KEYS = {(*section, "part") for section in _SECTIONS}
 _HOME = {"cpus": ("host",), "memories": ("dram",), "gpus": ("gpu",), "links": ("pcie",)}
 _ABOUT = ("name", "title", "also")
 _SHOWN = 80  # characters of an unknown name in a message
-_DIMM_BITS = 64
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,8 @@ def _read(path: Path, kind: str, section: KeyPath) -> Part:
     for key in ("name", "title"):
         if not isinstance(about[key], str) or not about[key]:
             place = places[key] or Origin(str(path), None, "", "stated")
-            raise place.error(
-                "is missing" if about[key] is None else f"{shown(about[key])} is no text", key, code="missing"
-            )
+            problem = "is missing" if about[key] is None else f"{shown(about[key])} is no text"
+            raise place.error(problem, key, code="missing")
     also = about["also"] if about["also"] is not None else []
     if not isinstance(also, list) or not all(isinstance(name, str) for name in also):
         place = places["also"] or Origin(str(path), None, "", "stated")
@@ -243,9 +242,8 @@ def _named(draft: Draft, section: KeyPath, folder: Path) -> Part | None:
         known = known or _bundled(kind)
         if name not in known:
             what = f"unknown {PART_KINDS[kind]} '{name[:_SHOWN]}'{did_you_mean(name, known)}"
-            raise origin.error(
-                f"{what} (known: {', '.join(names)}; a path ends in .yaml)", dotted(key), "unknown-name"
-            )
+            problem = f"{what} (known: {', '.join(names)}; a path ends in .yaml)"
+            raise origin.error(problem, dotted(key), "unknown-name")
         path = known[name]
     try:
         return _read(path, kind, section)
@@ -290,18 +288,16 @@ def _memory_derived(values: Mapping[str, Any]) -> _Derived:
     device = resolve(values["standard"], values["org"], values["timing"])
     bits = device.standard.channel_bits
     yield "channel_peak", (device.peak_gbps, "GB/s", f"one burst every nBL clocks, on {bits} bits")
-    if not device.organisation.ranks and _DIMM_BITS % bits == 0 and bits < _DIMM_BITS:
-        wide = _DIMM_BITS // bits
+    if not device.organisation.ranks and DIMM_BITS % bits == 0 and bits < DIMM_BITS:
+        wide = DIMM_BITS // bits
         yield "dimm_peak", (wide * device.peak_gbps, "GB/s", f"{wide} such channels of a DIMM of 64 bits")
 
 
 def _gpu_derived(values: Mapping[str, Any]) -> _Derived:
     if "tflops" in values and "memory_tbps" in values:
         ridge = values["tflops"] / values["memory_tbps"]
-        yield (
-            "ridge",
-            (round(ridge, 3), "FLOP/B", "tflops / memory_tbps: with fewer, the memory is the limit"),
-        )
+        why = "tflops / memory_tbps: with fewer, the memory is the limit"
+        yield "ridge", (round(ridge, 3), "FLOP/B", why)
 
 
 def _link_derived(values: Mapping[str, Any]) -> _Derived:
