@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ndpsim.cli.command import Given, taking
-from ndpsim.cli.options import JSON, answer, naming, timing_overrides
+from ndpsim.cli.options import JSON, answer, hardware_of, naming, timing_overrides
 from ndpsim.errors import InputError
 from ndpsim.parameters import refuse, table
 from ndpsim.parameters.check import CHECK
@@ -60,11 +60,10 @@ class _Channel(NamedTuple):
 
 def _channel_of_hardware(given: Given) -> _Channel:
     from ndpsim.audit import CommandBuses
-    from ndpsim.config import load_hardware
 
     described = "standard", "org", "timing", "rules"
     refuse(given, "describes the DRAM, as --hw does; give one of them", *described)
-    hardware = load_hardware(given["hw"], given.get("set", ()))
+    hardware = hardware_of(given, CHECK)
     dimm = hardware.system.dimm
     return _Channel(
         hardware.bus_device(given.get("ranks", 1)),

@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from ndpsim.cli.completion import offered
 from ndpsim.cli.options import check_folder, check_outputs
-from ndpsim.errors import SETS, InputError
+from ndpsim.errors import SETS, InputError, unknown
 from ndpsim.parameters import Folder, Output, Parameter, Table, joined
 
 Section = tuple[str, Sequence[tuple[str, str]]]  # a title, and names with what they are
@@ -164,7 +164,13 @@ def taking(
 
 
 class CommandGroup(click.Group):
-    """A command with subcommands and examples."""
+    """A command with subcommands and examples.
+
+    Attributes:
+        named: what its arguments name, in words.
+    """
+
+    named = "command"
 
     def __init__(self, *arguments: Any, examples: Sequence[str] = (), **options: Any) -> None:
         super().__init__(*arguments, **{"context_settings": CONTEXT_SETTINGS, **options})
@@ -174,14 +180,25 @@ class CommandGroup(click.Group):
         """Its subcommands with their descriptions, for the help."""
         return [(name, command.get_short_help_str(_WIDEST)) for name, command in self.commands.items()]
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        mistyped = bool(args) and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None
+        if mistyped and not ctx.resilient_parsing:  # nothing is printed during completion
+            known = [name for name, _ in self.command_rows()]
+            raise unknown(args[0], known, self.named, key=ctx.info_name if ctx.parent else None)
+        return super().resolve_command(ctx, args)
+
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections = [("Commands", self.command_rows()), *_option_sections(self, ctx)]
         formatter.write(help_text(self, ctx, self.examples, sections))
 
 
-def group(*examples: str, **options: Any) -> Callable[[Callable[..., None]], CommandGroup]:
+def group(
+    *examples: str, cls: type[CommandGroup] = CommandGroup, **options: Any
+) -> Callable[[Callable[..., None]], CommandGroup]:
     """Make a group of commands from a function whose docstring is its help."""
-    return click.group(cls=CommandGroup, examples=examples, **options)
+    return click.group(cls=cls, examples=examples, **options)
 
 
 def help_text(
@@ -226,4 +243,4 @@ def _option_sections(command: click.Command, context: click.Context) -> list[Sec
         record = parameter.get_help_record(context)
         if record is not None:
             found.setdefault(getattr(parameter, "section", _OTHERS) or _OTHERS, []).append(record)
-    return list(found.items())
+    return list(found.items()) if found.keys() != {_OTHERS} else [("Options", found[_OTHERS])]

@@ -27,6 +27,7 @@ from click.shell_completion import (
 from ndpsim.cli.names import NAMES
 from ndpsim.errors import InputError
 from ndpsim.parameters import Choice, Parameter, Table
+from ndpsim.parameters.hardware import YAML
 from ndpsim.parameters.swept import SWEPT
 
 
@@ -170,7 +171,7 @@ def _key_values(context: click.Context, key: str, typed: str) -> Iterable[str]:
 
     section, _, last = key.rpartition(".")
     if last == "part" and section in PART_SECTIONS:
-        return [*_kind_names(f"parts:{PART_SECTIONS[section]}", context), *_files(typed, (".yaml", ".yml"))]
+        return [*_kind_names(f"parts:{PART_SECTIONS[section]}", context), *_files(typed, YAML)]
     from ndpsim.config.system import UNITS
 
     if key.startswith("ndp.") and key.removeprefix("ndp.") in UNITS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ndpsim.cli.command import Given, taking
-from ndpsim.cli.memory_options import check_addressed, hardware_of, memory_of
+from ndpsim.cli.memory_options import check_addressed, memory_of, own_hardware
 from ndpsim.cli.options import COMMANDS, EXACT_CHECK, JSON, REPORT, answer, naming, progress_of
 from ndpsim.cli.picture_options import Plot, picture, plot_of
 from ndpsim.errors import InputError
@@ -107,7 +107,7 @@ def _sweep(given: Given, requests: Requests, memory: Memory, plot: Plot | None) 
     if "report" in given:
         from ndpsim.report.html.runs import write_load_report
 
-        write_load_report(given["report"], points, memory, hardware_of(given))
+        write_load_report(given["report"], points, memory, own_hardware(given))
     answer(given, lambda: outcome, lambda: print_sweep(points))
 
 
@@ -130,5 +130,5 @@ def _run(given: Given, requests: Requests, memory: Memory, plot: Plot | None) ->
     if "report" in given:
         from ndpsim.report.html.runs import write_trace_report
 
-        write_trace_report(given["report"], result, memory, hardware_of(given))
+        write_trace_report(given["report"], result, memory, own_hardware(given))
     answer(given, result.to_dict, lambda: print_trace(result))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ndpsim.cli.command import Given, taking
-from ndpsim.cli.options import COMMANDS, EXACT_CHECK, JSON, REPORT, answer, progress_of, timeline
+from ndpsim.cli.options import COMMANDS, EXACT_CHECK, JSON, REPORT, answer, hardware_of, progress_of, timeline
 from ndpsim.cli.picture_options import Plot, picture, plot_of
 from ndpsim.errors import InputError
 from ndpsim.parameters import Parameter, Whole, refuse, table
@@ -74,11 +74,9 @@ def command(given: Given) -> None:
     name = "host-read" if host_reads else "contention" if beside else "expert"
     plot = plot_of(given, name)
 
-    from ndpsim.config import load_hardware
     from ndpsim.sweeps.parameters import expert_of, weight_format
 
-    needed_by = None if host_reads else "gemv"
-    hardware = load_hardware(GEMV.value(given, "hw"), given.get("set", ()), needed_by)
+    hardware = hardware_of(given, GEMV, None if host_reads else "gemv")
     call = {"hw": hardware, "model": expert_of(given), "bits": weight_format(given)}
     run = _host_read if host_reads else _beside_host if beside else _alone
     run(given, call, plot)

@@ -18,10 +18,10 @@ from typing import Any
 
 import click
 
-from ndpsim.cli.command import CONTEXT_SETTINGS, help_text
+from ndpsim.cli.command import CommandGroup, group
 from ndpsim.cli.notices import notices
 from ndpsim.cli.streams import StandardOutputError, forget_output
-from ndpsim.errors import InputError, MismatchError, did_you_mean
+from ndpsim.errors import InputError, MismatchError
 from ndpsim.files import inputs_protected
 
 _SUMMARY = re.compile(r'"""``ndpsim ([a-z]+)``: (.+?)\.?(?:"""|$)')
@@ -41,7 +41,7 @@ _COMMANDS = dict(_summaries())
 _EXAMPLES = ("ndpsim gemv --hw trimoe --model qwen3-235b-a22b --tokens 1", "ndpsim show hw trimoe")
 
 
-class _Commands(click.Group):
+class _Commands(CommandGroup):
     """Imports a command only when it is called, so that each starts fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -58,27 +58,11 @@ class _Commands(click.Group):
         with notices():
             return super().invoke(ctx)
 
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        records = (option.get_help_record(ctx) for option in self.get_params(ctx))
-        sections = (
-            ("Commands", list(_COMMANDS.items())),
-            ("Options", [record for record in records if record is not None]),
-        )
-        formatter.write(help_text(self, ctx, _EXAMPLES, sections))
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        mistyped = bool(args) and not args[0].startswith("-") and args[0] not in _COMMANDS
-        if mistyped and not ctx.resilient_parsing:  # nothing is printed during completion
-            hint = did_you_mean(args[0], _COMMANDS)
-            raise InputError(
-                f"there is no command '{args[0]}'{hint} (commands: {', '.join(_COMMANDS)})", "unknown-name"
-            )
-        return super().resolve_command(ctx, args)
+    def command_rows(self) -> list[tuple[str, str]]:
+        return list(_COMMANDS.items())
 
 
-@click.group(cls=_Commands, context_settings=CONTEXT_SETTINGS, invoke_without_command=True)
+@group(*_EXAMPLES, cls=_Commands, invoke_without_command=True)
 @click.version_option(metadata.version("ndpsim"), prog_name="ndpsim")
 @click.pass_context
 def cli(context: click.Context) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ndpsim.cli.options import naming, timing_overrides
+from ndpsim.cli.options import hardware_of, naming, timing_overrides
 from ndpsim.parameters import refuse
-from ndpsim.parameters.dram import CHANNEL, CONTROLLER
+from ndpsim.parameters.dram import CHANNEL, CONTROLLER, DRAM
 
 if TYPE_CHECKING:
     from ndpsim.config import Hardware
@@ -25,13 +25,9 @@ def check_addressed(requests: Requests, given: Mapping[str, Any]) -> None:
         refuse(given, "is for addresses; the requests of this trace have coordinates", "wrap", "mapper")
 
 
-def hardware_of(given: Mapping[str, Any]) -> Hardware | None:
+def own_hardware(given: Mapping[str, Any]) -> Hardware | None:
     """The hardware of ``--hw``; None if the other options describe the memory."""
-    if "hw" not in given:
-        return None
-    from ndpsim.config import load_hardware
-
-    return load_hardware(given["hw"], given.get("set", ()))
+    return hardware_of(given, DRAM) if "hw" in given else None
 
 
 def memory_of(given: Mapping[str, Any]) -> Memory:
@@ -45,8 +41,7 @@ def memory_of(given: Mapping[str, Any]) -> Memory:
 
     if "hw" in given:
         refuse(given, "describes a memory, as --hw does; give one of them", *CHANNEL, *CONTROLLER)
-    if (hardware := hardware_of(given)) is not None:
-        return Memory.of_hardware(hardware)
+        return Memory.of_hardware(hardware_of(given, DRAM))
     overrides = timing_overrides(given.get("set", ()))
     options = ControllerOptions(**CONTROLLER.arguments(given))
     with naming(**{name: f"--set {name}" for name in overrides}):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-from ndpsim.parameters.layout import LAYOUTS
+from ndpsim.parameters.gemv import LAYOUTS
 from ndpsim.plugins import option_names
 
 

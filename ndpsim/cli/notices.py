@@ -23,29 +23,32 @@ COMPILE_S = {
     "ndpsim.traces.parser.parse": 4,
 }
 _FAST = "ndpsim.dram.fast.controller.run"
-_PLAIN = "ndpsim.dram.controller.run"
-_PARSE = "ndpsim.traces.parser.parse"
+_ARBITER = "ndpsim.dimm.arbiter.run"
+#: The kernels that a command usually runs.
+_OF_COMMAND = {
+    "gemv": (_FAST,),
+    "dram": ("ndpsim.traces.parser.parse", _FAST),
+    "compare": ("ndpsim.traces.parser.parse", _FAST),
+    "check": ("ndpsim.audit.kernels.find_early", "ndpsim.audit.kernels.find_row_faults"),
+    "relayout": (_ARBITER,),
+}
+#: The kernel that an option adds.
+_OF_OPTION = {
+    "host_gbps": _ARBITER,
+    "energy": "ndpsim.energy.traces.sum_open",
+    "exact_check": "ndpsim.dram.controller.run",
+}
 
 
 def kernels_of(command: str, given: Mapping[str, Any]) -> Counter[str]:
-    """The kernels that a command usually runs, with their numbers of versions; `given`: its options."""
-    if command == "gemv":
-        kernels = Counter([_FAST])
-        if given.get("host_gbps") is not None:
-            kernels["ndpsim.dimm.arbiter.run"] = 1
-    elif command == "dram" or command == "compare":
-        kernels = Counter([_PARSE, _FAST])
-    elif command == "check":
-        kernels = Counter(["ndpsim.audit.kernels.find_early", "ndpsim.audit.kernels.find_row_faults"])
-        if given.get("energy"):
-            kernels["ndpsim.energy.traces.sum_open"] = 1
-    elif command == "relayout":
-        kernels = Counter(["ndpsim.dimm.arbiter.run"])
-    else:
-        kernels = Counter()
-    if given.get("exact_check"):
-        kernels[_PLAIN] = 1
-    return kernels
+    """The kernels that a command usually runs, each once; `given`: its options."""
+    added = (kernel for option, kernel in _OF_OPTION.items() if given.get(option) not in (None, False))
+    return Counter((*_OF_COMMAND.get(command, ()), *added))
+
+
+def _seconds(kernels: Counter[str]) -> int:
+    """The approximate time to compile kernels."""
+    return max(sum(COMPILE_S.get(name, 0) * number for name, number in kernels.items()), 1)
 
 
 def _say(text: str) -> None:
@@ -59,9 +62,8 @@ def announce_kernels(command: str, given: Mapping[str, Any]) -> None:
 
     missing = kernels_of(command, {**given, "host_gbps": given.get("host-traffic")}) - _jit.cached_kernels()
     if missing:
-        seconds = max(sum(COMPILE_S.get(name, 0) * number for name, number in missing.items()), 1)
         kernels = "a kernel is" if missing.total() == 1 else f"{missing.total()} kernels are"
-        _say(f"{kernels} compiled first, once for this version; some {seconds} s ...")
+        _say(f"{kernels} compiled first, once for this version; some {_seconds(missing)} s ...")
 
 
 class _Notices(logging.Handler):
@@ -92,8 +94,7 @@ class _Notices(logging.Handler):
             return
         kernels = f"1 of about {expected.total()} kernels" if expected.total() > 1 else "a kernel"
         what = "another kernel" if self._compiled > 1 else kernels
-        seconds = max(sum(COMPILE_S.get(name, 0) * number for name, number in expected.items()), 1)
-        _say(f"compiling {what}, once for this version; some {seconds} s in all ...")
+        _say(f"compiling {what}, once for this version; some {_seconds(expected)} s in all ...")
         self._expected += expected
         self._expected[kernel] -= 1
 

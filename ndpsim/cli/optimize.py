@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,22 +80,16 @@ def _draw(result: SearchResult, path: str, size: str) -> None:
     from ndpsim.report.pictures.canvas import save
     from ndpsim.report.pictures.search import approach_figure
     from ndpsim.report.pictures.sweep import points_figure
-    from ndpsim.report.sweep_plot import SweepPlot, chosen_plot, sweep_title
+    from ndpsim.report.sweep_plot import chosen_plot, sweep_title
 
     problem = result.problem
     feasible = [row for row in result.points if row["feasible"]]
     objectives = list(problem.objectives)
     if len(objectives) == 1:
-        title = sweep_title(problem.definition)
-        save(
-            approach_figure(
-                title, objectives[0], problem.definition.results, feasible, result.approach, size
-            ),
-            path,
-            size,
-        )
+        title, kinds = sweep_title(problem.definition), problem.definition.results
+        save(approach_figure(title, objectives[0], kinds, feasible, result.approach, size), path, size)
         return
     definition, asked = result.points.definition, {"x": objectives[0], "y": objectives[1]}
     plot = chosen_plot(definition, feasible, **{"kind": "pareto", **asked, **definition.plot})
-    chosen = SweepPlot(**{**vars(plot), "more": problem.more_is_better()})
+    chosen = replace(plot, more=problem.more_is_better())
     save(points_figure(feasible, definition, chosen, size), path, size)

@@ -10,14 +10,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ndpsim.cli.streams import is_closed
 from ndpsim.errors import InputError
 from ndpsim.files import ensure_writable, file_identity, is_in_place, replacing
-from ndpsim.parameters import Flag, Output, Parameter
+from ndpsim.parameters import Flag, Output, Parameter, Table
+
+if TYPE_CHECKING:
+    from ndpsim.config import Hardware
 
 JSON = Parameter("json", "Write the result as JSON; - for standard output.", Output())
 REPORT = Parameter(
@@ -52,6 +55,13 @@ def timing_overrides(sets: Sequence[str]) -> dict[str, int]:
             raise InputError(f"'{text[:60]}' is not of the form nCL=40", "form", key="--set")
         overrides[name.strip()] = int(value)
     return overrides
+
+
+def hardware_of(given: Mapping[str, Any], table: Table, command: str | None = None) -> Hardware:
+    """The hardware of ``--hw`` with the changes of ``--set``; `command`: as in `load_hardware`."""
+    from ndpsim.config import load_hardware
+
+    return load_hardware(table.value(given, "hw"), given.get("set", ()), command)
 
 
 def answer(

@@ -8,14 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ndpsim.cli.command import Given, taking
-from ndpsim.cli.options import JSON, REPORT, answer, progress_of, timeline
+from ndpsim.cli.options import JSON, REPORT, answer, hardware_of, progress_of, timeline
 from ndpsim.cli.picture_options import picture, plot_of
 from ndpsim.parameters import Kind, Output, Parameter, Table, joined, refuse, table
 from ndpsim.parameters.hardware import SET
 from ndpsim.parameters.serve import FIND, SERVE
 
 if TYPE_CHECKING:
-    from ndpsim.config import Hardware
     from ndpsim.serving.observer import ServingObserver
 
 _RATES = replace(
@@ -90,7 +89,7 @@ def _find(given: Given, asked: dict[str, Any]) -> None:
     if "report" in given:
         from ndpsim.report.html.serving import write_found_rate_report
 
-        write_found_rate_report(given["report"], found, _hardware(given))
+        write_found_rate_report(given["report"], found, hardware_of(given, SERVE))
     answer(given, found.to_dict, lambda: print_found_rate(found))
 
 
@@ -113,7 +112,7 @@ def _run_rates(given: Given, asked: dict[str, Any], rates: Sequence[float]) -> N
     if "report" in given:
         from ndpsim.report.html.serving import write_rates_report
 
-        write_rates_report(given["report"], results, _hardware(given))
+        write_rates_report(given["report"], results, hardware_of(given, SERVE))
     answer(given, lambda: [one.to_dict() for one in results], lambda: print_rates(results))
 
 
@@ -124,12 +123,6 @@ def _timeline(given: Given) -> AbstractContextManager[ServingObserver | None]:
     from ndpsim.report.serving_timeline import writing_serving_timeline
 
     return writing_serving_timeline(given["timeline"])
-
-
-def _hardware(given: Given) -> Hardware:
-    from ndpsim.config import load_hardware
-
-    return load_hardware(SERVE.value(given, "hw"), given.get("set", ()))
 
 
 def _run(given: Given, asked: dict[str, Any]) -> None:
@@ -149,5 +142,5 @@ def _run(given: Given, asked: dict[str, Any]) -> None:
     if "report" in given:
         from ndpsim.report.html.serving import write_serving_report
 
-        write_serving_report(given["report"], result, _hardware(given))
+        write_serving_report(given["report"], result, hardware_of(given, SERVE))
     answer(given, result.to_dict, lambda: print_serving(result))

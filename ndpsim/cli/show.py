@@ -9,7 +9,7 @@ import click
 
 from ndpsim.arguments import choice
 from ndpsim.cli.command import Given, taking
-from ndpsim.cli.options import JSON, answer, naming, write_json
+from ndpsim.cli.options import JSON, answer, hardware_of, naming, write_json
 from ndpsim.cli.picture_options import picture, plot_of
 from ndpsim.parameters import refuse, table
 from ndpsim.parameters.show import PROCESSORS, SHOW
@@ -145,13 +145,12 @@ def _show_schema(given: Given) -> None:
 
 
 def _show_layout(given: Given) -> None:
-    from ndpsim.config import load_hardware
     from ndpsim.report.layouts import print_layout
     from ndpsim.simulate import place_expert
     from ndpsim.sweeps.parameters import weight_format
 
     plot = plot_of(given, "layout")
-    hardware = load_hardware(SHOW.value(given, "hw"), given.get("set", ()))
+    hardware = hardware_of(given, SHOW)
     with naming(layout="show layout"):
         placed = place_expert(hardware, SHOW.value(given, "model"), given["name"], weight_format(given))
     if plot is not None:

@@ -1,4 +1,4 @@
-"""``ndpsim sweep``: run gemv, moe, relayout or dram at many points, on all cores or a cluster; draw them."""
+"""``ndpsim sweep``: run gemv, moe, relayout, dram or serve at many points, on all cores or a cluster."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from ndpsim.cli.command import Command, CommandGroup, Given
+from ndpsim.cli.command import Command, CommandGroup, Given, group
 from ndpsim.cli.completion import names_or_files
 from ndpsim.cli.notices import announce_kernels
 from ndpsim.cli.options import JSON, answer, check_folder
 from ndpsim.cli.picture_options import SIZE, check_format
 from ndpsim.cli.sweep_progress import showing
-from ndpsim.errors import InputError, unknown
+from ndpsim.errors import InputError
 from ndpsim.parameters import Output, Parameter, Table, joined, refuse, table
 from ndpsim.parameters.swept import PLACE, PLOT, STUDIES, SWEEP, SWEPT
 
@@ -67,20 +67,14 @@ _EXAMPLES = (
 class _Sweeps(CommandGroup):
     """The commands that can be swept, and files that describe a sweep."""
 
+    named = "command or file"
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name in _COMMANDS if name != "FILE.yaml"]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         swept = Table() if name.endswith(STUDIES) else _table_of(name)
         return None if swept is None else _of(name, swept)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        strange = bool(args) and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None
-        if strange and not ctx.resilient_parsing:
-            raise unknown(args[0], _COMMANDS, "command or file", key="sweep")
-        return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         if incomplete.startswith("-"):
@@ -207,7 +201,6 @@ def _check_plot(given: Given, definition: Definition) -> bool:
         InputError: it cannot be drawn, according to the options alone.
     """
     from ndpsim.report.sweep_plot import chosen_plot
-    from ndpsim.sweeps.run import command_of
 
     if given.keys().isdisjoint(("plot", "report")):
         refuse(given, "needs --plot or --report", *PLOT)
@@ -217,7 +210,7 @@ def _check_plot(given: Given, definition: Definition) -> bool:
     plot = chosen_plot(definition, None, **PLOT.arguments(given))
     metrics = {"y": plot.y} | ({"x": plot.x} if plot.kind == "pareto" else {})
     for axis, metric in metrics.items():
-        command_of(definition).check_metric(metric, axis, ("speedup",) if definition.baseline else ())
+        definition.swept.check_metric(metric, axis, ("speedup",) if definition.baseline else ())
     return True
 
 
@@ -255,9 +248,9 @@ def _say_failures(result: SweepResult, out: Path) -> None:
     click.echo(f"ndpsim: {len(failed)} of {len(result)} points failed; see {out / 'table.csv'}", err=True)
 
 
-@click.group(
+@group(
+    *_EXAMPLES,
     cls=_Sweeps,
-    examples=_EXAMPLES,
     help=f"Run a command at many points, on all cores or on a cluster.\n\n{_HELP}",
 )
 def command() -> None:

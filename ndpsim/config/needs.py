@@ -91,7 +91,7 @@ def _for_moe(draft: Draft) -> Iterator[tuple[KeyPath, str]]:
 def _unit(draft: Draft, by: str) -> Iterator[tuple[KeyPath, str]]:
     """Missing keys of a machine without an NDP unit, unless its memory is behind CXL."""
     if draft.at(("ndp",)) is None:
-        yield from (((("ndp", key)), by) for key in ("gemv", "activation"))
+        yield from ((("ndp", key), by) for key in ("gemv", "activation"))
 
 
 def _missing(path: KeyPath, by: str) -> Missing:

@@ -17,7 +17,7 @@ from ndpsim.errors import InputError, unknown
 from ndpsim.layout.geometry import Geometry
 from ndpsim.layout.layouts import Layout
 from ndpsim.layout.weights import ExpertWeights
-from ndpsim.parameters.layout import LAYOUTS
+from ndpsim.parameters.gemv import LAYOUTS
 
 
 def localized(geometry: Geometry, weights: ExpertWeights, dimm: int = 0, base: int = 0) -> Layout:

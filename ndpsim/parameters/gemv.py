@@ -9,10 +9,11 @@ from typing import Any
 from ndpsim.parameters.hardware import HW, model_of
 from ndpsim.parameters.host import ARBITRATION, PATTERN, PATTERNS, READS, SLICE_CLOCKS, TRAFFIC
 from ndpsim.parameters.kinds import Choice, Kind, Real, Several, Whole
-from ndpsim.parameters.layout import OFFERED
 from ndpsim.parameters.table import Parameter, refuse, table
 from ndpsim.parameters.weights import WEIGHTS
 
+LAYOUTS = ("localized", "sharded:N", "striped")  #: Layouts of an expert's weights.
+OFFERED = tuple(name.removesuffix("N") for name in LAYOUTS)  #: For completion of the part before N.
 DEFAULT_MODEL = "qwen3-235b-a22b"
 MAX_TOKENS = 16384  #: Maximum number of tokens of an expert.
 LAST_RELEASE_NS = 1e9

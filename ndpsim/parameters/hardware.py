@@ -7,7 +7,8 @@ from dataclasses import replace
 from ndpsim.parameters.kinds import Kind
 from ndpsim.parameters.table import Parameter
 
-HW = Parameter("hw", "The hardware.", default="trimoe", form="NAME|FILE", names="hw", files=(".yaml", ".yml"))
+YAML = (".yaml", ".yml")  #: Endings of files of hardware and of parts.
+HW = Parameter("hw", "The hardware.", default="trimoe", form="NAME|FILE", names="hw", files=YAML)
 SET = Parameter(
     "set",
     "Change a value, e.g. dimm.ranks=2. Repeatable.",

@@ -35,7 +35,7 @@ ARBITRATION = Parameter(
 TRAFFIC = Parameter(
     _TRAFFIC,
     "Rate in GB/s at which the host reads and writes the DIMM during the run.",
-    Own(_rate, form="GBPS|saturate", words="saturate, or a number from 0"),
+    Own(_rate, form="GBPS|saturate", allowed="saturate, or a number from 0"),
     argument="host_gbps",
     names=("saturate",),
 )

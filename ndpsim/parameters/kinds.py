@@ -75,6 +75,7 @@ def _whole(value: Any) -> Any:
 class Whole(Kind):
     """A whole number from `least` to `most` (None: no limit), in digits: 1e3 and 8.0 are refused."""
 
+    whole = True
     least: int = 1
     most: int | None = None
     form: str = field(default="N", kw_only=True)
@@ -83,11 +84,6 @@ class Whole(Kind):
     def allowed(self) -> str:
         """See `Kind`."""
         return f"{self.least:,} to {self.most:,}" if self.most is not None else f"from {self.least:,}"
-
-    @property
-    def whole(self) -> bool:
-        """See `Kind`."""
-        return True
 
     def read(self, value: Any) -> Any:
         """See `Kind`."""
@@ -201,18 +197,8 @@ class Own(Kind):
     """A parameter with its own form: `taken` converts the given value, or raises an error with the key."""
 
     taken: Callable[[Any, str], Any] = lambda value, key: value
-    words: str = ""
-    is_whole: bool = False
-
-    @property
-    def allowed(self) -> str:
-        """See `Kind`."""
-        return self.words
-
-    @property
-    def whole(self) -> bool:
-        """See `Kind`."""
-        return self.is_whole
+    allowed: str = ""
+    whole: bool = False
 
     def check(self, value: Any, key: str) -> Any:
         """See `Kind`."""
@@ -223,12 +209,8 @@ class Own(Kind):
 class Output(Kind):
     """An output file. Whether it can be written is checked before any work."""
 
+    files = ("",)  # any file
     form: str = field(default="FILE", kw_only=True)
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Any file."""
-        return ("",)
 
 
 @dataclass(frozen=True)

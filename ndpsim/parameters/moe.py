@@ -65,10 +65,7 @@ MOE = table(
             ),
             Parameter("context", "Tokens that a decoded token attends to.", Whole(), 512),
             Parameter(
-                "gpu-experts",
-                "Experts of a layer in the GPU's memory.",
-                Whole(0),
-                otherwise="as many as fit",
+                "gpu-experts", "Experts of a layer in the GPU's memory.", Whole(0), otherwise="as many as fit"
             ),
         ),
         "Weights": (

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ndpsim.parameters.generated import SEED
-from ndpsim.parameters.hardware import SET, model_of
+from ndpsim.parameters.hardware import SET, YAML, model_of
 from ndpsim.parameters.kinds import Flag, Kind, Real, Whole
 from ndpsim.parameters.moe import MOE
 from ndpsim.parameters.table import Parameter, table
 
 MOST_TOKENS = 1 << 20  #: Maximum number of tokens of a prompt, or of generated tokens.
-_YAML = (".yaml", ".yml")
 _PART = "NAME|FILE"
 
 PREDICT = table(
@@ -22,7 +21,7 @@ PREDICT = table(
                 "CPU: a part of ndpsim list parts.",
                 form=_PART,
                 names="parts:cpus",
-                files=_YAML,
+                files=YAML,
                 required=True,
             ),
             Parameter("sockets", "Number of CPUs.", Whole(1, 8), 1),
@@ -44,7 +43,7 @@ PREDICT = table(
                 "GPU: a part; none: the CPU computes the whole model.",
                 form=_PART,
                 names="parts:gpus none",
-                files=_YAML,
+                files=YAML,
                 required=True,
             ),
             Parameter(
@@ -53,7 +52,7 @@ PREDICT = table(
                 default="pcie-4-x16",
                 form=_PART,
                 names="parts:links",
-                files=_YAML,
+                files=YAML,
             ),
         ),
         "What is simulated": (model_of("deepseek-v3"), SET),

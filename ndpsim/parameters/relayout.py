@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ndpsim.parameters.gemv import MODEL, SHAPE
+from ndpsim.parameters.gemv import MODEL, OFFERED, SHAPE
 from ndpsim.parameters.hardware import HW
 from ndpsim.parameters.kinds import Flag, Kind, Several, Whole
-from ndpsim.parameters.layout import OFFERED
 from ndpsim.parameters.table import Parameter, table
 from ndpsim.parameters.weights import WEIGHTS
 
@@ -30,12 +29,7 @@ RELAYOUT = table(
                 names=OFFERED,
             ),
             Parameter(
-                "to",
-                "Layout after the move.",
-                Kind(form="NAME"),
-                "striped",
-                argument="target",
-                names=OFFERED,
+                "to", "Layout after the move.", Kind(form="NAME"), "striped", argument="target", names=OFFERED
             ),
             Parameter(
                 "from-dimms",

@@ -24,11 +24,5 @@ RECORDED = table(
 GENERATE = table({"Requests": (spec_of("workloads", "poisson"), _SEED), "Results": _RESULTS})
 IMPORT = table({"Requests": (recording_of(), *RECORDED.values()), "Results": _RESULTS})
 DESCRIBE = table(
-    {
-        "Requests": (
-            file_or_spec("requests", "The requests.", "workloads"),
-            *RECORDED.values(),
-            _SEED,
-        )
-    }
+    {"Requests": (file_or_spec("requests", "The requests.", "workloads"), *RECORDED.values(), _SEED)}
 )

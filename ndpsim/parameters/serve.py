@@ -126,10 +126,7 @@ SERVE = table(
         ),
         "Weights": (MOE["bits"], MOE["dense-bits"], MOE["weights"]),
         "Host traffic": (ARBITRATION,),
-        "Routing": (
-            MOE["routing"],
-            SEED,
-        ),
+        "Routing": (MOE["routing"], SEED),
     }
 )
 
@@ -137,12 +134,7 @@ SERVE = table(
 FIND = table(
     {
         "What is simulated": (
-            Parameter(
-                "find-rate",
-                "Find the highest rate within --slo, by bisection.",
-                Flag(),
-                needs="slo",
-            ),
+            Parameter("find-rate", "Find the highest rate within --slo, by bisection.", Flag(), needs="slo"),
             Parameter(
                 "attainment",
                 "With --find-rate: share of requests that must be within --slo.",

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ndpsim.parameters.gemv import DEFAULT_MODEL
-from ndpsim.parameters.hardware import HW, SET, model_of
+from ndpsim.parameters.gemv import DEFAULT_MODEL, OFFERED
+from ndpsim.parameters.hardware import HW, SET, YAML, model_of
 from ndpsim.parameters.kinds import Choice, Kind, Several, Whole
-from ndpsim.parameters.layout import OFFERED
 from ndpsim.parameters.swept import SWEPT
 from ndpsim.parameters.table import Parameter, table
 from ndpsim.parameters.weights import WEIGHTS
 
-_YAML = (".yaml", ".yml")
 PROCESSORS = ("gpu", "cpu")
 #: The kinds of objects, each with its names and endings of files as in `Parameter`.
 SHOWN: Mapping[str, tuple[str | tuple[str, ...], tuple[str, ...]]] = {
-    "hw": ("hw", _YAML),
-    "part": ("parts", _YAML),
+    "hw": ("hw", YAML),
+    "part": ("parts", YAML),
     "model": ("models", (".json",)),
     "org": ("orgs", ()),
     "timing": ("timings", ()),

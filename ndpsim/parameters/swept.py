@@ -14,13 +14,7 @@ from ndpsim.parameters.relayout import RELAYOUT
 from ndpsim.parameters.serve import SERVE
 from ndpsim.parameters.table import Parameter, Table, table
 
-SWEPT: Mapping[str, Table] = {
-    "gemv": GEMV,
-    "moe": MOE,
-    "relayout": RELAYOUT,
-    "dram": DRAM,
-    "serve": SERVE,
-}
+SWEPT: Mapping[str, Table] = {"gemv": GEMV, "moe": MOE, "relayout": RELAYOUT, "dram": DRAM, "serve": SERVE}
 
 STUDIES = (".yaml", ".yml", ".json")  #: Endings of files that describe a sweep or a search.
 KINDS = ("lines", "bars", "heat", "pareto")  #: Kinds of pictures of a sweep.

@@ -59,16 +59,6 @@ class Parameter:
         return isinstance(self.kind, Flag)
 
     @property
-    def is_file(self) -> bool:
-        """Whether a value may name a file."""
-        return bool(self.files)
-
-    @property
-    def whole(self) -> bool:
-        """Whether values are whole numbers."""
-        return self.kind.whole
-
-    @property
     def stated_default(self) -> str:
         """The default in words; empty: there is none."""
         return self.otherwise or ("" if self.default is None else str(self.default))

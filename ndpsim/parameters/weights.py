@@ -46,7 +46,7 @@ WEIGHTS = (
         "bits",
         f"Bits of a weight: {', '.join(map(str, BITS[:-1]))} or {BITS[-1]}. If a GEMV unit's multipliers are "
         "the bottleneck, 3 bits are slower than 4.",
-        Own(_bits, form=_FORM, is_whole=True),
+        Own(_bits, form=_FORM, whole=True),
         16,
         names=tuple(map(str, BITS)),
     ),

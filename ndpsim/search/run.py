@@ -22,7 +22,7 @@ from ndpsim.sweeps.execute import execute
 from ndpsim.sweeps.executors import Tasks
 from ndpsim.sweeps.file import placed, read_file
 from ndpsim.sweeps.points import Point, Run, Running
-from ndpsim.sweeps.run import command_of, defined, mapping_of, no_study
+from ndpsim.sweeps.run import defined, mapping_of, no_study
 from ndpsim.sweeps.table import OWN_COLUMNS, SweepResult
 
 
@@ -54,8 +54,8 @@ def optimize(
     infeasible; the sampler takes this into account.
 
     Args:
-        command: gemv, moe, relayout or dram; or a YAML file that describes a search; the other arguments
-            override it.
+        command: gemv, moe, relayout, dram or serve; or a YAML file that describes a search, which the other
+            arguments override.
         vary: the variables, each with its values as in `sweep`, or with a range as text: "0.5..2.0", or
             "log:10..1000" for a logarithmic scale.
         objectives: "minimize" or "maximize" by metric: a metric of a sweep's table, or a derived one. Names
@@ -141,7 +141,7 @@ def _problem(
     for key in fixed.keys() & vary.keys():
         raise InputError("has one value and varies, too", "conflict", key=key)
     definition = said.definition(vary)
-    command = command_of(definition)
+    command = definition.swept
     ranges = {
         key: range_of(command, key, given) for key, given in definition.varied.items() if key not in fixed
     }
@@ -188,7 +188,7 @@ class _SearchRun(Run):
 
     def __init__(self, problem: Problem, running: Running) -> None:
         self._problem, self._sampler = problem, Sampler(problem)
-        super().__init__(problem.definition, command_of(problem.definition), [], running)
+        super().__init__(problem.definition, [], running)
         self._asked: list[Asked] = []
         self._had: set[str] = set()  # metrics of any point so far
 

@@ -11,9 +11,11 @@ from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.errors import InputError, did_you_mean
 from ndpsim.moe.weights import weight_name
 from ndpsim.parameters import Table
-from ndpsim.reported import OF_THE_RUN
+from ndpsim.reported import OF_THE_RUN, Reported
+from ndpsim.results.form import digest_of
 
 _NAMED = 12  # maximum metrics in a message
+_IN_WORDS = ("config", "energy_note")  # fields of results that are no metrics
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,10 @@ class SweptCommand(ABC):
             problem = f"'{name[:60]}' is no metric of {self.name}{hint}"
             raise InputError(problem, key=key, code="unknown-name")
 
+    def resolved(self, config: dict[str, Any], *contents: Any, apart: Collection[str] = ()) -> Resolved:
+        """A point with its key, from its configuration without the values `apart`, and contents of files."""
+        return Resolved(config, digest_of([self.name, config | dict.fromkeys(apart), *contents]))
+
     @abstractmethod
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
         """The configuration of a run, without running it.
@@ -94,3 +100,12 @@ class SweptCommand(ABC):
         Raises:
             InputError: the point is impossible.
         """
+
+
+def scalars_of(result: Reported, *others: str) -> dict[str, Any]:
+    """The scalars of a result by dotted name, without configuration, times of the run and `others`."""
+    return {
+        name: value
+        for name, value in result.to_dict(flat=True).items()
+        if name.partition(".")[0] not in (*_IN_WORDS, *others) and name.rpartition(".")[2] not in OF_THE_RUN
+    }

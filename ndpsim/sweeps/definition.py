@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ndpsim.errors import InputError
+from ndpsim.errors import InputError, unknown
+from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.commands import swept_commands
 
 
@@ -34,7 +35,7 @@ class Definition:
     """A sweep.
 
     Attributes:
-        command: the command to run at every point: gemv, moe, relayout or dram.
+        command: the command to run at every point: gemv, moe, relayout, dram or serve.
         fixed: keys with one value: options of the command without their dashes (``tokens``), and keys of the
             hardware with dots (``dimm.ranks``).
         varied: keys in order, each with its values in order.
@@ -60,9 +61,21 @@ class Definition:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def swept(self) -> SweptCommand:
+        """The command.
+
+        Raises:
+            InputError: no command has this name.
+        """
+        commands = swept_commands()
+        if self.command not in commands:
+            raise unknown(self.command, commands, "command", key="command")
+        return commands[self.command]
+
+    @property
     def results(self) -> tuple[type, ...]:
         """The classes of the command's results, whose fields describe its metrics."""
-        return swept_commands()[self.command].results
+        return self.swept.results
 
     def points(self) -> list[dict[str, Any]]:
         """The values of the varied keys at each point; the last key, or group of keys, changes fastest.

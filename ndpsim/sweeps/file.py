@@ -2,7 +2,7 @@
 
 ```yaml
 title: NDP count and policy        # of pictures; optional
-command: moe                       # gemv, moe, relayout or dram
+command: moe                       # gemv, moe, relayout, dram or serve
 fixed:                             # one value each: options of the command, and keys of the hardware
   model: deepseek-v2
   steps: 4
@@ -127,7 +127,7 @@ def read_definition(path: str | Path, varied: Mapping[str, Any] | None = None) -
         published=tuple(_published(one, number, file, root) for number, one in enumerate(said.published)),
     )
     try:
-        return checked(swept_commands()[said.command], definition)
+        return checked(definition)
     except InputError as error:
         raise placed(error, file, root, ("fixed", "vary")) from None
 
@@ -146,26 +146,17 @@ def read_file(path: str | Path, kind: type[Keys]) -> tuple[Keys, Node]:
         place, problem = _problem(error, kind)
         key = ".".join(map(str, place))
         raise InputError(problem, "form", file=file, line=line_of(root, place), key=key or None) from None
-    commands = swept_commands()
+    commands, line = swept_commands(), line_of(root, ("command",))
     if said.command not in commands:
-        raise unknown(
-            said.command,
-            commands,
-            "command",
-            file=file,
-            line=line_of(root, ("command",)),
-            key="command",
-        )
+        raise unknown(said.command, commands, "command", file=file, line=line, key="command")
     return said, root
 
 
 def _published(said: _Published, number: int, file: Path, root: Node) -> Published:
     low, high = (said.low, said.high) if said.value is None else (said.value, said.value)
     if low is None or high is None or (said.value is not None and said.low is not None) or low > high:
-        problem = "give a value, or low and high"
-        raise InputError(
-            problem, "conflict", file=file, line=line_of(root, ("published", number)), key="published"
-        )
+        line = line_of(root, ("published", number))
+        raise InputError("give a value, or low and high", "conflict", file=file, line=line, key="published")
     return Published(said.metric, said.where, low, high, said.source)
 
 

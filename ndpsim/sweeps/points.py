@@ -18,7 +18,6 @@ from ndpsim.arguments import flag, path_of, progress_function, text
 from ndpsim.errors import InputError
 from ndpsim.parameters.swept import JOBS
 from ndpsim.results.cache import version
-from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.definition import Definition
 from ndpsim.sweeps.executors import Answers, Task, Tasks
 from ndpsim.sweeps.executors.attempt import failure, reason_of
@@ -69,13 +68,11 @@ class Running:
         if self.jobs is not None:
             JOBS.checked(self.jobs)
         if self.jobs is not None and self.cluster is not None:
-            raise InputError(
-                "the cluster says how many points run at once; leave it out", "conflict", key="jobs"
-            )
+            problem = "the cluster says how many points run at once; leave it out"
+            raise InputError(problem, "conflict", key="jobs")
         if self.cluster is not None and not text(self.cluster, "cluster").strip():
-            raise InputError(
-                "is empty: give the address of a scheduler, or its file", "missing", key="cluster"
-            )
+            problem = "is empty: give the address of a scheduler, or its file"
+            raise InputError(problem, "missing", key="cluster")
 
     @classmethod
     def asked(
@@ -102,12 +99,12 @@ class Run:
 
     Args:
         definition: the definition of the sweep.
-        command: its command.
         points: the values of the varied keys at each point.
         running: options for running points.
 
     Attributes:
-        command, running: as given.
+        command: the command of the sweep.
+        running: as given.
         table: name of its tables, without an extension.
     """
 
@@ -116,11 +113,10 @@ class Run:
     def __init__(
         self,
         definition: Definition,
-        command: SweptCommand,
         points: list[dict[str, Any]],
         running: Running,
     ) -> None:
-        self._definition, self.command, self.running = definition, command, running
+        self._definition, self.command, self.running = definition, definition.swept, running
         self._store = None if running.out is None else Store(running.out)
         self._points = [Point(values) for values in points]
         self._same: dict[str, list[Point]] = {}  # points by name, since equal ones are run once
@@ -247,10 +243,8 @@ class Run:
 
     def _rows_of(self, points: Sequence[Point]) -> list[dict[str, Any]]:
         """The rows of finished points."""
-        finished = [
-            (point.values, point.record, point.config) for point in points if point.record is not None
-        ]
-        return rows_of(self._definition, self.command, finished)
+        finished = [(one.values, one.record, one.config) for one in points if one.record is not None]
+        return rows_of(self._definition, finished)
 
     def result(self) -> SweepResult:
         """The result after all points are finished, with written tables."""

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 from ndpsim.arguments import is_flag, path_of, several, shown, text
 from ndpsim.errors import InputError, unknown
 from ndpsim.parameters.swept import STUDIES
-from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.definition import Definition
 from ndpsim.sweeps.execute import execute
@@ -48,7 +47,7 @@ def sweep(
     (4, 1, 4, 0)
 
     Args:
-        command: gemv, moe, relayout or dram; or a YAML file that describes a sweep; or a `Definition`.
+        command: gemv, moe, relayout, dram or serve; or a YAML file that describes a sweep; or a `Definition`.
         vary: the keys that vary, each with its values: a list, or a text as ``--vary`` takes it, "1,2,4",
             "1..8", "log:10..1000:7". A key is an option of the command without its dashes (``group-size``) or
             a key of the hardware (``dimm.ranks``). The last key changes fastest. These override the values of
@@ -87,11 +86,8 @@ def defined(
     Raises:
         InputError: the arguments are invalid.
     """
-    vary, fixed, baseline = (
-        mapping_of(vary, "vary"),
-        mapping_of(fixed, "fixed"),
-        mapping_of(baseline, "baseline"),
-    )
+    vary, fixed = mapping_of(vary, "vary"), mapping_of(fixed, "fixed")
+    baseline = mapping_of(baseline, "baseline")
     for key in fixed.keys() & vary.keys():
         raise InputError("has one value and varies, too", "conflict", key=key)
     if isinstance(command, Definition):
@@ -106,7 +102,6 @@ def defined(
         said = read_definition(name, vary)
     else:
         raise no_study(name)
-    swept = command_of(said)
     varied = {key: values for key, values in said.varied.items() if key not in fixed}
     baseline = {key: value for key, value in said.baseline.items() if key not in fixed} | baseline
     said = replace(
@@ -118,7 +113,7 @@ def defined(
         speedup_of=said.speedup_of if baseline else None,
         published=tuple(one for one in said.published if not fixed.keys() & one.where.keys()),
     )
-    return checked(swept, said)
+    return checked(said)
 
 
 def no_study(name: str) -> InputError:
@@ -154,18 +149,6 @@ def mapping_of(value: Any, name: str) -> dict[str, Any]:
     return dict(value)
 
 
-def command_of(definition: Definition) -> SweptCommand:
-    """The command of a definition.
-
-    Raises:
-        InputError: no command has this name.
-    """
-    commands = swept_commands()
-    if definition.command not in commands:
-        raise unknown(definition.command, commands, "command", key="command")
-    return commands[definition.command]
-
-
 def run_sweep(definition: Definition, running: Running) -> SweepResult:
     """Run a sweep with a definition from `defined`; see `sweep`.
 
@@ -175,6 +158,6 @@ def run_sweep(definition: Definition, running: Running) -> SweepResult:
     points = definition.points()
     if len(points) > _MOST_POINTS:
         raise InputError(f"{len(points):,} points are more than {_MOST_POINTS:,}", "too-large", key="vary")
-    run = Run(definition, command_of(definition), points, running)
+    run = Run(definition, points, running)
     execute(run, "sweep.json", asdict(definition))
     return run.result()

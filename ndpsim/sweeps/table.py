@@ -13,7 +13,6 @@ from ndpsim.errors import InputError
 from ndpsim.report.metrics import metric_label, metric_text
 from ndpsim.report.printing import aligned
 from ndpsim.report.words import counted
-from ndpsim.sweeps.command import SweptCommand
 from ndpsim.sweeps.definition import Definition
 
 #: The columns besides varied keys and metrics: status and identity of a point.
@@ -27,9 +26,7 @@ _LONGEST = 24  # maximum characters of a cell in a repr
 
 
 def rows_of(
-    definition: Definition,
-    command: SweptCommand,
-    points: Sequence[tuple[Mapping[str, Any], Mapping[str, Any], str]],
+    definition: Definition, points: Sequence[tuple[Mapping[str, Any], Mapping[str, Any], str]]
 ) -> list[dict[str, Any]]:
     """The rows of a table, all with the same columns.
 
@@ -40,7 +37,7 @@ def rows_of(
     metrics = dict.fromkeys(
         name for _, record, _ in points for name in record["metrics"] if name not in taken
     )
-    speedups = _speedups(definition, command, points) if definition.baseline else None
+    speedups = _speedups(definition, points) if definition.baseline else None
     rows = []
     for number, (point, record, config) in enumerate(points):
         found = record["metrics"]
@@ -54,12 +51,10 @@ def rows_of(
 
 
 def _speedups(
-    definition: Definition,
-    command: SweptCommand,
-    points: Sequence[tuple[Mapping[str, Any], Mapping[str, Any], str]],
+    definition: Definition, points: Sequence[tuple[Mapping[str, Any], Mapping[str, Any], str]]
 ) -> list[float | None]:
     """The speedup of each point over the one with the baseline's values; None: unknown."""
-    metric = definition.speedup_of or command.time_metric
+    metric = definition.speedup_of or definition.swept.time_metric
     times = [record["metrics"].get(metric) for _, record, _ in points]
     place = {_sorted_json(dict(point)): number for number, (point, _, _) in enumerate(points)}
     speedups: list[float | None] = []

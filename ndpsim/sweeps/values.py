@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -140,23 +140,23 @@ def is_whole(command: SweptCommand, key: str) -> bool:
         InputError: the command has no such key.
     """
     if key in command.parameters:
-        return command.parameters[key].whole
+        return command.parameters[key].kind.whole
     field = None if _is_timing(command, key) else field_at(_hardware_path(command, key))
     return field is None or (section_of(field) is None and allowed(field).startswith("a whole number"))
 
 
-def checked(command: SweptCommand, definition: Definition) -> Definition:
+def checked(definition: Definition) -> Definition:
     """A definition with all values in the form for its command.
 
     Raises:
         InputError: a key or a value is invalid, a key is both fixed and varied, nothing varies, no point has
             the baseline's values, or combined keys have different numbers of values.
     """
+    command = definition.swept
     varied = {key: values_of(command, key, values) for key, values in definition.varied.items()}
     if not varied:
-        raise InputError(
-            "nothing varies; give --vary KEY=VALUES, for instance tokens=1,2,4", "missing", key="vary"
-        )
+        problem = "nothing varies; give --vary KEY=VALUES, for instance tokens=1,2,4"
+        raise InputError(problem, "missing", key="vary")
     twice = [key for key in definition.fixed if key in varied]
     if twice:
         raise InputError("has one value and varies, too", "conflict", key=twice[0])
@@ -164,7 +164,7 @@ def checked(command: SweptCommand, definition: Definition) -> Definition:
     baseline = {key: one_value(command, key, value) for key, value in definition.baseline.items()}
     for key, value in baseline.items():
         if key not in varied:
-            raise InputError(f"'{key}' does not vary ({', '.join(varied)} do)", "unknown-key", key="baseline")
+            raise _no_variable(key, varied, "baseline")
         if value not in varied[key]:
             known = ", ".join(map(str, varied[key]))
             raise InputError(f"{shown(value)} is no value of {key} ({known})", "unknown-name", key="baseline")
@@ -172,15 +172,18 @@ def checked(command: SweptCommand, definition: Definition) -> Definition:
         if not baseline:
             raise InputError("is of a baseline, which is not given", "conflict", key="speedup_of")
         if not definition.speedup_of.endswith("_ns"):
-            raise InputError(
-                f"'{definition.speedup_of}' is no time, whose name ends in _ns", "type", key="speedup_of"
-            )
+            problem = f"'{definition.speedup_of}' is no time, whose name ends in _ns"
+            raise InputError(problem, "type", key="speedup_of")
     _check_groups(definition.zipped, varied)
     published = tuple(replace(one, where=_where(command, varied, one.where)) for one in definition.published)
     taken = replace(definition, fixed=fixed, varied=varied, baseline=baseline, published=published)
     for choices in taken.choices():
         _check_different(choices)
     return taken
+
+
+def _no_variable(key: str, varied: Iterable[str], place: str) -> InputError:
+    return InputError(f"'{key}' does not vary ({', '.join(varied)} do)", "unknown-key", key=place)
 
 
 def _check_different(choices: Sequence[Sequence[tuple[str, Any]]]) -> None:
@@ -199,7 +202,7 @@ def _check_groups(groups: Sequence[Sequence[str]], varied: Mapping[str, tuple[An
     keys = [key for group in groups for key in group]
     for key in keys:
         if key not in varied:
-            raise InputError(f"'{key}' does not vary ({', '.join(varied)} do)", "unknown-key", key="zip")
+            raise _no_variable(key, varied, "zip")
         if keys.count(key) > 1:
             raise InputError(f"'{key}' is named twice", "twice", key="zip")
 
@@ -209,7 +212,5 @@ def _where(
 ) -> dict[str, Any]:
     for key in where:
         if key not in varied:
-            raise InputError(
-                f"'{key}' does not vary ({', '.join(varied)} do)", "unknown-key", key="published"
-            )
+            raise _no_variable(key, varied, "published")
     return {key: one_value(command, key, value) for key, value in where.items()}

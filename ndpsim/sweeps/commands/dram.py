@@ -10,11 +10,9 @@ from ndpsim.errors import InputError
 from ndpsim.parameters import refuse
 from ndpsim.parameters.dram import CHANNEL, CONTROLLER, DRAM
 from ndpsim.results import TraceResult
-from ndpsim.results.form import digest_of
 from ndpsim.simulate import Memory, run_requests
-from ndpsim.sweeps.command import Resolved, SweptCommand
+from ndpsim.sweeps.command import Resolved, SweptCommand, scalars_of
 from ndpsim.sweeps.parameters import file_digests, hardware_of
-from ndpsim.sweeps.scalars import scalars_of
 from ndpsim.traces import read_requests
 
 
@@ -54,7 +52,7 @@ class Dram(SweptCommand):
         contents = file_digests(trace)
         if contents == [None]:
             raise InputError("no such file", "unreadable", file=trace)
-        return Resolved(config, digest_of([self.name, config | {"trace": None}, contents]))
+        return self.resolved(config, contents, apart=["trace"])
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """See `SweptCommand`."""

@@ -8,12 +8,10 @@ from typing import Any
 
 from ndpsim.parameters.gemv import ALONE, GEMV, HOST, check_gemv
 from ndpsim.results import ContentionResult, ExpertResult, HostReadResult
-from ndpsim.results.form import digest_of
 from ndpsim.simulate import simulate_contention, simulate_expert, simulate_host_read
 from ndpsim.simulate.weights import named_weights
-from ndpsim.sweeps.command import Resolved, SweptCommand
+from ndpsim.sweeps.command import Resolved, SweptCommand, scalars_of
 from ndpsim.sweeps.parameters import expert_of, file_digests, hardware_of, weight_format
-from ndpsim.sweeps.scalars import scalars_of
 
 
 class Gemv(SweptCommand):
@@ -42,7 +40,7 @@ class Gemv(SweptCommand):
             **GEMV.arguments(given, *ALONE),
         }
         traffic = file_digests(given["host-pattern"]) if "host-pattern" in given else None
-        return Resolved(config, digest_of([self.name, config | {"model": None}, traffic]))
+        return self.resolved(config, traffic, apart=["model"])
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """See `SweptCommand`."""

@@ -16,13 +16,11 @@ from ndpsim.parameters.generated import BATCH, STEPS
 from ndpsim.parameters.moe import MOE
 from ndpsim.policies.choose import ChosenPolicy, choose_policy
 from ndpsim.processors import load_processors
-from ndpsim.results.form import digest_of
 from ndpsim.results.moe import PolicyRun
 from ndpsim.routing.generate import existing_file, is_spec
 from ndpsim.routing.trace import load_routing
-from ndpsim.sweeps.command import Resolved, SweptCommand
+from ndpsim.sweeps.command import Resolved, SweptCommand, scalars_of
 from ndpsim.sweeps.parameters import file_digests, hardware_of
-from ndpsim.sweeps.scalars import scalars_of
 
 _POLICY_FILE = re.compile(r"(.*?\.py)(:|$)", re.DOTALL)
 _CHOSEN = ("hw", "model", "policy")
@@ -70,8 +68,8 @@ class Moe(SweptCommand):
             otherwise = {"batch": trace.batch, "steps": trace.steps, "layers": list(trace.layers)}
         config |= {key: value for key, value in otherwise.items() if key not in given}
         contents = file_digests(*traces, *policy_files(asked), *load_processors(hardware).files())
-        named = {} if traces == [] else {"routing": None}  # a trace counts by its content
-        return Resolved(config, digest_of([self.name, config | named, contents]))
+        # A trace counts by its content.
+        return self.resolved(config, contents, apart=["routing"] if traces else [])
 
     def run(self, given: Mapping[str, Any], observer: Observer | None = None) -> PolicyRun:
         """The run of a point; `observer`: as in `run_moe`."""

@@ -10,12 +10,10 @@ from ndpsim.config import load_hardware
 from ndpsim.errors import InputError
 from ndpsim.parameters.relayout import MOVED, RELAYOUT
 from ndpsim.results import RelayoutResult
-from ndpsim.results.form import digest_of
 from ndpsim.simulate import simulate_relayout
 from ndpsim.simulate.weights import named_weights
-from ndpsim.sweeps.command import Resolved, SweptCommand
+from ndpsim.sweeps.command import Resolved, SweptCommand, scalars_of
 from ndpsim.sweeps.parameters import expert_of, hardware_sets, weight_format
-from ndpsim.sweeps.scalars import scalars_of
 
 _TOPOLOGY = "link.topology"
 
@@ -45,7 +43,7 @@ class Relayout(SweptCommand):
             **{RELAYOUT[name].argument: RELAYOUT.value(given, name) for name in (*MOVED, "other-dimms")},
             "host": not given.get("no-host", False),
         }
-        return Resolved(config, digest_of([self.name, config | {"model": None}]))
+        return self.resolved(config, apart=["model"])
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """See `SweptCommand`."""

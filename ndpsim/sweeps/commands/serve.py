@@ -9,15 +9,13 @@ from ndpsim.moe import load_model
 from ndpsim.parameters.serve import SERVE
 from ndpsim.policies.choose import choose_policy
 from ndpsim.processors import load_processors
-from ndpsim.results.form import digest_of
 from ndpsim.results.serving import ServingResult
 from ndpsim.routing.generate import is_spec as is_routing_spec
 from ndpsim.serving.machines import default_policy
 from ndpsim.serving.run import run_serving
-from ndpsim.sweeps.command import Resolved, SweptCommand
+from ndpsim.sweeps.command import Resolved, SweptCommand, scalars_of
 from ndpsim.sweeps.commands.moe import config_of, policy_files
 from ndpsim.sweeps.parameters import file_digests, hardware_of
-from ndpsim.sweeps.scalars import scalars_of
 from ndpsim.workloads.spec import is_spec, parse_spec
 
 _CHOSEN = ("hw", "model", "policy", "no-prefix-cache", "no-async-scheduling")
@@ -41,16 +39,13 @@ class Serve(SweptCommand):
             "async_scheduling": not given.get("no-async-scheduling", False),
         }
         requests = str(given.get("requests", ""))
-        # A file counts by its content.
-        named: dict[str, Any] = {} if is_spec(requests) else {"requests": None}
+        apart = [] if is_spec(requests) else ["requests"]  # a file counts by its content
         recorded = parse_spec(requests).settings["lengths"] if is_spec(requests) else requests
-        if (routing := given.get("routing")) is not None and not is_routing_spec(routing):
-            named, traces = named | {"routing": None}, [routing]
-        else:
-            traces = []
+        routing = given.get("routing")
+        traces = [] if routing is None or is_routing_spec(routing) else [routing]
+        apart += ["routing"] if traces else []
         files = *traces, *policy_files(asked or ""), *load_processors(hardware).files()
-        contents = file_digests(recorded, *files)
-        return Resolved(config, digest_of([self.name, config | named, contents]))
+        return self.resolved(config, file_digests(recorded, *files), apart=apart)
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """See `SweptCommand`."""

@@ -74,5 +74,5 @@ def _what_changed(command: SweptCommand, given: Mapping[str, Any], key: str) -> 
 def _names_file(command: SweptCommand, name: str, value: Any) -> bool:
     """Whether a value names a file, as options and texts in the hardware may."""
     parameter = command.parameters.get(name)
-    may = parameter is None or parameter.is_file
+    may = parameter is None or bool(parameter.files)
     return may and isinstance(value, str) and (bool(Path(value).suffix) or os.path.exists(value))

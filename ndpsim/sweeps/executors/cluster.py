@@ -128,7 +128,7 @@ def _with_whole_paths(command: SweptCommand, given: Mapping[str, Any]) -> dict[s
     """Given values with absolute paths of files, since workers have other folders."""
 
     def whole(name: str, value: Any) -> Any:
-        if name not in command.parameters or not command.parameters[name].is_file:
+        if name not in command.parameters or not command.parameters[name].files:
             return value
         file, colon, part = str(value).partition(":")  # FILE.py:CLASS
         return os.path.abspath(file) + colon + part if os.path.isfile(file) else value
