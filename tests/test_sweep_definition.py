@@ -17,6 +17,7 @@ from ndpsim.processors import table as tables
 from ndpsim.routing import generate_routing
 from ndpsim.sweeps.commands import swept_commands
 from ndpsim.sweeps.definition import Definition
+from ndpsim.sweeps.executors.attempt import attempt
 from ndpsim.sweeps.file import read_definition
 from ndpsim.sweeps.values import checked, values_of
 from small_config import write_config
@@ -174,6 +175,15 @@ def expert_times(folder: Path) -> Path:
     """A copy of a bundled table of a GPU's expert times."""
     bundled = next(Path(tables.__file__).parent.glob("*/*h100*.csv"))
     return Path(shutil.copy(bundled, folder / "times.csv"))
+
+
+def test_a_table_that_changes_while_its_point_is_run_makes_no_result(tmp_path, monkeypatch):
+    table = expert_times(tmp_path)
+    given = {"gpu.expert_times": [str(table)]}
+    key = MOE.resolve(given).key
+    monkeypatch.setattr(type(MOE), "measure", lambda *_: {"n": table.write_text(f"{table.read_text()}\n")})
+    answer = attempt(MOE, given, key)
+    assert (answer["status"], answer["stored"]) == ("failed", False)
 
 
 def test_the_code_of_a_policy_and_tables_of_a_processor_are_what_a_point_depends_on(tmp_path):

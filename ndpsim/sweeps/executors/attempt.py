@@ -72,7 +72,8 @@ def _what_changed(command: SweptCommand, given: Mapping[str, Any], key: str) -> 
 
 
 def _names_file(command: SweptCommand, name: str, value: Any) -> bool:
-    """Whether a value names a file, as options and texts in the hardware may."""
+    """Whether a value names a file, or several, as options and texts in the hardware may."""
     parameter = command.parameters.get(name)
+    texts = [one for one in (value if isinstance(value, list | tuple) else [value]) if isinstance(one, str)]
     may = parameter is None or bool(parameter.files)
-    return may and isinstance(value, str) and (bool(Path(value).suffix) or os.path.exists(value))
+    return may and any(Path(text).suffix or os.path.exists(text) for text in texts)
