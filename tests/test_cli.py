@@ -19,6 +19,7 @@ import pytest
 
 from calls import call, refused_call, said
 from ndpsim.cli.main import main
+from ndpsim.cli.names import NAMES
 from ndpsim.config import data_path
 from ndpsim.processors import ExpertTime
 from ndpsim.reported import quantities
@@ -73,11 +74,6 @@ def test_an_unknown_command_is_refused_with_the_nearest():
 @pytest.mark.parametrize("option", ["-h", "--help"])
 def test_help(command, option):
     assert said(*command, option).startswith("Usage: ndpsim")
-
-
-def test_help_names_every_command():
-    text = said("--help")
-    assert all(f"  {name} " in text for name in ("gemv", "check", "list", "show"))
 
 
 @pytest.mark.parametrize("command", [(), ("routing",), ("sweep",)])
@@ -154,26 +150,7 @@ def test_list_prints_one_name_a_line(kind, some):
 
 def test_list_of_everything_is_a_line_a_kind():
     lines = dict(line.split(": ") for line in said("list").splitlines())
-    assert list(lines) == [
-        "hw",
-        "parts",
-        "rtl",
-        "models",
-        "expert-times",
-        "layouts",
-        "standards",
-        "orgs",
-        "configuration-formats",
-        "request-formats",
-        "policies",
-        "routing",
-        "routing-formats",
-        "workloads",
-        "workload-formats",
-        "command-forms",
-        "timings",
-        "weights",
-    ]
+    assert list(lines) == list(NAMES)
     for kind, names in lines.items():
         if kind not in ("policies", "parts"):
             assert names.split() == said("list", kind).splitlines()
@@ -248,15 +225,6 @@ def test_show_model():
     assert (shown["routed_experts"], shown["experts_per_token"], shown["layers"]) == (128, 8, 94)
 
 
-def test_show_model_names_the_parts_of_its_attention():
-    line = next(
-        line for line in said("show", "model", "deepseek-v2").splitlines() if line.startswith("attention")
-    )
-    assert "heads 128, kv_heads 128, head_size 192" in line
-    shown = strictly(said("show", "model", "deepseek-v2", "--json", "-"))
-    assert (shown["attention"]["latent_rank"], shown["vocabulary"]) == (512, 102400)
-
-
 def test_show_processor_says_how_long_an_expert_takes():
     lines = said("show", "processor", "gpu", "--model", "deepseek-v2", "--tokens", "1,512").splitlines()
     assert lines[0] == "One expert of deepseek-v2 on the GPU of trimoe: 45.00 MiB, roofline"
@@ -307,11 +275,6 @@ def test_show_writes_a_file(folder):
     assert strictly((folder / "t.json").read_text())["nCL"] == 34
 
 
-def test_show_writes_the_schema_into_a_file(folder):
-    assert said("show", "schema", "hw", "--json", "s.json") == ""
-    assert "dimm" in strictly((folder / "s.json").read_text())["properties"]
-
-
 def hardware_named(folder: Path, name: str) -> str:
     """A hardware file like trimoe with another name and title."""
     text = data_path("hwconfigs", "trimoe").read_text()
@@ -342,11 +305,7 @@ OUTPUTS = ["--json", "--commands", "--plot", "--report", "--timeline"]
 
 @pytest.mark.usefixtures("compiled", "no_simulation")
 @pytest.mark.parametrize("option", OUTPUTS)
-@pytest.mark.parametrize(
-    "target",
-    ["none/out.png", ".", "", "a" * 300 + ".png", "a" * 300 + "/out.png", "/dev/null/out.png"],
-    ids=["no folder", "a folder", "nothing", "a long name", "a long folder", "a device as folder"],
-)
+@pytest.mark.parametrize("target", ["none/out.png", "/dev/null/out.png"])
 def test_gemv_refuses_an_output_it_cannot_write(folder, option, target):
     assert refused_call("gemv", "--shape", "64,64", option, target) == f"unwritable {option}"
     assert list(folder.iterdir()) == []
@@ -360,7 +319,7 @@ def test_gemv_refuses_two_outputs_into_one_file(folder):
 
 
 @pytest.mark.usefixtures("compiled", "no_simulation")
-@pytest.mark.parametrize("name", ["p.nothing", "p.csv", "p.txt"])
+@pytest.mark.parametrize("name", ["p.nothing", "p.csv"])
 def test_gemv_refuses_a_picture_format_before_it_simulates(folder, name):
     others = ["--json", "a.json", "--commands", "c.csv", "--timeline", "t.json"]
     assert refused_call("gemv", "--shape", "64,64", *others, "--plot", name) == "unknown-name --plot"
@@ -409,28 +368,6 @@ def test_standard_output_is_one_json_object_and_nothing_else(outputs):
     assert all(line.startswith("ndpsim: ") for line in outputs.err.splitlines())  # compiling, at most
 
 
-def test_the_json_has_its_keys(outputs):
-    assert set(outputs.result) >= {
-        "time_ns",
-        "cycles",
-        "weight_bytes",
-        "weight_bursts",
-        "bandwidth_gbps",
-        "peak_bandwidth_gbps",
-        "peak_fraction",
-        "bound",
-        "phases",
-        "commands",
-        "lanes",
-        "stall_ns",
-        "token_tiles",
-        "energy_nj",
-        "config",
-        "wall_s",
-        "compile_s",
-    }
-
-
 def test_the_json_agrees_with_arithmetic(outputs):
     result = outputs.result
     assert result["weight_bytes"] == 3 * 512 * 256 * 2
@@ -474,17 +411,6 @@ def test_the_commands_of_all_lanes_are_those_of_the_json(outputs):
     assert len(places) == outputs.result["weight_bursts"]  # every burst once
 
 
-def test_the_commands_of_one_lane_are_its_part_of_all(outputs, folder):
-    said_err = call("gemv", "--shape", "512,256", "--json", "-", "--commands", "lane.csv", "--lane", "3")
-    assert said_err.status == 0
-    one = table((folder / "lane.csv").read_text())
-    every = table((outputs.folder / "all.csv").read_text())
-    assert [row | {"rank": "3"} for row in one] == [row for row in every if row["rank"] == "3"]
-    assert {row["rank"] for row in one} == {"0"}
-    reads = sum(row["command"] == "RD" for row in one)
-    assert 8 * reads == strictly(said_err.out)["commands"]["RD"] == outputs.result["commands"]["RD"]
-
-
 def test_the_timeline_is_a_trace_of_the_phases(outputs):
     trace = strictly((outputs.folder / "time.json").read_text())
     assert {event["ph"] for event in trace["traceEvents"]} == {"M", "X"}
@@ -503,12 +429,9 @@ def test_the_timeline_is_a_trace_of_the_phases(outputs):
     assert {span["tid"] for span in spans} <= rows
 
 
-def test_the_picture_is_a_picture(outputs):
-    assert (outputs.folder / "picture.png").read_bytes().startswith(b"\x89PNG\r\n")
-
-
 def test_nothing_else_is_written(outputs):
     assert sorted(path.name for path in outputs.folder.iterdir()) == ["all.csv", "picture.png", "time.json"]
+    assert (outputs.folder / "picture.png").read_bytes().startswith(b"\x89PNG\r\n")
 
 
 def test_the_same_call_gives_the_same_result_and_files(outputs, folder):
@@ -537,12 +460,6 @@ def test_without_json_a_table_is_printed(folder, compiled):
         assert phase["name"] in text
 
 
-def test_an_existing_file_is_replaced(folder, compiled):
-    (folder / "a.json").write_text("old " * 100_000)
-    said("gemv", "--shape", "64,64", "--json", "a.json")
-    assert strictly((folder / "a.json").read_text())["tokens"] == 1
-
-
 def test_a_model_of_ones_own(folder, compiled):
     shape = {
         "hidden_size": 64,
@@ -557,7 +474,7 @@ def test_a_model_of_ones_own(folder, compiled):
     assert result["weight_bytes"] == 3 * 64 * 32 * 2
 
 
-@pytest.mark.parametrize("bits", [16, 8, 6, 5, 4, 3, 2, 1])
+@pytest.mark.parametrize("bits", [16, 5, 1])
 def test_fewer_bits_are_fewer_bursts(compiled, bits):
     result = strictly(said("gemv", "--shape", "96,40", "--bits", str(bits), "--json", "-"))
     gate_up, down = -(-2 * 96 * 40 * bits // 512), -(-96 * 40 * bits // 512)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import os
 import re
 import shlex
 import shutil
@@ -51,7 +49,6 @@ def folder(here: Path) -> Path:
         (["gem"], ["gemv"]),
         (["gemv", "--hw", ""], [*hardware_names(), "mine.yaml", "sub/"]),
         (["gemv", "--hw", "tri"], ["trimoe"]),
-        (["gemv", "--hw=tri"], ["trimoe"]),
         (["gemv", "--hw", "sub/"], ["sub/deep.yaml"]),
         (["gemv", "--hw", "."], [".hidden.yaml"]),
         (["gemv", "--hw", "./m"], ["./mine.yaml"]),
@@ -60,17 +57,10 @@ def folder(here: Path) -> Path:
         (["gemv", "--model", "c"], ["config.json"]),
         (["relayout", "--model", "sub/c"], ["sub/config.json"]),
         (["gemv", "--layout", ""], ["localized", "striped", "sharded:"]),
-        (["relayout", "--from", "s"], ["striped", "sharded:"]),
-        (["relayout", "--topology", ""], ["chain", "ring", "mesh", "full", "bus", "groups", "all"]),
         (["gemv", "--engine", ""], ["ndp", "host-read"]),
-        (["gemv", "--arbitration", "h"], ["host-first"]),
         (["gemv", "--host-pattern", "s"], ["sequential", "sub/"]),
         (["gemv", "--host-pattern", "my"], ["my trace.gz"]),
-        (["dram", "--scheduler", ""], ["FRFCFS", "FRFCFS-RowHit"]),
-        (["dram", "--row-policy", ""], ["open", "closed-cap"]),
         (["dram", "--refresh", ""], ["all-bank", "none", "per-bank", "same-bank", "staggered"]),
-        (["check", "--refresh", "s"], ["same-bank", "staggered"]),
-        (["compare", "--mapper", ""], ["RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR", "RoBaCoRaCoBgCh"]),
         (["dram", "--standard", "D"], ["DDR4", "DDR5"]),
         (["dram", "--org", "DDR5_32"], ["DDR5_32Gb_x4", "DDR5_32Gb_x8", "DDR5_32Gb_x16"]),
         (["dram", "--standard", "DDR4", "--timing", "DDR5"], []),
@@ -79,32 +69,21 @@ def folder(here: Path) -> Path:
         (["dram", "--commands-format", "drampower"], ["drampower", "drampower5"]),
         (["bench", "--row", "expert"], ["expert_trimoe", "expert_edge"]),
         (["moe", "--policy", "mon"], ["monde"]),
-        (["moe", "--policy", "al"], ["all"]),
-        (["moe", "--kv", ""], ["auto", "gpu", "host"]),
         (["moe", "--routing", "sk"], ["skewed"]),
         (["sweep", "re"], ["relayout"]),
         (["sweep", "m"], ["moe", "mine.yaml"]),
         (["sweep", "gemv", "--mod"], ["--model"]),
-        (["sweep", "gemv", "--hw", "tri"], ["trimoe"]),
         (["sweep", "gemv", "--vary", "to"], ["tokens="]),
         (["sweep", "moe", "--vary", "policy=mon"], ["policy=monde"]),
         (["sweep", "gemv", "--vary", "dimm.r"], ["dimm.ranks="]),
         (["sweep", "gemv", "--baseline", "dram.refresh=n"], ["dram.refresh=none"]),
-        (["sweep", "gemv", "--vary", "dimm.ranks="], []),
-        (["sweep", "mine.yaml", "--kind", ""], ["lines", "bars", "heat", "pareto"]),
         (["optimize", "mi"], ["mine.yaml"]),
-        (["optimize", "mine.yaml", "--sampler", ""], ["tpe", "nsga2", "random"]),
         (["list", "re"], ["request-formats"]),
         (["routing", "d"], ["describe"]),
         (["routing", "generate", "popularity:o"], ["popularity:olmoe-1b-7b"]),
-        (["routing", "describe", "sk"], ["skewed"]),
-        (["routing", "import", "--format", "v"], ["vllm"]),
         (["show", "sch"], ["schema"]),
-        (["show", "hw", "ed"], ["edge"]),
         (["show", "hw", "s"], ["sub/"]),
-        (["show", "model", "glm"], ["glm-4.5-air"]),
         (["show", "part", "rtx-508"], ["rtx-5080"]),
-        (["show", "part", "s"], ["sub/"]),
         (["gemv", "--set", "gpu.part=rtx-509"], ["gpu.part=rtx-5090"]),
         (
             ["gemv", "--set", "host.memory.part=ddr5-5"],
@@ -114,20 +93,13 @@ def folder(here: Path) -> Path:
         (["show", "org", "DDR4_2Gb_x1"], ["DDR4_2Gb_x16"]),
         (["show", "schema", ""], ["hw"]),
         (["show", "layout", "sh"], ["sharded:"]),
-        (["show", "pro"], ["processor"]),
-        (["show", "policy", "tri"], ["trimoe"]),
         (["show", "processor", ""], ["gpu", "cpu"]),
         (["show", "nothing", ""], []),
         (["predict", "--cpu", "epyc-935"], ["epyc-9354", "epyc-9355"]),
-        (["predict", "--cpu", "m"], ["mine.yaml"]),
         (["predict", "--memory", "ddr5-48"], ["ddr5-4800x"]),
         (["predict", "--gpu", "rtx-508"], ["rtx-5080"]),
         (["predict", "--gpu", "no"], ["none"]),
-        (["predict", "--link", "pcie-4"], ["pcie-4-x16", "pcie-4-x4", "pcie-4-x8"]),
         (["predict", "--program", "kt"], ["ktransformers", "ktransformers-amx"]),
-        (["predict", "--weights", "q4_k_m"], ["q4_k_m"]),
-        (["predict", "--model", "c"], ["config.json"]),
-        (["compare", "r"], ["ramulator"]),
         (
             ["gemv", "--set", "dimm."],
             ["dimm.command_bus=", "dimm.count=", "dimm.ranks=", "dimm.subchannels="],
@@ -138,9 +110,7 @@ def folder(here: Path) -> Path:
         ),
         (["gemv", "--set", "dram.scheduler=FRFCFS-"], ["dram.scheduler=FRFCFS-RowHit"]),
         (["gemv", "--set", "dram.nCCDL"], ["dram.nCCDL=", "dram.nCCDL_WR="]),
-        (["gemv", "--set", "dram.power.IDD4"], ["dram.power.IDD4R=", "dram.power.IDD4W="]),
         (["gemv", "--set", "ndp.gemv=t"], ["ndp.gemv=trimoe_gemv"]),
-        (["gemv", "--set", "link.topology=f"], ["link.topology=full"]),
         (["gemv", "--set", "dimm.ranks="], []),
         (
             ["gemv", "--set", "dram.timing=DDR5_3200"],
@@ -222,12 +192,7 @@ def test_every_option_whose_value_has_a_name_is_completed(command):
     [
         ["gemv", "--set", "dram."],
         ["sweep", "gemv", "--vary", "to"],
-        ["sweep", ""],
-        ["dram", "--timing", ""],
-        ["show", "model", ""],
         ["predict", "--program", ""],
-        ["predict", "--memory", ""],
-        [""],
     ],
     ids=" ".join,
 )
@@ -377,7 +342,7 @@ def test_the_examples_run(command, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("command", [None, *COMMANDS])
-@pytest.mark.parametrize("columns", [60, 100])
+@pytest.mark.parametrize("columns", [60])
 def test_help_fits_and_breaks_no_option_in_two(command, columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     text = help_of(*filter(None, [command]))
@@ -392,9 +357,3 @@ def test_help_fits_and_breaks_no_option_in_two(command, columns, monkeypatch):
 
 def test_every_option_has_its_section():
     assert all(one.section or one.positional for table in tables().values() for one in table.values())
-
-
-def test_the_modules_of_commands_are_there():
-    for name in COMMANDS:
-        importlib.import_module(f"ndpsim.cli.{'import_' if name == 'import' else name}")
-    assert os.environ.get("_NDPSIM_COMPLETE") is None

@@ -41,18 +41,6 @@ def test_the_text_is_always_one_line(problem, file, key):
     assert text == text.strip()
 
 
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [("trimo", "trimoe"), ("TRIMOE", "trimoe"), ("ncl", "nCL"), ("zzzzz", None), ("", None)],
-)
-def test_nearest_ignores_case_and_gives_up_on_what_is_far(name, found):
-    assert nearest(name, ["trimoe", "nCL", "mixtral-8x7b"]) == found
-
-
-def test_nearest_returns_a_name_as_it_is_written():
-    assert nearest("ddr5_16GB_X8", ["DDR5_16Gb_x8", "DDR5_16Gb_x4"]) == "DDR5_16Gb_x8"
-
-
 def test_one_of_names_the_value_the_guess_and_everything_known():
     words = one_of("strip", ["striped", "localized"], "layout")
     assert words == "unknown layout 'strip'; did you mean 'striped'? (known: localized, striped)"
@@ -72,6 +60,8 @@ def test_one_of_guesses_nothing_where_nothing_is_near():
         ("nonsense", ["ndp_alone_ns", "tokens"], None),
         ("xyz", ["kv", "hw", "model"], None),
         ("ab", ["abacus"], None),
+        ("", ["trimoe", "nCL"], None),
+        ("ddr5_16GB_X8", ["DDR5_16Gb_x4", "DDR5_16Gb_x8"], "DDR5_16Gb_x8"),
     ],
 )
 def test_a_name_is_suggested_only_when_it_is_near(written, known, meant):

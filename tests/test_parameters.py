@@ -24,6 +24,7 @@ from ndpsim.parameters.moe import CHECKS, MOE
 from ndpsim.parameters.predict import PREDICT
 from ndpsim.parameters.relayout import RELAYOUT
 from ndpsim.parameters.routing import GENERATED
+from ndpsim.parameters.serve import ServiceLevel, service_level
 from ndpsim.parameters.swept import SWEPT
 from ndpsim.simulate import run_trace, simulate_contention, simulate_expert
 from ndpsim.sweeps.commands import swept_commands
@@ -118,6 +119,23 @@ def test_a_whole_number_is_written_in_digits_everywhere(command, name, written, 
     assert refused_call("sweep", command, "--vary", f"{name}={written}").split()[1:] == ["--vary", name]
     for given in (written, value):
         assert mistake_of(one_value, swept_commands()[command], name, given).split()[1] == name
+
+
+def test_layers_and_steps_are_read_as_they_are_written():
+    assert MOE["layers"].take("3,0-2") == [0, 1, 2, 3]
+    assert CHECKS["check-layer"].take("3, 12") == (3, 12)
+
+
+def test_limits_of_a_service_level_are_nanoseconds_and_may_be_reached():
+    assert service_level("ttft=1.5s,tpot=50ms") == ServiceLevel(1.5e9, 50e6)
+    assert service_level("tpot=200us") == ServiceLevel(None, 200e3)
+    level = ServiceLevel(10.0, 2.0)
+    assert [level.is_met(*times) for times in ((10.0, 2.0), (10.0, None), (10.1, 2.0), (10.0, 2.1))] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_what_needs_another_option_is_refused_without_it():

@@ -360,18 +360,9 @@ def test_a_file_is_swept_with_other_values_in_place_of_its_own(tmp_path):
     ("arguments", "options", "words"),
     [
         (("fak", {"n": [1]}), {}, "unknown-name command ? fake"),
-        (("fake", {"m": [1]}), {}, "unknown-key m"),
         (("fake", {"n": [0]}), {}, "range n"),
-        (("fake", {}), {}, "missing vary"),
         (("fake", {"n": [1]}), {"fixed": {"n": 1}}, "conflict n"),
-        (("fake", [1]), {}, "type vary"),
-        (("fake", {"n": [1]}), {"jobs": 0}, "range jobs"),
         (("fake", {"n": [1]}), {"jobs": 1, "cluster": "tcp://x:1"}, "conflict jobs"),
-        (("fake", {"n": [1, 2]}), {"baseline": {"n": 3}}, "unknown-name baseline"),
-        (("fake", {"n": [1, 2], "how": ["a"]}), {"zip": True}, "conflict zip"),
-        (("fake", {"n": [1, 2]}), {"zip": [["n", "haw"]]}, "unknown-key zip"),
-        (("fake", {"n": [1]}), {"retry_failed": 1}, "type retry_failed"),
-        (("none.yaml",), {}, "unreadable none.yaml"),
     ],
 )
 def test_a_mistake_is_refused_before_anything_is_run(arguments, options, words, tmp_path):
