@@ -100,10 +100,6 @@ READS = [(random.Random(column).randrange(4), column % 3, column) for column in 
 
 #: Each example, and a slightly changed one.
 CHANGED = {
-    # A slower device.
-    "ndpsim/spec/standards/ddr3_slow.py": changed(
-        DDR3, ("DDR3_", "SLOW_"), ('name="DDR3"', 'name="SLOW"'), ("nRCD=11", "nRCD=13")
-    ),
     # Last come, first served.
     "ndpsim/dram/schedulers/LCFS.py": changed(
         example("scheduler", "ndpsim/dram/schedulers/FCFS.py"),
@@ -118,16 +114,8 @@ CHANGED = {
     ),
     "ndpsim/ndp/narrow.py": changed(MAC_UNIT, ("MacArray", "Narrow"), ("16", "8")),
     "narrow.yaml": changed(MAC_YAML, ("mac_array", "narrow")),
-    # Semicolons.
-    "ndpsim/routing/formats/semicolons.py": changed(
-        example("routing-format", "ndpsim/routing/formats/selections.py"),
-        ("step,layer,token,expert", "step;layer;token;expert"),
-        ('split(",")', 'split(";")'),
-    ),
-    "semicolons.csv": SELECTIONS.replace(",", ";"),
     "broken.csv": changed(SELECTIONS, ("1,3,0,2", "1,3,0,none")),
-    # A slower clock, and a timing that is missing.
-    "slow.json": changed(MEMSPEC, ("833e-12", "1.071e-9")),
+    # A timing that is missing.
     "broken.json": changed(MEMSPEC, ('"RAS": 39, ', "")),
     "addresses.trace": "LD 0\nLD 64\n",
     "random.trace": "".join(f"R 0,0,0,{bank},{row},{column}\n" for bank, row, column in READS),
@@ -136,7 +124,6 @@ CHANGED = {
 _DDR5 = "--standard DDR5 --org DDR5_16Gb_x8 --timing DDR5_4800AN"
 #: Commands besides those of the pages.
 BESIDE = [
-    "ndpsim dram three.trace --standard SLOW --org SLOW_2Gb_x8 --timing SLOW_1600K --commands slow.csv",
     "ndpsim dram random.trace --scheduler FRFCFS --commands FRFCFS.csv",
     "ndpsim dram random.trace --scheduler FCFS --commands FCFS.csv",
     f"ndpsim check FCFS.csv {_DDR5}",
@@ -155,9 +142,7 @@ BESIDE = [
     "ndpsim gemv --hw mac.yaml --shape 256,64 --tokens 4 --json mac.json",
     "ndpsim gemv --hw narrow.yaml --shape 256,64 --tokens 4 --bits 8 --exact-check --json narrow.json",
     "ndpsim gemv --hw mac.yaml --shape 256,64 --set ndp.mac_array.macs=3",
-    "ndpsim import slow.json --out slow.yaml",
     "ndpsim import broken.json",
-    "ndpsim routing import semicolons.csv --experts 4 -o semicolons.npz",
     "ndpsim routing import broken.csv --experts 4 --format selections -o broken.npz",
     "ndpsim list",
     "ndpsim dram --help",
@@ -288,9 +273,6 @@ def test_organisations_have_their_density(ddr3):
 def test_commands_come_at_the_clocks_of_the_page(ran):
     by_hand = [("1", "ACT"), ("12", "RD"), ("16", "RD"), ("29", "PREpb"), ("40", "ACT"), ("51", "RD")]
     assert [(row["clock"], row["command"]) for row in ran.rows("three.csv")] == by_hand
-    # nRCD of 13 instead of 11: each ACT's RD comes two clocks later.
-    slow = [("1", "ACT"), ("14", "RD"), ("18", "RD"), ("29", "PREpb"), ("40", "ACT"), ("53", "RD")]
-    assert [(row["clock"], row["command"]) for row in ran.rows("slow.csv")] == slow
 
 
 # ---- The scheduler
@@ -377,26 +359,21 @@ def test_a_unit_that_cannot_be_is_one_line(ran):
 # ---- The format
 
 
-@pytest.mark.parametrize("trace", ["selections", "semicolons"])
-def test_the_trace_has_the_selections_of_the_file(ran, checkout, trace):
+def test_the_trace_has_the_selections_of_the_file(ran, checkout):
     from ndpsim.routing import load_routing
 
-    ids = load_routing(checkout / f"{trace}.npz").ids
+    ids = load_routing(checkout / "selections.npz").ids
     np.testing.assert_array_equal(ids, [[[[1, 2], [1, 0]]], [[[2, 3], [1, 2]]]])
 
 
 def test_a_configuration_of_another_simulator_has_its_clocks_and_a_missing_one_is_named(ran, checkout):
     lines = (checkout / "memspec.json").read_text()
-    for file, timing, organisation in (
-        ("memspec", "DDR4_2400R", "DDR4_4Gb_x8"),
-        ("slow", "DDR4_1866", "DDR4_4Gb_x8"),
-    ):
-        dram = load_hardware(str(checkout / f"{file}.yaml")).system.dram
-        assert dram.org == organisation
-        assert dram.timing.startswith(timing)
-        timings = load_hardware(str(checkout / f"{file}.yaml")).lane_device().timings
-        for name, ours in (("RAS", "nRAS"), ("RFC1", "nRFC"), ("WTR_L", "nWTRL"), ("RL", "nCL")):
-            assert f'"{name}": {timings[ours]}' in lines
+    hardware = load_hardware(str(checkout / "memspec.yaml"))
+    assert hardware.system.dram.org == "DDR4_4Gb_x8"
+    assert hardware.system.dram.timing.startswith("DDR4_2400R")
+    timings = hardware.lane_device().timings
+    for name, ours in (("RAS", "nRAS"), ("RFC1", "nRFC"), ("WTR_L", "nWTRL"), ("RL", "nCL")):
+        assert f'"{name}": {timings[ours]}' in lines
     status, printed = beside(ran, "import broken.json")
     assert (status, "broken.json:" in printed, "memtimingspec.RAS" in printed) == (2, True, True)
 

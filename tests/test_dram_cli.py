@@ -24,23 +24,14 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def test_json_is_one_object_with_every_figure(trace):
+def test_json_is_one_object_whose_figures_add_up(trace):
     result = json.loads(said("dram", trace, "--json", "-"))
     assert result["requests"] == 400
     assert result["commands"]["RD"] + result["commands"]["WR"] == 400
-    assert {
-        "cycles",
-        "time_ns",
-        "bandwidth_gbps",
-        "peak_fraction",
-        "row_hits",
-        "row_misses",
-        "row_conflicts",
-    } <= set(result)
-    assert {"mean", "p50", "p90", "p99", "max"} == set(result["read_latency_ns"])
-    assert {"read_latency_histogram", "queue_occupancy", "accepted", "config", "wall_s", "energy_nj"} <= set(
-        result
-    )
+    assert result["row_hits"] + result["row_misses"] + result["row_conflicts"] == 400
+    assert result["time_ns"] == pytest.approx(result["cycles"] / 2.4)
+    latency = result["read_latency_ns"]
+    assert latency["p50"] <= latency["p90"] <= latency["p99"] <= latency["max"]
 
 
 def test_the_table_has_units_and_whose_clock(trace):

@@ -225,17 +225,8 @@ def test_a_lane_is_the_one_of_its_number_and_without_one_all(tmp_path):
     traces = simulate_expert(
         "edge", ndpsim.Expert(100, 31), layout="sharded:2", record_commands=True
     ).command_traces
-    options = (
-        "gemv",
-        "--hw",
-        "edge",
-        "--shape",
-        "100,31",
-        "--layout",
-        "sharded:2",
-        "--commands",
-        tmp_path / "c.csv",
-    )
+    on_edge = ["gemv", "--hw", "edge", "--shape", "100,31", "--layout", "sharded:2", "--commands"]
+    options = (*on_edge, tmp_path / "c.csv")
     for lane in (0, 3, 5, 7):
         assert call(*options, "--lane", lane)[0] == 0
         assert written(tmp_path / "c.csv") == traces[lane].columns().tolist()
@@ -287,16 +278,8 @@ def test_a_channel_is_the_one_of_its_number(requests, tmp_path):
 
 
 def test_the_channel_stands_in_the_file_where_the_format_has_one(requests, tmp_path):
-    options = (
-        "dram",
-        requests,
-        "--channels",
-        4,
-        "--commands",
-        tmp_path / "c.txt",
-        "--commands-format",
-        "dramsim3",
-    )
+    in_their_form = ("--commands", tmp_path / "c.txt", "--commands-format", "dramsim3")
+    options = ("dram", requests, "--channels", 4, *in_their_form)
     for channel in (0, 3):
         assert call(*options, "--channel", channel)[0] == 0
         assert {line.split()[2] for line in (tmp_path / "c.txt").read_text().splitlines()} == {str(channel)}
@@ -361,18 +344,6 @@ def test_no_topology_takes_ports_away():
         for name, one in result(*MOVED, "--no-host", "--topology", "all", "--set", "link.ports=3").items()
     }
     assert ports == {"chain": 3, "ring": 3, "mesh": 3, "full": 3, "bus": 3, "groups": 3}
-
-
-def test_commands_are_written_of_as_many_experts_as_move_at_once(tmp_path):
-    options = (
-        *MOVED,
-        "--no-host",
-        "--commands",
-        tmp_path / "c.csv",
-        "--set",
-        "ndp.relayout.concurrent_experts=2",
-    )
-    assert [call(*options, "--experts", experts)[0] for experts in (1, 2, 3)] == [0, 0, 2]
 
 
 # ---- Exact checks, and addresses beyond the memory --------------------------------------------------------
@@ -459,9 +430,8 @@ def test_refreshes_are_owed_unless_it_says_none(tmp_path):
     assert call("check", late, "--hw", "trimoe")[0] == 1
     assert call("check", late, "--hw", "trimoe", "--set", "dram.refresh=none")[0] == 0
     assert call("check", late, "--hw", "trimoe", "--refresh", "none")[0] == 0
-    assert (
-        call("check", late, "--hw", "trimoe", "--set", "dram.refresh=none", "--refresh", "all-bank")[0] == 1
-    )
+    both = ("--set", "dram.refresh=none", "--refresh", "all-bank")
+    assert call("check", late, "--hw", "trimoe", *both)[0] == 1
 
 
 def test_ranks_and_lanes_are_as_many_as_said(tmp_path):
@@ -514,10 +484,3 @@ def test_the_benchmark_repeats_as_often_as_said(monkeypatch):
         assert call("bench", *options)[0] == 0
     assert asked == [((), 5), ((), 2), (("import", "compile"), 5)]
     assert stated_defaults("bench") == {"--repeat": "5"}
-    assert stated_defaults("check") == {
-        "--ranks": "1",
-        "--rules": "standard",
-        "--refresh": "all-bank, or as the hardware says",
-        "--limit": "20",
-        "--start-clock": "0",
-    }

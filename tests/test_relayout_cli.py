@@ -40,6 +40,7 @@ def test_all_topologies_with_the_ports_they_need():
     assert (status, list(results)) == (0, ["chain", "ring", "mesh", "full", "bus", "groups"])
     assert [one["config"]["hardware"]["link"]["ports"] for one in results.values()] == [2, 2, 2, 3, 2, 2]
     assert len({json.dumps(one["host"]) for one in results.values()}) == 1
+    assert all(one["host_speedup"] == one["host"]["time_ns"] / one["time_ns"] for one in results.values())
     status, out, _ = call(*SMALL, "--topology", "all")
     assert all(f"\n{name}" in out for name in results)
 
