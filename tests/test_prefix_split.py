@@ -122,7 +122,7 @@ def test_tables_by_layer_are_read_from_csv_and_npz_alike(tmp_path):
     ("name", "content", "words"),
     [
         ("no.csv", None, "unreadable no.csv"),
-        ("a.csv", b"\xff\xfe", "form a.csv"),
+        ("a.csv", b"\xff\xfe", "form a.csv:1"),
         ("a.npz", b"no archive", "unreadable a.npz"),
     ],
 )

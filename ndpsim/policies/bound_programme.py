@@ -45,10 +45,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from ndpsim.policies.views import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

@@ -170,22 +170,18 @@ def choose_policies(asked: Sequence[str | type[Policy] | ChosenPolicy]) -> list[
     Raises:
         InputError: as `choose_policy`, or there are none.
     """
-    given = several(asked, "policies", lambda one, _: one)
-    chosen = [(ALL if one == ALL else choose_policy(one)) for one in given]
-    named = [one for one in chosen if isinstance(one, ChosenPolicy)]
-    if not chosen:
+    given = several(asked, "policies", lambda one, _: None if one == ALL else choose_policy(one))
+    if not given:
         raise InputError("is empty: there is nothing to run", "missing", key="policies")
+    named = {one.name for one in given if one is not None}
+    others = [policy for name, policy in policies().items() if name not in named and not policy.rehearses]
     answer: list[tuple[ChosenPolicy, bool]] = []
-    for one in chosen:
-        if isinstance(one, ChosenPolicy):
+    for one in given:
+        if one is not None:
             answer.append((one, True))
         else:
-            beside = {policy.name for policy in named} | {policy.name for policy, _ in answer}
-            answer += [
-                (choose_policy(name), False)
-                for name, policy in policies().items()
-                if name not in beside and not policy.rehearses
-            ]
+            answer += [(choose_policy(policy), False) for policy in others]
+            others = []
     return answer
 
 
@@ -248,15 +244,11 @@ def _class_of(module: types.ModuleType, name: str, file: Path) -> type[Policy]:
         if isinstance(value, type) and issubclass(value, Policy) and value.__module__ == module.__name__
     ]
     if not name:
-        listed = ", ".join(own) or "none"
-        raise InputError(
-            f"give the class as {file}:ClassName (policies there: {listed})", "missing", file=file, key=_KEY
-        )
+        problem = f"give the class as {file}:ClassName (policies there: {', '.join(own) or 'none'})"
+        raise InputError(problem, "missing", file=file, key=_KEY)
     if not hasattr(module, name):
-        problem = (
-            one_of(name, own, "class") if own else f"there is no class '{name[:_LONGEST]}', and no Policy"
-        )
-        raise InputError(problem, "unknown-name", file=file, key=_KEY)
+        none = f"there is no class '{name[:_LONGEST]}', and no Policy"
+        raise InputError(one_of(name, own, "class") if own else none, "unknown-name", file=file, key=_KEY)
     return _checked(getattr(module, name), file)
 
 

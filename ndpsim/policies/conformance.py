@@ -14,8 +14,18 @@ from ndpsim.errors import InputError
 from ndpsim.policies.answers import Answering, checked_assignment, checked_migrations, checked_placement
 from ndpsim.policies.choose import ChosenPolicy, choose_policy
 from ndpsim.policies.example import BATCH, ESTIMATES, MACHINE, PROMPT
-from ndpsim.policies.interface import Migration, Policy
-from ndpsim.policies.views import BackgroundView, Estimates, LayerView, Machine, OfflineView, Placement
+from ndpsim.policies.interface import COPIES, Migration, Policy
+from ndpsim.policies.views import (
+    BackgroundView,
+    Dimms,
+    Estimates,
+    Ints,
+    LayerView,
+    Machine,
+    OfflineView,
+    Placement,
+    Scores,
+)
 from ndpsim.reported import Reported
 from ndpsim.routing import Routing, generate_routing
 from ndpsim.routing.trace import loads_of
@@ -53,9 +63,14 @@ class _Moment:
     phase: str
     step: int
     layer: int
-    loads: NDArray[np.int64]
-    ids: NDArray[np.int16]
-    scores: NDArray[np.float32] | None
+    loads: Ints
+    ids: Dimms
+    scores: Scores | None
+
+    def question(self, asked: str) -> str:
+        """A call of the policy in this layer, in words."""
+        at = "prefill" if self.phase == "prefill" else f"step {self.step}"
+        return f"{at}, layer {self.layer}: {asked}"
 
 
 def check_policy(
@@ -117,23 +132,10 @@ def _compare(
 
 def _moments(trace: Routing, machine: Machine) -> list[_Moment]:
     """The layers in order: those of the prefill, then those of each step."""
-    moments = []
-    if trace.prefill_ids is not None:
-        moments += _step_moments("prefill", 0, trace, machine, trace.prefill_ids, trace.prefill_scores)
+    assert trace.prefill_ids is not None
+    steps = [("prefill", 0, trace.prefill_ids, trace.prefill_scores)]
     for step, ids in enumerate(trace.ids):
-        scores = None if trace.scores is None else trace.scores[step]
-        moments += _step_moments("decode", step, trace, machine, ids, scores)
-    return moments
-
-
-def _step_moments(
-    phase: str,
-    step: int,
-    trace: Routing,
-    machine: Machine,
-    ids: NDArray[np.int16],
-    scores: NDArray[np.float32] | None,
-) -> list[_Moment]:
+        steps.append(("decode", step, ids, None if trace.scores is None else trace.scores[step]))
     rows = [(layer, trace.row(layer)) for layer in machine.layers]
     return [
         _Moment(
@@ -144,6 +146,7 @@ def _step_moments(
             ids[row],
             None if scores is None else scores[row],
         )
+        for phase, step, ids, scores in steps
         for layer, row in rows
     ]
 
@@ -177,10 +180,11 @@ class _Replay:
             view = OfflineView(machine, estimates, offline, offline.batch, BATCH * PROMPT)
             placement = self.policy.place(view)
         placement = checked_placement(chosen.name, placement, machine)
-        self.dimm, self.shards = placement.dimm.copy(), placement.shards.copy()
+        self.dimm, self.shards = placement.dimm.copy(), placement.shards
         self.resident, self.replicas = placement.resident.copy(), placement.replicas
-        self.copied = np.zeros(self.resident.shape[1], np.bool_)
-        self.moving = np.zeros_like(self.resident)
+        self.copied, self.in_use = np.zeros((2, self.resident.shape[1]), np.bool_)
+        #: Flags [layer, expert] of all current migrations, and of those to the GPU.
+        self.moving, self.arriving = np.zeros((2, *self.resident.shape), np.bool_)
         self.under_way: list[tuple[int, Migration]] = []
         location = placement.dimm.tobytes(), placement.shards.tobytes(), placement.resident.tobytes()
         self.answers: list[tuple[str, Any]] = [("place", location)]
@@ -189,10 +193,9 @@ class _Replay:
         """Every call of the policy with its answer, in order."""
         for place, moment in enumerate(moments):
             self._arrive(place)
-            in_use = self._assign(moment)
+            self._assign(moment)
             for when in self.policy.moments:
-                following = moments[(place + 1) % len(moments)]
-                self._background(place, moment, following, when, in_use)
+                self._background(place, moment, moments[(place + 1) % len(moments)], when)
         with Answering(self.name, "prediction"):
             predicted = self.policy.prediction()
         if predicted is not None and not isinstance(predicted, Mapping):
@@ -203,18 +206,12 @@ class _Replay:
     def _placement(self) -> Placement:
         return Placement(_frozen(self.dimm), _frozen(self.shards), _frozen(self.resident), self.replicas)
 
-    def _to_gpu(self) -> NDArray[np.bool_]:
-        flags = np.zeros_like(self.resident)
-        for _, one in self.under_way:
-            if one.kind in ("prefetch", "fetch"):
-                flags[self.machine.layers.index(one.layer), one.expert] = True
-        return flags
+    def _place_of(self, migration: Migration) -> tuple[int, int]:
+        return self.machine.layers.index(migration.layer), migration.expert
 
-    def _assign(self, moment: _Moment) -> NDArray[np.bool_]:
-        """Call `assign`; returns flags of the experts that the GPU computes."""
+    def _assign(self, moment: _Moment) -> None:
         row = self.machine.layers.index(moment.layer)
-        location = self._placement().of_layer(row)
-        arriving = _frozen(self._to_gpu()[row])
+        location, arriving = self._placement().of_layer(row), _frozen(self.arriving[row])
         view = LayerView(
             moment.phase,
             moment.step,
@@ -230,20 +227,18 @@ class _Replay:
             answer = self.policy.assign(view)
         checked = checked_assignment(self.name, view, answer, self.machine, self.replicas)
         self.copied = checked.copied_in_full(location.resident | arriving)
+        self.in_use = checked.on_gpu(len(moment.loads))
         lists = [parts.listed() for parts in checked[:3]]
-        self.answers.append((self._when(moment, "assign"), (*lists, *checked[3:], dict(answer.details))))
-        return checked.on_gpu(len(moment.loads))
+        self.answers.append((moment.question("assign"), (*lists, *checked[3:], dict(answer.details))))
 
-    def _background(
-        self, place: int, moment: _Moment, following: _Moment, when: str, in_use: NDArray[np.bool_]
-    ) -> None:
-        free = self.machine.gpu_experts - int(self.resident.sum()) - int(self._to_gpu().sum())
+    def _background(self, place: int, moment: _Moment, following: _Moment, when: str) -> None:
+        free = self.machine.gpu_experts - int(self.resident.sum()) - int(self.arriving.sum())
         predictor = self.policy.stated_predictor if when == self.policy.moments[0] else None
         predicted, above = tuple[int, ...](), tuple[float, ...]()
         if predictor is not None:
             predicted = predictor.predict(following.loads, following.step, following.layer)
             above = predictor.above(following.loads, following.ids, following.scores)
-        nothing = np.zeros_like(in_use)
+        nothing = np.zeros_like(self.in_use)
         view = BackgroundView(
             moment.phase,
             moment.step,
@@ -260,34 +255,26 @@ class _Replay:
             predicted,
             above,
             when,
-            _frozen(nothing if when == "end" else in_use),
+            _frozen(nothing if when == "end" else self.in_use),
         )
         with Answering(self.name, "background", view):
             answer = self.policy.background(view)
         migrations = checked_migrations(self.name, view, answer, self.machine)
         for number, one in enumerate(migrations):
-            at = self.machine.layers.index(one.layer), one.expert
+            at = self._place_of(one)
             if one.kind in ("evict", "keep"):
                 self.resident[at] = one.kind == "keep"
             else:
-                self.moving[at] = True
+                self.moving[at], self.arriving[at] = True, one.kind in COPIES
                 self.under_way.append((place + 1 + number % 2, one))
-        self.answers.append((self._when(moment, f"background at its {when}"), migrations))
+        self.answers.append((moment.question(f"background at its {when}"), migrations))
 
     def _arrive(self, place: int) -> None:
         """Ends the migrations that are done before the layer at `place`."""
-        for due, one in self.under_way:
-            if due > place:
-                continue
-            at = self.machine.layers.index(one.layer), one.expert
-            self.moving[at] = False
-            if one.kind in ("prefetch", "fetch"):
+        for at, one in [(self._place_of(one), one) for due, one in self.under_way if due <= place]:
+            if self.arriving[at]:
                 self.resident[at] = True
             else:
                 self.dimm[at] = one.to
+            self.moving[at] = self.arriving[at] = False
         self.under_way = [(due, one) for due, one in self.under_way if due > place]
-
-    @staticmethod
-    def _when(moment: _Moment, question: str) -> str:
-        at = "prefill" if moment.phase == "prefill" else f"step {moment.step}"
-        return f"{at}, layer {moment.layer}: {question}"

@@ -31,6 +31,9 @@ from ndpsim.policies.views import (
 
 GpuOrder = Literal["listed", "arrived"]
 
+#: Kinds of migrations that copy an expert into the GPU's memory.
+COPIES = ("prefetch", "fetch")
+
 
 @dataclass(frozen=True)
 class Part:

@@ -6,13 +6,10 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ndpsim.policies.views import OfflineView
+from ndpsim.policies.statistics import descending
+from ndpsim.policies.views import Dimms, Flags, Floats, Ints, OfflineView
 from ndpsim.routing.trace import loads_of
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def mean_loads(view: OfflineView) -> Floats:
@@ -49,20 +46,20 @@ def following(view: OfflineView) -> Floats:
     return shares
 
 
-def hottest(loads: Floats, count: int) -> NDArray[np.bool_]:
+def hottest(loads: Floats, count: int) -> Flags:
     """Flags [layer, expert] of the `count` experts with most tokens; ties go to the first."""
     flags = np.zeros(loads.size, np.bool_)
-    flags[np.argsort(-loads.ravel(), kind="stable")[: max(count, 0)]] = True
+    flags[descending(loads.ravel())[: max(count, 0)]] = True
     return flags.reshape(loads.shape)
 
 
-def hottest_of_each(loads: Floats, slots: Sequence[int]) -> NDArray[np.bool_]:
+def hottest_of_each(loads: Floats, slots: Sequence[int]) -> Flags:
     """Flags [layer, expert] of the `slots` experts of each layer with most tokens; ties go to the first."""
     ranks = np.argsort(np.argsort(-loads, axis=1, kind="stable"), axis=1)
     return np.asarray(ranks < np.array(slots)[:, None])
 
 
-def spread(work: Floats, dimms: int) -> NDArray[np.int16]:
+def spread(work: Floats, dimms: int) -> Dimms:
     """DIMMs of a layer's experts: by work, most first, each goes to the DIMM with the least work so far.
 
     No DIMM gets more experts than in an equal division, so that all fit.
@@ -70,7 +67,7 @@ def spread(work: Floats, dimms: int) -> NDArray[np.int16]:
     sums, counts = np.zeros(dimms), np.zeros(dimms, np.int64)
     most = -(-len(work) // dimms)
     chosen = np.empty(len(work), np.int16)
-    for expert in np.argsort(-work, kind="stable").tolist():
+    for expert in descending(work).tolist():
         dimm = int(np.argmin(np.where(counts < most, sums, np.inf)))
         chosen[expert] = dimm
         sums[dimm] += work[expert]

@@ -7,13 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from ndpsim.policies.interface import Migration, Parameters_co, Policy
+from ndpsim.policies.interface import COPIES, Migration, Parameters_co, Policy
+from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import BackgroundView, Flags, Floats, Ints, LayerView, Machine, Placement
 
 #: A row of `Machine.layers`, and an expert.
 Place = tuple[int, int]
-
-_COPIES = ("prefetch", "fetch")
 
 
 def cache_slots(machine: Machine, share: float, reserved: int = 0) -> list[int]:
@@ -34,6 +33,11 @@ def cache_slots(machine: Machine, share: float, reserved: int = 0) -> list[int]:
 def places(flags: Flags) -> list[Place]:
     """The places [layer, expert] at which flags are set, in order."""
     return [(row, expert) for row, expert in np.argwhere(flags).tolist()]
+
+
+def places_in(row: int, experts: Ints) -> list[Place]:
+    """The places of some experts of a layer, in their order."""
+    return [(row, expert) for expert in experts.tolist()]
 
 
 class Offloading(Policy[Parameters_co]):
@@ -64,8 +68,7 @@ class Offloading(Policy[Parameters_co]):
     @staticmethod
     def by_tokens(view: LayerView) -> Ints:
         """The layer's active experts, experts with most tokens first."""
-        active = np.flatnonzero(view.loads)
-        return active[np.argsort(-view.loads[active], kind="stable")]
+        return descending(view.loads, np.flatnonzero(view.loads))
 
     def by_arrival(self, view: LayerView) -> Ints:
         """Active experts in three groups, each by tokens: in the GPU's memory, being copied, and missing."""
@@ -88,7 +91,7 @@ class Offloading(Policy[Parameters_co]):
 
     def moves(self, kind: str, places: Iterable[Place]) -> list[Migration]:
         """Migrations of one kind; copies have the time of a copy."""
-        took = self.copy_ns if kind in _COPIES else 0.0
+        took = self.copy_ns if kind in COPIES else 0.0
         return [Migration(kind, self.machine.layers[row], one, estimated_ns=took) for row, one in places]
 
     @staticmethod
@@ -98,6 +101,13 @@ class Offloading(Policy[Parameters_co]):
             return []
         order = np.argsort(worth[flags], kind="stable")[:most]
         return [(row, expert) for row, expert in np.argwhere(flags)[order].tolist()]
+
+    def _slowest_rest_ns(self, view: LayerView, experts: Ints) -> Floats:
+        """Time of the slowest NDP unit with localized experts, without the first 0, 1, ... of them."""
+        units = np.zeros((self.machine.dimms, len(experts) + 1))
+        of_each = self.estimates.ndp_ns[view.loads[experts]]
+        units[view.placement.dimm[experts], np.arange(len(experts))] = of_each
+        return np.asarray(np.cumsum(units[:, ::-1], axis=1)[:, ::-1].max(axis=0))
 
     def replacing(
         self,

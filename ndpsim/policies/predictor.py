@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ndpsim.policies.statistics import least_above, ranked_above
+from ndpsim.policies.statistics import descending, least_above, ranked_above
+from ndpsim.policies.views import Dimms, Floats, Ints, Scores
 
 
 class LoadPredictor:
@@ -21,11 +21,11 @@ class LoadPredictor:
         self.alpha = alpha
         self.loads = np.zeros((layers, experts), np.float32)
 
-    def begin(self, loads: NDArray[np.float64]) -> None:
+    def begin(self, loads: Floats) -> None:
         """EMA(0) of all layers."""
         self.loads[:] = loads
 
-    def update(self, row: int, loads: NDArray[np.int64]) -> None:
+    def update(self, row: int, loads: Ints) -> None:
         """A step's loads of a layer."""
         average = self.loads[row]
         average += self.alpha * (loads - average)
@@ -68,7 +68,7 @@ class StatedPredictor:
     ranks: bool = False
     predictions: Predictions = field(default_factory=Predictions)
 
-    def predict(self, loads: NDArray[np.int64], step: int, layer: int) -> tuple[int, ...]:
+    def predict(self, loads: Ints, step: int, layer: int) -> tuple[int, ...]:
         """Experts, in the order of their predicted tokens.
 
         loads: tokens by expert of the layer that is predicted, `layer` of `step`.
@@ -84,9 +84,7 @@ class StatedPredictor:
         self.predictions.add(len(set(predicted) & set(order[:count].tolist())), count)
         return tuple(predicted)
 
-    def above(
-        self, loads: NDArray[np.int64], ids: NDArray[np.int16], scores: NDArray[np.float32] | None
-    ) -> tuple[float, ...]:
+    def above(self, loads: Ints, ids: Dimms, scores: Scores | None) -> tuple[float, ...]:
         """The share of scores that rank above each expert of `predict`, or above the one that it replaces.
 
         ids, scores: of the layer that is predicted, [token, k].
@@ -97,6 +95,6 @@ class StatedPredictor:
         ranked: list[float] = least_above(*ranked_above(ids, scores), len(loads))[order[:count]].tolist()
         return tuple(ranked)
 
-    def _order(self, loads: NDArray[np.int64]) -> tuple[NDArray[np.intp], int]:
+    def _order(self, loads: Ints) -> tuple[Ints, int]:
         """All experts, those with most tokens first, and the number of predicted ones."""
-        return np.argsort(-loads, kind="stable"), min(self.count, int(np.count_nonzero(loads)))
+        return descending(loads), min(self.count, int(np.count_nonzero(loads)))

@@ -34,44 +34,35 @@ class Stage(Protocol):
     @property
     def visit(self) -> Visit | None:
         """The layer; None: the run is over."""
-        ...
 
     @property
     def view(self) -> LayerView:
         """The view for `assign` at the gate."""
-        ...
 
     @property
     def placement(self) -> Placement:
         """The location of every expert."""
-        ...
 
     @property
     def moving(self) -> Flags:
         """Flags [layer, expert]: a migration of the expert has not ended."""
-        ...
 
     @property
     def gpu_free(self) -> int:
         """Free space in the GPU's memory, in experts."""
-        ...
 
     @property
     def ends_ns(self) -> Mapping[str, float]:
         """Time from the gate of the previous layer to the end of its work on each `JobRecord.resource`."""
-        ...
 
     def copy(self) -> Stage:
         """An independent copy of the run from here on."""
-        ...
 
     def go_on(self, answer: Answer) -> None:
         """Continue to the next gate; illegal parts of an answer are changed as in `Scripted`."""
-        ...
 
     def rehearsed(self) -> Rehearsed:
         """The finished run."""
-        ...
 
 
 class Rehearsal(Protocol):
@@ -93,11 +84,9 @@ class Rehearsal(Protocol):
 
         hindsight: whether `place` gets the trace of the run instead of the offline trace.
         """
-        ...
 
     def run_script(self, script: Script) -> Rehearsed:
         """The run of a script."""
-        ...
 
     def stage(self, script: Script) -> Stage:
         """A run with the placement of `script`, at its first gate.
@@ -105,4 +94,3 @@ class Rehearsal(Protocol):
         Raises:
             InputError: the placement does not fit.
         """
-        ...

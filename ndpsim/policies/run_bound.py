@@ -6,13 +6,10 @@ import importlib.util
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ndpsim.assignment.interior_point import Programme, Search
 from ndpsim.policies.bound_programme import ExpertUses, MachineUses, Rows, Steps, Writer, scaled
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from ndpsim.policies.views import Floats, Ints
 
 
 def has_solver() -> bool:

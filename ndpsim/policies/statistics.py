@@ -1,4 +1,4 @@
-"""Statistics of a layer's experts from the router's scores."""
+"""The order of a layer's experts, and statistics of them from the router's scores."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.policies.views import Dimms, Floats, Ints
 
-def score_sums(
-    ids: NDArray[np.int16], scores: NDArray[np.floating[Any]], experts: int
-) -> NDArray[np.float64]:
+
+def descending(worth: NDArray[Any], among: Ints | None = None) -> Ints:
+    """The numbers of experts, those with the largest worth first; of equal ones the first.
+
+    among: only these experts, of which equal ones stay in order; None: all.
+    """
+    if among is None:
+        return (-worth).argsort(kind="stable")
+    return among[(-worth[among]).argsort(kind="stable")]
+
+
+def score_sums(ids: Dimms, scores: NDArray[np.floating[Any]], experts: int) -> Floats:
     """The sum of each expert's scores over all tokens that chose it, [expert].
 
     ids, scores: of each token's choices, [token, k].
@@ -18,9 +28,7 @@ def score_sums(
     return np.bincount(ids.ravel().astype(np.int64), scores.ravel(), minlength=experts).astype(np.float64)
 
 
-def ranked_above(
-    ids: NDArray[np.int16], scores: NDArray[np.floating[Any]] | None
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def ranked_above(ids: Dimms, scores: NDArray[np.floating[Any]] | None) -> tuple[Ints, Floats]:
     """The expert of each choice of all tokens, and the share of the token's scores ranked above it.
 
     ids, scores: of each token's choices, [token, k]; without scores each choice weighs the same.
@@ -35,7 +43,7 @@ def ranked_above(
     return np.take_along_axis(ids, order, axis=1).ravel().astype(np.int64), above.ravel()
 
 
-def least_above(chosen: NDArray[np.int64], above: NDArray[np.float64], experts: int) -> NDArray[np.float64]:
+def least_above(chosen: Ints, above: Floats, experts: int) -> Floats:
     """The least share by expert that `ranked_above` has for its choices; infinite without any."""
     least = np.full(experts, np.inf)
     np.minimum.at(least, chosen, above)

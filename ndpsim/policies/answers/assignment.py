@@ -8,15 +8,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ndpsim.arguments import shown
 from ndpsim.assignment.parts import ROUNDING, are_legal
 from ndpsim.policies.answers.asking import At, moment_of, sequence, time_from, whole
 from ndpsim.policies.interface import Assignment, Part, Parts
-from ndpsim.policies.views import STRIPED, LayerView, Machine
-
-Ints = NDArray[np.int64]
+from ndpsim.policies.views import STRIPED, Flags, Ints, LayerView, Machine
 
 _ENGINES = {"gpu": "the GPU", "cpu": "the CPU", "ndp": "the NDP units"}
 _NONE = Parts(np.empty(0, np.int64), np.empty(0))
@@ -37,13 +34,13 @@ class CheckedAssignment(NamedTuple):
     planning_ns: float | None
     awaits: list[int]
 
-    def on_gpu(self, experts: int) -> NDArray[np.bool_]:
+    def on_gpu(self, experts: int) -> Flags:
         """Flags [expert]: the GPU computes it, or a part of it."""
         flags = np.zeros(experts, np.bool_)
         flags[self.gpu.experts] = True
         return flags
 
-    def copied_in_full(self, there: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def copied_in_full(self, there: Flags) -> Flags:
         """Flags [expert]: the GPU computes all of it, with its full weights copied for that.
 
         there: flags [expert]: in the GPU's memory before, or on its way.

@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from ndpsim.arguments import shown
 from ndpsim.errors import InputError, one_of
 from ndpsim.policies.answers.asking import At, moment_of, sequence, time_from, whole
-from ndpsim.policies.interface import Migration
+from ndpsim.policies.interface import COPIES, Migration
 from ndpsim.policies.views import STRIPED, BackgroundView, Machine
 
 #: Kinds of migrations that a policy can ask for.
-MIGRATION_KINDS = ("prefetch", "fetch", "keep", "evict", "relayout", "rebalance")
-
-
-_TO_GPU = ("prefetch", "fetch")
+MIGRATION_KINDS = (*COPIES, "keep", "evict", "relayout", "rebalance")
 
 
 def checked_migrations(
@@ -73,12 +70,12 @@ class _Moving:
         place = machine.layers.index(layer), expert
         if self.moving[place] or place in self.asked:
             raise at.error(f"{what}: it is moving already")
-        if layer == self.layer and self.in_use[expert : expert + 1].any() and one.kind in (*_TO_GPU, "evict"):
+        if layer == self.layer and self.in_use[expert : expert + 1].any() and one.kind in (*COPIES, "evict"):
             raise at.error(f"{what}: the GPU computes it in this layer")
         resident = bool(self.placement.resident[place]) and place not in self.evicted
         if one.kind == "keep" and (layer != self.layer or not self.copied[expert : expert + 1].any()):
             raise at.error(f"{what}: the layer that is done has not copied it to the GPU in full")
-        if one.kind in (*_TO_GPU, "keep"):
+        if one.kind in (*COPIES, "keep"):
             self._to_gpu(what, resident)
         elif one.kind == "evict":
             if not resident:
@@ -97,7 +94,7 @@ class _Moving:
         if one.bits is None or one.bits == self.machine.bits:
             return None
         bits = whole(one.bits, f"{what}: its bits", self.at)
-        if one.kind not in _TO_GPU or bits not in self.placement.replicas:
+        if one.kind not in COPIES or bits not in self.placement.replicas:
             raise self.at.error(f"{what}: there is no replica of {bits} bits that it copies")
         return bits
 

@@ -162,9 +162,8 @@ class ExpertCache(Offloading[CacheParameters]):
         used = view.ids.ravel().tolist() if self.parameters.protect else ()
         fetched: list[int] = []
         for expert in self.missed:
-            if (
-                not self._within_quota(view) or expert in self.indexes[row].experts
-            ):  # it is being copied, or in the cache
+            is_cached = expert in self.indexes[row].experts  # or is being copied there
+            if not self._within_quota(view) or is_cached:
                 continue
             victim = self.indexes[row].replace(expert, self.now, {*moving, *used, *fetched})
             if victim is None:

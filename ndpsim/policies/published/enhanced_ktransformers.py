@@ -13,15 +13,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
 from ndpsim.policies.offline import hottest, mean_loads
-from ndpsim.policies.offloading import Offloading
-from ndpsim.policies.views import BackgroundView, LayerView, OfflineView, Placement
-
-Floats = NDArray[np.float64]
+from ndpsim.policies.offloading import Offloading, places_in
+from ndpsim.policies.statistics import descending
+from ndpsim.policies.views import BackgroundView, Floats, LayerView, OfflineView, Placement
 
 
 class KtransformersParameters(PolicyParameters):
@@ -72,18 +70,15 @@ class EnhancedKTransformers(Offloading[KtransformersParameters]):
         """Experts in the GPU's memory and hot missing ones go to the GPU, the rest to the CPU."""
         order, there = self.by_arrival(view), view.placement.resident | view.arriving
         here, missing = order[there[order]], order[~there[order]]
-        loads = view.loads[missing]
-        on_gpu = self.estimates.gpu_ns[loads]
-        on_cpu = self.estimates.on_cpu_ns[loads]
-        begun = self.estimates.shared_ns + float(self.estimates.gpu_ns[view.loads[here]].sum())
-        if self.parameters.hot == "cheaper":
-            chosen = np.maximum(on_gpu, self.copy_ns) < on_cpu
-            order = np.argsort(~chosen, kind="stable")
-            missing, on_gpu, on_cpu, taken = missing[order], on_gpu[order], on_cpu[order], int(chosen.sum())
-            ends = self._ends(begun, on_gpu, on_cpu)
-        else:
-            ends = self._ends(begun, on_gpu, on_cpu)
-            taken = int(np.argmin(ends))
+        gpu_ns, on_cpu_ns = self.estimates.gpu_ns, self.estimates.on_cpu_ns
+        loads, by_cost = view.loads[missing], self.parameters.hot == "cheaper"
+        cheaper = np.maximum(gpu_ns[loads], self.copy_ns) < on_cpu_ns[loads]
+        if by_cost:
+            missing = missing[np.argsort(~cheaper, kind="stable")]
+            loads = view.loads[missing]
+        begun = self.estimates.shared_ns + float(gpu_ns[view.loads[here]].sum())
+        ends = self._ends(begun, gpu_ns[loads], on_cpu_ns[loads])
+        taken = int(cheaper.sum() if by_cost else np.argmin(ends))
         return Assignment(
             gpu=[*here.tolist(), *missing[:taken].tolist()],
             cpu=missing[taken:].tolist(),
@@ -114,10 +109,9 @@ class EnhancedKTransformers(Offloading[KtransformersParameters]):
         self.scores[row] = memory * self.scores[row] + (1 - memory) * view.loads
         row = self.row[view.next_layer]
         scores, resident = self.scores[row], view.placement.resident[row]
-        order = np.argsort(-scores, kind="stable")
-        still = order[~view.moving[row][order]]
-        wanted = [(row, one) for one in still[~resident[still]].tolist() if scores[one] > 0]
-        victims = [(row, one) for one in reversed(still[resident[still]].tolist())]
+        still = descending(scores, np.flatnonzero(~view.moving[row]))
+        wanted = places_in(row, still[~resident[still] & (scores[still] > 0)])
+        victims = places_in(row, still[resident[still]][::-1])
         return self.replacing("prefetch", wanted[: self.prefetch], victims, view.gpu_free, self.scores)
 
 

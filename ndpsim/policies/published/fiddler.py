@@ -13,6 +13,7 @@ import numpy as np
 from ndpsim.policies.interface import Assignment, Parts, PolicyParameters
 from ndpsim.policies.offline import hottest, mean_loads
 from ndpsim.policies.offloading import Offloading
+from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import Flags, Floats, Ints, LayerView, OfflineView, Placement
 
 # Constants of the released code: a token on the CPU, and a missing expert on the GPU.
@@ -82,8 +83,7 @@ class Fiddler(Offloading[FiddlerParameters]):
             return np.zeros(len(missing), np.bool_)
         begun = 0.0
         if self.parameters.constants == "code":
-            on_gpu = np.full(len(missing), _GPU_MISSING)
-            on_cpu = np.asarray(_CPU_TOKEN * missing, np.float64)
+            on_gpu, on_cpu = np.full(len(missing), _GPU_MISSING), np.float64(_CPU_TOKEN) * missing
         else:
             on_gpu = self.copy_ns + self.estimates.gpu_ns[missing]
             on_cpu = self.estimates.on_cpu_ns[missing]
@@ -109,8 +109,8 @@ def least_longer_sum(on_gpu: Floats, on_cpu: Floats, begun: float) -> Flags:
             cpu = np.concatenate([cpu, cpu - on_cpu[expert]])
             sets = np.concatenate([sets, sets | 1 << expert])
         best = int(sets[np.argmin(np.maximum(gpu, cpu))])
-        return np.array([bool(best >> expert & 1) for expert in range(count)], np.bool_)
-    order = np.argsort(-on_cpu, kind="stable")
+        return np.asarray((best >> np.arange(count) & 1) > 0)
+    order = descending(on_cpu)
     gpu = begun + np.append(0.0, np.cumsum(on_gpu[order]))
     cpu = on_cpu.sum() - np.append(0.0, np.cumsum(on_cpu[order]))
     flags = np.zeros(count, np.bool_)

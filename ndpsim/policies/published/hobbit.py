@@ -17,15 +17,14 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ndpsim.policies.interface import Assignment, GivesRoom, Migration, PolicyParameters
 from ndpsim.policies.offline import hottest, mean_loads
-from ndpsim.policies.offloading import Offloading, places
+from ndpsim.policies.offloading import Offloading, places, places_in
 from ndpsim.policies.predictor import StatedPredictor
-from ndpsim.policies.statistics import least_above, ranked_above
-from ndpsim.policies.views import BackgroundView, LayerView, OfflineView, Placement
+from ndpsim.policies.statistics import descending, least_above, ranked_above
+from ndpsim.policies.views import BackgroundView, Floats, LayerView, OfflineView, Placement
 
 _WEIGHT = (
     "weight in the priority of a cached expert (w_lhu 0.4 in one reproduction [note]; the others share the "
@@ -165,36 +164,29 @@ class Hobbit(Offloading[HobbitParameters], GivesRoom):
         evictable = view.placement.resident & ~spared
         if prefill:
             evictable[np.arange(len(evictable)) != row] = False
-        copied = np.flatnonzero(view.copied)
-        best = copied[np.argsort(-priority[row, copied], kind="stable")].tolist()
+        best = places_in(row, descending(priority[row], np.flatnonzero(view.copied)))
         going = self.least_first(evictable, priority, len(missing) + len(best))
         layers, bits = self.machine.layers, self.machine.bits
         answer = self.moves("evict", places(used))
         free = view.gpu_free + len(answer)
-        for kind, at, expert in (
-            *(("prefetch", following, expert) for expert in missing),
-            *(("keep", row, expert) for expert in best),
-        ):
+        for expert, above in missing.items():
+            if free < 1 and not going:
+                break
             if free < 1:
-                if not going or (kind == "keep" and priority[going[0]] >= priority[at, expert]):
-                    continue
                 answer += self.moves("evict", [going.pop(0)])
                 free += 1
             free -= 1
-            if kind == "keep":
-                answer += self.moves("keep", [(at, expert)])
-                continue
-            low = None if missing[expert] <= self.parameters.t1 else self.low_bits
-            self.prefetched[at, expert], self.in_few_bits[at, expert] = True, low is not None
+            low = None if above <= self.parameters.t1 else self.low_bits
+            self.prefetched[following, expert], self.in_few_bits[following, expert] = True, low is not None
             took = self.copy_ns * (low or bits) / bits
-            answer.append(Migration(kind, layers[at], expert, estimated_ns=took, bits=low))
-        return answer
+            answer.append(Migration("prefetch", layers[following], expert, estimated_ns=took, bits=low))
+        return answer + self.replacing("keep", best, going, free, priority)
 
-    def resident_worth(self, placement: Placement) -> NDArray[np.float64]:
+    def resident_worth(self, placement: Placement) -> Floats:
         """Priorities after the last layer of a step."""
         return self._priority(len(self.machine.layers) - 1)
 
-    def _priority(self, done: int) -> NDArray[np.float64]:
+    def _priority(self, done: int) -> Floats:
         """Priorities [layer, expert] after the layer of row `done`; the lowest is evicted first [note]."""
         given, tokens, layers = self.parameters, max(self.tokens, 1), len(self.machine.layers)
         of_row = np.arange(layers)

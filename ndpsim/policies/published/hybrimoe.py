@@ -17,8 +17,8 @@ from pydantic import Field
 
 from ndpsim.policies.interface import Assignment, GivesRoom, Migration, PolicyParameters
 from ndpsim.policies.offline import hottest_of_each, mean_loads
-from ndpsim.policies.offloading import Offloading, cache_slots
-from ndpsim.policies.statistics import score_sums
+from ndpsim.policies.offloading import Offloading, Place, cache_slots, places_in
+from ndpsim.policies.statistics import descending, score_sums
 from ndpsim.policies.views import BackgroundView, Flags, Floats, Ints, LayerView, OfflineView, Placement
 
 #: [code], in its own unit: an expert on the GPU, a token on the CPU, overhead on the CPU, a copy.
@@ -75,7 +75,7 @@ class HybriMoe(Offloading[HybriMoeParameters], GivesRoom):
         """Slots of the cache, and scores."""
         self.slots = cache_slots(self.machine, self.parameters.cache_share)
         #: (row, expert) of experts that a prefill has preloaded.
-        self.preloaded: list[tuple[int, int]] = []
+        self.preloaded: list[Place] = []
         self.scores: Floats = np.zeros(self.machine.shape)
 
     def place(self, view: OfflineView) -> Placement:
@@ -134,25 +134,21 @@ class HybriMoe(Offloading[HybriMoeParameters], GivesRoom):
         self._score(view)
         resident, moving, scores = view.placement.resident[row].copy(), view.moving[row], self.scores[row]
         resident[[one.expert for one in answer if one.layer == view.layer]] = False
-        copied = np.flatnonzero(view.copied & ~resident & ~moving)
-        copied = copied[np.argsort(-scores[copied], kind="stable")].tolist()
+        copied = descending(scores, np.flatnonzero(view.copied & ~resident & ~moving))
         free = min(self.slots[row] - int((resident | moving).sum()), view.gpu_free + len(answer))
-        inside = np.flatnonzero(resident & ~moving)
-        goes = inside[np.argsort(scores[inside], kind="stable")][: max(len(copied) - free, 0)].tolist()
+        goes = descending(-scores, np.flatnonzero(resident & ~moving))[: max(len(copied) - free, 0)]
         stays = copied[: max(free, 0) + len(goes)]
-        answer += self.moves("evict", [(row, one) for one in goes])
-        return answer + self.moves("keep", [(row, one) for one in stays])
+        answer += self.moves("evict", places_in(row, goes))
+        return answer + self.moves("keep", places_in(row, stays))
 
     def _preloads(self, view: BackgroundView) -> list[Migration]:
         """At the end of a prefill's layer, load experts of the layer after the next in place of its own."""
         row, resident = self.row[view.layer], view.placement.resident
-        wanted = list[tuple[int, int]]()
-        ahead = row + _PRELOADED_LAYERS
+        wanted, ahead = list[Place](), row + _PRELOADED_LAYERS
         gone = self.done_with(self.preloaded, view, range(row + 1, ahead) if view.phase == "prefill" else ())
         if view.phase == "prefill" and self.parameters.prefill == "gpu" and ahead < len(resident):
-            there = resident[ahead] | view.moving[ahead]
-            missing = np.flatnonzero(~there)[: view.gpu_free + len(gone)].tolist()
-            wanted = [(ahead, one) for one in missing]
+            missing = np.flatnonzero(~(resident[ahead] | view.moving[ahead]))
+            wanted = places_in(ahead, missing[: view.gpu_free + len(gone)])
         self.preloaded = [one for one in self.preloaded if one not in gone] + wanted
         return self.moves("evict", gone) + self.moves("prefetch", wanted)
 
@@ -178,10 +174,9 @@ class HybriMoe(Offloading[HybriMoeParameters], GivesRoom):
     def _ahead(self, view: BackgroundView, row: int) -> list[Migration]:
         """Prefetches of missing experts with the next layer's highest scores, instead of its lowest."""
         resident, moving, scores = view.placement.resident[row], view.moving[row], self.scores[row]
-        order = np.argsort(-scores, kind="stable")[: self.parameters.prefetch_size]
-        wanted = [(row, one) for one in order.tolist() if not resident[one] and not moving[one]]
-        inside = np.flatnonzero(resident & ~moving)
-        lowest = [(row, one) for one in inside[np.argsort(scores[inside], kind="stable")].tolist()]
+        highest = descending(scores)[: self.parameters.prefetch_size]
+        wanted = places_in(row, highest[~(resident | moving)[highest]])
+        lowest = places_in(row, descending(-scores, np.flatnonzero(resident & ~moving)))
         free = min(self.slots[row] - int((resident | moving).sum()), view.gpu_free)
         return self.replacing("prefetch", wanted, lowest, free, self.scores)
 

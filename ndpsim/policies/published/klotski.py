@@ -11,16 +11,16 @@ loaded; here this happens when the tokens are routed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from ndpsim.policies.interface import Assignment, Migration, Parts, PolicyParameters
 from ndpsim.policies.offline import following, hottest, mean_loads
-from ndpsim.policies.offloading import Offloading
-from ndpsim.policies.views import BackgroundView, LayerView, OfflineView, Placement
+from ndpsim.policies.offloading import Offloading, Place, places_in
+from ndpsim.policies.statistics import descending
+from ndpsim.policies.views import BackgroundView, Floats, LayerView, OfflineView, Placement
 
 _HOT_IN_CODE = 2
 
@@ -67,7 +67,7 @@ class Klotski(Offloading[KlotskiParameters]):
         self.seen = np.zeros(len(machine.layers), np.int64)
         self.following = np.zeros((0, 0, 0))
         self.successors = np.zeros((0, 0, 0), np.int64)
-        self.prefetched: list[tuple[int, int]] = []
+        self.prefetched: list[Place] = []
 
     def place(self, view: OfflineView) -> Placement:
         """All experts are striped. The GPU's memory has hot experts, and space for prefetched experts of two
@@ -96,7 +96,9 @@ class Klotski(Offloading[KlotskiParameters]):
         self._learn(view)
         resident, moving = view.placement.resident, view.moving
         row = self.row[view.next_layer]
-        hot = [(row, expert) for expert in self._hot_experts(view, row)]
+        expected = self._expected(view, row)
+        hottest = descending(expected)[: self.hot]
+        hot = places_in(row, hottest[expected[hottest] > 0])
         done = self.done_with(self.prefetched, view, (self.row[view.layer],))
         done = [place for place in done if place not in hot]
         missing = [place for place in hot if not resident[place] and not moving[place]]
@@ -114,20 +116,15 @@ class Klotski(Offloading[KlotskiParameters]):
             self.seen[row] += 1
             self.popularity[row] += (view.loads - self.popularity[row]) / (self.seen[row] + 1)
 
-    def _hot_experts(self, view: BackgroundView, row: int) -> list[int]:
-        """The experts of the next layer that are predicted to be hot, the hottest first."""
+    def _expected(self, view: BackgroundView, row: int) -> Floats:
+        """Expected tokens of the next layer's experts, or their credit."""
         if row == 0:
-            return _first(self.popularity[row], self.hot)
+            return np.asarray(self.popularity[row])
         if not self.follows_code:
-            return _first(view.loads @ self.following[row - 1], self.hot)
+            return np.asarray(view.loads @ self.following[row - 1])
         successors = self.successors[row - 1]
         of_each = np.repeat(view.loads, successors.shape[1])
-        return _first(np.bincount(successors.ravel(), of_each, minlength=len(view.loads)), self.hot)
-
-
-def _first(scores: NDArray[Any], count: int) -> list[int]:
-    best: list[int] = np.argsort(-scores, kind="stable")[:count].tolist()
-    return [expert for expert in best if scores[expert] > 0]
+        return np.bincount(successors.ravel(), of_each, minlength=len(view.loads)).astype(np.float64)
 
 
 POLICY = Klotski

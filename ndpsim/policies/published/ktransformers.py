@@ -17,7 +17,8 @@ from pydantic import Field
 
 from ndpsim.policies.interface import Assignment, Migration, Parts, PolicyParameters
 from ndpsim.policies.offline import hottest, mean_loads
-from ndpsim.policies.offloading import Offloading, cache_slots
+from ndpsim.policies.offloading import Offloading, cache_slots, places_in
+from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import BackgroundView, LayerView, OfflineView, Placement
 
 _SEED_IN_CODE = 42
@@ -88,10 +89,9 @@ class KTransformers(Offloading[KTransformersParameters]):
             return ()
         row = self.row[view.layer]
         resident = view.placement.resident[row]
-        order = np.argsort(-view.loads, kind="stable")
-        wanted = order[: int(resident.sum())]
-        comes = [(row, one) for one in wanted.tolist() if view.copied[one] and not resident[one]]
-        goes = [(row, one) for one in order[::-1].tolist() if resident[one] and one not in wanted]
+        wanted, others = np.split(descending(view.loads), [int(resident.sum())])
+        comes = places_in(row, wanted[(view.copied & ~resident)[wanted]])
+        goes = places_in(row, others[resident[others]][::-1])
         return [*self.moves("evict", goes[: len(comes)]), *self.moves("keep", comes)]
 
 

@@ -18,7 +18,8 @@ from pydantic import Field
 
 from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
 from ndpsim.policies.offline import hottest_of_each, mean_loads
-from ndpsim.policies.offloading import Offloading, cache_slots, places
+from ndpsim.policies.offloading import Offloading, cache_slots, places, places_in
+from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import BackgroundView, Flags, Floats, LayerView, OfflineView, Placement
 
 
@@ -90,9 +91,10 @@ class MoeLightning(Offloading[MoeLightningParameters]):
 
     def _on_gpu(self, row: int, tokens: int) -> Flags:
         """Flags [expert] of experts that the GPU computes with this number of tokens in the layer."""
+        if self.streams:
+            return np.ones(self.shares.shape[1], np.bool_)
         if (row, tokens) not in self.searched:
-            everything = np.ones(self.shares.shape[1], np.bool_)
-            self.searched[row, tokens] = everything if self.streams else self._search(row, tokens)
+            self.searched[row, tokens] = self._search(row, tokens)
         return self.searched[row, tokens]
 
     def _search(self, row: int, tokens: int) -> Flags:
@@ -101,14 +103,13 @@ class MoeLightning(Offloading[MoeLightningParameters]):
         An expert with less than one expected token counts with that part of a token's time.
         """
         estimates, resident = self.estimates, self.resident[row]
+        if not self.machine.expert_buffers:
+            return np.asarray(resident)
         points = np.arange(estimates.most_tokens + 1)
         loads = self.shares[row] * tokens * self.machine.model.experts_per_token
         gpu_ns = np.interp(loads, points, estimates.gpu_ns)
         cpu_ns = np.interp(loads, points, estimates.on_cpu_ns)
-        missing = np.flatnonzero(~resident)
-        missing = missing[np.argsort(-loads[missing], kind="stable")]
-        if not self.machine.expert_buffers:
-            return np.asarray(resident)
+        missing = descending(loads, np.flatnonzero(~resident))
         link = np.append(0.0, np.cumsum(np.minimum(loads[missing], 1) * self.copy_ns))
         gpu = estimates.shared_ns + gpu_ns[resident].sum() + np.append(0.0, np.cumsum(gpu_ns[missing]))
         cpu = np.append(np.cumsum(cpu_ns[missing][::-1])[::-1], 0.0)
@@ -126,10 +127,9 @@ class MoeLightning(Offloading[MoeLightningParameters]):
         used = there & ~self.resident & ~moving
         used[[self.row[view.layer], coming]] = False
         done = self.moves("evict", places(used))
-        missing = np.flatnonzero(~there[coming] & ~moving[coming])
-        missing = missing[np.argsort(-self.shares[coming][missing], kind="stable")]
+        missing = descending(self.shares[coming], np.flatnonzero(~there[coming] & ~moving[coming]))
         room = max(view.gpu_free + len(done), 0)
-        return done + self.moves("prefetch", [(coming, expert) for expert in missing[:room].tolist()])
+        return done + self.moves("prefetch", places_in(coming, missing[:room]))
 
 
 POLICY = MoeLightning

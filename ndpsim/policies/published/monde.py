@@ -14,16 +14,14 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from ndpsim.errors import InputError
 from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
 from ndpsim.policies.offline import hottest, mean_loads, spread
-from ndpsim.policies.offloading import Offloading, places
-from ndpsim.policies.views import STRIPED, BackgroundView, LayerView, OfflineView, Placement
-
-Floats = NDArray[np.float64]
+from ndpsim.policies.offloading import Offloading, places, places_in
+from ndpsim.policies.statistics import descending
+from ndpsim.policies.views import STRIPED, BackgroundView, Floats, Ints, LayerView, OfflineView, Placement
 
 _DYNANDE_SHARE = 0.05882
 
@@ -125,7 +123,7 @@ class Monde(Offloading[MondeParameters]):
             estimated_ns=float(ends[taken]),
         )
 
-    def _by_channels(self, view: LayerView, experts: NDArray[np.int64]) -> list[int]:
+    def _by_channels(self, view: LayerView, experts: Ints) -> list[int]:
         """Missing experts, channel by channel in turn, so that concurrent copies read different channels."""
         channels = np.array(self.machine.channel)[view.placement.dimm[experts]]
         same = np.tril(channels[:, None] == channels, -1).sum(axis=1)  # before it, of the same channel
@@ -160,31 +158,27 @@ class Monde(Offloading[MondeParameters]):
         self.best += best
         return self.alpha
 
-    def _ends(self, view: LayerView, here: NDArray[np.int64], missing: NDArray[np.int64]) -> Floats:
+    def _ends(self, view: LayerView, here: Ints, missing: Ints) -> Floats:
         """The end of the layer if the GPU loads the first 0, 1, ... of the missing experts.
 
         It is the longest of: the copies over PCIe, the reads of one host channel, the slowest NDP unit, and
-            the GPU's
-        computing, which decides if an expert has thousands of tokens.
+        the GPU's computing, which decides if an expert has thousands of tokens.
         """
         estimates, count = self.estimates, len(missing)
         loads = view.loads[missing]
         begun = estimates.shared_ns + estimates.gpu_ns[view.loads[here]].sum()
         computing = begun + np.append(0.0, np.cumsum(estimates.gpu_ns[loads]))
-        units = np.zeros((self.machine.dimms, count + 1))
         location = view.placement.dimm[missing]
         if (location == STRIPED).any():
             raise InputError(
                 "an expert is striped, where no NDP unit can compute it", "conflict", key="policy monde"
             )
-        units[location, np.arange(count)] = estimates.ndp_ns[loads]
-        behind = np.cumsum(units[:, ::-1], axis=1)[:, ::-1]  # the rest of the list, from each place on
         channel = np.array(self.machine.channel)
         reads = np.zeros((int(channel.max()) + 1, count + 1))
         reads[channel[location], np.arange(1, count + 1)] = estimates.localized_read_ns
         reading = np.cumsum(reads, axis=1).max(axis=0)
         copying = np.maximum(np.arange(count + 1) * estimates.pcie_ns, reading)
-        return np.asarray(np.maximum.reduce([computing, copying, behind.max(axis=0)]))
+        return np.asarray(np.maximum.reduce([computing, copying, self._slowest_rest_ns(view, missing)]))
 
     def background(self, view: BackgroundView) -> Sequence[Migration]:
         """Migrations that are due, by the tokens so far."""
@@ -194,16 +188,14 @@ class Monde(Offloading[MondeParameters]):
             return ()
         self.due += self.parameters.migrations * len(view.ids)
         still, resident = ~view.moving, view.placement.resident
-        missing = np.flatnonzero(still[row] & ~resident[row])
-        missing = missing[np.argsort(-self.tokens[row, missing], kind="stable")]
+        missing = descending(self.tokens[row], np.flatnonzero(still[row] & ~resident[row]))
         victims = places(still & resident)
         # Experts of other layers only if this one has none, the coldest first.
         victims.sort(key=lambda place: (place[0] != row, self.tokens[place]))
         free = max(view.gpu_free, 0)
         count = min(int(self.due), len(missing), free + len(victims))
         self.due -= count
-        wanted = [(row, expert) for expert in missing[:count].tolist()]
-        return self.replacing("prefetch", wanted, victims, free)
+        return self.replacing("prefetch", places_in(row, missing[:count]), victims, free)
 
 
 POLICY = Monde

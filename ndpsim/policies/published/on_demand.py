@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from ndpsim.policies.interface import Assignment, GivesRoom, Migration, Parts, PolicyParameters
-from ndpsim.policies.offloading import Offloading
+from ndpsim.policies.offloading import Offloading, places_in
 from ndpsim.policies.views import BackgroundView, Ints, LayerView, Placement
 
 
@@ -57,7 +57,7 @@ class OnDemand(Offloading[OnDemandParameters], GivesRoom):
         self.used[row, view.loads > 0] = self.layers_done
         resident = view.placement.resident
         most = np.count_nonzero(resident) + view.gpu_free
-        copied = [(row, one) for one in np.flatnonzero(view.copied)[:most].tolist()]
+        copied = places_in(row, np.flatnonzero(view.copied)[:most])
         victims = self.least_first(resident, self.used, len(copied) - view.gpu_free)
         return [*self.moves("evict", victims), *self.moves("keep", copied)]
 

@@ -16,7 +16,8 @@ from typing import Literal
 import numpy as np
 
 from ndpsim.policies.interface import Assignment, GivesRoom, Migration, Parts, PolicyParameters
-from ndpsim.policies.offloading import Offloading, places
+from ndpsim.policies.offloading import Offloading, places, places_in
+from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import BackgroundView, Ints, LayerView, Placement
 
 
@@ -81,14 +82,13 @@ class Pregated(Offloading[PregatedParameters], GivesRoom):
             answer += self.moves("evict", places(done))
             resident[done] = False
             free += len(answer)
-        wanted = [] if gate else [(row, expert) for expert in np.flatnonzero(view.copied).tolist()]
+        wanted = [] if gate else places_in(row, np.flatnonzero(view.copied))
         if view.phase == "decode" and view.layer != self.machine.layers[-1]:
             assert view.next_loads is not None
-            order = np.argsort(-view.next_loads, kind="stable")
-            selected = order[view.next_loads[order] > 0].tolist()
+            selected = descending(view.next_loads, np.flatnonzero(view.next_loads))
             spared[row + 1, selected] = True
-            missing = [one for one in selected if not (resident | view.moving)[row + 1, one]]
-            wanted += [(row + 1, expert) for expert in missing if gate]
+            if gate:
+                wanted = places_in(row + 1, selected[~(resident | view.moving)[row + 1, selected]])
         victims = self.least_first(resident & ~spared, self.worth, len(wanted))
         return answer + self.replacing("prefetch" if gate else "keep", wanted, victims, free)
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ndpsim.policies.offline import spread
+from ndpsim.policies.offline import hottest_of_each, spread
 from ndpsim.policies.script import Visit
 from ndpsim.policies.views import Estimates, Ints, Machine, Placement
-
-Floats = NDArray[np.float64]
 
 
 def layouts(machine: Machine, estimates: Estimates, loads: Mapping[Visit, Ints]) -> Iterator[Placement]:
@@ -25,10 +22,8 @@ def layouts(machine: Machine, estimates: Estimates, loads: Mapping[Visit, Ints])
         for layer in machine.layers
     ]
     empty = Placement.striped(len(of_rows), machine.model.routed_experts)
-    quota = machine.gpu_experts // len(of_rows)
-    for row, of_row in enumerate(of_rows):
-        hottest = np.argsort(-of_row.sum(axis=0), kind="stable")[:quota]
-        empty.resident[row, hottest] = True
+    tokens = np.array([of_row.sum(axis=0) for of_row in of_rows])
+    empty.resident[:] = hottest_of_each(tokens, [machine.gpu_experts // len(of_rows)] * len(of_rows))
     if not machine.dimms:
         yield empty
     for shards in (count for count in range(machine.dimms, 0, -1) if machine.dimms % count == 0):

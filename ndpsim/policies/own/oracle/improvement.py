@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ndpsim.policies.interface import Migration
+from ndpsim.policies.interface import COPIES, Migration
 from ndpsim.policies.own.oracle.moves import LayerMoves, on_gpu, plan_of
 from ndpsim.policies.rehearsal import Rehearsal, Rehearsed, Stage
 from ndpsim.policies.script import Answer, Script, Visit, legal_assignment, whole_expert_ns
@@ -16,7 +16,7 @@ from ndpsim.policies.views import Estimates, Flags, Ints, LayerView, Machine
 _TRIALS = 8  # maximum number of changed answers of a visit
 _PATIENCE = 3  # of these, consecutive ones without a gain
 _LEAST_GAIN_NS = 1e-3  # smaller gains are rounding
-_MOVING = ("prefetch", "fetch", "relayout", "rebalance")
+_MOVING = (*COPIES, "relayout", "rebalance")
 
 Answers = dict[Visit, Answer]
 
@@ -137,9 +137,7 @@ class Sweeps:
         """The answer with another prefetch, at the gate if there is space; None: no expert can be evicted."""
         asked = (*answer.gate, *answer.end)
         copy = Migration("prefetch", self._visits[number + 1].layer, expert)
-        room = stage.gpu_free + sum(
-            (one.kind == "evict") - (one.kind in (*_MOVING[:2], "keep")) for one in asked
-        )
+        room = stage.gpu_free + sum((one.kind == "evict") - (one.kind in (*COPIES, "keep")) for one in asked)
         if room > 0:
             return replace(answer, gate=(*answer.gate, copy))
         leaves = stage.placement.resident & ~stage.moving

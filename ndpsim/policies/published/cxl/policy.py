@@ -18,18 +18,15 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
 from ndpsim.policies.offline import mean_loads, spread
-from ndpsim.policies.offloading import Offloading
+from ndpsim.policies.offloading import Offloading, places_in
 from ndpsim.policies.published.cxl.prefix_split import BITS, prefix_split
 from ndpsim.policies.published.cxl.quantisation import read_losses
-from ndpsim.policies.statistics import score_sums
-from ndpsim.policies.views import BackgroundView, LayerView, OfflineView, Placement
-
-Floats = NDArray[np.float64]
+from ndpsim.policies.statistics import descending, score_sums
+from ndpsim.policies.views import BackgroundView, Floats, Ints, LayerView, OfflineView, Placement
 
 #: Section 5.1: "for Mixtral-8x7B we place four hot experts per layer on the GPU ...".
 _GPU_EXPERTS = {"mixtral-8x7b": 4, "mixtral-8x22b": 2}
@@ -112,9 +109,8 @@ class Cxl(Offloading[CxlParameters]):
         importance = self._importance()
         for row in rows:
             self.hot[row], self.bits[row] = False, self.machine.bits
-            order = np.argsort(-importance[row], kind="stable")
-            self.hot[row, order[: self.on_gpu[row]]] = True
-            cold = order[self.on_gpu[row] :]
+            hot, cold = np.split(descending(importance[row]), [self.on_gpu[row]])
+            self.hot[row, hot] = True
             if self.replicas:
                 split = prefix_split(self.losses[row, cold], self.parameters.bits, self.parameters.budget)
                 self.bits[row, cold] = np.minimum(split, self.machine.bits)
@@ -154,7 +150,9 @@ class Cxl(Offloading[CxlParameters]):
         here, cold = active[there], active[~there]
         bits = self.bits[self.row[view.layer], cold]
         # Time is proportional to the bits that are read: factors of about 16/3 and 16/2 (section 5.2).
-        units = self._units(view, cold, bits / self.machine.bits)
+        units = np.zeros((self.machine.dimms, len(cold)))
+        times = self.estimates.ndp_ns[view.loads[cold]] * (bits / self.machine.bits)
+        units[view.placement.dimm[cold], np.arange(len(cold))] = times
         busy = self.estimates.shared_ns + float(self.estimates.gpu_ns[view.loads[here]].sum())
         return Assignment(
             gpu=here.tolist(),
@@ -170,15 +168,13 @@ class Cxl(Offloading[CxlParameters]):
         if view.scores is not None:
             self.scores[row] += score_sums(view.ids, view.scores, len(view.loads))
 
-    def _balanced(self, view: LayerView, here: NDArray[np.int64], missing: NDArray[np.int64]) -> Assignment:
+    def _balanced(self, view: LayerView, here: Ints, missing: Ints) -> Assignment:
         """The GPU gets missing experts, by their tokens, as many as give the earliest end of the layer."""
         estimates, count = self.estimates, len(missing)
         begun = estimates.shared_ns + float(estimates.gpu_ns[view.loads[here]].sum())
         computing = begun + np.append(0.0, np.cumsum(estimates.gpu_ns[view.loads[missing]]))
         copying = np.arange(count + 1) * max(estimates.pcie_ns, estimates.localized_read_ns)
-        units = np.append(self._units(view, missing), np.zeros((self.machine.dimms, 1)), axis=1)
-        behind = np.cumsum(units[:, ::-1], axis=1)[:, ::-1].max(axis=0)
-        ends = np.maximum.reduce([computing, copying, behind])
+        ends = np.maximum.reduce([computing, copying, self._slowest_rest_ns(view, missing)])
         if not self.machine.expert_buffers:
             ends = ends[:1]
         taken = int(np.argmin(ends))
@@ -188,13 +184,6 @@ class Cxl(Offloading[CxlParameters]):
             estimated_ns=float(ends[taken]),
         )
 
-    def _units(self, view: LayerView, experts: NDArray[np.int64], share: Floats | float = 1.0) -> Floats:
-        """Time of each expert on its DIMM: [DIMM, expert]."""
-        units = np.zeros((self.machine.dimms, len(experts)))
-        times = self.estimates.ndp_ns[view.loads[experts]] * share
-        units[view.placement.dimm[experts], np.arange(len(experts))] = times
-        return units
-
     def background(self, view: BackgroundView) -> Sequence[Migration]:
         """The only migrations: experts chosen by the prefill are fetched, layer by layer."""
         if view.phase != "prefill":
@@ -202,7 +191,7 @@ class Cxl(Offloading[CxlParameters]):
         if self.parameters.migration == "during":
             rows = [self.row[view.layer]]
         elif view.layer == self.machine.layers[-1]:
-            rows = list(range(len(self.machine.layers)))
+            rows = [*self.row.values()]
         else:
             return ()
         self._decide(rows)
@@ -214,11 +203,7 @@ class Cxl(Offloading[CxlParameters]):
         wanted = hot & ~there
         stays = wanted & (view.copied if row == self.row[view.layer] else False)
         moves = (("evict", there & ~hot), ("keep", stays), ("fetch", wanted & ~stays))
-        return [
-            one
-            for kind, flags in moves
-            for one in self.moves(kind, [(row, expert) for expert in np.flatnonzero(flags).tolist()])
-        ]
+        return [one for kind, flags in moves for one in self.moves(kind, places_in(row, flags.nonzero()[0]))]
 
 
 def _normalised(statistics: Floats) -> Floats:

@@ -10,19 +10,17 @@ therefore fits any model. An NPZ file has an array `loss` [layer, expert, bits],
 from __future__ import annotations
 
 import csv
-import zipfile
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
 from ndpsim.policies.published.cxl.prefix_split import BITS
-
-Floats = NDArray[np.float64]
+from ndpsim.policies.views import Floats
+from ndpsim.routing.arrays import read_npz
+from ndpsim.text_files import numbered_lines
 
 _BUNDLED = Path(__file__).parent / "quantisation_loss_synthetic.csv"
-_MAX_BYTES = 1 << 24
 _COLUMNS = ("expert", "bits", "loss")
 
 
@@ -33,32 +31,18 @@ def read_losses(file: str | None, layers: tuple[int, ...], experts: int) -> Floa
         InputError: the file cannot be read, a number of it is wrong, or a layer, expert or bits are missing.
     """
     path = _BUNDLED if file is None else Path(file)
-    try:
-        if not path.is_file():
-            raise InputError("is no file" if path.exists() else "no such file", "unreadable", file=path)
-        if path.stat().st_size > _MAX_BYTES:
-            raise InputError(
-                f"larger than {_MAX_BYTES >> 20} MiB: no table of losses", "too-large", file=path
-            )
-        if path.suffix == ".npz":
-            return _read_array(path, layers, experts)
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise InputError("is not UTF-8 text", "form", file=path) from None
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            f"cannot be read: {getattr(error, 'strerror', None) or error}", "unreadable", file=path
-        ) from None
-    return _read_lines(lines, path, layers, experts)
+    read = _read_array if path.suffix == ".npz" else _read_lines
+    return read(path, layers, experts)
 
 
 def _read_array(path: Path, layers: tuple[int, ...], experts: int) -> Floats:
-    with np.load(path, allow_pickle=False) as arrays:
-        if "loss" not in arrays:
-            raise InputError("has no array 'loss'", "missing", file=path)
-        losses = arrays["loss"]
+    try:
+        arrays = read_npz(path, lambda name: name == "loss")
+    except InputError as error:
+        raise InputError(error.problem, "unreadable", file=path, key=error.key) from None
+    if not arrays:
+        raise InputError("has no array 'loss'", "missing", file=path)
+    losses = arrays["loss"]
     wanted = layers[-1] + 1, experts, len(BITS)
     fits = losses.ndim == 3 and losses.shape[0] >= wanted[0] and losses.shape[1:] == wanted[1:]
     if losses.dtype.kind not in "fiu" or not fits:
@@ -70,22 +54,20 @@ def _read_array(path: Path, layers: tuple[int, ...], experts: int) -> Floats:
     return np.asarray(losses[list(layers)])
 
 
-def _read_lines(lines: list[str], path: Path, layers: tuple[int, ...], experts: int) -> Floats:
-    rows = [(number, line) for number, line in enumerate(lines, 1) if line.strip() and line[0] != "#"]
-    columns = tuple(part.strip() for part in rows[0][1].split(",")) if rows else ()
+def _read_lines(path: Path, layers: tuple[int, ...], experts: int) -> Floats:
+    rows = [(number, text) for number, text in numbered_lines(path) if text[0] != "#"]
+    header, first = rows[0] if rows else (None, "")
+    columns = tuple(part.strip() for part in first.split(","))
     if columns not in (_COLUMNS, ("layer", *_COLUMNS)):
-        line = rows[0][0] if rows else None
-        raise InputError(
-            "the columns are not expert,bits,loss or layer,expert,bits,loss", "form", file=path, line=line
-        )
-    found: dict[tuple[int, int, int], float] = {}
+        problem = "the columns are not expert,bits,loss or layer,expert,bits,loss"
+        raise InputError(problem, "form", file=path, line=header)
+    per_layer, found = "layer" in columns, dict[tuple[int, ...], float]()
     for number, text in rows[1:]:
         *place, loss = _numbers(text, columns, path, number)
-        layer, expert, bits = (0, *place) if len(place) == len(BITS) - 2 else place
-        if (int(layer), int(expert), int(bits)) in found:
-            raise InputError(f"'{text.strip()[:60]}' is given twice", "twice", file=path, line=number)
-        found[int(layer), int(expert), int(bits)] = loss
-    per_layer = "layer" in columns
+        of_loss = (*([] if per_layer else [0]), *map(int, place))
+        if of_loss in found:
+            raise InputError(f"'{text[:60]}' is given twice", "twice", file=path, line=number)
+        found[of_loss] = loss
     repeats = experts if per_layer else max((expert for _, expert, _ in found), default=0) + 1
     try:
         return np.array(

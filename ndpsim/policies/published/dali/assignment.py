@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
+from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import Estimates, Flags, Floats, Ints
 
 
@@ -72,9 +73,8 @@ def times_of(
 
 def _in_order(given: TwoEngines) -> list[int]:
     """Line 5 of algorithm 1: experts by the difference between the engines; ties go to the first expert."""
-    order = np.argsort(-np.abs(given.gpu_ns - given.cpu_ns), kind="stable")
-    chosen: list[int] = order[given.active[order]].tolist()
-    return chosen
+    order: list[int] = descending(np.abs(given.gpu_ns - given.cpu_ns), np.flatnonzero(given.active)).tolist()
+    return order
 
 
 def greedy(given: TwoEngines) -> Flags:

@@ -17,10 +17,11 @@ from pydantic import Field, field_validator
 from ndpsim.errors import InputError
 from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
 from ndpsim.policies.offline import mean_loads
-from ndpsim.policies.offloading import Offloading, cache_slots
+from ndpsim.policies.offloading import Offloading, Place, cache_slots
 from ndpsim.policies.predictor import Predictions, StatedPredictor
 from ndpsim.policies.published.dali.assignment import beam, greedy, milp_solver, optimal, times_of
 from ndpsim.policies.published.dali.residual import load_residual
+from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import BackgroundView, Flags, Floats, LayerView, OfflineView, Placement
 
 _FEW_EXPERTS = 16  # of a layer: as Mixtral, which has 8; the paper's others have 64 and 128
@@ -138,8 +139,8 @@ class Dali(Offloading[DaliParameters]):
         self.scores: Floats = np.zeros((layers, experts))
         self.seen = [0] * layers
         #: Prefetched experts outside the cache, and the remaining time of the latest copies.
-        self.prefetched: list[tuple[int, int]] = []
-        self.left_ns: dict[tuple[int, int], float] = {}
+        self.prefetched: list[Place] = []
+        self.left_ns: dict[Place, float] = {}
         self.spare_ns = 0.0  # the part of the layer's time in which its own copies do not use PCIe
         self.free = machine.gpu_experts
         self.expected: tuple[int, tuple[int, ...]] = (-1, ())
@@ -156,9 +157,8 @@ class Dali(Offloading[DaliParameters]):
         random, loads = np.random.default_rng(self.parameters.seed), mean_loads(view)
         resident = np.zeros(loads.shape, np.bool_)
         for row, slots in enumerate(self.slots):
-            order = np.argsort(-loads[row], kind="stable")
-            if self.parameters.initial == "random":
-                order = random.permutation(len(order))
+            is_random = self.parameters.initial == "random"
+            order = random.permutation(len(loads[row])) if is_random else descending(loads[row])
             self.cached[row] = set(order[:slots].tolist())
             resident[row, order[:slots]] = True
         self.free -= sum(self.slots)
@@ -203,11 +203,12 @@ class Dali(Offloading[DaliParameters]):
         """At the gate, prefetch for the next layer, and evict prefetched experts of finished layers.
         At the end, update the layer's cache.
         """
-        evicted, fetched, wanted = list[tuple[int, int]](), list[tuple[int, int]](), list[tuple[int, int]]()
+        evicted, fetched, wanted = list[Place](), list[Place](), list[Place]()
         if view.moment == "end":
             evicted, fetched = self._replaced(view)
         else:
-            evicted = self._given_up(view)
+            evicted = self.done_with(self.prefetched, view, (self.row[view.layer], self.row[view.next_layer]))
+            self.prefetched = [place for place in self.prefetched if place not in evicted]
             wanted = self._prefetches(view, view.gpu_free + len(evicted))
             pending, until_ns = int(view.moving.sum()), self.spare_ns + self.estimates.window_ns
             self.left_ns = {
@@ -217,14 +218,7 @@ class Dali(Offloading[DaliParameters]):
         self.free = view.gpu_free + len(evicted) - len(fetched) - len(wanted)
         return [*self.moves("evict", evicted), *self.moves("prefetch", wanted), *self.moves("fetch", fetched)]
 
-    def _given_up(self, view: BackgroundView) -> list[tuple[int, int]]:
-        """Prefetched experts of finished layers that have arrived."""
-        rows = self.row[view.layer], self.row[view.next_layer]
-        done = self.done_with(self.prefetched, view, rows)
-        self.prefetched = [place for place in self.prefetched if place not in done]
-        return done
-
-    def _replaced(self, view: BackgroundView) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    def _replaced(self, view: BackgroundView) -> tuple[list[Place], list[Place]]:
         """Algorithm 2 for the finished layer: evictions and fetches."""
         row, wanted = self.row[view.layer], self.parameters
         if view.phase == "prefill" or not wanted.replace:
@@ -236,25 +230,20 @@ class Dali(Offloading[DaliParameters]):
             return [], []
         scores, cached = self.scores[row].copy(), self.cached[row]
         self.scores[row] = 0
-        still = view.placement.resident[row] & ~view.moving[row]
+        resident, moving = view.placement.resident[row], view.moving[row]
         inside = np.zeros(len(scores), np.bool_)
         inside[list(cached)] = True
-        count = min(self.u, int((inside & still).sum()), int((~inside).sum()))
-        goes = _top(scores if wanted.evict == "topk" else -scores, inside & still, count)
-        comes = _top(scores, ~inside, count)
+        goes = _top(scores if wanted.evict == "topk" else -scores, inside & resident & ~moving, self.u)
+        comes = _top(scores, ~inside, self.u)
+        swaps = [*zip(goes, comes, strict=False)]
         if wanted.swap == "better":
-            gains = [
-                (one, other) for one, other in zip(goes, comes, strict=True) if scores[other] > scores[one]
-            ]
-            goes, comes = [one for one, _ in gains], [other for _, other in gains]
+            swaps = [(one, other) for one, other in swaps if scores[other] > scores[one]]
+        goes, comes = [one for one, _ in swaps], [other for _, other in swaps]
         self.cached[row] = cached - set(goes) | set(comes)
-        fetched = [
-            (row, one) for one in comes if not view.placement.resident[row, one] and not view.moving[row, one]
-        ]
-        self.prefetched = [place for place in self.prefetched if place not in {(row, one) for one in comes}]
-        return [(row, one) for one in goes], fetched
+        self.prefetched = [(at, one) for at, one in self.prefetched if at != row or one not in comes]
+        return [(row, one) for one in goes], [(row, one) for one in comes if not (resident | moving)[one]]
 
-    def _prefetches(self, view: BackgroundView, room: int) -> list[tuple[int, int]]:
+    def _prefetches(self, view: BackgroundView, room: int) -> list[Place]:
         """Experts with most predicted tokens in the next layer; none after the last layer (section 4.2)."""
         row = self.row[view.next_layer]
         self.expected = (-1, ())
@@ -290,8 +279,7 @@ class Dali(Offloading[DaliParameters]):
 
 def _top(scores: Any, among: Flags, count: int) -> list[int]:
     """Experts with the highest scores among some; ties go to the first."""
-    order = np.argsort(-scores, kind="stable")
-    chosen: list[int] = order[among[order]][:count].tolist()
+    chosen: list[int] = descending(scores, np.flatnonzero(among))[:count].tolist()
     return chosen
 
 

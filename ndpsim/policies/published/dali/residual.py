@@ -7,7 +7,6 @@ with experts, in order.
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,11 @@ from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
 from ndpsim.policies.views import Ints, Machine
+from ndpsim.routing.arrays import read_npz
 
 Numbers = NDArray[np.floating[Any]]
+
+_KEY = "policy dali:residual"
 
 _AXES = {
     "hidden": ("step", "layer", "token", "dim"),
@@ -74,13 +76,9 @@ def load_residual(file: str, machine: Machine) -> ResidualPredictor:
     """
     path = Path(file)
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as opened:
-            given = {name: opened[name] for name in opened.files}
-    except (OSError, EOFError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        reason = getattr(error, "strerror", None) or "is no .npz of arrays"
-        raise InputError(
-            f"cannot be read: {reason}", "unreadable", file=path, key="policy dali:residual"
-        ) from None
+        given = read_npz(path, lambda name: True)
+    except InputError as error:
+        raise InputError(error.problem, "unreadable", file=path, key=_KEY) from None
     correction = "residuals" if "residuals" in given else "calibration"
     model = machine.model
     sizes = {"layer": len(machine.layers), "experts": model.routed_experts, "dim": model.hidden}
@@ -93,24 +91,17 @@ def load_residual(file: str, machine: Machine) -> ResidualPredictor:
 
 def _checked(given: dict[str, NDArray[Any]], name: str, sizes: dict[str, int], path: Path) -> NDArray[Any]:
     """An array of numbers of the right shape."""
-    key, axes = f"policy dali:residual: {name}", _AXES[name]
+    key, axes = f"{_KEY}: {name}", _AXES[name]
     if name not in given:
         missing = "residuals or calibration" if name == "calibration" else name
         listed = ", ".join(sorted(given)) or "nothing"
-        raise InputError(
-            f"has no array {missing}, only {listed}", "missing", file=path, key="policy dali:residual"
-        )
+        raise InputError(f"has no array {missing}, only {listed}", "missing", file=path, key=_KEY)
     array = given[name]
-    expected = [sizes.get(axis) for axis in axes]
-    right = array.ndim == len(axes) and all(
-        size > 0 if wanted is None else size == wanted
-        for size, wanted in zip(array.shape, expected, strict=True)
-    )
-    if not right:
+    expected = tuple(sizes.get(axis, size) for axis, size in zip(axes, array.shape, strict=False))
+    if array.shape != expected or len(axes) != array.ndim or not array.size:
         words = ", ".join(f"{axis} {sizes[axis]}" if axis in sizes else axis for axis in axes)
         raise InputError(f"has the shape {array.shape}; the run needs ({words})", "form", file=path, key=key)
     if array.dtype.kind != "f" or not np.isfinite(array).all():
-        raise InputError(
-            f"is of {array.dtype}, or not all finite; give finite floats", "type", file=path, key=key
-        )
+        problem = f"is of {array.dtype}, or not all finite; give finite floats"
+        raise InputError(problem, "type", file=path, key=key)
     return array

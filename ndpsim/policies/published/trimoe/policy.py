@@ -133,8 +133,8 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
         self.room = [0] * len(machine.layers)
         #: Predictions for the next layer: its row, classes, and the tasks that were begun for it.
         self._expected: tuple[int, Ints, list[Task]] | None = None
-        #: Tasks begun, with the row of their layer, that may not have ended.
-        self._under_way: list[tuple[int, Task]] = []
+        #: Tasks begun that may not have ended.
+        self._under_way: list[Task] = []
         self._classes = Predictions()
         self._decisions = Predictions()
 
@@ -145,8 +145,7 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
 
         Layers share the GPU's memory evenly, because every step visits each of them. The cold experts of a
         layer are divided into groups: the longest first, each joins the group with the least time. The group
-            with most experts
-        goes to the DIMM with fewest experts of other layers.
+        with most experts goes to the DIMM with fewest experts of other layers.
         """
         loads = mean_loads(view)
         self.predictor.begin(loads)
@@ -234,7 +233,7 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
         classes = expert_costs.classes(self.room[row])
         window = self._window(view)
         tasks = window.taken(*self._tasks(view, row, expert_costs, classes == HOT, window))
-        self._under_way += [(row, task) for task in tasks]
+        self._under_way += tasks
         self._expected = row, classes, tasks
         migrations = []
         for task in tasks:
@@ -249,10 +248,9 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
         window = Window(
             self.estimates.window_ns, wanted.budget == "together", wanted.overrun, wanted.benefit_steps
         )
-        self._under_way = [
-            (row, task) for row, task in self._under_way if view.moving[row, task.migration.expert]
-        ]
-        for _, task in self._under_way:
+        moves = ((task, task.migration) for task in self._under_way)
+        self._under_way = [task for task, to in moves if view.moving[self.row[to.layer], to.expert]]
+        for task in self._under_way:
             window.spend(task)
         return window
 
@@ -260,7 +258,7 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
         self, view: BackgroundView, row: int, expert_costs: ExpertCosts, hot: Flags, window: Window
     ) -> Iterator[Iterable[Task]]:
         """All tasks with a benefit whose resource is not full, by kind."""
-        wanted, here = self.parameters, self._soon(view.placement.of_layer(row), row)
+        wanted, here = self.parameters, self._soon(view.placement.of_layer(row), view.next_layer)
         coming = Coming(
             view.next_layer, expert_costs, here, view.moving[row], self.machine.dimms, self.estimates
         )
@@ -274,14 +272,14 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
             most = 1 + int(window.budget_ns / max(self.estimates.rebalance_ns, 1.0))
             yield rebalances(coming, wanted.skew, most)
 
-    def _soon(self, placement: LayerPlacement, row: int) -> LayerPlacement:
+    def _soon(self, placement: LayerPlacement, layer: int) -> LayerPlacement:
         """The placement of a layer after all current migrations."""
         dimm, resident = placement.dimm.copy(), placement.resident.copy()
-        for of_row, task in self._under_way:
-            if of_row == row and task.migration.kind == "prefetch":
-                resident[task.migration.expert] = True
-            elif of_row == row:
-                dimm[task.migration.expert] = task.migration.to
+        for move in (task.migration for task in self._under_way):
+            if move.layer == layer and move.kind == "prefetch":
+                resident[move.expert] = True
+            elif move.layer == layer:
+                dimm[move.expert] = move.to
         return LayerPlacement(dimm, placement.shards, resident)
 
     def resident_worth(self, placement: Placement) -> Floats:
