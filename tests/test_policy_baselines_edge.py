@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,71 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mistakes import refused
-from ndpsim.policies import Migration, Policy, check_policy, choose_policy, views
-from ndpsim.policies.answers import checked_assignment, checked_migrations, checked_placement
 from ndpsim.policies.published.fiddler import least_longer_sum
-from ndpsim.routing import Routing
-from policy_machines import ESTIMATES, EXPERTS, MACHINE
-
-OFFLINE = ((9, 8, 3, 2, 1, 1), (2, 1, 9, 3, 8, 1))
-
-
-def started(asked: str, gpu_experts: int = 4, **changes: Any) -> tuple[Policy, views.Placement]:
-    """A policy whose offline trace has the loads `OFFLINE`, and where it puts experts."""
-    machine = replace(MACHINE, gpu_experts=gpu_experts, **changes)
-    ids = np.array([np.repeat(np.arange(EXPERTS), layer) for layer in OFFLINE], np.int16)[None, :, :, None]
-    policy = choose_policy(asked).start(machine, ESTIMATES)
-    placement = policy.place(
-        views.OfflineView(machine, ESTIMATES, Routing(EXPERTS, (1, 2), ids), ids.shape[2])
-    )
-    return policy, checked_placement(policy.name, placement, machine)
-
-
-def assigned(
-    policy: Policy,
-    placement: views.Placement,
-    loads: Sequence[int],
-    row: int = 0,
-    step: int = 0,
-    phase: str = "decode",
-) -> Any:
-    counts = np.array(loads, np.int64)
-    arriving = np.zeros(EXPERTS, np.bool_)
-    view = views.LayerView(phase, step, (1, 2)[row], counts, sum(loads), placement.of_layer(row), arriving)
-    answer = policy.assign(view)
-    checked_assignment(policy.name, view, answer, policy.machine)
-    return answer
-
-
-def migrated(
-    policy: Policy,
-    placement: views.Placement,
-    loads: Sequence[int],
-    layer: int = 1,
-    free: int = 0,
-    tokens: int = 1,
-    copied: Sequence[int] = (),
-    moving: Sequence[tuple[int, int]] = (),
-    phase: str = "decode",
-) -> list[tuple[str, int, int]]:
-    on_the_way = np.zeros((2, EXPERTS), np.bool_)
-    for place in moving:
-        on_the_way[place] = True
-    view = views.BackgroundView(
-        phase,
-        0,
-        layer,
-        3 - layer,
-        np.array(loads, np.int64),
-        placement,
-        on_the_way,
-        free,
-        ids=np.zeros((tokens, 1), np.int16),
-        copied=np.isin(np.arange(EXPERTS), copied),
-    )
-    answer: list[Migration] = checked_migrations(policy.name, view, policy.background(view), policy.machine)
-    return [(one.kind, one.layer, one.expert) for one in answer]
-
+from policy_machines import EXPERTS, assigned, migrated, started
 
 # Fiddler
 
@@ -245,24 +180,3 @@ def test_monde_counts_but_does_not_migrate_in_the_prefill():
     assert migrated(policy, placement, [0, 0, 0, 0, 50, 0], tokens=50, phase="prefill") == []
     assert migrated(policy, placement, [0] * 6)[-1] == ("prefetch", 1, 4)
     assert migrated(*started("monde"), [0] * 6, tokens=100) == []
-
-
-def test_monde_may_leave_contention_out():
-    assert started("monde")[0].contention
-    assert not started("monde:contention=false")[0].contention
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        "fiddler:experts=cpu,residents=none",
-        "fiddler:objective=max",
-        "fiddler:objective=max,constants=code,overlap=true",
-        "on-demand:cache=lru",
-        "monde:variant=bandwidth,placement=cyclic,residents=none,contention=false",
-        "monde:migrations=0.05",
-        "monde:migrations=0.01,residents=none",
-    ],
-)
-def test_variants_keep_to_the_rules(asked):
-    assert len(check_policy(asked).checks) == 4

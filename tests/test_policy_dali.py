@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mistakes import refused
-from ndpsim.policies import check_policy, choose_policy, views
+from ndpsim.policies import choose_policy, views
 from ndpsim.policies.offloading import cache_slots
 from ndpsim.policies.published.dali.assignment import TwoEngines, beam, greedy, optimal, times_of
 from ndpsim.policies.published.dali.policy import Dali, DaliParameters
@@ -182,26 +182,6 @@ def apply(placement: views.Placement, migrations) -> list[tuple[str, int, int]]:
     return [(one.kind, one.layer, one.expert) for one in migrations]
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        "",
-        "assignment=optimal",
-        "assignment=beam",
-        "charge=measured",
-        "charge=1500",
-        "gpu_memory=held",
-        "cache_share=0.05",
-        "initial=hottest,seed=3",
-        "evict=topk,first=fire,w=1,u=2",
-        "replace=false,prefetch=0",
-        "w=2,u=32,accuracy=0.2,prefetch=9",
-    ],
-)
-def test_dali_keeps_to_the_rules(settings):
-    assert check_policy(f"dali:{settings}").layers == 20
-
-
 def test_memory_decides_how_many_experts_a_layer_caches():
     assert cache_slots(machine(gpu_experts=8), 1.0) == [3, 3, 2]
     assert cache_slots(machine(gpu_experts=8), 1.0, 1) == [3, 2, 2]
@@ -245,6 +225,7 @@ def test_a_layer_is_assigned_by_algorithm_1_and_charged_as_asked():
     assert list(found.gpu) == [7, 4, 1]
     assert list(found.cpu) == [6, 2, 3]
     assert (found.estimated_ns, found.planning) == (209, 250.0)
+    assert policy.spare_ns == 9  # beside the copies of 4 and 1
 
 
 def test_the_gpu_takes_no_more_missing_experts_than_its_memory_has_room_for():
@@ -255,6 +236,14 @@ def test_the_gpu_takes_no_more_missing_experts_than_its_memory_has_room_for():
         policy, _ = placed(machine(gpu_experts=0), gpu_memory=memory)
         counts.append(len(policy.assign(view).gpu))
     assert counts == [2, 7]  # held: in the 2 buffers
+
+
+def test_room_of_a_replaced_expert_is_that_of_the_expert_that_replaces_it():
+    policy, placement = placed(machine(gpu_experts=6), gpu_memory="held", prefetch=0, w=1, u=1)
+    assert len(policy.background(shown(policy, placement, 0, [1] * 8))) == 2
+    lies = views.LayerPlacement(np.full(8, -1, np.int16), np.ones(8, np.int16), np.zeros(8, np.bool_))
+    view = views.LayerView("decode", 0, 1, np.full(8, 64), 256, lies, np.zeros(8, np.bool_))
+    assert len(policy.assign(view).gpu) == 2  # the buffers
 
 
 # ---- algorithm 2
@@ -349,6 +338,9 @@ def test_an_expert_on_its_way_costs_what_is_left_of_its_copy():
     policy.spare_ns = 120
     policy.background(view)
     assert policy.left_ns == {(1, 0): 0, (1, 1): 30}
+    # A copy that is under way goes first.
+    policy.background(replace(view, moving=np.arange(16).reshape(2, 8) == 5))
+    assert policy.left_ns == {(1, 0): 30, (1, 1): 100}
 
 
 def test_predictions_are_counted_when_their_layer_comes():

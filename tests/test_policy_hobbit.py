@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mistakes import refused
-from ndpsim.policies import check_policy, choose_policy
+from ndpsim.policies import choose_policy
 from ndpsim.policies.published.hobbit import Hobbit, HobbitParameters
 from ndpsim.policies.views import OfflineView
 from ndpsim.routing import Routing
@@ -211,19 +211,6 @@ def test_it_says_how_often_its_predictor_was_right():
     assert policy.prediction() is None
     policy.stated_predictor.predict(np.array([3, 2, 0, 0, 0, 0, 0, 0]), 0, 1)
     assert policy.prediction() == {"accuracy": 1.0, "counted": {"experts": 2}}
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        "",
-        "residents=none,layer_distance=printed,t1=0.1,t2=0.3",
-        "low_bits=3,prefetch=0",
-        "accuracy=0,prefetch=9",
-    ],
-)
-def test_it_keeps_to_the_rules(given):
-    assert check_policy(f"hobbit:{given}").migrations["keep"] > 0
 
 
 def test_thresholds_the_wrong_way_round_are_refused():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ndpsim.policies import check_policy
 from ndpsim.policies.published.pre_gated import Pregated, PregatedParameters
 from policy_machines import background_view, estimates, layer_view, machine
 
@@ -102,8 +101,3 @@ def test_a_cache_holds_what_was_loaded_on_demand_but_not_in_place_of_what_comes_
     after = dict(moment="end", next_layer=1, copied=[0, 1])
     assert asked(policy, view, resident, next_loads=loads(4, 5), **after) == []
     assert asked(policy, view, resident, next_loads=loads(4), **after) == [("evict", 1, 5), ("keep", 0, 0)]
-
-
-@pytest.mark.parametrize("cache", ["none", "lfu", "lru"])
-def test_it_keeps_to_the_rules(cache):
-    assert check_policy(f"pre-gated:cache={cache}").migrations["prefetch"] > 0

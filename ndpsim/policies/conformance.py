@@ -105,8 +105,9 @@ def check_policy(
     again = _Replay(chosen, machine, estimates, offline).run(moments)
     _compare(chosen, first, again, "given again with the same inputs")
     checks = [_LEGAL, _SAME]
-    if not chosen.policy.sees_the_future and chosen.start(machine, estimates).stated_predictor is None:
-        half, of_layer = len(moments) // 2, 1 + len(chosen.start(machine, estimates).moments)
+    started = chosen.start(machine, estimates)
+    if not started.sees_the_future and started.stated_predictor is None:
+        half, of_layer = len(moments) // 2, 1 + len(started.moments)
         scrambled = _Replay(chosen, machine, estimates, offline).run(_scrambled(moments, half, seed))
         # `background` at the half does not get the layer after it either.
         same = first[: 1 + of_layer * (half + 1)]
