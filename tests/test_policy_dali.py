@@ -19,7 +19,7 @@ from ndpsim.policies.published.dali.assignment import TwoEngines, beam, greedy, 
 from ndpsim.policies.published.dali.policy import Dali, DaliParameters
 from ndpsim.policies.published.dali.residual import load_residual
 from ndpsim.routing import Routing
-from policy_machines import estimates
+from policy_machines import estimates, flags
 from policy_machines import machine as plain_machine
 
 TOKENS = np.arange(65)
@@ -163,15 +163,21 @@ def placed(of: views.Machine, **parameters) -> tuple[Dali, views.Placement]:
     return policy, policy.place(views.OfflineView(of, ESTIMATES, trace, trace.batch))
 
 
+def routed(loads, resident=()) -> views.LayerView:
+    """A decode layer with these tokens by expert."""
+    lies = views.LayerPlacement(np.full(8, -1, np.int16), np.ones(8, np.int16), flags(8, resident))
+    return views.LayerView("decode", 0, 1, np.array(loads), sum(loads), lies, np.zeros(8, np.bool_))
+
+
 def shown(policy: Dali, placement: views.Placement, layer: int, loads, step=0, free=0, moving=(), **more):
     """What the policy is shown of a decode layer; `moment="gate"`: when it is routed, not when it is done."""
-    flags = np.zeros_like(placement.resident)
+    on_the_way = np.zeros_like(placement.resident)
     for place in moving:
-        flags[place] = True
+        on_the_way[place] = True
     layers = policy.machine.layers
     following = layers[(layer + 1) % len(layers)]
     return views.BackgroundView(
-        "decode", step, layer, following, np.array(loads), placement, flags, free, **more
+        "decode", step, layer, following, np.array(loads), placement, on_the_way, free, **more
     )
 
 
@@ -214,11 +220,7 @@ def test_predictions_are_as_often_right_as_table_5_says(family, accuracy):
 
 def test_a_layer_is_assigned_by_algorithm_1_and_charged_as_asked():
     policy, _ = placed(machine(gpu_experts=7), initial="hottest", charge=250.0)
-    lies = views.LayerPlacement(np.full(8, -1, np.int16), np.ones(8, np.int16), np.arange(8) >= 6)
-    view = views.LayerView(
-        "decode", 0, 1, np.array([0, 9, 1, 1, 20, 0, 5, 5]), 20, lies, np.zeros(8, np.bool_)
-    )
-    found = policy.assign(view)
+    found = policy.assign(routed([0, 9, 1, 1, 20, 0, 5, 5], resident=[6, 7]))
     # GPU: 100 of each copy, 9 of experts 6 and 7. CPU: 120, 40, 40, 230, 80, 80 of 1, 2, 3, 4, 6, 7.
     # By difference: 4 (130) GPU 100; 6 (71) CPU 80; 7 (71) GPU 109; 2 (60) CPU 120; 3 (60) CPU 160; 1 (20)
     # GPU 209 against 280.
@@ -229,9 +231,7 @@ def test_a_layer_is_assigned_by_algorithm_1_and_charged_as_asked():
 
 
 def test_the_gpu_takes_no_more_missing_experts_than_its_memory_has_room_for():
-    lies = views.LayerPlacement(np.full(8, -1, np.int16), np.ones(8, np.int16), np.zeros(8, np.bool_))
-    view = views.LayerView("decode", 0, 1, np.full(8, 64), 256, lies, np.zeros(8, np.bool_))
-    counts = []
+    counts, view = [], routed([64] * 8)
     for memory in ("held", "streamed"):  # streamed: 7 copies of 100 ns against one of 670 on the CPU
         policy, _ = placed(machine(gpu_experts=0), gpu_memory=memory)
         counts.append(len(policy.assign(view).gpu))
@@ -241,9 +241,7 @@ def test_the_gpu_takes_no_more_missing_experts_than_its_memory_has_room_for():
 def test_room_of_a_replaced_expert_is_that_of_the_expert_that_replaces_it():
     policy, placement = placed(machine(gpu_experts=6), gpu_memory="held", prefetch=0, w=1, u=1)
     assert len(policy.background(shown(policy, placement, 0, [1] * 8))) == 2
-    lies = views.LayerPlacement(np.full(8, -1, np.int16), np.ones(8, np.int16), np.zeros(8, np.bool_))
-    view = views.LayerView("decode", 0, 1, np.full(8, 64), 256, lies, np.zeros(8, np.bool_))
-    assert len(policy.assign(view).gpu) == 2  # the buffers
+    assert len(policy.assign(routed([64] * 8)).gpu) == 2  # the buffers
 
 
 # ---- algorithm 2
@@ -347,8 +345,7 @@ def test_predictions_are_counted_when_their_layer_comes():
     policy, placement = placed(machine(gpu_experts=9), prefetch=2, replace=False)
     assert policy.prediction() is None
     policy.background(shown(policy, placement, 0, [1] * 8, free=2, predicted=(0, 3), moment="gate"))
-    lies = views.LayerPlacement(np.full(8, -1, np.int16), np.ones(8, np.int16), np.zeros(8, np.bool_))
-    policy.assign(views.LayerView("decode", 0, 1, np.array([5, 6, 0, 2, 0, 0, 0, 0]), 7, lies, lies.resident))
+    policy.assign(routed([5, 6, 0, 2, 0, 0, 0, 0]))
     found = policy.prediction()
     assert found is not None
     assert found["accuracy"] == 0.5

@@ -20,7 +20,7 @@ from ndpsim.policies.published.trimoe.makespan import HOT, CostModel, EngineCost
 from ndpsim.policies.published.trimoe.policy import TriMoE, TriMoEParameters
 from ndpsim.policies.published.trimoe.relocation import Coming, ndp_busy, prefetches, rebalances
 from ndpsim.routing import Routing
-from policy_machines import TOKENS
+from policy_machines import TOKENS, flags
 from policy_machines import estimates as plain_estimates
 from policy_machines import machine as plain_machine
 
@@ -36,9 +36,8 @@ def machine(experts: int = 8, layers: int = 1, gpu_experts: int = 0, dimms: int 
 
 def layer(dimm: Sequence[int], resident: Sequence[int] = ()) -> views.LayerPlacement:
     """Experts on these DIMMs or striped, those of `resident` also with the GPU."""
-    there = np.zeros(len(dimm), np.bool_)
-    there[list(resident)] = True
-    return views.LayerPlacement(np.array(dimm, np.int16), np.ones(len(dimm), np.int16), there)
+    count = len(dimm)
+    return views.LayerPlacement(np.array(dimm, np.int16), np.ones(count, np.int16), flags(count, resident))
 
 
 def policy(
@@ -50,9 +49,8 @@ def policy(
 def view(
     loads: Sequence[int], placement: views.LayerPlacement, phase: str = "decode", arriving: Sequence[int] = ()
 ) -> views.LayerView:
-    flags = np.zeros(len(loads), np.bool_)
-    flags[list(arriving)] = True
-    return views.LayerView(phase, 0, 0, np.array(loads, np.int64), max(loads), placement, flags)
+    on_the_way = flags(len(loads), arriving)
+    return views.LayerView(phase, 0, 0, np.array(loads, np.int64), max(loads), placement, on_the_way)
 
 
 def makespan(
@@ -619,9 +617,7 @@ def test_an_expert_on_its_way_is_no_candidate() -> None:
     here = layer([views.STRIPED, views.STRIPED, 0, 0, 0])
     assert ndp_busy(expert_costs, here, 4).tolist() == [90, 0, 0, 0]
     for moving, prefetched, rebalanced in (([], 0, 2), ([0, 2], 1, 3)):
-        flags = np.zeros(5, np.bool_)
-        flags[moving] = True
-        coming = Coming(0, expert_costs, here, flags, 4, ESTIMATES)
+        coming = Coming(0, expert_costs, here, flags(5, moving), 4, ESTIMATES)
         begun = prefetches(coming, expert_costs.classes(2) == HOT, 2)
         assert begun[0].migration.expert == prefetched
         (cold,) = rebalances(coming, 0.0, 1)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ndpsim.assignment.interior_point import Programme, Search
 from ndpsim.events.state import Slowdown
 from ndpsim.orchestrator import bounds as orchestrator_bounds
 from ndpsim.orchestrator.bounds import _LEAST, least_lost_ns_per_byte
@@ -511,33 +510,3 @@ def test_one_step_has_the_bound_that_the_programme_of_several_steps_gives_it(see
     given = Steps(loads, drawn.uniform(0, 40, (1, layers)), drawn.uniform(0, 5, 1))
     several = run_bound._steps_bound(run_bound._StepsWriter(given, experts, machine))
     assert run_bound_ns(given, experts, machine) == pytest.approx(several, rel=1e-6)
-
-
-def test_prices_of_shares_reach_the_optimum_of_another_solver():
-    drawn = np.random.default_rng(5)
-    for _ in range(20):
-        groups, ways, rows = (int(n) for n in drawn.integers((1, 1, 1), (8, 5, 6)))
-        uses, counts = drawn.uniform(0, 9, (groups * ways, rows)), drawn.integers(1, 5, groups).astype(float)
-        # The least sum of prices for what rows use: each row has a variable that costs 1 and covers it.
-        found = prices_of(uses, counts, rows)
-        sums = np.kron(np.eye(groups), np.ones(ways))
-        costs = np.append(np.zeros(len(uses)), np.ones(rows))
-        matrix = np.hstack([uses.T, -np.diag(np.arange(1.0, rows + 1))])
-        best = optimize.linprog(
-            costs, matrix, np.zeros(rows), np.hstack([sums, np.zeros((groups, rows))]), counts
-        ).fun
-        reached = counts @ (uses @ found).reshape(groups, ways).min(axis=1)
-        assert (found * np.arange(1, rows + 1) <= 1 + 1e-9).all()
-        assert reached == pytest.approx(best, rel=1e-6)
-
-
-def prices_of(uses: np.ndarray, counts: np.ndarray, rows: int) -> np.ndarray:
-    columns = [np.arange(rows)] * len(uses) + [[row] for row in range(rows)] * 2
-    values = [*uses, *([-1.0 - row] for row in range(rows)), *([1.0] for _ in range(rows))]
-    first = np.cumsum([0, *map(len, columns)])
-    costs = np.concatenate([np.zeros(len(uses)), np.ones(rows), np.zeros(rows)])
-    programme = Programme(
-        first, np.concatenate(columns), np.concatenate(values), costs, np.zeros(rows), counts,
-        len(uses) // len(counts), np.zeros(len(counts), np.int64),
-    )  # fmt: skip
-    return Search(programme, rows).prices()

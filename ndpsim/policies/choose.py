@@ -287,10 +287,8 @@ def _validated(policy: type[Policy], given: Mapping[str, str]) -> PolicyParamete
         if key not in fields:
             problem = one_of(key, fields, "parameter") if fields else f"has no parameters, and no '{key}'"
             raise InputError(problem, "unknown-key", key=f"{_KEY} {policy.name}")
-    values = {
-        key: None if value.lower() == "none" and _kinds(fields[key])[1] else value
-        for key, value in given.items()
-    }
+    optional = {key for key in given if _kinds(fields[key])[1]}
+    values = {key: None if key in optional and of.lower() == "none" else of for key, of in given.items()}
     try:
         return policy.Parameters.model_validate(values)
     except ValidationError as error:

@@ -126,9 +126,8 @@ def _compare(
 ) -> None:
     for (question, answer), (_, otherwise) in zip(first, other, strict=False):
         if answer != otherwise:
-            raise InputError(
-                f"the answer is another one, {when}", "policy", key=f"policy {chosen.name}: {question}"
-            )
+            problem, key = f"the answer is another one, {when}", f"policy {chosen.name}: {question}"
+            raise InputError(problem, "policy", key=key)
 
 
 def _moments(trace: Routing, machine: Machine) -> list[_Moment]:

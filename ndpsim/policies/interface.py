@@ -154,8 +154,8 @@ class PolicyParameters(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     gpu_order: GpuOrder = "listed"
-    """of the experts that the GPU computes. listed: as the policy lists them; arrived: those that were copied
-    first, as soon as they are there, so that their buffers are free sooner"""
+    """order of the experts that the GPU computes. listed: as the policy lists them; arrived: those that were
+    copied first, as soon as they are there, so that their buffers are free sooner"""
 
 
 if TYPE_CHECKING:

@@ -47,15 +47,11 @@ class _Moving:
     """Changes by the migrations so far."""
 
     def __init__(self, view: BackgroundView, machine: Machine, at: At) -> None:
-        self.placement, self.moving = view.placement, view.moving
-        self.machine, self.at = machine, at
-        self.room, self.layer, self.copied = view.gpu_free, view.layer, view.copied
-        self.in_use = view.in_use
-        self.asked: set[tuple[int, int]] = set()
-        self.evicted: set[tuple[int, int]] = set()
+        self.view, self.machine, self.at, self.room = view, machine, at, view.gpu_free
+        self.asked, self.evicted = set[tuple[int, int]](), set[tuple[int, int]]()
 
     def checked(self, one: Migration) -> Migration:
-        at, machine = self.at, self.machine
+        at, machine, view = self.at, self.machine, self.view
         if not isinstance(one, Migration):
             raise at.error(f"background gives {shown(one)}, not a Migration")
         if one.kind not in MIGRATION_KINDS:
@@ -68,12 +64,12 @@ class _Moving:
         to = whole(one.to, "a DIMM", at)
         what = f"{one.kind} of expert {expert} of layer {layer}"
         place = machine.layers.index(layer), expert
-        if self.moving[place] or place in self.asked:
+        if view.moving[place] or place in self.asked:
             raise at.error(f"{what}: it is moving already")
-        if layer == self.layer and self.in_use[expert : expert + 1].any() and one.kind in (*COPIES, "evict"):
+        if layer == view.layer and view.in_use[expert : expert + 1].any() and one.kind in (*COPIES, "evict"):
             raise at.error(f"{what}: the GPU computes it in this layer")
-        resident = bool(self.placement.resident[place]) and place not in self.evicted
-        if one.kind == "keep" and (layer != self.layer or not self.copied[expert : expert + 1].any()):
+        resident = bool(view.placement.resident[place]) and place not in self.evicted
+        if one.kind == "keep" and (layer != view.layer or not view.copied[expert : expert + 1].any()):
             raise at.error(f"{what}: the layer that is done has not copied it to the GPU in full")
         if one.kind in (*COPIES, "keep"):
             self._to_gpu(what, resident)
@@ -94,7 +90,7 @@ class _Moving:
         if one.bits is None or one.bits == self.machine.bits:
             return None
         bits = whole(one.bits, f"{what}: its bits", self.at)
-        if one.kind not in COPIES or bits not in self.placement.replicas:
+        if one.kind not in COPIES or bits not in self.view.placement.replicas:
             raise self.at.error(f"{what}: there is no replica of {bits} bits that it copies")
         return bits
 
@@ -108,18 +104,16 @@ class _Moving:
         self.room -= 1
 
     def _between_dimms(self, kind: str, what: str, place: tuple[int, int], to: int) -> None:
-        at, dimms = self.at, self.machine.dimms
+        at, dimms, placement = self.at, self.machine.dimms, self.view.placement
         if not dimms:
             raise at.error(f"{what}: the machine has no NDP units")
         if not self.machine.has_links:
             raise at.error(f"{what}: the machine has no links between DIMMs")
         if not STRIPED <= to < dimms:
             raise at.error(f"{what}: there is no DIMM {to} among {dimms}")
-        location = int(self.placement.dimm[place])
-        if self.placement.shards[place] > 1:
-            raise at.error(
-                f"{what}: it is over {self.placement.shards[place]} DIMMs; a sharded expert does not move"
-            )
+        location, shards = int(placement.dimm[place]), placement.shards[place]
+        if shards > 1:
+            raise at.error(f"{what}: it is over {shards} DIMMs; a sharded expert does not move")
         if location == to:
             raise at.error(f"{what}: it is {'striped' if to == STRIPED else f'on DIMM {to}'} already")
         between = location != STRIPED and to != STRIPED

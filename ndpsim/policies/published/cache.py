@@ -58,7 +58,7 @@ class CacheParameters(PolicyParameters):
     as a decode step of one"""
 
     seed: int = Field(0, ge=0, le=1 << 31)
-    """of what the cache holds at first (the paper does not say)"""
+    """seed of the first contents of the cache (the paper does not give them)"""
 
 
 class _Index:

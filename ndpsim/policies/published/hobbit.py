@@ -54,8 +54,8 @@ class HobbitParameters(PolicyParameters):
     w_lhu: float = _weight(0.4, "how often it was needed in full precision")
     w_fld: float = _weight(0.2, "how soon its layer comes")
     layer_distance: Literal["ahead", "printed"] = "ahead"
-    """of w_fld. ahead: (l_i - l_t - 1) mod l_n layers between the one that is done and the expert's, so that
-    what is needed next stays; printed: (l_t - l_i + l_n) mod l_n [note], by which it goes first"""
+    """distance in w_fld. ahead: (l_i - l_t - 1) mod l_n layers between the one that is done and the expert's,
+    so that what is needed next stays; printed: (l_t - l_i + l_n) mod l_n [note], by which it goes first"""
 
     residents: Literal["hot", "none"] = "hot"
     """what the GPU's memory holds at first. hot: the experts with most tokens in the offline trace
@@ -69,7 +69,7 @@ class HobbitParameters(PolicyParameters):
     token chooses"""
 
     seed: int = Field(0, ge=0, le=1 << 31)
-    """of predictions"""
+    """seed of predictions"""
 
     @model_validator(mode="after")
     def _in_order(self) -> HobbitParameters:

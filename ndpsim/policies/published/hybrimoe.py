@@ -36,8 +36,8 @@ class HybriMoeParameters(PolicyParameters):
     (section 3.1)"""
 
     threshold: int | None = Field(None, ge=1)
-    """of tokens, for that schedule; none: where a copy and the GPU take less than the CPU by this machine's
-    estimates"""
+    """least tokens of a missing expert that goes to the GPU, for that schedule; none: where a copy and the
+    GPU take less than the CPU by this machine's estimates"""
 
     constants: Literal["profile", "code"] = "profile"
     """what the schedule believes that things take. profile: this machine's estimates (default: the code's are
@@ -45,7 +45,7 @@ class HybriMoeParameters(PolicyParameters):
     CPU, 0.4179 for a copy"""
 
     cache_share: float = Field(1.0, ge=0, le=1)
-    """of each layer's experts that are cached, where there is room (load_size); 1: as many as fit, so that
+    """share of each layer's experts that is cached, if there is room (load_size); 1: as many as fit, so that
     all policies use the same memory; DALI caches as many with both"""
 
     rows: Literal["first", "all"] = "first"

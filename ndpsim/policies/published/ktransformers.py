@@ -34,8 +34,8 @@ class KTransformersParameters(PolicyParameters):
     DALI describes); random: seed 42"""
 
     gpu_share: float = Field(1.0, ge=0, le=1)
-    """of all experts that are on the GPU, where they fit (--kt-gpu-experts-ratio); 1: as many as fit, so that
-    all policies use the same memory; DALI, section 6.1, has what its cache takes"""
+    """share of all experts that is on the GPU, if it fits (--kt-gpu-experts-ratio); 1: as many as fit, so
+    that all policies use the same memory; DALI, section 6.1, has what its cache takes"""
 
     update_tokens: int | None = Field(None, ge=1)
     """from so many prompt tokens on, the GPU computes the prefill, and of each layer those experts stay that

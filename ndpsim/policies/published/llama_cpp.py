@@ -24,15 +24,15 @@ class LlamaCppParameters(PolicyParameters):
     common/arg.cpp); none: of as few layers as the GPU's memory and gpu_share make necessary"""
 
     gpu_share: float = Field(1.0, ge=0, le=1)
-    """of the layers that have their experts in the GPU's memory, where n_cpu_moe is not given; 1: as many as
-    fit, so that all policies use the same memory; DALI, section 6.1, has what its cache takes"""
+    """share of layers with their experts in the GPU's memory, if n_cpu_moe is not given; 1: as many as fit,
+    so that all policies use the same memory; DALI, section 6.1, has what its cache takes"""
 
     offload: bool = True
     """op offload: the GPU computes layers of the host's memory, too, where the batch is large ([code]
     ggml-backend.cpp; off: --no-op-offload)"""
 
     offload_tokens: int = Field(32, ge=1)
-    """tokens of such a batch, at least ([code] GGML_OP_OFFLOAD_MIN_BATCH; ik_llama.cpp: 32 x experts /
+    """least tokens of such a batch ([code] GGML_OP_OFFLOAD_MIN_BATCH; ik_llama.cpp: 32 x experts /
     experts of a token)"""
 
 

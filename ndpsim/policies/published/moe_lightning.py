@@ -33,7 +33,7 @@ class MoeLightningParameters(PolicyParameters):
     baseline)"""
 
     gpu_share: float = Field(1.0, ge=0, le=1)
-    """of each layer's experts that are in the GPU's memory, where they fit; 1: as many as fit, so that all
+    """share of each layer's experts in the GPU's memory, if it fits; 1: as many as fit, so that all
     policies use the same memory; DALI, section 6.1, has what its cache takes"""
 
 

@@ -36,10 +36,10 @@ class MondeParameters(PolicyParameters):
     NDP units (single batch); dynande: ceil(0.05882 x K), as DynaNDE-Simulator reimplements it"""
 
     alpha: float | None = Field(None, ge=0, le=1000)
-    """of variant bandwidth: corrects the number of experts on the GPU. none (the default): 1 at first and in
-    a prefill, then, from decode step to decode step, by 'a scaling factor based on historical data' (the edge
-    paper, section III-C): what would have been best by the policy's estimates, in proportion to the rule, in
-    all steps so far; no source gives the way or a value"""
+    """for variant bandwidth: factor of the number of experts on the GPU. none (the default): 1 at first and
+    in a prefill, then, from decode step to decode step, by 'a scaling factor based on historical data' (the
+    edge paper, section III-C): what would have been best by the policy's estimates, in proportion to the
+    rule, in all steps so far; no source gives the way or a value"""
 
     migrations: float = Field(0.0, ge=0, le=1000)
     """experts that change places with the GPU's memory, a layer and decoded token ('periodic adjustments

@@ -41,7 +41,7 @@ class DaliParameters(PolicyParameters):
     2 scored by execution time (appendix A.2)"""
 
     gap: float = Field(0.0, ge=0, le=1)
-    """of optimal: a solution so close to the best is good enough"""
+    """for optimal: accepted distance from the best solution, as a share of it"""
 
     charge: Literal["none", "measured"] | float = "none"
     """what a decision takes before the layer begins. none: nothing, as table 4 compares; measured: as long as
@@ -53,7 +53,7 @@ class DaliParameters(PolicyParameters):
     layer is there at once, in free room and the buffers"""
 
     cache_share: float = Field(1.0, ge=0, le=1)
-    """of each layer's experts that are cached, where there is room (cache_size, section 4); 1: as many as
+    """share of each layer's experts that is cached, if there is room (cache_size, section 4); 1: as many as
     fit, so that all policies use the same memory; figure 12 has 0.5, figure 19 0.25"""
 
     initial: Literal["random", "hottest"] = "random"
@@ -86,8 +86,8 @@ class DaliParameters(PolicyParameters):
     to 16 experts, else 4 (figure 12)"""
 
     accuracy: float | None = Field(None, ge=0, le=1)
-    """of predictions; none: 0.933 for Qwen models (table 5), else 0.795, DeepSeek's (table 5): Mixtral's is
-    in a picture only (figure 16), and DeepSeek's is the lower of the two in print"""
+    """accuracy of predictions; none: 0.933 for Qwen models (table 5), else 0.795, DeepSeek's (table 5):
+    Mixtral's is in a picture only (figure 16), and DeepSeek's is the lower of the two in print"""
 
     residual: str | None = None
     """predict by eqs. 10 and 11 in decode steps instead: an .npz file with `hidden` [step, layer, token,
@@ -95,7 +95,7 @@ class DaliParameters(PolicyParameters):
     `calibration` [layer, token, dim]"""
 
     seed: int = Field(1, ge=0)
-    """of the first cache and of predictions"""
+    """seed of the first cache and of predictions"""
 
     @field_validator("charge")
     @classmethod
