@@ -13,11 +13,9 @@ from typing import ClassVar
 
 import pytest
 
-from ndpsim.report.html.moe import write_moe_report
 from ndpsim.report.html.page import write_page
 from ndpsim.report.html.parts import Cell, Section, Table
 from ndpsim.report.html.sweeps import write_sweep_report
-from ndpsim.report.moe_history import History
 from sweep_by_hand import gemv
 
 _PROGRAMS = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
@@ -189,23 +187,6 @@ def test_without_ctrl_the_wheel_scrolls_past_a_picture_that_is_whole(page):
     assert view_box(page)[2] < whole[2]
 
 
-def test_a_report_of_a_run_sorts_and_zooms_too(page, moe_by_hand, tmp_path):
-    history = History()
-    moe_by_hand.play(history, "first", "second")
-    result = moe_by_hand.result("first", "second")
-    write_moe_report(str(tmp_path / "a.html"), result, history, moe_by_hand.run.hardware)
-    page.get_log("performance")
-    page.get((tmp_path / "a.html").as_uri())
-    assert column(page, "policy") == ["first", "second"]
-    assert click_head(page, "throughput (tokens/s)") == "ascending"
-    assert column(page, "policy") == ["second", "first"]
-    whole = view_box(page)
-    by_css(page, "figure.picture .zoom button")[0].click()
-    assert view_box(page)[2] == pytest.approx(whole[2] / 2)
-    assert set(requested(page)) - {"data:,"} == {(tmp_path / "a.html").as_uri()}
-    assert page.get_log("browser") == []
-
-
 def test_a_page_asks_for_nothing_but_itself_and_complains_of_nothing(page, report):
     assert set(requested(page)) - {"data:,"} == {report.as_uri()}
     assert page.get_log("browser") == []
@@ -291,8 +272,3 @@ def test_what_is_folded_is_printed_and_buttons_are_not(page):
     assert set(page.execute_script(seen, "details table")) == {True}
     assert set(page.execute_script(seen, ".zoom")) == {False}
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-
-
-def test_a_table_that_goes_on_has_a_shadow_at_its_edge(page):
-    background = "return getComputedStyle(document.querySelector('.scroll')).backgroundAttachment"
-    assert set(page.execute_script(background).split(", ")) == {"local", "scroll"}

@@ -10,16 +10,14 @@ import pytest
 
 from calls import call
 from ndpsim.errors import InputError
-from ndpsim.moe import Expert
 from ndpsim.report.html.moe import write_moe_report
-from ndpsim.report.html.page import source, write_page
+from ndpsim.report.html.page import write_page
 from ndpsim.report.html.parts import MOST_ROWS, Cell, Folded, Picture, Section, Table
 from ndpsim.report.html.sections import measured_cell
 from ndpsim.report.html.svg import inline, picture
 from ndpsim.report.html.sweeps import write_sweep_report
 from ndpsim.report.moe_history import History
 from ndpsim.results.cache import version
-from ndpsim.simulate import simulate_expert
 from ndpsim.sweeps.definition import Definition, Published
 from small_config import write_config
 from sweep_by_hand import Result, fail, gemv, moe, row
@@ -173,7 +171,7 @@ def test_a_report_of_jobs_made_by_hand_has_their_times(moe_by_hand, tmp_path):
     assert "start (\N{MICRO SIGN}s)" in page.words["th"]
 
 
-@pytest.mark.parametrize("target", ["none/a.html", ".", ""])
+@pytest.mark.parametrize("target", ["none/a.html", "."])
 def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(target, folder):
     status, _, err = call("gemv", *SHAPE, "--report", target)
     assert status == 2
@@ -224,15 +222,11 @@ def test_published_values_stand_beside_ours(tmp_path):
     assert cells[place - 3 : place] == ["30 to 34", "32", "1.000"]
 
 
-def test_a_sweep_without_points_has_a_report_that_says_so(tmp_path):
-    text = report(Result(Definition("gemv", {}, {"tokens": (1, 2)}), []), tmp_path)
-    assert "no picture: plot: the sweep has no points" in text
-
-
 def test_what_cannot_be_drawn_is_said_in_place_of_the_picture(tmp_path):
     varied = {"tokens": (1,), "dimm.ranks": tuple(range(1, 10)), "bits": tuple(range(1, 12)), "seed": (1, 2)}
-    text = report(gemv(varied=varied), tmp_path)
-    assert "no picture: by:" in text
+    assert "no picture: by:" in report(gemv(varied=varied), tmp_path)
+    empty = Result(Definition("gemv", {}, {"tokens": (1, 2)}), [])
+    assert "no picture: plot: the sweep has no points" in report(empty, tmp_path)
 
 
 def test_a_sweep_of_many_points_has_a_bounded_report(tmp_path):
@@ -264,19 +258,6 @@ def test_whatever_a_sweep_is_called_is_text(tmp_path):
         varied={"policy": (HOSTILE, "b"), "batch": (64, 128)}, baseline={"policy": HOSTILE}
     )
     assert "img" not in Page(report(hostile_policies, tmp_path)).tags
-
-
-def test_whatever_a_model_is_called_is_text(folder):
-    name = "<img src=x onerror=alert(1)>.json"
-    (folder / name).write_text(
-        '{"model_type": "mixtral", "hidden_size": 128, "intermediate_size": 64, "num_hidden_layers": 1,'
-        ' "num_local_experts": 4, "num_experts_per_tok": 2, "num_attention_heads": 4,'
-        ' "num_key_value_heads": 4, "vocab_size": 100}'
-    )
-    status, _, err = call("gemv", "--model", name, "--report", "report.html")
-    assert status == 0, err
-    page = checked((folder / "report.html").read_text())
-    assert "img" not in page.tags
 
 
 # ---- parts ----
@@ -362,27 +343,3 @@ def test_a_picture_that_is_refused_leaves_its_reason():
         raise InputError("<nothing> to show", key="panels")
 
     assert picture("a", draw, "words") == "no picture: <nothing> to show"
-
-
-def test_a_page_is_written_whole_or_not_at_all(tmp_path):
-    with pytest.raises(InputError):
-        write_page(str(tmp_path / "none" / "a.html"), "title", "", [])
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_script_is_small():
-    script = source("script.js")
-    assert len([line for line in script.splitlines() if line.strip()]) <= 90
-    assert "http" not in script
-    assert "eval" not in script
-
-
-def test_the_expert_of_a_report_is_that_of_the_call(tmp_path):
-    from ndpsim.config import load_hardware
-    from ndpsim.report.html.runs import write_expert_report
-
-    hardware = load_hardware("trimoe")
-    result = simulate_expert(hardware, Expert(256, 96), 1, record_commands=True)
-    write_expert_report(str(tmp_path / "a.html"), result, hardware)
-    page = checked((tmp_path / "a.html").read_text())
-    assert page.words["h1"] == ["One expert of 256 x 96 on trimoe, 1 token, 16 bits"]

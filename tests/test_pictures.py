@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import json
 import math
 import os
 import re
@@ -14,7 +13,6 @@ import sys
 from fractions import Fraction
 from types import SimpleNamespace
 
-import matplotlib
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgb
@@ -40,7 +38,6 @@ from ndpsim.report.pictures import (
     canvas,
     contention,
     expert,
-    host_read,
     latencies,
     layout,
     moe,
@@ -49,8 +46,7 @@ from ndpsim.report.pictures import (
 from ndpsim.report.pictures import relayout as relayouts
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.curves import reads_over_time
-from ndpsim.report.text import trace_facts, trace_run_title
-from ndpsim.report.timeline import write_timeline
+from ndpsim.report.text import facts_of, title_of
 from ndpsim.simulate import Memory, run_requests, simulate_contention, simulate_host_read
 from ndpsim.simulate import sweep_load as run_sweep
 from ndpsim.simulate.latencies import latency_distribution
@@ -61,21 +57,12 @@ LPDDR5X = [f"dram.{key}" for key in ("standard=LPDDR5X", "org=LPDDR5X_16Gb_x16",
 GDDR6 = [f"dram.{key}" for key in ("standard=GDDR6", "org=GDDR6_16Gb_x8", "timing=GDDR6_14000_1350mV_double")]
 SMALL = Expert(256, 96)
 FEW = ["dimm.count=4", "host.channels=2", "dimm.ranks=1"]
-SETS = [part for change in FEW for part in ("--set", change)]
 
 
-WAYS = {
-    "host-read": ["gemv", "--engine", "host-read"],
-    "beside the host": ["gemv", "--host-traffic", "saturate"],
-    "all topologies": ["relayout", *SETS, "--topology", "all"],
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_every_result_has_its_picture(way, tmp_path):
-    picture = tmp_path / "picture.png"
-    said(*WAYS[way], "--shape", "256,96", "--plot", picture)
-    assert picture.read_bytes().startswith(b"\x89PNG")
+@pytest.mark.parametrize("way", ["gemv --engine host-read", "gemv --host-traffic saturate", "relayout"])
+def test_a_command_draws_its_result(way, tmp_path):
+    said(*way.split(), "--shape", "256,96", "--plot", tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in tmp_path.iterdir()] == ["picture.png"]
 
 
@@ -193,12 +180,6 @@ def test_files_of_two_processes_are_equal_whatever_is_set(tmp_path):
         assert len(first) > 5000
 
 
-def test_settings_of_matplotlib_are_left_as_they_are():
-    before = dict(matplotlib.rcParams)
-    layout_figure()
-    assert dict(matplotlib.rcParams) == before
-
-
 def test_fonts_are_embedded_as_publishers_ask(tmp_path):
     canvas.save(layout_figure("column"), str(tmp_path / "p.pdf"), "column")
     content = (tmp_path / "p.pdf").read_bytes()
@@ -243,7 +224,7 @@ def pictures(tmp_path_factory, moe_by_hand):
         "expert behind CXL": (expert.expert_figure, simulate_expert("cxl", SMALL, record_commands=True)),
         "contention": (contention.contention_figure, simulate_contention("trimoe", SMALL)),
         "host-read": (
-            host_read.host_read_figure,
+            expert.host_read_figure,
             simulate_host_read("trimoe", larger, "localized", record_commands=True),
         ),
         "relayout": (relayouts.relayout_figure, simulate_relayout("trimoe", larger)),
@@ -372,12 +353,6 @@ def test_all_text_can_be_read(figures, size):
         assert least_pt(figure) >= LEAST_PT[size], name
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_text_of_a_panel_can_be_read(size):
-    figure = figure_of(lambda axes: axes.set(xlabel="time (µs)", ylabel="reads"), size=size)
-    assert least_pt(figure) >= LEAST_PT[size]
-
-
 def test_axes_say_what_they_show(figures):
     for name, figure in figures("column").items():
         for axes in figure.axes:
@@ -390,70 +365,6 @@ def test_axes_say_what_they_show(figures):
                 assert re.search(r"\((GB/s|%|% of the time|[nµm]s|[KM]iB)\)", axes.get_ylabel()), name
 
 
-def colours_of(figure):
-    """Every colour that is drawn, and what the legends call it."""
-    drawn, called = set(), {}
-    for axes in figure.axes:
-        for patch in axes.patches:
-            drawn.add(to_hex(patch.get_facecolor() if patch.get_fill() else patch.get_edgecolor()))
-        drawn |= {to_hex(line.get_color()) for line in axes.lines}
-        for image in axes.images:
-            drawn |= {to_hex(colour) for colour in image.cmap.colors}
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            colour = handle.patches[0].get_facecolor() if hasattr(handle, "patches") else None
-            if colour is None:
-                colour = handle.get_color() if hasattr(handle, "get_color") else handle.get_edgecolor()
-            called[label] = to_hex(colour)
-    return drawn, called
-
-
-def test_one_colour_has_one_meaning_over_all_pictures(figures):
-    plain = {colour.lower(): meaning for meaning, colour in COLOURS.items()}
-    assert len(plain) == len(COLOURS)
-    tints = {to_hex(tint(colour, part)) for colour in (*COLOURS.values(), INK) for part in (0.35, 0.4)}
-    meant = {}
-    for name, figure in figures("column").items():
-        if name == "topologies":  # curves that a legend alone tells apart
-            continue
-        drawn, called = colours_of(figure)
-        assert drawn <= set(plain) | tints | {INK, "#ffffff"}, name
-        for label, colour in called.items():
-            word = re.split(r" \d|:", label)[0]
-            if colour in plain and not label.startswith(("mean over", "peak")):
-                meant.setdefault(colour, set()).add(word)
-    expected = {
-        "read": {"data", "read", "read at the sources", "mean", "99th percentile"},
-        "write": {"write", "arrived at the targets"},
-        "read or write": {"data bus of the busiest lane"},
-        "refresh": {"refresh"},
-        "rows": {"rows", "activate"},
-        "compute": {"FIFO full", "NDP units", "NDP", "NDP (busiest DIMM) busy"},
-        "chip io": {"I/O"},
-        "link": {"link", "busiest link"},
-        "host": {"host", "by the host", "CPU", "CPU busy"},
-        "idle": {"nothing to read", "background"},
-        "gate": {"gate"},
-        "up": {"up"},
-        "down": {"down"},
-        "decode": {"decode", "mean"},
-        "prefill": {"prefill"},
-        "hot": {"hot"},
-        "warm": {"warm"},
-        "cold": {"cold"},
-        "gpu": {"GPU, in its memory", "GPU busy"},
-        "pcie": {"PCIe to the GPU busy"},
-        "hidden": {"hidden"},
-        "exposed": {"exposed", "migrations"},
-        "everything": {"everything"},
-        "experts": {"experts alone"},
-    }
-    for colour, words in meant.items():
-        assert words <= expected[plain[colour]], plain[colour]
-    assert {"read", "write", "refresh", "rows", "compute", "host", "link", "idle", "gate", "up", "down"} <= {
-        plain[colour] for colour in meant
-    }
-
-
 # Vienot, Brettel and Mollon (1999) as linear maps of linear RGB.
 _SEEN = {
     "trichromat": np.eye(3),
@@ -462,12 +373,16 @@ _SEEN = {
 }
 
 
-def lab(colour, seen):
-    """CIE 1976 L*a*b* of a colour, as somebody sees it (sRGB, white of D65)."""
+def linear(colour):
+    """Linear RGB of an sRGB colour."""
     value = np.array(to_rgb(colour))
-    linear = np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
-    linear = np.clip(np.array(_SEEN[seen]) @ linear, 0, 1)
-    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ linear
+    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+
+
+def lab(colour, seen):
+    """CIE 1976 L*a*b* of a colour, as somebody sees it (white of D65)."""
+    rgb = np.clip(np.array(_SEEN[seen]) @ linear(colour), 0, 1)
+    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ rgb
     ratio = xyz / np.array([0.9505, 1.0, 1.089])
     f = np.where(ratio > 216 / 24389, np.cbrt(ratio), (24389 / 27 * ratio + 16) / 116)
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
@@ -490,40 +405,45 @@ def test_colours_of_a_picture_are_told_apart_by_all_readers(seen):
             assert apart > 11, (first, second, apart)
 
 
+def test_lines_of_resources_are_seen_on_white(moe_by_hand):
+    for panel in ("layers", "speedup"):
+        for axes in moe_axes(moe_by_hand, panel, "trimoe", "monde"):
+            for line in axes.lines:
+                lightness = linear(line.get_color()) @ [0.2126, 0.7152, 0.0722]
+                assert 1.05 / (lightness + 0.05) >= 3, line.get_label()  # contrast, as WCAG 2 has it
+
+
+def test_colours_have_a_meaning(figures):
+    meant = {to_hex(colour) for colour in (*COLOURS.values(), INK, "#ffffff")}
+    meant |= {to_hex(tint(colour, part)) for colour in (*COLOURS.values(), INK) for part in (0.35, 0.4)}
+    for name, figure in figures("column").items():
+        if name == "topologies":  # curves that a legend alone tells apart
+            continue
+        for axes in figure.axes:
+            drawn = {to_hex(line.get_color()) for line in axes.lines}
+            drawn |= {to_hex(one.get_facecolor()) for one in axes.patches if one.get_fill()}
+            assert drawn <= meant, name
+
+
 # ---- curves ----
 
+READ = {
+    "trimoe": lambda: simulate_expert("trimoe", SMALL, record_commands=True),
+    "same-bank": lambda: simulate_expert(
+        "trimoe", SMALL, record_commands=True, sets=["dram.refresh=same-bank"]
+    ),
+    "cxl": lambda: simulate_expert("cxl", SMALL, 4, bits=4, record_commands=True),
+    "host, striped": lambda: simulate_host_read("edge", Expert(1024, 256), record_commands=True),
+    "LPDDR5X": lambda: simulate_expert("edge", SMALL, sets=LPDDR5X, record_commands=True),
+    "GDDR6": lambda: simulate_expert(
+        "edge", SMALL, sets=[*GDDR6, "dimm.ranks=1", "dimm.count=2"], record_commands=True
+    ),
+}
 
-@pytest.mark.parametrize(
-    "simulate",
-    [
-        lambda: simulate_expert("trimoe", SMALL, record_commands=True),
-        lambda: simulate_expert("trimoe", Expert(2048, 768), record_commands=True),
-        lambda: simulate_expert("trimoe", SMALL, record_commands=True, sets=["dram.refresh=same-bank"]),
-        lambda: simulate_expert("edge", SMALL, layout="sharded:3", record_commands=True),
-        lambda: simulate_expert("cxl", SMALL, 4, bits=4, record_commands=True),
-        lambda: simulate_host_read("trimoe", SMALL, "localized", record_commands=True),
-        lambda: simulate_host_read("edge", Expert(1024, 256), record_commands=True),
-        lambda: simulate_expert("edge", SMALL, sets=LPDDR5X, record_commands=True),
-        lambda: simulate_host_read("edge", Expert(1024, 256), sets=LPDDR5X, record_commands=True),
-        lambda: simulate_expert(
-            "edge", SMALL, sets=[*GDDR6, "dimm.ranks=1", "dimm.count=2"], record_commands=True
-        ),
-    ],
-    ids=[
-        "trimoe",
-        "larger",
-        "same-bank",
-        "sharded",
-        "cxl",
-        "host",
-        "host, striped",
-        "LPDDR5X",
-        "host, LPDDR5X",
-        "GDDR6",
-    ],
-)
-def test_what_is_read_over_time_is_exactly_what_was_read(simulate):
-    result = simulate()
+
+@pytest.mark.parametrize("kind", READ)
+def test_what_is_read_over_time_is_exactly_what_was_read(kind):
+    result = READ[kind]()
     curve = reads_over_time(result)
     burst = result.config["hardware"]["derived"]["burst_bytes"]
     assert int(curve.data_bytes.sum()) == burst * result.commands["RD"]
@@ -563,7 +483,7 @@ def test_bursts_are_split_over_the_bins_that_they_span():
     assert curve.high_gbps.max() == pytest.approx(max(shares))
 
 
-@pytest.mark.parametrize("interval", [9360, 9361, 1009])
+@pytest.mark.parametrize("interval", [9360, 1009])
 @pytest.mark.parametrize("refreshes", [3, 30, 150, 1300])
 def test_bins_neither_hide_refreshes_nor_make_patterns_of_them(interval, refreshes):
     pause = interval // 9
@@ -599,12 +519,9 @@ def test_pseudochannels_carry_data_at_the_same_time():
 def test_half_clocks_are_told_as_what_they_are():
     memory = Memory.named("HBM3", "HBM3_4Gb", "HBM3_6400Mbps")
     result = run_requests(Requests.of(np.arange(40) * 32, np.zeros(40, dtype=np.int64)), memory)
-    told = {label: said for label, _, said in trace_facts(result)}
+    told = {label: said for label, _, said in facts_of(result)}
     assert told["time"] == f"{result.cycles:,} half DRAM clocks of 0.3125 ns (1600 MHz)"
-    assert (
-        trace_run_title(result)
-        == "40 requests on HBM3_6400Mbps HBM3_4Gb, 1 channel, ranks 1, pseudochannels 2"
-    )
+    assert title_of(result) == "40 requests on HBM3_6400Mbps HBM3_4Gb, 1 channel, ranks 1, pseudochannels 2"
 
 
 def test_lanes_that_do_the_same_count_each():
@@ -613,9 +530,8 @@ def test_lanes_that_do_the_same_count_each():
     assert three.data_bytes.tolist() == (3 * one.data_bytes).tolist()
 
 
-@pytest.mark.parametrize("experts", [1, 5])
-def test_what_a_relayout_moves_over_time_is_exactly_what_it_moved(experts):
-    result = simulate_relayout("trimoe", SMALL, experts, sets=FEW, host=False)
+def test_what_a_relayout_moves_over_time_is_exactly_what_it_moved():
+    result = simulate_relayout("trimoe", SMALL, 5, sets=FEW, host=False)
     width = np.diff(np.append(0.0, result.curve_ns))
     assert (width * result.read_gbps).sum() == pytest.approx(64 * result.commands["RD"], rel=1e-12)
     assert (width * result.written_gbps).sum() == pytest.approx(64 * result.commands["WR"], rel=1e-12)
@@ -708,46 +624,9 @@ def words_of(figure):
     return "\n".join([figure.get_suptitle(), *ticks, *legends, *texts, *labels])
 
 
-def test_a_picture_says_what_the_hardware_is():
-    results = (
-        simulate_expert("cxl", SMALL, record_commands=True),
-        simulate_expert("trimoe", SMALL, layout="sharded:4", record_commands=True),
-    )
-    cxl, sharded = (words_of(expert.expert_figure(result)) for result in results)
-    for words in (
-        "busy: memory",
-        "CXL link",
-        "systolic arrays",
-        "channel's data bus",
-        "not known: ndp_activation",
-    ):
-        assert words in cxl
-    for words in ("GEMV", "host bus", "lane", "buffer chip"):
-        assert words not in cxl
-    for words in ("on 4 DIMMs of trimoe", "host bus", "GEMV unit", "a lane's data bus"):
-        assert words in sharded
-    assert "CXL" not in sharded
-
-
-def test_a_timeline_says_what_the_hardware_is(tmp_path):
-    units = {}
-    for hw in ("cxl", "trimoe"):
-        write_timeline(str(tmp_path / hw), simulate_expert(hw, SMALL))
-        events = json.loads((tmp_path / hw).read_text())["traceEvents"]
-        units[hw] = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
-    assert units["cxl"] == ["CXL link", "systolic arrays", "activation unit"]
-    assert units["trimoe"] == ["host bus", "GEMV unit", "activation unit"]
-
-
-def test_the_busy_link_is_that_of_the_result():
-    result = simulate_expert("cxl", SMALL, 8, record_commands=True)
-    title = expert.expert_figure(result).get_suptitle()
-    assert f"CXL link {100 * result.busy['io']:.1f}%" in title
-
-
 def test_the_time_of_a_bus_adds_up():
     result = simulate_host_read("trimoe", Expert(1024, 256), record_commands=True)
-    bandwidth, time, energy = host_read.host_read_figure(result).axes
+    bandwidth, time, energy = expert.host_read_figure(result).axes
     for bar in (time, energy):
         assert sum(part.get_width() for part in bar.patches) == pytest.approx(100)
     data = time.patches[0].get_width()
@@ -916,45 +795,17 @@ def test_one_policy_has_no_speedups_to_draw(moe_by_hand):
 # ---- what a reader would stumble over ----
 
 
-def contrast(colour):
-    """With white, as WCAG 2 has it."""
-    value = np.array(to_rgb(colour))
-    linear = np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
-    return 1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05)
-
-
-def test_lines_of_resources_are_seen_on_white(moe_by_hand):
-    for panel in ("layers", "speedup"):
-        for axes in moe_axes(moe_by_hand, panel, "trimoe", "monde"):
-            for line in axes.lines:
-                assert contrast(line.get_color()) >= 3, line.get_label()
-
-
-def test_the_time_of_a_layer_is_seen_behind_what_is_busy_all_of_it(moe_by_hand):
-    (axes,) = moe_axes(moe_by_hand, "layers", "trimoe")
-    layer, *others = axes.lines
-    assert layer.get_label() == "experts of the layer"
-    assert layer.get_linewidth() > 1.5 * max(line.get_linewidth() for line in others)
-    assert layer.get_zorder() <= min(line.get_zorder() for line in others)
-
-
 @pytest.mark.parametrize(("factor", "scale"), [(3, "linear"), (30, "log")])
 def test_layers_of_several_policies_share_a_scale(moe_by_hand, factor, scale):
     history = History()
     moe_by_hand.play(history, "trimoe", "monde")
-    history.runs[1].layer_ns *= factor
+    history.runs[1].ns["layer"] *= factor
     axes = moe.moe_figure(moe_by_hand.result("trimoe", "monde"), history, "column", ["layers"]).axes
     assert len({one.get_ylim() for one in axes}) == len({one.get_ylabel().split()[-1] for one in axes}) == 1
     assert {one.get_yscale() for one in axes} == {scale}
     for one in axes:
         low, high = one.get_ylim()
         assert all(low < value < high for value in one.lines[0].get_ydata())
-
-
-def test_all_kinds_of_jobs_are_in_the_legend(moe_by_hand):
-    (axes,) = moe_axes(moe_by_hand, "jobs", "trimoe")
-    labels = axes.get_legend_handles_labels()[1]
-    assert [label.split(":")[0] for label in labels] == ["routed experts", "lighter", "migrations"]
 
 
 def test_logarithmic_axes_are_marked_and_only_they(figures):

@@ -192,6 +192,7 @@ def test_tiles_of_one_size_are_told_together(both):
     text, of = both("gemv", "--hw", "cxl", *SHAPE, "--tokens", 53)
     assert of["token_tiles"] == [4] * 11 + [3] * 3
     has(text, "token tiles 14 11 of 4 tokens, 3 of 3 tokens")
+    assert text.count("result-out") == 14  # all of them in a file
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def _sweep(given: Given, requests: Requests, memory: Memory, plot: Plot | None) 
 
 def _run(given: Given, requests: Requests, memory: Memory, plot: Plot | None) -> None:
     """Run the trace once."""
-    from ndpsim.report.text import print_trace
+    from ndpsim.report.text import print_result
     from ndpsim.simulate import run_requests
     from ndpsim.traces import write_commands
 
@@ -128,7 +128,7 @@ def _run(given: Given, requests: Requests, memory: Memory, plot: Plot | None) ->
 
         plot.draw(latencies_figure, result)
     if "report" in given:
-        from ndpsim.report.html.runs import write_trace_report
+        from ndpsim.report.html.runs import write_run_report
 
-        write_trace_report(given["report"], result, memory, own_hardware(given))
-    answer(given, result.to_dict, lambda: print_trace(result))
+        write_run_report(given["report"], result, own_hardware(given), memory)
+    answer(given, result.to_dict, lambda: print_result(result))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ndpsim.cli.command import Given, taking
@@ -105,19 +104,19 @@ def _write_lanes(given: Given, result: ExpertResult | ContentionResult) -> None:
         write_timeline(given["timeline"], result)
 
 
-def _show(
-    given: Given, result: Any, hardware: Hardware, plot: Plot | None, printed: Callable[[Any], None]
-) -> None:
+def _show(given: Given, result: Any, hardware: Hardware, plot: Plot | None) -> None:
     """Draw, report and print the result of an expert."""
+    from ndpsim.report.text import print_result
+
     if plot is not None:
-        from ndpsim.report.pictures.experts import figure_for
+        from ndpsim.report.pictures.runs import figure_for
 
         plot.draw(figure_for(result), result)
     if "report" in given:
-        from ndpsim.report.html.runs import write_expert_report
+        from ndpsim.report.html.runs import write_run_report
 
-        write_expert_report(given["report"], result, hardware)
-    answer(given, result.to_dict, lambda: printed(result))
+        write_run_report(given["report"], result, hardware)
+    answer(given, result.to_dict, lambda: print_result(result))
 
 
 def _records(given: Given) -> bool:
@@ -128,7 +127,6 @@ def _records(given: Given) -> bool:
 def _alone(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
     """Run the expert on DIMMs without host traffic."""
     from ndpsim.layout import parse_layout
-    from ndpsim.report.text import print_expert
     from ndpsim.simulate import simulate_expert
 
     _check_lane_of(given, max(1, parse_layout(given.get("layout", "localized"))[1]), call["hw"])
@@ -137,12 +135,11 @@ def _alone(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
     with progress_of("simulating") as progress:
         result = simulate_expert(**call, **options, progress=progress)
     _write_lanes(given, result)
-    _show(given, result, call["hw"], plot, print_expert)
+    _show(given, result, call["hw"], plot)
 
 
 def _beside_host(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
     """`--host-traffic`."""
-    from ndpsim.report.contention import print_contention
     from ndpsim.simulate import simulate_contention
 
     _check_lane_of(given, 1, call["hw"])
@@ -151,12 +148,11 @@ def _beside_host(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
     with progress_of("simulating") as progress:
         result = simulate_contention(**call, **options, progress=progress)
     _write_lanes(given, result)
-    _show(given, result, call["hw"], plot, print_contention)
+    _show(given, result, call["hw"], plot)
 
 
 def _host_read(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
     """`--engine host-read`."""
-    from ndpsim.report.text import print_host_read
     from ndpsim.simulate import place_expert, simulate_host_read
     from ndpsim.simulate.host import host_buses
     from ndpsim.traces import write_commands
@@ -170,4 +166,4 @@ def _host_read(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
         result = simulate_host_read(**call, progress=progress)
     if "commands" in given:
         write_commands(given["commands"], result.command_traces[given.get("lane", 0)])
-    _show(given, result, call["hw"], plot, print_host_read)
+    _show(given, result, call["hw"], plot)

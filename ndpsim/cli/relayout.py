@@ -103,17 +103,17 @@ def command(given: Given) -> None:
 
 def _show(given: Given, result: RelayoutResult, hardware: Hardware, plot: Plot | None) -> None:
     """One relayout."""
-    from ndpsim.report.relayout import print_relayout
+    from ndpsim.report.text import print_result
 
     if plot is not None:
         from ndpsim.report.pictures.relayout import relayout_figure
 
         plot.draw(relayout_figure, result)
     if "report" in given:
-        from ndpsim.report.html.runs import write_relayout_report
+        from ndpsim.report.html.runs import write_run_report
 
-        write_relayout_report(given["report"], result, hardware)
-    answer(given, result.to_dict, lambda: print_relayout(result))
+        write_run_report(given["report"], result, hardware)
+    answer(given, result.to_dict, lambda: print_result(result))
 
 
 def _compare(given: Given, results: dict[str, RelayoutResult], hardware: Hardware, plot: Plot | None) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from ndpsim.report.metrics import value_words
 from ndpsim.report.printing import print_table, print_text
@@ -14,6 +14,9 @@ from ndpsim.reported import quantity_of, with_unit
 from ndpsim.results import CheckedEnd, LayerCheck, MoeResult, PolicyRun
 from ndpsim.results.moe import ENGINES, RESOURCES
 from ndpsim.units import format_bytes, format_time, percent
+
+#: A quantity of runs: its name in the result, its label, and its value in each.
+_Row: TypeAlias = tuple[str, str, list[str]]
 
 _NONE = "-"
 _BESIDE = 5  # With more runs than this, each run is a line with some of the quantities.
@@ -59,17 +62,14 @@ def print_moe(result: MoeResult) -> None:
     print_text(moe_title(result), bold=True)
     print_text(trace_title(result.routing["trace"]), indent="  ")
     names = run_names(result.runs)
-    rows = [*_rows(result), _row("wall_s")]
-    if any(run.compile_s for run in result.runs):
-        rows.append(_row("compile_s"))
+    durations = ("wall_s", "compile_s") if any(run.compile_s for run in result.runs) else ("wall_s",)
+    rows = [*_rows(result), *(_row(name, result.runs) for name in durations)]
     if len(names) > _BESIDE:
-        short = [row for row in rows if row.name in _IN_SHORT]
-        cells = [
-            (name, *(row.say(run) for row in short)) for name, run in zip(names, result.runs, strict=True)
-        ]
-        print_table("", ("", *(row.label for row in short)), cells, left=1)
+        short = [(label, cells) for name, label, cells in rows if name in _IN_SHORT]
+        lines = zip(names, *(cells for _, cells in short), strict=True)
+        print_table("", ("", *(label for label, _ in short)), lines, left=1)
     else:
-        print_table("", ("", *names), _cells(rows, result.runs), left=1)
+        print_table("", ("", *names), [(label, *cells) for _, label, cells in rows], left=1)
     for name, reason in result.not_run.items():
         print_text(f"not run: {name}: {reason}", indent="  ")
     for note in moe_notes(result):
@@ -78,7 +78,7 @@ def print_moe(result: MoeResult) -> None:
 
 def moe_table(result: MoeResult) -> list[tuple[str, ...]]:
     """Rows of a table: the label of a quantity, and its value with each policy."""
-    return _cells(_rows(result), result.runs)
+    return [(label, *cells) for _, label, cells in _rows(result)]
 
 
 def moe_notes(result: MoeResult) -> list[str]:
@@ -89,18 +89,6 @@ def moe_notes(result: MoeResult) -> list[str]:
         for note in _notes(run):
             notes.setdefault(note, []).append(name)
     return [note if of == names else f"{', '.join(of)}: {note}" for note, of in notes.items()]
-
-
-class _Row(NamedTuple):
-    """A quantity of a run: its name in the result, its label, and the function that formats it."""
-
-    name: str
-    label: str
-    say: Callable[[PolicyRun], str]
-
-
-def _cells(rows: Sequence[_Row], runs: Sequence[PolicyRun]) -> list[tuple[str, ...]]:
-    return [(row.label, *map(row.say, runs)) for row in rows]
 
 
 def _label(name: str) -> str:
@@ -114,43 +102,49 @@ def _value(run: PolicyRun, name: str) -> Any:
     return (value or {}).get(part) if part else value
 
 
-def _row(name: str) -> _Row:
-    """A row with a quantity in its unit, or as a share of the field that its description names."""
+def _row(name: str, runs: Sequence[PolicyRun], cells: Iterable[str] = (), label: str = "") -> _Row:
+    """A quantity in its unit, or as a share of the field that its description names, or as `cells` say it."""
+    label, cells = label or _label(name), list(cells)
     whole = quantity_of(name, (PolicyRun,)).whole
+    if cells:
+        return name, label, cells
     if whole:
-        label = f"{_label(name)} (% of {_label(whole)})"
-        return _Row(name, label, lambda run: _part(_value(run, name), getattr(run, whole)))
-    return _Row(name, _label(name), lambda run: _figure(name, _value(run, name)))
+        shares = [_part(_value(run, name), getattr(run, whole)) for run in runs]
+        return name, f"{label} (% of {_label(whole)})", shares
+    return name, label, [_figure(name, _value(run, name)) for run in runs]
 
 
-def _rows(result: MoeResult) -> list[_Row]:
+def _rows(result: MoeResult) -> Iterator[_Row]:
     runs, steps = result.runs, int(result.routing["trace"]["steps"])
-    kinds = dict.fromkeys(kind for run in runs for kind in run.migrations)
-    prefill = ("prefill_ns", "prefill_moe_ns") if any(run.prefill_ns for run in runs) else ()
+    for name in ("prefill_ns", "prefill_moe_ns") if any(run.prefill_ns for run in runs) else ():
+        yield _row(name, runs)
+    for name in ("decode_ns", "decode_moe_ns") if steps else ():
+        cells = [_figure(name, getattr(run, name) / steps) for run in runs]
+        yield _row(name, runs, cells, f"{_label(name)} per step")
     known = ("best_known_ns",) if any(run.best_known_ns is not None for run in runs) else ()
-    return [
-        *map(_row, prefill),
-        *(_step_row(name, steps) for name in ("decode_ns", "decode_moe_ns") if steps),
-        *map(_row, ("layer_ns.mean", "layer_ns.p99", "tokens_per_s", "speedup", "speedup_moe", "bound_ns")),
-        *map(_row, (*known, "estimated_ns")),
-        *(_busy_row(group) for group in RESOURCES if any(_busy(run, group) is not None for run in runs)),
-        *(_row(f"pairs_by_engine.{engine}") for engine in ENGINES),
-        _Row("weight_bits", _label("weight_bits"), _bits),
-        _row("cache.hit_rate"),
-        *(row for kind in kinds for row in _migration_rows(kind, runs)),
-        _row("prediction.accuracy"),
-        _Row("bottleneck", f"bottleneck ({_label('bottleneck')})", _bottleneck),
-        _Row("energy_nj", _label("energy_nj"), _energy),
-    ]
-
-
-def _step_row(name: str, steps: int) -> _Row:
-    return _Row(name, f"{_label(name)} per step", lambda run: _figure(name, getattr(run, name) / steps))
-
-
-def _busy_row(group: str) -> _Row:
-    name = f"utilization.{group}"
-    return _Row(name, _label(name), lambda run: _figure(name, _busy(run, group)))
+    for name in (
+        *("layer_ns.mean", "layer_ns.p99", "tokens_per_s", "speedup", "speedup_moe", "bound_ns"),
+        *(*known, "estimated_ns"),
+    ):
+        yield _row(name, runs)
+    for group in RESOURCES:
+        busy = [busy_share(run.utilization, group) for run in runs]
+        if any(share is not None for share in busy):
+            name = f"utilization.{group}"
+            yield _row(name, runs, [_figure(name, share) for share in busy])
+    for engine in ENGINES:
+        yield _row(f"pairs_by_engine.{engine}", runs)
+    yield _row("weight_bits", runs, map(_bits, runs))
+    yield _row("cache.hit_rate", runs)
+    for kind in dict.fromkeys(kind for run in runs for kind in run.migrations):
+        name, sums = f"migrations.{kind}", [run.migrations.get(kind) for run in runs]
+        yield _row(name, runs, map(_moved, sums))
+        if any(of and of["hidden_ns"] + of["exposed_ns"] for of in sums):
+            exposed = f"{_label(name)}, exposed (% of their time)"
+            yield _row(f"{name}.exposed_ns", runs, map(_exposed, sums), exposed)
+    yield _row("prediction.accuracy", runs)
+    yield _row("bottleneck", runs, map(_bottleneck, runs), f"bottleneck ({_label('bottleneck')})")
+    yield _row("energy_nj", runs, map(_energy, runs))
 
 
 def _bits(run: PolicyRun) -> str:
@@ -161,18 +155,8 @@ def _bits(run: PolicyRun) -> str:
     return ", ".join(f"{engine} {mean}" for engine, mean in bits.items()) or _NONE
 
 
-def _migration_rows(kind: str, runs: Sequence[PolicyRun]) -> Iterator[_Row]:
-    """Number and bytes of migrations, and the share of their time beside experts; evictions take no time."""
-    name = f"migrations.{kind}"
-    yield _Row(name, _label(name), lambda run: _moved(_value(run, name)))
-    of_kind = [run.migrations.get(kind) for run in runs]
-    if any(sums and sums["hidden_ns"] + sums["exposed_ns"] for sums in of_kind):
-        exposed = f"{_label(name)}, exposed (% of their time)"
-        yield _Row(f"{name}.exposed_ns", exposed, lambda run: _exposed(_value(run, name)))
-
-
 def _figure(name: str, value: Any) -> str:
-    """A row with a value in the unit of its field."""
+    """A value in the unit of its field."""
     return _NONE if value is None else with_unit(name, value, PolicyRun)
 
 
@@ -180,9 +164,9 @@ def _part(value: float | None, whole: float) -> str:
     return _NONE if value is None or not whole else percent(value / whole)
 
 
-def _busy(run: PolicyRun, group: str) -> float | None:
-    """The mean share of time in which the resources of a group are busy."""
-    found = [share for name, share in run.utilization.items() if name.partition(" ")[0] == group]
+def busy_share(utilization: Mapping[str, float], group: str) -> float | None:
+    """The mean share of time in which the resources of a group are busy; None without such resources."""
+    found = [share for name, share in utilization.items() if name.partition(" ")[0] == group]
     return sum(found) / len(found) if found else None
 
 
@@ -227,18 +211,15 @@ def _notes(run: PolicyRun) -> list[str]:
 def _check_notes(check: LayerCheck) -> list[str]:
     """Notes on the check by the other model; layers beyond the limit, the largest difference first."""
     largest = check.largest
-    furthest = f"; furthest: {largest.name}, {_error(largest)}, of" if largest else ", of"
+    furthest = f"; furthest: {largest.name}, {_error(largest)}" if largest else ""
+    verdict = "within" if check.ok else "beyond"
     note = (
         f"layer {check.layer} in step {check.step} takes {format_time(check.rate_ns)} by rates, "
-        f"{format_time(check.cycle_ns)} in the cycle-level session ({_signed(check.error)}){furthest} "
-        f"{counted(len(check.ends), 'end')}: {_verdict(check)}"
+        f"{format_time(check.cycle_ns)} in the cycle-level session ({_signed(check.error)}){furthest}, of "
+        f"{counted(len(check.ends), 'end')}: {verdict} {percent(check.limit)} for ends, "
+        f"{percent(check.layer_limit)} for the layer"
     )
     return [note, *map(_end_note, check.beyond[:_ENDS])]
-
-
-def _verdict(check: LayerCheck) -> str:
-    limits = f"{percent(check.limit)} for ends, {percent(check.layer_limit)} for the layer"
-    return f"within {limits}" if check.ok else f"beyond {limits}"
 
 
 def _error(end: CheckedEnd) -> str:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ndpsim.orchestrator.record import LayerRecord, RunRecord
 
-#: Groups of resources whose times are summed; for DIMMs and NDP units, those of the busiest in each layer.
-_GROUPS = ("gpu", "cpu", "ndp", "pcie-down", "pcie-up")
+#: Groups of resources whose times are summed; for NDP units, that of the busiest in each layer.
+GROUPS = ("gpu", "cpu", "ndp", "pcie-down")
 
 
 @dataclass(eq=False)
@@ -18,22 +18,26 @@ class RunHistory:
     """Sums by layer over the decode steps of one policy's run, or over the prefill of a run without steps.
 
     Attributes:
+        run, phase: of the summed layers.
+        shown: the layer whose jobs are drawn; None if it did not run.
         layers: numbers of the layers in the model.
         times: how often each layer ran.
-        layer_ns: times of the experts, from the gate to the last result.
-        window_ns: times of the windows before the experts.
-        busy_ns: busy times of each group of resources; for "ndp", those of the busiest unit.
-        shown: the layer whose jobs are drawn; None if it did not run.
+        ns: times of each layer: of its experts from the gate to the last result ("layer"), and in which each
+            of `GROUPS` was busy during these.
     """
 
     run: RunRecord
-    layers: tuple[int, ...]
-    times: NDArray[np.int64]
-    layer_ns: NDArray[np.float64]
-    window_ns: NDArray[np.float64]
-    busy_ns: dict[str, NDArray[np.float64]]
-    phase: str = ""
+    phase: str
     shown: LayerRecord | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.layers = self.run.machine.layers
+        self.times = np.zeros(len(self.layers), np.int64)
+        self.ns = {name: np.zeros(len(self.layers)) for name in ("layer", *GROUPS)}
+
+    def means_ns(self) -> dict[str, NDArray[np.float64]]:
+        """The means of `ns` over the times that a layer ran."""
+        return {name: ns / np.maximum(self.times, 1) for name, ns in self.ns.items()}
 
 
 class History:
@@ -49,30 +53,21 @@ class History:
 
     def __call__(self, run: RunRecord, layer: LayerRecord) -> None:
         if not self.runs or self.runs[-1].run is not run:
-            self.runs.append(_empty(run))
+            self.runs.append(RunHistory(run, layer.phase))
+        elif self.runs[-1].phase != layer.phase:  # The prefill comes first; the first step replaces it.
+            self.runs[-1] = RunHistory(run, layer.phase)
         of_run = self.runs[-1]
-        if of_run.phase != layer.phase:  # The prefill comes first; the first step replaces it.
-            of_run.__dict__.update(vars(_empty(run)), phase=layer.phase)
         row = of_run.layers.index(layer.layer)
         of_run.times[row] += 1
-        of_run.layer_ns[row] += layer.end_ns - layer.start_ns
-        of_run.window_ns[row] += layer.window_ns
-        for group, ns in _busy(layer).items():
-            of_run.busy_ns[group][row] += ns
+        for name, ns in {"layer": layer.end_ns - layer.start_ns, **_busy(layer)}.items():
+            of_run.ns[name][row] += ns
         middle = of_run.layers[len(of_run.layers) // 2]
         if (layer.step, layer.layer) == (self._layer or (layer.step, middle)):
             of_run.shown = layer
 
 
-def _empty(run: RunRecord) -> RunHistory:
-    layers = run.machine.layers
-    zeros = [np.zeros(len(layers)) for _ in range(2 + len(_GROUPS))]
-    busy = dict(zip(_GROUPS, zeros[2:], strict=True))
-    return RunHistory(run, layers, np.zeros(len(layers), np.int64), zeros[0], zeros[1], busy)
-
-
 def _busy(layer: LayerRecord) -> dict[str, float]:
-    """The busy time of each group of resources during a layer's experts; of several DIMMs, the longest.
+    """The busy time of each group of resources during a layer's experts; of several NDP units, the longest.
 
     PCIe includes migrations to the GPU.
     """
@@ -82,7 +77,7 @@ def _busy(layer: LayerRecord) -> dict[str, float]:
             intervals.setdefault(job.resource, []).append((job.start_ns, job.end_ns))
     to_gpu = [(move.start_ns, move.end_ns) for move in layer.moving if move.target == "gpu"]
     intervals.setdefault("pcie-down", []).extend(to_gpu)
-    found = dict.fromkeys(_GROUPS, 0.0)
+    found = dict.fromkeys(GROUPS, 0.0)
     for resource, of_it in intervals.items():
         group = resource.partition(" ")[0]
         if group in found:

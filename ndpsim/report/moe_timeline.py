@@ -22,28 +22,16 @@ def writing_timeline(path: str | PathLike[str]) -> Iterator[Observer]:
         InputError: the file cannot be written.
     """
     with timeline_file(path) as timeline:
-        yield _Runs(timeline)
+        shown: RunRecord | None = None
 
+        def observe(run: RunRecord, layer: LayerRecord) -> None:
+            nonlocal shown
+            if run is not shown:
+                shown = run
+                timeline.begin_process(run.policy)
+            write_layer(timeline, layer)
 
-def _row_of(migration: MigrationRecord) -> str:
-    """The row of a migration: its resource, or its kind if it takes no time."""
-    if migration.end_ns == migration.start_ns:
-        return migration.kind
-    return migration.resource
-
-
-class _Runs:
-    """An observer that writes a process for each run."""
-
-    def __init__(self, timeline: TimelineWriter) -> None:
-        self._timeline = timeline
-        self._run: RunRecord | None = None
-
-    def __call__(self, run: RunRecord, layer: LayerRecord) -> None:
-        if run is not self._run:
-            self._run = run
-            self._timeline.begin_process(run.policy)
-        write_layer(self._timeline, layer)
+        yield observe
 
 
 def write_layer(timeline: TimelineWriter, layer: LayerRecord) -> None:
@@ -82,4 +70,6 @@ def _write_migration(timeline: TimelineWriter, migration: MigrationRecord) -> No
         "hidden_us": migration.hidden_ns / 1000,
     }
     name = f"{migration.kind} {migration.expert} of layer {migration.layer}"
-    timeline.span(_row_of(migration), name, migration.start_ns, migration.end_ns, arguments)
+    # One that takes no time has a row of its kind.
+    row = migration.kind if migration.end_ns == migration.start_ns else migration.resource
+    timeline.span(row, name, migration.start_ns, migration.end_ns, arguments)

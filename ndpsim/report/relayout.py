@@ -5,30 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ndpsim.report.printing import print_table
-from ndpsim.report.text import facts_of, print_facts, simulated_in
+from ndpsim.report.text import title_of
 from ndpsim.report.trace_events import timeline_file
-from ndpsim.report.words import counted
 from ndpsim.reported import label_of, with_unit
 from ndpsim.simulate import RelayoutResult
-
-
-def relayout_title(result: RelayoutResult) -> str:
-    """A title: the experts, their layouts and the machine."""
-    config = result.config
-    shape = f"{config['hidden']} x {config['intermediate']}"
-    experts = counted(result.experts, "expert")
-    of = f"{config['model']} ({shape})" if config["model"] else shape
-    return f"{experts} of {of} on {config['hardware']['name']}, {config['source']} to {config['target']}"
-
-
-def relayout_facts(result: RelayoutResult) -> list[tuple[str, str, str]]:
-    """The rows of a relayout's result."""
-    return facts_of(result, result.weight_bytes)
-
-
-def print_relayout(result: RelayoutResult) -> None:
-    """Print the result of `simulate_relayout`."""
-    print_facts(relayout_title(result), relayout_facts(result), f"simulated in {simulated_in(result)}")
 
 
 def topologies_table(results: Mapping[str, RelayoutResult]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -56,16 +36,16 @@ def topologies_table(results: Mapping[str, RelayoutResult]) -> tuple[tuple[str, 
 def print_topologies(results: Mapping[str, RelayoutResult]) -> None:
     """Print a relayout over several topologies."""
     columns, rows = topologies_table(results)
-    print_table(relayout_title(next(iter(results.values()))), columns, rows)
+    print_table(title_of(next(iter(results.values()))), columns, rows)
 
 
 def write_relayout_timeline(path: str, result: RelayoutResult) -> None:
     """Write the times in us at which each DIMM read and wrote, a row for each DIMM."""
     with timeline_file(path) as timeline:
-        timeline.begin_process(relayout_title(result))
+        timeline.begin_process(title_of(result))
         kinds = sorted({(one.dimm, one.name) for one in result.stretches})
         rows = {(dimm, name): f"DIMM {dimm} {name}s" for dimm, name in kinds}
         for row in rows.values():
-            timeline.add_row(row)
+            timeline.row(row)
         for one in result.stretches:
             timeline.span(rows[one.dimm, one.name], one.name, one.start_ns, one.end_ns, {})

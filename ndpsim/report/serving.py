@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ndpsim.report.moe import busy_share
 from ndpsim.report.printing import print_table, print_text
 from ndpsim.report.text import bits_of
 from ndpsim.report.words import counted
@@ -132,9 +133,9 @@ def serving_table(result: ServingResult) -> list[tuple[str, str]]:
     rows.append((_label("preemptions"), f"{result.preemptions:,}"))
     rows.append((_label("reused_tokens"), percent(result.reused_tokens / result.prompt_tokens)))
     for group in RESOURCES:
-        found = [share for name, share in result.utilization.items() if name.partition(" ")[0] == group]
-        if found:
-            rows.append((_label(f"utilization.{group}"), percent(sum(found) / len(found))))
+        share = busy_share(result.utilization, group)
+        if share is not None:
+            rows.append((_label(f"utilization.{group}"), percent(share)))
     pairs = sum(result.pairs_by_engine.values())
     rows += [
         (_label(f"pairs_by_engine.{name}"), percent(of_engine / pairs))

@@ -12,6 +12,7 @@ from ndpsim.report.dram import clock_words
 from ndpsim.report.printing import is_terminal, print_grid, print_table, print_text
 from ndpsim.report.words import counted
 from ndpsim.reported import label_of, quantities, quantity_of, said, table_of, with_unit
+from ndpsim.results import JobTime, Phase
 from ndpsim.simulate import (
     ContentionResult,
     ExpertResult,
@@ -24,8 +25,7 @@ from ndpsim.units import format_energy, format_power, format_time, percent, sign
 
 Timed: TypeAlias = ContentionResult | ExpertResult | HostReadResult | RelayoutResult | TraceResult
 
-_PHASES_SHOWN = 15  # on a terminal
-_JOBS_SHOWN = 16
+_SPANS_SHOWN = 15  # experts, and phases, on a terminal
 _CLOCKS = ("cycles", "clock_ns")  # shown together, with the name of the clock
 _PARTS_SHOWN = 12  # values of a mapping; of more, only the extremes are shown
 
@@ -50,40 +50,63 @@ def print_rows(title: str, rows: Iterable[tuple[str, Any, str, str]]) -> None:
     print_table(title, ("key", "value", "unit", "where it comes from"), cells, left=None, heading=3)
 
 
-def _model_name(result: ExpertResult | HostReadResult) -> str:
-    config = result.config
+def _model_name(config: Mapping[str, Any]) -> str:
     shape = f"{config['hidden']} x {config['intermediate']}"
     return f"{config['model']} ({shape})" if config["model"] else shape
 
 
-def simulated_in(result: Timed) -> str:
-    """The duration of a call, and of compiling its kernels if they were not cached."""
-    compiled = f" after {format_time(1e9 * result.compile_s)} of compiling" if result.compile_s > 0 else ""
-    return format_time(1e9 * result.wall_s) + compiled
+def title_of(result: Timed) -> str:
+    """What ran on which machine, in a line."""
+    config = result.config
+    if isinstance(result, TraceResult):
+        parts = ", ".join(f"{name} {config[name]}" for name in ("ranks", "pseudochannels") if name in config)
+        memory = f"{config['timing']} {config['org']}, {counted(config['channels'], 'channel')}, {parts}"
+        return f"{counted(result.requests, 'request')} on {memory}"
+    machine, model = config["hardware"]["name"], _model_name(config)
+    if isinstance(result, RelayoutResult):
+        experts = counted(result.experts, "expert")
+        return f"{experts} of {model} on {machine}, {config['source']} to {config['target']}"
+    if isinstance(result, HostReadResult):
+        return f"The host of {machine} reads one expert of {model}, {config['layout']}, {bits_of(config)}"
+    experts = "One expert" if len(result.jobs) == 1 else f"{len(result.jobs):,} experts in turn"
+    tokens = counted(sum(job.tokens for job in result.jobs), "token")
+    if isinstance(result, ExpertResult):
+        dimms = "" if result.dimms == 1 else f"{result.dimms} DIMMs of "
+        return f"{experts} of {model} on {dimms}{machine}, {tokens}, {bits_of(config)}"
+    turns = f" of {counted(config['slice_clocks'], 'DRAM clock')}" if config["slice_clocks"] else ""
+    host = "saturating host traffic" if config["host_gbps"] == "saturate" else "host traffic"
+    return (
+        f"{experts} of {model} on {machine}, {tokens}, {bits_of(config)}, beside {host} "
+        f"({config['pattern']}), arbitration {config['arbitration']}{turns}"
+    )
 
 
-def facts_of(result: Timed, moved_bytes: float, busy_ns: float | None = None) -> list[tuple[str, str, str]]:
-    """A row for each quantity of a result: its label, its value, and an explanation.
-
-    Args:
-        result: a result, whose fields have descriptions.
-        moved_bytes: the bytes that the energy moved.
-        busy_ns: the time over which the energy was used; None: the time of the result.
-    """
+def facts_of(result: Timed) -> list[tuple[str, str, str]]:
+    """A row for each quantity that a result describes: its label, its value, and an explanation."""
     described = quantities(type(result))
     inner = {name for of in described.values() for name in (*of.beside, of.whole, of.share)}
     rows: list[tuple[str, str, str]] = []
     for name, of in described.items():
         value = getattr(result, name)
         if name == "energy_nj":
-            over_ns = getattr(result, "time_ns", 0.0) if busy_ns is None else busy_ns
-            rows += energy_facts(value, getattr(result, "energy_note", ""), over_ns, round(moved_bytes))
+            rows += energy_facts(value, result.energy_note, *_used(result))
         elif name not in inner:
             figure, detail = ("-", "") if value is None else _figure(result, name)
             beside = _explained(result, name)
             if value is not None or any(beside):
                 rows.append((of.label, figure, "; ".join(filter(None, (detail, *beside)))))
     return rows
+
+
+def _used(result: Timed) -> tuple[float, int]:
+    """The time in ns over which the energy was used, and the bytes that it moved."""
+    if isinstance(result, ContentionResult):
+        moved = sum(sum(lane.values()) for lane in result.by_lane)
+        return max(result.ndp_time_ns, result.host_time_ns), moved
+    if isinstance(result, TraceResult):
+        return result.time_ns, round(result.bandwidth_gbps * result.time_ns)
+    reads = result.weight_reads if isinstance(result, ExpertResult) else 1
+    return result.time_ns, round(result.weight_bytes * reads)
 
 
 def _explained(result: Timed, name: str) -> list[str]:
@@ -153,73 +176,32 @@ def print_energy(
     print_grid(energy_facts(parts, note, time_ns, moved_bytes))
 
 
-def experts_in_turn(count: int) -> str:
-    """The number of experts, as the beginning of a title."""
-    return "One expert" if count == 1 else f"{count:,} experts in turn"
+def print_result(result: Timed) -> None:
+    """Print a run: its title, a row for each quantity, and when its experts and phases ran."""
+    compiled = f" after {format_time(1e9 * result.compile_s)} of compiling" if result.compile_s > 0 else ""
+    took = f"simulated in {format_time(1e9 * result.wall_s)}{compiled}"
+    if isinstance(result, TraceResult):
+        took += f" ({result.requests / result.run_s:,.0f} requests/s in the controllers)"
+    print_text(title_of(result), bold=True)
+    print_grid(facts_of(result))
+    print_text(took)
+    if isinstance(result, ExpertResult | ContentionResult) and len(result.jobs) > 1:
+        jobs = [(str(number), str(job.tokens), job) for number, job in enumerate(result.jobs)]
+        _print_spans("expert", "tokens", jobs, left=0)
+    if isinstance(result, ExpertResult):
+        _print_spans("phase", "tile", [(one.name, str(one.tile), one) for one in result.phases], left=1)
 
 
-def print_jobs(result: ExpertResult | ContentionResult) -> None:
-    """Print when each of several experts in turn ran."""
-    if len(result.jobs) == 1:
-        return
-    shown = result.jobs[:_JOBS_SHOWN] if is_terminal() else result.jobs
+def _print_spans(name: str, more: str, spans: Sequence[tuple[str, str, JobTime | Phase]], left: int) -> None:
+    """Print when each of several ran, or on a terminal the first of them."""
+    shown = spans[:_SPANS_SHOWN] if is_terminal() else spans
     rows = [
-        (
-            str(number),
-            str(job.tokens),
-            *map(format_time, (job.start_ns, job.end_ns, job.end_ns - job.start_ns)),
-        )
-        for number, job in enumerate(shown)
+        (*words, *map(format_time, (span.start_ns, span.end_ns, span.end_ns - span.start_ns)))
+        for *words, span in shown
     ]
-    print_table("", ("expert", "tokens", "start", "end", "length"), rows, left=0)
-    if len(shown) < len(result.jobs):
-        print_text(f"and {len(result.jobs) - len(shown):,} more experts: --json - tells them all")
-
-
-def _print_phases(result: ExpertResult) -> None:
-    shown = result.phases[:_PHASES_SHOWN] if is_terminal() else result.phases
-    print_table(
-        "",
-        ("phase", "tile", "start", "end", "length"),
-        [
-            (
-                phase.name,
-                str(phase.tile),
-                *map(format_time, (phase.start_ns, phase.end_ns, phase.end_ns - phase.start_ns)),
-            )
-            for phase in shown
-        ],
-        left=1,
-    )
-    if len(shown) < len(result.phases):
-        print_text(f"and {len(result.phases) - len(shown):,} more phases: --json - tells them all")
-
-
-def expert_title(result: ExpertResult) -> str:
-    """A title: the expert and the machine."""
-    name = result.config["hardware"]["name"]
-    where = name if result.dimms == 1 else f"{result.dimms} DIMMs of {name}"
-    tokens, experts = counted(result.tokens, "token"), experts_in_turn(len(result.jobs))
-    return f"{experts} of {_model_name(result)} on {where}, {tokens}, {bits_of(result.config)}"
-
-
-def expert_facts(result: ExpertResult) -> list[tuple[str, str, str]]:
-    """The rows of an expert's result."""
-    return facts_of(result, result.weight_bytes * result.weight_reads)
-
-
-def print_expert(result: ExpertResult) -> None:
-    """Print the result of `simulate_expert`."""
-    print_facts(expert_title(result), expert_facts(result), f"simulated in {simulated_in(result)}")
-    print_jobs(result)
-    _print_phases(result)
-
-
-def print_facts(title: str, facts: Iterable[tuple[str, str, str]], end: str) -> None:
-    """Print facts, one a line, between a title and an end: a label, a value, and an explanation."""
-    print_text(title, bold=True)
-    print_grid(facts)
-    print_text(end)
+    print_table("", (name, more, "start", "end", "length"), rows, left=left)
+    if len(shown) < len(spans):
+        print_text(f"and {len(spans) - len(shown):,} more {name}s: --json - tells them all")
 
 
 def bits_of(config: Mapping[str, Any]) -> str:
@@ -228,42 +210,6 @@ def bits_of(config: Mapping[str, Any]) -> str:
     if isinstance(bits, int):
         return "1 bit" if bits == 1 else f"{bits} bits"
     return ", ".join(f"{name} {of_matrix:.4g}" for name, of_matrix in bits.items()) + " bits"
-
-
-def host_read_title(result: HostReadResult) -> str:
-    """A title: the expert that the host reads, and its location."""
-    name, layout = result.config["hardware"]["name"], result.config["layout"]
-    return f"The host of {name} reads one expert of {_model_name(result)}, {layout}, {bits_of(result.config)}"
-
-
-def host_read_facts(result: HostReadResult) -> list[tuple[str, str, str]]:
-    """The rows of a host read's result."""
-    return facts_of(result, result.weight_bytes)
-
-
-def print_host_read(result: HostReadResult) -> None:
-    """Print the result of `simulate_host_read`."""
-    print_facts(host_read_title(result), host_read_facts(result), f"simulated in {simulated_in(result)}")
-
-
-def trace_run_title(result: TraceResult) -> str:
-    """A title: the number of requests, and the memory."""
-    config = result.config
-    channels = counted(config["channels"], "channel")
-    parts = ", ".join(f"{name} {config[name]}" for name in ("ranks", "pseudochannels") if name in config)
-    memory = f"{config['timing']} {config['org']}, {channels}, {parts}"
-    return f"{counted(result.requests, 'request')} on {memory}"
-
-
-def trace_facts(result: TraceResult) -> list[tuple[str, str, str]]:
-    """The rows of a request trace's result."""
-    return facts_of(result, result.bandwidth_gbps * result.time_ns)
-
-
-def print_trace(result: TraceResult) -> None:
-    """Print the result of `run_trace`."""
-    rate = f"{result.requests / result.run_s:,.0f} requests/s in the controllers"
-    print_facts(trace_run_title(result), trace_facts(result), f"simulated in {simulated_in(result)} ({rate})")
 
 
 def print_sweep(points: Sequence[LoadPoint]) -> None:

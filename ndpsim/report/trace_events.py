@@ -35,29 +35,6 @@ def _us(ns: int) -> float:
     return us if int(us * 1000) == ns else math.nextafter(us, math.inf)
 
 
-class Rows:
-    """The rows of a process, each with a name; overlapping spans have several rows of a name."""
-
-    def __init__(self) -> None:
-        self._rows: dict[str, list[tuple[int, float]]] = {}  # numbers of rows, and their last ends
-        self._count = 0
-
-    def place(self, name: str, start_ns: float, end_ns: float) -> tuple[int, dict[str, Any] | None]:
-        """The number of a row that is free at this time, and the event that names it if it is new.
-
-        Spans of a name must come in the order of their starts.
-        """
-        rows = self._rows.setdefault(name, [])
-        for place, (number, until) in enumerate(rows):
-            if start_ns >= until:
-                rows[place] = number, end_ns
-                return number, None
-        number = self._count
-        self._count += 1
-        rows.append((number, end_ns))
-        return number, {"ph": "M", "tid": number, "name": "thread_name", "args": {"name": name}}
-
-
 @contextmanager
 def timeline_file(path: str | PathLike[str]) -> Iterator[TimelineWriter]:
     """A timeline in a file, which exists only if the block ends without an exception.
@@ -73,32 +50,39 @@ def timeline_file(path: str | PathLike[str]) -> Iterator[TimelineWriter]:
 
 
 class TimelineWriter:
-    """Writes events: spans on rows of a process."""
+    """Writes events: spans on named rows of a process, of which a name has several where spans overlap."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._process = -1
-        self._rows = Rows()
         self._held = b""
 
     def begin_process(self, name: str) -> None:
         """Begin a process of this name, to which all further events belong."""
-        self._rows = Rows()
+        self._rows: dict[str, list[tuple[int, float]]] = {}  # numbers of rows, and their last ends
+        self._count = 0
         self._process += 1
         self.event({"ph": "M", "tid": 0, "name": "process_name", "args": {"name": name}})
 
-    def add_row(self, row: str) -> None:
-        """Add a row after the others; without this call, the first span of a row adds it."""
-        _, naming = self._rows.place(row, -math.inf, -math.inf)
-        if naming is not None:
-            self.event(naming)
+    def row(self, name: str, start_ns: float = -math.inf, end_ns: float = -math.inf) -> int:
+        """The number of a row that is free at this time; without times, the row is added if it is new.
+
+        Spans of a name must come in the order of their starts.
+        """
+        rows = self._rows.setdefault(name, [])
+        for place, (number, until) in enumerate(rows):
+            if start_ns >= until:
+                rows[place] = number, end_ns
+                return number
+        number = self._count
+        self._count += 1
+        rows.append((number, end_ns))
+        self.event({"ph": "M", "tid": number, "name": "thread_name", "args": {"name": name}})
+        return number
 
     def span(self, row: str, name: str, start_ns: float, end_ns: float, arguments: dict[str, Any]) -> None:
         """Write a span on a row, or on another of the same name if the row is occupied."""
-        number, naming = self._rows.place(row, start_ns, end_ns)
-        if naming is not None:
-            self.event(naming)
-        times = span_of(start_ns, end_ns)
+        number, times = self.row(row, start_ns, end_ns), span_of(start_ns, end_ns)
         self.event({"ph": "X", "tid": number, "name": name, **times, "args": arguments})
 
     def event(self, event: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from ndpsim.config import Hardware
 from ndpsim.orchestrator.record import LayerRecord
 from ndpsim.report.html.page import provenance, write_page
 from ndpsim.report.html.parts import Cell, Folded, Row, Section, Table
-from ndpsim.report.html.sections import columns, configuration, figures, measured_cell, plain_cell, spans
+from ndpsim.report.html.sections import columns, configuration, figures, measured_cell, plain_cell, timeline
 from ndpsim.report.html.svg import picture
 from ndpsim.report.metrics import metric_label
 from ndpsim.report.moe import moe_notes, moe_table, moe_title, run_names
@@ -49,8 +49,6 @@ def _compared(result: MoeResult, names: Sequence[str]) -> Table:
 
 def _jobs_table(name: str, layer: LayerRecord) -> Folded:
     """Jobs of each resource in a layer, and their times from the gate."""
-    jobs = layer.jobs
-    names, times = columns(spans(jobs, layer.start_ns))
     rows: list[Row] = [
         (
             job.resource,
@@ -58,20 +56,19 @@ def _jobs_table(name: str, layer: LayerRecord) -> Folded:
             plain_cell(None if job.expert < 0 else job.expert),
             plain_cell(job.tokens),
             Cell(f"{job.bytes:,}", job.bytes),
-            *when,
         )
-        for job, when in zip(jobs, times, strict=True)
+        for job in layer.jobs
     ]
     where = f"step {layer.step}" if layer.phase == "decode" else "prefill"
-    title = f"Timeline: {name}, {counted(len(rows), 'job')} of layer {layer.layer}, {where}"
-    heads = ("resource", "does", "expert", "tokens", "bytes", *names)
-    return Folded(title, Table(heads, rows, "--timeline, --log"))
+    what = f"{name}, {counted(len(rows), 'job')} of layer {layer.layer}, {where}"
+    heads = ("resource", "does", "expert", "tokens", "bytes")
+    return timeline(what, heads, rows, layer.jobs, "--timeline, --log", layer.start_ns)
 
 
 def _layers_table(name: str, run: RunHistory) -> Folded:
     """How long the experts of each layer took."""
-    means = [float(ns / times) if times else 0.0 for ns, times in zip(run.layer_ns, run.times, strict=True)]
-    names, times = columns({"time of its experts, mean": ("time_ns", means)})
+    means_ns = run.means_ns()["layer"].tolist()
+    names, times = columns({"time of its experts, mean": ("time_ns", means_ns)})
     rows = [(plain_cell(layer), *time) for layer, time in zip(run.layers, times, strict=True)]
     return Folded(f"Layers: {name}", Table(("layer", *names), rows, "--log"))
 

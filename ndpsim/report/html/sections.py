@@ -1,4 +1,4 @@
-"""Sections that several reports have: configuration, phases, and figures in columns of one unit."""
+"""Parts that several reports have: configuration, timelines, and figures in columns of one unit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ndpsim.reported import flattened
 from ndpsim.results import JobTime, Phase, Stretch
 from ndpsim.units import UNITS, significant
 
-Spans: TypeAlias = Sequence[JobRecord | JobTime | Phase | Stretch]  # something with a begin and an end
+Spans: TypeAlias = Sequence[JobRecord | JobTime | Phase | Stretch]
 _MEASURED = re.compile(r"([0-9][0-9,]*(?:\.[0-9]+)?) ?(\S*)")
 # Scales of all units except seconds, which share names with those of nanoseconds.
 _FACTORS = {one.unit: one.divisor for name, unit in UNITS.items() if name != "s" for one in unit.scales}
@@ -79,35 +79,32 @@ def configuration(config: Mapping[str, Any], hardware: Hardware | None, *more: P
     return Section("Configuration", *parts, *more)
 
 
-def spans(found: Spans, from_ns: float = 0.0) -> dict[str, tuple[str, list[float]]]:
-    """Start and end of each, relative to a time, for `columns`."""
-    return {
+def timeline(
+    what: str,
+    heads: Sequence[str],
+    rows: Iterable[Row],
+    found: Spans,
+    elsewhere: str,
+    from_ns: float = 0.0,
+    length: bool = False,
+) -> Folded:
+    """The times of each of several, as a table.
+
+    Args:
+        what: words for all of them.
+        heads: names of the columns before the times.
+        rows: their cells, for each of `found`.
+        found: something with a begin and an end.
+        elsewhere: options that write all rows.
+        from_ns: times are relative to this one.
+        length: also how long each took.
+    """
+    times = {
         "start": ("time_ns", [one.start_ns - from_ns for one in found]),
         "end": ("time_ns", [one.end_ns - from_ns for one in found]),
     }
-
-
-def _when(found: Spans) -> tuple[list[str], list[tuple[Cell, ...]]]:
-    """Start, end and length of each."""
-    return columns({**spans(found), "length": ("time_ns", [one.end_ns - one.start_ns for one in found])})
-
-
-def phases_table(phases: Sequence[Phase]) -> Folded:
-    """The times of each phase of an expert program."""
-    names, times = _when(phases)
-    rows: list[Row] = [
-        (phase.name, plain_cell(phase.tile), *when) for phase, when in zip(phases, times, strict=True)
-    ]
-    title = f"Timeline: {counted(len(rows), 'phase')}"
-    return Folded(title, Table(("phase", "tile", *names), rows, "--timeline, --json"))
-
-
-def jobs_table(jobs: Sequence[JobTime]) -> Folded:
-    """The times of each of several experts in turn; nothing for a single expert."""
-    names, times = _when(jobs)
-    rows: list[Row] = [
-        (plain_cell(number), plain_cell(job.tokens), *when)
-        for number, (job, when) in enumerate(zip(jobs, times, strict=True))
-    ]
-    title = f"Timeline: {counted(len(rows), 'expert')} in turn"
-    return Folded(title, Table(("expert", "tokens", *names), rows if len(jobs) > 1 else (), "--json"))
+    if length:
+        times["length"] = "time_ns", [one.end_ns - one.start_ns for one in found]
+    names, cells = columns(times)
+    all_cells = [(*row, *when) for row, when in zip(rows, cells, strict=True)]
+    return Folded(f"Timeline: {what}", Table((*heads, *names), all_cells, elsewhere))

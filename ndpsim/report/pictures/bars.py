@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 from matplotlib.axes import Axes
 
 from ndpsim.report.metrics import metric_label, scale_of
@@ -21,6 +22,8 @@ _TIMES = {
     "nothing to read": "idle",
 }
 _BAR_LINES = 1.3
+
+Colour: TypeAlias = tuple[float, float, float]
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
@@ -39,6 +42,17 @@ def draw_bar(axes: Axes, place: float, length: float, words: str, **how: Any) ->
 def white_edges(axes: Axes) -> dict[str, Any]:
     """Style of bars that touch each other."""
     return {"edgecolor": "white", "linewidth": 0.5 * float(axes.spines["left"].get_linewidth())}
+
+
+def stack(
+    axes: Axes, parts: Mapping[str, tuple[str | Colour, Sequence[float]]], **how: Any
+) -> Sequence[float]:
+    """Draw horizontal bars of parts, by label their colour and widths; returns the ends of the bars."""
+    left: Any = 0.0
+    for label, (colour, widths) in parts.items():
+        axes.barh(range(len(widths)), widths, left=left, color=colour, height=0.7, label=label, **how)
+        left = left + np.array(widths)
+    return list(left)
 
 
 def share_panel(draw: Callable[[Axes], None]) -> list[Panel]:
@@ -109,13 +123,12 @@ def compare_energies(axes: Axes, ways: Mapping[str, tuple[Mapping[str, float | N
     bars = {name: energy_parts(energy_nj) for name, (energy_nj, _) in ways.items()}
     totals = [sum(parts.values()) for parts in bars.values()]
     scale = scale_of("energy_nj", totals)
-    left = [0.0] * len(bars)
+    drawn = {}
     for component, meaning in ENERGY.items():
         widths = [parts.get(component, 0.0) / scale.divisor for parts in bars.values()]
         if any(widths):
-            how = {"color": COLOURS[meaning], "height": 0.7, "label": component, **white_edges(axes)}
-            axes.barh(range(len(bars)), widths, left=left, **how)
-            left = [at + width for at, width in zip(left, widths, strict=True)]
+            drawn[component] = COLOURS[meaning], widths
+    left = stack(axes, drawn, **white_edges(axes))
     for place, (end, nj, (_, time_ns)) in enumerate(zip(left, totals, ways.values(), strict=True)):
         words = f" {format_energy(nj)}, {format_power(nj / time_ns)}"
         axes.text(end, place, words, va="center", color=INK)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeAlias
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -22,23 +22,19 @@ from matplotlib.transforms import Bbox
 
 from ndpsim.errors import InputError
 from ndpsim.files import replacing
-from ndpsim.report.panels import DEFAULT_SIZE, Size, chosen_panels, chosen_size
+from ndpsim.report.panels import Size, chosen_panels, chosen_size
 
 CHARACTER = 0.6  # width of a character, as a share of the font size; no text is wider
 
-_UNUSABLE = {
-    "pgf",
-    "raw",
-    "rgba",
-    "svgz",
-}  # These need LaTeX, have no reader, or contain times.
+_UNUSABLE = {"pgf", "raw", "rgba", "svgz"}  # These need LaTeX, have no reader, or contain times.
 _DATED = {"pdf": "CreationDate", "svg": "Date"}
 _LINE = 1.25 / 72  # inches of a line of text, for each point of its font
 _TEXT = 16  # lines for ticks, labels and a legend, until they are measured
 _LEAST = 0.5  # least share of their height that axes keep where room is short
 
 
-Shown_contra = TypeVar("Shown_contra", contravariant=True)
+#: Names of the panels of a picture that are drawn; None: all.
+Panels: TypeAlias = Sequence[str] | None
 
 
 @dataclass(frozen=True)
@@ -132,7 +128,7 @@ def compose(
     title: str,
     groups: Sequence[Mapping[str, Sequence[Panel]]],
     size: str,
-    panels: Sequence[str] | None = None,
+    panels: Panels = None,
     picture: str = "",
 ) -> Figure:
     """A figure with a title over panels.
@@ -171,51 +167,6 @@ def compose(
         _lay_out(figure, [_drawn(*of, chosen) for of in zip(parts, columns, strict=True)], chosen)
         heading.set_y(round(heading.get_position()[1], 5))
     return figure
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """The content of a figure: its title and its groups of panels, as in `compose`."""
-
-    title: str
-    groups: Sequence[Mapping[str, Sequence[Panel]]]
-
-
-class Figured(Protocol[Shown_contra]):
-    """A function that draws a result.
-
-    Args:
-        shown: the result.
-        size, panels: see `panels.SIZES` and `panels.PANELS`.
-
-    Raises:
-        InputError: there is no such size or panel, or nothing to show in the panels.
-    """
-
-    def __call__(
-        self, shown: Shown_contra, /, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
-    ) -> Figure: ...
-
-
-def figure(picture: str) -> Callable[[Callable[[Shown_contra], Drawing]], Figured[Shown_contra]]:
-    """Turn a function that describes a figure into one that draws it; `picture`: see `compose`."""
-
-    def decorate(drawing_of: Callable[[Shown_contra], Drawing]) -> Figured[Shown_contra]:
-        def draw(
-            shown: Shown_contra, /, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
-        ) -> Figure:
-            drawing = drawing_of(shown)
-            return compose(drawing.title, drawing.groups, size, panels, picture)
-
-        # functools.wraps would also copy the signature, but that of `draw` is right.
-        draw.__name__, draw.__doc__, draw.__module__ = (
-            drawing_of.__name__,
-            drawing_of.__doc__,
-            drawing_of.__module__,
-        )
-        return draw
-
-    return decorate
 
 
 def _filled(text: str, characters: int) -> str:

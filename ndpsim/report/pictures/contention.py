@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from ndpsim.report.contention import contention_title
 from ndpsim.report.dram import refresh_interval_ns
 from ndpsim.report.metrics import metric_label, scale_of
+from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import draw_bar, energy_panels, name_rows
-from ndpsim.report.pictures.canvas import Drawing, Panel, figure
+from ndpsim.report.pictures.canvas import Panel, Panels, compose
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.curves import draw_means, phase_panels
+from ndpsim.report.text import title_of
 from ndpsim.simulate import ContentionResult, ExpertResult
 from ndpsim.units import Scale, format_time, times
 
@@ -58,15 +60,14 @@ def _times(axes: Axes, result: ContentionResult) -> None:
     axes.margins(x=0)
 
 
-@figure("contention")
-def contention_figure(result: ContentionResult) -> Drawing:
+def contention_figure(result: ContentionResult, size: str = DEFAULT_SIZE, panels: Panels = None) -> Figure:
     """Traffic of both sides over time, the expert's phases, both times, and the energy by part.
 
     Args:
         result: of `simulate_contention`.
     """
     host = "" if result.host_slowdown is None else f", host {times(result.host_slowdown)}"
-    title = f"{contention_title(result)}\nslowdown: NDP {times(result.ndp_slowdown)}{host}"
+    title = f"{title_of(result)}\nslowdown: NDP {times(result.ndp_slowdown)}{host}"
     both_ns = max(result.ndp_time_ns, result.host_time_ns)
     over_time = {
         "bandwidth": [Panel(lambda axes: _over_time(axes, result), 8, stretches=True, axis="time")],
@@ -76,4 +77,4 @@ def contention_figure(result: ContentionResult) -> Drawing:
         "time": [Panel(lambda axes: _times(axes, result), 5.2)],
         "energy": energy_panels(result.energy_nj, both_ns),
     }
-    return Drawing(title, (over_time, sums))
+    return compose(title, (over_time, sums), size, panels, "contention")

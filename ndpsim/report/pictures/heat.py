@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -86,8 +87,7 @@ def _heat(
             beside[at] = _interval(points.scaled(one.value.low), points.scaled(one.value.high))
     _write(axes, cells, norm, beside)
     if legend:
-        sources = dict.fromkeys(one.value.source for one in points.published(panel))
-        for source in sources:
+        for source in dict.fromkeys(one.value.source for one in points.published(panel)):
             axes.plot([], [], " ", label=f"(in brackets: {source})")
 
 
@@ -101,12 +101,11 @@ def _write(
     axes: Axes, cells: Any, norm: Normalize, beside: Mapping[tuple[int | None, int | None], str]
 ) -> None:
     """Write the value of each cell and below it published ones in brackets, if all fit."""
-    texts = {
-        (column, line): significant(float(cells[line, column]), _DIGITS)
-        for line, column in zip(*np.nonzero(~np.isnan(cells)), strict=True)
-    }
-    texts = {at: f"{text}\n{beside[at]}" if at in beside else text for at, text in texts.items()}
-    nothing = {(column, line): _NOTHING for line, column in zip(*np.nonzero(np.isnan(cells)), strict=True)}
+    texts = {}
+    for (line, column), value in np.ndenumerate(cells):
+        text = _NOTHING if np.isnan(value) else significant(float(value), _DIGITS)
+        published = beside.get((column, line))
+        texts[column, line] = f"{text}\n{published}" if published and text != _NOTHING else text
     wide, high = (points / count for points, count in zip(room_pt(axes), reversed(cells.shape), strict=True))
     longest = max((len(part) for text in texts.values() for part in text.split("\n")), default=1)
     most = max((text.count("\n") + 1 for text in texts.values()), default=1)
@@ -114,7 +113,7 @@ def _write(
     font = min(font, 0.95 * wide / (CHARACTER * longest), 0.8 * high / (1.25 * most))
     if font < _LEAST_PT:
         return
-    for (column, line), text in (texts | nothing).items():
+    for (column, line), text in texts.items():
         red, green, blue, _ = colormaps[_MAP](norm(cells[line, column]))
         dark = text != _NOTHING and 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
         axes.text(column, line, text, ha="center", va="center", fontsize=font, color="white" if dark else INK)
@@ -141,13 +140,9 @@ def heat_panels(points: Points) -> list[Panel]:
     rows = len(points.values(points.plot.by[0]))
     lines = max(_FEWEST_LINES, min(_MOST_LINES / len(points.panels), _LINES_A_ROW * rows))
 
-    def panel_of(number: int, panel: Mapping[str, Any]) -> Panel:
-        return Panel(
-            lambda axes: _heat(axes, points, panel, norm, lines, number == 0),
-            lines,
-            stretches=True,
-            axis="x",
-        )
-
-    maps = [panel_of(number, panel) for number, panel in enumerate(points.panels)]
+    draw = partial(_heat, points=points, norm=norm, lines=lines)
+    maps = [
+        Panel(partial(draw, panel=panel, legend=number == 0), lines, stretches=True, axis="x")
+        for number, panel in enumerate(points.panels)
+    ]
     return [*maps, Panel(lambda axes: _colour_bar(axes, points, norm), _BAR_LINES)]

@@ -12,10 +12,10 @@ from ndpsim.errors import InputError
 from ndpsim.report.metrics import metric_label
 from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import energy_panels
-from ndpsim.report.pictures.canvas import Drawing, Panel, compose, figure
+from ndpsim.report.pictures.canvas import Panel, Panels, compose
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.points import logarithmic
-from ndpsim.report.text import trace_run_title
+from ndpsim.report.text import title_of
 from ndpsim.report.words import counted
 from ndpsim.simulate import LoadPoint, Memory, TraceResult
 from ndpsim.units import Scale, format_time, percent
@@ -82,8 +82,7 @@ def _histogram(axes: Axes, result: TraceResult) -> None:
     axes.set(xlim=(0, 1.02 * edges[-1]), ylim=(0, None))
 
 
-@figure("latencies")
-def latencies_figure(result: TraceResult) -> Drawing:
+def latencies_figure(result: TraceResult, size: str = DEFAULT_SIZE, panels: Panels = None) -> Figure:
     """Read latencies of a trace, as shares of longer reads and as a histogram, and parts of the energy.
 
     Args:
@@ -95,20 +94,20 @@ def latencies_figure(result: TraceResult) -> Drawing:
     if result.read_latency_ns is None:
         raise InputError("the trace has no reads whose latency could be drawn", "missing", key="--plot")
     carried = f"{result.bandwidth_gbps:.2f} GB/s, {percent(result.peak_fraction)} of peak"
-    title = f"Read latencies: {trace_run_title(result)}\n{counted(result.reads, 'read')}, {carried}"
+    title = f"Read latencies: {title_of(result)}\n{counted(result.reads, 'read')}, {carried}"
     tail = {"tail": [Panel(lambda axes: _tail(axes, result), 10, stretches=True)]}
     sums = {
         "histogram": [Panel(lambda axes: _histogram(axes, result), 6, stretches=True)],
         "energy": energy_panels(result.energy_nj, result.time_ns),
     }
-    return Drawing(title, (tail, sums))
+    return compose(title, (tail, sums), size, panels, "latencies")
 
 
 def sweep_figure(
     points: Sequence[LoadPoint],
     memory: Memory,
     size: str = DEFAULT_SIZE,
-    panels: Sequence[str] | None = None,
+    panels: Panels = None,
 ) -> Figure:
     """Read latency against achieved bandwidth.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ndpsim.layout import MATRICES, Layout
 from ndpsim.report.layouts import layout_title
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
-from ndpsim.report.pictures.canvas import Panel, compose
+from ndpsim.report.pictures.canvas import Panel, Panels, compose
 from ndpsim.report.pictures.colours import COLOURS
 from ndpsim.simulate import PlacedExpert
 
@@ -21,9 +21,7 @@ _ROWS = 2  # drawn rows of every bank
 _LABELS = 16  # names of DIMMs that are readable side by side in a column
 
 
-def layout_figure(
-    placed: PlacedExpert, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
-) -> Figure:
+def layout_figure(placed: PlacedExpert, size: str = DEFAULT_SIZE, panels: Panels = None) -> Figure:
     """The bytes of each matrix on every lane, and some rows of one lane.
 
     Args:
@@ -41,13 +39,10 @@ def layout_figure(
     where = f"DIMM {dimm}, rank {rank}, sub-channel {subchannel}"
     rows_lines = 1.2 * _ROWS * layout.geometry.device.banks_per_group
 
-    def rows(first: int, words: str, legend: bool) -> list[Panel]:
-        def draw(axes: Axes) -> None:
-            _rows(axes, layout, matrix, first, words)
-            if legend:
-                _name_colours(axes, (*MATRICES, "empty"))
+    draw = partial(_rows, layout=layout, matrix=matrix)
 
-        return [Panel(draw, rows_lines, stretches=True)]
+    def rows(first: int, words: str, legend: bool) -> list[Panel]:
+        return [Panel(partial(draw, first=first, words=words, legend=legend), rows_lines, stretches=True)]
 
     groups = (
         {"lanes": [Panel(lambda axes: _lanes(axes, layout), 7, stretches=True)]},
@@ -57,12 +52,6 @@ def layout_figure(
         words = f"where down begins in {where}"
         groups[1]["down"] = rows(down_row - 1, words, "first" not in chosen and chosen[0] != "lanes")
     return compose(f"Locations of weights: {layout_title(placed)}", groups, size, panels, "layout")
-
-
-def _name_colours(axes: Axes, names: Sequence[str]) -> None:
-    """Entries of the legend for unlabelled parts."""
-    for name in names:
-        axes.bar(np.nan, 0, color=COLOURS[name], edgecolor="#999999", linewidth=0.4, label=name)
 
 
 def _lanes(axes: Axes, layout: Layout) -> None:
@@ -110,7 +99,9 @@ def _first_row(layout: Layout, matrix: NDArray[np.int64], which: int) -> int:
     return int(rows[0]) if len(rows) else 0
 
 
-def _rows(axes: Axes, layout: Layout, matrix: NDArray[np.int64], first: int, words: str) -> None:
+def _rows(
+    axes: Axes, layout: Layout, matrix: NDArray[np.int64], first: int, words: str, legend: bool
+) -> None:
     """The bursts of some rows of every bank, coloured by matrix, in the order in which they fill."""
     device, rows = layout.geometry.device, range(first, first + _ROWS)
     row, bank, rank, bankgroup, column = np.ix_(
@@ -141,3 +132,5 @@ def _rows(axes: Axes, layout: Layout, matrix: NDArray[np.int64], first: int, wor
     axes.set_yticks((np.arange(banks) + 0.5) * groups, names)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(f"burst of the row, {words}; a line for each of {groups} bank groups")
+    for name in (*MATRICES, "empty") if legend else ():
+        axes.bar(np.nan, 0, color=COLOURS[name], edgecolor="#999999", linewidth=0.4, label=name)

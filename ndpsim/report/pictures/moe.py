@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from ndpsim.orchestrator.record import JobRecord, LayerRecord, MovingRecord
 from ndpsim.report.metrics import metric_label, scale_of
 from ndpsim.report.moe import moe_title, run_names
 from ndpsim.report.moe_history import History, RunHistory
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_size
-from ndpsim.report.pictures.bars import ROW, name_rows, white_edges
-from ndpsim.report.pictures.canvas import Panel, compose
+from ndpsim.report.pictures.bars import ROW, Colour, name_rows, stack, white_edges
+from ndpsim.report.pictures.canvas import Panel, Panels, compose
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.points import logarithmic
 from ndpsim.report.routing import trace_title
@@ -39,7 +39,7 @@ _GROUPS = {
     "ndp": ("compute", "-.", "NDP (busiest DIMM)"),
     "pcie-down": ("pcie", ":", "PCIe to the GPU"),
 }
-_ENGINES = {
+_ENGINES: dict[str, tuple[str, str | Colour]] = {
     "gpu_hit": ("GPU, in its memory", COLOURS["gpu"]),
     "gpu_miss": ("GPU, copied", tint(COLOURS["gpu"], _LIGHT)),
     "cpu": ("CPU", COLOURS["host"]),
@@ -63,18 +63,12 @@ _COLOUR_OF = {"gpu": "gpu", "pcie-down": "pcie", "pcie-up": "pcie", "cpu": "host
 
 def _speedups(axes: Axes, runs: Mapping[str, PolicyRun]) -> None:
     """The speedup of each policy over the first, of everything and of the experts alone."""
+    speedups = [run.speedup for run in runs.values()]
+    axes.barh(range(len(runs)), speedups, color=COLOURS["everything"], height=0.7, label="everything")
     for place, run in enumerate(runs.values()):
-        label = place == 0
-        axes.barh(
-            place,
-            run.speedup,
-            color=COLOURS["everything"],
-            height=0.7,
-            label="everything" if label else None,
-        )
-        ends = (place - 0.42, place + 0.42)
-        both = (run.speedup_moe, run.speedup_moe)
-        axes.plot(both, ends, color=COLOURS["experts"], label="experts alone" if label else None)
+        label = "experts alone" if place == 0 else None
+        experts = (run.speedup_moe, run.speedup_moe)
+        axes.plot(experts, (place - 0.42, place + 0.42), color=COLOURS["experts"], label=label)
         words = f" {times(run.speedup)}, experts {times(run.speedup_moe)}"
         axes.text(max(run.speedup, run.speedup_moe), place, words, va="center", color=INK)
     name_rows(axes, list(runs))
@@ -82,15 +76,9 @@ def _speedups(axes: Axes, runs: Mapping[str, PolicyRun]) -> None:
     axes.set(xlim=(0, 1.005 * most or 1), xlabel=metric_label("speedup", Scale(TIMES), next(iter(runs))))
 
 
-def _means(run: RunHistory) -> dict[str, NDArray[np.float64]]:
-    """Means over steps, in ns, of the time of each layer's experts and the busy times of resources."""
-    found = {"layer": run.layer_ns, **{group: run.busy_ns[group] for group in _GROUPS}}
-    return {name: ns / np.maximum(run.times, 1) for name, ns in found.items()}
-
-
 def _layers(axes: Axes, run: RunHistory, name: str, first: bool, limits_ns: tuple[float, float]) -> None:
-    """`_means`, on the same scale for each policy; a logarithmic one begins above 0."""
-    ticks, means, scale = range(len(run.layers)), _means(run), scale_of("time_ns", limits_ns)
+    """Mean times, on the same scale for each policy; a logarithmic one begins above 0."""
+    ticks, means, scale = range(len(run.layers)), run.means_ns(), scale_of("time_ns", limits_ns)
     wide = _BEHIND * float(rcParams["lines.linewidth"])
     lines = {"layer": (INK, "-", "experts of the layer", wide)} | {
         group: (COLOURS[meaning], line, f"{label} busy", wide / _BEHIND)
@@ -111,12 +99,11 @@ def _layers(axes: Axes, run: RunHistory, name: str, first: bool, limits_ns: tupl
 
 def _engines(axes: Axes, runs: Mapping[str, PolicyRun]) -> None:
     """The number of pairs of a token and an expert that each engine computed."""
-    left = np.zeros(len(runs))
-    for engine, (label, colour) in _ENGINES.items():
-        width = np.array([100 * run.pairs_by_engine.get(engine, 0) / run.pairs for run in runs.values()])
-        how = {"color": colour, "height": 0.7, "label": label, **white_edges(axes)}
-        axes.barh(range(len(runs)), width, left=left, **how)
-        left += width
+    parts = {
+        label: (colour, [100 * run.pairs_by_engine.get(engine, 0) / run.pairs for run in runs.values()])
+        for engine, (label, colour) in _ENGINES.items()
+    }
+    stack(axes, parts, **white_edges(axes))
     name_rows(axes, list(runs))
     axes.set(xlim=(0, 100), xlabel=metric_label("pairs_by_engine", Scale("%"), results=(PolicyRun,)))
 
@@ -125,11 +112,11 @@ def _migrations(axes: Axes, sums: Mapping[str, Mapping[str, float]]) -> None:
     """The times of migrations in windows, where they cost nothing, and beside experts."""
     totals = [of["hidden_ns"] + of["exposed_ns"] for of in sums.values()]
     scale = scale_of("time_ns", totals)
-    left = np.zeros(len(sums))
-    for part in ("hidden", "exposed"):
-        width = np.array([of[f"{part}_ns"] / scale.divisor for of in sums.values()])
-        axes.barh(range(len(sums)), width, left=left, color=COLOURS[part], height=0.7, label=part)
-        left += width
+    parts = {
+        part: (COLOURS[part], [of[f"{part}_ns"] / scale.divisor for of in sums.values()])
+        for part in ("hidden", "exposed")
+    }
+    left = stack(axes, parts)
     for place, (end, ns, of) in enumerate(zip(left, totals, sums.values(), strict=True)):
         axes.text(end, place, f" {of['count']:,.0f} in {format_time(ns)}", va="center", color=INK)
     name_rows(axes, list(sums))
@@ -199,39 +186,42 @@ def _job_panels(shown: Mapping[str, LayerRecord], several: bool) -> list[Panel]:
     most_ns = max(times_ns.values(), default=0.0)
     comparable = all(most_ns <= _COMPARABLE * ns for ns in times_ns.values())
 
-    def of(place: int, name: str, layer: LayerRecord) -> Panel:
-        rows = len(_labels(_places(layer))) + 2
-        until_ns = most_ns if comparable else times_ns[name]
-        said = name if several else ""
-        return Panel(
-            lambda axes: _jobs(axes, layer, said, until_ns, place == 0),
-            1.1 * rows,
+    return [
+        Panel(
+            partial(
+                _jobs,
+                layer=layer,
+                name=name if several else "",
+                until_ns=most_ns if comparable else times_ns[name],
+                first=place == 0,
+            ),
+            1.1 * (len(_labels(_places(layer))) + 2),
             stretches=True,
             axis="time since the gate" if comparable else "",
         )
-
-    return [of(place, name, layer) for place, (name, layer) in enumerate(shown.items())]
+        for place, (name, layer) in enumerate(shown.items())
+    ]
 
 
 def _layer_panels(runs: Mapping[str, RunHistory], several: bool) -> list[Panel]:
-    longest_ns = [max(float(max(ns)) for ns in _means(run).values()) for run in runs.values()]
+    longest_ns = [max(float(max(ns)) for ns in run.means_ns().values()) for run in runs.values()]
     most, least = max(longest_ns), min(longest_ns)
     limits_ns = (0.0, 1.05 * most or 1.0) if most <= _COMPARABLE * least else (0.1 * least, 1.5 * most)
 
-    def of(place: int, name: str, run: RunHistory) -> Panel:
-        said = name if several else ""
-        return Panel(
-            lambda axes: _layers(axes, run, said, place == 0, limits_ns),
+    draw = partial(_layers, limits_ns=limits_ns)
+    return [
+        Panel(
+            partial(draw, run=run, name=name if several else "", first=place == 0),
             5,
             stretches=True,
             axis="layer",
         )
-
-    return [of(place, name, run) for place, (name, run) in enumerate(runs.items())]
+        for place, (name, run) in enumerate(runs.items())
+    ]
 
 
 def moe_figure(
-    result: MoeResult, history: History, size: str = DEFAULT_SIZE, panels: Sequence[str] | None = None
+    result: MoeResult, history: History, size: str = DEFAULT_SIZE, panels: Panels = None
 ) -> Figure:
     """Speed-ups, time by layer and resource, engines, migrations, and the jobs of one layer.
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from ndpsim.report.metrics import metric_label
+from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import draw_bar, draw_shares, name_rows
-from ndpsim.report.pictures.canvas import Drawing, Panel, figure
+from ndpsim.report.pictures.canvas import Panel, Panels, compose
 from ndpsim.report.pictures.colours import COLOURS, INK
 from ndpsim.report.prediction import parts_shown, rate_words
 from ndpsim.reported import with_unit
@@ -50,8 +52,7 @@ def _draw_upgrades(axes: Axes, result: Prediction) -> None:
     axes.set(xlabel=metric_label("speedup", Scale(TIMES), "the machine as it is"), xlim=(0, most))
 
 
-@figure("predict")
-def prediction_figure(result: Prediction) -> Drawing:
+def prediction_figure(result: Prediction, size: str = DEFAULT_SIZE, panels: Panels = None) -> Figure:
     """The parts of the time, and the gains of upgrades."""
     groups = {
         "prefill": [Panel(lambda axes: _draw_parts(axes, result.prefill, "prefill", "prompt"), _BAR_LINES)],
@@ -61,4 +62,4 @@ def prediction_figure(result: Prediction) -> Drawing:
     possible = sum(not one.problem for one in result.upgrades)
     if possible:
         groups["upgrades"] = [Panel(lambda axes: _draw_upgrades(axes, result), 3.2 * possible)]
-    return Drawing(f"Prediction for {result.title}", (groups,))
+    return compose(f"Prediction for {result.title}", (groups,), size, panels, "predict")

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from ndpsim.report.metrics import metric_label, scale_of
-from ndpsim.report.pictures.canvas import Drawing, Panel, figure
+from ndpsim.report.panels import DEFAULT_SIZE
+from ndpsim.report.pictures.canvas import Panel, Panels, compose
 from ndpsim.report.pictures.colours import COLOURS, INK
 from ndpsim.report.pictures.points import logarithmic
 from ndpsim.report.serving import rates_notes, serving_title
@@ -69,8 +71,7 @@ def _spread(axes: Axes, which: str, values: Sequence[float]) -> None:
         axes.set_ylim(0, None)
 
 
-@figure("rates")
-def rates_figure(results: Sequence[ServingResult]) -> Drawing:
+def rates_figure(results: Sequence[ServingResult], size: str = DEFAULT_SIZE, panels: Panels = None) -> Figure:
     """Latencies and throughput over the rate of arrivals.
 
     Args:
@@ -84,4 +85,4 @@ def rates_figure(results: Sequence[ServingResult]) -> Drawing:
     throughput = {"throughput": [Panel(partial(_throughput, results=results), 7, stretches=True)]}
     requests, *growing = rates_notes(results)
     title = "\n".join((f"Serving {serving_title(results[0])}", requests.partition(";")[0], *growing))
-    return Drawing(title, (over_rate, throughput))
+    return compose(title, (over_rate, throughput), size, panels, "rates")

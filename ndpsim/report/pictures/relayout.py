@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from ndpsim.report.dram import refresh_interval_ns
 from ndpsim.report.metrics import described, metric_label, scale_of
+from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import ROW, compare_energies, draw_bar, name_rows
-from ndpsim.report.pictures.canvas import Drawing, Panel, figure
+from ndpsim.report.pictures.canvas import Panel, Panels, compose
 from ndpsim.report.pictures.colours import COLOURS, INK, SERIES
 from ndpsim.report.pictures.curves import draw_means, means_of
 from ndpsim.report.pictures.points import logarithmic, room_pt
-from ndpsim.report.relayout import relayout_title
+from ndpsim.report.text import title_of
 from ndpsim.simulate import HostMove, RelayoutResult
 from ndpsim.units import Scale, format_time, percent, times
 
@@ -94,8 +96,7 @@ def _host_way(host: HostMove | None) -> _Ways:
     return {} if host is None else {_HOST: (host.energy_nj, host.time_ns)}
 
 
-@figure("relayout")
-def relayout_figure(result: RelayoutResult) -> Drawing:
+def relayout_figure(result: RelayoutResult, size: str = DEFAULT_SIZE, panels: Panels = None) -> Figure:
     """Reads and arrivals over time, utilization of links and DRAM, and the energy.
 
     If the same move by the host was simulated, its bandwidth and energy are shown, too.
@@ -105,7 +106,7 @@ def relayout_figure(result: RelayoutResult) -> Drawing:
     """
     by_host = "" if result.host is None else f"; by the host {format_time(result.host.time_ns)}"
     bound = result.bottleneck.replace("dimm", "DIMM")
-    title = f"Relayout of {relayout_title(result)}\n{format_time(result.time_ns)}, bound by {bound}{by_host}"
+    title = f"Relayout of {title_of(result)}\n{format_time(result.time_ns)}, bound by {bound}{by_host}"
     over_time = {
         "bandwidth": [Panel(lambda axes: _over_time(axes, result), 8, stretches=True)],
         "links": [Panel(lambda axes: _links(axes, result), 6)],
@@ -114,7 +115,7 @@ def relayout_figure(result: RelayoutResult) -> Drawing:
         "dram": [Panel(lambda axes: _dram(axes, result), 3 * ROW)],
         "energy": _energies({"over links": (result.energy_nj, result.time_ns), **_host_way(result.host)}),
     }
-    return Drawing(title, (over_time, sums))
+    return compose(title, (over_time, sums), size, panels, "relayout")
 
 
 # ---- the same over several topologies ----
@@ -172,8 +173,9 @@ def _busy(axes: Axes, results: Mapping[str, RelayoutResult]) -> None:
     axes.set(xlim=(0, 100), xlabel=metric_label("busy", Scale("%")))
 
 
-@figure("topologies")
-def topologies_figure(results: Mapping[str, RelayoutResult]) -> Drawing:
+def topologies_figure(
+    results: Mapping[str, RelayoutResult], size: str = DEFAULT_SIZE, panels: Panels = None
+) -> Figure:
     """The same relayout over several topologies, by name, on the same axes.
 
     Args:
@@ -186,7 +188,7 @@ def topologies_figure(results: Mapping[str, RelayoutResult]) -> Drawing:
     by_host = "" if first.host is None else f"; by the host {format_time(first.host.time_ns)}"
     fastest = min(results, key=lambda name: results[name].time_ns)
     title = (
-        f"Relayout of {relayout_title(first)}, over several topologies\n"
+        f"Relayout of {title_of(first)}, over several topologies\n"
         f"fastest: {fastest}, {format_time(results[fastest].time_ns)}; "
         f"slowest: {format_time(max(result.time_ns for result in results.values()))}{by_host}"
     )
@@ -199,4 +201,4 @@ def topologies_figure(results: Mapping[str, RelayoutResult]) -> Drawing:
         "busy": [Panel(lambda axes: _busy(axes, results), ROW * len(results))],
         "energy": _energies({**energies, **_host_way(first.host)}),
     }
-    return Drawing(title, (over_time, sums))
+    return compose(title, (over_time, sums), size, panels, "topologies")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from ndpsim.report.metrics import metric_label
+from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import name_rows
-from ndpsim.report.pictures.canvas import Drawing, Panel, figure
+from ndpsim.report.pictures.canvas import Panel, Panels, compose
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.routing import routing_title
 from ndpsim.reported import label_of
@@ -86,8 +88,7 @@ def _reuse(axes: Axes, statistics: RoutingStatistics) -> None:
     axes.set(xlim=(0, None), xlabel=metric_label("reuse", _PERCENT, results=(Reuse,)))
 
 
-@figure("routing")
-def routing_figure(statistics: RoutingStatistics) -> Drawing:
+def routing_figure(statistics: RoutingStatistics, size: str = DEFAULT_SIZE, panels: Panels = None) -> Figure:
     """Shares by rank and by layer, active experts by batch, and reuse.
 
     Args:
@@ -106,4 +107,4 @@ def routing_figure(statistics: RoutingStatistics) -> Drawing:
     bars = {"layers": [Panel(lambda axes: _layers(axes, phase), 6, stretches=True)]}
     if count:
         bars["reuse"] = [Panel(lambda axes: _reuse(axes, statistics), 1.6 * count)]
-    return Drawing(f"Routing: {routing_title(statistics)}", (curves, bars))
+    return compose(f"Routing: {routing_title(statistics)}", (curves, bars), size, panels, "routing")

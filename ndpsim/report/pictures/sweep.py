@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from matplotlib import rcParams
@@ -191,16 +192,13 @@ def _stacked(points: Points, draw: Callable[[Axes, Points, Mapping[str, Any], bo
     lines = _LINES_ALONE if len(points.panels) == 1 else _LINES_AMONG
     low, high = _limits(points)
 
-    def panel_of(number: int, panel: Mapping[str, Any]) -> Panel:
-        def drawn(axes: Axes) -> None:
-            draw(axes, points, panel, number == 0)
-            axes.set_ylabel(beside_axes(name_of(panel), points.label, lines=lines))
-            if len(points.panels) > 1:
-                axes.set_ylim(min(axes.get_ylim()[0], low), max(axes.get_ylim()[1], high))
+    def drawn(axes: Axes, panel: Mapping[str, Any]) -> None:
+        draw(axes, points, panel, panel is points.panels[0])
+        axes.set_ylabel(beside_axes(name_of(panel), points.label, lines=lines))
+        if len(points.panels) > 1:
+            axes.set_ylim(min(axes.get_ylim()[0], low), max(axes.get_ylim()[1], high))
 
-        return Panel(drawn, lines, stretches=True, axis="x")
-
-    return [panel_of(number, panel) for number, panel in enumerate(points.panels)]
+    return [Panel(partial(drawn, panel=panel), lines, stretches=True, axis="x") for panel in points.panels]
 
 
 def _limits(points: Points) -> tuple[float, float]:
