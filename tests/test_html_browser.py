@@ -49,7 +49,7 @@ def browser():
 def report(tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "sweep.html"
     result = gemv(title="Ranks, tokens and bits")
-    write_sweep_report(str(path), result)
+    write_sweep_report(str(path), result.definition, result)
     return path
 
 
@@ -250,8 +250,8 @@ def test_without_scripts_everything_can_be_read(browser, report):
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-@pytest.mark.parametrize(("scheme", "dark"), [("dark", True), ("light", False)])
-def test_colours_follow_the_scheme_of_the_reader(page, scheme, dark):
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_colours_follow_the_scheme_of_the_reader(page, scheme):
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     shown = page.execute_script(
@@ -260,7 +260,7 @@ def test_colours_follow_the_scheme_of_the_reader(page, scheme, dark):
     )
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
     background, ink = shown
-    assert (background < ink) is dark
+    assert (background < ink) is (scheme == "dark")
     assert abs(background - ink) > 128
 
 

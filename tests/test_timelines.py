@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ndpsim.report.moe_timeline import writing_timeline
 from ndpsim.report.relayout import write_relayout_timeline
 from ndpsim.report.timeline import write_timeline
-from ndpsim.report.trace_events import span_of
+from ndpsim.report.trace_events import span_of, timeline_file
 from ndpsim.simulate import simulate_contention, simulate_expert, simulate_relayout
 
 
@@ -66,3 +66,12 @@ def test_times_are_whole_ns_whoever_multiplies_and_cuts(start_ns, lasts_ns):
     begin, lasts = int(span["ts"] * 1000), int(span["dur"] * 1000)
     assert begin == int(start_ns)
     assert begin + lasts == int(start_ns + lasts_ns)
+
+
+def test_a_span_that_follows_another_shares_its_row_and_one_that_overlaps_does_not(tmp_path):
+    with timeline_file(tmp_path / "t.json") as timeline:
+        timeline.begin_process("process")
+        for start_ns, end_ns in ((0, 5), (5, 9), (6, 7)):
+            timeline.span("row", "span", start_ns, end_ns, {})
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert [event["tid"] for event in events if event["ph"] == "X"] == [0, 0, 1]

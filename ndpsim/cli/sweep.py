@@ -189,7 +189,8 @@ def _sweep(name: str, fixed: dict[str, Any], given: Given) -> None:
     if "report" in given:
         from ndpsim.report.html.sweeps import write_sweep_report
 
-        write_sweep_report(given["report"], result, _chosen(given, result) if draws else None)
+        plot = _chosen(given, result) if draws else None
+        write_sweep_report(given["report"], result.definition, result.rows, plot)
     if result.failed:
         click.get_current_context().exit(1)
 

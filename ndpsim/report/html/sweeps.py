@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 from ndpsim.config import load_hardware
 from ndpsim.errors import InputError
@@ -48,17 +48,6 @@ _MOST_VALUES_SAID = 12
 _REST = "table.csv"
 
 
-class SweptResult(Protocol):
-    """The interface of a sweep's result for a report: its rows in order, and its definition."""
-
-    @property
-    def definition(self) -> Swept: ...
-    @property
-    def columns(self) -> Sequence[str]: ...
-    def __len__(self) -> int: ...
-    def __getitem__(self, index: int, /) -> Mapping[str, Any]: ...
-
-
 def _listed(values: Sequence[Any]) -> str:
     words = [value_words(value) for value in values]
     more = f" and {len(words) - _MOST_VALUES_SAID:,} more" if len(words) > _MOST_VALUES_SAID else ""
@@ -80,10 +69,8 @@ def _facts(swept: Swept, rows: Sequence[Row], plot: SweepPlot | None) -> list[tu
     for metric in dict.fromkeys((plot.y, "energy_nj.total")) if plot else ():
         measured = [row for row in rows if is_number(row.get(metric))]
         if measured:
-            best, worst = max, min
-            if not higher_is_better(metric, swept.results):
-                best, worst = worst, best
-            for words, choose in (("best", best), ("worst", worst)):
+            ends = (max, min) if higher_is_better(metric, swept.results) else (min, max)
+            for words, choose in zip(("best", "worst"), ends, strict=True):
                 row = choose(measured, key=lambda row: row[metric])
                 at = name_of({key: row[key] for key in swept.varied})
                 value = metric_text(metric, row[metric], swept.results)
@@ -206,25 +193,26 @@ def _pictures(swept: Swept, rows: Sequence[Row], plot: SweepPlot | None, reason:
     return Section("Pictures", *drawn)
 
 
-def write_sweep_report(path: str, result: SweptResult, plot: SweepPlot | None = None) -> None:
+def write_sweep_report(path: str, swept: Swept, rows: Sequence[Row], plot: SweepPlot | None = None) -> None:
     """The report of a sweep.
 
     Args:
         path: the path of the file.
-        result: rows in the order of points, with `definition` and `columns`.
+        swept: the sweep.
+        rows: the rows of its table in the order of points, all with the same columns.
         plot: the first picture; None: that of the sweep's definition, or a default.
 
     Raises:
         InputError: the file cannot be written.
     """
-    swept = result.definition
-    rows = [result[place] for place in range(len(result))]
     reason = ""
     try:
         plot = chosen_plot(swept, rows) if plot is None else plot
     except InputError as error:
         reason = str(error)
-    metrics = [name for name in result.columns if name not in swept.varied and name not in NO_METRICS]
+    metrics = [
+        name for name in (rows[0] if rows else ()) if name not in swept.varied and name not in NO_METRICS
+    ]
     wanted = dict.fromkeys((*([plot.x, plot.y] if plot else []), *_MAIN))
     main = [name for name in wanted if name in metrics]
     failures = [

@@ -12,10 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 
 from ndpsim.report.metrics import is_number, key_label, name_of, value_words
-from ndpsim.report.pictures.canvas import Panel
+from ndpsim.report.pictures.canvas import CHARACTER, Panel
 from ndpsim.report.pictures.colours import INK
 from ndpsim.report.pictures.points import (
-    CHARACTER,
     Points,
     beside_axes,
     lean_if_long,

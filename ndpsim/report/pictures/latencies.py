@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -43,21 +44,11 @@ def _tail(axes: Axes, result: TraceResult) -> None:
     axes.step(np.append(ns, ns[-1]), np.append(ends, lowest), where="pre", color=COLOURS["read"])
     for name, marker in _MARKED.items():
         at = percentile_ns(result, float(name))
-        axes.plot(
-            at,
-            max(lowest, 100 - float(name)),
-            marker=marker,
-            color=INK,
-            linestyle="none",
-            label=f"p{name} {format_time(at)}",
-        )
+        how: Any = {"color": INK, "linestyle": "none", "label": f"p{name} {format_time(at)}"}
+        axes.plot(at, max(lowest, 100 - float(name)), marker, **how)
     assert result.read_latency_ns is not None
-    axes.axvline(
-        result.read_latency_ns["mean"],
-        color=INK,
-        linestyle=":",
-        label=f"mean {format_time(result.read_latency_ns['mean'])}",
-    )
+    mean_ns = result.read_latency_ns["mean"]
+    axes.axvline(mean_ns, color=INK, linestyle=":", label=f"mean {format_time(mean_ns)}")
     if ns[-1] > _WIDE * percentile_ns(result, 50):
         logarithmic(axes, "x")
     else:

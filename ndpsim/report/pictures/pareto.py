@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -86,7 +86,7 @@ def _pareto(axes: Axes, points: Points, across: Scale) -> None:
     axes.margins(x=0.1, y=0.1)
     for which in "xy":
         (logarithmic if which in plot.log else plain_ticks)(axes, which)
-    _write(axes, points, front, across, corners)
+    _write(axes, points, front, at, corners)
 
 
 def _corners(front: Sequence[Point], upright_first: bool) -> list[Point]:
@@ -120,30 +120,34 @@ def _published(axes: Axes, points: Points, across: Scale) -> None:
                 named.add(source)
 
 
-def _write(axes: Axes, points: Points, front: Sequence[Row], across: Scale, stairs: Sequence[Point]) -> None:
+def _write(
+    axes: Axes, points: Points, front: Sequence[Row], at: Callable[[Row], Point], stairs: Sequence[Point]
+) -> None:
     """Label points that have room: those of the front, and others if they are few."""
     keys = [
-        key for key in panel_keys(points.swept, points.rows, points.plot.by) if key in points.swept.varied
+        key
+        for key in panel_keys(points.swept, points.rows, points.plot.by)
+        if len({value_words(row[key]) for row in points.rows}) > 1
     ]
-    keys = [key for key in keys if len({value_words(row[key]) for row in points.rows}) > 1]
     if not keys:
         return
     named = len(keys) <= _KEYS_NAMED
     if not named:
         words = " / ".join(key.rpartition(".")[2].replace("_", " ") for key in keys)
         axes.plot([], [], " ", label=f"at points: {words}")
-    places = {
-        id(row): (row[points.plot.x] / across.divisor, points.scaled(row[points.plot.y]))
-        for row in points.rows
-    }
-    labels = _Labels(axes, list(places.values()), stairs)
+
+    def name(row: Row) -> str:
+        values = {key: row[key] for key in keys}
+        return name_of(values) if named else " / ".join(map(value_words, values.values()))
+
+    labels = _Labels(axes, [at(row) for row in points.rows], stairs)
     for row in [*front[:1], *front[:0:-1]][:_MOST_LABELS]:  # The ends of a front come first.
-        labels.add(_words({key: row[key] for key in keys}, named), places[id(row)], _FURTHER)
+        labels.add(name(row), at(row), _FURTHER)
     if len(points.rows) <= _LABELLED:
-        chosen = {id(row) for row in front}
+        on_front = {id(row) for row in front}
         for row in points.rows:
-            if id(row) not in chosen:
-                labels.add(_words({key: row[key] for key in keys}, named), places[id(row)], _FURTHER[:1])
+            if id(row) not in on_front:
+                labels.add(name(row), at(row), _FURTHER[:1])
 
 
 class _Labels:
@@ -242,10 +246,6 @@ def _nearest_of(box: Bbox, at: NDArray[np.float64]) -> NDArray[np.float64]:
 def _distance(box: Bbox, at: NDArray[np.float64]) -> float:
     """Distance from a point to a box."""
     return math.dist(at, _nearest_of(box, at))
-
-
-def _words(values: Mapping[str, object], named: bool) -> str:
-    return name_of(values) if named else " / ".join(map(value_words, values.values()))
 
 
 def pareto_panels(points: Points) -> list[Panel]:

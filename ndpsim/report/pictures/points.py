@@ -14,12 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ndpsim.report.metrics import is_number, key_label, metric_label, name_of, scale_of, value_words
+from ndpsim.report.pictures.canvas import CHARACTER
 from ndpsim.report.pictures.colours import INK, SERIES
 from ndpsim.report.sweep_plot import PublishedValue, Row, SweepPlot, Swept, ordered_values, panel_keys
 from ndpsim.units import Scale
 
 MARKERS = "os^DvPX*"
-CHARACTER = 0.6  # width of a character, as a share of the font size; no text is wider
 _LONG = 24  # Names of more characters are broken before they are turned.
 _CHARACTERS_A_LINE = 2.2  # characters that are as wide as a line is high
 _PUBLISHED = "DsoP^v"

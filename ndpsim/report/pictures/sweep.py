@@ -14,12 +14,11 @@ from matplotlib.patches import Rectangle
 from ndpsim.errors import InputError
 from ndpsim.report.metrics import is_number, key_label, name_of, value_words
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_size
-from ndpsim.report.pictures.canvas import Panel, compose
+from ndpsim.report.pictures.canvas import CHARACTER, Panel, compose
 from ndpsim.report.pictures.colours import INK, SERIES
 from ndpsim.report.pictures.heat import heat_panels
 from ndpsim.report.pictures.pareto import pareto_panels
 from ndpsim.report.pictures.points import (
-    CHARACTER,
     MARKERS,
     Points,
     Shown,
