@@ -332,11 +332,6 @@ def test_tokens_repeat_as_often_as_the_generator_says():
     assert alike == pytest.approx(0.6**2 + 0.4**2, abs=by_chance)
 
 
-def test_a_drifting_popularity_is_refused():
-    with refused("unsupported routing: step_drift"):
-        SequenceRouting("skewed:step_drift=0.1", MODEL, np.full(4, 10), 1)
-
-
 @pytest.mark.parametrize("model", ["deepseek-v2", "gpt-oss-120b", "qwen3-next-80b-a3b", "qwen3-30b-a3b"])
 @pytest.mark.parametrize(("new", "context"), [(1, 77), (200, 200), (30, 333)])
 def test_a_mixed_step_of_equal_sequences_takes_what_the_step_takes(model: str, new: int, context: int):

@@ -88,21 +88,11 @@ class Bounds:
             lambda bits: simulate_expert(hardware, machine.model, 1, bits=bits, cache=cache)
         )
 
-    def layer_ns(self, visit: _Visit, slowdown: Slowdown, replicas: Sequence[int]) -> float:
-        """A lower bound on the time of a layer by itself, in ns, for any experts in the GPU's memory.
+    def of(self, visits: Sequence[_Visit], layers: int, slowdown: Slowdown, replicas: Sequence[int]) -> float:
+        """Bound of consecutive steps of `layers` by one linear programme, in ns, for any experts in the GPU.
 
         replicas: bits of copies that may be read instead of the experts.
         """
-        alone = _Visit(np.sort(visit.loads), 0.0, visit.shared_ns)
-        return self._bound_ns([alone], 1, slowdown, replicas)
-
-    def steps_ns(self, visits: Sequence[_Visit], slowdown: Slowdown, replicas: Sequence[int]) -> float:
-        """Bound of consecutive steps by one linear programme, in ns."""
-        return self._bound_ns(visits, len(self._machine.layers), slowdown, replicas)
-
-    def _bound_ns(
-        self, visits: Sequence[_Visit], layers: int, slowdown: Slowdown, replicas: Sequence[int]
-    ) -> float:
         bits, lost = self._all_bits(replicas), self._lost_ns_per_byte(slowdown)
         loads = np.stack([one.loads for one in visits]).reshape(-1, layers, len(visits[0].loads))
         free_ns = np.array([one.free_ns for one in visits]).reshape(-1, layers)
@@ -227,7 +217,8 @@ class RunBound:
 
     def last_ns(self) -> float:
         """Bound of the layer that was added last, by itself, in ns."""
-        return self._bounds.layer_ns(self._visits[-1], *self._beside)
+        last = self._visits[-1]
+        return self._bounds.of([_Visit(np.sort(last.loads), 0.0, last.shared_ns)], 1, *self._beside)
 
     def total_ns(self) -> tuple[str, float]:
         """Bound of all layers together, in ns, and its `PolicyRun.bound`.
@@ -240,5 +231,5 @@ class RunBound:
         solved = self._bounds.has_solver or not together
         every = len(visits) if together and solved else self._layers
         parts = (visits[first : first + every] for first in range(0, len(visits), every))
-        total_ns = sum(self._bounds.steps_ns(part, *self._beside) for part in parts)
+        total_ns = sum(self._bounds.of(part, self._layers, *self._beside) for part in parts)
         return "linear-programme" if solved else "steps", total_ns

@@ -54,6 +54,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.config import Hardware
+from ndpsim.events.state import Slowdown
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Expert
 from ndpsim.orchestrator.shared_dimm import measure_shared_dimm
@@ -187,58 +188,57 @@ def contention_table(
     )
 
 
-def stacked(whole: ContentionTable, sharded: Sequence[ContentionTable]) -> ContentionTable:
+def slowdown_of(
+    channel: Ints, whole: ContentionTable, sharded: Sequence[ContentionTable], queued_reads: int
+) -> Slowdown:
     """Entries of whole experts, followed by those of parts, in rows for the same numbers of tokens.
 
     Beside relayouts, parts have the entries of whole experts.
+
+    channel: the channel of each DIMM. queued_reads: the maximum number of reads in the queue of a DIMM.
     """
     tables = (whole, *sharded)
     streams = max((table.streams for table in tables), key=len)
     axis = np.unique(np.concatenate([table.host_gbps for table in tables]))
 
     def on_axis(table: ContentionTable, rates: Floats) -> Floats:
-        return np.array([np.interp(axis, table.host_gbps, row) for row in rates])
-
-    def all_on_axis(table: ContentionTable, several: Floats) -> Floats:
-        return np.stack([on_axis(table, rates) for rates in several])
+        return np.apply_along_axis(lambda row: np.interp(axis, table.host_gbps, row), -1, rates)
 
     def over_streams(rates: Floats) -> Floats:
         return np.concatenate([rates, *[rates[-1:]] * (len(streams) - len(rates))])
 
-    def repeated(rates: Floats) -> Floats:
-        return np.concatenate([rates] * len(tables), axis=-2)
+    def repeated(rates: Floats, axis: int = -2) -> Floats:
+        return np.concatenate([rates] * len(tables), axis)
 
-    def crowded(both: Floats) -> Floats:
-        return repeated(all_on_axis(whole, both))
-
-    return ContentionTable(
-        whole.tokens,
+    entries = (
         axis,
         streams,
-        np.concatenate([over_streams(all_on_axis(table, table.ndp_rate)) for table in tables], axis=-2),
+        axis[-1:] / queued_reads,
+        np.concatenate([over_streams(on_axis(table, table.ndp_rate)) for table in tables], axis=-2),
         np.concatenate([over_streams(table.host_rate) for table in tables], axis=-1),
         whole.relayout_gbps,
-        repeated(whole.ndp_rate_beside_relayout),
-        repeated(whole.ndp_rate_beside_writes),
-        crowded(whole.ndp_rate_crowded),
-        crowded(whole.relayout_rate_crowded),
-        np.concatenate([whole.most_relayout_gbps] * len(tables), axis=-1),
-        whole.vector_tokens,
-        whole.vector_ns,
+        repeated(np.stack([whole.ndp_rate_beside_relayout, whole.ndp_rate_beside_writes])),
+        repeated(on_axis(whole, whole.ndp_rate_crowded)),
+        repeated(on_axis(whole, whole.relayout_rate_crowded)),
+        repeated(whole.most_relayout_gbps, axis=-1),
     )
+    # Numba compiles again for arrays with another layout.
+    return Slowdown(channel, *map(np.ascontiguousarray, entries))
 
 
-def shared_bandwidth(gbps: float) -> ContentionTable:
+def shared_bandwidth(gbps: float, left: float = 0.0) -> ContentionTable:
     """The table of a memory device: an expert loses the share of the bandwidth that others read.
 
     This is a conservative assumption, because sessions have no device behind a link: compute-bound experts
     would lose less. Copies over the link have priority and lose nothing.
+
+    left: rate of an expert beside reads of all of the bandwidth; 1: nothing slows it down.
     """
     one, both = np.ones((1, 1)), np.ones((2, 1, 2))
     axis, none = np.array([0.0, gbps]), np.zeros(1)
     most = np.full((2, 1), np.inf)
     streams = np.array([1.0, 2.0, 4.0])
-    beside_host = axis, streams, np.array([[[1.0, 0.0]]] * 3), np.ones((3, 1))
+    beside_host = axis, streams, np.array([[[1.0, left]]] * 3), np.ones((3, 1))
     beside_relayout = none, one, one, both, both, most
     no_vectors = np.array([1.0, 2.0]), np.zeros((2, 2))
     return ContentionTable(np.array([1]), *beside_host, *beside_relayout, *no_vectors)

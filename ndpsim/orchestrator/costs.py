@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache as cache_results
 from functools import cached_property, partial
 from itertools import pairwise
 from os import PathLike
@@ -146,11 +147,13 @@ class Costs:
         self.shape = Expert(self.weights.hidden, self.weights.intermediate)
         self.memory = _memory_of(self.hardware)
         self._units = _with_free_link(self.memory)
-        self._experts: dict[tuple[int, int, float], NdpCost] = {}
-        self._reads: dict[int | None, HostReadCost] = {}
-        self._for_bits: dict[int, Costs] = {}
-        self._parts: dict[tuple[int, int, float], float] = {}
-        self._contention: dict[int, ContentionTable] = {}
+        self._expert = cache_results(self._simulated_expert)
+        self._part_ns = cache_results(self._simulated_part_ns)
+        self._host_read = cache_results(self._simulated_host_read)
+        self._contention = cache_results(self._simulated_contention)
+        self._for_bits = cache_results(
+            lambda bits: Costs(self.hardware, self.shape, bits, self.arbitration, self._cache)
+        )
 
     @cached_property
     def start_clock(self) -> int:
@@ -192,13 +195,7 @@ class Costs:
 
     def for_bits(self, bits: int | None) -> Costs:
         """The costs of replicas with this number of bits; None: of the experts themselves."""
-        if bits is None:
-            return self
-        found = self._for_bits.get(bits)
-        if found is None:
-            found = Costs(self.hardware, self.shape, bits, self.arbitration, self._cache)
-            self._for_bits[bits] = found
-        return found
+        return self if bits is None else self._for_bits(bits)
 
     def expert(self, tokens: int, shards: int = 1, share: float = 1.0) -> NdpCost:
         """An expert with its weights on one DIMM, or sharded over several.
@@ -208,28 +205,22 @@ class Costs:
             shards: number of DIMMs.
             share: share of its intermediate columns, rounded to whole ones.
         """
-        key = tokens, shards, share
-        found = self._experts.get(key)
-        if found is None:
-            found = self._experts[key] = self._simulated_expert(tokens, shards, share)
-        return found
+        return self._expert(tokens, shards, share)
 
-    def part_ns(self, tokens: int, shards: int, share: float = 1.0) -> float:
+    def part_ns(self, tokens: int, shards: int, share: float) -> float:
         """Time of one DIMM's part of a sharded expert, if no other DIMM of its channel uses the bus.
 
         This is the case after another expert: the DIMMs of a channel, which used the bus in turn, are then
-            not
-        in step. Arguments as in `expert`.
+        not in step. Arguments as in `expert`.
         """
+        return self._part_ns(tokens, shards, share)
+
+    def _simulated_part_ns(self, tokens: int, shards: int, share: float) -> float:
         if shards <= self.hardware.system.host.channels:
             return self.expert(tokens, shards, share).time_ns
-        key = tokens, shards, share
-        found = self._parts.get(key)
-        if found is None:
-            columns = max(1, round(share * self.shape.intermediate / shards))
-            _, mean = self._over_refresh(Expert(self.shape.hidden, columns), in_turns(tokens), "localized")
-            found = self._parts[key] = mean.mean_ns
-        return found
+        columns = max(1, round(share * self.shape.intermediate / shards))
+        _, mean = self._over_refresh(Expert(self.shape.hidden, columns), in_turns(tokens), "localized")
+        return mean.mean_ns
 
     def _simulated_expert(self, tokens: int, shards: int, share: float) -> NdpCost:
         whole = self.shape
@@ -298,23 +289,21 @@ class Costs:
         """
         if self.hardware.system.cxl is not None:
             return self._device_read
-        if not self.hardware.host_reads_dimms:
-            shards = None
-        found = self._reads.get(shards)
-        if found is None:
-            layout = (Location(STRIPED) if shards is None else Location(0, shards)).layout
-            memory = self._host_memory
-            result = simulate_host_read(memory, self.shape, layout, self.bits, cache=self._cache)
-            system = memory.system
-            beside = sum(dimm % system.host.channels < result.channels for dimm in range(system.dimm.count))
-            found = self._reads[shards] = HostReadCost(
-                result.time_ns,
-                result.weight_bytes,
-                result.channels,
-                result.bandwidth_gbps / result.channels,
-                self._host_standby.above(result.energy_nj, beside, result.time_ns),
-            )
-        return found
+        return self._host_read(shards if self.hardware.host_reads_dimms else None)
+
+    def _simulated_host_read(self, shards: int | None) -> HostReadCost:
+        layout = (Location(STRIPED) if shards is None else Location(0, shards)).layout
+        memory = self._host_memory
+        result = simulate_host_read(memory, self.shape, layout, self.bits, cache=self._cache)
+        system = memory.system
+        beside = sum(dimm % system.host.channels < result.channels for dimm in range(system.dimm.count))
+        return HostReadCost(
+            result.time_ns,
+            result.weight_bytes,
+            result.channels,
+            result.bandwidth_gbps / result.channels,
+            self._host_standby.above(result.energy_nj, beside, result.time_ns),
+        )
 
     @cached_property
     def _device_read(self) -> HostReadCost:
@@ -344,15 +333,13 @@ class Costs:
 
         shards: number of DIMMs, for sharded experts.
         """
-        found = self._contention.get(shards)
-        if found is None:
-            if self.hardware.system.cxl is not None or not lower_machine(self._units).shares_ranks:
-                if self.arbitration != "host-first":
-                    problem = f"{self.arbitration} is for ranks that host and NDP share in simulation"
-                    raise InputError(problem, "conflict", key="arbitration")
-                found = shared_bandwidth(self.host_read(1).gbps_per_channel)
-            else:
-                given = self.memory, self.shape, self.bits, self.arbitration, self._cache
-                found = contention_table(*given, shards)
-            self._contention[shards] = found
-        return found
+        return self._contention(shards)
+
+    def _simulated_contention(self, shards: int) -> ContentionTable:
+        if self.hardware.system.cxl is None and lower_machine(self._units).shares_ranks:
+            given = self.memory, self.shape, self.bits, self.arbitration, self._cache
+            return contention_table(*given, shards)
+        if self.arbitration != "host-first":
+            problem = f"{self.arbitration} is for ranks that host and NDP share in simulation"
+            raise InputError(problem, "conflict", key="arbitration")
+        return shared_bandwidth(self.host_read(1).gbps_per_channel)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache as cache_results
 from functools import cached_property
 
 import numpy as np
@@ -79,25 +80,18 @@ class Relayouts:
     ) -> None:
         self._memory, self._weights, self._bits, self._cache = memory, weights, bits, cache
         self._expert_bytes, self._standby = expert_bytes, standby
-        self._found: dict[tuple[Location, Location], RelayoutCost] = {}
-        self._bursts: dict[Location, Ints] = {}
-
-    def cost(self, source: Location, target: Location) -> RelayoutCost:
-        """Cost of moving an expert."""
-        found = self._found.get((source, target))
-        if found is None:
-            if source == target:
-                raise InputError(f"is at {source.name} already", "conflict", key="target")
-            found = self._found[source, target] = self._turned(source, target)
-        return found
+        self.cost = cache_results(self._cost)
+        self._bursts_of = cache_results(self._counted_bursts)
 
     @cached_property
     def network(self) -> Network:
         """The links between DIMMs."""
         return access_by_units(self._memory, geometry_of(self._memory)).network
 
-    def _turned(self, source: Location, target: Location) -> RelayoutCost:
-        """A relayout, from an equivalent one or simulated."""
+    def _cost(self, source: Location, target: Location) -> RelayoutCost:
+        """Cost of moving an expert, from an equivalent relayout or simulated."""
+        if source == target:
+            raise InputError(f"is at {source.name} already", "conflict", key="target")
         like = self._alike(source, target)
         if like == (source, target):
             return self._simulated(source, target)
@@ -175,10 +169,8 @@ class Relayouts:
         burst_bytes = self._memory.lane_device().burst_bytes
         return {int(dimm): int(bursts[dimm]) * burst_bytes / time_ns for dimm in np.flatnonzero(bursts)}
 
-    def _bursts_of(self, end: Location) -> Ints:
+    def _counted_bursts(self, end: Location) -> Ints:
         """Bursts of an expert by DIMM."""
-        found = self._bursts.get(end)
-        if found is None:
-            layout = make_layout(end.layout, geometry_of(self._memory), self._weights, end.first_dimm)
-            found = self._bursts[end] = layout.bursts_by_dimm()
-        return found
+        return make_layout(
+            end.layout, geometry_of(self._memory), self._weights, end.first_dimm
+        ).bursts_by_dimm()

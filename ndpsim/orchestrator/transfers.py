@@ -10,6 +10,7 @@ about 454 on `cxl`, and NDP units lose that share.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -21,7 +22,7 @@ from ndpsim.config import Hardware
 from ndpsim.errors import InputError
 from ndpsim.events.state import Kinds, Slowdown
 from ndpsim.link import Pcie
-from ndpsim.orchestrator.contention import ContentionTable, stacked
+from ndpsim.orchestrator.contention import ContentionTable, shared_bandwidth, slowdown_of
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import Beside
 from ndpsim.orchestrator.location import Location
@@ -63,7 +64,8 @@ class Transfers:
         self._costs, self._dimms, self._channel = costs, len(channel), channel
         self._units = hardware.system.ndp is not None
         self._queued_reads = hardware.system.dram.read_buffer
-        self._pcie_ns: dict[int, float] = {}
+        #: Time of a copy of so many bytes alone over PCIe: its packets, and the constant overhead of a copy.
+        self.pcie_ns = functools.cache(self._copy_ns)
         wires = costs.wire_names() if hardware.system.link is not None else ()
         self._wire = {name: 2 + number for number, name in enumerate(wires)}
         self._first_channel = 2 + len(wires)
@@ -81,14 +83,9 @@ class Transfers:
         self._kinds: Kinds | None = None
         self.vectors("up"), self.vectors("down")
 
-    def pcie_ns(self, size_bytes: int) -> float:
-        """Time of a copy alone over PCIe: its packets, and the constant overhead of a copy."""
-        found = self._pcie_ns.get(size_bytes)
-        if found is None:
-            sizes = np.array([size_bytes], dtype=np.int64)
-            arrival_ps = self.pcie.arrivals(np.zeros(1, dtype=np.int64), sizes)[0]
-            found = self._pcie_ns[size_bytes] = float(arrival_ps) / 1000 + self._overhead_ns
-        return found
+    def _copy_ns(self, size_bytes: int) -> float:
+        arrival_ps = self.pcie.arrivals(np.zeros(1, np.int64), np.array([size_bytes], np.int64))[0]
+        return float(arrival_ps) / 1000 + self._overhead_ns
 
     def vectors(self, direction: Literal["up", "down"]) -> int:
         """The kind of activations to the host, or of results to the GPU, with work in ns of PCIe."""
@@ -116,33 +113,16 @@ class Transfers:
             self._kinds = Kinds(*(np.array(rows) for rows in zip(*self._rows, strict=True)))
         return self._kinds
 
-    def slowdown(self, contention: bool = True, shards: Sequence[int] = ()) -> Slowdown:
+    def slowdown(self, contention: bool, shards: Sequence[int]) -> Slowdown:
         """The mutual slowdown of NDP units, host and relayouts; there is none without `contention`.
 
         shards: numbers of DIMMs of sharded experts.
         """
         channel = np.array([self._first_channel + one for one in self._channel], dtype=np.int64)
         if not (self.meets_units and contention):
-            both = np.ones((2, 1, 1))
-            most = np.full((2, 1), np.inf)
-            rates, streams, none = np.array([0.0, 1.0]), np.array([1.0, 2.0, 4.0]), np.zeros(1)
-            alone, crowded = (np.ones((3, 1, 2)), np.ones((3, 1))), np.ones((2, 1, 2))
-            return Slowdown(channel, rates, streams, np.ones(1), *alone, none, both, crowded, crowded, most)
-        table = stacked(self._costs.contention(), [self._costs.contention(count) for count in shards])
-        tables = (
-            table.host_gbps,
-            table.streams,
-            np.array([table.host_gbps[-1] / self._queued_reads]),
-            table.ndp_rate,
-            table.host_rate,
-            table.relayout_gbps,
-            np.stack([table.ndp_rate_beside_relayout, table.ndp_rate_beside_writes]),
-            table.ndp_rate_crowded,
-            table.relayout_rate_crowded,
-            table.most_relayout_gbps,
-        )
-        # Numba compiles again for arrays with another layout.
-        return Slowdown(channel, *map(np.ascontiguousarray, tables))
+            return slowdown_of(channel, shared_bandwidth(1.0, left=1.0), (), 1)
+        sharded = [self._costs.contention(count) for count in shards]
+        return slowdown_of(channel, self._costs.contention(), sharded, self._queued_reads)
 
     def read_ns(self, location: Location) -> float:
         """Time of a host read of an expert alone, or of the device's read behind a CXL link."""
@@ -211,7 +191,7 @@ class Transfers:
             for dimm, gbps in of_dimms.items():
                 moved[dimm, way] = gbps * cost.time_ns
 
-    def beside(self, shards: Sequence[int] = ()) -> Mapping[tuple[int, int], Beside]:
+    def beside(self, shards: Sequence[int]) -> Mapping[tuple[int, int], Beside]:
         """Rates of experts by number of tokens and of DIMMs, filled when they are needed."""
         return _BesideOfTokens(self._costs.contention(), (1, *shards))
 

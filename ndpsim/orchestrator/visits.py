@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -67,12 +67,9 @@ def itinerary(
     before: tuple[Window, ...] = ()
     for phase, step, dense in phases:
         last = (phase, step) == phases[-1][:2]
-        for gated in windows_of_step(trace.layers, layers, phase, dense):
-            if isinstance(gated, Window):
-                before = (*before, gated)
-                continue
-            row, window = gated
-            ids, scores = _chosen(trace, phase, step)
+        ids, scores = _chosen(trace, phase, step)
+        gates, tail = windows_of_step(trace.layers, layers, phase, dense)
+        for row, window in gates:
             found.append(
                 GatedVisit(
                     Visit(phase, step, trace.layers[row]),
@@ -86,6 +83,7 @@ def itinerary(
                 )
             )
             before = ()
+        before = (*before, tail)
     return _linked(found), before
 
 
@@ -99,23 +97,24 @@ def _linked(visits: list[GatedVisit]) -> list[GatedVisit]:
 
 def windows_of_step(
     moe_layers: Sequence[int], layers: Sequence[int], phase: str, dense: DenseTime
-) -> Iterator[tuple[int, Window] | Window]:
-    """The row of each layer with experts and its window, and finally the window with the head.
+) -> tuple[list[tuple[int, Window]], Window]:
+    """The row of each layer with experts and its window, and the last window, which has the head.
 
     layers: those that are run, `moe_layers` among them.
     """
     rows = {layer: row for row, layer in enumerate(moe_layers)}
     gpu_ns = 0.0
     attention: list[AttentionTime] = []
+    gates: list[tuple[int, Window]] = []
     for layer in layers:
         attention.append(dense.of_layer(layer))
         gpu_ns += attention[-1].time_ns
         if layer not in rows:
             gpu_ns += dense.dense_layer_ns
             continue
-        yield rows[layer], Window(phase, gpu_ns + dense.router_ns, tuple(attention))
+        gates.append((rows[layer], Window(phase, gpu_ns + dense.router_ns, tuple(attention))))
         gpu_ns, attention = 0.0, []
-    yield Window(phase, gpu_ns + dense.head_ns, tuple(attention))
+    return gates, Window(phase, gpu_ns + dense.head_ns, tuple(attention))
 
 
 def _chosen(trace: Routing, phase: str, step: int) -> tuple[NDArray[np.int16], NDArray[np.float32] | None]:

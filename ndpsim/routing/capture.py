@@ -33,7 +33,7 @@ class Capture:
         Raises:
             InputError: nothing was recorded, or steps differ in their sequences.
         """
-        recorded = assembled(self.passes, Path(type(self.model).__name__), of_model=True)
+        recorded = assembled(self.passes, Path(type(self.model).__name__))
         experts = int(next(iter(self.routers.values())).weight.shape[0])
         return Routing(
             experts,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,18 +36,17 @@ class Recorded:
 
     Attributes:
         layers: numbers of the layers in the arrays.
-        of_model: whether these are numbers in the model, from 0; else they count layers with experts, or all
-            layers.
         ids: [step, layer, token, k].
         prefill_ids: [layer, token, k].
         prompt_lengths: tokens of each prompt, or of each part of the prefill.
         scores: as `ids`.
         experts: experts of a layer, if the files have their number.
         notes: notes for users of the files.
+        of_model: whether `layers` are numbers in the model, from 0; else they count layers with experts, or
+            all layers.
     """
 
     layers: tuple[int, ...]
-    of_model: bool
     ids: NDArray[Any]
     prefill_ids: NDArray[Any] | None = None
     prompt_lengths: tuple[int, ...] = ()
@@ -55,6 +54,7 @@ class Recorded:
     prefill_scores: NDArray[Any] | None = None
     experts: int | None = None
     notes: tuple[str, ...] = ()
+    of_model: bool = True
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Passes:
         self._layer = layer
 
 
-def assembled(passes: Sequence[Pass], file: Path, of_model: bool, experts: int | None = None) -> Recorded:
+def assembled(passes: Sequence[Pass], file: Path, experts: int | None = None) -> Recorded:
     """Decode steps and prefill from passes.
 
     If the kind of passes is unknown, those before the first one with the same number of tokens as the last
@@ -147,28 +147,21 @@ def assembled(passes: Sequence[Pass], file: Path, of_model: bool, experts: int |
     if len(width) > 1:
         raise InputError(f"has tokens with {min(width)} and with {max(width)} experts", "conflict", file=file)
     k = width.pop()
-    ids = np.array([_stacked(one.rows, layers) for one in decode], np.int64).reshape(
-        len(decode), len(layers), batch, k
-    )
+
+    def arrays(of: str, dtype: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """The choices or scores of steps, and of the prefill."""
+        steps, parts = (
+            [np.array([getattr(one, of)[layer] for layer in layers], dtype) for one in phase]
+            for phase in (decode, prefill)
+        )
+        stacked = np.array(steps, dtype).reshape(len(decode), len(layers), batch, k)
+        return stacked, np.concatenate(parts, axis=1) if parts else None
+
+    ids, prefill_ids = arrays("rows", np.int64)
     scored = all(one.scores for one in passes)
-    parts = [_stacked(one.rows, layers) for one in prefill]
+    scores, prefill_scores = arrays("scores", np.float64) if scored else (None, None)
     lengths = tuple(length for one in prefill for length in (one.lengths or (one.tokens,)))
-    return Recorded(
-        layers,
-        of_model,
-        ids,
-        np.concatenate(parts, axis=1) if parts else None,
-        lengths,
-        np.array([_stacked(one.scores, layers) for one in decode]).reshape(ids.shape) if scored else None,
-        np.concatenate([_stacked(one.scores, layers) for one in prefill], axis=1)
-        if parts and scored
-        else None,
-        experts,
-    )
-
-
-def _stacked(rows: Mapping[int, Any], layers: tuple[int, ...]) -> NDArray[Any]:
-    return np.array([rows[layer] for layer in layers])
+    return Recorded(layers, ids, prefill_ids, lengths, scores, prefill_scores, experts)
 
 
 def _check_pass(one: Pass, layers: tuple[int, ...], file: Path) -> None:

@@ -14,7 +14,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.errors import InputError
 from ndpsim.moe import MoeShape
 from ndpsim.routing.drawing import Lines
 from ndpsim.routing.generate import generate_routing, prefill_shares, randoms_of, shape_of, shares_of
@@ -69,24 +68,20 @@ class SequenceRouting:
     """Routes the tokens of sequences of one model.
 
     Args:
-        spec: a SPEC; see `ndpsim.routing`.
+        spec: a SPEC whose popularity does not drift from step to step.
         prompt_tokens: the number of prompt tokens of each sequence.
 
     Raises:
-        InputError: the SPEC is impossible, or its popularity drifts from step to step: see
-            `routing_of_sequences`.
+        InputError: the SPEC is impossible.
     """
 
     def __init__(self, spec: str | Spec, model: MoeShape, prompt_tokens: Ints, seed: int) -> None:
-        self.spec = parse_spec(spec)
-        parameters, shape = self.spec.settings, shape_of(self.spec, model)
-        if parameters["step_drift"]:
-            problem = "is not supported: sequences are at different steps"
-            raise InputError(problem, "unsupported", key="routing: step_drift")
+        spec = parse_spec(spec)
+        parameters, shape = spec.settings, shape_of(spec, model)
         self._prompt_tokens, self._k = prompt_tokens, shape.experts_per_token
         self._sticks = parameters["token_stickiness"], parameters["step_stickiness"]
-        decode = shares_of(self.spec, shape, seed)
-        prefill = prefill_shares(decode, self.spec, shape, seed)
+        decode = shares_of(spec, shape, seed)
+        prefill = prefill_shares(decode, spec, shape, seed)
 
         def lines(shares: Shares) -> Lines:
             of_all = Lines(len(shares), _ORDERS, shares.shape[1], self._k)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ndpsim.errors import InputError
 from ndpsim.moe import LayerAttention, LinearAttention, MixedAttention, MoeShape
 from ndpsim.orchestrator.residents import Residents
-from ndpsim.orchestrator.visits import Window, windows_of_step
+from ndpsim.orchestrator.visits import windows_of_step
 from ndpsim.processors import DenseTime
 from ndpsim.processors.operations import ACTIVATION_BYTES, MixedStep
 from ndpsim.results.moe import ENGINES
@@ -187,9 +187,8 @@ class GpuSteps:
         if not step.lengths:
             return [0.0] * (len(self._moe_layers) + 1)
         dense = self._dense_time(step)
-        *before, last = windows_of_step(self._moe_layers, range(self._model.layers), "mixed", dense)
-        assert isinstance(last, Window)
-        return [*(one[1].gpu_ns + dense.shared_ns for one in before if isinstance(one, tuple)), last.gpu_ns]
+        gates, tail = windows_of_step(self._moe_layers, range(self._model.layers), "mixed", dense)
+        return [*(window.gpu_ns + dense.shared_ns for _, window in gates), tail.gpu_ns]
 
     def _exchanges_ns(self, steps: Sequence[MixedStep]) -> float:
         """The time of all exchanges of a step."""

@@ -136,16 +136,13 @@ class MoeSteps:
         ids = self._routing.ids(*tokens_of(chunks))
         given = self.runner.given
         layers, phase = given.machine.layers, "mixed" if prompt_tokens else "decode"
-        *windows, tail = windows_of_step(layers, given.layers, phase, dense)
+        gates, tail = windows_of_step(layers, given.layers, phase, dense)
         following: GatedVisit | None = None
         visits: list[GatedVisit] = []
-        for gated in reversed(windows):
-            assert not isinstance(gated, Window)
-            row, window = gated
+        for row, window in reversed(gates):
             visit = Visit(phase, number, layers[row])
             following = GatedVisit(
                 visit, row, ids[row], None, (window,), dense.shared_ns, False, following, prompt_tokens
             )
             visits.append(following)
-        assert isinstance(tail, Window)
         return visits[::-1], (tail,)

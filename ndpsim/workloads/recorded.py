@@ -97,7 +97,6 @@ class Rows:
         block_tokens: int | None = None,
         closed_loop: int | None = None,
         from_first: bool = True,
-        **source: Any,
     ) -> Requests:
         """All rows as requests.
 
@@ -105,7 +104,6 @@ class Rows:
             block_tokens: prompt tokens of a block, if rows have blocks.
             closed_loop: see `Requests`.
             from_first: whether the first request arrives at 0; otherwise arrivals are those of the file.
-            source: further properties of the origin.
 
         Raises:
             InputError: there are no requests.
@@ -113,8 +111,7 @@ class Rows:
         if not self._arrival_ns:
             raise InputError("holds no requests", "form", file=self.file)
         first = self._arrival_ns[0] if from_first else 0
-        if self.failed:
-            source["failed"] = self.failed
+        failed = {"failed": self.failed} if self.failed else {}
         try:
             return Requests(
                 np.array([float(one - first) for one in self._arrival_ns]),
@@ -124,7 +121,7 @@ class Rows:
                 block_tokens,
                 None if block_tokens is None else tuple(np.array(one, np.int64) for one in self._blocks),
                 closed_loop,
-                {"files": [self.file.name], **source},
+                {"files": [self.file.name], **failed},
             )
         except InputError as error:
             raise error.at(self.file) from None
@@ -153,18 +150,18 @@ def seconds(text: str, file: Path, line: int, key: str) -> Decimal:
     return Decimal(text).scaleb(9)
 
 
-def whole_of(record: dict[str, Any], key: str, file: Path, line: int | None, place: str = "") -> int:
-    """A whole number from 0 in a JSON object; `place`: the object's own key, with a dot.
+def whole_of(record: dict[str, Any], key: str, file: Path, line: int | None) -> int:
+    """A whole number from 0 in a JSON object.
 
     Raises:
         InputError: it is missing or invalid.
     """
     value = record.get(key)
     if key not in record:
-        raise InputError("is missing", "missing", file=file, line=line, key=f"{place}{key}")
+        raise InputError("is missing", "missing", file=file, line=line, key=key)
     if type(value) is not int or value < 0:
         problem = f"{str(value)[:40]} is not a whole number from 0"
-        raise InputError(problem, "type", file=file, line=line, key=f"{place}{key}")
+        raise InputError(problem, "type", file=file, line=line, key=key)
     return value
 
 

@@ -46,10 +46,8 @@ def _first(count: int) -> Layers:
     return lambda layer, model: layer < count
 
 
-def _first_with_experts(count: int) -> Layers:
-    return lambda layer, model: (
-        layer in [n for n in range(model.layers) if n not in model.dense_layers][:count]
-    )
+def _first_three_with_experts(layer: int, model: MoeShape) -> bool:
+    return layer in [n for n in range(model.layers) if n not in model.dense_layers][:3]
 
 
 def _eight_experts(model: MoeShape) -> bool:
@@ -207,27 +205,25 @@ _LLAMA = {
 _IK = "ikawrakow/ik_llama.cpp@8337e4c github-data/"
 
 
-def _custom(source: str, block: str, gate_and_up: str, down: str, *rules: Rule) -> Recipe:
-    """A recipe of ``--custom-q``, which sets the formats of routed experts; `block`: of all other tensors."""
+def _custom(source: str, gate_and_up: str, down: str, *rules: Rule) -> Recipe:
+    """A recipe of ``--custom-q``, which sets the formats of routed experts; all other tensors are Q8_0."""
     routed = Rule("ffn_down_exps", down), Rule("ffn_gate_exps ffn_up_exps", gate_and_up)
-    return Recipe(block, (_NOT_QUANTISED, *rules, *routed), _IK + source, mla_copies=True)
+    return Recipe("q8_0", (_NOT_QUANTISED, *rules, *routed), _IK + source, mla_copies=True)
 
 
 _CUSTOM = {
-    "iq4_k": _custom("issues/296 (ubergarm, DeepSeek-V3-0324-IQ4_K_R4)", "q8_0", "iq4_k", "iq5_k"),
-    "iq4_ks": _custom("discussions/258 (ubergarm, IQ4_KS_R4: types of tensors)", "q8_0", "iq4_ks", "iq5_ks"),
-    "iq2_k": _custom("discussions/258 (ubergarm, IQ2_K_R4: types of tensors)", "q8_0", "iq2_k", "iq3_k"),
-    "ubergarm-q2_k": _custom("discussions/258 (ubergarm, DeepSeek-R1-Q2_K_R4)", "q8_0", "q2_k", "q3_k"),
+    "iq4_k": _custom("issues/296 (ubergarm, DeepSeek-V3-0324-IQ4_K_R4)", "iq4_k", "iq5_k"),
+    "iq4_ks": _custom("discussions/258 (ubergarm, IQ4_KS_R4: types of tensors)", "iq4_ks", "iq5_ks"),
+    "iq2_k": _custom("discussions/258 (ubergarm, IQ2_K_R4: types of tensors)", "iq2_k", "iq3_k"),
+    "ubergarm-q2_k": _custom("discussions/258 (ubergarm, DeepSeek-R1-Q2_K_R4)", "q2_k", "q3_k"),
     "mix-iq3_k": _custom(
         "discussions/357 (ubergarm, Qwen3-235B-A22B-mix-IQ3_K: types of tensors and size)",
-        "q8_0",
         "iq3_k",
         "iq4_k",
         Rule("attn_*", "iq6_k"),
     ),
     "mix-iq6_k": _custom(
         "discussions/357 (AesSedai, Qwen3-235B-A22B-mix-IQ6_K: types of tensors and size)",
-        "q8_0",
         "iq6_k",
         "q8_0",
         Rule("attn_*", "iq6_k"),
@@ -236,7 +232,7 @@ _CUSTOM = {
         "q2_k",
         (
             _NOT_QUANTISED,
-            Rule("ffn_down_exps", "q3_k", _first_with_experts(3)),
+            Rule("ffn_down_exps", "q3_k", _first_three_with_experts),
             Rule("ffn_*_exps", "q2_k"),
             Rule("attn_kv_a_mqa attn_kv_b ffn_down ffn_down_shexp output", "q6_k"),
             Rule("*", "q4_k"),

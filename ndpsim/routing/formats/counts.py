@@ -48,7 +48,6 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
     notes = [f"of {', '.join(counts.by_data)}, the first is taken"] if len(counts.by_data) > 1 else []
     return Recorded(
         counts.layers,
-        True,
         np.array([_tokens(row, tokens, k) for row in table])[None],
         experts=table.shape[1],
         notes=tuple(notes),

@@ -41,7 +41,7 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
             again = layer == layer_before and token <= token_before
             passes.add(layer, chosen, f"the step from line {line} on", scores[chosen], again)
             layer_before, token_before = layer, token
-    return assembled(passes.found, paths[0], of_model=True, experts=experts)
+    return assembled(passes.found, paths[0], experts=experts)
 
 
 def _row(cells: list[str], path: Path, line: int) -> tuple[int, int, NDArray[Any]]:

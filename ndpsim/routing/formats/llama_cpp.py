@@ -38,7 +38,7 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
                 problem = f"{len(words)} experts, and {width} in the lines before"
                 raise InputError(problem, "form", file=path, line=line, key="expert_ids")
             passes.add(int(layer[:9]), [int(word[:9]) for word in words], f"the pass from line {line} on")
-    return assembled(passes.found, paths[0], of_model=True)
+    return assembled(passes.found, paths[0])
 
 
 FORMAT = RoutingFormat(

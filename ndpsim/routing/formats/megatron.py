@@ -62,7 +62,7 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
     passes = [steps[step] for step in sorted(steps)]
     for one in passes:
         one.rows = {layer - from_one: rows for layer, rows in one.rows.items()}
-    return assembled(passes, paths[0], of_model=True)
+    return assembled(passes, paths[0])
 
 
 FORMAT = RoutingFormat(

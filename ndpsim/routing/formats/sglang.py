@@ -35,7 +35,7 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
             experts = max(experts, int(physical.max()) + 1)
         records = enumerate(content["records"])
         passes += [one for number, record in records if (one := _pass(record, number, physical, path))]
-    return assembled(passes, paths[0], of_model=True, experts=experts or None)
+    return assembled(passes, paths[0], experts=experts or None)
 
 
 def _map(value: Any, path: Path) -> NDArray[Any] | None:

@@ -97,10 +97,10 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
     prompts = [of for _, of, _ in sequences if of is not None]
     return Recorded(
         tuple(range(layers)),
-        False,
         _decode(generated, asked.steps) if generated else np.zeros((0, layers, 0, k), np.int16),
         np.concatenate(prompts).swapaxes(0, 1) if prompts else None,
         tuple(len(prompt) for prompt in prompts),
+        of_model=False,
     )
 
 
