@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple, Self
@@ -22,7 +22,7 @@ PARTS = ("attention", "router", "shared_experts", "dense_layer", "head")
 #: Bits of a weight of all dense parts, or of each by the names of `dense_weight_bytes`.
 DenseBits = int | Mapping[str, Fraction]
 
-#: Equal sequences of a step: see `Step`.
+#: Equal sequences: their number, their new tokens, and the tokens that the last one attends to, with itself.
 Groups = tuple[tuple[int, int, int], ...]
 
 _MAX_COUNT = 1 << 24
@@ -72,7 +72,7 @@ class _Sizes(ABC):
     @property
     @abstractmethod
     def groups(self) -> Groups:
-        """Equal sequences: their number, new tokens of each, and tokens that the last one attends to."""
+        """The sequences, equal ones together."""
 
     @property
     def by_kernel(self) -> tuple[Self, ...]:
@@ -95,13 +95,13 @@ class _Sizes(ABC):
 
     def pairs(self, attention: Attention) -> int:
         """Pairs of query and key of all sequences."""
-        return sum(count * attention.pairs(context, new) for count, new, context in self.groups)
+        of_one = attention.pairs
+        return sum([count * of_one(context, new) for count, new, context in self.groups])
 
     def attended(self, attention: Attention) -> int:
         """Tokens whose keys or latent vectors are read, of all sequences."""
-        return sum(
-            count * (context - attention.first_key(context - new)) for count, new, context in self.groups
-        )
+        first = attention.first_key
+        return sum([count * (context - first(context - new)) for count, new, context in self.groups])
 
     def cached(self, attention: Attention, tokens: int) -> int:
         """Bytes that a layer caches of this many tokens."""
@@ -109,19 +109,18 @@ class _Sizes(ABC):
 
     def kept_bytes(self, attention: LayerAttention) -> int:
         """Bytes of the cache of a layer."""
-        return self._bytes(lambda new, context: attention.kept_bits(context, self.kv_bits))
+        bits, kv_bits = attention.kept_bits, self.kv_bits
+        return -(-sum([count * bits(context, kv_bits) for count, _, context in self.groups]) // 8)
 
     def read_bytes(self, attention: LayerAttention) -> int:
         """Bytes that a layer reads of what is in the cache before the step."""
-        return self._bytes(lambda new, context: attention.read_bits(context, new, self.kv_bits))
+        bits, kv_bits = attention.read_bits, self.kv_bits
+        return -(-sum([count * bits(context, new, kv_bits) for count, new, context in self.groups]) // 8)
 
     def written_bytes(self, attention: LayerAttention) -> int:
         """Bytes that a layer adds to the cache, or replaces there."""
-        return self._bytes(lambda new, context: attention.written_bits(context, new, self.kv_bits))
-
-    def _bytes(self, bits: Callable[[int, int], int]) -> int:
-        """Bytes of all sequences, from the bits of one with these new tokens and this context."""
-        return -(-sum(count * bits(new, context) for count, new, context in self.groups) // 8)
+        bits, kv_bits = attention.written_bits, self.kv_bits
+        return -(-sum([count * bits(context, new, kv_bits) for count, new, context in self.groups]) // 8)
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ class MixedStep(_Sizes):
     @functools.cached_property
     def groups(self) -> Groups:
         """Each sequence by itself."""
-        return tuple((1, new, context) for new, context in self.lengths)
+        return tuple([(1, new, context) for new, context in self.lengths])
 
     @property
     def by_kernel(self) -> tuple[MixedStep, ...]:
