@@ -398,7 +398,7 @@ def test_results_show_the_ranks_that_were_given_and_pseudo_channels(capsys):
     memory = Memory.named("HBM3", "HBM3_4Gb", "HBM3_6400Mbps")
     result = run_requests(Requests.of(np.arange(64) * 32, np.zeros(64, dtype=np.int8)), memory)
     assert (result.config["ranks"], result.config["pseudochannels"]) == (1, 2)
-    text.print_trace(result)
+    text.print_result(result)
     assert "1 channel, ranks 1, pseudochannels 2" in capsys.readouterr().out
     assert re.search("pseudochannels +2 of 256", repr(memory.device))
     assert list(Memory.named().to_dict())[:4] == ["standard", "org", "timing", "ranks"]
