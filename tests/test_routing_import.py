@@ -304,11 +304,11 @@ def test_a_prompt_of_one_token_is_a_prompt(tmp_path):
         assert trace.prompt_lengths == (1,)
         assert np.array_equal(trace.prefill_ids, prefill)
         assert np.array_equal(trace.ids, decode)
-    records.append(
-        recorded(chosen(2, 4, 3, experts=10), 1, extend_seq_lens=[4])
-    )  # another prompt, at the end
+    last = chosen(2, 4, 3, experts=10, seed=3)
+    records.append(recorded(last, 1, extend_seq_lens=[4]))
     trace = import_routing(save(tmp_path / "longer.pt", dict(records=records)), experts=10)
     assert (trace.ids.shape, trace.prompt_lengths) == (decode.shape, (1, 4))
+    assert np.array_equal(trace.prefill_ids, np.concatenate([prefill, last], axis=1))
 
 
 @pytest.mark.parametrize(
@@ -434,6 +434,7 @@ def test_dynande_files_of_layers_and_positions(tmp_path):
     assert (trace.experts, trace.layers) == (8, (2, 3))
     assert np.array_equal(trace.ids, ids)
     assert trace.scores[0, 0, 0].tolist() == [0.5, 0.25, 0.125]
+    assert np.array_equal(import_routing(paths, steps=2).scores, trace.scores[:2])
 
 
 def test_dynande_takes_the_highest_scores(tmp_path):
