@@ -42,7 +42,8 @@ _OF_OPTION = {
 
 def kernels_of(command: str, given: Mapping[str, Any]) -> Counter[str]:
     """The kernels that a command usually runs, each once; `given`: its options."""
-    added = (kernel for option, kernel in _OF_OPTION.items() if given.get(option) not in (None, False))
+    asked = {option for option, value in given.items() if value is not None and value is not False}
+    added = (kernel for option, kernel in _OF_OPTION.items() if option in asked)
     return Counter((*_OF_COMMAND.get(command, ()), *added))
 
 
