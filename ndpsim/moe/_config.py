@@ -92,6 +92,18 @@ class Config:
             raise self.error(key, f"has {len(value)} entries for {length} layers", code="conflict")
         return value
 
+    def flags_of(self, key: str, layers: int) -> list[bool]:
+        """The list of a 0 or 1 for each layer under `key`.
+
+        Raises:
+            InputError: it is no such list.
+        """
+        flags = self.list_of(key, layers)
+        for layer, flag in enumerate(flags):
+            if problem := whole_number(flag, 0, 1):
+                raise self.error(key, f"entry {layer}: {problem}", code="form")
+        return [flag == 1 for flag in flags]
+
 
 class _DuplicateKeyError(ValueError):
     """An object of a JSON text has a key twice."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ndpsim.errors import one_of
 from ndpsim.moe._config import Config
 from ndpsim.moe.attention import Attention
-from ndpsim.moe.expert import MAX_SIZE, whole_number
+from ndpsim.moe.expert import MAX_SIZE
 from ndpsim.moe.families import Family
 from ndpsim.moe.linear_attention import LinearAttention
 from ndpsim.moe.shape import LayerAttention, MixedAttention
@@ -111,15 +111,11 @@ def _names(config: Config, family: Family, layers: int) -> list[str]:
 
 def _chunked(config: Config, layers: int) -> list[str]:
     """Llama 4: layers that rotate queries and keys by position have chunks; the others have no limit."""
-    flags = config.list_of("no_rope_layers")
-    if flags:
-        config.list_of("no_rope_layers", layers)
-        for layer, flag in enumerate(flags):
-            if problem := whole_number(flag, 0, 1):
-                raise config.error("no_rope_layers", f"entry {layer}: {problem}", code="form")
+    if config.list_of("no_rope_layers"):
+        flags = config.flags_of("no_rope_layers", layers)
     else:
         every = config.integer_or(4, ("no_rope_layer_interval",), MAX_SIZE, low=1)
-        flags = [int((layer + 1) % every != 0) for layer in range(layers)]
+        flags = [(layer + 1) % every != 0 for layer in range(layers)]
     return [_CHUNKED if flag else _FULL for flag in flags]
 
 

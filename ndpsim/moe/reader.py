@@ -63,11 +63,7 @@ def _sparse_by_frequency(config: Config, layers: int) -> list[bool]:
     if not isinstance(config.values.get(key), list):
         every = config.integer_or(1, (key,), _MAX_COUNT, low=1)
         return [layer % every == 0 for layer in range(layers)]
-    flags = config.list_of(key, layers)
-    for layer, flag in enumerate(flags):
-        if problem := whole_number(flag, 0, 1):
-            raise config.error(key, f"entry {layer}: {problem}", code="form")
-    return [flag == 1 for flag in flags]
+    return config.flags_of(key, layers)
 
 
 def _layer_set(config: Config, key: str, layers: int) -> set[int]:
@@ -79,21 +75,13 @@ def _layer_set(config: Config, key: str, layers: int) -> set[int]:
     return set(listed)
 
 
-def _llama_dense_layers(config: Config, layers: int) -> tuple[int, ...]:
-    """Indexes of the layers without experts in Llama 4: by (layer + 1) % step, or all that are not listed.
-
-    Raises:
-        InputError: the rule is malformed, or leaves no layer with experts.
-    """
+def _sparse_of_llama(config: Config, layers: int) -> list[bool]:
+    """Whether each layer of Llama 4 has experts: those that are listed, or by (layer + 1) % step == 0."""
     if config.find(("moe_layers",)):
-        sparse = _layer_set(config, "moe_layers", layers)
-    else:
-        step = config.integer(("interleave_moe_layer_step",), _MAX_COUNT)
-        sparse = set(range(step - 1, layers, step))
-    if not sparse:
-        key = config.find(_LLAMA_PATTERN_KEYS) or "moe_layers"
-        raise config.error(key, f"leaves none of {layers} layers with experts", code="conflict")
-    return tuple(layer for layer in range(layers) if layer not in sparse)
+        listed = _layer_set(config, "moe_layers", layers)
+        return [layer in listed for layer in range(layers)]
+    step = config.integer(("interleave_moe_layer_step",), _MAX_COUNT)
+    return [(layer + 1) % step == 0 for layer in range(layers)]
 
 
 def _dense_layers(config: Config, family: Family, layers: int) -> tuple[int, ...]:
@@ -102,38 +90,34 @@ def _dense_layers(config: Config, family: Family, layers: int) -> tuple[int, ...
     Raises:
         InputError: a rule is malformed, or leaves no layer with experts.
     """
-    by_llama = family.layer_pattern == _LLAMA_PATTERN_KEYS
-    return (_llama_dense_layers if by_llama else _dense_layers_by_rules)(config, layers)
+    keys: tuple[str, ...]
+    if family.layer_pattern == _LLAMA_PATTERN_KEYS:
+        sparse, keys, otherwise = _sparse_of_llama(config, layers), _LLAMA_PATTERN_KEYS, "moe_layers"
+    else:
+        sparse, keys, otherwise = _sparse_by_rules(config, layers), _PATTERN_KEYS, "num_hidden_layers"
+    if not any(sparse):
+        problem = f"leaves none of {layers} layers with experts"
+        raise config.error(config.find(keys) or otherwise, problem, code="conflict")
+    return tuple(layer for layer, flag in enumerate(sparse) if not flag)
 
 
-def _dense_layers_by_rules(config: Config, layers: int) -> tuple[int, ...]:
-    """Indexes of the layers without experts.
+def _sparse_by_rules(config: Config, layers: int) -> list[bool]:
+    """Whether each layer has experts.
 
     `mlp_layer_types` lists every layer and decides alone. Otherwise a layer has experts if all other rules
     allow it: `first_k_dense_replace` and `moe_layer_freq` as in DeepSeek (layer % freq == 0),
     `decoder_sparse_step` and `mlp_only_layers` as in Qwen ((layer + 1) % step == 0).
-
-    Raises:
-        InputError: a rule is malformed, or leaves no layer with experts.
     """
     if config.find(("mlp_layer_types",)):
-        sparse = _sparse_by_type(config, layers)
-    else:
-        sparse = _sparse_by_frequency(config, layers)
-        first = config.integer_or(0, ("first_k_dense_replace",), layers)
-        step = config.integer_or(1, ("decoder_sparse_step",), _MAX_COUNT, low=1)
-        excluded = _layer_set(config, "mlp_only_layers", layers)
-        sparse = [
-            flag and layer >= first and (layer + 1) % step == 0 and layer not in excluded
-            for layer, flag in enumerate(sparse)
-        ]
-    if not any(sparse):
-        raise config.error(
-            config.find(_PATTERN_KEYS) or "num_hidden_layers",
-            f"leaves none of {layers} layers with experts",
-            code="conflict",
-        )
-    return tuple(layer for layer, flag in enumerate(sparse) if not flag)
+        return _sparse_by_type(config, layers)
+    sparse = _sparse_by_frequency(config, layers)
+    first = config.integer_or(0, ("first_k_dense_replace",), layers)
+    step = config.integer_or(1, ("decoder_sparse_step",), _MAX_COUNT, low=1)
+    excluded = _layer_set(config, "mlp_only_layers", layers)
+    return [
+        flag and layer >= first and (layer + 1) % step == 0 and layer not in excluded
+        for layer, flag in enumerate(sparse)
+    ]
 
 
 def _shared(config: Config, family: Family, expert_intermediate: int) -> tuple[int, int]:
