@@ -6,6 +6,7 @@ of trimoe has 4 chips, a burst 64 bytes and 8 clocks of 1/2.4 ns, and 16 DIMMs h
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -235,3 +236,10 @@ def test_a_read_of_few_bits_costs_its_share_of_a_read_in_full():
     moved = MigrationRecord("prefetch", 1, 0, "striped", "gpu", 250, 0.0, 0.0, 1.0, 0.0)
     totals.add_migrations([moved])
     assert totals.energy(reads, None, 1.0)[0]["read"] == 80 * (0.5 * 4 / 16 + 250 / 1000)
+
+
+def test_migrations_of_a_kind_are_added_up() -> None:
+    totals = Totals(16, 1000, 1, 4)
+    one = MigrationRecord("prefetch", 0, 0, "striped", "gpu", 1000, 0.0, 10.0, 50.0, 30.0)
+    totals.add_migrations([one, replace(one, start_ns=60.0, end_ns=80.0, hidden_ns=5.0)])
+    assert totals.migrations["prefetch"] == {"count": 2, "bytes": 2000, "hidden_ns": 35.0, "exposed_ns": 25.0}
