@@ -17,7 +17,6 @@ from ndpsim.policies.example import BATCH, ESTIMATES, MACHINE, PROMPT
 from ndpsim.policies.interface import COPIES, Migration, Policy
 from ndpsim.policies.views import (
     BackgroundView,
-    Dimms,
     Estimates,
     Ints,
     LayerView,
@@ -25,6 +24,7 @@ from ndpsim.policies.views import (
     OfflineView,
     Placement,
     Scores,
+    Shorts,
 )
 from ndpsim.reported import Reported
 from ndpsim.routing import Routing, generate_routing
@@ -64,7 +64,7 @@ class _Moment:
     step: int
     layer: int
     loads: Ints
-    ids: Dimms
+    ids: Shorts
     scores: Scores | None
 
     def question(self, asked: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ndpsim.policies.statistics import descending
-from ndpsim.policies.views import Dimms, Flags, Floats, Ints, OfflineView
+from ndpsim.policies.views import Flags, Floats, Ints, OfflineView, Shorts
 from ndpsim.routing.trace import loads_of
 
 
@@ -59,7 +59,7 @@ def hottest_of_each(loads: Floats, slots: Sequence[int]) -> Flags:
     return np.asarray(ranks < np.array(slots)[:, None])
 
 
-def spread(work: Floats, dimms: int) -> Dimms:
+def spread(work: Floats, dimms: int) -> Shorts:
     """DIMMs of a layer's experts: by work, most first, each goes to the DIMM with the least work so far.
 
     No DIMM gets more experts than in an equal division, so that all fit.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ndpsim.policies.statistics import descending, least_above, ranked_above
-from ndpsim.policies.views import Dimms, Floats, Ints, Scores
+from ndpsim.policies.views import Floats, Ints, Scores, Shorts
 
 
 class LoadPredictor:
@@ -84,7 +84,7 @@ class StatedPredictor:
         self.predictions.add(len(set(predicted) & set(order[:count].tolist())), count)
         return tuple(predicted)
 
-    def above(self, loads: Ints, ids: Dimms, scores: Scores | None) -> tuple[float, ...]:
+    def above(self, loads: Ints, ids: Shorts, scores: Scores | None) -> tuple[float, ...]:
         """The share of scores that rank above each expert of `predict`, or above the one that it replaces.
 
         ids, scores: of the layer that is predicted, [token, k].

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.policies.views import Dimms, Floats, Ints
+from ndpsim.policies.views import Floats, Ints, Shorts
 
 
 def descending(worth: NDArray[Any], among: Ints | None = None) -> Ints:
@@ -20,7 +20,7 @@ def descending(worth: NDArray[Any], among: Ints | None = None) -> Ints:
     return among[(-worth[among]).argsort(kind="stable")]
 
 
-def score_sums(ids: Dimms, scores: NDArray[np.floating[Any]], experts: int) -> Floats:
+def score_sums(ids: Shorts, scores: NDArray[np.floating[Any]], experts: int) -> Floats:
     """The sum of each expert's scores over all tokens that chose it, [expert].
 
     ids, scores: of each token's choices, [token, k].
@@ -28,7 +28,7 @@ def score_sums(ids: Dimms, scores: NDArray[np.floating[Any]], experts: int) -> F
     return np.bincount(ids.ravel().astype(np.int64), scores.ravel(), minlength=experts).astype(np.float64)
 
 
-def ranked_above(ids: Dimms, scores: NDArray[np.floating[Any]] | None) -> tuple[Ints, Floats]:
+def ranked_above(ids: Shorts, scores: NDArray[np.floating[Any]] | None) -> tuple[Ints, Floats]:
     """The expert of each choice of all tokens, and the share of the token's scores ranked above it.
 
     ids, scores: of each token's choices, [token, k]; without scores each choice weighs the same.

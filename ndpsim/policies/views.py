@@ -20,12 +20,12 @@ from ndpsim.routing import Routing
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Dimms = NDArray[np.int16]
+Shorts = NDArray[np.int16]
 Flags = NDArray[np.bool_]
 Scores = NDArray[np.float32]
 
 
-def _no_ids() -> Dimms:
+def _no_ids() -> Shorts:
     return np.zeros((0, 0), np.int16)
 
 
@@ -180,8 +180,8 @@ class LayerPlacement:
         resident: a copy is in the GPU's memory.
     """
 
-    dimm: Dimms
-    shards: Dimms
+    dimm: Shorts
+    shards: Shorts
     resident: Flags
 
 
@@ -192,8 +192,8 @@ class Placement:
     `replicas`: bits of a weight of further copies of every expert, in the same locations.
     """
 
-    dimm: Dimms
-    shards: Dimms
+    dimm: Shorts
+    shards: Shorts
     resident: Flags
     replicas: tuple[int, ...] = ()
 
@@ -249,7 +249,7 @@ class LayerView:
     tokens: int
     placement: LayerPlacement
     arriving: Flags
-    ids: Dimms = field(default_factory=_no_ids)
+    ids: Shorts = field(default_factory=_no_ids)
     scores: Scores | None = None
     prompt_tokens: int = 0
 
@@ -290,7 +290,7 @@ class BackgroundView:
     placement: Placement
     moving: Flags
     gpu_free: int
-    ids: Dimms = field(default_factory=_no_ids)
+    ids: Shorts = field(default_factory=_no_ids)
     scores: Scores | None = None
     copied: Flags = field(default_factory=_no_flags)
     next_loads: Ints | None = None
