@@ -218,7 +218,7 @@ def test_names_that_no_encoding_has_are_printed(tmp_path, settings):
     (tmp_path / name).write_text("clock,command,rank,bankgroup,bank,row,column\n")
     preset = "--standard DDR5 --org DDR5_16Gb_x8 --timing DDR5_4800AN"
     done = shell(f"$NDPSIM *.csv; $NDPSIM check *.csv {preset}", tmp_path, **settings)
-    assert done.stderr.splitlines()[0].startswith(b"ndpsim: error: there is no command '")
+    assert done.stderr.splitlines()[0].startswith(b"ndpsim: error: unknown command '")
     assert b"Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].endswith(b"csv: holds no commands")
     assert done.returncode == 2
