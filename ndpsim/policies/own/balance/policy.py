@@ -32,6 +32,7 @@ from ndpsim.policies.interface import (
 from ndpsim.policies.offline import halves, hottest, hottest_of_each, mean_loads, spread
 from ndpsim.policies.own.balance.uses import Uses
 from ndpsim.policies.predictor import LoadPredictor
+from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import BackgroundView, Flags, Floats, Ints, LayerView, OfflineView, Placement
 
 _SAMPLED = 128  # layers of the offline trace, by which placements are judged, at most
@@ -259,7 +260,7 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         heat = np.where(resident | view.copied, self.predictor.loads[row], -1.0)
         most = min(self.quota[row], int(np.count_nonzero(resident)) + view.gpu_free)
         kept = np.zeros(len(heat), np.bool_)
-        kept[np.argsort(-heat, kind="stable")[:most]] = True
+        kept[descending(heat)[:most]] = True
         for expert in np.flatnonzero(resident & ~kept).tolist():
             yield Migration("evict", view.layer, expert)
         for expert in np.flatnonzero(view.copied & kept & ~resident).tolist():
@@ -276,7 +277,7 @@ class Balance(Policy[BalanceParameters], GivesRoom):
             return []
         heat = self.predictor.loads[row] if view.next_loads is None else view.next_loads
         absent = np.flatnonzero(~(view.placement.resident[row] | view.moving[row]))
-        coming = absent[np.argsort(-heat[absent], kind="stable")[:most]]
+        coming = descending(heat, absent)[:most]
         hidden, wanted = self.estimates.window_ns / self.estimates.copy_ns, []
         for expert in coming.tolist():
             if heat[expert] <= 0 or not self._pays(row, heat[expert], hidden):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ndpsim.assignment.bottleneck import CPU, DIMM, GPU, schedule
 from ndpsim.policies.interface import Parts
+from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import STRIPED, Estimates, Flags, Floats, Ints, LayerPlacement
 
 #: Classes of experts.
@@ -75,7 +76,7 @@ class ExpertCosts:
 
 def classes_of(most_gain: Floats, cold: Flags, room: int) -> Ints:
     """`COLD`, `WARM` or `HOT` for each expert; at most `room` experts with the largest gains are hot."""
-    hottest = (-most_gain).argsort(kind="stable")[:room]
+    hottest = descending(most_gain)[:room]
     classes = np.where(cold, COLD, WARM)
     classes[hottest[most_gain[hottest] > 0]] = HOT
     return classes

@@ -33,6 +33,7 @@ from ndpsim.policies.published.trimoe.relocation import (
     rebalances,
     relayouts,
 )
+from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import (
     STRIPED,
     BackgroundView,
@@ -179,13 +180,13 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
         if not len(times):
             return np.empty(0, np.int64)
         busy, groups = [0.0] * len(held), np.empty(len(times), np.int64)
-        for expert in np.argsort(-times, kind="stable").tolist():
+        for expert in descending(times).tolist():
             group = busy.index(min(busy))
             groups[expert] = group
             busy[group] += float(times[expert])
         counts = np.bincount(groups, minlength=len(held))
         dimm_of = np.empty(len(held), np.int64)
-        dimm_of[np.argsort(-counts, kind="stable")] = np.argsort(held, kind="stable")
+        dimm_of[descending(counts)] = np.argsort(held, kind="stable")
         held[dimm_of] += counts
         return dimm_of[groups]
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from ndpsim.policies.interface import Migration
 from ndpsim.policies.published.trimoe.makespan import ExpertCosts
+from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import STRIPED, Estimates, Flags, Floats, LayerPlacement
 
 
@@ -200,7 +201,7 @@ def relayouts(coming: Coming, window: Window) -> Iterator[Task]:
     if not len(wanted) or not any(window.fits("link", most, time) for time in times):
         return
     busy: list[float] = coming.busy_ns.tolist()
-    for expert in wanted[np.argsort(-saved[wanted], kind="stable")].tolist():
+    for expert in descending(saved, wanted).tolist():
         if window.full("link"):
             return
         to = STRIPED
