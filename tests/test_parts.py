@@ -15,6 +15,8 @@ from mistakes import mistake, mistake_of, refused
 from ndpsim.config import data_path, hardware_names, load_hardware, load_part, part_names
 from ndpsim.config.files import PART_KINDS, PART_SECTIONS
 from ndpsim.errors import InputError
+from ndpsim.processors import Processors
+from ndpsim.processors.fitted import fitted_values
 
 MACHINE = """\
 name: mine
@@ -139,6 +141,19 @@ def test_set_part_takes_the_place_of_what_the_file_says(caplog):
     assert (gpu.tflops, gpu.memory_tbps, gpu.pcie_gbps, gpu.reserved_gb) == (209.5, 1.792, 64, 2)
     said = [record.getMessage() for record in caplog.records]
     assert said == ["mine.yaml: gpu.part=rtx-5090 takes the place of tflops 150"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_is_fitted_to_a_processor_or_measured_on_it_goes_with_it():
+    text = "gpu: {part: rtx-4090, memory_efficiency: 0.5, expert_times: [h100_mixtral-8x7b], reserved_gb: 2}\n"
+    kept, other = machine(text, "gpu.part=4090"), machine(text, "gpu.part=rtx-5090")
+    assert (kept.system.gpu.memory_efficiency, kept.system.gpu.expert_times) == (0.5, ["h100_mixtral-8x7b"])
+    assert (other.system.gpu.memory_efficiency, other.system.gpu.expert_times) == (None, None)
+    assert (Processors(kept).gpu.memory_efficiency, other.system.gpu.reserved_gb) == (0.5, 2)
+    assert Processors(other).gpu.memory_efficiency == fitted_values("gpu", "blackwell")["memory_efficiency"]
+    assert machine(text, "gpu.part=rtx-5090", "gpu.memory_efficiency=0.6").system.gpu.memory_efficiency == 0.6
+    host = load_hardware("trimoe", ["host.part=epyc-9654"]).system.host
+    assert (host.cpu_tflops, host.cpu_compute_efficiency, host.cpu_cores) == (None, None, 96)
 
 
 @pytest.mark.usefixtures("folder")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from serving_runs import MAX_BATCH, MAX_TOKENS, PART, RUNS, Case, Run, column, requests_of, served, table
+from serving_runs import MAX_TOKENS, RUNS, Case, Run, column, requests_of, served, table
 
 HERE = Path(__file__).parent
 SIMULATED = HERE / "serving_simulated.csv"
@@ -20,17 +20,19 @@ PERCENTILES = {"p50": 50, "p90": 90, "p99": 99}
 TEXT = """\
 # Serving: recorded runs of vLLM
 
-Made by `python validation/serving.py`. vLLM 0.19.0 served 300 requests, Poisson arrivals at 10 a second,
-on RTX PRO 6000 cards (Blackwell, Server Edition) in bfloat16. An engine runs at most {sequences} sequences,
-and computes at most {tokens} tokens in a step. The records are from casys-kaist/LLMServingSim @5daddb2, whose
-authors compare their own simulator with them (`validation/serving_measured/`, MIT). Requests arrive when
-vLLM's engine received them, with the lengths of the run.
+Made by `python validation/serving.py`. vLLM 0.19.0 served 300 requests, Poisson arrivals at 10 a second, in
+bfloat16: on RTX PRO 6000 cards (Blackwell, Server Edition) with at most 128 sequences an engine, and on an
+RTX 4090 with at most 256. An engine computes at most {tokens} tokens in a step. The records are from
+casys-kaist/LLMServingSim @5daddb2, whose authors compare their own simulator with them
+(`validation/serving_measured/`, MIT). Requests arrive when vLLM's engine received them, with the lengths of
+the run.
 
 `run_serving` simulates the scheduler `vllm` with asynchronous scheduling, its KV cache in blocks, and the
-layers of the model on the part `{part}`, with the values of its family in [gpu.md](gpu.md).
-These values were fitted to kernels of Qwen3-30B-A3B that the same authors measured. Nothing is fitted to the
-runs. The part is the Workstation Edition with 1792 GB/s. The authors give 1597 GB/s for the card of the runs,
-which is used here.
+layers of the model on the part `rtx-pro-6000-blackwell` or `rtx-4090`, with the values of its family in
+[gpu.md](gpu.md). These values were fitted to kernels that others measured: those of Blackwell among them to
+Qwen3-30B-A3B on this card, by the same authors; those of Ada to another card, except for the values that
+stand for all families. Nothing is fitted to the runs. The part `rtx-pro-6000-blackwell` is the Workstation
+Edition with 1792 GB/s. The authors give 1597 GB/s for the card of the runs, which is used here.
 
 Sampling, the time of vLLM's own code between steps, and CUDA graphs are not simulated. The records have
 no steps, so steps are not compared.
@@ -47,6 +49,11 @@ authors' simulator; 64 GB/s, the maximum of 16 lanes of PCIe 5; and a link that 
 """
 
 NOTES = {
+    "llama-3.1-8b-rtx-4090": """\
+vLLM had 2588 blocks of 16 tokens, and so has the simulation. They are always full, so that sequences are
+preempted and computed again. The records do not say how often.
+
+""",
     "qwen3-32b-tp2": LINKED
     + """\
 In each layer the cards add up the halves of attention and of the feed-forward network; the logits of the head
@@ -77,16 +84,14 @@ GOALS = {"tokens_per_s": 0.1, "tpot_ms mean": 0.1, "ttft_ms p50": 0.25}
 def simulated(run: Run, case: Case) -> dict[str, float]:
     """The quantities of the page, of a simulated run."""
     result = served(run, case)
-    admitted, end, *of_each = (
-        np.array([getattr(one, name) for one in result.per_request])
-        for name in ("admitted_ns", "end_ns", "ttft_ns", "tpot_ns", "latency_ns")
-    )
     times = {
-        f"{name}_ms": each / 1e6 for name, each in zip(("ttft", "tpot", "latency"), of_each, strict=True)
+        f"{name}_ms": np.array([getattr(one, f"{name}_ns") for one in result.per_request]) / 1e6
+        for name in ("ttft", "tpot", "latency")
     }
     at_ns = column(table(f"{run.name}-by-second"), "second") * 1e9
-    running = np.array([np.sum((admitted <= time_ns) & (time_ns < end)) for time_ns in at_ns])
-    return quantities(times, result.output_tokens / (end.max() / 1e9), running)
+    running = np.interp(at_ns, result.over_time["time_ns"], result.over_time["running"], right=0.0)
+    end_ns = max(one.end_ns for one in result.per_request)
+    return quantities(times, result.output_tokens / (end_ns / 1e9), float(running.mean()), result.most_running)
 
 
 def measured(run: Run) -> dict[str, float]:
@@ -94,16 +99,19 @@ def measured(run: Run) -> dict[str, float]:
     rows = table(run.name)
     times = {name: column(rows, name) for name in ("ttft_ms", "tpot_ms", "latency_ms")}
     rate = requests_of(run).output_tokens.sum() / column(rows, "last_token_s").max()
-    return quantities(times, rate, column(table(f"{run.name}-by-second"), "running"))
+    running = column(table(f"{run.name}-by-second"), "running")
+    return quantities(times, rate, float(running.mean()), int(running.max()))
 
 
-def quantities(times: dict[str, np.ndarray], rate: float, running: np.ndarray) -> dict[str, float]:
-    """By name: tokens a second, mean and percentiles of times, sequences running over the seconds."""
+def quantities(
+    times: dict[str, np.ndarray], rate: float, mean_running: float, most_running: int
+) -> dict[str, float]:
+    """By name: tokens a second, mean and percentiles of times, running sequences over the measured seconds."""
     found = {"tokens_per_s": float(rate)}
     for name, each in times.items():
         found[f"{name} mean"] = float(each.mean())
         found |= {f"{name} {word}": float(np.percentile(each, of)) for word, of in PERCENTILES.items()}
-    return found | {"running mean": float(running.mean()), "running max": float(running.max())}
+    return found | {"running mean": mean_running, "running max": float(most_running)}
 
 
 def authors(run: Run) -> dict[str, float]:
@@ -176,7 +184,7 @@ def text() -> str:
     """The text of serving.md."""
     found = read_simulated()
     sections = "\n".join(section(run, found) for run in RUNS)
-    return TEXT.format(sequences=MAX_BATCH, tokens=MAX_TOKENS, part=PART, sections=sections)
+    return TEXT.format(tokens=MAX_TOKENS, sections=sections)
 
 
 if __name__ == "__main__":

@@ -11,16 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndpsim.processors.fitted import fitted_values
 from ndpsim.results.serving import ServingResult
 from ndpsim.serving.run import run_serving
 from ndpsim.workloads import Requests, import_requests
 
 MEASURED = Path(__file__).parent / "serving_measured"
-PART, FAMILY = "rtx-pro-6000-blackwell", "blackwell"
-MAX_BATCH, MAX_TOKENS = 128, 2048  # of each engine, in all runs
-MEMORY_GB, MEMORY_SHARE = 96, 0.9  # of the card, and what vLLM uses of it by default
-AUTHORS_TBPS = 1.597  # bandwidth of a card's memory, as the authors' simulator has it
+MAX_TOKENS = 2048  # in a step of an engine, in all runs
+# vLLM leaves a tenth of the memory free by default. 1597 GB/s is of the authors' own configuration of this card.
+RTX_PRO_6000 = ("gpu.part=rtx-pro-6000-blackwell", "gpu.memory_tbps=1.597", "gpu.reserved_gb=9.6")
+RTX_4090 = ("gpu.part=rtx-4090", "pcie.part=pcie-4-x16", "gpu.reserved_gb=2.4")
 
 
 class Case(NamedTuple):
@@ -38,6 +37,9 @@ class Run:
     Attributes:
         name: of its files; `title` in words.
         cases: what is assumed, in several ways.
+        card: settings of the hardware for each GPU.
+        max_batch: sequences of an engine.
+        kv_blocks: blocks of the KV cache, where the run records them.
     """
 
     name: str
@@ -45,6 +47,9 @@ class Run:
     model: str
     cases: tuple[Case, ...]
     gpus: int = 1
+    card: tuple[str, ...] = RTX_PRO_6000
+    max_batch: int = 128
+    kv_blocks: int | None = None
 
 
 # The authors' configuration of the card, and the part's.
@@ -65,6 +70,15 @@ EXPERTS = (
 )
 RUNS = (
     Run("llama-3.1-8b", "Llama-3.1-8B on one card", "llama-3.1-8b", CARDS),
+    Run(
+        "llama-3.1-8b-rtx-4090",
+        "Llama-3.1-8B on an RTX 4090, where the KV cache is full",
+        "llama-3.1-8b",
+        (Case("1008 GB/s"),),
+        card=RTX_4090,
+        max_batch=256,
+        kv_blocks=2588,
+    ),
     Run("qwen3-32b-tp2", "Qwen3-32B, tensor parallel on two cards", "qwen3-32b", LINKS, 2),
     Run(
         "qwen3-30b-a3b-dp2",
@@ -88,11 +102,8 @@ def column(rows: Sequence[dict[str, str]], name: str) -> np.ndarray:
 
 
 def sets_of(run: Run, case: Case) -> list[str]:
-    """The card's part, with the values that its family was fitted to; experts of a layer are one call."""
-    fitted = [f"gpu.{key}={value:g}" for key, value in fitted_values("gpu", FAMILY).items()]
-    reserved_gb = (1 - MEMORY_SHARE) * MEMORY_GB
-    card = [f"gpu.part={PART}", f"gpu.memory_tbps={AUTHORS_TBPS}", f"gpu.reserved_gb={reserved_gb:g}"]
-    return [*card, "gpu.expert_calls=fused", *fitted, f"gpu.count={run.gpus}", *case.sets]
+    """The card's part, with the fitted values of its family; experts of a layer are one call."""
+    return [*run.card, "gpu.expert_calls=fused", f"gpu.count={run.gpus}", *case.sets]
 
 
 def requests_of(run: Run) -> Requests:
@@ -107,8 +118,9 @@ def served(run: Run, case: Case) -> ServingResult:
         "trimoe",
         run.model,
         requests_of(run),
-        max_batch=MAX_BATCH,
+        max_batch=run.max_batch,
         max_tokens=MAX_TOKENS,
+        kv_blocks=run.kv_blocks,
         routing=case.routing,
         sets=sets_of(run, case),
     )

@@ -45,9 +45,10 @@ def load_hardware(
             earlier ones: ``dimm.ranks=2``, ``ndp.gemv.fifo_bursts=8``, ``dram.nCL=38`` (short for
             ``dram.overrides.nCL``), ``ndp.gemv=NAME`` (another file of ``rtl_params/``, read before keys
             inside it are set; a path given here is relative to the current folder), ``gpu.part=NAME``
-            (another part; its values replace those of the file, and other options replace its values). Clocks
-            in ``dram.overrides`` of the file belong to the file's ``dram.timing``: if an option selects
-            another timing, they are dropped, and one line lists them.
+            (another part; its values replace those of the file and those that are fitted to the old
+            processor, and other options replace its values). Clocks in ``dram.overrides`` of the file belong
+            to the file's ``dram.timing``: if an option selects another timing, they are dropped, and one line
+            lists them.
         command: "dram", "gemv", "relayout" or "moe": the error names all values that the file lacks for this
             command.
 

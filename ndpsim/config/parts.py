@@ -18,6 +18,7 @@ from ndpsim.config.hardware import DIMM_BITS
 from ndpsim.config.keys import Row, allowed, field_at, refusal, section_of, unit_of
 from ndpsim.config.nodes import parse, plain_of, read_text
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
+from ndpsim.config.system import GPU_FITTED
 from ndpsim.errors import InputError, did_you_mean, one_of
 from ndpsim.spec import resolve
 
@@ -27,6 +28,14 @@ _SECTIONS: dict[KeyPath, str] = {tuple(name.split(".")): kind for name, kind in 
 #: The keys that name a part.
 PART_KEYS = {(*section, "part") for section in _SECTIONS}
 _HOME = {"cpus": ("host",), "memories": ("dram",), "gpus": ("gpu",), "links": ("pcie",)}
+# Keys with values that are fitted to a processor, or measured on it.
+_OF_PROCESSOR: dict[KeyPath, tuple[str, ...]] = {
+    ("gpu",): (*GPU_FITTED, "expert_times"),
+    ("host",): (
+        "cpu_tflops", "cpu_compute_efficiency", "cpu_added_tokens", "cpu_read_gbps", "cpu_read_share",
+        "cpu_expert_times",
+    ),
+}  # fmt: skip
 _ABOUT = ("name", "title", "also")
 _SHOWN = 80  # characters of an unknown name in a message
 
@@ -190,6 +199,9 @@ def replace_parts(
 ) -> dict[KeyPath, Part]:
     """Replace the parts of a file, `own`, by the parts of `--set`, whose values replace those of the file.
 
+    Values that are fitted to the processor of the file, or measured on it, do not hold for another one; they
+    are removed.
+
     Returns:
         the new parts, by the sections that name them.
 
@@ -205,12 +217,15 @@ def replace_parts(
         part = _named(draft, section, Path())
         if part is None:
             continue
+        values: dict[KeyPath, Any] = dict(_leaves(part.draft.values))
+        if section not in own or own[section].name != part.name:
+            values |= {(name,): None for name in _OF_PROCESSOR.get(section, ()) if (name,) not in values}
         replaced = [
             f"{dotted(path)} {shown(draft.at((*section, *path)))}"
-            for path, of_part in _leaves(part.draft.values)
+            for path, of_part in values.items()
             if draft.has((*section, *path)) and draft.at((*section, *path)) != of_part
         ]
-        for path, _ in _leaves(part.draft.values):
+        for path in values:
             draft.remove((*section, *path))
         _fill(draft, section, part)
         parts[section] = part

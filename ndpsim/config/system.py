@@ -66,6 +66,13 @@ GPU_FAMILIES = (
     "turing", "volta", "xe",
 )  # fmt: skip
 
+#: Keys of the `gpu` section for which the fitted values of a family may stand.
+GPU_FITTED = (
+    "compute_efficiency", "fused_efficiency", "attention_efficiency", "memory_efficiency", "roofline_power",
+    "tile_tokens", "expert_overhead_us", "call_overhead_us", "slice_us", "kernel_overhead_us",
+    "attention_overhead_us",
+)  # fmt: skip
+
 CopyOverhead = Annotated[
     Microseconds,
     Field(description="additional time of a copy: driver, copy engine, signal of its end"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ndpsim.config import Hardware, load_hardware
+from ndpsim.config.system import GPU_FITTED
 from ndpsim.errors import InputError
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import MoeShape, load_model
@@ -26,13 +27,6 @@ from ndpsim.processors.table import ExpertTable, read_table
 from ndpsim.units import exact
 
 T = TypeVar("T")
-
-#: Keys of the `gpu` section for which fitted values may stand.
-FITTED = (
-    "compute_efficiency", "fused_efficiency", "attention_efficiency", "memory_efficiency", "roofline_power",
-    "tile_tokens", "expert_overhead_us", "call_overhead_us", "slice_us", "kernel_overhead_us",
-    "attention_overhead_us",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,7 +46,7 @@ class Processors:
         if gpu is None:
             problem = "is missing: the hardware has no GPU"
             raise InputError(problem, "missing", file=self.hardware.file, key="gpu")
-        values = {name: self._value(f"gpu.{name}", getattr(gpu, name), gpu.family) for name in FITTED}
+        values = {name: self._value(f"gpu.{name}", getattr(gpu, name), gpu.family) for name in GPU_FITTED}
 
         def given(name: str) -> float:
             return self._given(f"gpu.{name}", values[name])
