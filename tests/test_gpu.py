@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mistakes import refused
 from ndpsim.audit.schedule import check_schedule
 from ndpsim.config import load_hardware
-from ndpsim.config.system import GPU_FAMILIES
+from ndpsim.config.system import GPU_FAMILIES, GPU_FITTED
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Expert
 from ndpsim.orchestrator.log import writing_log
@@ -26,7 +26,6 @@ from ndpsim.processors import Gpu, Step, load_processors
 from ndpsim.processors.dense import timed
 from ndpsim.processors.devices import weight_bytes
 from ndpsim.processors.fitted import ANY, FOLDER, fitted_values
-from ndpsim.processors.machine import FITTED
 from scripts import script
 from small_moe import EXPERT_BYTES, MODEL, Everything, alone_on, moe, of_kind, recorded, trace_of
 from small_moe import GPU as PLAIN_GPU
@@ -140,7 +139,7 @@ def test_values_of_the_family_stand_where_the_file_says_nothing(tmp_path: Path) 
 @pytest.mark.parametrize("family", GPU_FAMILIES)
 def test_every_family_has_all_values(family: str, tmp_path: Path) -> None:
     gpu = of_family(tmp_path, family)
-    assert fitted_values("gpu", family).keys() == set(FITTED)
+    assert fitted_values("gpu", family).keys() == set(GPU_FITTED)
     shares = gpu.compute_efficiency, gpu.memory_efficiency, gpu.attention_efficiency, gpu.fused_efficiency
     assert all(share is not None and 0 < share <= 1 for share in shares)
 

@@ -145,7 +145,9 @@ def test_set_part_takes_the_place_of_what_the_file_says(caplog):
 
 @pytest.mark.usefixtures("folder")
 def test_what_is_fitted_to_a_processor_or_measured_on_it_goes_with_it():
-    text = "gpu: {part: rtx-4090, memory_efficiency: 0.5, expert_times: [h100_mixtral-8x7b], reserved_gb: 2}\n"
+    text = (
+        "gpu: {part: rtx-4090, memory_efficiency: 0.5, expert_times: [h100_mixtral-8x7b], reserved_gb: 2}\n"
+    )
     kept, other = machine(text, "gpu.part=4090"), machine(text, "gpu.part=rtx-5090")
     assert (kept.system.gpu.memory_efficiency, kept.system.gpu.expert_times) == (0.5, ["h100_mixtral-8x7b"])
     assert (other.system.gpu.memory_efficiency, other.system.gpu.expert_times) == (None, None)

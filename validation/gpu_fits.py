@@ -31,7 +31,6 @@ SINGLE = {
     "rtx-3090": ("ampere", 71.0, 936.2),
 }
 H800_FP8_TFLOPS, H800_GBPS = 1978.9, 3350.0
-RTX_PRO_6000 = (480.0, 1597.0)  # four times 120 TFLOPS in 32 bits, of the data sheet of the Server Edition
 LINKS_GBPS = {"3": 15.754, "4": 31.508, "5": 63.015}  # 16 lanes after line coding
 SMALL_COPY, LARGE_COPY = 2_000_000, 30_000_000
 
@@ -253,39 +252,60 @@ def single_fit(names: Iterable[str], fused: FusedFits) -> tuple[float, float]:
 # ---- kernels of dense parts ----
 
 
-def rtx_pro_6000(
-    fused: FusedFits, compute: float, attention: float, kernel_us: float, attention_us: float
-) -> Gpu:
-    """The card with these values."""
-    tflops, gbps = RTX_PRO_6000
-    return Gpu(
-        peak_tflops=tflops, compute_efficiency=compute, tables=(), memory_gbps=gbps,
-        memory_efficiency=fused.values("blackwell")[1], attention_efficiency=attention,
-        expert_overhead_ns=0, kernel_overhead_ns=kernel_us * 1e3, memory_bytes=96 * 10**9, reserved_bytes=0,
-        expert_buffers=2, roofline_power=fused.power, attention_overhead_ns=attention_us * 1e3,
-    )  # fmt: skip
+class Card(NamedTuple):
+    """A card whose kernels of dense parts were measured.
+
+    Attributes:
+        name: of its files; `title` in words; `model` that was measured.
+        tflops, gbps: peaks of the card.
+    """
+
+    name: str
+    title: str
+    family: str
+    model: str
+    tflops: float
+    gbps: float
+
+    def gpu(
+        self, fused: FusedFits, compute: float, attention: float, kernel_us: float, attention_us: float
+    ) -> Gpu:
+        """The card with these values."""
+        return Gpu(
+            peak_tflops=self.tflops, compute_efficiency=compute, tables=(), memory_gbps=self.gbps,
+            memory_efficiency=fused.values(self.family)[1], attention_efficiency=attention,
+            expert_overhead_ns=0, kernel_overhead_ns=kernel_us * 1e3, memory_bytes=96 * 10**9,
+            reserved_bytes=0, expert_buffers=2, roofline_power=fused.power,
+            attention_overhead_ns=attention_us * 1e3,
+        )  # fmt: skip
+
+    def dense_errors(self, gpu: Gpu) -> dict[tuple[str, int], float]:
+        """By operation and tokens."""
+        found = {}
+        for one in rows(f"dense_{self.name}"):
+            operation, tokens = one["operation"], int(one["tokens"])
+            times = self._times_ns(gpu, Step(tokens, 1))
+            ours = times["norms"] / 2 if operation == "layernorm" else times[operation]
+            found[operation, tokens] = ours / 1e3 / float(one["time_us"]) - 1
+        return found
+
+    def attention_errors(self, gpu: Gpu) -> dict[tuple[int, int, int], float]:
+        """By sequences, new tokens and context."""
+        found = {}
+        for one in rows(f"attention_{self.name}"):
+            sequences, new, context = (int(one[key]) for key in ("sequences", "new_tokens", "context"))
+            ours = self._times_ns(gpu, Step(sequences, context, new))["attend"]
+            found[sequences, new, context] = ours / 1e3 / float(one["time_us"]) - 1
+        return found
+
+    def _times_ns(self, gpu: Gpu, step: Step) -> dict[str, float]:
+        operations = timed(gpu, load_model(self.model), step, "gpu", 16).operations
+        return {one.name: one.time_ns for one in operations}
 
 
-def dense_errors(gpu: Gpu) -> dict[tuple[str, int], float]:
-    """By operation and tokens."""
-    model, found = load_model("qwen3-30b-a3b"), {}
-    for one in rows("dense_rtxpro6000"):
-        tokens = int(one["tokens"])
-        times = {op.name: op.time_ns for op in timed(gpu, model, Step(tokens, 1), "gpu", 16).operations}
-        ours = times["norms"] / 2 if one["operation"] == "layernorm" else times[one["operation"]]
-        found[one["operation"], tokens] = ours / 1e3 / float(one["time_us"]) - 1
-    return found
-
-
-def attention_errors(gpu: Gpu) -> dict[tuple[int, int, int], float]:
-    """By sequences, new tokens and context."""
-    model, found = load_model("qwen3-30b-a3b"), {}
-    for one in rows("attention_rtxpro6000"):
-        sequences, new, context = (int(one[key]) for key in ("sequences", "new_tokens", "context"))
-        step = Step(sequences, context, new)
-        ours = {op.name: op.time_ns for op in timed(gpu, model, step, "gpu", 16).operations}["attend"]
-        found[sequences, new, context] = ours / 1e3 / float(one["time_us"]) - 1
-    return found
+# The Server Edition: four times the 120 TFLOPS in 32 bits of its data sheet.
+RTX_PRO_6000 = Card("rtxpro6000", "RTX PRO 6000", "blackwell", "qwen3-30b-a3b", 480.0, 1597.0)
+RTX_4090 = Card("rtx4090", "RTX 4090", "ada", "llama-3.1-8b", 165.2, 1008.0)
 
 
 def best(errors: Callable[[float], Iterable[float]], low: float, high: float) -> float:

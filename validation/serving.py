@@ -90,8 +90,8 @@ def simulated(run: Run, case: Case) -> dict[str, float]:
     }
     at_ns = column(table(f"{run.name}-by-second"), "second") * 1e9
     running = np.interp(at_ns, result.over_time["time_ns"], result.over_time["running"], right=0.0)
-    end_ns = max(one.end_ns for one in result.per_request)
-    return quantities(times, result.output_tokens / (end_ns / 1e9), float(running.mean()), result.most_running)
+    rate = result.output_tokens / max(one.end_ns for one in result.per_request) * 1e9
+    return quantities(times, rate, float(running.mean()), result.most_running)
 
 
 def measured(run: Run) -> dict[str, float]:
@@ -106,7 +106,7 @@ def measured(run: Run) -> dict[str, float]:
 def quantities(
     times: dict[str, np.ndarray], rate: float, mean_running: float, most_running: int
 ) -> dict[str, float]:
-    """By name: tokens a second, mean and percentiles of times, running sequences over the measured seconds."""
+    """By name: tokens a second, mean and percentiles of times, and running sequences."""
     found = {"tokens_per_s": float(rate)}
     for name, each in times.items():
         found[f"{name} mean"] = float(each.mean())

@@ -17,7 +17,7 @@ from ndpsim.workloads import Requests, import_requests
 
 MEASURED = Path(__file__).parent / "serving_measured"
 MAX_TOKENS = 2048  # in a step of an engine, in all runs
-# vLLM leaves a tenth of the memory free by default. 1597 GB/s is of the authors' own configuration of this card.
+# vLLM leaves a tenth of the memory free. The authors' own configuration of this card has 1597 GB/s.
 RTX_PRO_6000 = ("gpu.part=rtx-pro-6000-blackwell", "gpu.memory_tbps=1.597", "gpu.reserved_gb=9.6")
 RTX_4090 = ("gpu.part=rtx-4090", "pcie.part=pcie-4-x16", "gpu.reserved_gb=2.4")
 
