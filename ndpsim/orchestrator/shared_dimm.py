@@ -145,12 +145,15 @@ class _Sessions:
 
     def crowded(self, tokens: int, gbps: float, writes: bool) -> _Reached:
         """A relayout writes the first DIMM, or reads it, beside a localized host read at a rate; 0: none."""
-        hidden = self.model.hidden
+        hidden, link = self.model.hidden, self.hardware.system.link
+        assert link is not None
+        # 3.5 times what a link carries: no more than the first of three matrices is moved.
+        most_gbps = min(self.hardware.dimm_peak_gbps, 3.5 * link.link_gbps)
 
         def add(session: Session, end_ns: float) -> None:
             if gbps:
                 self._read(session, end_ns, gbps, 0)
-            columns = int(self.hardware.dimm_peak_gbps * end_ns / (6 * hidden)) + 1
+            columns = int(most_gbps * end_ns / (6 * hidden)) + 1
             ends = ([1], [0]) if writes else ([0], [1])
             session.relayout(Expert(hidden, columns), 1, "localized", "localized", *ends)
 

@@ -144,11 +144,10 @@ class Channel:
     def add_relayout(self, wave: Wave, start: int) -> None:
         """Add a relayout that begins after the clock `start`; DIMMs of other channels have no delays."""
         geometry, lanes = self.machine.geometry, self.machine.lanes
-        own = np.full(geometry.dimms, -1, dtype=np.int64)
-        on_channel = np.array(geometry.dimms_of(0))[: len(self.queues)]
-        own[on_channel] = np.arange(len(on_channel))
-        dimm, of_dimm = np.divmod(wave.requests.lane.astype(np.int64), lanes)
-        lane = np.where(own[dimm] < 0, -1, own[dimm] * lanes + of_dimm).astype(np.int32)
+        own = np.full((geometry.dimms, lanes), -1, dtype=np.int32)
+        on_channel = list(geometry.dimms_of(0))[: len(self.queues)]
+        own[on_channel] = np.arange(own[on_channel].size).reshape(-1, lanes)
+        lane = own.ravel()[wave.requests.lane]
         self.dimms.add_relayout(wave.engine, wave.requests, lane, wave.access.many_reads, start)
         self.relayouts.append(self.dimms.agents.relayout)
         self.waves.append(wave)
