@@ -147,8 +147,9 @@ class _Sessions:
         """A relayout writes the first DIMM, or reads it, beside a localized host read at a rate; 0: none."""
         hidden, link = self.model.hidden, self.hardware.system.link
         assert link is not None
-        # 3.5 times what a link carries: no more than the first of three matrices is moved.
-        most_gbps = min(self.hardware.dimm_peak_gbps, 3.5 * link.link_gbps)
+        # 3.5 times what a link carries, so that only the first of three matrices is moved; a bridge between
+        # groups of DIMMs may be faster, but no faster than a channel.
+        most_gbps = min(self.hardware.dimm_peak_gbps, max(3.5 * link.link_gbps, self.peak_gbps))
 
         def add(session: Session, end_ns: float) -> None:
             if gbps:
