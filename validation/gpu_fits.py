@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.moe import load_model
+from ndpsim.moe import MoeShape, load_model
 from ndpsim.processors import Gpu, Step, read_table
 from ndpsim.processors.dense import timed
 from ndpsim.processors.fitted import ANY
@@ -256,14 +256,13 @@ class Card(NamedTuple):
     """A card whose kernels of dense parts were measured.
 
     Attributes:
-        name: of its files; `title` in words; `model` that was measured.
+        name: of its files; `model` that was measured.
         tflops, gbps: peaks of the card.
     """
 
     name: str
-    title: str
     family: str
-    model: str
+    model: MoeShape
     tflops: float
     gbps: float
 
@@ -299,13 +298,13 @@ class Card(NamedTuple):
         return found
 
     def _times_ns(self, gpu: Gpu, step: Step) -> dict[str, float]:
-        operations = timed(gpu, load_model(self.model), step, "gpu", 16).operations
+        operations = timed(gpu, self.model, step, "gpu", 16).operations
         return {one.name: one.time_ns for one in operations}
 
 
 # The Server Edition: four times the 120 TFLOPS in 32 bits of its data sheet.
-RTX_PRO_6000 = Card("rtxpro6000", "RTX PRO 6000", "blackwell", "qwen3-30b-a3b", 480.0, 1597.0)
-RTX_4090 = Card("rtx4090", "RTX 4090", "ada", "llama-3.1-8b", 165.2, 1008.0)
+RTX_PRO_6000 = Card("rtxpro6000", "blackwell", load_model("qwen3-30b-a3b"), 480.0, 1597.0)
+RTX_4090 = Card("rtx4090", "ada", load_model("llama-3.1-8b"), 165.2, 1008.0)
 
 
 def best(errors: Callable[[float], Iterable[float]], low: float, high: float) -> float:

@@ -21,11 +21,10 @@ TEXT = """\
 # Serving: recorded runs of vLLM
 
 Made by `python validation/serving.py`. vLLM 0.19.0 served 300 requests, Poisson arrivals at 10 a second, in
-bfloat16: on RTX PRO 6000 cards (Blackwell, Server Edition) with at most 128 sequences an engine, and on an
-RTX 4090 with at most 256. An engine computes at most {tokens} tokens in a step. The records are from
-casys-kaist/LLMServingSim @5daddb2, whose authors compare their own simulator with them
-(`validation/serving_measured/`, MIT). Requests arrive when vLLM's engine received them, with the lengths of
-the run.
+bfloat16, on RTX PRO 6000 cards (Blackwell, Server Edition) and on an RTX 4090. An engine computes at most
+{tokens} tokens in a step. The records are from casys-kaist/LLMServingSim @5daddb2, whose authors compare
+their own simulator with them (`validation/serving_measured/`, MIT). Requests arrive when vLLM's engine
+received them, with the lengths of the run.
 
 `run_serving` simulates the scheduler `vllm` with asynchronous scheduling, its KV cache in blocks, and the
 layers of the model on the part `rtx-pro-6000-blackwell` or `rtx-4090`, with the values of its family in
@@ -50,8 +49,8 @@ authors' simulator; 64 GB/s, the maximum of 16 lanes of PCIe 5; and a link that 
 
 NOTES = {
     "llama-3.1-8b-rtx-4090": """\
-vLLM had 2588 blocks of 16 tokens, and so has the simulation. They are always full, so that sequences are
-preempted and computed again. The records do not say how often.
+vLLM had {run.kv_blocks} blocks of 16 tokens, and so has the simulation. They are always full, so that
+sequences are preempted and computed again. The records do not say how often.
 
 """,
     "qwen3-32b-tp2": LINKED
@@ -84,34 +83,27 @@ GOALS = {"tokens_per_s": 0.1, "tpot_ms mean": 0.1, "ttft_ms p50": 0.25}
 def simulated(run: Run, case: Case) -> dict[str, float]:
     """The quantities of the page, of a simulated run."""
     result = served(run, case)
-    times = {
-        f"{name}_ms": np.array([getattr(one, f"{name}_ns") for one in result.per_request]) / 1e6
-        for name in ("ttft", "tpot", "latency")
-    }
+    # As in the record, from 0 on; `tokens_per_s` of the result counts from the first arrival.
+    rate = result.output_tokens / (max(one.end_ns for one in result.per_request) / 1e9)
+    found = {"tokens_per_s": rate}
+    for name, times in (("ttft", result.ttft_ns), ("tpot", result.tpot_ns), ("latency", result.latency_ns)):
+        found |= {f"{name}_ms {of}": ns / 1e6 for of, ns in times.items()}
     at_ns = column(table(f"{run.name}-by-second"), "second") * 1e9
     running = np.interp(at_ns, result.over_time["time_ns"], result.over_time["running"], right=0.0)
-    rate = result.output_tokens / max(one.end_ns for one in result.per_request) * 1e9
-    return quantities(times, rate, float(running.mean()), result.most_running)
+    return found | {"running mean": float(running.mean()), "running max": float(result.most_running)}
 
 
 def measured(run: Run) -> dict[str, float]:
     """The same of the recorded run."""
     rows = table(run.name)
-    times = {name: column(rows, name) for name in ("ttft_ms", "tpot_ms", "latency_ms")}
     rate = requests_of(run).output_tokens.sum() / column(rows, "last_token_s").max()
-    running = column(table(f"{run.name}-by-second"), "running")
-    return quantities(times, rate, float(running.mean()), int(running.max()))
-
-
-def quantities(
-    times: dict[str, np.ndarray], rate: float, mean_running: float, most_running: int
-) -> dict[str, float]:
-    """By name: tokens a second, mean and percentiles of times, and running sequences."""
     found = {"tokens_per_s": float(rate)}
-    for name, each in times.items():
-        found[f"{name} mean"] = float(each.mean())
-        found |= {f"{name} {word}": float(np.percentile(each, of)) for word, of in PERCENTILES.items()}
-    return found | {"running mean": mean_running, "running max": float(most_running)}
+    for name in ("ttft_ms", "tpot_ms", "latency_ms"):
+        times = column(rows, name)
+        found[f"{name} mean"] = float(times.mean())
+        found |= {f"{name} {word}": float(np.percentile(times, of)) for word, of in PERCENTILES.items()}
+    running = column(table(f"{run.name}-by-second"), "running")
+    return found | {"running mean": float(running.mean()), "running max": float(running.max())}
 
 
 def authors(run: Run) -> dict[str, float]:
@@ -133,8 +125,12 @@ def section(run: Run, found: dict[tuple[str, str], dict[str, float]]) -> str:
         cells = "".join(f" {one:,.1f} | {one / value - 1:+.1%} |" for one in ours)
         theirs = f"{others[name]:+.1f}%" if name in others else ""
         lines.append(f"| {label(name)} | {value:,.1f} |{cells} {theirs} |")
-    note = NOTES.get(run.name, "").format(goal=goal(run, found))
-    return f"## {run.title}\n\n{note}" + "\n".join(lines) + "\n"
+    note = NOTES.get(run.name, "").format(goal=goal(run, found), run=run)
+    return (
+        f"## {run.title}\n\nAn engine runs at most {run.max_batch} sequences.\n\n{note}"
+        + "\n".join(lines)
+        + "\n"
+    )
 
 
 def errors(run: Run, case: Case, found: dict[tuple[str, str], dict[str, float]]) -> dict[str, float]:

@@ -28,7 +28,7 @@ _SECTIONS: dict[KeyPath, str] = {tuple(name.split(".")): kind for name, kind in 
 #: The keys that name a part.
 PART_KEYS = {(*section, "part") for section in _SECTIONS}
 _HOME = {"cpus": ("host",), "memories": ("dram",), "gpus": ("gpu",), "links": ("pcie",)}
-# Keys with values that are fitted to a processor, or measured on it.
+# Keys of a processor that a part does not give: a CPU's peak, and what is fitted to it or measured on it.
 _OF_PROCESSOR: dict[KeyPath, tuple[str, ...]] = {
     ("gpu",): (*GPU_FITTED, "expert_times"),
     ("host",): (
@@ -219,7 +219,8 @@ def replace_parts(
             continue
         values: dict[KeyPath, Any] = dict(_leaves(part.draft.values))
         if section not in own or own[section].name != part.name:
-            values |= {(name,): None for name in _OF_PROCESSOR.get(section, ()) if (name,) not in values}
+            for name in _OF_PROCESSOR.get(section, ()):
+                values.setdefault((name,), None)
         replaced = [
             f"{dotted(path)} {shown(draft.at((*section, *path)))}"
             for path, of_part in values.items()

@@ -19,7 +19,7 @@ from ndpsim.dram.state import FAR
 RECORDS = 4
 
 
-def of_chosen_arbitration(point: Callable[..., Any]) -> Any:
+def dispatched(point: Callable[..., Any]) -> Any:
     """The function of the chosen arbitration, or this one if its module has none."""
     call = inlined(point)
     for place, module in enumerate(arbitrations().values()):
@@ -40,7 +40,7 @@ def _chosen(place: int, own: Any, other: Any) -> Any:
     return call
 
 
-@of_chosen_arbitration
+@dispatched
 def usual_master(arbitration, records, rank, writes, clock):
     """The master that is first on a rank at a clock if no request has waited for too long: HOST or NDP.
 
@@ -49,13 +49,13 @@ def usual_master(arbitration, records, rank, writes, clock):
     return HOST
 
 
-@of_chosen_arbitration
+@dispatched
 def master_changes_at(arbitration, records, rank, clock):
     """The next clock at which another master may be first without a command or request before it."""
     return FAR
 
 
-@of_chosen_arbitration
+@dispatched
 def host_waits(arbitration):
     """Whether the host waits whenever the unit is first and has requests, even if it does not delay the unit.
 
@@ -64,13 +64,13 @@ def host_waits(arbitration):
     return False
 
 
-@of_chosen_arbitration
+@dispatched
 def record_request(arbitration, records, rank, reads, clock):
     """The host's controller has queued a request for a rank; returns whether masters may change now."""
     return False
 
 
-@of_chosen_arbitration
+@dispatched
 def record_data(arbitration, records, rank, reads, clock):
     """The host's controller has issued a column command to a rank; the returned value has no meaning."""
     return False

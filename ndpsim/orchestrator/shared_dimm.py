@@ -127,8 +127,12 @@ class _Sessions:
 
     def _read(self, session: Session, end_ns: float, gbps: float, dimm: int) -> None:
         """A localized host read that does not end."""
-        columns = int(1.1 * gbps * end_ns / (6 * self.model.hidden)) + 1
+        columns = self._columns(1.1 * gbps, end_ns)
         session.host_read(Expert(self.model.hidden, columns), "localized", gbps, dimm=dimm, behind=True)
+
+    def _columns(self, gbps: float, end_ns: float) -> int:
+        """Columns of an expert of 16 bits that this rate does not move before a time."""
+        return int(gbps * end_ns / (6 * self.model.hidden)) + 1
 
     def beside_relayout(self, tokens: int, source: str, target: str) -> _Reached:
         """Run beside a relayout of the first DIMM; between two localized layouts it goes to the second."""
@@ -137,7 +141,7 @@ class _Sessions:
         def add(session: Session, end_ns: float) -> None:
             first_dimms = [0], [second if source == target else 0]
             # No more than the lanes of a DIMM could read or write until then.
-            columns = int(self.hardware.dimm_peak_gbps * end_ns / (6 * self.model.hidden)) + 1
+            columns = self._columns(self.hardware.dimm_peak_gbps, end_ns)
             moved = Expert(self.model.hidden, min(columns, self.model.intermediate))
             session.relayout(moved, 1, source, target, *first_dimms)
 
@@ -145,7 +149,7 @@ class _Sessions:
 
     def crowded(self, tokens: int, gbps: float, writes: bool) -> _Reached:
         """A relayout writes the first DIMM, or reads it, beside a localized host read at a rate; 0: none."""
-        hidden, link = self.model.hidden, self.hardware.system.link
+        link = self.hardware.system.link
         assert link is not None
         # 3.5 times what a link carries, so that only the first of three matrices is moved; a bridge between
         # groups of DIMMs may be faster, but no faster than a channel.
@@ -154,9 +158,9 @@ class _Sessions:
         def add(session: Session, end_ns: float) -> None:
             if gbps:
                 self._read(session, end_ns, gbps, 0)
-            columns = int(most_gbps * end_ns / (6 * hidden)) + 1
             ends = ([1], [0]) if writes else ([0], [1])
-            session.relayout(Expert(hidden, columns), 1, "localized", "localized", *ends)
+            moved = Expert(self.model.hidden, self._columns(most_gbps, end_ns))
+            session.relayout(moved, 1, "localized", "localized", *ends)
 
         return self.run(tokens, 1, _WINDOW_NS, add)
 
