@@ -73,6 +73,9 @@ def short_sessions() -> Iterator[dict[str, Any]]:
         "_SHARES_OF_SEVERAL": (0.5,),
         "_WINDOW_NS": (2_000.0, 16_000.0),
         "_RELAYOUT_WINDOW_NS": (2_000.0, 6_000.0),
+        "_CROWDED": (3,),
+        "_VECTOR_TOKENS": (1, 4),
+        "_VECTOR_EXPERTS": 3,
     }
 
     def measure_in_memory(*given: Any) -> Any:

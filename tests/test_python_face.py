@@ -294,6 +294,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "observer": but(None),
             "check_layer": [*but(None), (0,), (0, 99), (1, 1)],
             "check_limit": [*but(1.5, True), -0.1, "1"],
+            "bounds": _FLAG,
             "progress": _PROGRESS,
             "cache": _FLAG,
         },

@@ -21,7 +21,7 @@ from ndpsim.policies.bound_programme import ExpertUses, MachineUses, Steps
 from ndpsim.policies.run_bound import run_bound_ns
 from ndpsim.results.moe import MoeResult
 from ndpsim.routing import Routing
-from small_moe import CACHE, MODEL
+from small_moe import CACHE, MODEL, moe, recorded
 
 optimize = pytest.importorskip("scipy.optimize")
 
@@ -467,6 +467,19 @@ def test_an_expert_loses_no_less_than_the_bound_expects_at_any_rate_of_the_host(
         for table in speed.reshape(-1, 4)
     )
     assert expected * 0.98 <= least <= expected * (1 + 1e-9)
+
+
+def test_a_run_without_bounds_is_the_same_run():
+    bounded, unbounded = (
+        {name: value for name, value in moe(bounds=wanted).runs[0].to_dict().items() if "wall" not in name}
+        for wanted in (True, False)
+    )
+    assert unbounded["bound"] is None
+    assert unbounded["bound_ns"] is None
+    assert bounded["bound_ns"] > 0
+    assert bounded | {"bound": None, "bound_ns": None, "compile_s": 0} == unbounded | {"compile_s": 0}
+    _, layers, _ = recorded("trimoe", bounds=False)
+    assert {layer.bound_ns for layer in layers} == {None}
 
 
 def test_without_scipy_the_bound_is_that_of_steps_and_says_so(monkeypatch):

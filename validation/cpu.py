@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ndpsim import generate_routing
 from ndpsim.layout import MATRICES
@@ -214,6 +215,15 @@ def limit_gbps(row: Mapping[str, str]) -> float | None:
     return limit * by_group(expert_pairs())[ANY]
 
 
+@functools.cache
+def prompt_loads(name: str, tokens: int) -> NDArray[np.int64]:
+    """Tokens of each layer's experts in a prompt: int64[layer, expert]."""
+    model = load_model(name)
+    trace = generate_routing(default_routing(model), model, 1, 1, tokens)
+    assert trace.prefill_ids is not None
+    return np.array([np.bincount(ids.ravel(), minlength=trace.experts) for ids in trace.prefill_ids])
+
+
 def prompt_s(row: Mapping[str, str], rate: float) -> float:
     """The time of a prompt with so many operations a second: an expert takes no less than its reading."""
     model, prompt, gbps = load_model(row["model"]), int(row["tokens"]), limit_gbps(row)
@@ -222,9 +232,7 @@ def prompt_s(row: Mapping[str, str], rate: float) -> float:
         return of_all / rate
     bits = weight_file(row["weights"], model).bits
     size = sum(float(bits[one]) for one in MATRICES) / 3 / 8 * model.expert.weights
-    trace = generate_routing(default_routing(model), model, 1, 1, prompt)
-    assert trace.prefill_ids is not None
-    loads = np.array([np.bincount(ids.ravel(), minlength=trace.experts) for ids in trace.prefill_ids])
+    loads = prompt_loads(row["model"], prompt)
     times = np.maximum(2.0 * model.expert.weights * loads / rate, (loads > 0) * size / gbps / 1e9)
     return (of_all - experts) / rate + float(times.sum())
 

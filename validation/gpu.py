@@ -300,15 +300,17 @@ def kernel_lines(hopper_compute: float, any_compute: float) -> tuple[list[Fit], 
     def dense_part(compute: float) -> list[float]:
         return [off for key, off in RTX_PRO_6000.dense_errors(card(compute)).items() if in_compute(key)]
 
-    def attends(attention: float, us: float, decode: bool) -> list[float]:
-        errors = RTX_PRO_6000.attention_errors(card(0.7, attention, us)).items()
-        return [off for (_, new, _), off in errors if (new == 1 if decode else new >= PREFILL)]
+    def prefills(attention: float, us: float) -> list[float]:
+        return list(RTX_PRO_6000.attention_errors(card(0.7, attention, us), least_new=PREFILL).values())
+
+    def decodes(attention: float, us: float) -> list[float]:
+        return list(RTX_PRO_6000.attention_errors(card(0.7, attention, us), most_new=1).values())
 
     compute = rounded(best(dense_part, 0.2, 1.0))
     attention, us = 0.5, 10.0
     for _ in range(3):  # each hardly touches the other
-        attention = rounded(best(lambda value, us=us: attends(value, us, False), 0.2, 1.0))
-        us = rounded(best(lambda value, attention=attention: attends(attention, value, True), 1.0, 40.0))
+        attention = rounded(best(lambda value, us=us: prefills(value, us), 0.2, 1.0))
+        us = rounded(best(lambda value, attention=attention: decodes(attention, value), 1.0, 40.0))
 
     def h800(value: float) -> list[float]:
         memory = fused().values("hopper")[1]
@@ -316,8 +318,8 @@ def kernel_lines(hopper_compute: float, any_compute: float) -> tuple[list[Fit], 
 
     h800_kernel, back_to_back = rounded(best(h800, 0.1, 20.0)), float(rows("launches")[0]["us"])
     common = rounded(statistics.median((kernel, h800_kernel, back_to_back)))
-    prefill = worst(attends(attention, us, False))
-    decode = worst(attends(attention, us, True))
+    prefill = worst(prefills(attention, us))
+    decode = worst(decodes(attention, us))
     fits = [
         Fit("blackwell", "compute_efficiency", compute, PRODUCTS, worst(dense_part(compute))),
         Fit("blackwell", "kernel_overhead_us", kernel, NORMS, worst(kernel / one - 1 for one in norms)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import statistics
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -288,11 +289,15 @@ class Card(NamedTuple):
             found[operation, tokens] = ours / 1e3 / float(one["time_us"]) - 1
         return found
 
-    def attention_errors(self, gpu: Gpu) -> dict[tuple[int, int, int], float]:
-        """By sequences, new tokens and context."""
+    def attention_errors(
+        self, gpu: Gpu, least_new: int = 1, most_new: int = sys.maxsize
+    ) -> dict[tuple[int, int, int], float]:
+        """By sequences, new tokens and context, for so many new tokens."""
         found = {}
         for one in rows(f"attention_{self.name}"):
             sequences, new, context = (int(one[key]) for key in ("sequences", "new_tokens", "context"))
+            if not least_new <= new <= most_new:
+                continue
             ours = self._times_ns(gpu, Step(sequences, context, new))["attend"]
             found[sequences, new, context] = ours / 1e3 / float(one["time_us"]) - 1
         return found
@@ -314,9 +319,17 @@ def best(errors: Callable[[float], Iterable[float]], low: float, high: float) ->
     def squares(value: float) -> float:
         return float(sum(np.log1p(one) ** 2 for one in errors(value)))
 
+    one, other = high - ratio * (high - low), low + ratio * (high - low)
+    of_one, of_other = squares(one), squares(other)
     while high - low > 1e-3 * high:
-        one, other = high - ratio * (high - low), low + ratio * (high - low)
-        low, high = (low, other) if squares(one) < squares(other) else (one, high)
+        if of_one < of_other:
+            high, other, of_other = other, one, of_one
+            one = high - ratio * (high - low)
+            of_one = squares(one)
+        else:
+            low, one, of_one = one, other, of_other
+            other = low + ratio * (high - low)
+            of_other = squares(other)
     return (low + high) / 2
 
 

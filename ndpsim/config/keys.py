@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError, create_model
@@ -114,9 +115,17 @@ def refusal(path: tuple[str, ...], value: Any) -> str | None:
     field = field_at(path)
     if field is None:
         raise KeyError(path)
-    leaf: dict[str, Any] = {"value": (field.annotation, field)}
     try:
-        create_model("Leaf", __base__=Section, **leaf).model_validate({"value": value})
+        _section_of_leaf(path).model_validate({"value": value})
     except ValidationError:
         return f"{value!r} is not {allowed(field)}"
     return None
+
+
+@cache
+def _section_of_leaf(path: tuple[str, ...]) -> type[Section]:
+    """A section whose key "value" takes what the leaf at `path` takes."""
+    field = field_at(path)
+    assert field is not None
+    leaf: dict[str, Any] = {"value": (field.annotation, field)}
+    return create_model("Leaf", __base__=Section, **leaf)

@@ -74,11 +74,10 @@ def _zeros(*shape: int) -> Ints:
     return np.zeros(shape, dtype=np.int64)
 
 
-def _widened(array: NDArray[Any], axis: int, length: int, edge: bool = False) -> NDArray[Any]:
-    """The array padded to `length` along an axis, with zeros or with its last value (`edge`)."""
-    more = max(0, length - array.shape[axis])
-    pads = [(0, more if number == axis else 0) for number in range(array.ndim)]
-    return np.pad(array, pads, mode="edge" if edge else "constant")
+def _widened(array: NDArray[Any], columns: int, value: Ints | int = 0) -> NDArray[Any]:
+    """The array with at least so many columns, and a value in those added."""
+    added = np.full((len(array), max(0, columns - array.shape[1])), value, dtype=array.dtype)
+    return np.concatenate((array, added), axis=1)
 
 
 def make_weights(setup: Setup, lanes: int, buses: int) -> Weights:
@@ -135,16 +134,16 @@ def add_job(weights: Weights, dimm: int, job: JobReads) -> Weights:
     at, steps = int(weights.steps[dimm]), len(job.servers) * job.tiles
     width = int((weights.length[own.start : own.stop] + counts).max())
     changed: dict[str, NDArray[Any]] = {
-        name: _widened(getattr(weights, name), 1, width)
+        name: _widened(getattr(weights, name), width)
         for name in ("place", "column", "first_group", "last_group")
     }
     changed["address"] = np.arange(changed["place"].shape[1], dtype=np.int64)
     for name in ("begin", "begins_job", "read_from", "release", "service", "servers"):
-        changed[name] = _widened(getattr(weights, name), 1, at + steps)
+        changed[name] = _widened(getattr(weights, name), at + steps)
     for name in ("done", "left"):
-        changed[name] = _widened(getattr(weights, name), 1, job.group_count)
-    changed["ends"] = _widened(weights.ends, 1, 1 + at + steps, edge=True)
-    changed["free"] = _widened(weights.free, 1, max(job.servers))
+        changed[name] = _widened(getattr(weights, name), job.group_count)
+    changed["ends"] = _widened(weights.ends, 1 + at + steps, weights.ends[:, -1:])
+    changed["free"] = _widened(weights.free, max(job.servers))
     for lane, source, groups, regions in zip(own, job.sources, job.groups, job.regions, strict=True):
         first = int(weights.length[lane])
         part = slice(first, first + len(source.place))
@@ -207,7 +206,7 @@ def add_stream(traffic: Traffic, stream: Stream) -> Traffic:
     length = np.array([len(one.place) for one in stream.sources], dtype=np.int64)
     width = int((before + length).max())
     changed: dict[str, NDArray[Any]] = {
-        name: _widened(getattr(traffic, name), 1, width)
+        name: _widened(getattr(traffic, name), width)
         for name in ("place", "column", "address", "number", "stream")
     }
     for bus, (source, numbers) in enumerate(zip(stream.sources, stream.numbers, strict=True)):

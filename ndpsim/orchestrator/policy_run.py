@@ -25,13 +25,14 @@ class RunGiven(Given):
     Attributes:
         decode, prefill: times of attention and dense parts; `prefill` is None without a prefill.
         memory: the contents of the GPU's memory.
+        bounds: None if they were not requested.
     """
 
     trace: Routing
     decode: DenseTime
     prefill: DenseTime | None
     memory: GpuMemory
-    bounds: Bounds
+    bounds: Bounds | None
 
 
 class PolicyRunner(StepRunner):
@@ -44,7 +45,7 @@ class PolicyRunner(StepRunner):
 
     Attributes:
         prefill_ns: the end of the prefill.
-        bound: the bound of the run.
+        bound: the bound of the run; None if it was not requested.
     """
 
     given: RunGiven
@@ -64,7 +65,9 @@ class PolicyRunner(StepRunner):
         self.record: LayerRecord | None = None
         self.prefill_ns = 0.0
         self.script = ScriptWriter(policy, self.placed)
-        self.bound = RunBound(given.bounds, self._slowdown, self.placed.replicas, len(given.trace.layers))
+        self.bound = given.bounds and RunBound(
+            given.bounds, self._slowdown, self.placed.replicas, len(given.trace.layers)
+        )
 
     def run(self) -> None:
         """The prefill, if the trace has one, and all decode steps."""
@@ -90,11 +93,13 @@ class PolicyRunner(StepRunner):
     def _count(self, done: DoneLayer) -> None:
         """Add a layer to the totals, and call the observer."""
         path, view = self._add(done), done.view
-        self.bound.add(view.loads, done.visit.shared_ns, self._free_ns)
+        if self.bound:
+            self.bound.add(view.loads, done.visit.shared_ns, self._free_ns)
         self._free_ns = 0.0
         wanted = self._wanted == (view.step, view.layer) and view.phase == "decode"
         if self._observer is not None or wanted:
-            self._show(self._record(done, path, self.bound.last_ns()), wanted)
+            bound_ns = self.bound.last_ns() if self.bound else None
+            self._show(self._record(done, path, bound_ns), wanted)
         self.totals.add_migrations(self._migrations.done)
         self._progress(self.totals.layers / len(self._visits))
 

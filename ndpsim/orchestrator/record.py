@@ -155,7 +155,8 @@ class LayerRecord:
         migrations: migrations that ended after the end of the previous layer.
         residents: experts of all layers in the GPU's memory when the layer ended.
         under_way: migrations that had not ended when the layer ended.
-        bound_ns: lower bound for every assignment of these loads; None: in serving.
+        bound_ns: lower bound for every assignment of these loads; None: in serving, and if bounds were not
+            requested.
         bottleneck: the resource with the most time on the critical path.
         critical_path: indexes in `jobs`, from the first to the last job.
         moving: all migrations beside the layer, ended or not.

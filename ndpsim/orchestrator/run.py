@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.arguments import progress_function, several, shown, whole_number
+from ndpsim.arguments import flag, progress_function, several, shown, whole_number
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.errors import InputError
@@ -60,6 +60,7 @@ def run_moe(
     observer: Observer | None = None,
     check_layer: tuple[int, int] | None = None,
     check_limit: float = 0.05,
+    bounds: bool = True,
     progress: Callable[[float], None] | None = None,
     cache: bool | ResultCache = True,
 ) -> MoeResult:
@@ -90,6 +91,7 @@ def run_moe(
         check_layer: (step, layer) that is run again in the cycle-level session, under each policy.
         check_limit: largest error of the end of an expert or a read, as a share of the layer's time, or, on
             the critical path, of its own time. The error of the layer's time may be 2% at most.
+        bounds: whether to compute lower bounds of layers and of runs, which may take longer than the runs.
         progress: called with the share of the work that is done.
         cache: as in `simulate_expert`, for the cycle-level costs; runs are not cached.
 
@@ -108,7 +110,7 @@ def run_moe(
     checked_arbitration(arbitration)
     check_link(hardware, check_layer, arbitration)
     check_one_gpu(hardware)
-    check_limit = CHECKS["check-limit"].checked(check_limit)
+    check_limit, bounds = CHECKS["check-limit"].checked(check_limit), flag(bounds, "bounds")
     asked_layers = None if layers is None else _layers(layers, shape)
     trace = find_routing(routing, shape, batch, steps, prompt, seed, asked_layers)
     if not trace.steps:
@@ -120,7 +122,7 @@ def run_moe(
     written = run_weights(shape, bits, dense_bits, weights)
     given = _given(
         hardware, shape, trace, _offline(routing, shape, trace, seed), wanted_layers,
-        prompt, prefix, written, kv, kv_bits, context, gpu_experts, arbitration, cache,
+        prompt, prefix, written, kv, kv_bits, context, gpu_experts, arbitration, bounds, cache,
     )  # fmt: skip
     runs, not_run = _runs(given, chosen, observer, check_layer, check_limit, progress)
     config = {
@@ -249,6 +251,7 @@ def _given(
     context: int,
     gpu_experts: int | None,
     arbitration: str,
+    with_bounds: bool,
     cache: bool | ResultCache,
 ) -> RunGiven:
     """Costs, times and room that all policies share."""
@@ -266,7 +269,9 @@ def _given(
         processors, shape, layers, weights, memory, decode, offline,
         trace.batch, trace.prefill_tokens, most, gpu_experts, arbitration, cache,
     )  # fmt: skip
-    bounds = Bounds(given.costs.memory, processors, given.costs, given.transfers, given.machine, cache)
+    bounds = None
+    if with_bounds:
+        bounds = Bounds(given.costs.memory, processors, given.costs, given.transfers, given.machine, cache)
     return RunGiven(**vars(given), trace=trace, decode=decode, prefill=prefill, memory=memory, bounds=bounds)
 
 
@@ -308,7 +313,7 @@ def _run(
     cache = {"hits": hits, "misses": misses, "hit_rate": hits / (hits + misses) if hits + misses else None}
     energy_nj, energy_note = runner.energy(time_ns)
     waited_ns = sum(totals.waited_ns.values())
-    bound, bound_ns = runner.bound.total_ns()
+    bound, bound_ns = runner.bound.total_ns() if runner.bound else (None, None)
     run = PolicyRun(
         policy=chosen.name,
         parameters=parameters,

@@ -147,5 +147,6 @@ def _run(
         context=context,
         seed=work.seed,
         observer=observer,
+        bounds=False,
         **work.weights,
     )

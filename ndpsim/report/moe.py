@@ -198,7 +198,7 @@ def _bottleneck(run: PolicyRun) -> str:
 
 def _notes(run: PolicyRun) -> list[str]:
     """Sentences for below the table of a run."""
-    notes = [_BOUNDS[run.bound]]
+    notes = [_BOUNDS[run.bound]] if run.bound else []
     notes += _prediction_notes(run.prediction or {})
     unknown = [name for name, nj in run.energy_nj.items() if nj is None]
     if unknown:

@@ -108,7 +108,8 @@ class PolicyRun(Reported):
         speedup, speedup_moe: `time_ns` and `moe_ns` of the first policy of the call over this one's.
         bound: method of `bound_ns`: "linear-programme", or "steps" if scipy is missing, which the programme
             of a whole run needs: then each step has a programme of its own.
-        bound_ns: lower bound on `moe_ns`, the time of the layers' experts, for every policy.
+        bound_ns: lower bound on `moe_ns`, the time of the layers' experts, for every policy. Both are None
+            if bounds were not requested.
         pairs: computed pairs of a token and an expert.
         experts, pairs_by_engine: by engine; parts of an expert count by their share.
         weight_bits: mean bits of the weights that pairs were computed with, by engine; None: no pairs.
@@ -148,8 +149,8 @@ class PolicyRun(Reported):
     tokens_per_s: float = field(metadata=quantity("throughput"))
     speedup: float = field(metadata=quantity("speed-up"))
     speedup_moe: float = field(metadata=quantity("speed-up of experts"))
-    bound: str
-    bound_ns: float = field(metadata=quantity("lower bound on experts' time", whole="moe_ns"))
+    bound: str | None
+    bound_ns: float | None = field(metadata=quantity("lower bound on experts' time", whole="moe_ns"))
     pairs: int = field(metadata=quantity("token-expert pairs"))
     experts: Mapping[str, float] = field(metadata=quantity("experts", parts=ENGINES))
     pairs_by_engine: Mapping[str, float] = field(metadata=quantity("pairs", whole="pairs", parts=ENGINES))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -55,7 +53,7 @@ def latency_distribution(reads: Ints, clock_ns: float) -> tuple[dict[str, float]
     count = int(upto[-1])
     if count == 0:
         return ()
-    longer = [Fraction(count) / 10**decade * tenth / 100 for decade in range(19) for tenth in range(10, 101)]
-    ranks = np.unique([count, 1, *(count - math.floor(share) for share in longer if share >= 1)])
+    longer = [count * tenth // 10 ** (decade + 2) for decade in range(19) for tenth in range(10, 101)]
+    ranks = np.unique([count, 1, *(count - reads for reads in longer if reads > 0)])
     found = np.unique(np.searchsorted(upto, ranks[ranks > 0]))
     return tuple({"ns": at * clock_ns, "reads": int(upto[at])} for at in found.tolist())

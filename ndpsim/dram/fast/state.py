@@ -244,11 +244,14 @@ def open_row(state: Any, rank: int, bankgroup: int, bank: int, row: int, clock: 
     state["value"][OPEN_CLOCKS] -= clock
 
 
+@cached_by_identity(16)
+def _classes_as_commands(tables: Tables) -> Ints:
+    """int64[class, command]: 1 for the command of each class."""
+    return np.equal.outer(command_numbers(tables), np.arange(len(tables.commands))).astype(np.int64)
+
+
 def issued_commands(states: Any, tables: Tables) -> Ints:
     """int64[..., command]: commands issued by one channel, or by each of several."""
-    of_class = states["issued"]
-    issued = np.zeros((*of_class.shape[:-1], len(tables.commands)), dtype=np.int64)
-    for one, number in enumerate(command_numbers(tables)):
-        if 0 <= number < len(tables.commands):
-            issued[..., number] += of_class[..., one]
+    of_class = _classes_as_commands(tables)
+    issued: Ints = states["issued"][..., : len(of_class)] @ of_class
     return issued
