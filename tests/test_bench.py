@@ -49,7 +49,7 @@ def small(ranks: int = 2, count: int = 3000, **kind: bool) -> Traffic:
 # The work
 
 
-EACH_TIME = ("stream_r1", "mixed_r4", "queue65_r4", "mixed_hbm3", "mixed_lpddr5", "stream_ff")
+EACH_TIME = ("stream_r1", "mixed_r4", "stream_ff")
 PINNED = [
     pytest.param(row, marks=[] if row.name.startswith(EACH_TIME) else [pytest.mark.long], id=row.name)
     for row in TRAFFIC

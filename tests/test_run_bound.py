@@ -357,7 +357,12 @@ def _runs(
 
 
 @pytest.mark.parametrize(
-    ("hw", "dimms", "contention"), [("trimoe", 16, False), ("cxl", 1, True), ("dali-7532-3090", 0, True)]
+    ("hw", "dimms", "contention"),
+    [
+        pytest.param("trimoe", 16, False, marks=pytest.mark.long),
+        ("cxl", 1, True),
+        ("dali-7532-3090", 0, True),
+    ],
 )
 @pytest.mark.parametrize("gpu_experts", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_no_search_over_schedules_beats_the_bound(hw, dimms, contention, gpu_experts):
