@@ -179,6 +179,13 @@ def test_a_gpu_has_its_part_of_the_heads_and_at_least_one_of_keys(gpus: int, hea
     assert part.vocabulary == 128 // gpus + 1  # of 129, so that none is lost
 
 
+def test_a_gpu_has_its_part_of_linear_attention_and_of_the_layers_with_softmax():
+    # Qwen3-Next has 16 heads of keys and 32 of values in three of four layers, and 2 heads of keys in the fourth.
+    linear, softmax = tensor_part(ndpsim.load_model("qwen3-next-80b-a3b"), 4).attention.kinds
+    assert (linear.key_heads, linear.value_heads) == (4, 8)
+    assert softmax.kv_heads == 1
+
+
 def test_the_call_for_the_experts_of_a_layer_takes_its_time_on_each_gpu():
     ids = np.array([[[0, 1], [1, 2]], [[2, 3], [2, 3]]])  # [layer, token, k]
     routing: Any = SimpleNamespace(ids=lambda sequences, positions: ids)

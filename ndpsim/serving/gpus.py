@@ -78,11 +78,11 @@ def tensor_part(model: MoeShape, gpus: int) -> MoeShape:
 
     def of_attention(kind: LayerAttention) -> LayerAttention:
         if isinstance(kind, LinearAttention):
-            heads = part(kind.key_heads, "heads of keys"), part(kind.value_heads, "heads of values")
-            return replace(kind, key_heads=heads[0], value_heads=heads[1])
+            key_heads = part(kind.key_heads, "heads of keys")
+            return replace(kind, key_heads=key_heads, value_heads=part(kind.value_heads, "heads of values"))
         # With fewer heads of keys than GPUs, several GPUs have the same head.
-        shared = kind.kv_heads if kind.kv_heads % gpus and gpus % kind.kv_heads == 0 else 0
-        kv_heads = 1 if shared else part(kind.kv_heads, "heads of keys")
+        is_shared = kind.kv_heads < gpus and gpus % kind.kv_heads == 0
+        kv_heads = 1 if is_shared else part(kind.kv_heads, "heads of keys")
         return replace(kind, heads=part(kind.heads, "heads"), kv_heads=kv_heads)
 
     attention = model.attention
