@@ -432,6 +432,13 @@ def test_a_spec_is_written_as_it_is_read():
     assert {one.name for one in COMMON} <= set(parse_spec("skewed").settings)
 
 
+@pytest.mark.parametrize("file", ["my:counts.json", "counts=2.json"])
+@pytest.mark.parametrize("data", ["", "code"])
+def test_a_file_in_a_spec_may_have_a_colon_or_an_equals_sign_in_its_name(file, data):
+    spec = parse_spec(f"popularity:{file}" + (f":data={data}" if data else ""))
+    assert (spec.name, spec.settings["data"]) == (file, data)
+
+
 def test_a_layer_is_the_same_whatever_other_layers_there_are(tmp_path):
     for layers in ([0, 1, 2], [2]):
         content = {"experts_per_token": 2, "layers": layers, "counts": [[5, 3, 2, 4]] * len(layers)}
