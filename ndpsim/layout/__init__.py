@@ -14,6 +14,7 @@ from ndpsim.layout.formats import (
     ZERO_POINT,
     ExpertFormat,
     WeightFormat,
+    expert_format,
 )
 from ndpsim.layout.geometry import Address, Geometry
 from ndpsim.layout.interleaving import Interleaving, LaneShare

@@ -7,6 +7,7 @@ weights, and stores only one of each, at any group size.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -176,6 +177,20 @@ class ExpertFormat:
         """Bits of a weight: one number, or that of each matrix where they differ."""
         each = [matrix.bits for matrix in self.matrices]
         return each[0] if len(set(each)) == 1 else dict(zip(MATRICES, each, strict=True))
+
+
+def expert_format(bits: int | ExpertFormat) -> ExpertFormat:
+    """The format of an expert whose weights all have `bits` bits, or the one given.
+
+    Raises:
+        InputError: weights cannot have this many bits.
+    """
+    return bits if isinstance(bits, ExpertFormat) else _format_of_all(one_of_bits(bits, "bits"))
+
+
+@functools.cache
+def _format_of_all(bits: int) -> ExpertFormat:
+    return ExpertFormat.of(bits)
 
 
 def _format(bits: int, group_size: int, scale_bits: int, zero_point_bits: int | None) -> WeightFormat:

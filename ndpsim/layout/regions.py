@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.layout.formats import ExpertFormat, WeightFormat
+from ndpsim.layout.formats import ExpertFormat, WeightFormat, expert_format
 
 Ints = NDArray[np.int64]
 
@@ -102,7 +102,7 @@ def expert_regions(
     Rows of gate and up alternate: a value of the hidden layer is complete, and can be activated, after its
     two rows have been read. Down follows.
     """
-    written = bits if isinstance(bits, ExpertFormat) else ExpertFormat.of(bits)
+    written = expert_format(bits)
     return (
         Region("gate-up", 2 * intermediate, hidden, (written.gate, written.up), burst_bytes),
         Region("down", hidden, intermediate, (written.down,), burst_bytes),

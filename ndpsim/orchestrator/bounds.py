@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 
 from ndpsim.config import Hardware
 from ndpsim.events.state import Slowdown
-from ndpsim.layout import ExpertFormat
+from ndpsim.layout import ExpertFormat, expert_format
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.bound_programme import ExpertUses, MachineUses, Steps
 from ndpsim.policies.run_bound import has_solver, run_bound_ns
 from ndpsim.policies.views import Machine
 from ndpsim.processors import Processors
-from ndpsim.processors.devices import expert_format, weight_bytes
+from ndpsim.processors.devices import weight_bytes
 from ndpsim.processors.operations import ACTIVATION_BYTES
 from ndpsim.results.cache import ResultCache
 from ndpsim.simulate import simulate_expert

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ndpsim.arguments import whole_number
 from ndpsim.config import Hardware
 from ndpsim.errors import InputError
+from ndpsim.layout import expert_format
 from ndpsim.moe import MoeShape
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.estimates import estimates_of
@@ -15,7 +16,7 @@ from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.orchestrator.weights import RunWeights
 from ndpsim.policies.views import Estimates, Machine
 from ndpsim.processors import DenseTime, GpuMemory, Processors
-from ndpsim.processors.devices import expert_format, weight_bytes
+from ndpsim.processors.devices import weight_bytes
 from ndpsim.results.cache import ResultCache
 from ndpsim.routing import Routing
 from ndpsim.simulate.geometry import geometry_of

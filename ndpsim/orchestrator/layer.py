@@ -21,6 +21,7 @@ from ndpsim.events.rows import (
     UNKNOWN,
     find_rows,
 )
+from ndpsim.layout import expert_format
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import Beside, JobList
 from ndpsim.orchestrator.location import Location
@@ -29,7 +30,7 @@ from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.interface import GpuOrder, Parts
 from ndpsim.policies.views import LayerPlacement, Machine
 from ndpsim.processors import Cpu, Gpu, Processors
-from ndpsim.processors.devices import expert_format, weight_bytes
+from ndpsim.processors.devices import weight_bytes
 from ndpsim.processors.operations import ACTIVATION_BYTES
 
 Floats = NDArray[np.float64]

@@ -31,11 +31,12 @@ from typing import IO, Any, cast
 import numpy as np
 
 from ndpsim.files import replacing
+from ndpsim.layout import expert_format
 from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.record import LayerRecord, MigrationRecord, Observer, RunRecord
 from ndpsim.policies.interface import parts_of
 from ndpsim.policies.views import Placement
-from ndpsim.processors.devices import expert_format, weight_bytes
+from ndpsim.processors.devices import weight_bytes
 from ndpsim.processors.operations import ACTIVATION_BYTES
 
 LOG_VERSION = 4

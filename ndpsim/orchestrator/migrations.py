@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from ndpsim.errors import InputError
 from ndpsim.events.state import Jobs
+from ndpsim.layout import expert_format
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import JobList, Label
 from ndpsim.orchestrator.location import Location
@@ -16,7 +17,7 @@ from ndpsim.orchestrator.record import MigrationRecord, MovingRecord, moves_over
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.interface import Migration
 from ndpsim.policies.views import Machine
-from ndpsim.processors.devices import expert_format, weight_bytes
+from ndpsim.processors.devices import weight_bytes
 
 _TO_GPU = ("prefetch", "fetch")
 

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
+from ndpsim.layout import expert_format
 from ndpsim.orchestrator.location import Location
 from ndpsim.policies.views import STRIPED, LayerPlacement, Machine, Placement
-from ndpsim.processors.devices import expert_format, weight_bytes
+from ndpsim.processors.devices import weight_bytes
 
 
 class Places:

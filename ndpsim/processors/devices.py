@@ -18,27 +18,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ndpsim.arguments import instance, number, whole_number
-from ndpsim.layout import ExpertFormat, ExpertWeights
+from ndpsim.layout import ExpertFormat, ExpertWeights, expert_format
 from ndpsim.moe import Expert
 from ndpsim.processors.table import ExpertTable
 from ndpsim.reported import Reported, quantity
 
 #: Maximum number of tokens of an expert.
 MAX_TOKENS = 1 << 24
-
-
-@functools.cache
-def _same_bits(bits: int) -> ExpertFormat:
-    return ExpertFormat.of(bits)
-
-
-def expert_format(bits: int | ExpertFormat) -> ExpertFormat:
-    """The format of an expert whose weights all have `bits` bits, or the one given.
-
-    Raises:
-        InputError: weights cannot have this many bits.
-    """
-    return bits if isinstance(bits, ExpertFormat) else _same_bits(whole_number(bits, "bits", 1, 16))
 
 
 @functools.lru_cache(maxsize=256)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from ndpsim.arguments import choice, whole_number
 from ndpsim.errors import InputError
-from ndpsim.layout import ExpertFormat
+from ndpsim.layout import ExpertFormat, expert_format
 from ndpsim.moe import MoeShape
 from ndpsim.processors.dense import attention_of, vocabulary_of
-from ndpsim.processors.devices import expert_format, weight_bytes
+from ndpsim.processors.devices import weight_bytes
 from ndpsim.processors.gpu import Gpu
 from ndpsim.processors.operations import ACTIVATION_BYTES, DenseBits, Step, bits_of_part
 from ndpsim.reported import Reported

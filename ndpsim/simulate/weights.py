@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import asdict
 from os import PathLike
 from typing import Any
 
-from ndpsim.layout import MATRICES, ExpertFormat, ExpertWeights
+from ndpsim.layout import MATRICES, ExpertFormat, ExpertWeights, expert_format
 from ndpsim.moe import Expert, MoeShape, load_model
-from ndpsim.parameters.weights import one_of_bits
-
-
-@functools.cache
-def _same_bits(bits: int) -> ExpertFormat:
-    return ExpertFormat.of(bits)
 
 
 def named_weights(
@@ -25,12 +18,11 @@ def named_weights(
     Raises:
         InputError: there is no such model, or the bits are invalid.
     """
-    if not isinstance(bits, ExpertFormat):
-        bits = _same_bits(one_of_bits(bits, "bits"))
+    form = expert_format(bits)
     if isinstance(model, Expert):
-        return ExpertWeights(model.hidden, model.intermediate, bits), None
+        return ExpertWeights(model.hidden, model.intermediate, form), None
     shape = load_model(model)
-    return ExpertWeights(shape.expert.hidden, shape.expert.intermediate, bits), shape.name
+    return ExpertWeights(shape.expert.hidden, shape.expert.intermediate, form), shape.name
 
 
 def describe_weights(weights: ExpertWeights, model: str | None) -> dict[str, Any]:
