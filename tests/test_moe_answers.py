@@ -16,7 +16,6 @@ from mistakes import refused
 from ndpsim.audit.schedule import check_schedule
 from ndpsim.config import Hardware
 from ndpsim.config.files import data_path
-from ndpsim.layout import expert_format
 from ndpsim.orchestrator import step_run
 from ndpsim.orchestrator.log import writing_log
 from ndpsim.policies import Assignment, Migration, Placement, Policy, policies
@@ -165,7 +164,7 @@ def test_an_ndp_unit_reads_the_bits_of_a_replica(tmp_path):
     assert low.end_ns - low.start_ns == pytest.approx(alone[4], rel=OFF)
     assert full.end_ns - full.start_ns == pytest.approx(alone[16], rel=OFF)
     assert alone[4] < alone[16]
-    assert low.bytes == weight_bytes(MODEL.expert, expert_format(4)) < full.bytes == EXPERT_BYTES
+    assert low.bytes == weight_bytes(MODEL.expert, 4) < full.bytes == EXPERT_BYTES
     assert judged(Replicas, tmp_path, routing=trace_of([0, 1]), **ONE).ok
 
 
@@ -174,7 +173,7 @@ def test_copies_and_the_cpu_read_the_bytes_of_a_replica(engine, tmp_path):
     _, (layer,), _ = recorded(replicas_on(engine), routing=trace_of([0, 1]), **ONE)
     kind = "copy" if engine == "gpu" else "expert"
     read = {job.expert: job for job in of_kind(layer, kind, "" if engine == "gpu" else "cpu")}
-    assert read[0].bytes == weight_bytes(MODEL.expert, expert_format(4))
+    assert read[0].bytes == weight_bytes(MODEL.expert, 4)
     assert read[1].bytes == EXPERT_BYTES
     assert read[0].alone_ns <= read[1].alone_ns
     assert judged(replicas_on(engine), tmp_path, routing=trace_of([0, 1]), **ONE).ok
@@ -193,7 +192,7 @@ def test_a_prefetch_of_a_replica_moves_its_bytes_and_is_computed_in_its_bits(tmp
                 return []
             return [Migration("prefetch", 2, 2, bits=4)]
 
-    low = weight_bytes(MODEL.expert, expert_format(4))
+    low = weight_bytes(MODEL.expert, 4)
     _, (first, second), _ = recorded(InFewBits, **TWO)
     (prefetch,) = second.migrations
     assert prefetch.bytes == low
@@ -217,7 +216,7 @@ def test_replicas_take_room_on_dimms(monkeypatch):
             placement.dimm[:] = 0
             return placement
 
-    size = 16 * 3 * (EXPERT_BYTES + sum(weight_bytes(MODEL.expert, expert_format(bits)) for bits in (4, 2)))
+    size = 16 * 3 * (EXPERT_BYTES + sum(weight_bytes(MODEL.expert, bits) for bits in (4, 2)))
     monkeypatch.setattr(Hardware, "dimm_bytes", size - 1)
     with refused("too-large dimm"):
         moe(Full)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError, create_model
@@ -112,20 +112,19 @@ def refusal(path: tuple[str, ...], value: Any) -> str | None:
     Raises:
         KeyError: there is no key at `path`.
     """
-    field = field_at(path)
-    if field is None:
-        raise KeyError(path)
+    field, section = _leaf(path)
     try:
-        _section_of_leaf(path).model_validate({"value": value})
+        section.model_validate({"value": value})
     except ValidationError:
         return f"{value!r} is not {allowed(field)}"
     return None
 
 
-@cache
-def _section_of_leaf(path: tuple[str, ...]) -> type[Section]:
-    """A section whose key "value" takes what the leaf at `path` takes."""
+@lru_cache(maxsize=1024)
+def _leaf(path: tuple[str, ...]) -> tuple[FieldInfo, type[Section]]:
+    """The field at `path`, and a section whose key "value" takes what it takes."""
     field = field_at(path)
-    assert field is not None
+    if field is None:
+        raise KeyError(path)
     leaf: dict[str, Any] = {"value": (field.annotation, field)}
-    return create_model("Leaf", __base__=Section, **leaf)
+    return field, create_model("Leaf", __base__=Section, **leaf)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ndpsim.config import Hardware
 from ndpsim.events.state import Slowdown
-from ndpsim.layout import ExpertFormat, expert_format
+from ndpsim.layout import ExpertFormat
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.bound_programme import ExpertUses, MachineUses, Steps
@@ -112,12 +112,12 @@ class Bounds:
         """The time of an expert on one NDP unit at its peaks: the longer of reading and computing."""
         model = self._machine.model
         one = self._one_token(bits)
-        size, products = weight_bytes(model.expert, expert_format(bits)), 2.0 * model.expert.weights * tokens
+        size, products = weight_bytes(model.expert, bits), 2.0 * model.expert.weights * tokens
         return max(size / one.peak_bandwidth_gbps, products / one.peak_gflops)
 
     def _smallest(self, bits: Sequence[int | ExpertFormat]) -> int:
         """Bytes of an expert in the fewest bits."""
-        return min(weight_bytes(self._machine.model.expert, expert_format(one)) for one in bits)
+        return min(weight_bytes(self._machine.model.expert, one) for one in bits)
 
     def _host_gbps(self) -> float:
         """The highest rate at which the host reads a channel."""

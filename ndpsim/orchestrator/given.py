@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from ndpsim.arguments import whole_number
 from ndpsim.config import Hardware
 from ndpsim.errors import InputError
-from ndpsim.layout import expert_format
 from ndpsim.moe import MoeShape
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.estimates import estimates_of
@@ -149,7 +148,7 @@ def host_room_bytes(given: Given, replicas: Sequence[int]) -> int:
     """
     machine, hardware = given.machine, given.hardware
     layers, experts = machine.shape
-    sizes = [weight_bytes(machine.model.expert, expert_format(bits)) for bits in replicas]
+    sizes = [weight_bytes(machine.model.expert, bits) for bits in replicas]
     dimms = hardware.system.dimm.count * hardware.dimm_bytes
     capacity = dimms if hardware.host_reads_dimms else hardware.host_memory.capacity_bytes
     return max(capacity - layers * experts * (machine.expert_bytes + sum(sizes)), 0)

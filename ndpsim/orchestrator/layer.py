@@ -21,7 +21,6 @@ from ndpsim.events.rows import (
     UNKNOWN,
     find_rows,
 )
-from ndpsim.layout import expert_format
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import Beside, JobList
 from ndpsim.orchestrator.location import Location
@@ -238,7 +237,7 @@ class LayerJobs:
         full = self._machine.expert_bytes
         if bits is None:
             return round(full * share), share
-        size = weight_bytes(self._machine.model.expert, expert_format(bits))
+        size = weight_bytes(self._machine.model.expert, bits)
         return round(size * share), size / full * share
 
     def _read_row(self, kind: Callable[[Location], int], number: int) -> Sequence[float]:

@@ -31,7 +31,6 @@ from typing import IO, Any, cast
 import numpy as np
 
 from ndpsim.files import replacing
-from ndpsim.layout import expert_format
 from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.record import LayerRecord, MigrationRecord, Observer, RunRecord
 from ndpsim.policies.interface import parts_of
@@ -126,10 +125,7 @@ def _run_entry(run: RunRecord) -> dict[str, Any]:
         },
         "gpu_order": run.parameters["gpu_order"],
         "bits": machine.bits,
-        "replicas": {
-            str(bits): weight_bytes(machine.model.expert, expert_format(bits))
-            for bits in run.placement.replicas
-        },
+        "replicas": {str(bits): weight_bytes(machine.model.expert, bits) for bits in run.placement.replicas},
         "placement": _whole_placement(run.placement),
     }
 

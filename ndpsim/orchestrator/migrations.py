@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from ndpsim.errors import InputError
 from ndpsim.events.state import Jobs
-from ndpsim.layout import expert_format
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.jobs import JobList, Label
 from ndpsim.orchestrator.location import Location
@@ -145,7 +144,7 @@ class Migrations:
         machine = self._machine
         if bits is None:
             return machine.expert_bytes
-        return weight_bytes(machine.model.expert, expert_format(bits))
+        return weight_bytes(machine.model.expert, bits)
 
     def add_jobs(self, jobs: JobList, awaited_row: int = -1, awaited: Sequence[int] = ()) -> dict[int, int]:
         """Add what is under way, or waits, to the jobs of a phase, except for copies that nothing waits for.

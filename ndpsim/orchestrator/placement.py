@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
-from ndpsim.layout import expert_format
 from ndpsim.orchestrator.location import Location
 from ndpsim.policies.views import STRIPED, LayerPlacement, Machine, Placement
 from ndpsim.processors.devices import weight_bytes
@@ -40,7 +39,7 @@ class Places:
         self._show(placement.replicas)
         self.gpu_free = machine.gpu_experts - int(self._resident.sum())
         self.gpu_bits: dict[tuple[int, int], int] = {}
-        sizes = [weight_bytes(machine.model.expert, expert_format(bits)) for bits in placement.replicas]
+        sizes = [weight_bytes(machine.model.expert, bits) for bits in placement.replicas]
         self._stored_bytes = machine.expert_bytes + sum(sizes)
         self._used = np.full(dimms, kv / dimms)
         for location, count in _experts_by_location(self._dimm, self._shards).items():

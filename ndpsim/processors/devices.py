@@ -27,9 +27,17 @@ from ndpsim.reported import Reported, quantity
 MAX_TOKENS = 1 << 24
 
 
+def weight_bytes(expert: Expert, bits: int | ExpertFormat) -> int:
+    """Bytes of an expert, scales and zero points included; each matrix in whole bytes.
+
+    Raises:
+        InputError: weights cannot have this many bits.
+    """
+    return _bytes_in(expert, expert_format(bits))
+
+
 @functools.lru_cache(maxsize=256)
-def weight_bytes(expert: Expert, form: ExpertFormat) -> int:
-    """Bytes of an expert, scales and zero points included; each matrix in whole bytes."""
+def _bytes_in(expert: Expert, form: ExpertFormat) -> int:
     matrices = ExpertWeights(expert.hidden, expert.intermediate, form).matrix_bits()
     return sum(-(-bits // 8) for bits in matrices)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ndpsim.arguments import choice, whole_number
 from ndpsim.errors import InputError
-from ndpsim.layout import ExpertFormat, expert_format
+from ndpsim.layout import ExpertFormat
 from ndpsim.moe import MoeShape
 from ndpsim.processors.dense import attention_of, vocabulary_of
 from ndpsim.processors.devices import weight_bytes
@@ -117,7 +117,7 @@ def memory_with_cache(
         InputError: as `gpu_memory`.
     """
     kv, cache = held.kv, held.bytes
-    expert = weight_bytes(model.expert, expert_format(bits)) if model.has_experts else 0
+    expert = weight_bytes(model.expert, bits) if model.has_experts else 0
     others = {"reserved": gpu.reserved_bytes, **dense_weight_bytes(model, dense_bits)}
     work = {"workspace": _workspace_bytes(model, step), "expert_buffers": gpu.expert_buffers * expert}
     room = gpu.memory_bytes - sum(others.values()) - sum(work.values())
