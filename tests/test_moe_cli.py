@@ -72,7 +72,7 @@ def test_policies_stand_side_by_side(given, monkeypatch):
     assert cells["pairs, NDP (% of token-expert pairs)"] == ["25.0%", "25.0%"]
     assert cells["migrations, prefetch, exposed (% of their time)"] == ["50.0%", "60.0%"]
     assert cells["bottleneck (share of the critical path)"] == ["ndp 0 75.0%", "ndp 0 75.0%"]
-    assert "energy without gpu (not known)" in out
+    assert "energy without GPU (not known)" in out
     assert "prediction, accuracy 78.0%: hot experts that were foretold" in out
 
 

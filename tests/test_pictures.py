@@ -355,6 +355,8 @@ def test_axes_say_what_they_show(figures):
             assert bool(axes.get_xlabel()) == below, name
             if axes.get_xlabel().startswith(("time", "read latency", "energy", "bandwidth", "where", "busy")):
                 assert re.search(r"\(([nµm]s|%|% of [0-9.]+ [nµm]?J|[nµm]?J|GB/s)\)", axes.get_xlabel()), name
+            for label in (axes.get_xlabel(), axes.get_ylabel()):
+                assert not re.search("_|gbps", label), name
             numbers = [label.get_text() for label in axes.get_yticklabels()]
             if any(re.fullmatch(r"[\d.]+", words) for words in numbers):
                 assert re.search(r"\((GB/s|%|% of the time|[nµm]s|[KM]iB)\)", axes.get_ylabel()), name

@@ -98,13 +98,17 @@ def has(text: str, *parts: str) -> None:
         assert re.search(whole, text), f"{part!r} is not in {text}"
 
 
+def in_print(component: str) -> str:
+    return component.replace("ndp_", "NDP ") if component != "io" else "I/O"
+
+
 def has_energy(text: str, parts: Mapping[str, float | None], ns: float, moved: float) -> None:
     total = sum(nj for name, nj in parts.items() if name != "total" and nj is not None)
     has(text, f"energy {energy(total)}", power(total / ns), f"{figure(total * 1000 / (moved * 8))} pJ/bit")
     for name, nj in parts.items():
         if name != "total" and nj:
-            has(text, f"{name} {power(nj / ns)}")
-    unknown = [name for name, nj in parts.items() if nj is None]
+            has(text, f"{in_print(name)} {power(nj / ns)}")
+    unknown = [in_print(name) for name, nj in parts.items() if nj is None]
     assert not unknown or f"without {', '.join(unknown)} (not known)" in text
 
 

@@ -9,7 +9,7 @@ from ndpsim.report.metrics import value_words
 from ndpsim.report.printing import print_table, print_text
 from ndpsim.report.routing import trace_title
 from ndpsim.report.text import bits_of
-from ndpsim.report.words import counted
+from ndpsim.report.words import counted, unknown_components
 from ndpsim.reported import quantity_of, with_unit
 from ndpsim.results import CheckedEnd, LayerCheck, MoeResult, PolicyRun
 from ndpsim.results.moe import ENGINES, RESOURCES
@@ -200,9 +200,8 @@ def _notes(run: PolicyRun) -> list[str]:
     """Sentences for below the table of a run."""
     notes = [_BOUNDS[run.bound]] if run.bound else []
     notes += _prediction_notes(run.prediction or {})
-    unknown = [name for name, nj in run.energy_nj.items() if nj is None]
-    if unknown:
-        notes.append(f"energy without {', '.join(unknown)} (not known)")
+    if unknown := unknown_components(run.energy_nj):
+        notes.append(f"energy without {unknown} (not known)")
     if run.check is not None:
         notes += _check_notes(run.check)
     return notes

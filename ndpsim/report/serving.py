@@ -8,7 +8,7 @@ from typing import Any
 from ndpsim.report.moe import busy_share
 from ndpsim.report.printing import print_table, print_text
 from ndpsim.report.text import bits_of
-from ndpsim.report.words import counted
+from ndpsim.report.words import counted, unknown_components
 from ndpsim.reported import quantity_of, with_unit
 from ndpsim.results.moe import RESOURCES
 from ndpsim.results.serving import FoundRate, ServingResult
@@ -155,9 +155,8 @@ def serving_notes(result: ServingResult) -> list[str]:
             f"the queue grows: {significant(result.offered_per_s)} requests/s arrive, and "
             f"{significant(result.requests_per_s)} are served"
         )
-    unknown = [name for name, nj in result.energy_nj.items() if nj is None]
-    if unknown:
-        notes.append(f"energy without {', '.join(unknown)} (not known)")
+    if unknown := unknown_components(result.energy_nj):
+        notes.append(f"energy without {unknown} (not known)")
     return notes
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from ndpsim.report.dram import clock_words
 from ndpsim.report.printing import is_terminal, print_grid, print_table, print_text
-from ndpsim.report.words import counted
+from ndpsim.report.words import component_words, counted, unknown_components
 from ndpsim.reported import label_of, quantities, quantity_of, said, table_of, with_unit
 from ndpsim.results import JobTime, Phase
 from ndpsim.simulate import (
@@ -160,10 +160,9 @@ def energy_facts(
     time_ns = time_ns or 1.0  # a run of no time
     total = parts["total"] or 0.0
     known = [(name, nj) for name, nj in parts.items() if nj is not None and name != "total"]
-    shares = [f"{name} {format_power(nj / time_ns)}" for name, nj in known if nj]
-    unknown = [name for name, nj in parts.items() if nj is None]
-    if unknown:
-        shares.append(f"without {', '.join(unknown)} (not known)")
+    shares = [f"{component_words(name)} {format_power(nj / time_ns)}" for name, nj in known if nj]
+    if unknown := unknown_components(parts):
+        shares.append(f"without {unknown} (not known)")
     by_bit = f", {significant(1000 * total / (8 * moved_bytes))} pJ/bit" if moved_bytes else ""
     facts = [(label_of("energy_nj"), format_energy(total), f"{format_power(total / time_ns)}{by_bit}")]
     return [*facts, ("power by component", "", ", ".join(shares))] if shares else facts

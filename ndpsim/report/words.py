@@ -7,6 +7,8 @@ from typing import Any
 
 from ndpsim.config.system import MULTIPLIERS
 
+_COMPONENTS = {"io": "I/O", "gpu": "GPU", "cpu": "CPU", "pcie": "PCIe"}
+
 
 def counted(number: int, what: str) -> str:
     """``1 token``, ``12,000 tokens``, ``2 misses``."""
@@ -55,3 +57,13 @@ def source_words(source: Mapping[str, Any], otherwise: str) -> str:
     if "imported" in source:
         return f"{', '.join(source['files'])} ({source['imported']})"
     return str(source.get("captured", otherwise))
+
+
+def component_words(name: str) -> str:
+    """A component of energies for readers: ``NDP static`` for `ndp_static`."""
+    return _COMPONENTS.get(name, name.replace("ndp_", "NDP ").replace("_", " "))
+
+
+def unknown_components(energy_nj: Mapping[str, float | None]) -> str:
+    """The components whose energy is not known, separated by commas."""
+    return ", ".join(component_words(name) for name, nj in energy_nj.items() if nj is None)

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from ndpsim.report.metrics import metric_label, scale_of
 from ndpsim.report.pictures.canvas import Panel
 from ndpsim.report.pictures.colours import COLOURS, ENERGY, INK
+from ndpsim.report.words import unknown_components
 from ndpsim.units import format_energy, format_power, format_time
 
 ROW = 1.25  # lines of text for each horizontal bar
@@ -111,8 +112,8 @@ def draw_energy(axes: Axes, energy_nj: Mapping[str, float | None], time_ns: floa
     parts = energy_parts(energy_nj)
     total = sum(parts.values())
     draw_shares(axes, {name: (nj, format_power(nj / time_ns)) for name, nj in parts.items()}, ENERGY)
-    unknown = [name for name, nj in energy_nj.items() if nj is None]
-    without = f"; not known: {', '.join(unknown)}" if unknown else ""
+    unknown = unknown_components(energy_nj)
+    without = f"; not known: {unknown}" if unknown else ""
     axes.set_xlabel(
         f"energy (% of {format_energy(total)}), mean power {format_power(total / time_ns)}{without}"
     )

@@ -30,6 +30,7 @@ _UNUSABLE = {"pgf", "raw", "rgba", "svgz"}  # These need LaTeX, have no reader, 
 _DATED = {"pdf": "CreationDate", "svg": "Date"}
 _LINE = 1.25 / 72  # inches of a line of text, for each point of its font
 _TEXT = 16  # lines for ticks, labels and a legend, until they are measured
+_LEGEND = 0.96  # greatest width of a legend, as a share of its column
 _LEAST = 0.5  # least share of their height that axes keep where room is short
 
 
@@ -63,8 +64,8 @@ class _Block:
     height_in: float
     stretches: bool
 
-    def legend(self) -> None:
-        """Draw the legend, in as few lines as fit."""
+    def legend(self, width: float) -> None:
+        """Draw the legend, in as few lines as fit into a width."""
         handles, labels = (
             list(itertools.chain.from_iterable(found))
             for found in zip(*(axes.get_legend_handles_labels() for axes in self.axes), strict=True)
@@ -73,7 +74,7 @@ class _Block:
             legend = self.part.legend(
                 handles, labels, ncols=-(-len(handles) // lines), loc="outside upper left"
             )
-            if legend.get_window_extent().x1 <= self.part.bbox.x1:
+            if legend.get_window_extent().width <= width:
                 return
             if lines < len(handles):
                 legend.remove()
@@ -82,6 +83,14 @@ class _Block:
         """The height of ticks, labels and the legend, without the axes."""
         axes = sum(one.bbox.height for one in self.axes)
         return float(self.part.bbox.height - axes) / self.part.figure.dpi
+
+    def fit_label(self, font_pt: float) -> float:
+        """Break the label below the axes into lines that fit; returns by how much it becomes higher."""
+        axes, dpi = self.axes[-1], self.part.figure.dpi
+        before = axes.xaxis.label.get_window_extent().height
+        room = 72 * axes.bbox.width / dpi / (CHARACTER * font_pt)
+        axes.set_xlabel(_filled(axes.get_xlabel(), int(room)), parse_math=False)
+        return float(axes.xaxis.label.get_window_extent().height - before) / dpi
 
 
 @contextmanager
@@ -216,14 +225,14 @@ def _lay_out(figure: Figure, columns: Sequence[tuple[GridSpec, list[_Block]]], s
     """
     engine = figure.get_layout_engine()
     assert engine is not None
+    for part, (_, blocks) in zip(figure.subfigs, columns, strict=True):
+        for block in blocks:
+            block.legend(_LEGEND * part.bbox.width)
     engine.execute(figure)
-    for block in itertools.chain.from_iterable(blocks for _, blocks in columns):
-        block.legend()
-        for axes in block.axes:
-            room = 72 * axes.bbox.width / figure.dpi / (CHARACTER * size.font_pt)
-            axes.set_xlabel(_filled(axes.get_xlabel(), int(room)), parse_math=False)
-    engine.execute(figure)
-    needed = [[block.taken_in() + block.height_in for block in blocks] for _, blocks in columns]
+    needed = [
+        [block.height_in + block.taken_in() + block.fit_label(size.font_pt) for block in blocks]
+        for _, blocks in columns
+    ]
     title_in = figure.get_figheight() - sum(block.part.bbox.height for block in columns[0][1]) / figure.dpi
     figure.set_figheight(size.height_in or round(title_in + max(map(sum, needed)), 3))
     for (grid, blocks), heights in zip(columns, needed, strict=True):
@@ -236,12 +245,19 @@ def _lay_out(figure: Figure, columns: Sequence[tuple[GridSpec, list[_Block]]], s
         ]
         grid.set_height_ratios([*taller, max(1e-3, spare - share * stretching)])
     engine.execute(figure)
+    if any(_sticks_out(block) for _, blocks in columns for block in blocks):
+        engine.execute(figure)  # a text beside a bar moves when the axes become narrower
     figure.set_layout_engine("none")
     # The solver's last digits differ between runs, but equal results give equal files.
     for part in (*figure.subfigs, *(block.part for _, blocks in columns for block in blocks)):
         part.bbox_relative.set_points(part.bbox_relative.get_points().round(5))
     for axes in figure.axes:
         axes.set_position(Bbox(axes.get_position().get_points().round(5)))
+
+
+def _sticks_out(block: _Block) -> bool:
+    """Whether a text in the axes reaches over the right edge."""
+    return any(text.get_window_extent().x1 > block.part.bbox.x1 for axes in block.axes for text in axes.texts)
 
 
 def _formats() -> list[str]:

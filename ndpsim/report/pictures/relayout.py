@@ -35,6 +35,10 @@ def _draw_host(axes: Axes, result: RelayoutResult, scale: Scale) -> None:
         axes.plot((0, end, end), (host.bandwidth_gbps, host.bandwidth_gbps, 0), **how)
 
 
+def _bandwidth_label() -> str:
+    return metric_label("bandwidth_gbps", Scale("GB/s"), results=(RelayoutResult,))
+
+
 def _over_time(axes: Axes, result: RelayoutResult) -> None:
     """Reads and arrivals over time, beside the host."""
     curves = (
@@ -49,7 +53,7 @@ def _over_time(axes: Axes, result: RelayoutResult) -> None:
     _draw_host(axes, result, scale)
     by_host = 0.0 if result.host is None else result.host.bandwidth_gbps
     most = max(*result.read_gbps, *result.written_gbps, by_host, 0.0, 0.0) or 1.0
-    axes.set(xlabel=metric_label("time_ns", scale), ylabel=metric_label("bandwidth_gbps", Scale("GB/s")))
+    axes.set(xlabel=metric_label("time_ns", scale), ylabel=_bandwidth_label())
     axes.set(xlim=(0, 1.02 * end_ns / scale.divisor), ylim=(0, 1.08 * most))
 
 
@@ -134,7 +138,7 @@ def _all_over_time(axes: Axes, results: Mapping[str, RelayoutResult]) -> None:
         how: Any = {"color": colour, "linestyle": style, "label": name}
         axes.stairs(means, edges / scale.divisor, baseline=None, **how)
     _draw_host(axes, next(iter(results.values())), scale)
-    axes.set(xlabel=metric_label("time_ns", scale), ylabel=metric_label("bandwidth_gbps", Scale("GB/s")))
+    axes.set(xlabel=metric_label("time_ns", scale), ylabel=_bandwidth_label())
     if moving:
         ends = [_end_ns(result) for result in results.values()] + [one.time_ns for one in moving.values()]
         low = 0.4 * min(result.bandwidth_gbps for result in moving.values())
