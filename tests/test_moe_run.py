@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import ndpsim
+from argument_types import watch_argument_types
 from mistakes import mistake_of, refused
 from ndpsim.audit.schedule import check_schedule
 from ndpsim.errors import InputError
@@ -47,8 +48,9 @@ from small_moe import (
 
 
 @pytest.mark.parametrize("policy", [*once_each(), Everything], ids=str)
-@pytest.mark.parametrize("prompt", [None, 8])
-def test_whatever_the_policy_everything_adds_up(policy, prompt, tmp_path):
+@pytest.mark.parametrize(("prompt", "kv"), [(None, "gpu"), (8, "host")])
+def test_whatever_the_policy_everything_adds_up(policy, prompt, kv, tmp_path, monkeypatch):
+    watch_argument_types(monkeypatch)
     log = tmp_path / "log.jsonl.gz"
     layers: list[LayerRecord] = []
     with writing_log(log) as write:
@@ -57,7 +59,7 @@ def test_whatever_the_policy_everything_adds_up(policy, prompt, tmp_path):
             layers.append(layer)
             write(run, layer)
 
-        (run,) = moe(policy, prompt=prompt, observer=observe).runs
+        (run,) = moe(policy, prompt=prompt, kv=kv, observer=observe).runs
     report = check_schedule(log)
     assert report.ok, report
     assert report.layers == len(layers) == 3 * (3 + (prompt is not None))

@@ -39,6 +39,11 @@ class TwoBuses(NamedTuple):
     slots: int = 2
     words: int = 4
 
+    @property
+    def has_stacks(self) -> bool:
+        """On the fast controller, also where the standard has none, so that all run the same machine code."""
+        return True
+
     def on(self, tables: Tables) -> OnFast | None:
         """The parameters on the fast controller; None if commands differ from HBM's in buses or length."""
         commands = tables.commands

@@ -204,7 +204,7 @@ def make_states(
 
     `schedule`: of its refreshes; None: that of the policy.
     """
-    stacks = RANKS * STACKS_PER_RANK if tables.groups_per_stack else 1
+    stacks = RANKS * STACKS_PER_RANK if getattr(policy.step, "has_stacks", False) else 1
     states = make_records(count, 1 if chunks == 1 else MOST_CHUNKS, stacks)
     due = schedule_of(tables, policy) if schedule is None else schedule
     for value in states["value"][:1]:
