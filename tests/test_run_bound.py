@@ -361,7 +361,7 @@ def _runs(
     [
         pytest.param("trimoe", 16, False, marks=pytest.mark.long),
         ("cxl", 1, True),
-        ("dali-7532-3090", 0, True),
+        pytest.param("dali-7532-3090", 0, True, marks=pytest.mark.long),
     ],
 )
 @pytest.mark.parametrize("gpu_experts", [pytest.param(0, marks=pytest.mark.long), 1])

@@ -65,7 +65,12 @@ def test_experts_leave_before_a_sequence_is_preempted():
 
 @pytest.mark.parametrize(
     "policy",
-    ["hobbit", "hobbit:prefetch=0", "hybrimoe:schedule=threshold,threshold=1", "hybrimoe:prefetch_size=2"],
+    [
+        pytest.param("hobbit", marks=pytest.mark.long),
+        "hobbit:prefetch=0",
+        pytest.param("hybrimoe:schedule=threshold,threshold=1", marks=pytest.mark.long),
+        "hybrimoe:prefetch_size=2",
+    ],
 )
 def test_policies_with_caches_of_their_own_give_room_and_take_it_back(tmp_path: Path, policy: str):
     file = tmp_path / "log.jsonl"
