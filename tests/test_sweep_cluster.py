@@ -22,6 +22,7 @@ from ndpsim.sweeps.executors import cluster as cluster_module
 from ndpsim.sweeps.run import sweep
 from swept_fake import register, run_here, runs
 
+dask = pytest.importorskip("dask")
 pytest.importorskip("distributed")
 
 SCHEDULER = "from distributed.cli.dask_scheduler import main; main()"
@@ -44,7 +45,11 @@ def scheduler_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         [SCHEDULER, *named, "--no-dashboard", "--host", "127.0.0.1", "--port", "0"],
         *([WORKER, *named, *own, "--host", "127.0.0.1"] for _ in range(2)),
     ]
-    settings = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
+    settings = {
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
+        # Otherwise half a minute is waited for a worker that has just ended.
+        "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s",
+    }
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", *command],
@@ -60,7 +65,8 @@ def scheduler_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     while not (file.exists() and file.read_text().strip().endswith("}")):
         assert time.monotonic() < until
         time.sleep(0.02)
-    yield str(file)
+    with dask.config.set({"distributed.comm.timeouts.connect": "3s"}):
+        yield str(file)
     for process in processes:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
