@@ -130,9 +130,9 @@ BESIDE = [
     "ndpsim dram random.trace --scheduler LCFS --commands LCFS.csv",
     f"ndpsim check LCFS.csv {_DDR5}",
     "ndpsim gemv --hw edge --set dram.scheduler=FCFS --shape 64,32 --host-traffic 5",
-    "ndpsim relayout --set dram.scheduler=FCFS --set dimm.ranks=1 --set dimm.count=2 --set host.channels=2 --shape 64,32",
+    "ndpsim relayout --set dram.scheduler=FCFS --set dimm.ranks=1 --set dimm.count=2 --set host.channels=2 --shape 32,16",
     *(
-        f"ndpsim gemv --hw edge --shape 64,32 --host-traffic 8 --host-reads {reads} --arbitration {name} "
+        f"ndpsim gemv --hw edge --shape 32,16 --host-traffic 8 --host-reads {reads} --arbitration {name} "
         f"--json {name}{reads}.json"
         for reads in (0, 1)
         for name in ("writes-first", "ndp-first")
