@@ -231,7 +231,7 @@ def test_a_gpu_that_takes_what_has_arrived_first_frees_buffers_sooner():
 
 @pytest.mark.parametrize("hw", ["trimoe", "edge", "cxl", "cache-7960x-4090"])
 def test_it_is_ahead_of_published_policies_on_a_small_model(hw):
-    result = small_moe.moe("balance", "all", hw=hw, batch=16)
+    result = small_moe.moe("balance", "all", hw=hw, batch=16, bounds=False)
     times = {run.policy: run.time_ns for run in result.runs}
     others = [times[name] for name in ("hybrimoe", "monde", "edge", "trimoe", "klotski") if name in times]
     # Layers of 10 us: a read of the host beside such short experts takes longer than its estimate.
