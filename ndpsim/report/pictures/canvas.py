@@ -30,7 +30,8 @@ _UNUSABLE = {"pgf", "raw", "rgba", "svgz"}  # These need LaTeX, have no reader, 
 _DATED = {"pdf": "CreationDate", "svg": "Date"}
 _LINE = 1.25 / 72  # inches of a line of text, for each point of its font
 _TEXT = 16  # lines for ticks, labels and a legend, until they are measured
-_LEGEND = 0.96  # greatest width of a legend, as a share of its column
+_LEGEND_PAD = 0.6  # beside a legend, as a share of the font size
+_NARROWER = 0.98  # width of one of several columns, as a share of what it is before they are laid out
 _LEAST = 0.5  # least share of their height that axes keep where room is short
 
 
@@ -117,7 +118,7 @@ def _style(size: Size) -> Iterator[None]:
         **{f"{axis}tick.major.pad": 0.3 * size.font_pt for axis in "xy"},
         "legend.frameon": False,
         "legend.borderpad": 0.0,
-        "legend.borderaxespad": 0.6,
+        "legend.borderaxespad": _LEGEND_PAD,
         "legend.handlelength": 1.6,
         "legend.handletextpad": 0.5,
         "legend.columnspacing": 1.2,
@@ -225,9 +226,10 @@ def _lay_out(figure: Figure, columns: Sequence[tuple[GridSpec, list[_Block]]], s
     """
     engine = figure.get_layout_engine()
     assert engine is not None
+    pad, narrower = _LEGEND_PAD * size.font_pt * figure.dpi / 72, _NARROWER if len(columns) > 1 else 1.0
     for part, (_, blocks) in zip(figure.subfigs, columns, strict=True):
         for block in blocks:
-            block.legend(_LEGEND * part.bbox.width)
+            block.legend(narrower * part.bbox.width - pad)
     engine.execute(figure)
     needed = [
         [block.height_in + block.taken_in() + block.fit_label(size.font_pt) for block in blocks]
@@ -245,19 +247,12 @@ def _lay_out(figure: Figure, columns: Sequence[tuple[GridSpec, list[_Block]]], s
         ]
         grid.set_height_ratios([*taller, max(1e-3, spare - share * stretching)])
     engine.execute(figure)
-    if any(_sticks_out(block) for _, blocks in columns for block in blocks):
-        engine.execute(figure)  # a text beside a bar moves when the axes become narrower
     figure.set_layout_engine("none")
     # The solver's last digits differ between runs, but equal results give equal files.
     for part in (*figure.subfigs, *(block.part for _, blocks in columns for block in blocks)):
         part.bbox_relative.set_points(part.bbox_relative.get_points().round(5))
     for axes in figure.axes:
         axes.set_position(Bbox(axes.get_position().get_points().round(5)))
-
-
-def _sticks_out(block: _Block) -> bool:
-    """Whether a text in the axes reaches over the right edge."""
-    return any(text.get_window_extent().x1 > block.part.bbox.x1 for axes in block.axes for text in axes.texts)
 
 
 def _formats() -> list[str]:
