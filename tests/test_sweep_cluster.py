@@ -27,6 +27,7 @@ pytest.importorskip("distributed")
 
 SCHEDULER = "from distributed.cli.dask_scheduler import main; main()"
 WORKER = "from distributed.cli.dask_worker import main; main()"
+CONNECT = "3s"  # dask waits half a minute for a worker that has just ended
 
 
 @pytest.fixture(autouse=True)
@@ -47,8 +48,7 @@ def scheduler_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ]
     settings = {
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
-        # Otherwise half a minute is waited for a worker that has just ended.
-        "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s",
+        "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": CONNECT,
     }
     processes = [
         subprocess.Popen(
@@ -65,7 +65,7 @@ def scheduler_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     while not (file.exists() and file.read_text().strip().endswith("}")):
         assert time.monotonic() < until
         time.sleep(0.02)
-    with dask.config.set({"distributed.comm.timeouts.connect": "3s"}):
+    with dask.config.set({"distributed.comm.timeouts.connect": CONNECT}):
         yield str(file)
     for process in processes:
         os.killpg(process.pid, signal.SIGKILL)

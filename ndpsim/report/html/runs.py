@@ -14,7 +14,7 @@ from ndpsim.report.pictures.relayout import topologies_figure
 from ndpsim.report.pictures.runs import figure_for
 from ndpsim.report.relayout import topologies_table
 from ndpsim.report.text import Timed, facts_of, title_of
-from ndpsim.report.words import counted
+from ndpsim.report.words import component_words, counted
 from ndpsim.reported import quantities
 from ndpsim.simulate import (
     ContentionResult,
@@ -102,7 +102,7 @@ def _energy_table(result: Timed) -> Folded:
     parts = result.energy_nj or {}
     unit, cells = figures("energy_nj", list(parts.values()))
     rows = [
-        (name, Cell("not known") if parts[name] is None else cell)
+        (component_words(name), Cell("not known") if parts[name] is None else cell)
         for name, cell in zip(parts, cells, strict=True)
     ]
     note = Table((), [("", result.energy_note)] if parts else ())

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from ndpsim.report.metrics import metric_label, scale_of
 from ndpsim.report.pictures.canvas import Panel
 from ndpsim.report.pictures.colours import COLOURS, ENERGY, INK
-from ndpsim.report.words import unknown_components
+from ndpsim.report.words import component_words, unknown_components
 from ndpsim.units import format_energy, format_power, format_time
 
 ROW = 1.25  # lines of text for each horizontal bar
@@ -102,7 +102,7 @@ def energy_parts(energy_nj: Mapping[str, float | None]) -> dict[str, float]:
     parts = dict.fromkeys(ENERGY, 0.0)
     for name, nj in energy_nj.items():
         if name != "total":
-            component = "NDP units" if name.startswith("ndp_") else "I/O" if name == "io" else name
+            component = "NDP units" if name.startswith("ndp_") else component_words(name)
             parts[component] += nj or 0.0
     return {name: nj for name, nj in parts.items() if nj > 0}
 

@@ -226,7 +226,8 @@ def _lay_out(figure: Figure, columns: Sequence[tuple[GridSpec, list[_Block]]], s
     """
     engine = figure.get_layout_engine()
     assert engine is not None
-    pad, narrower = _LEGEND_PAD * size.font_pt * figure.dpi / 72, _NARROWER if len(columns) > 1 else 1.0
+    pad = _LEGEND_PAD * size.font_pt * figure.dpi / 72
+    narrower = _NARROWER if len(columns) > 1 else 1.0
     for part, (_, blocks) in zip(figure.subfigs, columns, strict=True):
         for block in blocks:
             block.legend(narrower * part.bbox.width - pad)
