@@ -203,6 +203,30 @@ def test_relayouts_alike_on_a_ring_take_the_same_on_the_wires_that_their_packets
     assert cost.wire_ns == pytest.approx(wire_ns, rel=1e-9 if exact else 1e-2)
 
 
+@pytest.mark.parametrize(("hop_ns", "simulated"), [(10, [1, 4]), (500, [1, 2, 3, 4])])
+def test_only_the_nearest_and_the_farthest_dimm_are_simulated_if_distance_hardly_matters(
+    hop_ns, simulated, monkeypatch
+):
+    sets, model, targets = (*RING, f"link.hop_latency_ns={hop_ns}"), Expert(1024, 512), []
+    # On a chain, which has these routes, every relayout is simulated.
+    chain = Costs(load_hardware("trimoe", (*sets, "link.topology=chain")), model, cache=False)
+    each = {n: chain.relayout("localized 0", f"localized {n}") for n in (1, 2, 3, 4)}
+
+    def counted(*args, **options):
+        targets.extend(args[6])
+        return simulate_relayout(*args, **options)
+
+    monkeypatch.setattr("ndpsim.orchestrator.relayouts.simulate_relayout", counted)
+    ring = Costs(load_hardware("trimoe", sets), model, cache=False)
+    for n, expected in each.items():
+        cost = ring.relayout("localized 0", f"localized {n}")
+        assert cost.time_ns == pytest.approx(expected.time_ns, rel=1e-5)
+        assert cost.wire_ns == pytest.approx(expected.wire_ns, rel=1e-9)
+        assert cost.dimm_written_gbps == pytest.approx(expected.dimm_written_gbps, rel=1e-5)
+        assert cost.added_nj == pytest.approx(expected.added_nj, rel=1e-3)
+    assert sorted(targets) == simulated
+
+
 @pytest.mark.parametrize(("model", "sets"), [(MODEL, RING), (LARGE, (*RING, "link.topology=chain"))])
 def test_relayouts_that_are_not_alike_are_simulated_each(model, sets):
     hardware = load_hardware("trimoe", sets)

@@ -17,7 +17,7 @@ from ndpsim.dram.fast.choose import mode_changes
 from ndpsim.dram.fast.controller import queue_request, refresh, step_of
 from ndpsim.dram.fast.fields import RD, READS, WR, WRITES
 from ndpsim.dram.fast.one_chunk import ONE_CHUNK
-from ndpsim.dram.state import FAR, NEXT_REFRESH, SERVED
+from ndpsim.dram.state import NEXT_REFRESH, SERVED
 
 
 class Alone(NamedTuple):
@@ -29,7 +29,6 @@ def step_bus(sharing, setup, agents, lanes, hosts, wakeups, bus, clock):
     """See `arbiter`; the lane has the number of its bus."""
     policy, relayout, state, wake = setup.policy, agents.relayout, lanes.states[bus], wakeups.wake[bus]
     source = source_of(relayout, agents.weights, bus)
-    relayout.due[bus] = FAR
     request = next_request(relayout, policy, bus, state.queued[READS], state.queued[WRITES], clock)
     if request >= 0:
         # No burst is read or written twice: it is queued without a look at the addresses of others.
@@ -49,6 +48,6 @@ def step_bus(sharing, setup, agents, lanes, hosts, wakeups, bus, clock):
             record_served_request(relayout, bus, place, clock)
     wakeups.due[bus] = max(clock + 1, min(wake[0], state.value[NEXT_REFRESH]))
     reads, writes = state.queued[READS], state.queued[WRITES]
-    if mode_changes(policy, state) or looks_for_offers(relayout, policy, bus, bus, reads, writes, clock + 1):
+    if looks_for_offers(relayout, policy, bus, reads, writes, clock + 1) or mode_changes(policy, state):
         wakeups.due[bus] = clock + 1
     return True

@@ -17,7 +17,7 @@ from ndpsim.dimm.common import (
     record_is_full,
     update_credit,
 )
-from ndpsim.dimm.relayout import engine_due, has_requests, offer_requests, offers_due, requests_left
+from ndpsim.dimm.relayout import engine_due, has_requests, lanes_due, offer_requests, requests_left
 from ndpsim.dimm.staging import give_to_multipliers, next_step
 from ndpsim.dimm.stepping import HOSTS, UNKNOWN
 from ndpsim.dimm.transfers import next_transfer
@@ -72,7 +72,7 @@ def wake_lanes(relayout, lanes, wakeups, buses, clock):
 @inlined
 def due_at(agents, wakeups, bus):
     """The clock of the next step of a bus."""
-    return min(wakeups.due[bus], offers_due(agents.relayout, bus))
+    return min(wakeups.due[bus], lanes_due(agents.relayout, bus, wakeups.due.shape[0]))
 
 
 @inlined

@@ -18,7 +18,7 @@ from ndpsim.dimm.common import (
 from ndpsim.dimm.relayout import (
     enqueue_request,
     is_promised,
-    lanes_with_requests,
+    mask_due_lanes,
     may_take_weights,
     next_request,
     source_of,
@@ -91,8 +91,8 @@ def take_lane_requests(setup, agents, lanes, wakeups, bus, buses, clock):
     ready.
     """
     policy, weights, relayout, woken = setup.policy, agents.weights, agents.relayout, 0
-    moving = lanes_with_requests(relayout, bus, buses, lane_ranks(setup, agents.claims))
-    mask = wakeups.takes[bus] & ~HOST_BIT | moving
+    due = mask_due_lanes(relayout, bus, buses, lane_ranks(setup, agents.claims), clock)
+    mask = wakeups.takes[bus] & ~HOST_BIT | due
     while mask != 0:
         rank = assume_nonnegative(lowest(mask))
         bit = mask & -mask
@@ -114,7 +114,7 @@ def take_lane_requests(setup, agents, lanes, wakeups, bus, buses, clock):
             ready_at = accept(state, lanes.latencies[0, 0], source, clock)
         else:
             request, pinned = _NONE, 0
-        takes = looks_for_requests(relayout, policy, state, source, weights, lane, bus, clock + 1)
+        takes = looks_for_requests(setup, relayout, state, source, weights, lane, clock + 1)
         wakeups.takes[bus] = set_bit(wakeups.takes[bus], bit, takes)
         if may or request >= 0:
             record_request(policy, state, wakeups, bus, rank, ready_at, clock)

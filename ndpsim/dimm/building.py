@@ -228,6 +228,7 @@ def add_stream(traffic: Traffic, stream: Stream) -> Traffic:
     for name, values in added.items():
         changed[name] = np.concatenate((getattr(traffic, name), np.array([values], dtype=np.int64)))
     traffic.takes_part[:] |= stream.offered > 0
+    traffic.due[:] = 0
     return traffic._replace(**changed)
 
 

@@ -63,7 +63,7 @@ def admit(traffic, bus, value, clock):
     stream from which it took none for the longest time, so that streams with a backlog share a bus equally
     and one that asks for less than its share gets all of it.
     """
-    if traffic.next[bus] >= 0:
+    if traffic.next[bus] >= 0 or clock < traffic.due[bus]:
         return
     first, last_taken, traffic.due[bus] = -1, FAR, FAR
     for stream in range(traffic.first.shape[0]):
@@ -85,7 +85,7 @@ def record_taken(traffic, bus, value, clock):
     traffic.lag[stream, bus] += max(0, clock - due(traffic, stream, bus) - traffic.most_lag[stream])
     traffic.taken[stream, bus] += 1
     traffic.taken_at[stream, bus] = clock
-    traffic.next[bus] = -1
+    traffic.next[bus], traffic.due[bus] = -1, clock
     admit(traffic, bus, value, clock)
 
 

@@ -127,9 +127,9 @@ class SharedDimms:
         Args:
             lane, many_reads: see `dimm.relayout.make_relayout`.
         """
-        lanes, buses = len(self.agents.weights.length), len(self.agents.traffic.next)
+        lanes = len(self.agents.weights.length)
         slots = self._request_slots()
-        relayout = make_relayout(engine, requests, lane, many_reads, lanes, buses, slots, start)
+        relayout = make_relayout(engine, requests, lane, many_reads, lanes, slots, start)
         self.agents = self.agents._replace(relayout=relayout)
 
     def make_room_for_transfers(self, most: int) -> None:

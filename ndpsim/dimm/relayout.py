@@ -60,7 +60,7 @@ class Relayout(NamedTuple):
     place: Ints  # [request], as in `dram.state.Source`
     column: Narrow  # [request]
     offers: Offers
-    due: Ints  # [bus]: the engine's clock from which its lanes are offered more
+    due: Ints  # [lane]: the engine's clock from which it looks for a request; FAR: when more is offered
     left: Ints  # [lane]: requests that are not served, those not yet offered included
     slots: Any  # `Slots`; None: the lanes have no weights, and their source is all requests
     promised: Ints  # [lane]: 1 when all its reads of weights have a slot of the FIFO
@@ -82,7 +82,6 @@ def make_relayout(
     lane: Narrow,
     many_reads: int,
     lanes: int,
-    buses: int,
     slots: int | None,
     start: int,
 ) -> Relayout:
@@ -100,7 +99,7 @@ def make_relayout(
         place=np.ascontiguousarray(requests.place),
         column=np.ascontiguousarray(requests.column),
         offers=make_offers(lane, len(engine.read_tick), lanes, many_reads),
-        due=np.full(buses, FAR),
+        due=np.full(lanes, FAR),
         left=np.bincount(lane[lane >= 0], minlength=lanes).astype(np.int64),
         slots=None if slots is None else make_slots(lanes, slots),
         promised=np.zeros(lanes, dtype=np.int64),
@@ -203,30 +202,32 @@ def next_request(relayout, policy, lane, reads, writes, clock):
 
 
 @inlined
-def offers_due(relayout, bus):
-    """The clock from which lanes of a bus are offered more requests; FAR: not known."""
+def lanes_due(relayout, bus, buses):
+    """The clock from which a lane of a bus looks for requests; FAR: not known."""
     if relayout is None:
         return FAR
-    due = relayout.due[bus]
+    due = FAR
+    for lane in range(bus, relayout.due.shape[0], buses):
+        due = min(due, relayout.due[lane])
     return due + relayout.value[START] if due < FAR else FAR
 
 
 @inlined
-def lanes_with_requests(relayout, bus, buses, ranks):
-    """The mask of the lanes of a bus with requests of the engine to serve, now or later."""
+def mask_due_lanes(relayout, bus, buses, ranks, clock):
+    """The mask of the lanes of a bus that look for requests from `clock` on."""
     mask = 0
     if relayout is not None:
-        relayout.due[bus] = FAR
         for rank in range(ranks):
-            mask |= has_requests(relayout, rank * buses + bus) << rank
+            mask |= (relayout.due[rank * buses + bus] <= clock - relayout.value[START]) << rank
     return mask
 
 
 @inlined
-def looks_for_offers(relayout, policy, lane, bus, reads, writes, clock):
+def looks_for_offers(relayout, policy, lane, reads, writes, clock):
     """Whether a lane looks for a request of the engine at `clock`; if not, it does when more is offered."""
     if relayout is None:
         return False
+    relayout.due[lane] = FAR
     if not has_requests(relayout, lane):
         return False
     engine, offers, own_clock = relayout.engine, relayout.offers, clock - relayout.value[START]
@@ -234,8 +235,25 @@ def looks_for_offers(relayout, policy, lane, bus, reads, writes, clock):
         return True
     change = next_change(engine, offers, lane, own_clock)
     if change > own_clock:
-        relayout.due[bus] = min(relayout.due[bus], change)
+        relayout.due[lane] = change
     return False
+
+
+@inlined
+def looks_for_room(relayout, setup, weights, lane, value, may_accept, clock):
+    """Whether a lane has slots of the FIFO at `clock` for all reads of weights that it has taken, or for its
+    next one, which it may accept; if not, it looks again when it has.
+    """
+    if relayout is None:
+        return False
+    room_at, waiting = FAR, value[TAKEN] - value[SERVED]
+    if may_accept:
+        room_at = lane_credit(setup, weights, lane, waiting)
+    if relayout.promised[lane] == 0:
+        room_at = min(room_at, 0 if waiting == 0 else lane_credit(setup, weights, lane, waiting - 1))
+    if room_at > clock:
+        relayout.due[lane] = min(relayout.due[lane], room_at - relayout.value[START])
+    return room_at <= clock
 
 
 @inlined
@@ -342,7 +360,7 @@ def record_served_request(relayout, lane, slot, clock):
     relayout.left[lane] -= 1
     if request < relayout.engine.read_tick.shape[0]:
         read_issued(relayout.engine, request, own_clock)
-        record_issued(relayout.offers, lane)
+        record_issued(relayout.engine, relayout.offers, lane, own_clock)
         relayout.served[READ, lane] += 1
     else:
         relayout.served[WRITE, lane] += 1

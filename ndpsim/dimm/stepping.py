@@ -21,11 +21,12 @@ from ndpsim.dimm.relayout import (
     has_requests,
     is_relayouts,
     looks_for_offers,
+    looks_for_room,
     record_served_request,
     source_of,
     update_promises,
 )
-from ndpsim.dimm.staging import give_to_multipliers, has_reads, lane_source, next_step, stage
+from ndpsim.dimm.staging import give_to_multipliers, lane_source, next_step, stage
 from ndpsim.dimm.state import HOST, LAST_COLUMN, NDP, READ, ROWS_LOST, TURNAROUNDS, WRITE
 from ndpsim.dimm.transfers import carry_data
 from ndpsim.dram.fast.banks import requeue_reads
@@ -135,17 +136,14 @@ def set_bit(mask, bit, wanted):
 
 
 @inlined
-def looks_for_requests(relayout, policy, state, source, weights, lane, bus, clock):
-    """Whether a lane may take a request at `clock`, as far as is known.
-
-    Beside a relayout this depends on the room in the FIFO, which may change at every clock.
-    """
-    if has_requests(relayout, lane) and has_reads(weights, state.value, lane):
-        return True
+def looks_for_requests(setup, relayout, state, source, weights, lane, clock):
+    """Whether a lane may take a request at `clock`, as far as is known; see `relayout.due`, too."""
+    may_accept = would_accept(setup.policy, state, source, clock)
     reads, writes = state.queued[READS], state.queued[WRITES]
-    return looks_for_offers(relayout, policy, lane, bus, reads, writes, clock) or would_accept(
-        policy, state, source, clock
-    )
+    looks = looks_for_offers(relayout, setup.policy, lane, reads, writes, clock)
+    if not has_requests(relayout, lane):
+        return may_accept
+    return looks_for_room(relayout, setup, weights, lane, state.value, may_accept, clock) or looks
 
 
 # ---- A lane, and the host
@@ -199,7 +197,7 @@ def step_lane(setup, agents, lanes, hosts, wakeups, rank, bus, clock):
         wakeups.column[bus, HOSTS, 0] = UNKNOWN
         wakeups.wake[bus, HOSTS] = min(wakeups.wake[bus, HOSTS], clock + 1)
     wakeups.wake[bus, rank] = next_ready_after(policy, shape, state, credit[0], clock)
-    takes = looks_for_requests(agents.relayout, policy, state, source, weights, lane, bus, clock + 1)
+    takes = looks_for_requests(setup, agents.relayout, state, source, weights, lane, clock + 1)
     wakeups.takes[bus] = set_bit(wakeups.takes[bus], bit, takes)
     return True
 

@@ -54,6 +54,7 @@ class Offers(NamedTuple):
     writes_left: Narrow  # writes that are not taken, later ones included
     mode: Narrow
     may_take: Narrow  # writes that it may still take in DRAIN or HOLD; -1: no read has issued
+    mode_set_at: NDArray[np.int64]  # [lane]: the clock at which its mode was set last
 
 
 def make_offers(lane: Narrow, reads: int, lanes: int, many_reads: int) -> Offers:
@@ -77,23 +78,20 @@ def make_offers(lane: Narrow, reads: int, lanes: int, many_reads: int) -> Offers
         after=np.empty(len(lane), dtype=np.int32),
         first=first,
         last=first.copy(),
+        mode_set_at=np.full(lanes, -1, dtype=np.int64),
         **of_lanes,
     )
 
 
 @inlined
 def make_due(due, lane, clock):
-    """The bus of a lane is due at a clock, or is before."""
-    bus = lane % due.shape[0]
-    due[bus] = min(due[bus], clock)
+    """A lane is due at a clock, or is before."""
+    due[lane] = min(due[lane], clock)
 
 
 @inlined
 def enqueue_offered(engine, offers, due):
-    """Put requests that the engine offers on the lists of their lanes, whose buses are due then.
-
-    due: [bus]; lane n is on bus n modulo its length.
-    """
+    """Put requests that the engine offers on the lists of their lanes, which are due then; due: [lane]."""
     for n in range(engine.offered_count[0]):
         request = assume_nonnegative(engine.offered_requests[n])
         lane, kind = assume_nonnegative(offers.lane[request]), _WRITES if request >= offers.reads else _READS
@@ -145,6 +143,8 @@ def must_drain(engine, offers, lane, clock):
 @inlined
 def set_mode(engine, offers, lane, clock):
     """Set the mode of a lane; it is the same when it is set again before something changes."""
+    count_reads(engine, offers, lane, clock)
+    offers.mode_set_at[lane] = clock
     mode, under_way = offers.mode[lane], offers.under_way[lane]
     if mode == DRAIN and not may_drain(engine, offers, lane, clock):
         mode, offers.may_take[lane] = HOLD if under_way > 0 else BOTH, _NONE
@@ -160,7 +160,6 @@ def set_mode(engine, offers, lane, clock):
 @inlined
 def next_offer(engine, offers, lane, read_room, write_room, clock):
     """The request that a lane takes at `clock`, -1: none; rooms: whether its queues have slots."""
-    count_reads(engine, offers, lane, clock)
     set_mode(engine, offers, lane, clock)
     read, write = offers.first[lane, _READS], offers.first[lane, _WRITES]
     if read_room and is_offered(engine, read, clock):
@@ -175,7 +174,7 @@ def next_offer(engine, offers, lane, read_room, write_room, clock):
 def is_due(engine, offers, lane, read_room, write_room, clock):
     """Whether a lane may be offered a request at `clock`, or its mode may change then, as far as is known."""
     mode, write = offers.mode[lane], offers.first[lane, _WRITES]
-    if mode == DRAIN or must_drain(engine, offers, lane, clock):
+    if mode != DRAIN and must_drain(engine, offers, lane, clock):
         return True
     if mode == HOLD and offers.under_way[lane] == 0:
         return True
@@ -210,8 +209,10 @@ def record_taken(offers, lane, request):
 
 
 @inlined
-def record_issued(offers, lane):
-    """A read of a lane has issued."""
+def record_issued(engine, offers, lane, clock):
+    """A read of a lane issues at `clock`, after the lane has looked for requests, if it was due."""
+    if offers.mode_set_at[lane] < clock:
+        set_mode(engine, offers, lane, clock)
     offers.under_way[lane] -= 1
     offers.reads_left[lane] -= 1
     if offers.mode[lane] == HOLD and offers.may_take[lane] < 0:
