@@ -122,6 +122,36 @@ def test_the_fast_arbiter_moves_as_the_readable_one_does(monkeypatch, arbitratio
     assert_same(*(run(monkeypatch, each, arbitration, sets, (1, 40), pattern) for each in (False, True)))
 
 
+def random_session(seed):
+    """A session with random experts, a random relayout, and in most cases a random stream of the host."""
+    random = np.random.default_rng(seed)
+    arbitration = random.choice(["host-first", "ndp-first", "slice", "batch"])
+    sets = [*ONE_CHANNEL, f"dram.write_buffer={random.choice([2, 8, 32])}"]
+    session = Session("trimoe", 2, arbitration, sets=sets, record_commands=True)
+    for dimm in range(2):
+        for _ in range(random.integers(0, 3)):
+            columns, tokens = random.integers(16, 96), random.integers(1, 60)
+            session.expert(Expert(256, int(columns)), int(tokens), dimm)
+    ends = [("localized", "striped"), ("striped", "localized"), ("localized", "localized")]
+    session.relayout(Expert(256, 64), 1, *random.choice(ends), start_ns=float(random.integers(0, 6000)))
+    if random.random() < 0.8:
+        session.host(random.choice(["random", "sequential"]), gbps=float(random.integers(1, 16)))
+    return session
+
+
+# With 64 and 226 it matters when a lane first has slots of its FIFO for all reads that it has taken.
+@pytest.mark.parametrize(
+    "seed", [*range(6), 64, 226, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 60))]
+)
+def test_the_fast_arbiter_moves_as_the_readable_one_does_beside_anything(monkeypatch, seed):
+    fast = random_session(seed)
+    monkeypatch.setattr(channel, "make_dimms", ReadableDimms)
+    readable = random_session(seed)
+    for session in (fast, readable):
+        session.run()
+    assert_same(fast.result(), readable.result())
+
+
 def test_a_lane_that_turns_to_requests_that_have_starved_is_first_at_the_next_clock(monkeypatch):
     sets, small = ("dimm.ranks=1", "dimm.command_bus=shared", "dram.write_buffer=2"), Expert(64, 64)
     work = ("host-first", (*sets, "dram.refresh=none"), (1, 1), "sequential", "saturate", small, small)
