@@ -75,8 +75,10 @@ def _zeros(*shape: int) -> Ints:
 
 
 def _widened(array: NDArray[Any], columns: int, value: Ints | int = 0) -> NDArray[Any]:
-    """The array with at least so many columns, and a value in those added."""
-    added = np.full((len(array), max(0, columns - array.shape[1])), value, dtype=array.dtype)
+    """The array if it has so many columns, else a copy with a value in those added."""
+    if columns <= array.shape[1]:
+        return array
+    added = np.full((len(array), columns - array.shape[1]), value, dtype=array.dtype)
     return np.concatenate((array, added), axis=1)
 
 
@@ -126,7 +128,7 @@ class JobReads(NamedTuple):
 
 
 def add_job(weights: Weights, dimm: int, job: JobReads) -> Weights:
-    """The weights with another job, which its DIMM reads after all earlier jobs."""
+    """The weights with another job, which its DIMM reads after all earlier jobs; changes `weights`, too."""
     lanes = weights.place.shape[0] // weights.steps.shape[0]
     counts = [len(one.place) for one in job.sources]
     # Lanes are ordered by rank and, in it, by bus: those of a DIMM are neighbours.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -34,6 +35,7 @@ _FAR = 2.0  # an expert that takes so many windows has not read all of its weigh
 _VECTOR_TOKENS = 1, 4, 16  # what their vectors take is on lines between these, and on beyond the last
 _VECTOR_COLUMNS = 64  # of experts that are short, so that many vectors pass in a window
 _VECTOR_EXPERTS = 6  # in a window, at least
+_MOST_AT_ONCE = 4  # sessions, of which each needs some 100 MB
 
 
 class _Reached(NamedTuple):
@@ -206,26 +208,24 @@ def measure_shared_dimm(
     of_several = *(share * host_alone for share in _SHARES_OF_SEVERAL), sessions.peak_gbps
     offered_by = {count: offered if count == 1 else of_several for count in streams}
     relayouts = [] if is_part else _relayouts(hardware)
-    with ThreadPoolExecutor(2) as pool:
-        alone = dict(
-            zip(_TOKENS, pool.map(lambda n: sessions.run(n, 1, _WINDOW_NS).ndp[0], _TOKENS), strict=True)
-        )
-        asked = [(count, n, gbps) for count in streams for n in _TOKENS for gbps in offered_by[count]]
-        beside = dict(
-            zip(asked, pool.map(lambda one: sessions.beside_host(one[1], one[2], one[0]), asked), strict=True)
-        )
-        short = _Sessions(hardware, Expert(model.hidden, _VECTOR_COLUMNS), 16, arbitration)
-        halves = [(n, gbps) for n in _VECTOR_TOKENS for gbps in offered[1::3]]
-        vectors = list(pool.map(lambda one: short.beside_vectors(*one), halves))
-        moves = [(n, *ends) for n in _RELAYOUT_TOKENS for ends in relayouts]
-        moved = list(pool.map(lambda one: sessions.beside_relayout(*one), moves))
-        crowds = [
-            (writes, n, gbps)
-            for writes in ((False, True) if relayouts else ())
-            for n in _RELAYOUT_TOKENS
-            for gbps in (0.0, *(offered[of] for of in _CROWDED))
-        ]
-        crowded = list(pool.map(lambda one: sessions.crowded(one[1], one[2], one[0]), crowds))
+    asked = [(count, n, gbps) for count in streams for n in _TOKENS for gbps in offered_by[count]]
+    short = _Sessions(hardware, Expert(model.hidden, _VECTOR_COLUMNS), 16, arbitration)
+    halves = [(n, gbps) for n in _VECTOR_TOKENS for gbps in offered[1::3]]
+    moves = [(n, *ends) for n in _RELAYOUT_TOKENS for ends in relayouts]
+    crowds = [
+        (writes, n, gbps)
+        for writes in ((False, True) if relayouts else ())
+        for n in _RELAYOUT_TOKENS
+        for gbps in (0.0, *(offered[of] for of in _CROWDED))
+    ]
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_AT_ONCE)) as pool:
+        of_crowds = pool.map(lambda one: sessions.crowded(one[1], one[2], one[0]), crowds)
+        of_asked = pool.map(lambda one: sessions.beside_host(one[1], one[2], one[0]), asked)
+        of_moves = pool.map(lambda one: sessions.beside_relayout(*one), moves)
+        of_halves = pool.map(lambda one: short.beside_vectors(*one), halves)
+        of_tokens = pool.map(lambda n: sessions.run(n, 1, _WINDOW_NS).ndp[0], _TOKENS)
+    crowded, moved, vectors = list(of_crowds), list(of_moves), list(of_halves)
+    alone, beside = dict(zip(_TOKENS, of_tokens, strict=True)), dict(zip(asked, of_asked, strict=True))
     lost = [
         max(0.0, 1 - one.host / min(gbps, host_alone)) * one.expert_ns
         for (_, gbps), one in zip(halves, vectors, strict=True)
