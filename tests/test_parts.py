@@ -140,7 +140,7 @@ def test_set_part_takes_the_place_of_what_the_file_says(caplog):
     gpu = hardware.system.gpu
     assert (gpu.tflops, gpu.memory_tbps, gpu.pcie_gbps, gpu.reserved_gb) == (209.5, 1.792, 64, 2)
     said = [record.getMessage() for record in caplog.records]
-    assert said == ["mine.yaml: gpu.part=rtx-5090 takes the place of tflops 150"]
+    assert said == ["mine.yaml: gpu.part=rtx-5090 takes the place of gpu.tflops 150"]
 
 
 @pytest.mark.usefixtures("folder")
@@ -156,6 +156,20 @@ def test_what_is_fitted_to_a_processor_or_measured_on_it_goes_with_it():
     assert machine(text, "gpu.part=rtx-5090", "gpu.memory_efficiency=0.6").system.gpu.memory_efficiency == 0.6
     host = load_hardware("trimoe", ["host.part=epyc-9654"]).system.host
     assert (host.cpu_tflops, host.cpu_compute_efficiency, host.cpu_cores) == (None, None, 96)
+
+
+@pytest.mark.parametrize(
+    ("same", "other"),
+    [("host.part=threadripper-7960x", "host.part=epyc-9654"), ("gpu.part=4090", "gpu.part=rtx-5090")],
+)
+def test_power_measured_with_a_cpu_and_a_gpu_holds_for_no_others(same, other, caplog):
+    def tables(*sets):
+        return load_hardware("cache-7960x-4090", sets).system.host.measured_power
+
+    assert tables(same) == tables() is not None
+    assert tables(other) is None
+    assert "host.measured_power" in caplog.records[-1].getMessage()
+    assert tables(other, "host.measured_power=[mine.csv]") == ["mine.csv"]
 
 
 @pytest.mark.usefixtures("folder")

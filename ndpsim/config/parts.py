@@ -28,12 +28,15 @@ _SECTIONS: dict[KeyPath, str] = {tuple(name.split(".")): kind for name, kind in 
 #: The keys that name a part.
 PART_KEYS = {(*section, "part") for section in _SECTIONS}
 _HOME = {"cpus": ("host",), "memories": ("dram",), "gpus": ("gpu",), "links": ("pcie",)}
-# Keys of a processor that a part does not give: a CPU's peak, and what is fitted to it or measured on it.
-_OF_PROCESSOR: dict[KeyPath, tuple[str, ...]] = {
-    ("gpu",): (*GPU_FITTED, "expert_times"),
-    ("host",): (
-        "cpu_tflops", "cpu_compute_efficiency", "cpu_added_tokens", "cpu_read_gbps", "cpu_read_share",
-        "cpu_expert_times",
+# Keys that a part does not give: a CPU's peak, and what is fitted to a processor or measured with it.
+_OF_PROCESSOR: dict[KeyPath, tuple[KeyPath, ...]] = {
+    ("gpu",): (*(("gpu", name) for name in (*GPU_FITTED, "expert_times")), ("host", "measured_power")),
+    ("host",): tuple(
+        ("host", name)
+        for name in (
+            "cpu_tflops", "cpu_compute_efficiency", "cpu_added_tokens", "cpu_read_gbps", "cpu_read_share",
+            "cpu_expert_times", "measured_power",
+        )
     ),
 }  # fmt: skip
 _ABOUT = ("name", "title", "also")
@@ -217,17 +220,16 @@ def replace_parts(
         part = _named(draft, section, Path())
         if part is None:
             continue
-        values: dict[KeyPath, Any] = dict(_leaves(part.draft.values))
+        values: dict[KeyPath, Any] = {(*section, *path): of for path, of in _leaves(part.draft.values)}
         if section not in own or own[section].name != part.name:
-            for name in _OF_PROCESSOR.get(section, ()):
-                values.setdefault((name,), None)
+            values = dict.fromkeys(_OF_PROCESSOR.get(section, ())) | values
         replaced = [
-            f"{dotted(path)} {shown(draft.at((*section, *path)))}"
+            f"{dotted(path)} {shown(draft.at(path))}"
             for path, of_part in values.items()
-            if draft.has((*section, *path)) and draft.at((*section, *path)) != of_part
+            if draft.has(path) and draft.at(path) != of_part
         ]
         for path in values:
-            draft.remove((*section, *path))
+            draft.remove(path)
         _fill(draft, section, part)
         parts[section] = part
         if replaced:
