@@ -44,6 +44,7 @@ from ndpsim.orchestrator.contention import ContentionTable, contention_table, sh
 from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.relayouts import RelayoutCost, Relayouts
 from ndpsim.orchestrator.standby import Parts, Standby
+from ndpsim.orchestrator.threads import simulation_threads
 from ndpsim.policies.views import STRIPED
 from ndpsim.results.cache import ResultCache
 from ndpsim.results.expert import ExpertResult, OverRefresh
@@ -272,13 +273,16 @@ class Costs:
         powers = [1 << n for n in range(last.bit_length())]
         few = [*powers, *(3 * n // 2 for n in powers[1:]), last, *range(1, each_until + 1)]
         points = sorted({n for n in few if n <= last})
-        simulated = [self.expert(n, shards).time_ns for n in points]
+        between = {(a + b) // 2 for a, b in pairwise(points)} | {min(most, 2 * last)}
+        tried = sorted({*points, *between})
+        with simulation_threads() as pool:
+            times = dict(zip(tried, pool.map(lambda n: self.expert(n, shards).time_ns, tried), strict=True))
+        simulated = [times[n] for n in points]
         expected = np.interp(np.arange(last + 1), [0, *points], [0.0, *simulated])
         if most > last:
             slope = (simulated[-1] - simulated[-2]) / (points[-1] - points[-2])
             expected = np.append(expected, simulated[-1] + slope * np.arange(1, most - last + 1))
-        between = {(a + b) // 2 for a, b in pairwise(points)} | {min(most, 2 * last)}
-        off = [abs(expected[n] / self.expert(n, shards).time_ns - 1) for n in sorted(between - set(points))]
+        off = [abs(expected[n] / times[n] - 1) for n in sorted(between - set(points))]
         return expected, float(max(off, default=0.0))
 
     def host_read(self, shards: int | None = None) -> HostReadCost:

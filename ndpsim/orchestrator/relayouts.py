@@ -14,7 +14,6 @@ the nearest, only these are simulated, and the others are on the line between th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache as cache_results
 from functools import cached_property
@@ -29,6 +28,7 @@ from ndpsim.link import Network
 from ndpsim.moe import Expert
 from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.standby import Parts, Standby
+from ndpsim.orchestrator.threads import simulation_threads
 from ndpsim.policies.views import STRIPED
 from ndpsim.results.cache import ResultCache
 from ndpsim.simulate import simulate_relayout
@@ -151,7 +151,7 @@ class Relayouts:
         return bool(few) or self.network.dimms % 2 == 1
 
     def _simulated_at_once(self, *ends: tuple[Location, Location]) -> list[RelayoutCost]:
-        with ThreadPoolExecutor(len(ends)) as pool:
+        with simulation_threads() as pool:
             return list(pool.map(self._simulated, *zip(*ends, strict=True)))
 
     def _turned_wires(self, wire_ns: Mapping[str, float], by: int) -> dict[str, float]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +11,7 @@ from numpy.typing import NDArray
 from ndpsim.config import Hardware
 from ndpsim.layout import ExpertFormat
 from ndpsim.moe import Expert
+from ndpsim.orchestrator.threads import simulation_threads
 from ndpsim.results.cache import Lookup, ResultCache
 from ndpsim.results.shared_dimm import SharedDimmResult
 from ndpsim.results.stopwatch import Stopwatch
@@ -35,7 +34,6 @@ _FAR = 2.0  # an expert that takes so many windows has not read all of its weigh
 _VECTOR_TOKENS = 1, 4, 16  # what their vectors take is on lines between these, and on beyond the last
 _VECTOR_COLUMNS = 64  # of experts that are short, so that many vectors pass in a window
 _VECTOR_EXPERTS = 6  # in a window, at least
-_MOST_AT_ONCE = 4  # sessions, of which each needs some 100 MB
 
 
 class _Reached(NamedTuple):
@@ -218,7 +216,7 @@ def measure_shared_dimm(
         for n in _RELAYOUT_TOKENS
         for gbps in (0.0, *(offered[of] for of in _CROWDED))
     ]
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_AT_ONCE)) as pool:
+    with simulation_threads() as pool:
         of_crowds = pool.map(lambda one: sessions.crowded(one[1], one[2], one[0]), crowds)
         of_asked = pool.map(lambda one: sessions.beside_host(one[1], one[2], one[0]), asked)
         of_moves = pool.map(lambda one: sessions.beside_relayout(*one), moves)
