@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from mistakes import refused
+from ndpsim.cli.notices import notices
 from ndpsim.config import load_hardware
 from ndpsim.moe import Expert
+from ndpsim.orchestrator import shared_dimm
 from ndpsim.orchestrator.costs import Costs
 from ndpsim.orchestrator.transfers import _BesideOfTokens
 from ndpsim.results import ResultCache
@@ -299,6 +302,16 @@ def test_vectors_take_the_bus_from_host_reads_for_at_least_as_long_as_they_last(
         bus_ns, pause_ns = tables["host-first"].vectors_ns(tokens)
         assert 0.9 * way_ns < bus_ns < 1.4 * way_ns + 1000
         assert 0 <= pause_ns < bus_ns
+
+
+def test_long_measuring_is_announced(monkeypatch, capsys):
+    def stop():
+        raise InterruptedError
+
+    monkeypatch.setattr(shared_dimm, "simulation_threads", stop)
+    with pytest.raises(InterruptedError), notices():
+        shared_dimm.measure_shared_dimm(QUIET, MODEL, 16, "host-first", False, False)
+    assert re.fullmatch(r"ndpsim: measuring .* \d+ simulations \.\.\.\n", capsys.readouterr().err)
 
 
 def test_relayouts_slow_experts_and_writing_more_than_reading(tables):

@@ -1,4 +1,4 @@
-"""Notices of a command on standard error: compilations and warnings."""
+"""Notices of a command on standard error: compilations, long measurements and warnings."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class _Notices(logging.Handler):
         if hasattr(record, "compiling"):
             self._compiled += 1
             self._announce(record.compiling)
-        elif record.levelno >= logging.WARNING:
+        elif record.levelno >= logging.WARNING or hasattr(record, "notice"):
             _say(record.getMessage())
 
     def _announce(self, kernel: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ from ndpsim.results.shared_dimm import SharedDimmResult
 from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate import Session, simulate_expert
 from ndpsim.simulate.weights import describe_weights, named_weights
+
+_log = logging.getLogger("ndpsim")
 
 Floats = NDArray[np.float64]
 
@@ -216,6 +219,11 @@ def measure_shared_dimm(
         for n in _RELAYOUT_TOKENS
         for gbps in (0.0, *(offered[of] for of in _CROWDED))
     ]
+    _log.info(
+        "measuring how experts, host reads and relayouts slow each other on a DIMM: %d simulations ...",
+        len(crowds) + len(asked) + len(moves) + len(halves) + len(_TOKENS),
+        extra={"notice": True},
+    )
     with simulation_threads() as pool:
         of_crowds = pool.map(lambda one: sessions.crowded(one[1], one[2], one[0]), crowds)
         of_asked = pool.map(lambda one: sessions.beside_host(one[1], one[2], one[0]), asked)
