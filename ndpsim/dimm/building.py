@@ -202,7 +202,7 @@ class Stream(NamedTuple):
 
 
 def add_stream(traffic: Traffic, stream: Stream) -> Traffic:
-    """The traffic with a further stream."""
+    """The traffic with a further stream; changes `traffic`, too."""
     number, buses = len(traffic.first), len(stream.sources)
     before = traffic.first[-1] + traffic.length[-1] if number else np.zeros(buses, dtype=np.int64)
     length = np.array([len(one.place) for one in stream.sources], dtype=np.int64)

@@ -240,17 +240,28 @@ def looks_for_offers(relayout, policy, lane, reads, writes, clock):
 
 
 @inlined
+def next_fits_at(setup, weights, lane, value):
+    """The clock from which the next read of weights that a lane takes has a slot of the FIFO."""
+    return lane_credit(setup, weights, lane, value[TAKEN] - value[SERVED])
+
+
+@inlined
+def taken_fit_at(setup, weights, lane, value):
+    """The clock from which all reads of weights that a lane has taken have slots of the FIFO; 0: none."""
+    waiting = value[TAKEN] - value[SERVED]
+    return 0 if waiting == 0 else lane_credit(setup, weights, lane, waiting - 1)
+
+
+@inlined
 def looks_for_room(relayout, setup, weights, lane, value, may_accept, clock):
     """Whether a lane has slots of the FIFO at `clock` for all reads of weights that it has taken, or for its
     next one, which it may accept; if not, it looks again when it has.
     """
     if relayout is None:
         return False
-    room_at, waiting = FAR, value[TAKEN] - value[SERVED]
-    if may_accept:
-        room_at = lane_credit(setup, weights, lane, waiting)
+    room_at = next_fits_at(setup, weights, lane, value) if may_accept else FAR
     if relayout.promised[lane] == 0:
-        room_at = min(room_at, 0 if waiting == 0 else lane_credit(setup, weights, lane, waiting - 1))
+        room_at = min(room_at, taken_fit_at(setup, weights, lane, value))
     if room_at > clock:
         relayout.due[lane] = min(relayout.due[lane], room_at - relayout.value[START])
     return room_at <= clock
@@ -372,7 +383,7 @@ def may_take_weights(relayout, setup, weights, lane, value, clock):
     """Whether a lane may take its next read of weights; `value`: the counters of its controller."""
     if not has_requests(relayout, lane):
         return True
-    return lane_credit(setup, weights, lane, value[TAKEN] - value[SERVED]) <= clock
+    return next_fits_at(setup, weights, lane, value) <= clock
 
 
 @inlined
@@ -383,10 +394,10 @@ def update_promises(relayout, setup, weights, lane, value, clock):
     """
     if relayout is None:
         return False
-    before, waiting = relayout.promised[lane], value[TAKEN] - value[SERVED]
+    before = relayout.promised[lane]
     if not has_requests(relayout, lane):
         relayout.promised[lane] = 0
-    elif waiting == 0 or lane_credit(setup, weights, lane, waiting - 1) <= clock:
+    elif taken_fit_at(setup, weights, lane, value) <= clock:
         relayout.promised[lane] = 1
     return relayout.promised[lane] != before
 

@@ -142,7 +142,7 @@ def must_drain(engine, offers, lane, clock):
 
 @inlined
 def set_mode(engine, offers, lane, clock):
-    """Set the mode of a lane; it is the same when it is set again before something changes."""
+    """Count the pending reads of a lane and set its mode; again, before something changes, gives the same."""
     count_reads(engine, offers, lane, clock)
     offers.mode_set_at[lane] = clock
     mode, under_way = offers.mode[lane], offers.under_way[lane]

@@ -17,7 +17,9 @@ in a session without experts, which is the same for many channels.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from ndpsim.layout import ExpertFormat
@@ -25,7 +27,6 @@ from ndpsim.moe import Expert
 from ndpsim.orchestrator.costs import Costs, in_turns
 from ndpsim.orchestrator.location import Location
 from ndpsim.orchestrator.record import JobRecord, LayerRecord, MovingRecord
-from ndpsim.orchestrator.threads import simulation_threads
 from ndpsim.policies.views import STRIPED
 from ndpsim.results.moe import CheckedEnd, LayerCheck
 from ndpsim.simulate import Session
@@ -287,7 +288,7 @@ def _run_all(costs: Costs, channels: Sequence[_Channel], cuts: Sequence[float]) 
         for channel in channels
     ]
     different = [channel for channel in dict.fromkeys([*heads, *tails]) if any(channel)]
-    with simulation_threads() as pool:
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         ends = dict(zip(different, pool.map(lambda channel: _run(costs, channel), different), strict=True))
     ends[_Channel((), ())] = _Ends({}, {})
     return [

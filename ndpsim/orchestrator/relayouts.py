@@ -39,7 +39,7 @@ Ints = NDArray[np.int64]
 
 _MOST_MOVED = 1 << 26  # maximum bytes of a simulated relayout, which needs some 15 times as much memory
 _EVEN_BURSTS = 1000  # bursts of a lane: stripes are then equal within 0.1%
-_ON_A_LINE = 0.001  # of the time to the nearest DIMM: what the farthest may take more
+_ON_A_LINE = 0.001  # the share by which the farthest DIMM may take longer than the nearest
 
 
 @dataclass(frozen=True)
@@ -114,17 +114,16 @@ class Relayouts:
         """Cost of moving an expert, from an equivalent relayout or simulated."""
         if source == target:
             raise InputError(f"is at {source.name} already", "conflict", key="target")
-        network = self.network
-        if network.topology != "ring" or max(source.shards, target.shards) > 1:
+        network, stripes = self.network, source.striped or target.striped
+        is_distinct = max(source.shards, target.shards) > 1 or network.topology != "ring"
+        if is_distinct or (stripes and self._stripes_differ):
             return self._simulated(source, target)
-        if not (source.striped or target.striped):
+        if not stripes:
             route = network.route(source.dimm, target.dimm)
             cost = self._over_links(len(route))
-            busy_ns = max(cost.wire_ns.values())
+            (busy_ns,) = set(cost.wire_ns.values())
             wire_ns = {network.wire_names[network.hops[hop].wire]: busy_ns for hop in route}
         else:
-            if self._stripes_differ:
-                return self._simulated(source, target)
             dimm = max(source.dimm, target.dimm)
             even, odd = ((source, Location(n)) if source.striped else (Location(n), target) for n in range(2))
             cost = self._simulated_at_once(even, odd)[dimm % 2]
