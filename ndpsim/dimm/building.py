@@ -78,8 +78,11 @@ def _widened(array: NDArray[Any], columns: int, value: Ints | int = 0) -> NDArra
     """The array if it has so many columns, else a copy with a value in those added."""
     if columns <= array.shape[1]:
         return array
-    added = np.full((len(array), columns - array.shape[1]), value, dtype=array.dtype)
-    return np.concatenate((array, added), axis=1)
+    widened = np.zeros((len(array), columns), dtype=array.dtype)
+    widened[:, : array.shape[1]] = array
+    if np.any(value):
+        widened[:, array.shape[1] :] = value
+    return widened
 
 
 def make_weights(setup: Setup, lanes: int, buses: int) -> Weights:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.orchestrator.costs import Costs
+from ndpsim.orchestrator.threads import simulation_threads
 from ndpsim.orchestrator.transfers import Transfers
 from ndpsim.policies.views import Estimates, Machine
 from ndpsim.processors import DenseTime, Processors
@@ -49,7 +50,8 @@ def estimates_of(
     moves = (0.0, 0.0, 0.0)
     if machine.dimms > 1 and machine.has_links:
         ends = (("localized 0", "striped"), ("striped", "localized 0"), ("localized 0", "localized 1"))
-        moves = tuple(costs.relayout(*one).time_ns for one in ends)  # type: ignore[assignment]
+        with simulation_threads() as pool:
+            moves = tuple(pool.map(lambda one: costs.relayout(*one).time_ns, ends))  # type: ignore[assignment]
     cpu_ns = np.full(most + 1, np.inf)
     if machine.has_cpu:
         cpu_ns = by_tokens(lambda n: processors.cpu.expert_time(expert, n, machine.weights).time_ns, most)

@@ -1,10 +1,10 @@
 """Times of moves of experts between DIMMs, from cycle-level simulations.
 
 On a ring of links some relayouts are equivalent: those between two DIMMs at equal distance, and those between
-one DIMM and the stripes over all, rotated by an even number of DIMMs (even DIMMs send to the opposite DIMM in
-one direction, odd ones in the other). Only one of them is simulated. Between two DIMMs this is exact. Stripes
-differ in the order of bursts, which changes the time of an expert of deepseek-v2 by less than 0.1%. If lanes
-have few bursts, every relayout is simulated.
+one DIMM and the stripes over all, where odd DIMMs are mirror images of even ones (even DIMMs send to the
+opposite DIMM in one direction, odd ones in the other). Only one of them is simulated. Between two DIMMs this
+is exact. Stripes differ in the order of bursts, which changes the time of an expert of deepseek-v2 by less
+than 0.1%. If lanes have few bursts, every relayout is simulated.
 
 Distance only adds the latency of more links, as long as buffers hold the packets on the way: on `trimoe`
 20.8 ns a link to the 2 ms of an expert of deepseek-v2. If the farthest DIMM takes less than 0.1% longer than
@@ -65,7 +65,7 @@ class RelayoutCost:
         """The cost on the line to another one that takes the same from each wire and DIMM."""
 
         def between(begin: float, end: float) -> float:
-            return begin + share * (end - begin)
+            return (1 - share) * begin + share * end
 
         added = None
         if self.added_nj is not None and other.added_nj is not None:
@@ -124,23 +124,26 @@ class Relayouts:
             (busy_ns,) = set(cost.wire_ns.values())
             wire_ns = {network.wire_names[network.hops[hop].wire]: busy_ns for hop in route}
         else:
-            dimm = max(source.dimm, target.dimm)
-            even, odd = ((source, Location(n)) if source.striped else (Location(n), target) for n in range(2))
-            cost = self._simulated_at_once(even, odd)[dimm % 2]
-            wire_ns = self._turned_wires(cost.wire_ns, dimm // 2 * 2)
+            first = Location(0)
+            cost = self._simulated(*((source, first) if source.striped else (first, target)))
+            wire_ns = self._wires_of(max(source.dimm, target.dimm), cost.wire_ns)
         read_gbps, written_gbps = (self._dimm_gbps(end, cost.time_ns) for end in (source, target))
         return replace(cost, wire_ns=wire_ns, dimm_read_gbps=read_gbps, dimm_written_gbps=written_gbps)
 
     def _over_links(self, links: int) -> RelayoutCost:
-        """Cost of moving an expert over this many links of a ring; see the module."""
-        most = self.network.dimms // 2
-        here, there = Location(0), Location(links)
-        if links in (1, most):
-            return self._simulated(here, there)
-        nearest, farthest = self._simulated_at_once((here, Location(1)), (here, Location(most)))
-        if farthest.time_ns > (1 + _ON_A_LINE) * nearest.time_ns:
-            return self._simulated(here, there)
-        return nearest.towards(farthest, (links - 1) / (most - 1))
+        """Cost of moving an expert over this number of links of a ring; see the module."""
+        most, (nearest, farthest) = self.network.dimms // 2, self._ends_of_line
+        if 1 < links < most and farthest.time_ns > (1 + _ON_A_LINE) * nearest.time_ns:
+            return self._simulated(Location(0), Location(links))
+        return nearest.towards(farthest, (links - 1) / max(most - 1, 1))
+
+    @cached_property
+    def _ends_of_line(self) -> tuple[RelayoutCost, RelayoutCost]:
+        """Costs of moving an expert to the nearest and to the farthest DIMM of a ring."""
+        links = sorted({1, self.network.dimms // 2})
+        with simulation_threads() as pool:
+            costs = list(pool.map(lambda count: self._simulated(Location(0), Location(count)), links))
+        return costs[0], costs[-1]
 
     @cached_property
     def _stripes_differ(self) -> bool:
@@ -149,20 +152,15 @@ class Relayouts:
         few = bursts.min() < _EVEN_BURSTS * geometry_of(self._memory).lanes
         return bool(few) or self.network.dimms % 2 == 1
 
-    def _simulated_at_once(self, *ends: tuple[Location, Location]) -> list[RelayoutCost]:
-        with simulation_threads() as pool:
-            return list(pool.map(self._simulated, *zip(*ends, strict=True)))
-
-    def _turned_wires(self, wire_ns: Mapping[str, float], by: int) -> dict[str, float]:
-        """The times of wires, rotated by this number of DIMMs around the ring."""
-        network = self.network
+    def _wires_of(self, dimm: int, wire_ns: Mapping[str, float]) -> dict[str, float]:
+        """The times of wires for a DIMM, from those for the first one: rotated, and mirrored for odd ones."""
+        network, way = self.network, -1 if dimm % 2 else 1
         names = {(hop.source, hop.target): network.wire_names[hop.wire] for hop in network.hops}
-        dimms = network.dimms
-        further = {
-            name: names[(source + by) % dimms, (target + by) % dimms]
-            for (source, target), name in names.items()
+        images = {
+            name: names[tuple((dimm + way * end) % network.dimms for end in ends)]
+            for ends, name in names.items()
         }
-        return {further[name]: ns for name, ns in wire_ns.items()}
+        return {images[name]: ns for name, ns in wire_ns.items()}
 
     @cached_property
     def _slices(self) -> int:

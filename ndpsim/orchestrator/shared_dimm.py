@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import cache as cache_results
 from typing import NamedTuple
 
 import numpy as np
@@ -65,6 +66,7 @@ class _Sessions:
         self.peak_gbps, device = hardware.dimm_host_gbps, hardware.lane_device()
         # Of all ranks, whose turns come again then.
         self._round_bytes = hardware.lanes * device.open_bursts * device.burst_bytes
+        self.alone = cache_results(lambda tokens: simulate_expert(hardware, model, tokens, bits=bits))
 
     def run(
         self,
@@ -78,7 +80,7 @@ class _Sessions:
         session, (begin_ns, end_ns) = Session(self.hardware, dimms, self.arbitration), window_ns
         read_bytes = 0.0
         if tokens:
-            alone = simulate_expert(self.hardware, self.model, tokens, bits=self.bits)
+            alone = self.alone(tokens)
             alone_ns, read_bytes = alone.time_ns, alone.weight_bytes * alone.weight_reads
             shorter = min(1.0, (_MOST_EXPERTS - 1) * alone_ns / end_ns)
             begin_ns, end_ns = begin_ns * shorter, end_ns * shorter
@@ -118,7 +120,7 @@ class _Sessions:
 
     def beside_vectors(self, tokens: int, gbps: float) -> _Reached:
         """Run experts on the first DIMM beside a localized host read of the last one."""
-        alone_ns = simulate_expert(self.hardware, self.model, tokens, bits=self.bits).time_ns
+        alone_ns = self.alone(tokens).time_ns
         begin_ns, end_ns = _WINDOW_NS
         end_ns = max(end_ns, begin_ns + _VECTOR_EXPERTS * alone_ns)
         return self.run(
@@ -251,7 +253,7 @@ def measure_shared_dimm(
         )
 
     def host_rate(count: int, tokens: int) -> float:
-        expert_ns = simulate_expert(hardware, model, tokens, bits=bits).time_ns
+        expert_ns = sessions.alone(tokens).time_ns
         vectors_ns = min(count, sessions.on_channel) * float(np.interp(tokens, _VECTOR_TOKENS, bus_ns))
         reached = beside[count, tokens, offered[-1]].host / host_alone
         return min(1.0, reached / max(1 - vectors_ns / expert_ns, reached))
