@@ -193,6 +193,7 @@ def test_what_the_hardware_cannot_do_is_said():
         ("localized 6", "localized 2", True),  # to the DIMM opposite, up
         ("localized 7", "localized 3", True),  # and down
         ("localized 5", "striped", False),
+        ("striped", "localized 3", False),
         ("striped", "localized 4", False),
     ],
 )

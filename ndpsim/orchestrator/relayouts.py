@@ -156,10 +156,11 @@ class Relayouts:
         """The times of wires for a DIMM, from those for the first one: rotated, and mirrored for odd ones."""
         network, way = self.network, -1 if dimm % 2 else 1
         names = {(hop.source, hop.target): network.wire_names[hop.wire] for hop in network.hops}
-        images = {
-            name: names[tuple((dimm + way * end) % network.dimms for end in ends)]
-            for ends, name in names.items()
-        }
+
+        def image(of: int) -> int:
+            return (dimm + way * of) % network.dimms
+
+        images = {name: names[image(source), image(target)] for (source, target), name in names.items()}
         return {images[name]: ns for name, ns in wire_ns.items()}
 
     @cached_property
