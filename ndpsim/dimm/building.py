@@ -80,7 +80,7 @@ def _widened(array: NDArray[Any], columns: int, value: Ints | int = 0) -> NDArra
         return array
     widened = np.zeros((len(array), columns), dtype=array.dtype)
     widened[:, : array.shape[1]] = array
-    if np.any(value):
+    if np.any(value):  # zeros are there, and pages not written take no memory
         widened[:, array.shape[1] :] = value
     return widened
 
