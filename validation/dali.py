@@ -70,7 +70,10 @@ def ran(
     sets: Sequence[str] = (),
 ) -> MoeResult:
     """Policies on one trace."""
-    return run_moe(HARDWARE, model, tuple(policies), batch, steps, prompt=prompt, context=CONTEXT, sets=sets)
+    return run_moe(
+        HARDWARE, model, tuple(policies), batch, steps, prompt=prompt, context=CONTEXT, sets=sets,
+        bounds=False,
+    )  # fmt: skip
 
 
 def row(*cells: object) -> None:

@@ -97,7 +97,7 @@ def command(policies: Iterable[str], steps: int) -> str:
 
 def case_of(model: str, dimms: int, steps: int) -> Case | None:
     """All policies on one trace; None: the model is not supported."""
-    given: dict[str, Any] = {"batch": 1, "steps": steps, "prompt": PROMPT}
+    given: dict[str, Any] = {"batch": 1, "steps": steps, "prompt": PROMPT, "bounds": False}
     try:
         result = run_moe("edge", model, tuple(POLICIES.values()), sets=sets_of(dimms), **given)
     except InputError as error:

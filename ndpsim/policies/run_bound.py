@@ -140,7 +140,7 @@ def _steps_bound(writer: _StepsWriter) -> float:
     at_most, equal = writer.at_most.matrix(len(costs)), writer.equal.matrix(len(costs))
     most, to = writer.at_most.right(), writer.equal.right()
     limits = np.stack([np.zeros_like(upper), upper], axis=1)
-    found = linprog(costs, at_most, most, equal, to, limits, method="highs-ds", options={"presolve": False})
+    found = linprog(costs, at_most, most, equal, to, limits, method="highs-ipm")
     if found.ineqlin.marginals is None:
         return 0.0
     prices, values = np.maximum(-found.ineqlin.marginals, 0.0), -found.eqlin.marginals
