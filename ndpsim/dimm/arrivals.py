@@ -15,16 +15,8 @@ from ndpsim.dimm.common import (
     record_taken,
     update_credit,
 )
-from ndpsim.dimm.relayout import (
-    enqueue_request,
-    is_promised,
-    mask_due_lanes,
-    may_take_weights,
-    next_request,
-    source_of,
-    update_promises,
-    weights_are_next,
-)
+from ndpsim.dimm.relayout import enqueue_request, mask_due_lanes, next_request, source_of
+from ndpsim.dimm.relayout_weights import is_promised, may_take_weights, update_promises, weights_are_next
 from ndpsim.dimm.staging import has_reads, next_step
 from ndpsim.dimm.state import READ, WRITE
 from ndpsim.dimm.stepping import HOST_BIT, HOSTS, UNKNOWN, looks_for_requests, set_bit

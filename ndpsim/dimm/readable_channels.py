@@ -14,15 +14,8 @@ from ndpsim.dimm.common import (
     record_taken,
     update_credit,
 )
-from ndpsim.dimm.relayout import (
-    admit_all,
-    enqueue_request,
-    may_take_weights,
-    next_request,
-    source_of,
-    update_promises,
-    weights_are_next,
-)
+from ndpsim.dimm.relayout import admit_all, enqueue_request, next_request, source_of
+from ndpsim.dimm.relayout_weights import may_take_weights, update_promises, weights_are_next
 from ndpsim.dimm.staging import next_step
 from ndpsim.dram.choosing import forget_all
 from ndpsim.dram.maintenance import next_refresh, refresh

@@ -21,11 +21,10 @@ from ndpsim.dimm.relayout import (
     has_requests,
     is_relayouts,
     looks_for_offers,
-    looks_for_room,
     record_served_request,
     source_of,
-    update_promises,
 )
+from ndpsim.dimm.relayout_weights import looks_for_room, update_promises
 from ndpsim.dimm.staging import give_to_multipliers, lane_source, next_step, stage
 from ndpsim.dimm.state import HOST, LAST_COLUMN, NDP, READ, ROWS_LOST, TURNAROUNDS, WRITE
 from ndpsim.dimm.transfers import carry_data
