@@ -27,14 +27,10 @@ priority on the bus: each unit takes 2 to 6% of its channel with parts of deepse
 that. A paced read catches up after short waits, but not after those of many tokens. Further losses of reads
 are 0 to 5% with few tokens and many streams, and more with arbitrations other than host-first.
 
-**Errors.** With deepseek-v2 over 8 or 16 of the 16 DIMMs of `trimoe`, at batches of 1, 16 and 128, layers
-where the CPU reads, the GPU copies, or both, differ from the cycle-level session by at most 0.6% (12
-layers); with experts over 8 and over 16 DIMMs in one layer, and at qwen3-235b-a22b's batch of 128, by up to
-2.3%. The end of a DIMM differs by at most 3.2% of the layer, the end of a read by 5.4%. The remaining error
-comes from the rhythm of reads and experts: a part of qwen3-235b-a22b over 16 DIMMs loses 0.19 with 12 tokens,
-0.12 with 8 and 0.04 with 16. On `edge` this effect is stronger: with experts over all 6 DIMMs the error is
-0.5% of the layer, but with experts over 2 of 6 a DIMM ended 8.4% later than in the session, before there were
-entries for two streams.
+**Errors.** `validation/exact_layers.md` compares 44 layers with the cycle-level session. What remains comes
+from the rhythm of reads and experts, which few entries cannot follow: a part of qwen3-235b-a22b over 16 DIMMs
+loses 0.19 with 12 tokens, 0.12 with 8 and 0.04 with 16. On `edge`, with three DIMMs on a channel, this effect
+is stronger.
 
 **An expert beside a relayout** is slowed down by the reads of its DIMM for the relayout and, more, by writes.
 

@@ -9,6 +9,10 @@ than 0.1%. If lanes have few bursts, every relayout is simulated.
 Distance only adds the latency of more links, as long as buffers hold the packets on the way: on `trimoe`
 20.8 ns a link to the 2 ms of an expert of deepseek-v2. If the farthest DIMM takes less than 0.1% longer than
 the nearest, only these are simulated, and the others are on the line between them.
+
+A large expert is simulated as equal slices of its columns, one after the other. This changes the time of an
+expert of deepseek-v2 (3 slices) or mixtral-8x7b (28) on `trimoe` by less than 0.1%, and its energy above
+standby by up to 0.5%.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ from ndpsim.simulate.relayout_plan import access_by_units
 
 Ints = NDArray[np.int64]
 
-_MOST_MOVED = 1 << 26  # maximum bytes of a simulated relayout, which needs some 15 times as much memory
+_MOST_MOVED = 1 << 24  # maximum bytes of a simulated relayout, which needs some 15 times as much memory
 _EVEN_BURSTS = 1000  # bursts of a lane: stripes are then equal within 0.1%
 _ON_A_LINE = 0.001  # the share by which the farthest DIMM may take longer than the nearest
 

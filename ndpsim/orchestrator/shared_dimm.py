@@ -24,13 +24,13 @@ _log = logging.getLogger("ndpsim")
 
 Floats = NDArray[np.float64]
 
-_TOKENS = 1, 2, 3, 5, 8, 12, 20  # a tile of trimoe holds 16 to 18 tokens of deepseek-v2
+_TOKENS = 1, 3, 8, 20  # a tile of trimoe holds 16 to 18 tokens of deepseek-v2
 _RELAYOUT_TOKENS = 1, 3, 8
 _SHARES = 0.25, 0.5, 0.7, 0.85  # of what a host read reaches alone,
-_SHARES_OF_SEVERAL = 0.25, 0.5, 0.75  # and of several, which have less of a channel each
-_WINDOW_NS = 20_000.0, 180_000.0  # after the first activations, so that a read has been on all ranks
-_RELAYOUT_WINDOW_NS = 20_000.0, 90_000.0
-_CROWDED = 1, 3, 4  # of the rates of the host, those that are tried beside a relayout as well
+_SHARES_OF_SEVERAL = 0.5, 0.75  # and of several, which have less of a channel each
+_WINDOW_NS = 20_000.0, 100_000.0  # after the first activations, so that a read has been on all ranks
+_RELAYOUT_WINDOW_NS = 20_000.0, 55_000.0
+_CROWDED = 1, 4  # of the rates of the host, those that are tried beside a relayout as well
 _PERIODS = 3.3  # of experts that a window is at least as long as,
 _LONGER = 1.0  # where they take no longer than so many windows
 _MOST_EXPERTS = 16  # in a queue; where they are short, the window is as well
