@@ -1,6 +1,6 @@
 """How far layers by rates are from the cycle-level session, on 44 layers.
 
-``python validation/exact_layers.py > validation/exact_layers.md`` (some half an hour)
+``python validation/exact_layers.py > validation/exact_layers.md`` (some quarter of an hour)
 """
 
 from __future__ import annotations
@@ -80,8 +80,7 @@ With half of the ranks, two layers are beyond the limits. In one, an expert move
 reads another expert there and the DIMM's unit computes. In the other, experts over all DIMMs run beside
 several reads of the host, and the simulation with rates is 5% too fast. With 16 sequences of qwen3-235b-a22b
 it is 2.6% too slow: such parts of experts are so short that their rhythm and that of the reads decide. Other
-ends beyond 5% are single reads of the CPU, and one DIMM that ends long before its layer; these layers are
-right within 0.8%."""
+ends beyond 5% are single reads of the CPU; their layers are right within 0.8%."""
 
 
 def checked(

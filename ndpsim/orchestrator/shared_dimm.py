@@ -29,7 +29,7 @@ _RELAYOUT_TOKENS = 1, 3, 8
 _SHARES = 0.25, 0.5, 0.7, 0.85  # of what a host read reaches alone,
 _SHARES_OF_SEVERAL = 0.5, 0.75  # and of several, which have less of a channel each
 # After the first activations, so that a read has been on all ranks. With windows that end at 400 us, rates of
-# experts of deepseek-v2 and qwen3-235b-a22b on `trimoe` differ by 0.7% on average and 3% at most, and those of
+# experts of deepseek-v2 and qwen3-235b-a22b on `trimoe` differ by 0.7% on average, by 3% at most, those of
 # relayouts by 1.7% and 7%.
 _WINDOW_NS = 20_000.0, 100_000.0
 _RELAYOUT_WINDOW_NS = 20_000.0, 55_000.0
