@@ -41,6 +41,14 @@ def test_balance_is_compared_with_the_fastest_published_policy(cell):
     assert (cell.bound_ns, cell.known_ns) == (12.0, 15.0)  # a bound at fewer bits says nothing
 
 
+def test_the_picture_of_a_machine_names_its_cells(cell, tmp_path):
+    name = best.draw("edge", [cell], tmp_path / "figures")
+    picture = (tmp_path / "figures" / name).read_text()
+    assert "Policies on edge" in picture
+    assert "qwen3-30b-a3b, batch 8, skewed" in picture
+    assert "best known" in picture
+
+
 def test_what_binds_is_the_largest_share():
     assert best.resource({"bottleneck.gpu": 0.2, "bottleneck.ndp": 0.7, "bottleneck.cpu": None}) == "ndp 70%"
     assert best.resource({"bottleneck.cpu": None}) == ""

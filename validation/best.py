@@ -335,7 +335,7 @@ def draw(machine: str, cells: Sequence[Cell], folder: Path) -> str:
     file = folder / f"best-{machine}.svg"
     title = f"Policies on {machine}"
     save(
-        compose(title, ({"best": [Panel(panel, 2 * len(drawn) + 2)]},), "two-columns", ("best",)),
+        compose(title, ({"best": [Panel(panel, 2 * len(drawn) + 2)]},), "two-columns"),
         str(file),
         "two-columns",
     )
