@@ -53,7 +53,7 @@ def ran(
     sets = (f"host.cpu_threads={threads}", *((SLOTS_58,) if model == "mixtral-8x7b" else ()))
     return run_moe(
         HARDWARE, model, policies, batch=1, steps=steps, routing=routing, sets=sets, bounds=False, **given
-    )  # fmt: skip
+    )
 
 
 def derived(model: str) -> list[float]:
