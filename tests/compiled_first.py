@@ -63,7 +63,10 @@ def _run_session(kind: Any, sets: Sequence[str] = (), moved: bool = False) -> No
 def _run_channel(named: tuple[Any, ...], row_policy: str = "open", slots: int = 32) -> None:
     device = resolve(*named)
     options = state.ControllerOptions(row_policy=row_policy, read_buffer=slots)
-    tables, policy = lower(device), state.make_policy(options, device.standard.controller)
+    tables, policy = (
+        lower(device),
+        state.make_policy(options, device.standard.controller, device.standard.choices),
+    )
     number = np.arange(100)
     same, writes = np.zeros_like(number), number % 2
     for make in (FastController, ScanController):

@@ -21,7 +21,10 @@ def run_on(
     data_sink: sink.Sink | None = None,
 ) -> tuple[Any, CommandTrace]:
     """The controller after all requests, each (rank, bank group, bank, row, column, write, address, cycle)."""
-    tables, policy = lower(device), state.make_policy(options, device.standard.controller)
+    tables, policy = (
+        lower(device),
+        state.make_policy(options, device.standard.controller, device.standard.choices),
+    )
     channel, source = make(tables, policy), state.make_source(tables, *requests)
     commands = run_channel(channel, source, data_sink or sink.null_sink(), command_room(), len(requests[0]))
     return channel, decode_commands(commands, tables, device.standard)

@@ -394,7 +394,7 @@ def added(*names: str, scope: str = "bank", **values: Any) -> Callable[[Any], li
         (added("SYNC"), "twice TOY8"),
         (added("OPEN2", opens=True), "unsupported TOY8: command OPEN2"),
         (added("OPEN2", scope="club"), "range TOY8"),
-        (added("X0", "X1", "X2"), "too-large TOY8"),
+        (added(*(f"X{n}" for n in range(7))), "too-large TOY8"),
         (added("X", cycles=0), "range TOY8: command X"),
         (
             added("MEND2", refreshes=True, closes_first="SHUT", interval="nREFIab"),

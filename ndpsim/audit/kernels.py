@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim._jit import kernel
+from ndpsim._jit import inlined, kernel
 
 Ints = NDArray[np.int64]
 
@@ -33,6 +33,23 @@ class Rules(NamedTuple):
     rank_wide: Ints  # by command: 1 when it addresses a whole rank
     same_bank: Ints  # by command: 1 when it addresses one bank of every group of a rank
     children: Ints  # by level: nodes of this level under one parent
+
+
+@inlined
+def nth_last(rules: Rules, last: Ints, before: Ints, rule: int, level: int, at: int) -> int:
+    """The command from which the window of a rule counts at a node: of all that it counts, -1: too few."""
+    latest = 1 << 62
+    for _ in range(rules.window[rule]):
+        found = -1
+        for place in range(rules.previous_first[rule], rules.previous_first[rule + 1]):
+            earlier = last[at, rules.previous[place]]
+            while earlier >= latest:
+                earlier = before[level, earlier]
+            found = max(found, earlier)
+        latest = found
+        if found < 0:
+            break
+    return latest
 
 
 @kernel
@@ -77,9 +94,10 @@ def find_early(
                     if rules.siblings[rule] and at == own:
                         continue
                     earlier = last[at, kind]
-                    for _ in range(rules.window[rule] - 1):
-                        if earlier >= 0:
-                            earlier = before[level, earlier]
+                    if rules.window[rule] > 1:
+                        earlier = nth_last(rules, last, before, rule, level, at)
+                        if earlier >= 0 and command[earlier] != kind:
+                            earlier = -1  # another turn of the loop looks at this kind
                     if earlier >= 0 and need - (clock[i] - clock[earlier]) > missing:
                         missing, culprit = need - (clock[i] - clock[earlier]), earlier
             if culprit >= 0:

@@ -208,8 +208,10 @@ class ControllerOptions:
     wck: str = "need-sync"
 
 
-def make_policy(options: ControllerOptions, controller: str = "one-command") -> Policy:
-    """The settings of `options` as numbers.
+def make_policy(
+    options: ControllerOptions, controller: str = "one-command", choices: Sequence[str] = ()
+) -> Policy:
+    """The settings of `options` as numbers; `controller`, `choices`: of the standard.
 
     Watermarks are 0.8 and 0.2 of the write queue in single precision.
     """
@@ -224,7 +226,7 @@ def make_policy(options: ControllerOptions, controller: str = "one-command") -> 
         write_mode_from=int(np.floor(high)),
         write_mode_below=int(np.ceil(low)),
         rows=row_policy(options.row_policy, options.row_cap),
-        step=make_step(controller, options),
+        step=make_step(controller, options, choices),
     )
 
 

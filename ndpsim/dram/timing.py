@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ndpsim._jit import inlined
 from ndpsim.spec.checking import MOST_COMMANDS
-from ndpsim.spec.lower import CLOCKS, LENGTH, LEVEL, NEXT, PREVIOUS, SCOPE
+from ndpsim.spec.lower import CLOCKS, COUNTED, LENGTH, LEVEL, SCOPE
 from ndpsim.spec.standard import ONE_BANK, STACK, WHOLE_RANK
 
 
@@ -80,15 +80,16 @@ def carry_to_stacks(tables, ready, rank, group, command, clock):
 def note_windows(tables, ready, recent, command, rank, group, bank, clock):
     """Record a command that window rules count, and delay commands until the window has passed (tFAW)."""
     for window in range(tables.windows.shape[0]):
-        if tables.windows[window, PREVIOUS] == command:
+        if tables.windows[window, COUNTED + command] > 0:
             level = tables.windows[window, LEVEL]
             node = rank if level == 1 else group if level == 2 else bank if level == 3 else 0
-            oldest, after = recent[window, node, 0], tables.windows[window, NEXT]
-            recent[window, node, oldest] = clock
+            oldest = recent[window, node, 0]
+            recent[window, node, oldest] = clock + tables.windows[window, COUNTED + command] - 1
             oldest = oldest % tables.windows[window, LENGTH] + 1
             recent[window, node, 0] = oldest
-            at = recent[window, node, oldest] + tables.windows[window, CLOCKS]
-            ready[node, after] = max(ready[node, after], at)
+            for after in range(MOST_COMMANDS):
+                at = recent[window, node, oldest] + tables.windows[window, CLOCKS + after]
+                ready[node, after] = max(ready[node, after], at)
 
 
 @inlined

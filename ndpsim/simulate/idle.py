@@ -39,7 +39,7 @@ class IdleTime:
         self.issued = np.zeros(len(tables.commands), dtype=np.int64)
         self._channel, self._turns = channel, len(schedule.turns)
         self._first_turn = schedule.turns[0].clock if schedule.turns else 0
-        windows = tables.windows[:, CLOCKS]
+        windows = tables.windows[:, CLOCKS:]
         self._longest = int(max(tables.gap.max(), tables.sibling_gap.max(), windows.max(initial=0)))
         self._in_period = np.zeros_like(self.issued)
         for turn in schedule.turns:

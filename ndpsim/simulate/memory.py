@@ -18,6 +18,11 @@ from ndpsim.spec import Device, resolve
 from ndpsim.units import format_bytes
 
 
+def policy_of(options: ControllerOptions, device: Device) -> Policy:
+    """The controller of a channel as numbers."""
+    return make_policy(options, device.standard.controller, device.standard.choices)
+
+
 def controller_options(dram: Dram) -> ControllerOptions:
     """The controller of a hardware file."""
     return ControllerOptions(**{field.name: getattr(dram, field.name) for field in fields(ControllerOptions)})
@@ -30,7 +35,7 @@ def bus_policy(dram: Dram, device: Device) -> Policy:
         InputError: the device does not have this kind of refresh.
     """
     check_refresh(device, dram.refresh)
-    return make_policy(controller_options(dram), device.standard.controller)
+    return policy_of(controller_options(dram), device)
 
 
 def named_mapping(dram: Dram) -> Mapping:
@@ -130,6 +135,11 @@ class Memory:
             hardware.system.host.channels * dimm.subchannels,
             hardware.power_changes,
         )
+
+    @property
+    def policy(self) -> Policy:
+        """The controller of each channel as numbers."""
+        return policy_of(self.options, self.device)
 
     @property
     def capacity_bytes(self) -> int:

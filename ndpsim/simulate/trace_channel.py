@@ -44,7 +44,7 @@ class TraceChannel(Bus):
             tables, rank, bankgroup, bank, row, column, requests.write[chosen], address[chosen], cycle
         )
         source = source._replace(period=repeating_period(source.place))
-        policy = state.make_policy(memory.options, memory.device.standard.controller)
+        policy = memory.policy
         channel = make_channel(tables, policy)
         super().__init__(tables, channel, source, recording)
         self._memory = memory

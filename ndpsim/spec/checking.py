@@ -17,7 +17,7 @@ from ndpsim.spec.standard import (
 )
 
 #: Maximum commands of a standard: tables have this width, so that loops over them have a fixed length.
-MOST_COMMANDS = 12
+MOST_COMMANDS = 16
 
 #: Timings of every standard.
 NEEDED = ("rate", "tCK_ps", "nCL", "nCWL", "nRAS", "nRP", "nRC", "nREFI")
@@ -47,8 +47,8 @@ def check_rule(standard: Standard, rule: Rule) -> None:
             raise unknown(name, standard.names, "command", key=where)
     level = standard.level_of(rule.level)
     inner = level == STACK or (level > 1 and _scopes(standard, rule) != {ONE_BANK})
-    if rule.window < 1 or (rule.window > 1 and (len(rule.previous) > 1 or inner)):
-        problem = f"a window counts one command, and at one {rule.level}"
+    if rule.window < 1 or (rule.window > 1 and inner):
+        problem = f"a window counts commands that address one {rule.level}"
         raise InputError(problem, "unsupported", key=where)
 
 

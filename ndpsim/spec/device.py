@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
 from ndpsim.arguments import choice, shown, text, whole_number
 from ndpsim.errors import InputError, unknown
-from ndpsim.parameters.dram import RULE_SET
+from ndpsim.parameters.dram import RULE_SET, RULES
 from ndpsim.reported import text_table
 from ndpsim.spec.registry import standards
 from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, WRITE_AP, Organisation, Standard, latency_terms
@@ -207,6 +207,20 @@ def _timings(
     return speed, sources
 
 
+_PRESETS = {"org": ("organisations", "organisation"), "timing": ("speeds", "timing preset")}
+
+
+def _preset(standard: Standard, rules: str, name: str, key: str) -> str:
+    """The name of a preset, which the standard has under these rules."""
+    field, what = _PRESETS[key]
+    known, others = getattr(standard.under(rules), field), [one for one in RULES if one != rules]
+    for other in others:
+        if isinstance(name, str) and name not in known and name in getattr(standard.under(other), field):
+            problem = f"is a preset of --rules {other}, not of --rules {rules}"
+            raise InputError(problem, "unsupported", key=f"{key} {name}")
+    return choice(name, key, known, f"{standard.name} {what}")
+
+
 def resolve(
     standard: str,
     org: str,
@@ -228,16 +242,15 @@ def resolve(
     Raises:
         InputError: a name is unknown, a number is out of range, or the standard leaves a value open.
     """
-    chosen = standards()[choice(standard, "standard", standards(), "standard")]
-    org = choice(org, "org", chosen.organisations, f"{standard} organisation")
-    timing = choice(timing, "timing", chosen.speeds, f"{standard} timing preset")
+    found = standards()[choice(standard, "standard", standards(), "standard")]
+    chosen = found.under(RULE_SET.checked(rules))
+    org = _preset(found, rules, org, "org")
+    timing = _preset(found, rules, timing, "timing")
     ranks = whole_number(ranks, "ranks", 1, _MAX_RANKS, " of ranks")
     if chosen.organisations[org].ranks:
         if ranks > 1:
             raise InputError(f"{ranks} is not 1: a channel of {standard} has no ranks", "range", key="ranks")
         ranks = chosen.organisations[org].ranks
-    if RULE_SET.checked(rules) == "reference":
-        chosen = replace(chosen, **chosen.reference)
     if overrides is not None and not isinstance(overrides, Mapping):
         raise InputError(f"{shown(overrides)} is not a mapping of timings to clocks", "type", key="overrides")
     given = {text(name, "overrides"): clocks for name, clocks in (overrides or {}).items()}

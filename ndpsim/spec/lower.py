@@ -19,8 +19,11 @@ NO_RULE = -(1 << 40)
 SCOPE, CLOSES, IS_REFRESH, CLOSES_FIRST, INTERVAL, BUSY, BUS, CYCLES, RANK_ORDER = range(9)
 COMPLETED_BY, COMPLETE_WITHIN, PREPARED_BY, PREPARED_AT, KEEPS_PREPARED, ON_ANY_TICK = range(9, 15)
 
-# Fields of `Tables.windows`, for rules that count commands.
-LEVEL, PREVIOUS, LENGTH, NEXT, CLOCKS = range(5)
+# The first words of a row of `Tables.windows`: the level, and how many commands the window counts. Then come
+# two words for each command: its cycles if the window counts it (else 0), and the clocks until it may follow.
+LEVEL, LENGTH = range(2)
+COUNTED = 2
+CLOCKS = COUNTED + MOST_COMMANDS
 
 
 class Tables(NamedTuple):
@@ -28,9 +31,9 @@ class Tables(NamedTuple):
 
     `gap[level, previous, next]`: least distance at the same channel, rank, bank group, bank or stack.
     `sibling_gap[level, previous, next]`: least distance at two nodes of a level below the same node.
-    `windows[window, field]`: at least CLOCKS from the first of the last LENGTH commands PREVIOUS at a node of
-    LEVEL to the command NEXT (tFAW).
-    Distances are from first cycle to first cycle of commands; NO_RULE without a rule.
+    `windows[window, field]`: a window counts commands at a node of LEVEL; from the last cycle of the first of
+    its last LENGTH commands to the first cycle of another one at least the CLOCKS of that one (tFAW).
+    All other distances are from first cycle to first cycle; NO_RULE without a rule.
     """
 
     ranks: int
@@ -62,6 +65,13 @@ def _fields(device: Device, command: Command) -> list[int]:
     return [*effects, *bus_and_order, second, within, before, level, prepared, command.on_any_tick]
 
 
+def _window(level: int, length: int) -> NDArray[np.int64]:
+    """A row of `Tables.windows` that counts and delays nothing yet."""
+    row = np.zeros(CLOCKS + MOST_COMMANDS, dtype=np.int64)
+    row[LEVEL], row[LENGTH], row[CLOCKS:] = level, length, NO_RULE
+    return row
+
+
 @cached_by_identity(64)
 def lower(device: Device) -> Tables:
     """The integer tables of `device`. They are shared: nothing may change them.
@@ -77,7 +87,7 @@ def lower(device: Device) -> Tables:
     commands, number = standard.by_number, {name: place for place, name in enumerate(standard.names)}
     gap = np.full((STACK + 1, MOST_COMMANDS, MOST_COMMANDS), NO_RULE, dtype=np.int64)
     sibling = gap.copy()
-    windows: dict[tuple[int, int, int, int], int] = {}
+    windows: dict[tuple[int, int, tuple[str, ...]], NDArray[np.int64]] = {}
     for previous, one in enumerate(commands):
         for after, other in enumerate(commands):
             if one.bus == other.bus and one.cycles > 1:
@@ -85,15 +95,18 @@ def lower(device: Device) -> Tables:
     for rule in standard.rules:
         check_scheduled(standard, rule)
         nominal, level = device.clocks(rule.latency), standard.level_of(rule.level)
+        if rule.window > 1:
+            of = level, rule.window, tuple(sorted(rule.previous))
+            row = windows.setdefault(of, _window(level, rule.window))
+            for before in (number[name] for name in rule.previous):
+                row[COUNTED + before] = commands[before].cycles
+            for after in (number[name] for name in rule.next):
+                row[CLOCKS + after] = max(row[CLOCKS + after], nominal - (commands[after].cycles - 1))
+            continue
         for before in (number[name] for name in rule.previous):
             row = (sibling if rule.siblings else gap)[level, before]
             for after in (number[name] for name in rule.next):
-                clocks = nominal + commands[before].cycles - commands[after].cycles
-                if rule.window > 1:
-                    window = level, before, rule.window, after
-                    windows[window] = max(windows.get(window, NO_RULE), clocks)
-                else:
-                    row[after] = max(row[after], clocks)
+                row[after] = max(row[after], nominal + commands[before].cycles - commands[after].cycles)
     return Tables(
         ranks=device.ranks,
         bankgroups=device.bankgroups,
@@ -104,7 +117,7 @@ def lower(device: Device) -> Tables:
         gap=gap,
         sibling_gap=sibling,
         binds_siblings=np.array((sibling > NO_RULE).any(axis=2), dtype=np.int64),
-        windows=np.array([(*of, clocks) for of, clocks in windows.items()], dtype=np.int64).reshape(-1, 5),
+        windows=np.array(list(windows.values()), dtype=np.int64).reshape(-1, CLOCKS + MOST_COMMANDS),
         read_latency=device.read_clocks,
         burst=device.burst_clocks,
         refresh_interval=device.clocks("nREFI"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import traceback
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, get_args
 
 from ndpsim.arguments import shown, whole_number
 from ndpsim.errors import InputError, unknown
 from ndpsim.spec.checking import NEEDED, check_standard
-from ndpsim.spec.standard import Command, Derivation, Organisation, Rule, Standard, latency_terms
+from ndpsim.spec.standard import ROUNDINGS, Command, Derivation, Organisation, Rule, Standard, latency_terms
 
 _WHOLE = ("transfers_per_clock", "prefetch", "channel_bits", "ticks_per_clock")
 _DERIVATIONS = get_args(Derivation)
@@ -73,6 +73,9 @@ def _check(standard: Standard) -> None:
         if not isinstance(derivation, _DERIVATIONS):
             known = ", ".join(sorted(kind.__name__ for kind in _DERIVATIONS))
             raise InputError(f"{shown(derivation)} is none of {known}", "type", key=f"derived {name}")
+        rounding = getattr(derivation, "rounding", "up")
+        if rounding not in ROUNDINGS:
+            raise unknown(rounding, ROUNDINGS, "rounding", key=f"derived {name}")
         for value in _numbers_of(derivation):
             whole_number(value, f"derived {name}", 0, of=" of clocks, ns, MT/s, Mb or pins")
     for preset, speed in standard.speeds.items():
@@ -84,7 +87,7 @@ def _check(standard: Standard) -> None:
         _check_rule(standard, rule, timings)
     check_standard(standard)
     if standard.reference:
-        _check(replace(standard, **standard.reference, reference={}))
+        _check(standard.under("reference"))
 
 
 def _check_names(names: Any, key: str, known: Any, what: str) -> None:
@@ -114,7 +117,8 @@ def _numbers_of(value: Any) -> Iterator[Any]:
     """All numbers of a derivation."""
     if isinstance(value, _DERIVATIONS):
         for field in fields(value):
-            yield from _numbers_of(getattr(value, field.name))
+            if field.name != "rounding":
+                yield from _numbers_of(getattr(value, field.name))
     elif isinstance(value, Mapping):
         yield from value
         for of_key in value.values():

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache, cached_property
-from math import ceil
+from math import ceil, floor
 from typing import Any
 
 from ndpsim.errors import InputError
@@ -93,7 +93,8 @@ class Rule:
     """`next` may follow `previous` at the same node of `level` no sooner than `latency` clocks later.
 
     `latency` is a sum of timing names and whole numbers, as in the standards ("nCL + nBL - nCWL").
-    `window`: the distance is from the `window`-th last `previous`, if there are so many (4 for tFAW).
+    `window`: the distance is from the `window`-th last command of all `previous`, if there are so many (4 for
+    tFAW). Such a window counts from the last cycle of a command.
     `siblings`: the rule applies to the *other* nodes of the level below the same node instead (rank-to-rank
     switching).
     """
@@ -144,6 +145,19 @@ class Organisation:
     columns: int
     stacks: int = 1
     ranks: int = 0
+
+
+#: How a time becomes clocks: rounded up, down (a maximum interval), or by JESD79-5C, 13.2: 0.3% less, in
+#: thousandths of a clock, rounded up.
+ROUNDINGS = ("up", "down", "JESD79-5C")
+
+
+def to_clocks(ps: int | Fraction, tck_ps: int | Fraction, rounding: str = "up") -> int:
+    """A time in clocks, by one of `ROUNDINGS`."""
+    if rounding == "JESD79-5C":
+        return int((floor(Fraction(ps * 997) / tck_ps) + 1000) // 1000)
+    clocks = Fraction(ps) / tck_ps
+    return floor(clocks) if rounding == "down" else ceil(clocks)
 
 
 # Derivations of clock counts that speed presets do not state, from a rate in MT/s, the preset's clock, and
@@ -199,34 +213,37 @@ class ByRate:
 
 @dataclass(frozen=True)
 class ByDensity:
-    """Nanoseconds by the density of a device, or of a stack of it, rounded up to clocks of the tCK."""
+    """Nanoseconds by the density of a device, or of a stack of it, in clocks of the tCK."""
 
     ns: Mapping[int, int]
+    rounding: str = "up"
 
     def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
         ns = self.ns.get(organisation.density_mb // organisation.stacks)
-        return None if ns is None else ceil(Fraction(ns * 1000, tck_ps))
+        return None if ns is None else to_clocks(ns * 1000, tck_ps, self.rounding)
 
 
 @dataclass(frozen=True)
 class Every:
-    """The same nanoseconds for every device, rounded up to clocks of the preset's tCK."""
+    """The same nanoseconds for every device, in clocks of the preset's tCK."""
 
     ns: int
+    rounding: str = "up"
 
     def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
-        return ceil(Fraction(self.ns * 1000, tck_ps))
+        return to_clocks(self.ns * 1000, tck_ps, self.rounding)
 
 
 @dataclass(frozen=True)
 class EveryBank:
-    """Nanoseconds that all banks of a rank share, rounded up to clocks of the preset's tCK."""
+    """Nanoseconds that all banks of a rank share, in clocks of the preset's tCK."""
 
     ns: int
+    rounding: str = "up"
 
     def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
         banks = organisation.stacks * organisation.bankgroups * organisation.banks_per_group
-        return ceil(Fraction(self.ns * 1000, tck_ps * banks))
+        return to_clocks(Fraction(self.ns * 1000, banks), tck_ps, self.rounding)
 
 
 Derivation = ByWidthAndRate | AtLeast | ByWidth | ByRate | ByDensity | Every | EveryBank
@@ -248,7 +265,9 @@ class Standard:
     traces, which the reference lacks.
     `max_postponed_refreshes`, `max_pulled_in_refreshes`: refreshes that a rank may owe, or be ahead.
     `controller`: the module of `ndpsim/dram/controllers` with the parts of a step that are not data.
-    `reference`: differing fields of the reference (Ramulator 2.1) where it is known to be wrong.
+    `choices`: what the standard leaves to a controller, by names that its `controller` knows.
+    `cited`: the source of each timing, by its name, or by "preset/name" where it is that of one preset only.
+    `reference`: differing fields under the rules of the reference (Ramulator 2.1).
     """
 
     name: str
@@ -269,7 +288,21 @@ class Standard:
     burst: str = "nBL"
     own_data_buses: bool = False
     ticks_per_clock: int = 1
+    choices: tuple[str, ...] = ()
+    cited: Mapping[str, str] = field(default_factory=dict)
     reference: Mapping[str, Any] = field(default_factory=dict)
+
+    def under(self, rules: str) -> Standard:
+        """The standard under these rules: "standard" or "reference"."""
+        return self._as_reference if rules == "reference" else self
+
+    @cached_property
+    def _as_reference(self) -> Standard:
+        return replace(self, **self.reference, reference={})
+
+    def source_of(self, timing: str, preset: str) -> str:
+        """The clause, table or data sheet of a timing of a preset; empty if the page names none."""
+        return self.cited.get(f"{preset}/{timing}", self.cited.get(timing, ""))
 
     @cached_property
     def by_number(self) -> tuple[Command, ...]:

@@ -144,7 +144,7 @@ class Traffic(Benchmark):
     def _runs(self, make: MakeController, source: state.Source, memory: Memory, repeat: int) -> list[_Run]:
         """One run that may compile, and `repeat` measured runs."""
         tables, standard = lower(memory.device), memory.device.standard
-        policy = state.make_policy(memory.options, standard.controller)
+        policy = memory.policy
         return [_serve(make(tables, policy), source, standard) for _ in range(1 + repeat)]
 
     def _work(self, channel: Controller, standard: Standard) -> Work:

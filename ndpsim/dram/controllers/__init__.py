@@ -1,6 +1,7 @@
 """Controller classes, one module each: the parts of a step that data cannot describe.
 
-The file of a standard names its class. A module has `of`, which returns the parameters for the options: a
+The file of a standard names its class, and the choices that the standard leaves to it. A module has
+`CHOICES`, the names of those it knows, and `of`, which returns the parameters for the options and choices: a
 named tuple with `slots`, the maximum number of commands in a step. It has `step`, see `dram.controller`. It
 may have `words` and `queues`, its own state (`dram.state`), `COUNTED`, the names of its counters, and
 `instead`, see `dram.step`.
@@ -9,6 +10,7 @@ may have `words` and `queues`, its own state (`dram.state`), `COUNTED`, the name
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -20,13 +22,18 @@ def own_counters(name: str) -> tuple[str, ...]:
     return getattr(_module(name), "COUNTED", ())
 
 
-def make_step(name: str, options: Any) -> Any:
+def make_step(name: str, options: Any, choices: Sequence[str] = ()) -> Any:
     """The parameters of the controller of this name, under the `ControllerOptions` of a channel.
 
     Raises:
-        InputError: there is none.
+        InputError: there is none, or it does not know a choice.
     """
-    return _module(name).of(options)
+    module = _module(name)
+    known = getattr(module, "CHOICES", ())
+    for one in choices:
+        if one not in known:
+            raise unknown(one, known, f"choice of the controller {name}", key="choices")
+    return module.of(options, frozenset(choices))
 
 
 def _module(name: str) -> Any:

@@ -20,7 +20,7 @@ class OneCommand(NamedTuple):
         return None if tables.groups_per_stack else self
 
 
-def of(options: Any) -> OneCommand:
+def of(options: Any, choices: frozenset[str]) -> OneCommand:
     """The parameters."""
     return OneCommand()
 

@@ -97,7 +97,7 @@ class Unopened(NamedTuple):
     keeps_maintenance: int  # in a bank of the waiting maintenance
 
 
-def of(options: Any) -> SplitActivation:
+def of(options: Any, choices: frozenset[str]) -> SplitActivation:
     """The parameters."""
     return SplitActivation(int(options.wck == "always-on"))
 

@@ -83,7 +83,7 @@ class OfEdge(NamedTuple):
     keeps_maintenance: int  # waiting maintenance
 
 
-def of(options: Any) -> TwoBuses:
+def of(options: Any, choices: frozenset[str]) -> TwoBuses:
     """The parameters."""
     return TwoBuses()
 

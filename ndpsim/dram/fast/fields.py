@@ -117,13 +117,14 @@ FIELDS = (
     ),
     Field("same_group", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank group"),
     Field("same_bank", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank"),
+    Field("of_window", (1, TIMED_CLASSES), CONSTANT, "from the first of four commands of the window (tFAW)"),
     Field("of_stacks", (2 * CLASSES, TIMED_CLASSES), CONSTANT, "as `of_ranks`, of the stacks of a rank"),
     # ---- Times: the first clock at which a class may issue, according to this node. Commands raise them
     # (`timing`); nothing lowers them.
     Field("rank_ready", (EACH_RANK, TIMED_CLASSES), CLOCK, "as far as channel and rank go"),
     Field("group_ready", (EACH_GROUP, TIMED_CLASSES), CLOCK, "as far as the bank group goes"),
     Field("bank_ready", (EACH_BANK, TIMED_CLASSES), CLOCK, "as far as the bank goes"),
-    Field("recent_acts", (EACH_RANK, 4), CLOCK, "the clocks of the last four ACTs of a rank", -FAR),
+    Field("recent_acts", (EACH_RANK, 4), CLOCK, "the clocks of the window's last four, as of ACTs", -FAR),
     Field("oldest_act", (EACH_RANK,), NUMBER, "which of `recent_acts` is the oldest"),
     Field("last_command", (EACH_RANK,), CLOCK, "the clock of the last command to banks of a rank"),
     # ---- Rows

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+#: `Shape.refresh_in_window` if the window (tFAW) does not count refreshes of banks.
+NOT_IN_WINDOW = -1 << 20
+
 
 class Shape(NamedTuple):
     """The properties of a channel that never change, except for its distances."""
@@ -12,7 +15,8 @@ class Shape(NamedTuple):
     bankgroups: int  # numbered as in `fields`
     banks_per_group: int
     first_bank: int  # its number among all nodes, see `dram.state.Nodes`
-    activate_window: int
+    window: int  # its longest distance (tFAW)
+    refresh_in_window: int  # clocks by which REFSB ends later than an ACT would, in the window (tFAW)
     read_latency: int
     burst: int
     refresh_interval: int

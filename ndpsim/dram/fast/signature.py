@@ -180,7 +180,7 @@ def write_rank(shape, state, table, at, rank, over, row, clock):
     at = write_ready(state.rank_ready, table, at + 3, rank, 1, TIMED_CLASSES, over, clock)
     for number in range(4):
         recent = state.recent_acts[rank, (state.oldest_act[rank] + number & 3)]
-        table[at + number] = max(recent, over - shape.activate_window) - clock
+        table[at + number] = max(recent, over - shape.window) - clock
     at += 4
     if touched + table[REACH] > over:
         at = write_nodes(shape, state, table, at, rank, over, clock)

@@ -11,6 +11,7 @@ from ndpsim.caching import cached_by_identity
 from ndpsim.dram.controllers.one_command import OneCommand
 from ndpsim.dram.fast.chunks import Chunks
 from ndpsim.dram.fast.fields import (
+    ACT,
     BANKS_PER_GROUP,
     BANKS_PER_RANK,
     CLASSES,
@@ -29,13 +30,24 @@ from ndpsim.dram.fast.fields import (
     make_records,
 )
 from ndpsim.dram.fast.one_chunk import ONE_CHUNK
-from ndpsim.dram.fast.shape import Shape
+from ndpsim.dram.fast.shape import NOT_IN_WINDOW, Shape
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers.FRFCFS import FRFCFS
 from ndpsim.dram.state import OPEN_CLOCKS, Policy, number_nodes, put_schedule, refreshed, schedule_of
 from ndpsim.spec import NO_RULE, Tables
-from ndpsim.spec.lower import BUSY, CLOCKS, CLOSES_FIRST, COMPLETED_BY, NEXT, PREPARED_BY, PREVIOUS, SCOPE
+from ndpsim.spec.lower import (
+    BUSY,
+    CLOCKS,
+    CLOSES_FIRST,
+    COMPLETED_BY,
+    COUNTED,
+    CYCLES,
+    LENGTH,
+    LEVEL,
+    PREPARED_BY,
+    SCOPE,
+)
 from ndpsim.spec.standard import (
     ACTIVATE,
     ONE_BANK,
@@ -57,7 +69,7 @@ Records = NDArray[Any]
 COMMAND_OF_CLASS = ACTIVATE, PRECHARGE, READ, WRITE, 6, 7, 8, 9, READ_AP, WRITE_AP, 10, 11, 12
 CLASS_OF_COMMAND = np.argsort(COMMAND_OF_CLASS)
 
-_FOUR = [1, ACTIVATE, 4, ACTIVATE]  # the window of activations (tFAW)
+_WINDOW = 1, 4  # the level and the length of the window of activations (tFAW)
 
 
 def fits(tables: Tables, policy: Policy, with_sink: bool) -> bool:
@@ -105,14 +117,50 @@ def _fits_classes(tables: Tables, schedule: Schedule) -> bool:
         for n in {turn.command for turn in schedule.turns}
     ]
     issued = [*range(WRITE_AP + 1), *(number for one in asked for number in one[1:])]
-    windows = tables.windows[np.isin(tables.windows[:, [PREVIOUS, NEXT]], issued).all(axis=1), :CLOCKS]
     return (
-        windows.tolist() in ([], [_FOUR])
+        _fits_window(tables, issued)
         and all(one in known for one in asked)
         and not any(_binds_parts(tables, number) for one in asked for number in one[1:])
         and not tables.binds_siblings[2:STACK].any()
         and len(schedule.turns) <= MOST_TURNS
     )
+
+
+def _binding_windows(tables: Tables, issued: list[int]) -> Ints:
+    """The windows of commands that may issue."""
+    counted, delayed = tables.windows[:, COUNTED:CLOCKS] > 0, tables.windows[:, CLOCKS:] > NO_RULE
+    binding: Ints = tables.windows[counted[:, issued].any(axis=1) & delayed[:, issued].any(axis=1)]
+    return binding
+
+
+def _fits_window(tables: Tables, issued: list[int]) -> bool:
+    """Whether there is at most the window of activations, with or without the refresh of banks."""
+    windows, numbers = _binding_windows(tables, issued), command_numbers(tables)
+    if len(windows) == 0:
+        return True
+    known = [number in (ACTIVATE, numbers[REFSB]) for number in issued]
+    others = [number for number, is_known in zip(issued, known, strict=True) if not is_known]
+    window = windows[0]
+    return (
+        len(windows) == 1
+        and (window[LEVEL], window[LENGTH]) == _WINDOW
+        and window[COUNTED + ACTIVATE] > 0
+        and not (window[[COUNTED + other for other in others]] > 0).any()
+        and not (window[[CLOCKS + other for other in others]] > NO_RULE).any()
+    )
+
+
+def _window(tables: Tables) -> tuple[Ints, int]:
+    """The distances of the window by class, [0, class], from an ACT's first cycle; `refresh_in_window`."""
+    distances, in_window = np.full((1, TIMED_CLASSES), NO_RULE, dtype=np.int64), NOT_IN_WINDOW
+    cycles, refresh = int(tables.commands[ACTIVATE, CYCLES]), command_numbers(tables)[REFSB]
+    numbers = {ACT: ACTIVATE} | ({REFSB: refresh} if refresh < len(tables.commands) else {})
+    for window in _binding_windows(tables, list(numbers.values()))[:1]:
+        for place, number in numbers.items():
+            distances[0, place] = max(NO_RULE, window[CLOCKS + number] + cycles - 1)
+            if place == REFSB and window[COUNTED + number] > 0:
+                in_window = int(window[COUNTED + number]) - cycles
+    return distances, in_window
 
 
 def _binds_parts(tables: Tables, command: int) -> bool:
@@ -159,9 +207,8 @@ def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = No
         bankgroups=groups,
         banks_per_group=banks,
         first_bank=number_nodes(tables).first_bank,
-        activate_window=max(
-            (w[CLOCKS] for w in tables.windows.tolist() if w[:CLOCKS] == _FOUR), default=NO_RULE
-        ),
+        window=int(_window(tables)[0].max()),
+        refresh_in_window=_window(tables)[1],
         read_latency=tables.read_latency,
         burst=tables.burst,
         refresh_interval=tables.refresh_interval,
@@ -193,6 +240,7 @@ def _distances(tables: Tables) -> dict[str, Ints]:
         "of_ranks": np.concatenate((of_classes(same), of_classes(other))),
         "same_group": of_classes(gap[2]),
         "same_bank": of_classes(gap[3]),
+        "of_window": _window(tables)[0],
         "of_stacks": np.concatenate((of_classes(gap[STACK]), of_classes(tables.sibling_gap[STACK]))),
     }
 

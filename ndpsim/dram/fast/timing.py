@@ -10,9 +10,11 @@ from ndpsim.dram.fast.fields import (
     BANKS_PER_STACK,
     CLASSES,
     GROUPS_PER_STACK,
+    REFSB,
     STACKS_PER_RANK,
 )
-from ndpsim.dram.fast.vectors import filled, larger, raise_times, set_vector, vector_at, with_element
+from ndpsim.dram.fast.shape import NOT_IN_WINDOW
+from ndpsim.dram.fast.vectors import raise_times
 from ndpsim.dram.fast.words import assume_nonnegative
 
 
@@ -73,14 +75,13 @@ def propagate_bank_in_rank(state, command, bank, clock):
 
 @inlined
 def update_window(shape, state, rank, clock):
-    """An ACT: the fourth after it must not come before the window (tFAW) has passed."""
+    """A command of the window, as if an ACT: the fourth after it must not come before the window (tFAW)."""
     rank = assume_nonnegative(rank)
     oldest = assume_nonnegative(state.oldest_act[rank] & 3)
     state.recent_acts[rank, oldest] = clock
     oldest = assume_nonnegative((oldest + 1) & 3)
     state.oldest_act[rank] = oldest
-    window = with_element(filled(0), ACT, state.recent_acts[rank, oldest] + shape.activate_window)
-    set_vector(state.rank_ready, rank, larger(vector_at(state.rank_ready, rank), window))
+    raise_times(state.rank_ready, rank, state.of_window, 0, state.recent_acts[rank, oldest])
 
 
 @inlined
@@ -96,6 +97,8 @@ def propagate_in_same_banks(shape, state, command, first, clock):
     """A command's distances within one bank of every group of a rank."""
     first, command = assume_nonnegative(first), assume_nonnegative(command)
     state.last_command[first // BANKS_PER_RANK] = clock
+    if command == REFSB and shape.refresh_in_window > NOT_IN_WINDOW:
+        update_window(shape, state, first // BANKS_PER_RANK, clock + shape.refresh_in_window)
     for group in range(shape.groups_at_once):
         bank = assume_nonnegative(first + group * BANKS_PER_GROUP)
         raise_times(state.bank_ready, bank, state.same_bank, command, clock)
