@@ -10,9 +10,12 @@ from ndpsim.spec.standard import (
     STACK,
     WHOLE_RANK,
     WRITE_AP,
+    ByRate,
+    ByWidth,
     Command,
     Rule,
     Standard,
+    Sum,
     latency_terms,
 )
 
@@ -97,6 +100,7 @@ def check_standard(standard: Standard) -> None:
         if missing:
             raise InputError(f"preset {preset} states no {', '.join(missing)}", "missing", key=standard.name)
         _check_latency(standard.burst, known, f"{standard.name}: burst, preset {preset}")
+        _check_sums(standard, set(speed), speed["rate"], f"preset {preset}")
         for command in standard.commands:
             interval = command.interval if command.refreshes else ""
             for latency in (command.busy, interval, command.complete_within, command.keeps_prepared):
@@ -107,6 +111,19 @@ def check_standard(standard: Standard) -> None:
         check_scheduled(standard, rule)
     for rule in standard.checked_rules:
         check_rule(standard, rule)
+
+
+def _check_sums(standard: Standard, known: set[str], rate: int, where: str) -> None:
+    """Check that each sum of timings (`Sum`) has terms that are known when it is computed."""
+    for name, derivation in standard.derived.items():
+        while isinstance(derivation, ByRate):
+            derivation = derivation.special.get(rate, derivation.otherwise)
+        sums = [derivation.latency] if isinstance(derivation, Sum) else []
+        if isinstance(derivation, ByWidth):
+            sums = [of for of in derivation.by_dq.values() if isinstance(of, str)]
+        for latency in sums:
+            _check_latency(latency, known, f"{standard.name}: derived {name}, {where}")
+        known.add(name)
 
 
 def _check_latency(latency: str, known: set[str], where: str) -> None:
@@ -136,7 +153,7 @@ def _check_commands(standard: Standard) -> None:
         if number > WRITE_AP and (command.opens or command.reads or command.writes):
             problem = f"a second command that {_effects(command)}: no controller issues it"
             raise InputError(problem, "unsupported", key=where)
-        if command.refreshes and not command.closes:
+        if (command.refreshes or command.manages) and not command.closes:
             _check_closes_first(standard, command, where)
         if command.ranks not in RANK_ORDERS:
             raise unknown(command.ranks, RANK_ORDERS, "order of ranks", key=where)
@@ -148,7 +165,7 @@ def _check_commands(standard: Standard) -> None:
 
 
 def _check_closes_first(standard: Standard, command: Command, where: str) -> None:
-    """A refresh needs its banks closed, by a command to just these."""
+    """A refresh or RFM needs its banks closed, by a command to just these."""
     same = [
         one.name
         for one in standard.by_number
