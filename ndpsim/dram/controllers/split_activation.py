@@ -94,7 +94,6 @@ class Unopened(NamedTuple):
 
     scheduler: Any
     is_opening: int  # an activation has begun
-    keeps_maintenance: int  # in a bank of the waiting maintenance
 
 
 def of(options: Any, choices: frozenset[str]) -> SplitActivation:
@@ -113,7 +112,7 @@ def step(rules, tables, policy, channel, sink, commands, clock):
         complete(tables, channel, commands, clock)
         value[FORCED] += 1
         return True, FAR
-    scheduler = Unopened(policy.scheduler, channel.size[_OPENING], is_in_head(tables, channel))
+    scheduler = Unopened(policy.scheduler, channel.size[_OPENING])
     unopened = one.scheduled_by(policy, scheduler)
     issued = one.step(tables, unopened, channel, sink, commands, None, credit_clock(sink), 0, clock)
     if issued[0] >= 0:
@@ -136,14 +135,14 @@ def opens_from(tables, channel):
 
 
 @inlined
-def is_in_head(tables, channel):
-    """Whether an activation has begun in a bank that the maintenance at the head of its queue addresses."""
-    entry, size = channel.entry, channel.size
-    if size[_OPENING] == 0 or size[PRIORITY] == 0:
-        return 0
-    scope, bank = tables.commands[entry[PRIORITY, FINAL, 0], SCOPE], entry[_OPENING, BANK, 0]
-    first, end, stride = banks_of(tables, scope, entry[PRIORITY, RANK, 0], entry[PRIORITY, BANK, 0])
-    return 1 if first <= bank < end and (bank - first) % stride == 0 else 0
+def opens_bank_of(tables, channel, slot):
+    """Whether an activation has begun in a bank that waiting maintenance addresses."""
+    entry = channel.entry
+    if channel.size[_OPENING] == 0:
+        return False
+    scope, bank = tables.commands[entry[PRIORITY, FINAL, slot], SCOPE], entry[_OPENING, BANK, 0]
+    first, end, stride = banks_of(tables, scope, entry[PRIORITY, RANK, slot], entry[PRIORITY, BANK, slot])
+    return first <= bank < end and (bank - first) % stride == 0
 
 
 @inlined
@@ -270,9 +269,11 @@ def only_clocks_delay(scheduler):
 
 
 @inlined
-def takes(scheduler, command):
+def takes(scheduler, tables, channel, slot, command):
     """See `choosing`: only commands that address no bank with a begun activation."""
-    return scheduler.keeps_maintenance == 0 and choosing.takes(scheduler.scheduler, command)
+    if opens_bank_of(tables, channel, slot):
+        return False
+    return choosing.takes(scheduler.scheduler, tables, channel, slot, command)
 
 
 @inlined

@@ -27,8 +27,8 @@ def is_busy(rules, state):
 
 
 @overridable
-def keeps_maintenance(rules, shape, state, command):
-    """Whether this command of the first maintenance has to wait for the controller."""
+def keeps_maintenance(rules, shape, state, place, command):
+    """Whether this command of the maintenance that waits at a place has to wait for the controller."""
     return False
 
 

@@ -171,14 +171,14 @@ def is_busy(rules, state):
 
 
 @inlined
-def keeps_maintenance(rules, shape, state, command):
-    """See `fast.controller_points`, and `is_in_head`."""
+def keeps_maintenance(rules, shape, state, place, command):
+    """See `fast.controller_points`, and `opens_bank_of`."""
     if state.opening[_IS_OPENING] == 0:
         return False
-    bank, first = state.opening[_BANK], assume_nonnegative(state.pending_bank[0] & BANKS - 1)
+    bank, first = state.opening[_BANK], assume_nonnegative(state.pending_bank[place] & BANKS - 1)
     if bank // BANKS_PER_RANK != first // BANKS_PER_RANK:
         return False
-    return state.pending_class[0] == REFAB or same_banks(shape, first) & bank_bit(bank) != 0
+    return state.pending_class[place] == REFAB or same_banks(shape, first) & bank_bit(bank) != 0
 
 
 @inlined
