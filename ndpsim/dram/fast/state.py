@@ -121,9 +121,19 @@ def _fits_classes(tables: Tables, schedule: Schedule) -> bool:
         _fits_window(tables, issued)
         and all(one in known for one in asked)
         and not any(_binds_parts(tables, number) for one in asked for number in one[1:])
-        and not tables.binds_siblings[2:STACK].any()
+        and not (tables.binds_siblings[2].any() or _other_banks(tables) is None)
         and len(schedule.turns) <= MOST_TURNS
     )
+
+
+def _other_banks(tables: Tables) -> Ints | None:
+    """Distances from a bank to the others, if they may be those of a rank; None if they may not.
+
+    They may if a bank waits for itself at least as long, and a rank has no other bank groups.
+    """
+    others = tables.sibling_gap[3]
+    holds = tables.bankgroups == 1 and bool((tables.gap[3] >= others).all())
+    return others if holds or not tables.binds_siblings[3].any() else None
 
 
 def _binding_windows(tables: Tables, issued: list[int]) -> Ints:
@@ -236,6 +246,9 @@ def _distances(tables: Tables) -> dict[str, Ints]:
         return between[np.ix_(numbers, numbers[:TIMED_CLASSES])]
 
     same, other = np.maximum(gap[0], gap[1]), np.maximum(gap[0], tables.sibling_gap[1])
+    other_banks = _other_banks(tables)
+    if other_banks is not None:
+        same = np.maximum(same, other_banks)
     return {
         "of_ranks": np.concatenate((of_classes(same), of_classes(other))),
         "same_group": of_classes(gap[2]),
