@@ -28,9 +28,9 @@ from ndpsim.dram.state import (
     WRITE_MODE,
     WRITES,
 )
-from ndpsim.dram.timing import bank_ready_at, banks_of, ready_at
+from ndpsim.dram.timing import bank_ready_at, banks_of, first_bank, ready_at
 from ndpsim.spec.lower import CLOSES, CLOSES_FIRST, SCOPE
-from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, WRITE
+from ndpsim.spec.standard import ACTIVATE, BANK_PAIR, ONE_BANK, PRECHARGE, READ, WRITE
 
 
 @inlined
@@ -140,6 +140,12 @@ def may_issue(scheduler, channel, queue, slot, command, overview):
 
 
 @overridable
+def held_until(scheduler, channel, queue, slot, command, at):
+    """The first clock at which a request may issue its next command, which distances allow from `at` on."""
+    return at
+
+
+@overridable
 def takes(scheduler, command):
     """Whether the next maintenance command may issue now, if clocks allow it."""
     return True
@@ -210,6 +216,7 @@ def choose_from(policy, channel, credit, queue, blocking, clock):
         if is_blocked(blocking, entry, queue, slot, clock):
             continue
         command, at = prospect(entry, ready, rows, size, credit, queue, slot)
+        at = held_until(scheduler, channel, queue, slot, command, at)
         entry[queue, NOT_BEFORE, slot] = at
         if at > clock:
             first = min(first, at)
@@ -223,12 +230,25 @@ def choose_from(policy, channel, credit, queue, blocking, clock):
 
 
 @inlined
+def turn_to_open(tables, entry, rows):
+    """Of a pair of banks to refresh, put the open one into the head of the priority queue, else the first."""
+    rank, bank = entry[PRIORITY, RANK, 0], entry[PRIORITY, BANK, 0]
+    first, end, half = banks_of(tables, BANK_PAIR, rank, bank)
+    chosen = first + half if rows[first, OPEN_ROW] < 0 and rows[first + half, OPEN_ROW] >= 0 else first
+    of_channel = chosen - first_bank(tables, 1)
+    entry[PRIORITY, GROUP, 0] = 1 + tables.ranks + of_channel // tables.banks_per_group
+    entry[PRIORITY, BANK, 0] = chosen
+
+
+@inlined
 def choose_priority(tables, entry, size, ready, rows, credit, other_credit, clock):
     """The head of the priority queue: (0 or -1, its command, when it becomes ready).
 
     `credit`: the clock from which the sink has room for a read; `other_credit`: see `must_wait`.
     """
     final = entry[PRIORITY, FINAL, 0]
+    if tables.commands[final, SCOPE] == BANK_PAIR:
+        turn_to_open(tables, entry, rows)
     rank, bank = entry[PRIORITY, RANK, 0], entry[PRIORITY, BANK, 0]
     first, end, stride = banks_of(tables, tables.commands[final, SCOPE], rank, bank)
     command, closes_first = final, tables.commands[final, CLOSES_FIRST]
@@ -237,6 +257,8 @@ def choose_priority(tables, entry, size, ready, rows, credit, other_credit, cloc
     at = ready_at(tables, ready, command, rank, entry[PRIORITY, GROUP, 0], bank)
     if tables.commands[command, CLOSES]:
         has_room, other_has_room = credit <= clock, other_credit <= clock
+        if tables.commands[command, SCOPE] == ONE_BANK:
+            first, end = bank, bank + 1
         if must_wait(entry, rows, size, first, end, stride, has_room, other_has_room):
             return -1, command, FAR
     return (0, command, FAR) if at <= clock else (-1, command, at)

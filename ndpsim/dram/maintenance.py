@@ -21,7 +21,7 @@ from ndpsim.dram.state import (
 )
 from ndpsim.dram.timing import first_bank
 from ndpsim.spec.lower import SCOPE
-from ndpsim.spec.standard import ONE_BANK
+from ndpsim.spec.standard import BANK_PAIR, ONE_BANK
 
 
 @inlined
@@ -64,7 +64,7 @@ def refresh(tables, entry, size, value, clock):
             group, bank = 0, 0
             if number >= 0:
                 bank = first_bank(tables, rank) + number
-            if tables.commands[command, SCOPE] == ONE_BANK:
+            if tables.commands[command, SCOPE] == ONE_BANK or tables.commands[command, SCOPE] == BANK_PAIR:
                 of_rank = number // tables.banks_per_group
                 group = 1 + tables.ranks + (rank - 1) * tables.bankgroups + of_rank
             push_priority(entry, size, command, rank, group, bank)

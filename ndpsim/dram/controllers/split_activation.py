@@ -3,6 +3,8 @@
 After the first half of an activation, its bank accepts only the second half. Until the second half is due,
 commands to other banks may issue before it, except activations. If the data clock has stopped, a command
 announces a read or write, and the next step issues only that read or write.
+
+What a standard leaves open is a choice of its page (`CHOICES`).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any, NamedTuple
 from ndpsim._jit import inlined
 from ndpsim.dram import choosing
 from ndpsim.dram import step as one
-from ndpsim.dram.choosing import forget_all, forget_bank
+from ndpsim.dram.choosing import forget_all, forget_bank, prospect
 from ndpsim.dram.fast.split_activation import (
     ANNOUNCED,
     DEFERRED,
@@ -27,6 +29,7 @@ from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
     ACTIVE,
     ACTIVE_COUNT,
+    ARRIVED,
     BANK,
     FAR,
     FINAL,
@@ -42,8 +45,27 @@ from ndpsim.dram.state import (
 )
 from ndpsim.dram.timing import bank_ready_at, banks_of, note_timing
 from ndpsim.spec import NO_RULE, Tables
-from ndpsim.spec.lower import COMPLETE_WITHIN, COMPLETED_BY, KEEPS_PREPARED, PREPARED_AT, PREPARED_BY, SCOPE
+from ndpsim.spec.lower import (
+    COMPLETE_WITHIN,
+    COMPLETED_BY,
+    CYCLES,
+    IS_REFRESH,
+    KEEPS_PREPARED,
+    PREPARED_AT,
+    PREPARED_BY,
+    SCOPE,
+)
 from ndpsim.spec.standard import ACTIVATE, READ, READ_AP, WRITE
+
+#: The first half of an activation waits until the second could follow at once; no refresh issues between the
+#: halves; a request that is between activation and column command may be announced before it is ready; the
+#: second half issues as soon as it can, not when nothing else can or when it is due.
+CHOICES = (
+    "waits-for-second-half",
+    "no-refresh-between-halves",
+    "announces-ahead",
+    "second-half-at-once",
+)
 
 #: Counters: announced and unannounced column commands; second halves that were due, and second halves that
 #: issued because nothing else could.
@@ -60,6 +82,10 @@ class SplitActivation(NamedTuple):
     """The parameters."""
 
     is_always_prepared: int
+    waits_for_second: int = 0  # see `CHOICES`, in their order
+    keeps_refreshes: int = 0
+    announces_ahead: int = 0
+    opens_at_once: int = 0
     slots: int = 1
     queues: int = 1
     words: int = 4 + 64
@@ -95,11 +121,14 @@ class Unopened(NamedTuple):
     scheduler: Any
     is_opening: int  # an activation has begun
     keeps_maintenance: int  # in a bank of the waiting maintenance
+    kept: int  # mask of the commands that must not issue meanwhile
+    second: int  # the second half, if the first waits until it could follow at once; else -1
+    cycles: int  # of the first half on the command bus
 
 
 def of(options: Any, choices: frozenset[str]) -> SplitActivation:
     """The parameters."""
-    return SplitActivation(int(options.wck == "always-on"))
+    return SplitActivation(int(options.wck == "always-on"), *(int(one in choices) for one in CHOICES))
 
 
 @inlined
@@ -109,20 +138,35 @@ def step(rules, tables, policy, channel, sink, commands, clock):
     if value[own + _QUEUE] > 0:
         return issue_announced(tables, policy, channel, sink, commands, clock)
     ready_from = opens_from(tables, channel)
-    if ready_from <= clock and value[own + _DUE] <= clock:
+    if ready_from <= clock and (rules.opens_at_once or value[own + _DUE] <= clock):
         complete(tables, channel, commands, clock)
         value[FORCED] += 1
         return True, FAR
-    scheduler = Unopened(policy.scheduler, channel.size[_OPENING], is_in_head(tables, channel))
+    scheduler = unopened_scheduler(rules, tables, policy.scheduler, channel)
     unopened = one.scheduled_by(policy, scheduler)
     issued = one.step(tables, unopened, channel, sink, commands, None, credit_clock(sink), 0, clock)
     if issued[0] >= 0:
+        return True, FAR
+    slot, announced_from = announced_ahead(rules, tables, channel, credit_clock(sink), clock)
+    if slot >= 0:
+        announce(tables, channel, commands, ACTIVE, slot, channel.entry[ACTIVE, FINAL, slot], clock)
         return True, FAR
     if ready_from <= clock:
         complete(tables, channel, commands, clock)
         value[DEFERRED] += 1
         return True, FAR
-    return False, min(issued[7], ready_from)
+    return False, min(issued[7], min(ready_from, announced_from))
+
+
+@inlined
+def unopened_scheduler(rules, tables, scheduler, channel):
+    """The scheduler of the next step."""
+    kept = 0
+    for command in range(len(tables.commands)):
+        kept |= (rules.keeps_refreshes & tables.commands[command, IS_REFRESH]) << command
+    second = tables.commands[ACTIVATE, COMPLETED_BY] if rules.waits_for_second else -1
+    cycles = tables.commands[ACTIVATE, CYCLES]
+    return Unopened(scheduler, channel.size[_OPENING], is_in_head(tables, channel), kept, second, cycles)
 
 
 @inlined
@@ -197,6 +241,34 @@ def keep_prepared(tables, channel, rank, command, clock):
 
 
 @inlined
+def reserved_for(tables, first):
+    """Clocks of the command bus that a command needs which announces another one."""
+    return max(tables.commands[first, CYCLES], tables.commands[first, KEEPS_PREPARED])
+
+
+@inlined
+def announced_ahead(rules, tables, channel, credit, clock):
+    """The oldest active request to announce although it is not ready: its slot or -1, and when there may be one."""
+    entry, size, value, best, first = channel.entry, channel.size, channel.value, -1, FAR
+    if not rules.announces_ahead or rules.is_always_prepared:
+        return best, first
+    for slot in range(size[ACTIVE]):
+        command, at = prospect(entry, channel.ready, channel.rows, size, credit, ACTIVE, slot)
+        if not reads_or_writes(command):
+            continue
+        reserved = reserved_for(tables, tables.commands[command, PREPARED_BY])
+        running_until = value[prepared_place(tables, channel, entry[ACTIVE, RANK, slot], command)]
+        announced_from = max(at - reserved, running_until)
+        if size[_OPENING] > 0 and value[own_place(value) + _DUE] <= clock + reserved:
+            continue  # the second half issues at once, and a step follows
+        if announced_from > clock:
+            first = min(first, announced_from)
+        elif best < 0 or entry[ACTIVE, ARRIVED, slot] < entry[ACTIVE, ARRIVED, best]:
+            best = slot
+    return best, first
+
+
+@inlined
 def delays_any(tables, command):
     """Whether another command has to wait for more than a clock after this one."""
     for level in range(len(tables.gap)):
@@ -251,7 +323,7 @@ def instead(rules, tables, channel, commands, queue, slot, command, clock):
         keep_prepared(tables, channel, rank, command, clock)
         return False
     # An announced command needs the next steps; a second half that is due then could not issue.
-    reserved = max(1, tables.commands[tables.commands[command, PREPARED_BY], KEEPS_PREPARED])
+    reserved = reserved_for(tables, tables.commands[command, PREPARED_BY])
     if opens_from(tables, channel) <= clock and value[own_place(value) + _DUE] <= clock + reserved:
         complete(tables, channel, commands, clock)
         value[DEFERRED] += 1
@@ -270,8 +342,20 @@ def only_clocks_delay(scheduler):
 
 
 @inlined
+def held_until(scheduler, channel, queue, slot, command, at):
+    """See `choosing`: the first half of an activation may wait for the second."""
+    if command != ACTIVATE or scheduler.second < 0:
+        return at
+    entry = channel.entry
+    rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
+    return max(at, bank_ready_at(channel.ready, scheduler.second, rank, group, bank) - scheduler.cycles)
+
+
+@inlined
 def takes(scheduler, command):
-    """See `choosing`: only commands that address no bank with a begun activation."""
+    """See `choosing`: no refreshes between halves, and only what addresses no bank with a begun activation."""
+    if scheduler.is_opening and scheduler.kept >> command & 1:
+        return False
     return scheduler.keeps_maintenance == 0 and choosing.takes(scheduler.scheduler, command)
 
 
