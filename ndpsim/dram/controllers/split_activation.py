@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ndpsim._jit import inlined
 from ndpsim.dram import choosing
 from ndpsim.dram import step as one
@@ -22,6 +24,7 @@ from ndpsim.dram.fast.split_activation import (
     UNANNOUNCED,
     OnFast,
 )
+from ndpsim.dram.fast.state import window_of_second
 from ndpsim.dram.issuing import count_command, count_row, reads_or_writes
 from ndpsim.dram.maintenance import own_place
 from ndpsim.dram.queues import copy_entry, remove
@@ -48,6 +51,7 @@ from ndpsim.spec import NO_RULE, Tables
 from ndpsim.spec.lower import (
     COMPLETE_WITHIN,
     COMPLETED_BY,
+    CLOCKS,
     CYCLES,
     IS_REFRESH,
     KEEPS_PREPARED,
@@ -55,7 +59,7 @@ from ndpsim.spec.lower import (
     PREPARED_BY,
     SCOPE,
 )
-from ndpsim.spec.standard import ACTIVATE, READ, READ_AP, WRITE
+from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, READ_AP, WRITE, WRITE_AP
 
 #: The first half of an activation waits until the second could follow at once; no refresh issues between the
 #: halves; a request that is between activation and column command may be announced before it is ready; the
@@ -94,14 +98,12 @@ class SplitActivation(NamedTuple):
         """The parameters on the fast controller; None if `step_alone` lacks a rule of its commands."""
         second = int(tables.commands[ACTIVATE, COMPLETED_BY])
         before = [int(tables.commands[command, PREPARED_BY]) for command in (READ, WRITE)]
-        gap = tables.gap.copy()
-        for number, command in zip(before, (READ, WRITE), strict=True):
-            gap[3, number, [command, command + READ_AP - READ]] = NO_RULE
-        own = [second, *before]
-        if (
-            tables.groups_per_stack
-            or max(gap[:, own].max(), gap[:, :, own].max(), tables.sibling_gap[:, own].max()) > NO_RULE
+        if tables.groups_per_stack or not (
+            _announce_only(tables, before) and self._second_follows(tables, second, before)
         ):
+            return None
+        from_first, from_second = _binds(tables, ACTIVATE), _binds(tables, second)
+        if from_first and from_second:
             return None
         return OnFast(
             self.is_always_prepared,
@@ -112,7 +114,40 @@ class SplitActivation(NamedTuple):
             max(1, *(int(tables.commands[number, KEEPS_PREPARED]) for number in before)),
             int(tables.gap[3, before[0], READ]),
             int(tables.gap[3, before[1], WRITE]),
+            int(from_second),
+            int(window_of_second(tables)),
+            self.keeps_refreshes,
+            self.announces_ahead if not self.is_always_prepared else 0,
+            self.opens_at_once,
         )
+
+    def _second_follows(self, tables: Tables, second: int, before: list[int]) -> bool:
+        """Whether the second half of an activation may always follow the first one at once."""
+        to_second = max(
+            tables.gap[:, :, second].max(), tables.windows[:, CLOCKS + second].max(initial=NO_RULE)
+        )
+        if to_second == NO_RULE:
+            return True
+        # Nothing that may come between the halves makes the second later: the rest goes to other ranks.
+        between = [READ, WRITE, READ_AP, WRITE_AP, PRECHARGE, *before]
+        if not self.keeps_refreshes:
+            between += np.flatnonzero(tables.commands[:, IS_REFRESH]).tolist()
+        later = tables.gap[:3, between, second].max(), tables.gap[0, :, second].max()
+        return bool(self.waits_for_second and max(*later, tables.sibling_gap[:, :, second].max()) == NO_RULE)
+
+
+def _binds(tables: Tables, command: int) -> bool:
+    """Whether a distance counts from a command."""
+    return bool(max(tables.gap[:, command].max(), tables.sibling_gap[:, command].max()) > NO_RULE)
+
+
+def _announce_only(tables: Tables, before: list[int]) -> bool:
+    """Whether the only rules of announcing commands are those to the commands that they announce."""
+    gap = tables.gap.copy()
+    for number, command in zip(before, (READ, WRITE), strict=True):
+        gap[3, number, [command, command + READ_AP - READ]] = NO_RULE
+    of_siblings = max(tables.sibling_gap[:, before].max(), tables.sibling_gap[:, :, before].max())
+    return bool(max(gap[:, before].max(), gap[:, :, before].max(), of_siblings) == NO_RULE)
 
 
 class Unopened(NamedTuple):

@@ -223,7 +223,8 @@ def issue_maintenance(shape, state, source, sink, commands, command, clock):
         state.value[REFRESH_UNTIL] = clock + (shape.refresh_cycles if command == REFAB else 0)
         drop_first(state)
     else:
-        banks = -1 if to_rank else bank_bit(first) if command == PRE else same_banks(shape, first)
+        is_one = command == PRE or shape.pair > 0
+        banks = -1 if to_rank else bank_bit(first) if is_one else same_banks(shape, first)
         close_banks(shape.queues, state, rank, banks, clock)
         if command == PRE:
             drop_first(state)
