@@ -30,9 +30,9 @@ from ndpsim.dram.state import (
     WRITE_MODE,
     WRITES,
 )
-from ndpsim.dram.timing import bank_ready_at, banks_of, ready_at
+from ndpsim.dram.timing import bank_ready_at, banks_of, first_bank, ready_at
 from ndpsim.spec.lower import CLOSES, CLOSES_FIRST, IS_REFRESH, SCOPE
-from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, WRITE
+from ndpsim.spec.standard import ACTIVATE, BANK_PAIR, ONE_BANK, PRECHARGE, READ, WRITE
 
 
 @inlined
@@ -142,6 +142,12 @@ def may_issue(scheduler, channel, queue, slot, command, overview):
 
 
 @overridable
+def held_until(scheduler, channel, queue, slot, command, at):
+    """The first clock at which a request may issue its next command, which distances allow from `at` on."""
+    return at
+
+
+@overridable
 def takes(scheduler, tables, channel, slot, command):
     """Whether the next command of waiting maintenance may issue now, if clocks allow it."""
     return True
@@ -214,6 +220,7 @@ def choose_from(policy, channel, credit, queue, blocking, clock):
         if queue != ACTIVE and rows[entry[queue, BANK, slot], AWAITS_REFRESH] > 0:
             continue  # until the refresh has issued, see `end_refresh`
         command, at = prospect(entry, ready, rows, size, credit, queue, slot)
+        at = held_until(scheduler, channel, queue, slot, command, at)
         entry[queue, NOT_BEFORE, slot] = at
         if at > clock:
             first = min(first, at)
@@ -227,6 +234,17 @@ def choose_from(policy, channel, credit, queue, blocking, clock):
 
 
 # ---- Waiting maintenance
+
+
+@inlined
+def turn_to_open(tables, entry, rows, slot):
+    """Of a pair of banks to refresh, put the open one into waiting maintenance, else the first."""
+    rank, bank = entry[PRIORITY, RANK, slot], entry[PRIORITY, BANK, slot]
+    first, _, half = banks_of(tables, BANK_PAIR, rank, bank)
+    chosen = first + half if rows[first, OPEN_ROW] < 0 and rows[first + half, OPEN_ROW] >= 0 else first
+    of_channel = chosen - first_bank(tables, 1)
+    entry[PRIORITY, GROUP, slot] = 1 + tables.ranks + of_channel // tables.banks_per_group
+    entry[PRIORITY, BANK, slot] = chosen
 
 
 @inlined
@@ -282,6 +300,8 @@ def maintenance_prospect(tables, entry, ready, rows, size, credit, other_credit,
     `credit`: the clock from which the sink has room for a read; `other_credit`: see `must_wait`.
     """
     final = entry[PRIORITY, FINAL, slot]
+    if tables.commands[final, SCOPE] == BANK_PAIR:
+        turn_to_open(tables, entry, rows, slot)
     rank, bank = entry[PRIORITY, RANK, slot], entry[PRIORITY, BANK, slot]
     first, end, stride = banks_of(tables, tables.commands[final, SCOPE], rank, bank)
     command, closes_first = final, tables.commands[final, CLOSES_FIRST]
@@ -290,6 +310,8 @@ def maintenance_prospect(tables, entry, ready, rows, size, credit, other_credit,
     at = ready_at(tables, ready, command, rank, entry[PRIORITY, GROUP, slot], bank)
     if tables.commands[command, CLOSES]:
         has_room, other_has_room = credit <= clock, other_credit <= clock
+        if tables.commands[command, SCOPE] == ONE_BANK:
+            first, end = bank, bank + 1
         if must_wait(entry, rows, size, first, end, stride, has_room, other_has_room):
             return command, FAR
     return command, at

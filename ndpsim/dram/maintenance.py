@@ -23,7 +23,7 @@ from ndpsim.dram.state import (
 )
 from ndpsim.dram.timing import banks_of, first_bank
 from ndpsim.spec.lower import SCOPE
-from ndpsim.spec.standard import ONE_BANK, WHOLE_RANK
+from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, WHOLE_RANK
 
 
 @inlined
@@ -79,7 +79,7 @@ def refresh(tables, policy, channel, clock):
             group, bank = 0, 0
             if number >= 0:
                 bank = first_bank(tables, rank) + number
-            if tables.commands[command, SCOPE] == ONE_BANK:
+            if tables.commands[command, SCOPE] == ONE_BANK or tables.commands[command, SCOPE] == BANK_PAIR:
                 of_rank = number // tables.banks_per_group
                 group = 1 + tables.ranks + (rank - 1) * tables.bankgroups + of_rank
             push_refresh(tables, policy, channel, command, rank, group, bank)

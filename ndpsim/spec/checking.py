@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from ndpsim.errors import InputError, unknown
 from ndpsim.spec.standard import (
+    BANK_PAIR,
     ONE_BANK,
     RANK_ORDERS,
     SAME_BANKS,
@@ -28,12 +29,12 @@ MOST_COMMANDS = 16
 _NEEDED = ("rate", "tCK_ps", "nRAS", "nRP", "nRC", "nREFI")
 _EVERY = ("opens", "closes", "reads", "writes", "reads and closes", "writes and closes")
 
-# By level, the scopes of commands that address a node of the level, or for banks, one in every group.
+# By level, the scopes of commands that address a node of the level, or for banks, several of a rank.
 _SCOPES = (
-    {ONE_BANK, SAME_BANKS, WHOLE_RANK},
-    {ONE_BANK, SAME_BANKS, WHOLE_RANK},
+    {ONE_BANK, SAME_BANKS, WHOLE_RANK, BANK_PAIR},
+    {ONE_BANK, SAME_BANKS, WHOLE_RANK, BANK_PAIR},
     {ONE_BANK},
-    {ONE_BANK, SAME_BANKS},
+    {ONE_BANK, SAME_BANKS, BANK_PAIR},
     {ONE_BANK},
 )
 
@@ -182,11 +183,13 @@ def _check_commands(standard: Standard) -> None:
 
 
 def _check_closes_first(standard: Standard, command: Command, where: str) -> None:
-    """A refresh or RFM needs its banks closed, by a command to just these."""
+    """A refresh or RFM needs its banks closed, by a command to just these, or for a pair to each of them."""
+    scope = standard.scope_of(command)
+    closed = ONE_BANK if scope == BANK_PAIR else scope
     same = [
         one.name
         for one in standard.by_number
-        if one.closes and not one.reads and not one.writes and one.scope == command.scope
+        if one.closes and not one.reads and not one.writes and standard.scope_of(one) == closed
     ]
     if command.closes_first not in same:
         closing = ", ".join(same) or "nothing"

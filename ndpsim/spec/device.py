@@ -206,8 +206,8 @@ def _timings(
         clocks = derivation.clocks(organisation, rate, tck_ps, transfers)
         if clocks is None:
             if name not in overrides:
-                known = f" ({standard.cited[name]})" if name in standard.cited else ""
-                problem = f"{standard.name} states no {name} for {org} at {timing}{known}; override it"
+                reason = f" ({standard.cited[name]})" if name in standard.cited else ""
+                problem = f"{standard.name} states no {name} for {org} at {timing}{reason}; override it"
                 raise InputError(problem, "missing", key=name)
             continue
         sources[name] = f"derived for {org} at {timing}"

@@ -21,8 +21,8 @@ from ndpsim.units import dram_period_ps
 #: close it afterwards. Standards may use other names.
 ACTIVATE, PRECHARGE, READ, WRITE, READ_AP, WRITE_AP = range(6)
 
-#: Scopes of commands: one bank, one bank of every group of a rank, or a rank.
-ONE_BANK, SAME_BANKS, WHOLE_RANK = range(3)
+#: Scopes of commands: one bank, one bank of every group of a rank, a rank, or two banks, half a rank apart.
+ONE_BANK, SAME_BANKS, WHOLE_RANK, BANK_PAIR = range(4)
 
 #: The index of stacks, if a standard has them, in tables by level: after channel, ranks, bank groups and
 #: banks.
@@ -55,10 +55,12 @@ class Command:
     """A command and its effect on the addressed banks.
 
     `scope`: the level of the addressed node, which is the last ("bank") or the second ("rank", with all its
-    banks); "same-bank" addresses one bank of every bank group of a rank.
+    banks); "same-bank" addresses one bank of every bank group of a rank, "bank-pair" a bank of the first half
+    of a rank's bank groups and the one half a rank above.
     `manages`: refresh management (RFM): it gives the addressed banks time for rows that were disturbed by
     many activations, and stands for no refresh.
-    `closes_first`: for a refresh or RFM, the command of the same scope that closes its banks.
+    `closes_first`: for a refresh or RFM, the command of the same scope that closes its banks; for that of a
+    pair, the command that closes one of them.
     `interval`: time between refreshes. `busy`: clocks after it in which its rank cannot be read. Both are
     sums of timings like a rule's `latency`.
     `cycles`: clocks (ticks, if a clock has several) for which it occupies the command bus `bus`. Commands of
@@ -67,8 +69,8 @@ class Command:
     `completed_by`: the command that opens the row named by this one, at most `complete_within` clocks later.
     `prepared_by`: the command that must precede this one, unless an earlier read or write at the same node of
     `prepared_at` keeps it so, for its `keeps_prepared` clocks; the preparing command keeps the command bus
-    for this one. `started_by`, `stopped_by`: for a read, the commands that start and stop the clock that comes
-    with its data. Only controllers that state so support these.
+    for this one. `started_by`, `stopped_by`: for a read, the commands that start and stop the clock that
+    comes with its data. Only controllers that state so support these.
     """
 
     name: str
@@ -369,12 +371,13 @@ class Standard:
         return place if place < 2 else STACK if place < 2 + inner else place - inner
 
     def scope_of(self, command: Command) -> int:
-        """`ONE_BANK`, `SAME_BANKS` or `WHOLE_RANK`.
+        """`ONE_BANK`, `SAME_BANKS`, `WHOLE_RANK` or `BANK_PAIR`.
 
         Raises:
             InputError: the standard has no such level, or commands cannot have this scope.
         """
-        scopes = (self.levels[-1], f"same-{self.levels[-1]}", self.levels[1])
+        bank = self.levels[-1]
+        scopes = (bank, f"same-{bank}", self.levels[1], f"{bank}-pair")
         if command.scope not in scopes:
             problem = f"{command.name} has the scope {command.scope}; it may be {', '.join(scopes)}"
             raise InputError(problem, "range", key=self.name)

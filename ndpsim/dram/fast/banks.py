@@ -32,7 +32,9 @@ def bank_bit(bank):
 
 @inlined
 def same_banks(shape, first):
-    """The mask of a bank and of the banks in other groups of its rank that are refreshed with it."""
+    """The mask of a bank and of the banks of its rank that are refreshed with it."""
+    if shape.pair > 0:
+        return (1 | 1 << shape.pair) << first % BANKS_PER_RANK % shape.pair
     mask = 0
     for group in range(shape.groups_at_once):
         mask |= 1 << group * BANKS_PER_GROUP

@@ -21,6 +21,14 @@ def hits_from(rules, clock):
 
 
 @overridable
+def active_from(rules, state, rank, times):
+    """The clocks, by class, before which no command for an active request of a rank can issue; `times`: those
+    before which its RD or WR cannot.
+    """
+    return times
+
+
+@overridable
 def is_busy(rules, state):
     """Whether the next step has a command to issue that is in no queue and no list."""
     return False

@@ -217,7 +217,8 @@ def issue_maintenance(shape, state, source, sink, commands, place, command, cloc
             state.value[REFRESH_UNTIL] = clock + (shape.refresh_cycles if command == REFAB else 0)
         drop_pending(shape, state, place)
     else:
-        banks = -1 if to_rank else bank_bit(first) if command == PRE else same_banks(shape, first)
+        is_one = command == PRE or shape.pair > 0
+        banks = -1 if to_rank else bank_bit(first) if is_one else same_banks(shape, first)
         close_banks(shape.queues, state, rank, banks, clock)
         if command == PRE:
             drop_pending(shape, state, place)

@@ -1,7 +1,7 @@
 """GDDR7 SGRAM, JESD239D, with PAM3 data. A channel here is one of the four 8-bit channels of a device.
 
-A clock is CK4, of which a burst takes two. The standard leaves most timings to the maker, and no data sheet is
-public: the preset's are those of Ramulator 2.1, which calls them guesses (`cited`). Clocks of a write to read
+A clock is CK4, of which a burst takes two. The standard leaves most timings to the maker, and no data sheet
+is public: the preset's are those of Ramulator 2.1, which calls them guesses (`cited`). Clocks of a write to read
 change, of refreshes and of the read clock follow JESD239D where public sources quote it.
 
 Under `rules="reference"`, page and values are those of Ramulator 2.1 (python/ramulator/dram/gddr7.py, commit
@@ -80,8 +80,9 @@ _LEFT_OUT = (
 )
 
 _COMMON = dict(
-    tCK_ps=571, nBL=2, nRL=24, nWL=6, nDQERL=0, nRCDRD=30, nRCDWR=19, nRP=30, nRAS=60, nRC=90, nWR=30, nRTPSB=4,
-    nRRD=4, nRREFD=21, nWTR=9, nWTRSB=11, nCCD=2, nCCDSB=4, nPPD=2, nRPD=2, nRDREFab=28, nRCKSTRT2RD=2,
+    tCK_ps=571, nBL=2, nRL=24, nWL=6, nDQERL=0, nRCDRD=30, nRCDWR=19, nRP=30, nRAS=60, nRC=90, nWR=30,
+    nRTPSB=4, nRRD=4, nRREFD=21, nWTR=9, nWTRSB=11, nCCD=2, nCCDSB=4, nPPD=2, nRPD=2,
+    nRDREFab=28, nRCKSTRT2RD=2,
     nRCKPST=2, nRCKEN=6, nRCKSTOP_LAT=10, nRCK_LS=2, nRD2RCKSTOP=18, nRCKSP2ST=8, nRCKST2SP=26,
 )  # fmt: skip
 
@@ -140,7 +141,7 @@ STANDARD = Standard(
         "nREFI": "JESD239D Table 150: 1.9 us",
         "nREFIpb": "JESD239D Table 150: tREFI / 16",
         "nRC": "tRAS + tRP",
-        "nRTW": "JESD239D Table 150: RL + DQERL + BL + 3 - WL; 1 clock of turnaround is a guess of Ramulator's",
+        "nRTW": "JESD239D Table 150: RL + DQERL + BL + 3 - WL; 1 more is Ramulator's guess",
         "nRDREFab": "JESD239D: RL + DQERL + BL + 2",
         "nRFCab": f"none found (JESD239D Table 150 leaves it to the maker); {_GUESS.partition('; ')[2]}",
         "nRFCpb": f"none found (JESD239D Table 150 leaves it to the maker); {_GUESS.partition('; ')[2]}",
@@ -152,7 +153,8 @@ STANDARD = Standard(
         "nRCKST2SP": "JESD239D Table 150 Note 24: RL + tRCKSTRT2RD",
         **dict.fromkeys(("nRCKEN", "nRCKSTOP_LAT", "nRCK_LS", "nRCKSP2ST"), _RCK_GUESS),
         **dict.fromkeys(
-            ("nRL", "nWL", "nDQERL", "nRCDRD", "nRCDWR", "nRP", "nRAS", "nWR", "nRTPSB", "nRRD", "nRREFD"), _GUESS
+            ("nRL", "nWL", "nDQERL", "nRCDRD", "nRCDWR", "nRP", "nRAS", "nWR", "nRTPSB", "nRRD", "nRREFD"),
+            _GUESS,
         ),
         **dict.fromkeys(("nWTR", "nWTRSB"), _GUESS),
     },
