@@ -17,6 +17,7 @@ from ndpsim.audit.case import (
     wrong_coordinates,
 )
 from ndpsim.audit.kernels import Rules, find_early, find_row_faults
+from ndpsim.caching import cached_by_identity
 from ndpsim.spec import Device, Rule
 from ndpsim.spec.checking import check_rule
 from ndpsim.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
@@ -160,6 +161,7 @@ def _rules_of(device: Device) -> tuple[Rule, ...]:
     return device.standard.rules + device.standard.checked_rules
 
 
+@cached_by_identity(16)
 def _rules(device: Device, kinds: Kinds) -> Rules:
     rules, level_of = _rules_of(device), device.standard.level_of
     for rule in rules:
