@@ -1,8 +1,8 @@
 """GDDR7 SGRAM, JESD239D, with PAM3 data. A channel here is one of the four 8-bit channels of a device.
 
 A clock is CK4, of which a burst takes two. The standard leaves most timings to the maker, and no data sheet
-is public: the preset's are those of Ramulator 2.1, which calls them guesses (`cited`). Clocks of a write to read
-change, of refreshes and of the read clock follow JESD239D where public sources quote it.
+is public: the preset's are those of Ramulator 2.1, which calls them guesses (`cited`). Clocks of a write to
+read change, of refreshes and of the read clock follow JESD239D where public sources quote it.
 
 Under `rules="reference"`, page and values are those of Ramulator 2.1 (python/ramulator/dram/gddr7.py, commit
 c5b1c3a). Its tRTW of 12 clocks is shorter than a read's data; PREab waits for no read or write; few rules
