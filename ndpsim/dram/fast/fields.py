@@ -209,6 +209,13 @@ FIELDS = (
     Field("pending_size", (), NUMBER, "commands that wait"),
     Field("pending_class", (EACH_PENDING,), NUMBER, "class"),
     Field("pending_bank", (EACH_PENDING,), NUMBER, "bank, or the first of a rank or same-bank refresh"),
+    Field(
+        "awaits_refresh",
+        (EACH_RANK,),
+        DERIVED,
+        "mask of the banks whose waiting refresh, a REFSB, holds back only their requests; 0 under the "
+        "refresh control of the reference. Whoever adds or removes a REFSB must update it",
+    ),
     # ---- Fast-forward
     Field("fast_forwarded", (), COUNTER, "reads that went as others of the run had gone"),
     Field("next_lookup", (), FORWARDING, "the number of the request at which the table is asked next"),
