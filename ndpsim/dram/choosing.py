@@ -231,9 +231,9 @@ def choose_from(policy, channel, credit, queue, blocking, clock):
 
 @inlined
 def turn_to_open(tables, entry, rows):
-    """Of a pair of banks to refresh, put the open one into the head of the priority queue, else the first."""
+    """Put the open bank of a pair to refresh into the head of the priority queue, else the first bank."""
     rank, bank = entry[PRIORITY, RANK, 0], entry[PRIORITY, BANK, 0]
-    first, end, half = banks_of(tables, BANK_PAIR, rank, bank)
+    first, _, half = banks_of(tables, BANK_PAIR, rank, bank)
     chosen = first + half if rows[first, OPEN_ROW] < 0 and rows[first + half, OPEN_ROW] >= 0 else first
     of_channel = chosen - first_bank(tables, 1)
     entry[PRIORITY, GROUP, 0] = 1 + tables.ranks + of_channel // tables.banks_per_group

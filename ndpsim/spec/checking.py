@@ -149,7 +149,7 @@ def _check_commands(standard: Standard) -> None:
 
 
 def _check_closes_first(standard: Standard, command: Command, where: str) -> None:
-    """A refresh needs its banks closed, by a command to just these, or for a pair of banks, to each of them."""
+    """A refresh needs its banks closed, by a command to just these, or to each bank of a pair."""
     scope = standard.scope_of(command)
     closed = ONE_BANK if scope == BANK_PAIR else scope
     same = [

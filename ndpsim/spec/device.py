@@ -266,10 +266,14 @@ class RowTime(NamedTuple):
 
 
 def row_times(device: Device) -> tuple[RowTime, RowTime]:
-    """The times from activation to the first column command of a row, and to its earliest precharge."""
+    """The times from activation to the first column command of a row, and to its earliest precharge.
+
+    Of an activation in two halves, they count from the half that the rules name.
+    """
     standard = device.standard
     cycles = {command.name: command.cycles for command in standard.commands}
-    opening, closing = {standard.names[ACTIVATE]}, {standard.names[PRECHARGE]}
+    first = standard.by_number[ACTIVATE]
+    opening, closing = {first.name, first.completed_by}, {standard.names[PRECHARGE]}
     column = set(standard.names[READ : WRITE_AP + 1])
 
     def ready_for(kinds: set[str]) -> RowTime:

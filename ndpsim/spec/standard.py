@@ -54,9 +54,9 @@ class Command:
     """A command and its effect on the addressed banks.
 
     `scope`: the level of the addressed node, which is the last ("bank") or the second ("rank", with all its
-    banks); "same-bank" addresses one bank of every bank group of a rank, "bank-pair" a bank of the first half
-    of a rank's bank groups and the one half a rank above.
-    `closes_first`: for a refresh, the command of the same scope that closes its banks; for that of a pair, the
+    banks); "same-bank" addresses one bank of every bank group of a rank, "bank-pair" a bank and the one half
+    a rank above.
+    `closes_first`: for a refresh, the command of the same scope that closes its banks; for a pair, the
     command that closes one of them.
     `interval`: time between refreshes. `busy`: clocks after it in which its rank cannot be read. Both are
     sums of timings like a rule's `latency`.

@@ -49,9 +49,9 @@ from ndpsim.dram.state import (
 from ndpsim.dram.timing import bank_ready_at, banks_of, note_timing
 from ndpsim.spec import NO_RULE, Tables
 from ndpsim.spec.lower import (
+    CLOCKS,
     COMPLETE_WITHIN,
     COMPLETED_BY,
-    CLOCKS,
     CYCLES,
     IS_REFRESH,
     KEEPS_PREPARED,
@@ -283,7 +283,7 @@ def reserved_for(tables, first):
 
 @inlined
 def announced_ahead(rules, tables, channel, credit, clock):
-    """The oldest active request to announce although it is not ready: its slot or -1, and when there may be one."""
+    """The oldest active request to announce before it is ready: its slot or -1, and when there may be one."""
     entry, size, value, best, first = channel.entry, channel.size, channel.value, -1, FAR
     if not rules.announces_ahead or rules.is_always_prepared:
         return best, first
@@ -388,7 +388,7 @@ def held_until(scheduler, channel, queue, slot, command, at):
 
 @inlined
 def takes(scheduler, command):
-    """See `choosing`: no refreshes between halves, and only what addresses no bank with a begun activation."""
+    """See `choosing`: no refresh between halves, and nothing for a bank with a begun activation."""
     if scheduler.is_opening and scheduler.kept >> command & 1:
         return False
     return scheduler.keeps_maintenance == 0 and choosing.takes(scheduler.scheduler, command)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
+from ndpsim.dram.fast import controller_points
 from ndpsim.dram.fast.banks import active_bank, bank_bit, same_banks
 from ndpsim.dram.fast.blocking import is_blocked
 from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use, chunks_with
-from ndpsim.dram.fast import controller_points
 from ndpsim.dram.fast.controller_points import avoids, barred, is_busy
 from ndpsim.dram.fast.fields import (
     ACT,
@@ -384,7 +384,7 @@ def maintenance_ready_at(shape, state, command, first):
 
 @inlined
 def turn_to_open(shape, state):
-    """Of a pair of banks to refresh, put the open one into the first maintenance that waits, else the first."""
+    """Put the open bank of a pair to refresh into the first maintenance that waits, else the first bank."""
     bank = assume_nonnegative(state.pending_bank[0] & BANKS - 1)
     of_rank = bank % BANKS_PER_RANK
     first = bank - of_rank + of_rank % shape.pair

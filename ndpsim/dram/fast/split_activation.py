@@ -225,7 +225,7 @@ def announce(rules, shape, state, commands, queue, bank, where, which, clock):
 
 @inlined
 def active_from(rules, state, rank, times):
-    """See `fast.controller_points`: a request may be announced before it is ready, if its data clock stands."""
+    """See `fast.controller_points`: a request may be announced before it is ready, if its clock stands."""
     if rules.announces_ahead == 0:
         return times
     running_until = state.prepared_until[1 + rank if rules.of_rank else 0]

@@ -109,8 +109,8 @@ _BETWEEN_RANKS_IN_REFERENCE = (
 def _commands(wck_of: str, announced: str, burst: str, refreshed: str, ranks: str) -> tuple[Command, ...]:
     """The commands.
 
-    `wck_of`: the level with a data clock; `announced`: clocks that a CAS keeps the bus for; `burst`: after
-    whose end the data clock may stop; `refreshed`, `ranks`: scope and order of REFpb.
+    `wck_of`: the level with a data clock; `announced`: clocks that a CAS keeps the bus for; `burst`: the one
+    after which the data clock may stop; `refreshed`, `ranks`: scope and order of REFpb.
     """
     wck: dict[str, Any] = dict(prepared_at=wck_of)
     read = wck | dict(prepared_by="CAS_RD", keeps_prepared=f"nCL + {burst} + nWCKPST")
@@ -132,7 +132,7 @@ def _commands(wck_of: str, announced: str, burst: str, refreshed: str, ranks: st
 
 
 def _derived(least: int, window: int, interval: Derivation, of_banks: Derivation) -> dict[str, Derivation]:
-    """Timings in clocks; `least`, `window`: minimum of tRRD, tFAW; `interval`, `of_banks`: of REFab, REFpb."""
+    """Timings in clocks: `least`, `window`: minimum of tRRD, tFAW; `interval`, `of_banks`: tREFI, tREFIpb."""
     return {
         "nRRDS": AtLeast(least, {16: 5}),
         "nRRDL": AtLeast(least, {16: 5}),
