@@ -296,12 +296,13 @@ def test_lpddr5x_has_the_times_of_its_standard(rate, tck_ps, wr):
     ns = dict(
         nRCD=18, nRP=18, nRPab=21, nRAS=42, nRC=60, nWR=34, nWTRS=6.25, nWTRL=12, nRRDS=3.75, nRRDL=3.75
     )
-    ns |= dict(nFAW=15, nPBR2ACT=7.5, nPBR2PBR=90, nREFI=3906)
+    ns |= dict(nFAW=15, nPBR2ACT=7.5, nPBR2PBR=90)
     for org, rfc, rfcpb in (("LPDDR5X_16Gb_x16", 280, 140), ("LPDDR5X_32Gb_x16", 380, 190)):
         device = resolve("LPDDR5X", org, f"LPDDR5X_{rate}")
         for name, time in (ns | dict(nRFC=rfc, nRFCpb=rfcpb)).items():
             assert device.timings[name] == math.ceil(time * 1000 / tck_ps), name
         assert device.timings["nRTP"] == 2 + math.ceil((7500 - 2 * tck_ps) / tck_ps)
+        assert device.timings["nREFI"] == 3_906_000 // tck_ps  # the longest that is allowed
         assert device.timings["nWR"] == wr
         assert device.peak_gbps == pytest.approx(2 * rate / 1000, rel=1e-3)
         assert device.capacity_bytes == int(org.split("_")[1][:-2]) << 27
@@ -316,9 +317,9 @@ def rules_broken(device: Device, *commands: tuple) -> list[str]:
 def test_halves_of_an_activation_belong_together_and_come_in_time():
     device = resolve("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_6400")
     first, second = ("ACT1", 0, 0, 0, 5, -1), ("ACT2", 0, 0, 0, 5, -1)
-    announced = (15, "CAS_RD", 0, 0, 0, -1, -1), (16, "RD", 0, 0, 0, 5, 3)
+    announced = (24, "CAS_RD", 0, 0, 0, -1, -1), (25, "RD", 0, 0, 0, 5, 3)  # nRCD is 15
     assert rules_broken(device, (1, *first), (9, *second), *announced) == []  # nAAD is 8
-    assert rules_broken(device, (1, *first), (10, *second), *announced) == ["second half"]
+    assert rules_broken(device, (1, *first), (10, *second), *announced[:1]) == ["second half"]
     assert rules_broken(device, (1, *first), (2, "ACT2", 0, 0, 0, 6, -1)) == ["row state"]
     assert rules_broken(device, (1, *second)) == ["row state"]
     assert rules_broken(device, (1, *first), *announced)[-1:] == ["row state"]
@@ -334,10 +335,10 @@ def test_a_read_is_announced_unless_the_data_clock_runs():
     cas, read = ("CAS_RD", 0, 0, 0, -1, -1), ("RD", 0, 0, 0, 5, 3)
     first = [*opened, (29, *cas), (30, *read)]
     assert rules_broken(device, *first) == []
-    # The clock runs for nCL + nBL_min + nWCKPST, 20 clocks.
-    assert rules_broken(device, *first, (49, *read)) == []
-    assert rules_broken(device, *first, (50, *read)) == ["preparation"]
-    assert rules_broken(device, *first, (50, *cas), (51, *read)) == []
+    # The clock runs for nCL + nBL_max + nWCKPST, 22 clocks.
+    assert rules_broken(device, *first, (51, *read)) == []
+    assert rules_broken(device, *first, (52, *read)) == ["preparation"]
+    assert rules_broken(device, *first, (52, *cas), (53, *read)) == []
     # Each rank has its own; in the reference there is one.
     other = (40, "RD", 1, 0, 0, 5, 3)
     assert rules_broken(device, *first, other) == ["preparation"]

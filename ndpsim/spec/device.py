@@ -236,6 +236,8 @@ _PRESETS = {"org": ("organisations", "organisation"), "timing": ("speeds", "timi
 def _preset(standard: Standard, rules: str, name: str, key: str) -> str:
     """The name of a preset, which the standard has under these rules."""
     field, what = _PRESETS[key]
+    if isinstance(name, str) and name in standard.under(rules).refused:
+        raise InputError(standard.under(rules).refused[name], "unsupported", key=f"{key} {name}")
     known, others = getattr(standard.under(rules), field), [one for one in RULES if one != rules]
     for other in others:
         if isinstance(name, str) and name not in known and name in getattr(standard.under(other), field):
@@ -289,10 +291,14 @@ class RowTime(NamedTuple):
 
 
 def row_times(device: Device) -> tuple[RowTime, RowTime]:
-    """The times from activation to the first column command of a row, and to its earliest precharge."""
+    """The times from activation to the first column command of a row, and to its earliest precharge.
+
+    Of an activation in two halves, they count from the half that the rules name.
+    """
     standard = device.standard
     cycles = {command.name: command.cycles for command in standard.commands}
-    opening, closing = {standard.names[ACTIVATE]}, {standard.names[PRECHARGE]}
+    first = standard.by_number[ACTIVATE]
+    opening, closing = {first.name, first.completed_by}, {standard.names[PRECHARGE]}
     column = set(standard.names[READ : WRITE_AP + 1])
 
     def ready_for(kinds: set[str]) -> RowTime:

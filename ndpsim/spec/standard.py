@@ -311,6 +311,7 @@ class Standard:
     `max_postponed_refreshes`, `max_pulled_in_refreshes`: refreshes that a rank may owe, or be ahead.
     `controller`: the module of `ndpsim/dram/controllers` with the parts of a step that are not data.
     `choices`: what the standard leaves to a controller, by names that its `controller` knows.
+    `refused`: presets of which no source is known, by name, with what is missing.
     `cited`: the source of each timing, by its name, or by "preset/name" where it is that of one preset only.
     `reference`: differing fields under the rules of the reference (Ramulator 2.1).
     """
@@ -337,6 +338,7 @@ class Standard:
     own_data_buses: bool = False
     ticks_per_clock: int = 1
     choices: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
     cited: Mapping[str, str] = field(default_factory=dict)
     reference: Mapping[str, Any] = field(default_factory=dict)
 

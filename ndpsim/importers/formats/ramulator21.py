@@ -138,7 +138,10 @@ def _timing(
 
 
 def _own(standard: Standard, org: str, timing: str) -> dict[str, int]:
-    """The timings of a preset in which Ramulator departs from the standard."""
+    """The timings of a preset in which Ramulator departs from the standard; none if it has no such preset."""
+    reference = standard.under("reference")
+    if org not in reference.organisations or timing not in reference.speeds:
+        return {}
     theirs, ours = (resolve(standard.name, org, timing, rules=rules).timings for rules in reversed(RULES))
     return {name: theirs[name] for name in theirs if theirs[name] != ours[name]}
 
