@@ -30,7 +30,7 @@ from one_channel import run_on
 
 REFERENCE = Path(__file__).parents[1] / "validation" / "ramulator2" / "memories"
 CASES = sorted(REFERENCE.glob("*.yaml"))
-RUN = [case for case in CASES if case.stem.startswith(("gddr6", "hbm3", "lpddr5"))]
+RUN = [case for case in CASES if case.stem.startswith(("gddr6", "hbm3", "lpddr5", "lpddr6"))]
 
 COUNTERS = ("row_hits", "row_misses", "row_conflicts", "reads_forwarded", "writes_coalesced")
 OF_LPDDR5 = ("cas_issued", "cas_skipped", "act2_deadline_forced", "act2_deferred")
@@ -83,7 +83,7 @@ def commands_of(device: Device, places: list[tuple[int, int, int]], row: int, wr
 
 
 def test_there_are_reference_cases():
-    assert len(RUN) == 9 + 9 + 12
+    assert len(RUN) == 9 + 9 + 12 + 8
 
 
 #: Rows that close early: only these tests compile them for HBM3 and LPDDR5. Others do for GDDR6 and DDR.
@@ -144,6 +144,7 @@ SMALL = [
     ("HBM3", "HBM3_8Gb_8hi", "HBM3_6400Mbps"),
     ("LPDDR5X", "LPDDR5X_32Gb_x16", "LPDDR5X_8533"),
     ("HBM3", "HBM3_32Gb_16hi", "HBM3_6400Mbps"),
+    ("LPDDR6", "LPDDR6_16Gb_x12", "LPDDR6_10667_BL24"),
 ]
 SHORT = {
     "nREFI": [900, 1500],
@@ -182,13 +183,13 @@ def assert_controllers_agree(seed, row_policies, slots):
     pick = lambda values: values[rng.integers(len(values))]  # noqa: E731
     known = resolve(*preset).timings
     overrides = {name: pick(values) for name, values in SHORT.items() if name in known and rng.random() < 0.6}
-    ranks = pick([1, 2, 4]) if preset[0].startswith("LPDDR5") else 1
+    ranks = pick([1, 2, 4]) if preset[0].startswith("LPDDR") else 1
     device = resolve(*preset, ranks, overrides, pick(["standard", "reference"]))
     options = ControllerOptions(
         scheduler=pick(["FRFCFS", "FRFCFS-RowHit"]),
         row_policy=pick(row_policies),
         row_cap=pick([1, 2, 4]),
-        refresh=pick(["none", "all-bank", "staggered"] + ["per-bank"] * (preset[0] != "GDDR6")),
+        refresh=pick(["none", "all-bank", "staggered"] + ["per-bank"] * (preset[0] not in ("GDDR6", "LPDDR6"))),
         read_buffer=pick(slots),
         write_buffer=pick([1, 8, 32]),
         wck=pick(["need-sync", "need-sync", "always-on"]),

@@ -115,7 +115,7 @@ def _overlaps(start: NDArray[np.int64], length: int) -> NDArray[np.int64]:
 
 
 def _data_bus(case: Case) -> Found:
-    """No two bursts on the data bus at once; a burst starts nCL or nCWL after its command's last cycle.
+    """No two bursts on the data bus at once; a burst starts a latency (nCL, nCWL) after its command's last cycle.
 
     One overlap is tolerated and counted: a read, then a write on another rank. The standards leave the
     change between ranks to the system. The reference's tCS requires only nBL + nCS between the two commands:
@@ -125,7 +125,7 @@ def _data_bus(case: Case) -> Found:
     reads, writes = case.kinds.reads, case.kinds.writes
     places = np.flatnonzero(case.kinds.columns[case.part.command])
     kind, rank = case.part.command[places], case.part.rank[places]
-    latency = np.where(reads[kind] == 1, device.clocks("nCL"), device.clocks("nCWL"))
+    latency = np.where(reads[kind] == 1, device.read_latency, device.write_latency)
     start = case.part.clock[places] + case.kinds.cycles[kind] - 1 + latency
     bus = rank if device.standard.own_data_buses else np.zeros_like(rank)
     # Buses one after the other in time, too far apart for overlaps.

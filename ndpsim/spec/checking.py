@@ -13,6 +13,7 @@ from ndpsim.spec.standard import (
     Command,
     Rule,
     Standard,
+    Sum,
     latency_terms,
 )
 
@@ -20,7 +21,7 @@ from ndpsim.spec.standard import (
 MOST_COMMANDS = 16
 
 #: Timings of every standard.
-NEEDED = ("rate", "tCK_ps", "nCL", "nCWL", "nRAS", "nRP", "nRC", "nREFI")
+NEEDED = ("rate", "tCK_ps", "nRAS", "nRP", "nRC", "nREFI")
 _EVERY = ("opens", "closes", "reads", "writes", "reads and closes", "writes and closes")
 
 # By level, the scopes of commands that address a node of the level, or for banks, one in every group.
@@ -96,10 +97,13 @@ def check_standard(standard: Standard) -> None:
         missing = [name for name in NEEDED if name not in known]
         if missing:
             raise InputError(f"preset {preset} states no {', '.join(missing)}", "missing", key=standard.name)
-        _check_latency(standard.burst, known, f"{standard.name}: burst, preset {preset}")
+        _check_sums(standard, preset)
+        for what in ("burst", "read_latency", "write_latency"):
+            _check_latency(getattr(standard, what), known, f"{standard.name}: {what}, preset {preset}")
         for command in standard.commands:
             interval = command.interval if command.refreshes else ""
-            for latency in (command.busy, interval, command.complete_within, command.keeps_prepared):
+            times = command.busy, interval, command.complete_within, command.keeps_prepared
+            for latency in (*times, command.second_burst):
                 _check_latency(latency, known, f"{standard.name}: command {command.name}, preset {preset}")
         for rule in (*standard.rules, *standard.checked_rules):
             _check_latency(rule.latency, known, f"{standard.name}: rule {rule.name}, preset {preset}")
@@ -119,6 +123,18 @@ def _check_latency(latency: str, known: set[str], where: str) -> None:
             raise unknown(term, known, "timing", key=where)
 
 
+def _check_sums(standard: Standard, preset: str) -> None:
+    """The terms of a derived sum are stated or derived before it."""
+    sums = {name: of for name, of in standard.derived.items() if isinstance(of, Sum)}
+    known = {*standard.speeds[preset], *standard.derived} - set(sums)
+    for name, total in sums.items():
+        where = f"{standard.name}: derived {name}, preset {preset}"
+        _check_latency(total.latency, known, where)
+        if total.multiple < 1:
+            raise InputError(f"is rounded up to a multiple of {total.multiple}", "range", key=where)
+        known.add(name)
+
+
 def _effects(command: Command) -> str:
     names = ("opens", "reads", "writes", "closes", "refreshes")
     return " and ".join(name for name in names if getattr(command, name))
@@ -133,7 +149,8 @@ def _check_commands(standard: Standard) -> None:
         where = f"{standard.name}: command {command.name}"
         if command.cycles < 1:
             raise InputError("holds its command bus for less than a cycle", "range", key=where)
-        if number > WRITE_AP and (command.opens or command.reads or command.writes):
+        moves = (command.reads or command.writes) and not command.second_burst
+        if number > WRITE_AP and (command.opens or moves):
             problem = f"a second command that {_effects(command)}: no controller issues it"
             raise InputError(problem, "unsupported", key=where)
         if command.refreshes and not command.closes:

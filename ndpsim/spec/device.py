@@ -12,7 +12,7 @@ from ndpsim.errors import InputError, unknown
 from ndpsim.parameters.dram import RULE_SET, RULES
 from ndpsim.reported import text_table
 from ndpsim.spec.registry import standards
-from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, WRITE_AP, Organisation, Standard, latency_terms
+from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, WRITE_AP, Organisation, Standard, Sum, latency_terms
 from ndpsim.units import dram_period_ps, format_bytes, plain_number
 
 #: Whose rules hold, see `resolve`.
@@ -94,8 +94,8 @@ class Device:
 
     @property
     def burst_bytes(self) -> int:
-        """Bytes one read or write moves over the channel."""
-        return self.standard.prefetch * self.standard.channel_bits // 8
+        """Bytes of data that one read or write moves over the channel."""
+        return self.standard.payload_bytes or self.standard.prefetch * self.standard.channel_bits // 8
 
     @property
     def devices_per_rank(self) -> int:
@@ -134,9 +134,19 @@ class Device:
         return self.clocks(self.standard.burst)
 
     @property
+    def read_latency(self) -> int:
+        """Clocks from a read to the first beat of its data (nCL)."""
+        return self.clocks(self.standard.read_latency)
+
+    @property
+    def write_latency(self) -> int:
+        """Clocks from a write to the first beat of its data (nCWL)."""
+        return self.clocks(self.standard.write_latency)
+
+    @property
     def read_clocks(self) -> int:
         """Clocks from a read to the last beat of its data."""
-        return self.clocks("nCL") + self.burst_clocks
+        return self.read_latency + self.burst_clocks
 
     @property
     def reported_timings(self) -> dict[str, int | float]:
@@ -186,7 +196,10 @@ def _timings(
 ) -> tuple[dict[str, int], dict[str, str]]:
     organisation, speed = standard.organisations[org], dict(standard.speeds[timing])
     sources = dict.fromkeys(speed, f"preset {timing}")
+    sums = {name: of for name, of in standard.derived.items() if isinstance(of, Sum)}
     for name, derivation in standard.derived.items():
+        if isinstance(derivation, Sum):
+            continue
         clocks = derivation.clocks(organisation, speed["rate"], speed["tCK_ps"], standard.transfers_per_clock)
         if clocks is None:
             if name not in overrides:
@@ -204,6 +217,10 @@ def _timings(
             raise unknown(name, known, "timing", key=name)
         speed[name] = whole_number(clocks, name, 1, _MAX_CLOCKS, " of clocks")
         sources[name] = "override"
+    for name, total in sums.items():
+        if name not in overrides:
+            speed[name] = total.clocks_of(speed)
+            sources[name] = f"derived for {org} at {timing}"
     return speed, sources
 
 

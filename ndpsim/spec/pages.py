@@ -117,7 +117,7 @@ def _numbers_of(value: Any) -> Iterator[Any]:
     """All numbers of a derivation."""
     if isinstance(value, _DERIVATIONS):
         for field in fields(value):
-            if field.name != "rounding":
+            if field.name not in ("rounding", "latency"):
                 yield from _numbers_of(getattr(value, field.name))
     elif isinstance(value, Mapping):
         yield from value

@@ -65,6 +65,8 @@ class Command:
     `prepared_by`: the command that must precede this one, unless an earlier read or write at the same node of
     `prepared_at` keeps it so, for its `keeps_prepared` clocks; the preparing command keeps the command bus
     for this one. Only controllers that state so support these.
+    `second_burst`: a read or write moves a second burst, whose data begin so many clocks after those of the
+    first. There may be such commands beside those with one burst; no controller issues them.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Command:
     prepared_by: str = ""
     prepared_at: str = ""
     keeps_prepared: str = ""
+    second_burst: str = ""
 
 
 @dataclass(frozen=True)
@@ -246,7 +249,27 @@ class EveryBank:
         return to_clocks(Fraction(self.ns * 1000, banks), tck_ps, self.rounding)
 
 
-Derivation = ByWidthAndRate | AtLeast | ByWidth | ByRate | ByDensity | Every | EveryBank
+@dataclass(frozen=True)
+class Sum:
+    """A sum of other timings, overrides included, and of a time; the total is rounded up to a multiple.
+
+    `ns`: of at least `minimum` clocks, rounded up in the preset's tCK.
+    """
+
+    latency: str
+    ns: int = 0
+    minimum: int = 0
+    multiple: int = 1
+
+    def clocks_of(self, timings: Mapping[str, int]) -> int:
+        """The sum where all its terms are known."""
+        terms = latency_terms(self.latency)
+        clocks = sum(sign * (term if isinstance(term, int) else timings[term]) for sign, term in terms)
+        clocks += max(self.minimum, to_clocks(self.ns * 1000, timings["tCK_ps"]))
+        return -(-clocks // self.multiple) * self.multiple
+
+
+Derivation = ByWidthAndRate | AtLeast | ByWidth | ByRate | ByDensity | Every | EveryBank | Sum
 
 
 @dataclass(frozen=True)
@@ -257,7 +280,8 @@ class Standard:
     channel, ranks, bank groups and banks, by any names; a level of stacks may be between ranks and bank
     groups. `transfers_per_clock`: on each data pin. `prefetch`: device columns in a burst. `channel_bits`:
     data pins of a channel (of a sub-channel or pseudo-channel). `burst`: the clocks of a burst on them, a sum
-    of timings. `own_data_buses`: each rank has its own data pins (a pseudo-channel). `ticks_per_clock`:
+    of timings; `read_latency`, `write_latency`: those from a read or a write to the first beat of its burst.
+    `payload_bytes`: data of a burst, if its pins also carry others; 0: they do not. `own_data_buses`: each rank has its own data pins (a pseudo-channel). `ticks_per_clock`:
     commands are at whole ticks, counted from 1; timings are in clocks.
     `speeds`: clock counts by preset, with `rate` in MT/s and `tCK_ps` rounded down to a whole ps. `derived`:
     clock counts derived from them.
@@ -286,6 +310,9 @@ class Standard:
     checked_rules: tuple[Rule, ...] = ()
     controller: str = "one-command"
     burst: str = "nBL"
+    read_latency: str = "nCL"
+    write_latency: str = "nCWL"
+    payload_bytes: int = 0
     own_data_buses: bool = False
     ticks_per_clock: int = 1
     choices: tuple[str, ...] = ()

@@ -42,7 +42,15 @@ from ndpsim.dram.state import (
 )
 from ndpsim.dram.timing import bank_ready_at, banks_of, note_timing
 from ndpsim.spec import NO_RULE, Tables
-from ndpsim.spec.lower import COMPLETE_WITHIN, COMPLETED_BY, KEEPS_PREPARED, PREPARED_AT, PREPARED_BY, SCOPE
+from ndpsim.spec.lower import (
+    COMPLETE_WITHIN,
+    COMPLETED_BY,
+    CYCLES,
+    KEEPS_PREPARED,
+    PREPARED_AT,
+    PREPARED_BY,
+    SCOPE,
+)
 from ndpsim.spec.standard import ACTIVATE, READ, READ_AP, WRITE
 
 #: Counters: announced and unannounced column commands; second halves that were due, and second halves that
@@ -68,24 +76,31 @@ class SplitActivation(NamedTuple):
         """The parameters on the fast controller; None if `step_alone` lacks a rule of its commands."""
         second = int(tables.commands[ACTIVATE, COMPLETED_BY])
         before = [int(tables.commands[command, PREPARED_BY]) for command in (READ, WRITE)]
+        cycles, issued = int(tables.commands[second, CYCLES]), len(tables.commands)
         gap = tables.gap.copy()
         for number, command in zip(before, (READ, WRITE), strict=True):
             gap[3, number, [command, command + READ_AP - READ]] = NO_RULE
         own = [second, *before]
+        if cycles > 1 and (tables.commands[:, CYCLES] == cycles).all():  # then the command bus is no rule
+            of_bus = gap[0, :issued, :issued]
+            of_bus[of_bus == cycles] = NO_RULE
         if (
             tables.groups_per_stack
             or max(gap[:, own].max(), gap[:, :, own].max(), tables.sibling_gap[:, own].max()) > NO_RULE
         ):
             return None
+        keeps = tables.commands[:, KEEPS_PREPARED]
+        from_channel = tables.gap[0]
         return OnFast(
             self.is_always_prepared,
             int(tables.commands[ACTIVATE, COMPLETE_WITHIN]),
             int(tables.commands[READ, PREPARED_AT] > 0),
-            int(tables.commands[READ, KEEPS_PREPARED]),
-            int(tables.commands[WRITE, KEEPS_PREPARED]),
-            max(1, *(int(tables.commands[number, KEEPS_PREPARED]) for number in before)),
-            int(tables.gap[3, before[0], READ]),
-            int(tables.gap[3, before[1], WRITE]),
+            int(keeps[READ]),
+            int(keeps[WRITE]),
+            max(cycles, *(int(keeps[number]) for number in before)),
+            int(max(tables.gap[3, before[0], READ], from_channel[before[0], READ])),
+            int(max(tables.gap[3, before[1], WRITE], from_channel[before[1], WRITE])),
+            cycles,
         )
 
 
@@ -197,6 +212,12 @@ def keep_prepared(tables, channel, rank, command, clock):
 
 
 @inlined
+def reserved_for(tables, first):
+    """Clocks of the command bus that a command needs which announces another one."""
+    return max(tables.commands[first, CYCLES], tables.commands[first, KEEPS_PREPARED])
+
+
+@inlined
 def delays_any(tables, command):
     """Whether another command has to wait for more than a clock after this one."""
     for level in range(len(tables.gap)):
@@ -251,7 +272,7 @@ def instead(rules, tables, channel, commands, queue, slot, command, clock):
         keep_prepared(tables, channel, rank, command, clock)
         return False
     # An announced command needs the next steps; a second half that is due then could not issue.
-    reserved = max(1, tables.commands[tables.commands[command, PREPARED_BY], KEEPS_PREPARED])
+    reserved = reserved_for(tables, tables.commands[command, PREPARED_BY])
     if opens_from(tables, channel) <= clock and value[own_place(value) + _DUE] <= clock + reserved:
         complete(tables, channel, commands, clock)
         value[DEFERRED] += 1

@@ -20,6 +20,7 @@ from ndpsim.dram.fast.fields import (
     RD,
     REFAB,
     SLOTS,
+    TIMED_CLASSES,
 )
 from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, record_command
 from ndpsim.dram.fast.issue import count_command as count_fast
@@ -53,10 +54,11 @@ class OnFast(NamedTuple):
     reserved: int  # of the announcing command on the command bus
     leads_reads: int  # from the announcing command to its read
     leads_writes: int
+    cycles: int  # of every command on the command bus
 
 
 # Places in `opening`.
-_IS_OPENING, _BANK, _ROW, _REQUEST, _ARRIVED, _QUEUE_OF, _DUE_AT = range(7)
+_IS_OPENING, _BANK, _ROW, _REQUEST, _ARRIVED, _QUEUE_OF, _DUE_AT, _BUS_FREE = range(8)
 # What is announced, as places in `announced`: the active list of the request, counted from 1, and its place;
 # or behind those lists its queue, and its number in the source.
 _WHERE, _WHICH = range(2)
@@ -65,22 +67,29 @@ _WHERE, _WHICH = range(2)
 @inlined
 def step_alone(rules, policy, shape, state, latencies, source, sink, commands, credit, clock):
     """See `fast.step`."""
-    value = state.value
+    value, opening = state.value, state.opening
     if state.announced[_WHERE] > 0:
         at = issue_what_is_announced(
             rules, policy, shape, state, latencies, source, sink, commands, credit, clock
         )
-        return fast.FROM_QUEUE if at <= clock else fast.NOWHERE, -1, -1, -1, -1, at, 0
-    if state.opening[_IS_OPENING] and state.opening[_DUE_AT] <= clock:
-        open_row(shape, state, commands, clock)
+        if at > clock:
+            return fast.NOWHERE, -1, -1, -1, -1, at, 0
+        opening[_BUS_FREE] = clock + rules.cycles
+        return fast.FROM_QUEUE, -1, -1, -1, -1, at, 0
+    opens_from = opening[_BUS_FREE] if opening[_IS_OPENING] else FAR
+    if opens_from <= clock and opening[_DUE_AT] <= clock:
+        open_row(rules, shape, state, commands, clock)
         value[FORCED] += 1
         return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
     outcome = fast.step(policy, shape, state, latencies, source, sink, commands, None, credit, 0, clock)
-    if outcome[0] == fast.NOWHERE and state.opening[_IS_OPENING]:
-        open_row(shape, state, commands, clock)
+    if outcome[0] != fast.NOWHERE:
+        opening[_BUS_FREE] = clock + rules.cycles
+        return outcome
+    if opens_from <= clock:
+        open_row(rules, shape, state, commands, clock)
         value[DEFERRED] += 1
         return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
-    return outcome
+    return fast.NOWHERE, -1, -1, -1, -1, min(outcome[5], opens_from), 0
 
 
 @inlined
@@ -143,7 +152,15 @@ def count_and_record(shape, state, commands, command, bank, row, clock):
 
 
 @outlined
-def open_row(shape, state, commands, clock):
+def take_bus(shape, state, clock):
+    """No command issues before `clock`."""
+    for rank in range(assume_nonnegative(shape.ranks)):
+        for command in range(TIMED_CLASSES):
+            state.rank_ready[rank, command] = max(state.rank_ready[rank, command], clock)
+
+
+@outlined
+def open_row(rules, shape, state, commands, clock):
     """See `complete`."""
     opening = state.opening
     bank, row, queue = (
@@ -154,6 +171,8 @@ def open_row(shape, state, commands, clock):
     count_and_record(shape, state, commands, OTHER_HALF, bank, row, clock)
     state.value[OPEN_CLOCKS] -= clock
     opening[_IS_OPENING] = 0
+    if rules.cycles > 1:
+        take_bus(shape, state, clock + rules.cycles)
     record_activated(shape.rows, state, bank)
     activate_request(shape.queues, state, queue, bank, row, opening[_REQUEST], opening[_ARRIVED])
 
@@ -190,7 +209,7 @@ def prepare(rules, shape, state, commands, queue, bank, where, which, clock):
         keep_clock(rules, state, queue, bank, clock)
         return False
     if opening[_IS_OPENING] and opening[_DUE_AT] <= clock + rules.reserved:
-        open_row(shape, state, commands, clock)
+        open_row(rules, shape, state, commands, clock)
         state.value[DEFERRED] += 1
         return True
     count_and_record(shape, state, commands, BEFORE_RD + queue, bank, -1, clock)

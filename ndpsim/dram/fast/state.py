@@ -179,7 +179,7 @@ def step_on(policy: Policy, tables: Tables) -> Any:
 def other_numbers(tables: Tables) -> Ints | None:
     """`command_numbers`, but None where these are `COMMAND_OF_CLASS`."""
     numbers = np.array(command_numbers(tables))
-    return None if (numbers[:CLASSES] == COMMAND_OF_CLASS[:CLASSES]).all() else numbers
+    return None if ((numbers == COMMAND_OF_CLASS) | (numbers < 0)).all() else numbers
 
 
 @cached_by_identity(16)
