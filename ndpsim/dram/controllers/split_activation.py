@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ndpsim._jit import inlined
 from ndpsim.dram import choosing
 from ndpsim.dram import step as one
@@ -51,7 +53,7 @@ from ndpsim.spec.lower import (
     PREPARED_BY,
     SCOPE,
 )
-from ndpsim.spec.standard import ACTIVATE, READ, READ_AP, WRITE
+from ndpsim.spec.standard import ACTIVATE, READ, WRITE
 
 #: Counters: announced and unannounced column commands; second halves that were due, and second halves that
 #: issued because nothing else could.
@@ -78,10 +80,10 @@ class SplitActivation(NamedTuple):
         before = [int(tables.commands[command, PREPARED_BY]) for command in (READ, WRITE)]
         cycles, issued = int(tables.commands[second, CYCLES]), len(tables.commands)
         gap = tables.gap.copy()
-        for number, command in zip(before, (READ, WRITE), strict=True):
-            gap[3, number, [command, command + READ_AP - READ]] = NO_RULE
+        for number in before:
+            gap[3, number, np.flatnonzero(tables.commands[:, PREPARED_BY] == number)] = NO_RULE
         own = [second, *before]
-        if cycles > 1 and (tables.commands[:, CYCLES] == cycles).all():  # then the command bus is no rule
+        if cycles > 1 and (tables.commands[:, CYCLES] == cycles).all():  # the bus is no rule of single commands
             of_bus = gap[0, :issued, :issued]
             of_bus[of_bus == cycles] = NO_RULE
         if (
