@@ -17,6 +17,7 @@ from ndpsim.audit.case import (
     wrong_coordinates,
 )
 from ndpsim.audit.kernels import Rules, find_early, find_row_faults
+from ndpsim.caching import cached_by_identity
 from ndpsim.spec import Device, Rule
 from ndpsim.spec.checking import check_rule
 from ndpsim.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
@@ -115,7 +116,7 @@ def _overlaps(start: NDArray[np.int64], length: int) -> NDArray[np.int64]:
 
 
 def _data_bus(case: Case) -> Found:
-    """No two bursts on the data bus at once; a burst starts a latency (nCL, nCWL) after its command's last cycle.
+    """No two bursts on the data bus at once; one starts a latency (nCL, nCWL) after its command's last cycle.
 
     One overlap is tolerated and counted: a read, then a write on another rank. The standards leave the
     change between ranks to the system. The reference's tCS requires only nBL + nCS between the two commands:
@@ -164,6 +165,7 @@ def _rules_of(device: Device) -> tuple[Rule, ...]:
     return device.standard.rules + device.standard.checked_rules
 
 
+@cached_by_identity(16)
 def _rules(device: Device, kinds: Kinds) -> Rules:
     rules, level_of = _rules_of(device), device.standard.level_of
     for rule in rules:

@@ -12,18 +12,8 @@ from ndpsim.energy.channel import Counts, channel_energy, counts_of, split
 from ndpsim.energy.currents import Currents, find_currents
 from ndpsim.energy.units import add_up
 from ndpsim.errors import InputError
-from ndpsim.spec import Device, Standard, lower
-from ndpsim.spec.standard import (
-    ACTIVATE,
-    ONE_BANK,
-    PRECHARGE,
-    READ,
-    READ_AP,
-    SAME_BANKS,
-    WHOLE_RANK,
-    WRITE,
-    WRITE_AP,
-)
+from ndpsim.spec import Device, Standard
+from ndpsim.spec.standard import ACTIVATE, ONE_BANK, READ, READ_AP, SAME_BANKS, WHOLE_RANK, WRITE, WRITE_AP
 from ndpsim.traces import CommandTrace
 
 Ints = NDArray[np.int64]
@@ -58,7 +48,8 @@ def sum_open(
         for b in range(first[i], first[i] + reach[kind], stride[kind]):
             if kind == ACTIVATE or kind == opening:
                 if bank[b, 0] < 0:
-                    bank[b, 1] = at + keeps[kind] if kind == ACTIVATE else max(bank[b, 1], at + keeps[kind])
+                    if kind == ACTIVATE:
+                        bank[b, 1] = at + keeps[kind]
                     if kind == opening:
                         bank[b, 0] = at
                 continue
@@ -86,11 +77,20 @@ def _opening(standard: Standard) -> int:
 
 def _until_precharge(device: Device) -> Ints:
     """By command, the clocks after which its bank may be precharged; -1 if it does not affect rows."""
-    gap, opening = lower(device).gap[3], _opening(device.standard)
-    keeps = np.array([0 if command.closes else -1 for command in device.standard.by_number], dtype=np.int64)
-    like = {number: number for number in (ACTIVATE, opening, READ, WRITE)} | {READ_AP: READ, WRITE_AP: WRITE}
-    for number, other in like.items():
-        keeps[number] = max(0, int(gap[other, PRECHARGE]))
+    nominal = {
+        ACTIVATE: device.clocks("nRAS"),
+        READ: device.clocks("nRTP"),
+        WRITE: device.write_latency + device.clocks("nWR") + device.burst_clocks,
+    }
+    nominal[READ_AP], nominal[WRITE_AP] = nominal[READ], nominal[WRITE]
+    keeps = np.full(len(device.standard.by_number), -1, dtype=np.int64)
+    keeps[_opening(device.standard)] = 0
+    for number, command in enumerate(device.standard.by_number):
+        if number in nominal:
+            # A command of several cycles begins its effect in the last.
+            keeps[number] = nominal[number] + command.cycles - 1
+        elif command.closes:
+            keeps[number] = 0
     return keeps
 
 

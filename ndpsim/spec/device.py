@@ -12,7 +12,7 @@ from ndpsim.errors import InputError, unknown
 from ndpsim.parameters.dram import RULE_SET, RULES
 from ndpsim.reported import text_table
 from ndpsim.spec.registry import standards
-from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, WRITE_AP, Organisation, Standard, Sum, latency_terms
+from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, WRITE_AP, Organisation, Standard, latency_terms
 from ndpsim.units import dram_period_ps, format_bytes, plain_number
 
 #: Whose rules hold, see `resolve`.
@@ -124,9 +124,7 @@ class Device:
 
     def clocks(self, latency: str) -> int:
         """The latency of a rule, or a timing, in clocks of controllers."""
-        terms = latency_terms(latency)
-        clocks = sum(sign * (term if isinstance(term, int) else self.timings[term]) for sign, term in terms)
-        return clocks * self.standard.ticks_per_clock
+        return _sum_of(latency, self.timings) * self.standard.ticks_per_clock
 
     @property
     def burst_clocks(self) -> int:
@@ -175,7 +173,7 @@ class Device:
         return float(Fraction(moved, self.burst_clocks) / self.clock_ps * 1000)
 
     def __repr__(self) -> str:
-        timings = ("nCL", "nRCD", "nRP", "nRAS", "nRC", "nRFC", "nREFI")
+        timings = ("nCL", "nRL", "nRCD", "nRCDRD", "nRP", "nRAS", "nRC", "nRFC", "nRFCab", "nREFI")
         known = [name for name in timings if name in self.timings]
         overrides = [name for name, source in self.sources.items() if source == "override"]
         clock = f"{float(self.timing_clock_ps):.6g} ps, {self.timings['rate']} MT/s"
@@ -191,23 +189,32 @@ class Device:
         return text_table(title, rows.items())
 
 
+def _sum_of(latency: str, timings: Mapping[str, int]) -> int:
+    terms = latency_terms(latency)
+    return sum(sign * (term if isinstance(term, int) else timings[term]) for sign, term in terms)
+
+
 def _timings(
     standard: Standard, org: str, timing: str, overrides: Mapping[str, int]
 ) -> tuple[dict[str, int], dict[str, str]]:
     organisation, speed = standard.organisations[org], dict(standard.speeds[timing])
     sources = dict.fromkeys(speed, f"preset {timing}")
-    sums = {name: of for name, of in standard.derived.items() if isinstance(of, Sum)}
+    sums: dict[str, str] = {}
+    rate, transfers = speed["rate"], standard.transfers_per_clock
+    tck_ps = dram_period_ps(rate, transfers) if standard.derives_exactly else speed["tCK_ps"]
     for name, derivation in standard.derived.items():
-        if isinstance(derivation, Sum):
-            continue
-        clocks = derivation.clocks(organisation, speed["rate"], speed["tCK_ps"], standard.transfers_per_clock)
+        clocks = derivation.clocks(organisation, rate, tck_ps, transfers)
         if clocks is None:
             if name not in overrides:
-                problem = f"{standard.name} states no {name} for {org} at {timing}; override it"
+                reason = f" ({standard.cited[name]})" if name in standard.cited else ""
+                problem = f"{standard.name} states no {name} for {org} at {timing}{reason}; override it"
                 raise InputError(problem, "missing", key=name)
             continue
-        speed[name] = clocks
         sources[name] = f"derived for {org} at {timing}"
+        if isinstance(clocks, str):
+            sums[name] = clocks
+        else:
+            speed[name] = clocks
     known = (set(speed) | set(standard.derived)) - set(_FIXED)
     for name, clocks in overrides.items():
         if name in _FIXED:
@@ -217,11 +224,11 @@ def _timings(
             raise unknown(name, known, "timing", key=name)
         speed[name] = whole_number(clocks, name, 1, _MAX_CLOCKS, " of clocks")
         sources[name] = "override"
-    for name, total in sums.items():
+    for name, latency in sums.items():
         if name not in overrides:
-            speed[name] = total.clocks_of(speed)
-            sources[name] = f"derived for {org} at {timing}"
-    return speed, sources
+            multiple = getattr(standard.derived[name], "multiple", 1)
+            speed[name] = -(-_sum_of(latency, speed) // multiple) * multiple
+    return {name: speed[name] for name in sources}, sources
 
 
 _PRESETS = {"org": ("organisations", "organisation"), "timing": ("speeds", "timing preset")}

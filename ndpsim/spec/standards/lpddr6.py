@@ -100,6 +100,8 @@ _ONLY_OF_STANDARD = (
     Rule("tCS", "rank", _LONG_READS, _WRITES, "nRL + nBL_min_L + nCS - nWL", siblings=True),
     Rule("tCS", "rank", _SHORT_WRITES, _READS, "nWL + nBL_min + nCS - nRL", siblings=True),
     Rule("tCS", "rank", _LONG_WRITES, _READS, "nWL + nBL_min_L + nCS - nRL", siblings=True),
+    Rule("tCS", "rank", _SHORT_WRITES, _WRITES, "nBL_min + nCS", siblings=True),
+    Rule("tCS", "rank", _LONG_WRITES, _WRITES, "nBL_min_L + nCS", siblings=True),
 )
 _ONLY_OF_REFERENCE = (
     Rule("BL", "channel", _LONG_READS, _READS, "nBL_min + nBL_min"),
@@ -153,8 +155,9 @@ def _turns(rounded_to: int) -> dict[str, Derivation]:
 _DERIVED: dict[str, Derivation] = {
     "nACU": Every(22),
     "nRAS": Every(20),
-    "nRP": Sum("nACU", ns=18, minimum=4),
-    "nRPab": Sum("nACU", ns=21, minimum=4),
+    # And 18 and 21 ns.
+    "nRP": Sum("nACU + 48"),
+    "nRPab": Sum("nACU + 56"),
     "nRC": Sum("nRAS + nRP"),
     "nCCDL_L": Sum("nCCDL + 12"),
     "nCCDL_WR_L": Sum("nCCDL_WR + 12"),
@@ -185,10 +188,12 @@ STANDARD = Standard(
     max_postponed_refreshes=8,
     max_pulled_in_refreshes=8,
     controller="split-activation",
+    choices=("waits-for-second-half", "no-refresh-between-halves", "announces-ahead", "second-half-in-time"),
     burst="nBL_min",
     read_latency="nRL",
     write_latency="nWL",
     reference=dict(
+        choices=(),
         commands=_commands("channel"),
         rules=_COLUMNS + _row_rules("ACT1", "nRC") + _ONLY_OF_REFERENCE,
         speeds={"LPDDR6_10667_BL24": _SPEED | dict(nODTLon=27, nODTon_min=0)},
