@@ -104,8 +104,8 @@ def _overlaps(start: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     """The pairs of bursts that overlap, as rows (earlier, later) in the order of the trace, by the later."""
     order = np.argsort(start, kind="stable")
     pairs = [np.empty((0, 2), dtype=np.int64)]
-    # One command a clock starts at most `length` reads and as many writes within the time of a burst.
-    for apart in range(1, min(2 * length, len(start))):
+    # Commands at `length` clocks start the first bursts within such a time, reads or writes, others the second.
+    for apart in range(1, min(4 * length, len(start))):
         first, second = order[:-apart], order[apart:]
         close = start[second] - start[first] < length
         if not close.any():
@@ -125,9 +125,13 @@ def _data_bus(case: Case) -> Found:
     device, length = case.device, case.device.burst_clocks
     reads, writes = case.kinds.reads, case.kinds.writes
     places = np.flatnonzero(case.kinds.columns[case.part.command])
+    # Some commands have a second burst, and those of others may come between the two.
+    later_by = flags(device.clocks(one.second_burst) for one in device.standard.by_number)
+    places = np.repeat(places, 1 + (later_by[case.part.command[places]] > 0))
+    is_second = np.diff(places, prepend=-1) == 0
     kind, rank = case.part.command[places], case.part.rank[places]
     latency = np.where(reads[kind] == 1, device.read_latency, device.write_latency)
-    start = case.part.clock[places] + case.kinds.cycles[kind] - 1 + latency
+    start = case.part.clock[places] + case.kinds.cycles[kind] - 1 + latency + is_second * later_by[kind]
     bus = rank if device.standard.own_data_buses else np.zeros_like(rank)
     # Buses one after the other in time, too far apart for overlaps.
     apart = int(start.max(initial=0)) + length + 1

@@ -121,7 +121,8 @@ def check_standard(standard: Standard) -> None:
             _check_latency(getattr(standard, what), known, f"{standard.name}: {what}, preset {preset}")
         for command in standard.commands:
             interval = command.interval if command.refreshes else ""
-            for latency in (command.busy, interval, command.complete_within, command.keeps_prepared):
+            times = command.busy, interval, command.complete_within, command.keeps_prepared
+            for latency in (*times, command.second_burst):
                 _check_latency(latency, known, f"{standard.name}: command {command.name}, preset {preset}")
         for rule in (*standard.rules, *standard.checked_rules):
             _check_latency(rule.latency, known, f"{standard.name}: rule {rule.name}, preset {preset}")
@@ -168,7 +169,8 @@ def _check_commands(standard: Standard) -> None:
         where = f"{standard.name}: command {command.name}"
         if command.cycles < 1:
             raise InputError("holds its command bus for less than a cycle", "range", key=where)
-        if number > WRITE_AP and (command.opens or command.reads or command.writes):
+        moves = (command.reads or command.writes) and not command.second_burst
+        if number > WRITE_AP and (command.opens or moves):
             problem = f"a second command that {_effects(command)}: no controller issues it"
             raise InputError(problem, "unsupported", key=where)
         if (command.refreshes or command.manages) and not command.closes:

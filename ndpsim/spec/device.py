@@ -94,8 +94,8 @@ class Device:
 
     @property
     def burst_bytes(self) -> int:
-        """Bytes one read or write moves over the channel."""
-        return self.standard.prefetch * self.standard.channel_bits // 8
+        """Bytes of data that one read or write moves over the channel."""
+        return self.standard.payload_bytes or self.standard.prefetch * self.standard.channel_bits // 8
 
     @property
     def devices_per_rank(self) -> int:
@@ -226,7 +226,8 @@ def _timings(
         sources[name] = "override"
     for name, latency in sums.items():
         if name not in overrides:
-            speed[name] = _sum_of(latency, speed)
+            multiple = getattr(standard.derived[name], "multiple", 1)
+            speed[name] = -(-_sum_of(latency, speed) // multiple) * multiple
     return {name: speed[name] for name in sources}, sources
 
 

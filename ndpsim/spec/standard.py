@@ -71,6 +71,8 @@ class Command:
     `prepared_at` keeps it so, for its `keeps_prepared` clocks; the preparing command keeps the command bus
     for this one. `started_by`, `stopped_by`: for a read, the commands that start and stop the clock that
     comes with its data. Only controllers that state so support these.
+    `second_burst`: a read or write moves a second burst, whose data begin so many clocks after those of the
+    first. There may be such commands beside those with one burst; no controller issues them.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Command:
     keeps_prepared: str = ""
     started_by: str = ""
     stopped_by: str = ""
+    second_burst: str = ""
 
 
 @dataclass(frozen=True)
@@ -220,10 +223,11 @@ class ByWidth:
 class Sum:
     """A sum of other timings like a rule's `latency`, with the clocks that overrides give them.
 
-    Its terms are timings of presets, or of earlier lines of `derived`.
+    Its terms are timings of presets, or of earlier lines of `derived`. The sum is rounded up to a `multiple`.
     """
 
     latency: str
+    multiple: int = 1
 
     def clocks(
         self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
@@ -302,6 +306,7 @@ class Standard:
     groups. `transfers_per_clock`: on each data pin. `prefetch`: device columns in a burst. `channel_bits`:
     data pins of a channel (of a sub-channel or pseudo-channel). `burst`: the clocks of a burst on them, a sum
     of timings; `read_latency`, `write_latency`: those from a read or a write to the first beat of its burst.
+    `payload_bytes`: data of a burst, if it also has other bits; 0: it has none.
     `own_data_buses`: each rank has its own data pins (a pseudo-channel). `ticks_per_clock`:
     commands are at whole ticks, counted from 1; timings are in clocks.
     `speeds`: clock counts by preset, with `rate` in MT/s and `tCK_ps` rounded down to a whole ps. `derived`:
@@ -334,6 +339,7 @@ class Standard:
     burst: str = "nBL"
     read_latency: str = "nCL"
     write_latency: str = "nCWL"
+    payload_bytes: int = 0
     derives_exactly: bool = False
     own_data_buses: bool = False
     ticks_per_clock: int = 1

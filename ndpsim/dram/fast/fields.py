@@ -118,6 +118,7 @@ FIELDS = (
     Field("same_group", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank group"),
     Field("same_bank", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank"),
     Field("of_window", (1, TIMED_CLASSES), CONSTANT, "from the first of four commands of the window (tFAW)"),
+    Field("of_bus", (1, TIMED_CLASSES), CONSTANT, "from half of an activation, of the command bus"),
     Field("of_stacks", (2 * CLASSES, TIMED_CLASSES), CONSTANT, "as `of_ranks`, of the stacks of a rank"),
     # ---- Times: the first clock at which a class may issue, according to this node. Commands raise them
     # (`timing`); nothing lowers them.

@@ -206,7 +206,7 @@ def step_on(policy: Policy, tables: Tables) -> Any:
 def other_numbers(tables: Tables) -> Ints | None:
     """`command_numbers`, but None where these are `COMMAND_OF_CLASS`."""
     numbers = np.array(command_numbers(tables))
-    return None if (numbers[:CLASSES] == COMMAND_OF_CLASS[:CLASSES]).all() else numbers
+    return None if ((numbers == COMMAND_OF_CLASS) | (numbers < 0)).all() else numbers
 
 
 @cached_by_identity(16)
@@ -284,6 +284,7 @@ def _distances(tables: Tables, from_second: int, waits_for_second: int) -> dict[
         "same_group": of_classes(gap[2]),
         "same_bank": of_classes(gap[3]),
         "of_window": _window(tables)[0],
+        "of_bus": np.full((1, TIMED_CLASSES), tables.commands[ACTIVATE, CYCLES]),
         "of_stacks": np.concatenate((of_classes(gap[STACK]), of_classes(tables.sibling_gap[STACK]))),
     }
 
