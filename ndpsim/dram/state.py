@@ -53,8 +53,9 @@ FIELDS = 10
     HIT_SINCE,  # arrival of the oldest queued row hit; scratch of FRFCFS-RowHit
     CLOSED_AT,  # clock at which the bank was last closed; after an auto-precharge perhaps in the future
     HELD_BY_OTHER,  # 1: another controller of the bank has a request between activation and column command
-) = range(7)
-ROW_FIELDS = 7
+    AWAITS_REFRESH,  # waiting refreshes of the bank that hold back only its own requests
+) = range(8)
+ROW_FIELDS = 8
 
 # The first bits of the fields of `Source.place`. Bit 0: whether it writes. Each field has eight bits, the
 # row all remaining ones.
@@ -103,6 +104,8 @@ class Policy(NamedTuple):
     write_mode_below: int  # fewer queued writes than this end it, when reads wait
     rows: Any  # parameters of the row policy, see `row_policies`
     step: Any  # parameters of the controller class, see `controllers`
+    own_bank: int  # 1: a waiting refresh of banks holds back only their requests; 0: all queued requests
+    drops_precharges: int  # 1: a waiting PRECHARGE of the row policy is dropped when its bank has been closed
 
 
 class Source(NamedTuple):
@@ -195,6 +198,10 @@ class ControllerOptions:
         row_policy: "open" or "closed-cap".
         row_cap: column accesses after which "closed-cap" closes a row.
         refresh: one of `refresh_policies.NAMES`.
+        refresh_control: what a waiting refresh of one bank, or of one bank of each group, holds back: the
+            requests for its banks ("own-bank"), or all queued requests ("reference", as Ramulator 2.1). None:
+            as the rules of the standard, "reference" or "standard", which has own-bank. A refresh of a rank
+            holds back all queued requests in any case.
         read_buffer: slots of the read queue.
         write_buffer: slots of the write queue.
         wck: for LPDDR5: the data clock runs always ("always-on"), or a command starts it when it has stopped
@@ -208,17 +215,22 @@ class ControllerOptions:
     read_buffer: int = 32
     write_buffer: int = 32
     wck: str = "need-sync"
+    refresh_control: str | None = None
 
 
 def make_policy(
-    options: ControllerOptions, controller: str = "one-command", choices: Sequence[str] = ()
+    options: ControllerOptions,
+    controller: str = "one-command",
+    choices: Sequence[str] = (),
+    rules: str = "standard",
 ) -> Policy:
-    """The settings of `options` as numbers; `controller`, `choices`: of the standard.
+    """The settings of `options` as numbers; `controller`, `choices`, `rules`: of the standard.
 
     Watermarks are 0.8 and 0.2 of the write queue in single precision.
     """
     high = np.float32(0.8) * np.float32(options.write_buffer)
     low = np.float32(0.2) * np.float32(options.write_buffer)
+    control = options.refresh_control or ("reference" if rules == "reference" else "own-bank")
     return Policy(
         scheduler=scheduler(options.scheduler),
         row_cap=options.row_cap if options.row_policy == "closed-cap" else 0,
@@ -229,6 +241,8 @@ def make_policy(
         write_mode_below=int(np.ceil(low)),
         rows=row_policy(options.row_policy, options.row_cap),
         step=make_step(controller, options, choices),
+        own_bank=int(control == "own-bank"),
+        drops_precharges=int(rules != "reference"),
     )
 
 

@@ -15,6 +15,7 @@ SCHEDULERS = option_names("dram/schedulers", "FRFCFS")
 ROW_POLICIES = option_names("dram/row_policies", "open")
 REFRESH_POLICIES = option_names("dram/refresh_policies", "all-bank")
 WCK = ("need-sync", "always-on")
+REFRESH_CONTROLS = ("own-bank", "reference")
 MOST_SLOTS = 1024
 MOST_CHANNELS = 4096  #: Maximum number of channels: 64 host channels of 64 sub-channels each.
 
@@ -22,6 +23,7 @@ _SCHEDULER = Choice(SCHEDULERS, "scheduler")
 _ROWS = Choice(ROW_POLICIES, "row policy")
 _REFRESH = Choice(REFRESH_POLICIES, "refresh")
 _WCK = Choice(WCK, "wck")
+_REFRESH_CONTROL = Choice(REFRESH_CONTROLS, "refresh control")
 
 TRACE = Parameter(
     "trace", "The request trace.", Kind(form="TRACE"), positional=True, required=True, files=("",)
@@ -68,6 +70,13 @@ CONTROLLER = table(
                 needs="row-policy=closed-cap",
             ),
             REFRESH,
+            Parameter(
+                "refresh-control",
+                "While a refresh of single banks waits: own-bank: only requests for its banks wait; "
+                "reference: all queued requests wait, as in Ramulator 2.1.",
+                _REFRESH_CONTROL,
+                otherwise="own-bank; reference with --rules reference",
+            ),
             Parameter("read-buffer", "Slots of the read queue.", Whole(1, MOST_SLOTS), 32),
             Parameter("write-buffer", "Slots of the write queue.", Whole(1, MOST_SLOTS), 32),
             Parameter("wck", f"Data clock of LPDDR5: {_WCK.allowed}.", _WCK, "need-sync"),

@@ -20,7 +20,7 @@ from ndpsim.units import format_bytes
 
 def policy_of(options: ControllerOptions, device: Device) -> Policy:
     """The controller of a channel as numbers."""
-    return make_policy(options, device.standard.controller, device.standard.choices)
+    return make_policy(options, device.standard.controller, device.standard.choices, device.rules)
 
 
 def controller_options(dram: Dram) -> ControllerOptions:

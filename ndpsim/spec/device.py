@@ -94,8 +94,8 @@ class Device:
 
     @property
     def burst_bytes(self) -> int:
-        """Bytes one read or write moves over the channel."""
-        return self.standard.prefetch * self.standard.channel_bits // 8
+        """Bytes of data that one read or write moves over the channel."""
+        return self.standard.payload_bytes or self.standard.prefetch * self.standard.channel_bits // 8
 
     @property
     def devices_per_rank(self) -> int:
@@ -124,9 +124,7 @@ class Device:
 
     def clocks(self, latency: str) -> int:
         """The latency of a rule, or a timing, in clocks of controllers."""
-        terms = latency_terms(latency)
-        clocks = sum(sign * (term if isinstance(term, int) else self.timings[term]) for sign, term in terms)
-        return clocks * self.standard.ticks_per_clock
+        return _sum_of(latency, self.timings) * self.standard.ticks_per_clock
 
     @property
     def burst_clocks(self) -> int:
@@ -134,9 +132,19 @@ class Device:
         return self.clocks(self.standard.burst)
 
     @property
+    def read_latency(self) -> int:
+        """Clocks from a read to the first beat of its data (nCL)."""
+        return self.clocks(self.standard.read_latency)
+
+    @property
+    def write_latency(self) -> int:
+        """Clocks from a write to the first beat of its data (nCWL)."""
+        return self.clocks(self.standard.write_latency)
+
+    @property
     def read_clocks(self) -> int:
         """Clocks from a read to the last beat of its data."""
-        return self.clocks("nCL") + self.burst_clocks
+        return self.read_latency + self.burst_clocks
 
     @property
     def reported_timings(self) -> dict[str, int | float]:
@@ -165,7 +173,7 @@ class Device:
         return float(Fraction(moved, self.burst_clocks) / self.clock_ps * 1000)
 
     def __repr__(self) -> str:
-        timings = ("nCL", "nRCD", "nRP", "nRAS", "nRC", "nRFC", "nREFI")
+        timings = ("nCL", "nRL", "nRCD", "nRCDRD", "nRP", "nRAS", "nRC", "nRFC", "nRFCab", "nREFI")
         known = [name for name in timings if name in self.timings]
         overrides = [name for name, source in self.sources.items() if source == "override"]
         clock = f"{float(self.timing_clock_ps):.6g} ps, {self.timings['rate']} MT/s"
@@ -181,20 +189,32 @@ class Device:
         return text_table(title, rows.items())
 
 
+def _sum_of(latency: str, timings: Mapping[str, int]) -> int:
+    terms = latency_terms(latency)
+    return sum(sign * (term if isinstance(term, int) else timings[term]) for sign, term in terms)
+
+
 def _timings(
     standard: Standard, org: str, timing: str, overrides: Mapping[str, int]
 ) -> tuple[dict[str, int], dict[str, str]]:
     organisation, speed = standard.organisations[org], dict(standard.speeds[timing])
     sources = dict.fromkeys(speed, f"preset {timing}")
+    sums: dict[str, str] = {}
+    rate, transfers = speed["rate"], standard.transfers_per_clock
+    tck_ps = dram_period_ps(rate, transfers) if standard.derives_exactly else speed["tCK_ps"]
     for name, derivation in standard.derived.items():
-        clocks = derivation.clocks(organisation, speed["rate"], speed["tCK_ps"], standard.transfers_per_clock)
+        clocks = derivation.clocks(organisation, rate, tck_ps, transfers)
         if clocks is None:
             if name not in overrides:
-                problem = f"{standard.name} states no {name} for {org} at {timing}; override it"
+                reason = f" ({standard.cited[name]})" if name in standard.cited else ""
+                problem = f"{standard.name} states no {name} for {org} at {timing}{reason}; override it"
                 raise InputError(problem, "missing", key=name)
             continue
-        speed[name] = clocks
         sources[name] = f"derived for {org} at {timing}"
+        if isinstance(clocks, str):
+            sums[name] = clocks
+        else:
+            speed[name] = clocks
     known = (set(speed) | set(standard.derived)) - set(_FIXED)
     for name, clocks in overrides.items():
         if name in _FIXED:
@@ -204,7 +224,11 @@ def _timings(
             raise unknown(name, known, "timing", key=name)
         speed[name] = whole_number(clocks, name, 1, _MAX_CLOCKS, " of clocks")
         sources[name] = "override"
-    return speed, sources
+    for name, latency in sums.items():
+        if name not in overrides:
+            multiple = getattr(standard.derived[name], "multiple", 1)
+            speed[name] = -(-_sum_of(latency, speed) // multiple) * multiple
+    return {name: speed[name] for name in sources}, sources
 
 
 _PRESETS = {"org": ("organisations", "organisation"), "timing": ("speeds", "timing preset")}
@@ -213,6 +237,8 @@ _PRESETS = {"org": ("organisations", "organisation"), "timing": ("speeds", "timi
 def _preset(standard: Standard, rules: str, name: str, key: str) -> str:
     """The name of a preset, which the standard has under these rules."""
     field, what = _PRESETS[key]
+    if isinstance(name, str) and name in standard.under(rules).refused:
+        raise InputError(standard.under(rules).refused[name], "unsupported", key=f"{key} {name}")
     known, others = getattr(standard.under(rules), field), [one for one in RULES if one != rules]
     for other in others:
         if isinstance(name, str) and name not in known and name in getattr(standard.under(other), field):
@@ -266,10 +292,14 @@ class RowTime(NamedTuple):
 
 
 def row_times(device: Device) -> tuple[RowTime, RowTime]:
-    """The times from activation to the first column command of a row, and to its earliest precharge."""
+    """The times from activation to the first column command of a row, and to its earliest precharge.
+
+    Of an activation in two halves, they count from the half that the rules name.
+    """
     standard = device.standard
     cycles = {command.name: command.cycles for command in standard.commands}
-    opening, closing = {standard.names[ACTIVATE]}, {standard.names[PRECHARGE]}
+    first = standard.by_number[ACTIVATE]
+    opening, closing = {first.name, first.completed_by}, {standard.names[PRECHARGE]}
     column = set(standard.names[READ : WRITE_AP + 1])
 
     def ready_for(kinds: set[str]) -> RowTime:

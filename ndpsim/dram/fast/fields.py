@@ -119,6 +119,7 @@ FIELDS = (
     Field("same_group", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank group"),
     Field("same_bank", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank"),
     Field("of_window", (1, TIMED_CLASSES), CONSTANT, "from the first of four commands of the window (tFAW)"),
+    Field("of_bus", (1, TIMED_CLASSES), CONSTANT, "from half of an activation, of the command bus"),
     Field("of_stacks", (2 * CLASSES, TIMED_CLASSES), CONSTANT, "as `of_ranks`, of the stacks of a rank"),
     # ---- Times: the first clock at which a class may issue, according to this node. Commands raise them
     # (`timing`); nothing lowers them.
@@ -210,6 +211,13 @@ FIELDS = (
     Field("pending_size", (), NUMBER, "commands that wait"),
     Field("pending_class", (EACH_PENDING,), NUMBER, "class"),
     Field("pending_bank", (EACH_PENDING,), NUMBER, "bank, or the first of a rank or same-bank refresh"),
+    Field(
+        "awaits_refresh",
+        (EACH_RANK,),
+        DERIVED,
+        "mask of the banks whose waiting refresh, a REFSB, holds back only their requests; 0 under the "
+        "refresh control of the reference. Whoever adds or removes a REFSB must update it",
+    ),
     # ---- Fast-forward
     Field("fast_forwarded", (), COUNTER, "reads that went as others of the run had gone"),
     Field("next_lookup", (), FORWARDING, "the number of the request at which the table is asked next"),

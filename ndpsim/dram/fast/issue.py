@@ -7,8 +7,10 @@ from ndpsim.dram.fast.banks import (
     activate_request,
     active_bank,
     bank_bit,
+    bars_queues,
     close_bank,
     close_banks,
+    drop_pending,
     leave_active_queue,
     release_bank,
     requeue_reads,
@@ -199,17 +201,8 @@ def issue_queued(policy, shape, state, latencies, source, sink, commands, queue,
 
 
 @inlined
-def drop_first(state):
-    """The first maintenance that waits is done."""
-    state.pending_size -= 1
-    for place in range(state.pending_size):
-        state.pending_class[place] = state.pending_class[place + 1]
-        state.pending_bank[place] = state.pending_bank[place + 1]
-
-
-@inlined
-def note_refresh(state, clock):
-    """A refresh has issued and is no longer pending; it may be the last of a round."""
+def end_round(state, clock):
+    """A refresh has issued and waits no more; it may be the last of a round."""
     if state.value[PAUSED_UNTIL] < FAR:
         return
     for place in range(state.pending_size):
@@ -219,9 +212,9 @@ def note_refresh(state, clock):
 
 
 @outlined
-def issue_maintenance(shape, state, source, sink, commands, command, clock):
-    """The next command of the first maintenance that waits."""
-    first = assume_nonnegative(state.pending_bank[0] & BANKS - 1)
+def issue_maintenance(shape, state, source, sink, commands, place, command, clock):
+    """The next command of waiting maintenance."""
+    first = assume_nonnegative(state.pending_bank[place] & BANKS - 1)
     rank, command = first // BANKS_PER_RANK, assume_nonnegative(command)
     to_rank = command == PREAB or command == REFAB
     count_command(state, command, clock)
@@ -234,13 +227,15 @@ def issue_maintenance(shape, state, source, sink, commands, command, clock):
     else:
         propagate_same_banks(shape, state, command, first, clock)
     if command == REFAB or command == REFSB:
-        state.value[REFRESH_UNTIL] = clock + (shape.refresh_cycles if command == REFAB else 0)
-        drop_first(state)
-        note_refresh(state, clock)
+        if bars_queues(state, place):
+            state.value[REFRESH_UNTIL] = clock + (shape.refresh_cycles if command == REFAB else 0)
+        drop_pending(shape, state, place)
+        end_round(state, clock)
     else:
-        banks = -1 if to_rank else bank_bit(first) if command == PRE else same_banks(shape, first)
+        is_one = command == PRE or shape.pair > 0
+        banks = -1 if to_rank else bank_bit(first) if is_one else same_banks(shape, first)
         close_banks(shape.queues, state, rank, banks, clock)
         if command == PRE:
-            drop_first(state)
+            drop_pending(shape, state, place)
     if sink.servers > 0 and credit_clock(sink) > clock:
         requeue_reads(shape, state, source, clock)

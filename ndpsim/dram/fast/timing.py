@@ -109,6 +109,8 @@ def propagate_in_same_banks(shape, state, command, first, clock):
         raise_times(state.group_ready, group, state.same_group, command, clock)
         if shape.other_half:
             raise_times(state.group_ready, group ^ 1, state.same_group, command, clock)
+    if command == REFSB and shape.pair > 0:
+        raise_times(state.bank_ready, first + shape.pair, state.same_bank, command, clock)
 
 
 @inlined
