@@ -21,7 +21,7 @@ from ndpsim.config.quantities import (
     Xor,
     key,
 )
-from ndpsim.parameters.dram import MAPPERS, REFRESH_POLICIES, ROW_POLICIES, RULES, SCHEDULERS, WCK
+from ndpsim.parameters.dram import MAPPERS, REFRESH_POLICIES, RFM, ROW_POLICIES, RULES, SCHEDULERS, WCK
 
 
 class AddressMapping(Section):
@@ -113,5 +113,9 @@ class Dram(DramNames):
     wck: Literal[WCK] = key(  # type: ignore[valid-type]
         "data clock of LPDDR5; need-sync: a command starts it after a stop; always-on: it always runs",
         "need-sync",
+    )
+    rfm: Literal[RFM] = key("refresh management by RFM commands, of which banks", "off")  # type: ignore[valid-type]
+    rfm_threshold: int | None = key(
+        "activations of a bank after which RFM is due (RAAIMT)", None, ge=1, le=1_000_000, unit="activations"
     )
     power: Power | None = None

@@ -53,8 +53,9 @@ FIELDS = 10
     HIT_SINCE,  # arrival of the oldest queued row hit; scratch of FRFCFS-RowHit
     CLOSED_AT,  # clock at which the bank was last closed; after an auto-precharge perhaps in the future
     HELD_BY_OTHER,  # 1: another controller of the bank has a request between activation and column command
-) = range(7)
-ROW_FIELDS = 7
+    RAA,  # the bank's counter of activations, see `management`
+) = range(8)
+ROW_FIELDS = 8
 
 # The first bits of the fields of `Source.place`. Bit 0: whether it writes. Each field has eight bits, the
 # row all remaining ones.
@@ -91,6 +92,21 @@ def number_nodes(tables: Tables) -> Nodes:
 LATENCIES = 1 << 16
 
 
+class Rfm(NamedTuple):
+    """Refresh management as numbers, see `management`; threshold 0: none."""
+
+    command: int = 0
+    scope: int = 0  # `spec.standard.ONE_BANK`, `SAME_BANKS` or `WHOLE_RANK`
+    threshold: int = 0  # activations of a bank after which RFM is due
+    by_rfm: int = 0  # what a RFM takes off the counters of its banks,
+    by_refresh: int = 0  # and what a refresh does
+    clears: int = 0  # 1: the counters are cleared when the RFM is requested instead
+
+
+RFM_COMMAND, RFM_SCOPE, RFM_THRESHOLD, RFM_BY_RFM, RFM_BY_REFRESH, RFM_CLEARS = range(len(Rfm._fields))
+NO_RFM = Rfm()
+
+
 class Policy(NamedTuple):
     """The settings of the controller, as numbers."""
 
@@ -103,6 +119,7 @@ class Policy(NamedTuple):
     write_mode_below: int  # fewer queued writes than this end it, when reads wait
     rows: Any  # parameters of the row policy, see `row_policies`
     step: Any  # parameters of the controller class, see `controllers`
+    rfm: Rfm = NO_RFM
 
 
 class Source(NamedTuple):
@@ -182,6 +199,7 @@ class Channel(NamedTuple):
     value: Ints  # counters, by the places above, and the turns of the refresh policy
     issued: Ints  # [command]: commands issued
     latencies: Ints  # [clocks]: reads by latency, from arrival to the last beat
+    rfm: Ints  # as `Rfm`
 
 
 @dataclass(frozen=True)
@@ -195,6 +213,8 @@ class ControllerOptions:
         refresh: one of `refresh_policies.NAMES`.
         read_buffer: slots of the read queue.
         write_buffer: slots of the write queue.
+        rfm: refresh management: "off", or the scope of the RFM commands: "all-bank", "same-bank", "per-bank".
+        rfm_threshold: activations of a bank after which RFM is due; None: as the standard says (RAAIMT).
         wck: for LPDDR5: the data clock runs always ("always-on"), or a command starts it when it has stopped
             ("need-sync").
     """
@@ -206,12 +226,17 @@ class ControllerOptions:
     read_buffer: int = 32
     write_buffer: int = 32
     wck: str = "need-sync"
+    rfm: str = "off"
+    rfm_threshold: int | None = None
 
 
 def make_policy(
-    options: ControllerOptions, controller: str = "one-command", choices: Sequence[str] = ()
+    options: ControllerOptions,
+    controller: str = "one-command",
+    choices: Sequence[str] = (),
+    rfm: Rfm = NO_RFM,
 ) -> Policy:
-    """The settings of `options` as numbers; `controller`, `choices`: of the standard.
+    """The settings of `options` as numbers; `controller`, `choices`: of the standard; `rfm`: see `rfm_of`.
 
     Watermarks are 0.8 and 0.2 of the write queue in single precision.
     """
@@ -227,6 +252,7 @@ def make_policy(
         write_mode_below=int(np.ceil(low)),
         rows=row_policy(options.row_policy, options.row_cap),
         step=make_step(controller, options, choices),
+        rfm=rfm,
     )
 
 
@@ -330,4 +356,5 @@ def make_channel(
         value=value,
         issued=np.zeros(len(tables.commands), dtype=np.int64),
         latencies=np.zeros(latency_places, dtype=np.int64),
+        rfm=np.array(policy.rfm, dtype=np.int64),
     )

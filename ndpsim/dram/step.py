@@ -29,6 +29,7 @@ def scheduled_by(policy, scheduler):
         policy.write_mode_below,
         policy.rows,
         policy.step,
+        policy.rfm,
     )
 
 

@@ -136,7 +136,7 @@ def _check_commands(standard: Standard) -> None:
         if number > WRITE_AP and (command.opens or command.reads or command.writes):
             problem = f"a second command that {_effects(command)}: no controller issues it"
             raise InputError(problem, "unsupported", key=where)
-        if command.refreshes and not command.closes:
+        if (command.refreshes or command.manages) and not command.closes:
             _check_closes_first(standard, command, where)
         if command.ranks not in RANK_ORDERS:
             raise unknown(command.ranks, RANK_ORDERS, "order of ranks", key=where)
@@ -148,7 +148,7 @@ def _check_commands(standard: Standard) -> None:
 
 
 def _check_closes_first(standard: Standard, command: Command, where: str) -> None:
-    """A refresh needs its banks closed, by a command to just these."""
+    """A refresh or RFM needs its banks closed, by a command to just these."""
     same = [
         one.name
         for one in standard.by_number

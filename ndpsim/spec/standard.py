@@ -55,7 +55,9 @@ class Command:
 
     `scope`: the level of the addressed node, which is the last ("bank") or the second ("rank", with all its
     banks); "same-bank" addresses one bank of every bank group of a rank.
-    `closes_first`: for a refresh, the command of the same scope that closes its banks.
+    `manages`: refresh management (RFM): it gives the addressed banks time for rows that were disturbed by many
+    activations, and stands for no refresh.
+    `closes_first`: for a refresh or RFM, the command of the same scope that closes its banks.
     `interval`: time between refreshes. `busy`: clocks after it in which its rank cannot be read. Both are
     sums of timings like a rule's `latency`.
     `cycles`: clocks (ticks, if a clock has several) for which it occupies the command bus `bus`. Commands of
@@ -74,6 +76,7 @@ class Command:
     reads: bool = False
     writes: bool = False
     refreshes: bool = False
+    manages: bool = False
     closes_first: str = ""
     interval: str = "nREFI"
     busy: str = ""
@@ -246,6 +249,24 @@ class EveryBank:
         return to_clocks(Fraction(self.ns * 1000, banks), tck_ps, self.rounding)
 
 
+@dataclass(frozen=True)
+class Management:
+    """When a bank needs refresh management (RFM), by its counter of activations (RAA).
+
+    A register of the device has these values, each vendor its own.
+
+    `threshold` (RAAIMT): the counter at which RFM is due; RFM takes as much off the counter of its banks.
+    `multiple`: the counter may be at most so many thresholds (RAAMMT).
+    `refreshes`: so many refreshes take as much off as RFM does.
+    `source`: the origin of these numbers.
+    """
+
+    threshold: int
+    multiple: int
+    refreshes: int
+    source: str
+
+
 Derivation = ByWidthAndRate | AtLeast | ByWidth | ByRate | ByDensity | Every | EveryBank
 
 
@@ -266,6 +287,7 @@ class Standard:
     `max_postponed_refreshes`, `max_pulled_in_refreshes`: refreshes that a rank may owe, or be ahead.
     `controller`: the module of `ndpsim/dram/controllers` with the parts of a step that are not data.
     `choices`: what the standard leaves to a controller, by names that its `controller` knows.
+    `management`: the thresholds of refresh management; None: the standard has none.
     `cited`: the source of each timing, by its name, or by "preset/name" where it is that of one preset only.
     `reference`: differing fields under the rules of the reference (Ramulator 2.1).
     """
@@ -289,6 +311,7 @@ class Standard:
     own_data_buses: bool = False
     ticks_per_clock: int = 1
     choices: tuple[str, ...] = ()
+    management: Management | None = None
     cited: Mapping[str, str] = field(default_factory=dict)
     reference: Mapping[str, Any] = field(default_factory=dict)
 

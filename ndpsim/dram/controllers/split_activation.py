@@ -22,6 +22,7 @@ from ndpsim.dram.fast.split_activation import (
 )
 from ndpsim.dram.issuing import count_command, count_row, reads_or_writes
 from ndpsim.dram.maintenance import own_place
+from ndpsim.dram.management import note_activation
 from ndpsim.dram.queues import copy_entry, remove
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
@@ -180,6 +181,7 @@ def complete(tables, channel, commands, clock):
     forget_bank(entry, size, bound, bank)
     for queue in (ACTIVE, READS, WRITES):
         bound[queue] = 0  # requests that only the activation delayed were not examined
+    note_activation(tables, channel, rank, group, bank, clock)
 
 
 @inlined

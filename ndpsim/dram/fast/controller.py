@@ -101,7 +101,8 @@ def accept(state, latencies, source, clock):
 @outlined
 def refresh(shape, policy, state, clock):
     """Ask for the refreshes that fall due; False when they can never catch up."""
-    room = REFRESHES_PENDING if policy.row_cap == 0 else state.pending_bank.shape[0]
+    few = policy.row_cap == 0 and policy.rfm.threshold == 0
+    room = REFRESHES_PENDING if few else state.pending_bank.shape[0]
     if state.pending_size + shape.ranks > room:
         return False
     if state.pending_size == 0:

@@ -29,10 +29,12 @@ from ndpsim.dram.fast.fields import (
     READS_LOGGED,
     REFAB,
     REFSB,
+    RFMAB,
+    RFMSB,
     SLOTS,
 )
 from ndpsim.dram.fast.row_policy_points import column_class, finish_queued, record_activated, record_column
-from ndpsim.dram.fast.slots import slot_bank, take_out
+from ndpsim.dram.fast.slots import push_maintenance, slot_bank, take_out
 from ndpsim.dram.fast.state import COMMAND_OF_CLASS
 from ndpsim.dram.fast.timing import (
     bank_ready_at,
@@ -41,7 +43,7 @@ from ndpsim.dram.fast.timing import (
     propagate_same_banks,
     propagate_to_ranks,
 )
-from ndpsim.dram.fast.words import assume_nonnegative
+from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.issuing import note_idle
 from ndpsim.dram.sink import FINISHED, credit_clock, take_burst
 from ndpsim.dram.state import (
@@ -51,13 +53,21 @@ from ndpsim.dram.state import (
     READ_LATENCY,
     READ_QUEUE,
     READS_SERVED,
+    REFRESH_FROM,
     REFRESH_UNTIL,
+    RFM_BY_REFRESH,
+    RFM_BY_RFM,
+    RFM_CLEARS,
+    RFM_COMMAND,
+    RFM_SCOPE,
+    RFM_THRESHOLD,
     ROW_CONFLICTS,
     ROW_HITS,
     ROW_MISSES,
     SERVED,
     WRITE_QUEUE,
 )
+from ndpsim.spec.standard import SAME_BANKS
 
 
 @inlined
@@ -163,6 +173,48 @@ def leave_queue(queues, state, source, queue, slot, bank, arrived, clock):
 
 
 @inlined
+def note_activation(shape, state, bank, clock):
+    """See `dram.management`."""
+    threshold = state.rfm[RFM_THRESHOLD]
+    if threshold > 0:
+        state.raa[bank] += 1
+        if state.raa[bank] >= threshold:
+            request_rfm(shape, state, bank, clock)
+
+
+@outlined
+def request_rfm(shape, state, bank, clock):
+    """See `dram.management.request`."""
+    rank, command = bank // BANKS_PER_RANK, state.rfm[RFM_COMMAND]
+    place = bank
+    if command == REFAB:
+        place = rank * BANKS_PER_RANK
+    elif state.rfm[RFM_SCOPE] == SAME_BANKS:
+        place = rank * BANKS_PER_RANK + bank % BANKS_PER_GROUP
+    for waiting in range(state.pending_size):
+        if state.pending_class[waiting] == command and state.pending_bank[waiting] == BANKS + place:
+            return
+    if state.pending_size == state.pending_bank.shape[0]:
+        return
+    if state.pending_size == 0:
+        state.value[REFRESH_FROM] = clock + 1
+    push_maintenance(state, command, BANKS + place)
+    if state.rfm[RFM_CLEARS]:
+        lower_counters(shape, state, command, place, 1 << 60)
+
+
+@outlined
+def lower_counters(shape, state, command, first, amount):
+    """See `dram.management`; command: REFAB or REFSB."""
+    rank = first // BANKS_PER_RANK
+    banks = -1 if command == REFAB else same_banks(shape, first)
+    while banks != 0:
+        bank = assume_nonnegative(rank * BANKS_PER_RANK + lowest(banks))
+        banks &= banks - 1
+        state.raa[bank] = max(0, state.raa[bank] - amount)
+
+
+@inlined
 def issue_queued(policy, shape, state, latencies, source, sink, commands, queue, slot, command, clock):
     """The next command of a queued request."""
     queue, slot, command = assume_nonnegative(queue), assume_nonnegative(slot), assume_nonnegative(command)
@@ -188,6 +240,7 @@ def issue_queued(policy, shape, state, latencies, source, sink, commands, queue,
         propagate_activate(shape, state, bank, clock)
         record_activated(shape.rows, state, bank)
         activate_request(shape.queues, state, queue, bank, row, request, arrived)
+        note_activation(shape, state, bank, clock)
     else:
         count_first(shape.queues, state, queue, slot, ROW_CONFLICTS)
         propagate_bank(shape, state, PRE, bank, clock)
@@ -210,16 +263,23 @@ def issue_maintenance(shape, state, source, sink, commands, command, clock):
     first = assume_nonnegative(state.pending_bank[0] & BANKS - 1)
     rank, command = first // BANKS_PER_RANK, assume_nonnegative(command)
     to_rank = command == PREAB or command == REFAB
-    count_command(state, command, clock)
+    refreshes = command == REFAB or command == REFSB
+    is_rfm, named = refreshes and state.pending_bank[0] >= BANKS, command
+    if is_rfm:
+        named = RFMAB if command == REFAB else RFMSB
+    count_command(state, named, clock)
     if commands.entry.shape[0] > 0:
-        record_command(commands, command, 1 + rank if to_rank else bank_node(shape, first), -1, -1, clock)
+        record_command(commands, named, 1 + rank if to_rank else bank_node(shape, first), -1, -1, clock)
+    if refreshes and state.rfm[RFM_THRESHOLD] > 0:
+        amount = state.rfm[RFM_BY_RFM] if is_rfm else state.rfm[RFM_BY_REFRESH]
+        lower_counters(shape, state, command, first, amount)
     if to_rank:
         propagate_to_ranks(shape, state, command, rank, clock)
     elif command == PRE:
         propagate_bank(shape, state, PRE, first, clock)
     else:
         propagate_same_banks(shape, state, command, first, clock)
-    if command == REFAB or command == REFSB:
+    if refreshes:
         state.value[REFRESH_UNTIL] = clock + (shape.refresh_cycles if command == REFAB else 0)
         drop_first(state)
     else:

@@ -21,7 +21,7 @@ from ndpsim.dram.fast.fields import (
     REFAB,
     SLOTS,
 )
-from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, record_command
+from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, note_activation, record_command
 from ndpsim.dram.fast.issue import count_command as count_fast
 from ndpsim.dram.fast.row_policy_points import record_activated
 from ndpsim.dram.fast.slots import slot_bank
@@ -156,6 +156,7 @@ def open_row(shape, state, commands, clock):
     opening[_IS_OPENING] = 0
     record_activated(shape.rows, state, bank)
     activate_request(shape.queues, state, queue, bank, row, opening[_REQUEST], opening[_ARRIVED])
+    note_activation(shape, state, bank, clock)
 
 
 @inlined

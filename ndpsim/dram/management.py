@@ -1,0 +1,80 @@
+"""Refresh management (RFM): counters of activations, and the requests for RFM commands.
+
+Each bank has a counter of its activations, the rolling accumulated ACT count (RAA) of JESD79-5, 4.41. At the
+threshold (RAAIMT) the controller requests an RFM command, which waits and issues as a refresh does. When it
+issues, and when a refresh issues, the counters of the banks that it addresses go down. With `RFM_CLEARS`, as in
+the reference, they are cleared when the RFM is requested, and refreshes change nothing.
+
+A channel has the settings as an array, so that the machine code is the same with and without RFM.
+"""
+
+from __future__ import annotations
+
+from ndpsim._jit import inlined, outlined
+from ndpsim.dram.queues import push_priority
+from ndpsim.dram.state import (
+    BANK,
+    FINAL,
+    PRIORITY,
+    RAA,
+    RANK,
+    REFRESH_FROM,
+    RFM_BY_REFRESH,
+    RFM_BY_RFM,
+    RFM_CLEARS,
+    RFM_COMMAND,
+    RFM_SCOPE,
+    RFM_THRESHOLD,
+)
+from ndpsim.dram.timing import banks_of, first_bank
+from ndpsim.spec.lower import SCOPE
+from ndpsim.spec.standard import ONE_BANK, SAME_BANKS
+
+
+@inlined
+def note_activation(tables, channel, rank, group, bank, clock):
+    """Count an activation of a bank, and request RFM at the threshold."""
+    threshold = channel.rfm[RFM_THRESHOLD]
+    if threshold > 0:
+        channel.rows[bank, RAA] += 1
+        if channel.rows[bank, RAA] >= threshold:
+            request(tables, channel, rank, group, bank, clock)
+
+
+@outlined
+def request(tables, channel, rank, group, bank, clock):
+    """Request RFM for a bank, unless it waits already. It delays other commands from the next clock on."""
+    entry, size, rfm = channel.entry, channel.size, channel.rfm
+    command, scope, first = rfm[RFM_COMMAND], rfm[RFM_SCOPE], first_bank(tables, rank)
+    of_group = group if scope == ONE_BANK else 0
+    place = bank if scope == ONE_BANK else 0
+    if scope == SAME_BANKS:
+        place = first + (bank - first) % tables.banks_per_group
+    for slot in range(size[PRIORITY]):
+        alike = entry[PRIORITY, FINAL, slot] == command and entry[PRIORITY, RANK, slot] == rank
+        if alike and entry[PRIORITY, BANK, slot] == place:
+            return
+    if size[PRIORITY] == entry.shape[2]:
+        return
+    if size[PRIORITY] == 0:
+        channel.value[REFRESH_FROM] = clock + 1
+    push_priority(entry, size, command, rank, of_group, place)
+    if rfm[RFM_CLEARS]:
+        lower_counters(tables, channel, scope, rank, place, 1 << 60)
+
+
+@outlined
+def lower_counters(tables, channel, scope, rank, bank, amount):
+    """Take an amount off the counters of the banks that a command of this scope addresses."""
+    first, end, stride = banks_of(tables, scope, rank, bank)
+    for other in range(first, end, stride):
+        channel.rows[other, RAA] = max(0, channel.rows[other, RAA] - amount)
+
+
+@inlined
+def note_refresh(tables, channel, command, rank, bank):
+    """Lower the counters of the banks that a refresh or RFM addresses."""
+    rfm = channel.rfm
+    if rfm[RFM_THRESHOLD] > 0:
+        amount = rfm[RFM_BY_RFM] if command == rfm[RFM_COMMAND] else rfm[RFM_BY_REFRESH]
+        lower_counters(tables, channel, tables.commands[command, SCOPE], rank, bank, amount)
