@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ndpsim.dram import sink, state
-from ndpsim.simulate.memory import policy_of
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel
+from ndpsim.simulate.memory import policy_of
 from ndpsim.spec import Device, lower
 from ndpsim.traces import CommandTrace
 

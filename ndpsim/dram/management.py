@@ -2,8 +2,8 @@
 
 Each bank has a counter of its activations, the rolling accumulated ACT count (RAA) of JESD79-5, 4.41. At the
 threshold (RAAIMT) the controller requests an RFM command, which waits and issues as a refresh does. When it
-issues, and when a refresh issues, the counters of the banks that it addresses go down. With `RFM_CLEARS`, as in
-the reference, they are cleared when the RFM is requested, and refreshes change nothing.
+issues, and when a refresh issues, the counters of the banks that it addresses go down. With `RFM_CLEARS`, as
+in the reference, they are cleared when the RFM is requested, and refreshes change nothing.
 
 A channel has the settings as an array, so that the machine code is the same with and without RFM.
 """

@@ -55,8 +55,8 @@ class Command:
 
     `scope`: the level of the addressed node, which is the last ("bank") or the second ("rank", with all its
     banks); "same-bank" addresses one bank of every bank group of a rank.
-    `manages`: refresh management (RFM): it gives the addressed banks time for rows that were disturbed by many
-    activations, and stands for no refresh.
+    `manages`: refresh management (RFM): it gives the addressed banks time for rows that many activations have
+    disturbed, and stands for no refresh.
     `closes_first`: for a refresh or RFM, the command of the same scope that closes its banks.
     `interval`: time between refreshes. `busy`: clocks after it in which its rank cannot be read. Both are
     sums of timings like a rule's `latency`.

@@ -124,7 +124,7 @@ STANDARD = Standard(
     own_data_buses=True,
     ticks_per_clock=2,
     management=Management(
-        32, 3, 2, "JESD238A, 6.3.2.7: a vendor's, in DEVICE_ID; none found; the strictest of DDR5 (JESD79-5C, MR58)"
+        32, 3, 2, "JESD238A, 6.3.2.7: the vendor's (DEVICE_ID); none found; the strictest that DDR5 has"
     ),
     reference=dict(rules=_RULES),
 )  # fmt: skip
