@@ -3,7 +3,8 @@
 Each bank has a counter of its activations, the rolling accumulated ACT count (RAA) of JESD79-5, 4.41. At the
 threshold (RAAIMT) the controller requests an RFM command, which waits and issues as a refresh does. When it
 issues, and when a refresh issues, the counters of the banks that it addresses go down. With `RFM_CLEARS`, as
-in the reference, they are cleared when the RFM is requested, and refreshes change nothing.
+in the reference, they are cleared when the RFM is requested (`ALL_RANKS`: those of all ranks, if the command
+is of a rank), and refreshes change nothing.
 
 A channel has the settings as an array, so that the machine code is the same with and without RFM.
 """
@@ -13,7 +14,9 @@ from __future__ import annotations
 from ndpsim._jit import inlined, outlined
 from ndpsim.dram.queues import push_priority
 from ndpsim.dram.state import (
+    ALL_RANKS,
     BANK,
+    FAR,
     FINAL,
     PRIORITY,
     RAA,
@@ -28,7 +31,7 @@ from ndpsim.dram.state import (
 )
 from ndpsim.dram.timing import banks_of, first_bank
 from ndpsim.spec.lower import SCOPE
-from ndpsim.spec.standard import ONE_BANK, SAME_BANKS
+from ndpsim.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
 
 
 @inlined
@@ -60,7 +63,10 @@ def request(tables, channel, rank, group, bank, clock):
         channel.value[REFRESH_FROM] = clock + 1
     push_priority(entry, size, command, rank, of_group, place)
     if rfm[RFM_CLEARS]:
-        lower_counters(tables, channel, scope, rank, place, 1 << 60)
+        alone = rfm[RFM_CLEARS] != ALL_RANKS or scope != WHOLE_RANK
+        for other in range(1, tables.ranks + 1):
+            if other == rank or not alone:
+                lower_counters(tables, channel, scope, other, place, FAR)
 
 
 @outlined

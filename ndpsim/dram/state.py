@@ -100,11 +100,13 @@ class Rfm(NamedTuple):
     threshold: int = 0  # activations of a bank after which RFM is due
     by_rfm: int = 0  # what a RFM takes off the counters of its banks,
     by_refresh: int = 0  # and what a refresh does
-    clears: int = 0  # 1: the counters are cleared when the RFM is requested instead
+    clears: int = 0  # not 0: the counters are cleared when the RFM is requested instead
 
 
 RFM_COMMAND, RFM_SCOPE, RFM_THRESHOLD, RFM_BY_RFM, RFM_BY_REFRESH, RFM_CLEARS = range(len(Rfm._fields))
 NO_RFM = Rfm()
+#: `Rfm.clears`: the counters of the RFM's banks; those of all ranks, if the RFM is of a rank.
+ITS_BANKS, ALL_RANKS = 1, 2
 
 
 class Policy(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 from ndpsim.arguments import instance, number, shown, text
 from ndpsim.config import Dram, Hardware
 from ndpsim.dram.mapping import MAPPERS, Mapping, parse_mapping
-from ndpsim.dram.state import NO_RFM, ControllerOptions, Policy, Rfm, make_policy
+from ndpsim.dram.state import ALL_RANKS, NO_RFM, ControllerOptions, Policy, Rfm, make_policy
 from ndpsim.errors import InputError
 from ndpsim.parameters.dram import CHANNEL, CONTROLLER
 from ndpsim.reported import text_table
@@ -38,8 +38,9 @@ def rfm_of(options: ControllerOptions, device: Device) -> Rfm:
     found = managed(device, options.rfm, options.rfm_threshold)
     if found is None:
         return NO_RFM
-    clears = int(device.rules == "reference")
-    return Rfm(found.command, found.scope, found.threshold, found.threshold, found.by_refresh, clears)
+    if device.rules == "reference":
+        return Rfm(found.command, found.scope, found.threshold, clears=ALL_RANKS)
+    return Rfm(found.command, found.scope, found.threshold, found.threshold, found.by_refresh)
 
 
 def controller_options(dram: Dram) -> ControllerOptions:

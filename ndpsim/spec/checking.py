@@ -10,9 +10,12 @@ from ndpsim.spec.standard import (
     STACK,
     WHOLE_RANK,
     WRITE_AP,
+    ByRate,
+    ByWidth,
     Command,
     Rule,
     Standard,
+    Sum,
     latency_terms,
 )
 
@@ -97,6 +100,7 @@ def check_standard(standard: Standard) -> None:
         if missing:
             raise InputError(f"preset {preset} states no {', '.join(missing)}", "missing", key=standard.name)
         _check_latency(standard.burst, known, f"{standard.name}: burst, preset {preset}")
+        _check_sums(standard, set(speed), speed["rate"], f"preset {preset}")
         for command in standard.commands:
             interval = command.interval if command.refreshes else ""
             for latency in (command.busy, interval, command.complete_within, command.keeps_prepared):
@@ -107,6 +111,19 @@ def check_standard(standard: Standard) -> None:
         check_scheduled(standard, rule)
     for rule in standard.checked_rules:
         check_rule(standard, rule)
+
+
+def _check_sums(standard: Standard, known: set[str], rate: int, where: str) -> None:
+    """Check that each sum of timings (`Sum`) has terms that are known when it is computed."""
+    for name, derivation in standard.derived.items():
+        while isinstance(derivation, ByRate):
+            derivation = derivation.special.get(rate, derivation.otherwise)
+        sums = [derivation.latency] if isinstance(derivation, Sum) else []
+        if isinstance(derivation, ByWidth):
+            sums = [of for of in derivation.by_dq.values() if isinstance(of, str)]
+        for latency in sums:
+            _check_latency(latency, known, f"{standard.name}: derived {name}, {where}")
+        known.add(name)
 
 
 def _check_latency(latency: str, known: set[str], where: str) -> None:

@@ -124,9 +124,7 @@ class Device:
 
     def clocks(self, latency: str) -> int:
         """The latency of a rule, or a timing, in clocks of controllers."""
-        terms = latency_terms(latency)
-        clocks = sum(sign * (term if isinstance(term, int) else self.timings[term]) for sign, term in terms)
-        return clocks * self.standard.ticks_per_clock
+        return _sum_of(latency, self.timings) * self.standard.ticks_per_clock
 
     @property
     def burst_clocks(self) -> int:
@@ -181,11 +179,17 @@ class Device:
         return text_table(title, rows.items())
 
 
+def _sum_of(latency: str, timings: Mapping[str, int]) -> int:
+    terms = latency_terms(latency)
+    return sum(sign * (term if isinstance(term, int) else timings[term]) for sign, term in terms)
+
+
 def _timings(
     standard: Standard, org: str, timing: str, overrides: Mapping[str, int]
 ) -> tuple[dict[str, int], dict[str, str]]:
     organisation, speed = standard.organisations[org], dict(standard.speeds[timing])
     sources = dict.fromkeys(speed, f"preset {timing}")
+    sums: dict[str, str] = {}
     for name, derivation in standard.derived.items():
         clocks = derivation.clocks(organisation, speed["rate"], speed["tCK_ps"], standard.transfers_per_clock)
         if clocks is None:
@@ -193,8 +197,11 @@ def _timings(
                 problem = f"{standard.name} states no {name} for {org} at {timing}; override it"
                 raise InputError(problem, "missing", key=name)
             continue
-        speed[name] = clocks
         sources[name] = f"derived for {org} at {timing}"
+        if isinstance(clocks, str):
+            sums[name] = clocks
+        else:
+            speed[name] = clocks
     known = (set(speed) | set(standard.derived)) - set(_FIXED)
     for name, clocks in overrides.items():
         if name in _FIXED:
@@ -204,7 +211,10 @@ def _timings(
             raise unknown(name, known, "timing", key=name)
         speed[name] = whole_number(clocks, name, 1, _MAX_CLOCKS, " of clocks")
         sources[name] = "override"
-    return speed, sources
+    for name, latency in sums.items():
+        if name not in overrides:
+            speed[name] = _sum_of(latency, speed)
+    return {name: speed[name] for name in sources}, sources
 
 
 _PRESETS = {"org": ("organisations", "organisation"), "timing": ("speeds", "timing preset")}

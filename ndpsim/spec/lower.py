@@ -73,6 +73,17 @@ def _window(level: int, length: int) -> NDArray[np.int64]:
     return row
 
 
+def _fold_siblings(gap: NDArray[np.int64], sibling: NDArray[np.int64]) -> None:
+    """Turn distances between the banks of a group into distances of the group, where that is the same.
+
+    It is where the same bank has to wait at least as long; the fast controller has no table of sibling banks.
+    """
+    of_group, of_bank, between = gap[2], gap[3], sibling[3]
+    same = (between > NO_RULE) & (of_bank >= between)
+    of_group[same] = np.maximum(of_group, between)[same]
+    between[same] = NO_RULE
+
+
 @cached_by_identity(64)
 def lower(device: Device) -> Tables:
     """The integer tables of `device`. They are shared: nothing may change them.
@@ -108,6 +119,7 @@ def lower(device: Device) -> Tables:
             row = (sibling if rule.siblings else gap)[level, before]
             for after in (number[name] for name in rule.next):
                 row[after] = max(row[after], nominal + commands[before].cycles - commands[after].cycles)
+    _fold_siblings(gap, sibling)
     return Tables(
         ranks=device.ranks,
         bankgroups=device.bankgroups,

@@ -15,6 +15,7 @@ from math import ceil, floor
 from typing import Any
 
 from ndpsim.errors import InputError
+from ndpsim.units import dram_period_ps
 
 #: The numbers of the commands of every standard, which open, close, read or write a bank; the last two also
 #: close it afterwards. Standards may use other names.
@@ -55,8 +56,8 @@ class Command:
 
     `scope`: the level of the addressed node, which is the last ("bank") or the second ("rank", with all its
     banks); "same-bank" addresses one bank of every bank group of a rank.
-    `manages`: refresh management (RFM): it gives the addressed banks time for rows that many activations have
-    disturbed, and stands for no refresh.
+    `manages`: refresh management (RFM): it gives the addressed banks time for rows that were disturbed by
+    many activations, and stands for no refresh.
     `closes_first`: for a refresh or RFM, the command of the same scope that closes its banks.
     `interval`: time between refreshes. `busy`: clocks after it in which its rank cannot be read. Both are
     sums of timings like a rule's `latency`.
@@ -182,25 +183,41 @@ class ByWidthAndRate:
 
 @dataclass(frozen=True)
 class AtLeast:
-    """The larger of `minimum` clocks and a time by device width, at the exact clock."""
+    """The larger of `minimum` clocks, maybe by device width, and a time by it, at the exact clock."""
 
-    minimum: int
+    minimum: int | Mapping[int, int]
     ns_by_dq: Mapping[int, int]
 
     def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
         if organisation.dq not in self.ns_by_dq:
             return None
-        return max(self.minimum, ceil(Fraction(self.ns_by_dq[organisation.dq] * rate, 1000 * transfers)))
+        least = self.minimum if isinstance(self.minimum, int) else self.minimum[organisation.dq]
+        return max(least, ceil(Fraction(self.ns_by_dq[organisation.dq] * rate, 1000 * transfers)))
 
 
 @dataclass(frozen=True)
 class ByWidth:
-    """Clocks by device width."""
+    """Clocks by device width, or a sum of other timings, see `Sum`."""
 
-    by_dq: Mapping[int, int]
+    by_dq: Mapping[int, int | str]
 
-    def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
+    def clocks(
+        self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2
+    ) -> int | str | None:
         return self.by_dq.get(organisation.dq)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A sum of other timings like a rule's `latency`, with the clocks that overrides give them.
+
+    Its terms are timings of presets, or of earlier lines of `derived`.
+    """
+
+    latency: str
+
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> str:
+        return self.latency
 
 
 @dataclass(frozen=True)
@@ -210,7 +227,9 @@ class ByRate:
     special: Mapping[int, Derivation]
     otherwise: Derivation
 
-    def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
+    def clocks(
+        self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2
+    ) -> int | str | None:
         return self.special.get(rate, self.otherwise).clocks(organisation, rate, tck_ps, transfers)
 
 
@@ -228,13 +247,18 @@ class ByDensity:
 
 @dataclass(frozen=True)
 class Every:
-    """The same nanoseconds for every device, in clocks of the preset's tCK."""
+    """The same nanoseconds for every device, in clocks of the preset's tCK.
+
+    `exact`: in clocks of the exact tCK, as a maximum interval needs: the preset's tCK is rounded down.
+    """
 
     ns: int
     rounding: str = "up"
+    exact: bool = False
 
     def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
-        return to_clocks(self.ns * 1000, tck_ps, self.rounding)
+        clock = dram_period_ps(rate, transfers) if self.exact else tck_ps
+        return to_clocks(self.ns * 1000, clock, self.rounding)
 
 
 @dataclass(frozen=True)
@@ -267,7 +291,7 @@ class Management:
     source: str
 
 
-Derivation = ByWidthAndRate | AtLeast | ByWidth | ByRate | ByDensity | Every | EveryBank
+Derivation = ByWidthAndRate | AtLeast | ByWidth | Sum | ByRate | ByDensity | Every | EveryBank
 
 
 @dataclass(frozen=True)

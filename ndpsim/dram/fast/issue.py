@@ -47,7 +47,9 @@ from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.issuing import note_idle
 from ndpsim.dram.sink import FINISHED, credit_clock, take_burst
 from ndpsim.dram.state import (
+    ALL_RANKS,
     DATA_END,
+    FAR,
     FIRST_COMMAND,
     OPEN_CLOCKS,
     READ_LATENCY,
@@ -175,7 +177,7 @@ def leave_queue(queues, state, source, queue, slot, bank, arrived, clock):
 @inlined
 def note_activation(shape, state, bank, clock):
     """See `dram.management`."""
-    threshold = state.rfm[RFM_THRESHOLD]
+    threshold, bank = state.rfm[RFM_THRESHOLD], assume_nonnegative(bank)
     if threshold > 0:
         state.raa[bank] += 1
         if state.raa[bank] >= threshold:
@@ -200,7 +202,10 @@ def request_rfm(shape, state, bank, clock):
         state.value[REFRESH_FROM] = clock + 1
     push_maintenance(state, command, BANKS + place)
     if state.rfm[RFM_CLEARS]:
-        lower_counters(shape, state, command, place, 1 << 60)
+        alone = state.rfm[RFM_CLEARS] != ALL_RANKS or command != REFAB
+        for other in range(shape.ranks):
+            if other == rank or not alone:
+                lower_counters(shape, state, command, place + (other - rank) * BANKS_PER_RANK, FAR)
 
 
 @outlined
