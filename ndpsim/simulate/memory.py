@@ -9,7 +9,7 @@ from typing import Any
 from ndpsim.arguments import instance, number, shown, text
 from ndpsim.config import Dram, Hardware
 from ndpsim.dram.mapping import MAPPERS, Mapping, parse_mapping
-from ndpsim.dram.state import ALL_RANKS, NO_RFM, ControllerOptions, Policy, Rfm, make_policy
+from ndpsim.dram.state import ALL_RANKS, ITS_BANKS, NO_RFM, ControllerOptions, Policy, Rfm, make_policy
 from ndpsim.errors import InputError
 from ndpsim.parameters.dram import CHANNEL, CONTROLLER
 from ndpsim.reported import text_table
@@ -40,6 +40,8 @@ def rfm_of(options: ControllerOptions, device: Device) -> Rfm:
         return NO_RFM
     if device.rules == "reference":
         return Rfm(found.command, found.scope, found.threshold, clears=ALL_RANKS)
+    if getattr(options, "refresh_control", "") == "reference":
+        return Rfm(found.command, found.scope, found.threshold, clears=ITS_BANKS)
     return Rfm(found.command, found.scope, found.threshold, found.threshold, found.by_refresh)
 
 

@@ -358,7 +358,7 @@ _MANAGEMENT = Management(
     multiple=3,
     refreshes=2,
     source=(
-        "JESD79-5C, MR58 and MR59: RAAIMT 32 to 80, RAAMMT 3 to 6 times that, REF takes off RAAIMT or half of it; "
+        "JESD79-5C, MR58, MR59: RAAIMT 32 to 80, RAAMMT 3 to 6 times it, REF takes off all or half of it; "
         "no data sheet found: the strictest of each"
     ),
 )
