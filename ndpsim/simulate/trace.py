@@ -236,7 +236,8 @@ def run_trace(
         scheduler: "FRFCFS" or "FRFCFS-RowHit".
         row_policy: "open", or "closed-cap": close a row after `row_cap` column accesses.
         refresh: "all-bank", "staggered", "same-bank" (DDR5), "per-bank" or "none".
-        rules: as in `spec.resolve`; wck, rfm, rfm_threshold: as in `ControllerOptions`.
+        rules: as in `spec.resolve`.
+        wck, rfm, rfm_threshold: as in `ControllerOptions`.
         read_buffer, write_buffer: slots of the queues.
         channels: number of channels; consecutive bursts are on consecutive channels.
         wrap: take addresses beyond the memory modulo its size, instead of refusing them.
