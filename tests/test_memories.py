@@ -1,4 +1,4 @@
-"""LPDDR5, HBM3 and GDDR6 against reference command traces of Ramulator 2.1 (validation/ramulator2/memories)."""
+"""LPDDR5, HBM3, GDDR6 and GDDR7 against reference command traces of Ramulator 2.1 (validation/ramulator2/memories)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from one_channel import run_on
 
 REFERENCE = Path(__file__).parents[1] / "validation" / "ramulator2" / "memories"
 CASES = sorted(REFERENCE.glob("*.yaml"))
-RUN = [case for case in CASES if case.stem.startswith(("gddr6", "hbm3", "lpddr5"))]
+RUN = [case for case in CASES if case.stem.startswith(("gddr6", "gddr7", "hbm3", "lpddr5"))]
 
 COUNTERS = ("row_hits", "row_misses", "row_conflicts", "reads_forwarded", "writes_coalesced")
 OF_LPDDR5 = ("cas_issued", "cas_skipped", "act2_deadline_forced", "act2_deferred")
@@ -83,7 +83,7 @@ def commands_of(device: Device, places: list[tuple[int, int, int]], row: int, wr
 
 
 def test_there_are_reference_cases():
-    assert len(RUN) == 9 + 9 + 12
+    assert len(RUN) == 9 + 8 + 9 + 12
 
 
 #: Rows that close early: only these tests compile them for HBM3 and LPDDR5. Others do for GDDR6 and DDR.
@@ -139,11 +139,12 @@ def test_timings_and_sizes_are_those_of_the_reference(case):
 
 
 SMALL = [
-    ("GDDR6", "GDDR6_16Gb_x16", "GDDR6_14000_1250mV_double"),
+    ("GDDR6", "GDDR6_8Gb_x16", "GDDR6_14000_1250mV_double"),
     ("LPDDR5", "LPDDR5_8Gb_x16", "LPDDR5_6400"),
     ("HBM3", "HBM3_8Gb_8hi", "HBM3_6400Mbps"),
     ("LPDDR5X", "LPDDR5X_32Gb_x16", "LPDDR5X_8533"),
     ("HBM3", "HBM3_32Gb_16hi", "HBM3_6400Mbps"),
+    ("GDDR7", "GDDR7_16Gb_x8", "GDDR7_28000_PAM3"),
 ]
 SHORT = {
     "nREFI": [900, 1500],
@@ -152,7 +153,7 @@ SHORT = {
     "nREFIpb": [130, 391],
     "nFAW": [16, 60],
 }
-SHORT |= {"nCCDR": [3, 9], "nPPD": [1, 5], "nRREFD": [8, 30]}
+SHORT |= {"nCCDR": [3, 9], "nPPD": [1, 5], "nRREFD": [8, 30], "nRPD": [2, 25], "nRTPSB": [4, 20]}
 SHORT |= {
     "nAAD": [1, 2, 3, 8],
     "nWCKPST": [1, 40],

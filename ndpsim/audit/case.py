@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.audit.report import Violation
+from ndpsim.caching import cached_by_identity
 from ndpsim.spec import Device, Standard
 from ndpsim.spec.standard import ONE_BANK, WHOLE_RANK
 from ndpsim.traces import HEADER, CommandTrace
@@ -43,6 +44,7 @@ class Kinds(NamedTuple):
         return self.reads | self.writes
 
 
+@cached_by_identity(16)
 def kinds_of(standard: Standard) -> Kinds:
     """The properties of commands that the checks need."""
     commands = standard.by_number

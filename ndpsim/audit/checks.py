@@ -17,6 +17,7 @@ from ndpsim.audit.case import (
     wrong_coordinates,
 )
 from ndpsim.audit.kernels import Rules, find_early, find_row_faults
+from ndpsim.caching import cached_by_identity
 from ndpsim.spec import Device, Rule
 from ndpsim.spec.checking import check_rule
 from ndpsim.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
@@ -115,7 +116,7 @@ def _overlaps(start: NDArray[np.int64], length: int) -> NDArray[np.int64]:
 
 
 def _data_bus(case: Case) -> Found:
-    """No two bursts on the data bus at once; a burst starts nCL or nCWL after its command's last cycle.
+    """No two bursts on the data bus at once; one starts a latency (nCL, nCWL) after its command's last cycle.
 
     One overlap is tolerated and counted: a read, then a write on another rank. The standards leave the
     change between ranks to the system. The reference's tCS requires only nBL + nCS between the two commands:
@@ -125,7 +126,7 @@ def _data_bus(case: Case) -> Found:
     reads, writes = case.kinds.reads, case.kinds.writes
     places = np.flatnonzero(case.kinds.columns[case.part.command])
     kind, rank = case.part.command[places], case.part.rank[places]
-    latency = np.where(reads[kind] == 1, device.clocks("nCL"), device.clocks("nCWL"))
+    latency = np.where(reads[kind] == 1, device.read_latency, device.write_latency)
     start = case.part.clock[places] + case.kinds.cycles[kind] - 1 + latency
     bus = rank if device.standard.own_data_buses else np.zeros_like(rank)
     # Buses one after the other in time, too far apart for overlaps.
@@ -160,6 +161,7 @@ def _rules_of(device: Device) -> tuple[Rule, ...]:
     return device.standard.rules + device.standard.checked_rules
 
 
+@cached_by_identity(16)
 def _rules(device: Device, kinds: Kinds) -> Rules:
     rules, level_of = _rules_of(device), device.standard.level_of
     for rule in rules:

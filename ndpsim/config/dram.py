@@ -21,7 +21,16 @@ from ndpsim.config.quantities import (
     Xor,
     key,
 )
-from ndpsim.parameters.dram import MAPPERS, REFRESH_POLICIES, RFM, ROW_POLICIES, RULES, SCHEDULERS, WCK
+from ndpsim.parameters.dram import (
+    MAPPERS,
+    REFRESH_CONTROLS,
+    REFRESH_POLICIES,
+    RFM,
+    ROW_POLICIES,
+    RULES,
+    SCHEDULERS,
+    WCK,
+)
 
 
 class AddressMapping(Section):
@@ -108,6 +117,11 @@ class Dram(DramNames):
         "column accesses after which closed-cap closes a row", 4, ge=1, le=1_000_000, unit="accesses"
     )
     refresh: Literal[REFRESH_POLICIES] = key("refresh mode", "all-bank")  # type: ignore[valid-type]
+    refresh_control: Literal[REFRESH_CONTROLS] | None = key(  # type: ignore[valid-type]
+        "while a refresh of single banks waits; own-bank: only requests for its banks wait; reference: all "
+        "queued requests wait, as in Ramulator 2.1; by default own-bank, reference with rules: reference",
+        None,
+    )
     read_buffer: Slots = key("slots of the read queue", 32)
     write_buffer: Slots = key("slots of the write queue", 32)
     wck: Literal[WCK] = key(  # type: ignore[valid-type]

@@ -17,9 +17,9 @@ from ndpsim.dimm.common import (
 from ndpsim.dimm.relayout import admit_all, enqueue_request, next_request, source_of
 from ndpsim.dimm.relayout_weights import may_take_weights, update_promises, weights_are_next
 from ndpsim.dimm.staging import next_step
-from ndpsim.dram.choosing import forget_all
-from ndpsim.dram.maintenance import next_refresh, refresh
-from ndpsim.dram.queues import accept, push_priority, would_accept
+from ndpsim.dram.choosing import bars_queues, forget_all, is_barred
+from ndpsim.dram.maintenance import next_refresh, push_refresh, refresh
+from ndpsim.dram.queues import accept, would_accept
 from ndpsim.dram.state import (
     BANK,
     FINAL,
@@ -197,7 +197,7 @@ def refresh_after(setup, value):
 @inlined
 def fall_due(setup, tables, channel, clock):
     """Request the due refreshes of a controller. False if they can never catch up."""
-    if not refresh(tables, channel.entry, channel.size, channel.value, clock):
+    if not refresh(tables, setup.policy, channel, clock):
         return False
     refresh_after(setup, channel.value)
     return True
@@ -209,11 +209,12 @@ def refresh_lane(setup, host, lane, rank, before):
     entry, size = host.entry, host.size
     for slot in range(before, size[PRIORITY]):
         if entry[PRIORITY, RANK, slot] == 1 + rank:
-            if lane.size[PRIORITY] == 0:
+            if bars_queues(entry, host.rows, slot) and not is_barred(lane.entry, lane.rows, lane.size):
                 lane.value[REFRESH_FROM] = host.value[REFRESH_FROM]
             group = lane_group(setup, rank, entry[PRIORITY, GROUP, slot])
             bank = lane_bank(setup, rank, entry[PRIORITY, BANK, slot])
-            push_priority(lane.entry, lane.size, entry[PRIORITY, FINAL, slot], 1, group, bank)
+            command = entry[PRIORITY, FINAL, slot]
+            push_refresh(setup.lane_tables, setup.policy.own_bank, lane, command, 1, group, bank)
 
 
 @inlined

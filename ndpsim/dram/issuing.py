@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ndpsim._jit import by_type, inlined
-from ndpsim.dram.choosing import forget_all, forget_bank
-from ndpsim.dram.management import note_activation, note_refresh
+from ndpsim.dram.choosing import bars_queues, end_refresh, forget_all, forget_bank
+from ndpsim.dram.management import lower_after_refresh, note_activation
 from ndpsim.dram.queues import copy_entry, remove
 from ndpsim.dram.sink import credit_clock, take_burst
 from ndpsim.dram.state import (
@@ -192,6 +192,14 @@ def release_active(policy, entry, size, bound, rows, bank):
 
 
 @inlined
+def note_refresh(tables, entry, rows, value, slot, clock):
+    """Record until when waiting maintenance, which now issues, has delayed the queues if it is a refresh."""
+    command = entry[PRIORITY, FINAL, slot]
+    if tables.commands[command, IS_REFRESH] and bars_queues(entry, rows, slot):
+        value[REFRESH_UNTIL] = clock + tables.commands[command, BUSY]
+
+
+@inlined
 def move_on(tables, policy, entry, size, bound, rows, value, queue, slot, command, clock):
     """After its command a request leaves, becomes active, or stays for its next command."""
     if command == ACTIVATE:
@@ -202,9 +210,8 @@ def move_on(tables, policy, entry, size, bound, rows, value, queue, slot, comman
         value[SERVED] += 1
         remove(entry, size, queue, slot)
     elif command == entry[queue, FINAL, slot]:
-        if tables.commands[command, IS_REFRESH]:
-            value[REFRESH_UNTIL] = clock + tables.commands[command, BUSY]
-        remove(entry, size, queue, slot)
+        note_refresh(tables, entry, rows, value, slot, clock)
+        end_refresh(tables, entry, size, bound, rows, slot)
 
 
 @inlined
@@ -248,5 +255,5 @@ def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
     if command == ACTIVATE:
         note_activation(tables, channel, rank, group, bank, clock)
     elif tables.commands[command, IS_REFRESH]:
-        note_refresh(tables, channel, command, rank, bank)
+        lower_after_refresh(tables, channel, command, rank, bank)
     move_on(tables, policy, entry, channel.size, bound, rows, value, queue, slot, command, clock)

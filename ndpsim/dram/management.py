@@ -12,7 +12,8 @@ A channel has the settings as an array, so that the machine code is the same wit
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram.queues import push_priority
+from ndpsim.dram.choosing import is_barred
+from ndpsim.dram.maintenance import push_refresh
 from ndpsim.dram.state import (
     ALL_RANKS,
     BANK,
@@ -26,12 +27,13 @@ from ndpsim.dram.state import (
     RFM_BY_RFM,
     RFM_CLEARS,
     RFM_COMMAND,
+    RFM_OWN_BANK,
     RFM_SCOPE,
     RFM_THRESHOLD,
 )
 from ndpsim.dram.timing import banks_of, first_bank
 from ndpsim.spec.lower import SCOPE
-from ndpsim.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
+from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, SAME_BANKS, WHOLE_RANK
 
 
 @inlined
@@ -44,28 +46,36 @@ def note_activation(tables, channel, rank, group, bank, clock):
             request(tables, channel, rank, group, bank, clock)
 
 
+@inlined
+def first_of(tables, scope, rank, bank):
+    """The first of the banks that a command of this scope to a bank addresses."""
+    first = first_bank(tables, rank)
+    if scope == SAME_BANKS:
+        return first + (bank - first) % tables.banks_per_group
+    return banks_of(tables, scope, rank, bank)[0]
+
+
 @outlined
 def request(tables, channel, rank, group, bank, clock):
     """Request RFM for a bank, unless it waits already. It delays other commands from the next clock on."""
-    entry, size, rfm = channel.entry, channel.size, channel.rfm
-    command, scope, first = rfm[RFM_COMMAND], rfm[RFM_SCOPE], first_bank(tables, rank)
-    of_group = group if scope == ONE_BANK else 0
-    place = bank if scope == ONE_BANK else 0
-    if scope == SAME_BANKS:
-        place = first + (bank - first) % tables.banks_per_group
+    entry, size, rows, rfm = channel.entry, channel.size, channel.rows, channel.rfm
+    command, scope = rfm[RFM_COMMAND], rfm[RFM_SCOPE]
+    first = first_of(tables, scope, rank, bank)
     for slot in range(size[PRIORITY]):
         alike = entry[PRIORITY, FINAL, slot] == command and entry[PRIORITY, RANK, slot] == rank
-        if alike and entry[PRIORITY, BANK, slot] == place:
+        if alike and first_of(tables, scope, rank, entry[PRIORITY, BANK, slot]) == first:
             return
     if size[PRIORITY] == entry.shape[2]:
         return
-    if size[PRIORITY] == 0:
+    if (rfm[RFM_OWN_BANK] == 0 or scope == WHOLE_RANK) and not is_barred(entry, rows, size):
         channel.value[REFRESH_FROM] = clock + 1
-    push_priority(entry, size, command, rank, of_group, place)
+    in_group = scope == ONE_BANK or scope == BANK_PAIR
+    place = 0 if scope == WHOLE_RANK else first if scope == SAME_BANKS else bank
+    push_refresh(tables, rfm[RFM_OWN_BANK], channel, command, rank, group if in_group else 0, place)
     if rfm[RFM_CLEARS]:
-        alone = rfm[RFM_CLEARS] != ALL_RANKS or scope != WHOLE_RANK
+        of_all = rfm[RFM_CLEARS] == ALL_RANKS and scope == WHOLE_RANK
         for other in range(1, tables.ranks + 1):
-            if other == rank or not alone:
+            if other == rank or of_all:
                 lower_counters(tables, channel, scope, other, place, FAR)
 
 
@@ -78,7 +88,7 @@ def lower_counters(tables, channel, scope, rank, bank, amount):
 
 
 @inlined
-def note_refresh(tables, channel, command, rank, bank):
+def lower_after_refresh(tables, channel, command, rank, bank):
     """Lower the counters of the banks that a refresh or RFM addresses."""
     rfm = channel.rfm
     if rfm[RFM_THRESHOLD] > 0:

@@ -54,8 +54,9 @@ FIELDS = 10
     CLOSED_AT,  # clock at which the bank was last closed; after an auto-precharge perhaps in the future
     HELD_BY_OTHER,  # 1: another controller of the bank has a request between activation and column command
     RAA,  # the bank's counter of activations, see `management`
-) = range(8)
-ROW_FIELDS = 8
+    AWAITS_REFRESH,  # waiting refreshes of the bank that hold back only its own requests
+) = range(9)
+ROW_FIELDS = 9
 
 # The first bits of the fields of `Source.place`. Bit 0: whether it writes. Each field has eight bits, the
 # row all remaining ones.
@@ -101,9 +102,10 @@ class Rfm(NamedTuple):
     by_rfm: int = 0  # what a RFM takes off the counters of its banks,
     by_refresh: int = 0  # and what a refresh does
     clears: int = 0  # not 0: the counters are cleared when the RFM is requested instead
+    own_bank: int = 0  # as `Policy.own_bank`
 
 
-RFM_COMMAND, RFM_SCOPE, RFM_THRESHOLD, RFM_BY_RFM, RFM_BY_REFRESH, RFM_CLEARS = range(len(Rfm._fields))
+RFM_COMMAND, RFM_SCOPE, RFM_THRESHOLD, RFM_BY_RFM, RFM_BY_REFRESH, RFM_CLEARS, RFM_OWN_BANK = range(7)
 NO_RFM = Rfm()
 #: `Rfm.clears`: the counters of the RFM's banks; those of all ranks, if the RFM is of a rank.
 ITS_BANKS, ALL_RANKS = 1, 2
@@ -121,6 +123,8 @@ class Policy(NamedTuple):
     write_mode_below: int  # fewer queued writes than this end it, when reads wait
     rows: Any  # parameters of the row policy, see `row_policies`
     step: Any  # parameters of the controller class, see `controllers`
+    own_bank: int  # 1: a waiting refresh of banks holds back only their requests; 0: all queued requests
+    drops_precharges: int  # 1: a waiting PRECHARGE of the row policy is dropped when its bank has been closed
     rfm: Rfm = NO_RFM
 
 
@@ -213,6 +217,10 @@ class ControllerOptions:
         row_policy: "open" or "closed-cap".
         row_cap: column accesses after which "closed-cap" closes a row.
         refresh: one of `refresh_policies.NAMES`.
+        refresh_control: what a waiting refresh of one bank, or of one bank of each group, holds back: the
+            requests for its banks ("own-bank"), or all queued requests ("reference", as Ramulator 2.1). None:
+            as the rules of the standard, "reference" or "standard", which has own-bank. A refresh of a rank
+            holds back all queued requests in any case.
         read_buffer: slots of the read queue.
         write_buffer: slots of the write queue.
         rfm: refresh management: "off", or the scope of the RFM commands: "all-bank", "same-bank", "per-bank".
@@ -228,6 +236,7 @@ class ControllerOptions:
     read_buffer: int = 32
     write_buffer: int = 32
     wck: str = "need-sync"
+    refresh_control: str | None = None
     rfm: str = "off"
     rfm_threshold: int | None = None
 
@@ -236,14 +245,18 @@ def make_policy(
     options: ControllerOptions,
     controller: str = "one-command",
     choices: Sequence[str] = (),
+    rules: str = "standard",
     rfm: Rfm = NO_RFM,
 ) -> Policy:
-    """The settings of `options` as numbers; `controller`, `choices`: of the standard; `rfm`: see `rfm_of`.
+    """The settings of `options` as numbers; `controller`, `choices`, `rules`: of the standard.
+
+    `rfm`: its refresh management, see `simulate.memory.rfm_of`.
 
     Watermarks are 0.8 and 0.2 of the write queue in single precision.
     """
     high = np.float32(0.8) * np.float32(options.write_buffer)
     low = np.float32(0.2) * np.float32(options.write_buffer)
+    control = options.refresh_control or ("reference" if rules == "reference" else "own-bank")
     return Policy(
         scheduler=scheduler(options.scheduler),
         row_cap=options.row_cap if options.row_policy == "closed-cap" else 0,
@@ -254,7 +267,9 @@ def make_policy(
         write_mode_below=int(np.ceil(low)),
         rows=row_policy(options.row_policy, options.row_cap),
         step=make_step(controller, options, choices),
-        rfm=rfm,
+        own_bank=int(control == "own-bank"),
+        drops_precharges=int(rules != "reference"),
+        rfm=rfm._replace(own_bank=int(control == "own-bank")),
     )
 
 

@@ -80,7 +80,7 @@ def _until_precharge(device: Device) -> Ints:
     nominal = {
         ACTIVATE: device.clocks("nRAS"),
         READ: device.clocks("nRTP"),
-        WRITE: device.clocks("nCWL + nWR") + device.burst_clocks,
+        WRITE: device.write_latency + device.clocks("nWR") + device.burst_clocks,
     }
     nominal[READ_AP], nominal[WRITE_AP] = nominal[READ], nominal[WRITE]
     keeps = np.full(len(device.standard.by_number), -1, dtype=np.int64)

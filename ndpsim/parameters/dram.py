@@ -16,6 +16,7 @@ ROW_POLICIES = option_names("dram/row_policies", "open")
 REFRESH_POLICIES = option_names("dram/refresh_policies", "all-bank")
 RFM = ("off", "all-bank", "same-bank", "per-bank")
 WCK = ("need-sync", "always-on")
+REFRESH_CONTROLS = ("own-bank", "reference")
 MOST_SLOTS = 1024
 MOST_ACTIVATIONS = 1_000_000  #: Maximum threshold of refresh management.
 MOST_CHANNELS = 4096  #: Maximum number of channels: 64 host channels of 64 sub-channels each.
@@ -25,6 +26,7 @@ _ROWS = Choice(ROW_POLICIES, "row policy")
 _REFRESH = Choice(REFRESH_POLICIES, "refresh")
 _RFM = Choice(RFM, "RFM")
 _WCK = Choice(WCK, "wck")
+_REFRESH_CONTROL = Choice(REFRESH_CONTROLS, "refresh control")
 
 TRACE = Parameter(
     "trace", "The request trace.", Kind(form="TRACE"), positional=True, required=True, files=("",)
@@ -79,6 +81,13 @@ CONTROLLER = table(
                 needs="row-policy=closed-cap",
             ),
             REFRESH,
+            Parameter(
+                "refresh-control",
+                "While a refresh of single banks waits: own-bank: only requests for its banks wait; "
+                "reference: all queued requests wait, as in Ramulator 2.1.",
+                _REFRESH_CONTROL,
+                otherwise="own-bank; reference with --rules reference",
+            ),
             Parameter("read-buffer", "Slots of the read queue.", Whole(1, MOST_SLOTS), 32),
             Parameter("write-buffer", "Slots of the write queue.", Whole(1, MOST_SLOTS), 32),
             RFM_MODE,

@@ -56,7 +56,7 @@ class DimmLanes:
     def write_activations(self, tokens: int, start: int) -> Awaited[list[int]]:
         """See `program.Lanes`."""
         machine, bursts = self.machine, self._activation_bursts(tokens)
-        ready = start + machine.device.clocks("nCWL") * machine.dram_ticks
+        ready = start + machine.device.write_latency * machine.dram_ticks
         self.dimms.put_transfers(self.dimm, shared.WRITE, machine.bus_ticks(bursts), [ready])
         yield common.TRANSFERS_DONE
         return [self._transferred()]
@@ -86,7 +86,7 @@ class DimmLanes:
         yield common.TRANSFERS_DONE
         hidden, per_burst = self._hidden, self.rows_per_message
         self.host_bursts += self._activation_bursts(tokens) + tokens * -(-hidden // per_burst)
-        return self._transferred() + self.machine.device.clocks("nCL") * self.machine.dram_ticks
+        return self._transferred() + self.machine.device.read_latency * self.machine.dram_ticks
 
     def _activation_bursts(self, tokens: int) -> int:
         return -(-tokens * self._hidden // self.rows_per_message)

@@ -38,7 +38,7 @@ class Buses:
         machine, expert = self.machine, self.expert
         bursts = -(-values * machine.unit.activation_bytes // machine.device.burst_bytes)
         self._bursts += bursts * len(expert.of_dimm)
-        first = start + machine.device.clocks("nCWL") * machine.dram_ticks
+        first = start + machine.device.write_latency * machine.dram_ticks
         arrived = [first + machine.bus_ticks(bursts * placed.on_channel) for placed in expert.placed]
         self.busy_ticks += max(arrived) - first
         return arrived
@@ -56,7 +56,7 @@ class Buses:
         self._bursts += tokens * messages * len(self.expert.of_dimm)
         self.busy_ticks += max(map(len, channels)) * messages * on_bus
         end = max(last_served(ready, on_bus) for ready in together)
-        return end + machine.device.clocks("nCL") * machine.dram_ticks
+        return end + machine.device.read_latency * machine.dram_ticks
 
     def energy(self) -> dict[str, float | None]:
         """Energy in nJ by component."""

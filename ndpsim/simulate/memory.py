@@ -26,7 +26,7 @@ def policy_of(options: ControllerOptions, device: Device) -> Policy:
         InputError: the device does not have this kind of RFM.
     """
     standard = device.standard
-    return make_policy(options, standard.controller, standard.choices, rfm_of(options, device))
+    return make_policy(options, standard.controller, standard.choices, device.rules, rfm_of(options, device))
 
 
 def rfm_of(options: ControllerOptions, device: Device) -> Rfm:
@@ -40,7 +40,7 @@ def rfm_of(options: ControllerOptions, device: Device) -> Rfm:
         return NO_RFM
     if device.rules == "reference":
         return Rfm(found.command, found.scope, found.threshold, clears=ALL_RANKS)
-    if getattr(options, "refresh_control", "") == "reference":
+    if options.refresh_control == "reference":
         return Rfm(found.command, found.scope, found.threshold, clears=ITS_BANKS)
     return Rfm(found.command, found.scope, found.threshold, found.threshold, found.by_refresh)
 

@@ -221,8 +221,8 @@ class Job(Wave):
             policy=access.policy,
             arbitration=make_arbitration("host-first"),
             starvation_clocks=1,
-            read_latency=device.clocks("nCL"),
-            write_latency=device.clocks("nCWL"),
+            read_latency=device.read_latency,
+            write_latency=device.write_latency,
             dram_ticks=ticks[0],
             unit_ticks=ticks[-1],
             fifo_bursts=1,
@@ -281,7 +281,7 @@ class Job(Wave):
 
 def last_data(device: Device, relayout: Relayout) -> int:
     """The clock by which all data of a finished relayout have been written."""
-    return int(relayout.value[LAST_SERVED]) + device.clocks("nCWL") + device.burst_clocks
+    return int(relayout.value[LAST_SERVED]) + device.write_latency + device.burst_clocks
 
 
 def run_relayout(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ndpsim.errors import InputError, unknown
 from ndpsim.spec.standard import (
+    BANK_PAIR,
     ONE_BANK,
     RANK_ORDERS,
     SAME_BANKS,
@@ -22,18 +25,32 @@ from ndpsim.spec.standard import (
 #: Maximum commands of a standard: tables have this width, so that loops over them have a fixed length.
 MOST_COMMANDS = 16
 
-#: Timings of every standard.
-NEEDED = ("rate", "tCK_ps", "nCL", "nCWL", "nRAS", "nRP", "nRC", "nREFI")
+# Timings of every standard, besides those of its latencies.
+_NEEDED = ("rate", "tCK_ps", "nRAS", "nRP", "nRC", "nREFI")
 _EVERY = ("opens", "closes", "reads", "writes", "reads and closes", "writes and closes")
 
-# By level, the scopes of commands that address a node of the level, or for banks, one in every group.
+# By level, the scopes of commands that address a node of the level, or for banks, several of a rank.
 _SCOPES = (
-    {ONE_BANK, SAME_BANKS, WHOLE_RANK},
-    {ONE_BANK, SAME_BANKS, WHOLE_RANK},
+    {ONE_BANK, SAME_BANKS, WHOLE_RANK, BANK_PAIR},
+    {ONE_BANK, SAME_BANKS, WHOLE_RANK, BANK_PAIR},
     {ONE_BANK},
-    {ONE_BANK, SAME_BANKS},
+    {ONE_BANK, SAME_BANKS, BANK_PAIR},
     {ONE_BANK},
 )
+
+
+def missing_timings(standard: Standard, known: Collection[str]) -> list[str]:
+    """The timings that every preset must have and that are not among these."""
+    of_latencies = [*_names(standard.read_latency), *_names(standard.write_latency)]
+    return [name for name in (*_NEEDED, *of_latencies) if name not in known]
+
+
+def _names(latency: str) -> list[str]:
+    """The timings of a sum; of what is no sum, none."""
+    try:
+        return [term for _, term in latency_terms(latency) if isinstance(term, str)]
+    except ValueError:
+        return []
 
 
 def check_rule(standard: Standard, rule: Rule) -> None:
@@ -96,11 +113,12 @@ def check_standard(standard: Standard) -> None:
     _check_commands(standard)
     for preset, speed in standard.speeds.items():
         known = {*speed, *standard.derived}
-        missing = [name for name in NEEDED if name not in known]
+        missing = missing_timings(standard, known)
         if missing:
             raise InputError(f"preset {preset} states no {', '.join(missing)}", "missing", key=standard.name)
-        _check_latency(standard.burst, known, f"{standard.name}: burst, preset {preset}")
         _check_sums(standard, set(speed), speed["rate"], f"preset {preset}")
+        for what in ("burst", "read_latency", "write_latency"):
+            _check_latency(getattr(standard, what), known, f"{standard.name}: {what}, preset {preset}")
         for command in standard.commands:
             interval = command.interval if command.refreshes else ""
             for latency in (command.busy, interval, command.complete_within, command.keeps_prepared):
@@ -159,17 +177,19 @@ def _check_commands(standard: Standard) -> None:
             raise unknown(command.ranks, RANK_ORDERS, "order of ranks", key=where)
         if command.prepared_at not in ("", *standard.levels[:2]):
             raise unknown(command.prepared_at, standard.levels[:2], "level", key=where)
-        for name in (command.completed_by, command.prepared_by):
+        for name in (command.completed_by, command.prepared_by, command.started_by, command.stopped_by):
             if name and name not in standard.names:
                 raise unknown(name, standard.names, "command", key=where)
 
 
 def _check_closes_first(standard: Standard, command: Command, where: str) -> None:
-    """A refresh or RFM needs its banks closed, by a command to just these."""
+    """A refresh or RFM needs its banks closed, by a command to just these, or for a pair to each of them."""
+    scope = standard.scope_of(command)
+    closed = ONE_BANK if scope == BANK_PAIR else scope
     same = [
         one.name
         for one in standard.by_number
-        if one.closes and not one.reads and not one.writes and one.scope == command.scope
+        if one.closes and not one.reads and not one.writes and standard.scope_of(one) == closed
     ]
     if command.closes_first not in same:
         closing = ", ".join(same) or "nothing"

@@ -132,9 +132,19 @@ class Device:
         return self.clocks(self.standard.burst)
 
     @property
+    def read_latency(self) -> int:
+        """Clocks from a read to the first beat of its data (nCL)."""
+        return self.clocks(self.standard.read_latency)
+
+    @property
+    def write_latency(self) -> int:
+        """Clocks from a write to the first beat of its data (nCWL)."""
+        return self.clocks(self.standard.write_latency)
+
+    @property
     def read_clocks(self) -> int:
         """Clocks from a read to the last beat of its data."""
-        return self.clocks("nCL") + self.burst_clocks
+        return self.read_latency + self.burst_clocks
 
     @property
     def reported_timings(self) -> dict[str, int | float]:
@@ -163,7 +173,7 @@ class Device:
         return float(Fraction(moved, self.burst_clocks) / self.clock_ps * 1000)
 
     def __repr__(self) -> str:
-        timings = ("nCL", "nRCD", "nRP", "nRAS", "nRC", "nRFC", "nREFI")
+        timings = ("nCL", "nRL", "nRCD", "nRCDRD", "nRP", "nRAS", "nRC", "nRFC", "nRFCab", "nREFI")
         known = [name for name in timings if name in self.timings]
         overrides = [name for name, source in self.sources.items() if source == "override"]
         clock = f"{float(self.timing_clock_ps):.6g} ps, {self.timings['rate']} MT/s"
@@ -190,11 +200,14 @@ def _timings(
     organisation, speed = standard.organisations[org], dict(standard.speeds[timing])
     sources = dict.fromkeys(speed, f"preset {timing}")
     sums: dict[str, str] = {}
+    rate, transfers = speed["rate"], standard.transfers_per_clock
+    tck_ps = dram_period_ps(rate, transfers) if standard.derives_exactly else speed["tCK_ps"]
     for name, derivation in standard.derived.items():
-        clocks = derivation.clocks(organisation, speed["rate"], speed["tCK_ps"], standard.transfers_per_clock)
+        clocks = derivation.clocks(organisation, rate, tck_ps, transfers)
         if clocks is None:
             if name not in overrides:
-                problem = f"{standard.name} states no {name} for {org} at {timing}; override it"
+                reason = f" ({standard.cited[name]})" if name in standard.cited else ""
+                problem = f"{standard.name} states no {name} for {org} at {timing}{reason}; override it"
                 raise InputError(problem, "missing", key=name)
             continue
         sources[name] = f"derived for {org} at {timing}"

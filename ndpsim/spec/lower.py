@@ -18,6 +18,7 @@ NO_RULE = -(1 << 40)
 # Fields of `Tables.commands`; see `spec.standard.Command`. Other commands are -1 if absent.
 SCOPE, CLOSES, IS_REFRESH, CLOSES_FIRST, INTERVAL, BUSY, BUS, CYCLES, RANK_ORDER = range(9)
 COMPLETED_BY, COMPLETE_WITHIN, PREPARED_BY, PREPARED_AT, KEEPS_PREPARED, ON_ANY_TICK = range(9, 15)
+STARTED_BY, STOPPED_BY = range(15, 17)
 
 # The first words of a row of `Tables.windows`: the level, and how many commands the window counts. Then come
 # two words for each command: its cycles if the window counts it (else 0), and the clocks until it may follow.
@@ -55,15 +56,17 @@ def _fields(device: Device, command: Command) -> list[int]:
     standard = device.standard
     interval = device.clocks(command.interval) if command.refreshes else 0  # RFM has none
     refreshes = command.refreshes or command.manages
-    others = command.closes_first, command.completed_by, command.prepared_by
-    first, second, before = (standard.names.index(name) if name else -1 for name in others)
+    others = [command.closes_first, command.completed_by, command.prepared_by]
+    others += [command.started_by, command.stopped_by]
+    first, second, before, start, stop = (standard.names.index(name) if name else -1 for name in others)
     busy, within = device.clocks(command.busy), device.clocks(command.complete_within)
     bus = list(dict.fromkeys(one.bus for one in standard.by_number)).index(command.bus)
     effects = [standard.scope_of(command), command.closes, refreshes, first, interval, busy]
     prepared = device.clocks(command.keeps_prepared)
     level = standard.level_of(command.prepared_at) if command.prepared_at else 0
     bus_and_order = [bus, command.cycles, RANK_ORDERS.index(command.ranks)]
-    return [*effects, *bus_and_order, second, within, before, level, prepared, command.on_any_tick]
+    prepares = [second, within, before, level, prepared]
+    return [*effects, *bus_and_order, *prepares, command.on_any_tick, start, stop]
 
 
 def _window(level: int, length: int) -> NDArray[np.int64]:

@@ -8,9 +8,14 @@ from ndpsim.arguments import choice, whole_number
 from ndpsim.errors import InputError
 from ndpsim.parameters.dram import MOST_ACTIVATIONS, RFM
 from ndpsim.spec.device import Device
-from ndpsim.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
+from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, SAME_BANKS, WHOLE_RANK
 
-_SCOPES = {"all-bank": WHOLE_RANK, "same-bank": SAME_BANKS, "per-bank": ONE_BANK}
+_SCOPES = {
+    WHOLE_RANK: "all-bank",
+    SAME_BANKS: "same-bank",
+    ONE_BANK: "per-bank",
+    BANK_PAIR: "per-bank",  # of a pair, as its refresh
+}
 
 
 class Managed(NamedTuple):
@@ -39,10 +44,8 @@ def managed(device: Device, rfm: str, threshold: int | None = None) -> Managed |
     if rfm == "off":
         return None
     standard = device.standard
-    of_scope = {
-        standard.scope_of(one): number for number, one in enumerate(standard.by_number) if one.manages
-    }
-    known = [name for name, scope in _SCOPES.items() if scope in of_scope]
+    scopes = {number: standard.scope_of(one) for number, one in enumerate(standard.by_number) if one.manages}
+    known = {_SCOPES[scope]: number for number, scope in scopes.items()}
     limits = standard.management
     if limits is None or not known:
         under = f" under the rules {device.rules}" if device.rules != "standard" else ""
@@ -50,5 +53,5 @@ def managed(device: Device, rfm: str, threshold: int | None = None) -> Managed |
     if rfm not in known:
         problem = f"{standard.name} has no {rfm} RFM; it has {', '.join(known)}"
         raise InputError(problem, "unknown-name", key="rfm")
-    due, scope = limits.threshold if threshold is None else threshold, _SCOPES[rfm]
-    return Managed(of_scope[scope], scope, due, limits.multiple * due, due // limits.refreshes)
+    due, command = limits.threshold if threshold is None else threshold, known[rfm]
+    return Managed(command, scopes[command], due, limits.multiple * due, due // limits.refreshes)

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from ndpsim.arguments import shown, whole_number
 from ndpsim.errors import InputError, unknown
-from ndpsim.spec.checking import NEEDED, check_standard
+from ndpsim.spec.checking import check_standard, missing_timings
 from ndpsim.spec.standard import ROUNDINGS, Command, Derivation, Organisation, Rule, Standard, latency_terms
 
 _WHOLE = ("transfers_per_clock", "prefetch", "channel_bits", "ticks_per_clock")
@@ -133,7 +133,7 @@ def _numbers_of(value: Any) -> Iterator[Any]:
 
 
 def _check_speed(standard: Standard, preset: str, speed: Mapping[str, int]) -> None:
-    missing = [name for name in NEEDED if name not in {*speed, *standard.derived}]
+    missing = missing_timings(standard, {*speed, *standard.derived})
     if missing:
         problem = (
             f"states no {', '.join(missing)}, and nothing derives {'it' if len(missing) == 1 else 'them'}"

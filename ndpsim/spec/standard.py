@@ -21,8 +21,8 @@ from ndpsim.units import dram_period_ps
 #: close it afterwards. Standards may use other names.
 ACTIVATE, PRECHARGE, READ, WRITE, READ_AP, WRITE_AP = range(6)
 
-#: Scopes of commands: one bank, one bank of every group of a rank, or a rank.
-ONE_BANK, SAME_BANKS, WHOLE_RANK = range(3)
+#: Scopes of commands: one bank, one bank of every group of a rank, a rank, or two banks, half a rank apart.
+ONE_BANK, SAME_BANKS, WHOLE_RANK, BANK_PAIR = range(4)
 
 #: The index of stacks, if a standard has them, in tables by level: after channel, ranks, bank groups and
 #: banks.
@@ -55,10 +55,12 @@ class Command:
     """A command and its effect on the addressed banks.
 
     `scope`: the level of the addressed node, which is the last ("bank") or the second ("rank", with all its
-    banks); "same-bank" addresses one bank of every bank group of a rank.
+    banks); "same-bank" addresses one bank of every bank group of a rank, "bank-pair" a bank of the first half
+    of a rank's bank groups and the one half a rank above.
     `manages`: refresh management (RFM): it gives the addressed banks time for rows that were disturbed by
     many activations, and stands for no refresh.
-    `closes_first`: for a refresh or RFM, the command of the same scope that closes its banks.
+    `closes_first`: for a refresh or RFM, the command of the same scope that closes its banks; for that of a
+    pair, the command that closes one of them.
     `interval`: time between refreshes. `busy`: clocks after it in which its rank cannot be read. Both are
     sums of timings like a rule's `latency`.
     `cycles`: clocks (ticks, if a clock has several) for which it occupies the command bus `bus`. Commands of
@@ -67,7 +69,8 @@ class Command:
     `completed_by`: the command that opens the row named by this one, at most `complete_within` clocks later.
     `prepared_by`: the command that must precede this one, unless an earlier read or write at the same node of
     `prepared_at` keeps it so, for its `keeps_prepared` clocks; the preparing command keeps the command bus
-    for this one. Only controllers that state so support these.
+    for this one. `started_by`, `stopped_by`: for a read, the commands that start and stop the clock that
+    comes with its data. Only controllers that state so support these.
     """
 
     name: str
@@ -90,6 +93,8 @@ class Command:
     prepared_by: str = ""
     prepared_at: str = ""
     keeps_prepared: str = ""
+    started_by: str = ""
+    stopped_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -174,7 +179,9 @@ class ByWidthAndRate:
 
     steps: Mapping[int, tuple[tuple[int, int], ...]]  # dq -> ((highest MT/s, clocks), ...)
 
-    def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
+    def clocks(
+        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
+    ) -> int | None:
         for highest, clocks in self.steps.get(organisation.dq, ()):
             if rate <= highest:
                 return clocks
@@ -188,7 +195,9 @@ class AtLeast:
     minimum: int | Mapping[int, int]
     ns_by_dq: Mapping[int, int]
 
-    def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
+    def clocks(
+        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
+    ) -> int | None:
         if organisation.dq not in self.ns_by_dq:
             return None
         least = self.minimum if isinstance(self.minimum, int) else self.minimum[organisation.dq]
@@ -202,7 +211,7 @@ class ByWidth:
     by_dq: Mapping[int, int | str]
 
     def clocks(
-        self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2
+        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
     ) -> int | str | None:
         return self.by_dq.get(organisation.dq)
 
@@ -216,7 +225,9 @@ class Sum:
 
     latency: str
 
-    def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> str:
+    def clocks(
+        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
+    ) -> str:
         return self.latency
 
 
@@ -228,7 +239,7 @@ class ByRate:
     otherwise: Derivation
 
     def clocks(
-        self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2
+        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
     ) -> int | str | None:
         return self.special.get(rate, self.otherwise).clocks(organisation, rate, tck_ps, transfers)
 
@@ -240,7 +251,9 @@ class ByDensity:
     ns: Mapping[int, int]
     rounding: str = "up"
 
-    def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
+    def clocks(
+        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
+    ) -> int | None:
         ns = self.ns.get(organisation.density_mb // organisation.stacks)
         return None if ns is None else to_clocks(ns * 1000, tck_ps, self.rounding)
 
@@ -256,7 +269,9 @@ class Every:
     rounding: str = "up"
     exact: bool = False
 
-    def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
+    def clocks(
+        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
+    ) -> int | None:
         clock = dram_period_ps(rate, transfers) if self.exact else tck_ps
         return to_clocks(self.ns * 1000, clock, self.rounding)
 
@@ -268,7 +283,9 @@ class EveryBank:
     ns: int
     rounding: str = "up"
 
-    def clocks(self, organisation: Organisation, rate: int, tck_ps: int, transfers: int = 2) -> int | None:
+    def clocks(
+        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
+    ) -> int | None:
         banks = organisation.stacks * organisation.bankgroups * organisation.banks_per_group
         return to_clocks(Fraction(self.ns * 1000, banks), tck_ps, self.rounding)
 
@@ -302,10 +319,11 @@ class Standard:
     channel, ranks, bank groups and banks, by any names; a level of stacks may be between ranks and bank
     groups. `transfers_per_clock`: on each data pin. `prefetch`: device columns in a burst. `channel_bits`:
     data pins of a channel (of a sub-channel or pseudo-channel). `burst`: the clocks of a burst on them, a sum
-    of timings. `own_data_buses`: each rank has its own data pins (a pseudo-channel). `ticks_per_clock`:
+    of timings; `read_latency`, `write_latency`: those from a read or a write to the first beat of its burst.
+    `own_data_buses`: each rank has its own data pins (a pseudo-channel). `ticks_per_clock`:
     commands are at whole ticks, counted from 1; timings are in clocks.
     `speeds`: clock counts by preset, with `rate` in MT/s and `tCK_ps` rounded down to a whole ps. `derived`:
-    clock counts derived from them.
+    clock counts derived from them, with `derives_exactly` at the exact clock of the rate instead of `tCK_ps`.
     `rules`: rules of controllers, as in the reference. `checked_rules`: further rules of the standard for
     traces, which the reference lacks.
     `max_postponed_refreshes`, `max_pulled_in_refreshes`: refreshes that a rank may owe, or be ahead.
@@ -332,6 +350,9 @@ class Standard:
     checked_rules: tuple[Rule, ...] = ()
     controller: str = "one-command"
     burst: str = "nBL"
+    read_latency: str = "nCL"
+    write_latency: str = "nCWL"
+    derives_exactly: bool = False
     own_data_buses: bool = False
     ticks_per_clock: int = 1
     choices: tuple[str, ...] = ()
@@ -370,12 +391,13 @@ class Standard:
         return place if place < 2 else STACK if place < 2 + inner else place - inner
 
     def scope_of(self, command: Command) -> int:
-        """`ONE_BANK`, `SAME_BANKS` or `WHOLE_RANK`.
+        """`ONE_BANK`, `SAME_BANKS`, `WHOLE_RANK` or `BANK_PAIR`.
 
         Raises:
             InputError: the standard has no such level, or commands cannot have this scope.
         """
-        scopes = (self.levels[-1], f"same-{self.levels[-1]}", self.levels[1])
+        bank = self.levels[-1]
+        scopes = (bank, f"same-{bank}", self.levels[1], f"{bank}-pair")
         if command.scope not in scopes:
             problem = f"{command.name} has the scope {command.scope}; it may be {', '.join(scopes)}"
             raise InputError(problem, "range", key=self.name)

@@ -80,7 +80,6 @@ class OfEdge(NamedTuple):
     is_falling: int
     rank: int  # the bank that accepts no command; -1: all banks,
     bank: int  # or only this bank; -1: all banks of the rank
-    keeps_maintenance: int  # waiting maintenance
 
 
 def of(options: Any, choices: frozenset[str]) -> TwoBuses:
@@ -110,16 +109,13 @@ def is_falling_edge(of, clock):
 @inlined
 def turn(rules, tables, policy, channel, sink, commands, bus, is_falling, clock):
     """A bus's turn on an edge: whether it had a command, else the clock at which it may have one."""
-    entry, value, own = channel.entry, channel.value, own_place(channel.value)
+    value, own = channel.value, own_place(channel.value)
     rank, bank = _NONE, _NONE
     if is_falling and clock - value[own + _CLOCK] == tables.commands[value[own + _COMMAND], CYCLES]:
         rank = value[own + _RANK]
         if tables.commands[value[own + _COMMAND], SCOPE] == ONE_BANK:
             bank = value[own + _BANK]
-    of_head = channel.size[PRIORITY] > 0 and is_kept(
-        rank, bank, entry[PRIORITY, RANK, 0], entry[PRIORITY, BANK, 0]
-    )
-    scheduler = OfEdge(policy.scheduler, tables.commands, bus, int(is_falling), rank, bank, int(of_head))
+    scheduler = OfEdge(policy.scheduler, tables.commands, bus, int(is_falling), rank, bank)
     of_edge = one.scheduled_by(policy, scheduler)
     issued = one.step(tables, of_edge, channel, sink, commands, None, credit_clock(sink), 0, clock)
     if issued[0] >= 0 and not is_falling and tables.commands[issued[1], BUS] != tables.commands[READ, BUS]:
@@ -210,11 +206,11 @@ def avoids(rules, state, bank):
 
 
 @inlined
-def keeps_maintenance(rules, shape, state, command):
+def keeps_maintenance(rules, shape, state, place, command):
     """See `fast.controller_points`: it needs the row bus; only precharges may issue on a falling edge."""
     if state.turn[_WHOSE] != _FALLING:
         return state.turn[_WHOSE] == _OF_COLUMNS
-    first = assume_nonnegative(state.pending_bank[0] & BANKS - 1)
+    first = assume_nonnegative(state.pending_bank[place] & BANKS - 1)
     if command == REFAB or command == REFSB:
         return True
     # A command to a whole rank has no bank to avoid.
@@ -240,9 +236,10 @@ def goes(scheduler, command):
 
 
 @inlined
-def takes(scheduler, command):
+def takes(scheduler, tables, channel, slot, command):
     """See `choosing`: a command of this bus and edge that is not too close after a row command."""
-    return goes(scheduler, command) and scheduler.keeps_maintenance == 0
+    rank, bank = channel.entry[PRIORITY, RANK, slot], channel.entry[PRIORITY, BANK, slot]
+    return goes(scheduler, command) and not is_kept(scheduler.rank, scheduler.bank, rank, bank)
 
 
 @inlined

@@ -216,8 +216,15 @@ FIELDS = (
         NUMBER,
         "bank, or the first of a rank or same-bank refresh; plus BANKS: RFM instead of the refresh",
     ),
+    Field(
+        "awaits_refresh",
+        (EACH_RANK,),
+        DERIVED,
+        "mask of the banks whose waiting refresh, a REFSB, holds back only their requests; 0 under the "
+        "refresh control of the reference. Whoever adds or removes a REFSB must update it",
+    ),
     # ---- Refresh management; without fast-forward
-    Field("rfm", (6,), CONSTANT, "as `dram.state.Rfm`; its command is the class REFAB or REFSB"),
+    Field("rfm", (7,), CONSTANT, "as `dram.state.Rfm`; its command is the class REFAB or REFSB"),
     Field("raa", (EACH_BANK,), CONSTANT, "a bank's counter of activations, see `dram.management`"),
     # ---- Fast-forward
     Field("fast_forwarded", (), COUNTER, "reads that went as others of the run had gone"),

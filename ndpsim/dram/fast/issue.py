@@ -7,9 +7,13 @@ from ndpsim.dram.fast.banks import (
     activate_request,
     active_bank,
     bank_bit,
+    bars_queues,
     close_bank,
     close_banks,
+    drop_pending,
+    is_barred,
     leave_active_queue,
+    push_refresh,
     release_bank,
     requeue_reads,
     same_banks,
@@ -34,7 +38,7 @@ from ndpsim.dram.fast.fields import (
     SLOTS,
 )
 from ndpsim.dram.fast.row_policy_points import column_class, finish_queued, record_activated, record_column
-from ndpsim.dram.fast.slots import push_maintenance, slot_bank, take_out
+from ndpsim.dram.fast.slots import slot_bank, take_out
 from ndpsim.dram.fast.state import COMMAND_OF_CLASS
 from ndpsim.dram.fast.timing import (
     bank_ready_at,
@@ -61,6 +65,7 @@ from ndpsim.dram.state import (
     RFM_BY_RFM,
     RFM_CLEARS,
     RFM_COMMAND,
+    RFM_OWN_BANK,
     RFM_SCOPE,
     RFM_THRESHOLD,
     ROW_CONFLICTS,
@@ -184,28 +189,38 @@ def note_activation(shape, state, bank, clock):
             request_rfm(shape, state, bank, clock)
 
 
+@inlined
+def first_managed(shape, state, bank):
+    """The first of the banks that RFM for a bank addresses."""
+    of_rank = bank % BANKS_PER_RANK
+    if state.rfm[RFM_COMMAND] == REFAB:
+        return bank - of_rank
+    if state.rfm[RFM_SCOPE] == SAME_BANKS:
+        return bank - of_rank + bank % BANKS_PER_GROUP
+    if shape.pair > 0:
+        return bank - of_rank + of_rank % shape.pair
+    return bank
+
+
 @outlined
 def request_rfm(shape, state, bank, clock):
     """See `dram.management.request`."""
-    rank, command = bank // BANKS_PER_RANK, state.rfm[RFM_COMMAND]
-    place = bank
-    if command == REFAB:
-        place = rank * BANKS_PER_RANK
-    elif state.rfm[RFM_SCOPE] == SAME_BANKS:
-        place = rank * BANKS_PER_RANK + bank % BANKS_PER_GROUP
-    for waiting in range(state.pending_size):
-        if state.pending_class[waiting] == command and state.pending_bank[waiting] == BANKS + place:
+    command, first = state.rfm[RFM_COMMAND], first_managed(shape, state, bank)
+    for place in range(state.pending_size):
+        alike = state.pending_class[place] == command and state.pending_bank[place] >= BANKS
+        if alike and first_managed(shape, state, state.pending_bank[place] - BANKS) == first:
             return
     if state.pending_size == state.pending_bank.shape[0]:
         return
-    if state.pending_size == 0:
+    if (state.rfm[RFM_OWN_BANK] == 0 or command == REFAB) and not is_barred(state):
         state.value[REFRESH_FROM] = clock + 1
-    push_maintenance(state, command, BANKS + place)
+    push_refresh(state.rfm[RFM_OWN_BANK], shape, state, command, BANKS + first)
     if state.rfm[RFM_CLEARS]:
-        alone = state.rfm[RFM_CLEARS] != ALL_RANKS or command != REFAB
+        of_all = state.rfm[RFM_CLEARS] == ALL_RANKS and command == REFAB
+        rank = bank // BANKS_PER_RANK
         for other in range(shape.ranks):
-            if other == rank or not alone:
-                lower_counters(shape, state, command, place + (other - rank) * BANKS_PER_RANK, FAR)
+            if other == rank or of_all:
+                lower_counters(shape, state, command, first + (other - rank) * BANKS_PER_RANK, FAR)
 
 
 @outlined
@@ -253,23 +268,14 @@ def issue_queued(policy, shape, state, latencies, source, sink, commands, queue,
         close_bank(shape.queues, state, bank)
 
 
-@inlined
-def drop_first(state):
-    """The first maintenance that waits is done."""
-    state.pending_size -= 1
-    for place in range(state.pending_size):
-        state.pending_class[place] = state.pending_class[place + 1]
-        state.pending_bank[place] = state.pending_bank[place + 1]
-
-
 @outlined
-def issue_maintenance(shape, state, source, sink, commands, command, clock):
-    """The next command of the first maintenance that waits."""
-    first = assume_nonnegative(state.pending_bank[0] & BANKS - 1)
+def issue_maintenance(shape, state, source, sink, commands, place, command, clock):
+    """The next command of waiting maintenance."""
+    first = assume_nonnegative(state.pending_bank[place] & BANKS - 1)
     rank, command = first // BANKS_PER_RANK, assume_nonnegative(command)
     to_rank = command == PREAB or command == REFAB
     refreshes = command == REFAB or command == REFSB
-    is_rfm, named = refreshes and state.pending_bank[0] >= BANKS, command
+    is_rfm, named = refreshes and state.pending_bank[place] >= BANKS, command
     if is_rfm:
         named = RFMAB if command == REFAB else RFMSB
     count_command(state, named, clock)
@@ -285,12 +291,14 @@ def issue_maintenance(shape, state, source, sink, commands, command, clock):
     else:
         propagate_same_banks(shape, state, command, first, clock)
     if refreshes:
-        state.value[REFRESH_UNTIL] = clock + (shape.refresh_cycles if command == REFAB else 0)
-        drop_first(state)
+        if bars_queues(state, place):
+            state.value[REFRESH_UNTIL] = clock + (shape.refresh_cycles if command == REFAB else 0)
+        drop_pending(shape, state, place)
     else:
-        banks = -1 if to_rank else bank_bit(first) if command == PRE else same_banks(shape, first)
+        is_one = command == PRE or shape.pair > 0
+        banks = -1 if to_rank else bank_bit(first) if is_one else same_banks(shape, first)
         close_banks(shape.queues, state, rank, banks, clock)
         if command == PRE:
-            drop_first(state)
+            drop_pending(shape, state, place)
     if sink.servers > 0 and credit_clock(sink) > clock:
         requeue_reads(shape, state, source, clock)

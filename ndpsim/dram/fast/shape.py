@@ -24,4 +24,5 @@ class Shape(NamedTuple):
     queues: Any  # `OneChunk` or `Chunks`
     rows: Any  # of the row policy
     groups_at_once: int  # of PRESB and REFSB
+    pair: int  # from a bank that REFSB refreshes to the other one of the pair; 0: it takes no pair
     step: Any  # of the standard's controller

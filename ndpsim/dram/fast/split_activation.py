@@ -19,6 +19,7 @@ from ndpsim.dram.fast.fields import (
     RANKS,
     RD,
     REFAB,
+    REFSB,
     SLOTS,
 )
 from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, note_activation, record_command
@@ -26,8 +27,8 @@ from ndpsim.dram.fast.issue import count_command as count_fast
 from ndpsim.dram.fast.row_policy_points import record_activated
 from ndpsim.dram.fast.slots import slot_bank
 from ndpsim.dram.fast.timing import bank_ready_at as fast_ready_at
-from ndpsim.dram.fast.timing import propagate_activate
-from ndpsim.dram.fast.vectors import with_element
+from ndpsim.dram.fast.timing import propagate_bank, update_window
+from ndpsim.dram.fast.vectors import filled, larger, plus, smaller, with_element
 from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.state import (
     FAR,
@@ -53,6 +54,11 @@ class OnFast(NamedTuple):
     reserved: int  # of the announcing command on the command bus
     leads_reads: int  # from the announcing command to its read
     leads_writes: int
+    from_second: int  # 1: distances of an activation count from its second half
+    window_of_second: int  # 1: so does the window (tFAW)
+    keeps_refreshes: int  # 1: no refresh issues between the halves
+    announces_ahead: int  # 1: see `announce_ahead`
+    opens_at_once: int  # 1: the second half issues as soon as it can
 
 
 # Places in `opening`.
@@ -71,13 +77,17 @@ def step_alone(rules, policy, shape, state, latencies, source, sink, commands, c
             rules, policy, shape, state, latencies, source, sink, commands, credit, clock
         )
         return fast.FROM_QUEUE if at <= clock else fast.NOWHERE, -1, -1, -1, -1, at, 0
-    if state.opening[_IS_OPENING] and state.opening[_DUE_AT] <= clock:
-        open_row(shape, state, commands, clock)
+    if state.opening[_IS_OPENING] and (rules.opens_at_once or state.opening[_DUE_AT] <= clock):
+        open_row(rules, shape, state, commands, clock)
         value[FORCED] += 1
         return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
     outcome = fast.step(policy, shape, state, latencies, source, sink, commands, None, credit, 0, clock)
-    if outcome[0] == fast.NOWHERE and state.opening[_IS_OPENING]:
-        open_row(shape, state, commands, clock)
+    if outcome[0] != fast.NOWHERE:
+        return outcome
+    if rules.announces_ahead and announce_ahead(rules, shape, state, commands, credit, clock):
+        return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
+    if state.opening[_IS_OPENING]:
+        open_row(rules, shape, state, commands, clock)
         value[DEFERRED] += 1
         return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
     return outcome
@@ -143,7 +153,7 @@ def count_and_record(shape, state, commands, command, bank, row, clock):
 
 
 @outlined
-def open_row(shape, state, commands, clock):
+def open_row(rules, shape, state, commands, clock):
     """See `complete`."""
     opening = state.opening
     bank, row, queue = (
@@ -154,6 +164,10 @@ def open_row(shape, state, commands, clock):
     count_and_record(shape, state, commands, OTHER_HALF, bank, row, clock)
     state.value[OPEN_CLOCKS] -= clock
     opening[_IS_OPENING] = 0
+    if rules.from_second:
+        propagate_bank(shape, state, ACT, bank, clock)
+    if rules.window_of_second:
+        update_window(shape, state, bank // BANKS_PER_RANK, clock)
     record_activated(shape.rows, state, bank)
     activate_request(shape.queues, state, queue, bank, row, opening[_REQUEST], opening[_ARRIVED])
     note_activation(shape, state, bank, clock)
@@ -172,14 +186,16 @@ def is_busy(rules, state):
 
 
 @inlined
-def keeps_maintenance(rules, shape, state, command):
-    """See `fast.controller_points`, and `is_in_head`."""
+def keeps_maintenance(rules, shape, state, place, command):
+    """See `fast.controller_points`, and `opens_bank_of`."""
     if state.opening[_IS_OPENING] == 0:
         return False
-    bank, first = state.opening[_BANK], assume_nonnegative(state.pending_bank[0] & BANKS - 1)
+    if rules.keeps_refreshes and (command == REFAB or command == REFSB):
+        return True
+    bank, first = state.opening[_BANK], assume_nonnegative(state.pending_bank[place] & BANKS - 1)
     if bank // BANKS_PER_RANK != first // BANKS_PER_RANK:
         return False
-    return state.pending_class[0] == REFAB or same_banks(shape, first) & bank_bit(bank) != 0
+    return state.pending_class[place] == REFAB or same_banks(shape, first) & bank_bit(bank) != 0
 
 
 @inlined
@@ -191,14 +207,54 @@ def prepare(rules, shape, state, commands, queue, bank, where, which, clock):
         keep_clock(rules, state, queue, bank, clock)
         return False
     if opening[_IS_OPENING] and opening[_DUE_AT] <= clock + rules.reserved:
-        open_row(shape, state, commands, clock)
+        open_row(rules, shape, state, commands, clock)
         state.value[DEFERRED] += 1
         return True
+    announce(rules, shape, state, commands, queue, bank, where, which, clock)
+    return True
+
+
+@inlined
+def announce(rules, shape, state, commands, queue, bank, where, which, clock):
+    """See `dram.controllers.split_activation`."""
     count_and_record(shape, state, commands, BEFORE_RD + queue, bank, -1, clock)
     leads = rules.leads_writes if queue else rules.leads_reads
     if leads > 1:  # as in `announce`
         state.bank_ready[bank, RD + queue] = max(state.bank_ready[bank, RD + queue], clock + leads)
     state.announced[_WHERE], state.announced[_WHICH] = where + 1, which
+
+
+@inlined
+def active_from(rules, state, rank, times):
+    """See `fast.controller_points`: if its data clock has stopped, a request may be announced earlier."""
+    if rules.announces_ahead == 0:
+        return times
+    running_until = state.prepared_until[1 + rank if rules.of_rank else 0]
+    return smaller(times, larger(plus(times, filled(-rules.reserved)), filled(running_until)))
+
+
+@outlined
+def announce_ahead(rules, shape, state, commands, credit, clock):
+    """Announce the oldest active request that will be ready right after; see `announced_ahead`."""
+    if state.opening[_IS_OPENING] and state.opening[_DUE_AT] <= clock + rules.reserved:
+        return False
+    best, best_place, best_arrived, ready_from = -1, 0, FAR, clock + rules.reserved
+    for active_list in range(QUEUES * shape.ranks):
+        rank, command = active_list // QUEUES, RD + active_list % QUEUES
+        at_rank = max(state.rank_ready[rank, command], credit if command == RD else 0)
+        running_until = state.prepared_until[1 + rank if rules.of_rank else 0]
+        if max(at_rank, state.active_not_ready_until[rank, command]) > ready_from or running_until > clock:
+            continue
+        for place in range(state.active_size[active_list]):
+            bank = assume_nonnegative(active_bank(state, active_list, place))
+            arrived = state.active_arrived[bank]
+            is_ready = state.open_row[bank] >= 0 and fast_ready_at(state, command, bank) <= ready_from
+            if is_ready and arrived < best_arrived:
+                best, best_place, best_arrived = active_list, place, arrived
+    if best < 0:
+        return False
+    bank = assume_nonnegative(active_bank(state, best, best_place))
+    announce(rules, shape, state, commands, best % QUEUES, bank, best, best_place, clock)
     return True
 
 
@@ -222,7 +278,10 @@ def begin_opening(rules, shape, state, commands, queue, bank, row, request, arri
     """See `begin`."""
     opening = state.opening
     count_and_record(shape, state, commands, ACT, bank, row, clock)
-    propagate_activate(shape, state, bank, clock)
+    if not rules.from_second:
+        propagate_bank(shape, state, ACT, bank, clock)
+    if not rules.window_of_second:
+        update_window(shape, state, bank // BANKS_PER_RANK, clock)
     opening[_IS_OPENING], opening[_BANK], opening[_ROW], opening[_REQUEST] = 1, bank, row, request
     opening[_ARRIVED], opening[_QUEUE_OF], opening[_DUE_AT] = arrived, queue, clock + rules.within
 

@@ -19,6 +19,7 @@ from ndpsim.dram.fast.fields import (
     GROUPS_PER_STACK,
     MOST_CHUNKS,
     MOST_TURNS,
+    OTHER_HALF,
     PREAB,
     PRESB,
     RANKS,
@@ -55,6 +56,7 @@ from ndpsim.spec.lower import (
 )
 from ndpsim.spec.standard import (
     ACTIVATE,
+    BANK_PAIR,
     ONE_BANK,
     PRECHARGE,
     READ,
@@ -74,6 +76,8 @@ Records = NDArray[Any]
 COMMAND_OF_CLASS = ACTIVATE, PRECHARGE, READ, WRITE, 6, 7, 8, 9, READ_AP, WRITE_AP, 10, 11, 12, 13, 14
 CLASS_OF_COMMAND = np.argsort(COMMAND_OF_CLASS)
 
+_OF_BANKS = ONE_BANK, BANK_PAIR  # scopes of refreshes of single banks
+
 _WINDOW = 1, 4  # the level and the length of the window of activations (tFAW)
 
 
@@ -85,7 +89,7 @@ def fits(tables: Tables, policy: Policy, with_sink: bool) -> bool:
 
 def _usual(tables: Tables, schedule: Schedule) -> bool:
     """Whether all commands have the numbers of `COMMAND_OF_CLASS`."""
-    return not any(tables.commands[turn.command, SCOPE] == ONE_BANK for turn in schedule.turns)
+    return not any(tables.commands[turn.command, SCOPE] in _OF_BANKS for turn in schedule.turns)
 
 
 @cached_by_identity(16)
@@ -121,7 +125,7 @@ def _fits_classes(tables: Tables, schedule: Schedule, rfm: Rfm) -> bool:
             return False
         requested.add(like)
     numbers = command_numbers(tables)
-    of_classes = [(SAME_BANKS, REFSB, PRESB), (ONE_BANK, REFSB, PRESB), (WHOLE_RANK, REFAB, PREAB)]
+    of_classes = [(scope, REFSB, PRESB) for scope in (SAME_BANKS, *_OF_BANKS)] + [(WHOLE_RANK, REFAB, PREAB)]
     known = [[scope, numbers[one], numbers[other]] for scope, one, other in of_classes]
     asked = [[int(tables.commands[n, SCOPE]), n, int(tables.commands[n, CLOSES_FIRST])] for n in requested]
     issued = [*range(WRITE_AP + 1), *(number for one in asked for number in one[1:])]
@@ -129,7 +133,7 @@ def _fits_classes(tables: Tables, schedule: Schedule, rfm: Rfm) -> bool:
         _fits_window(tables, issued)
         and all(one in known for one in asked)
         and not any(_binds_parts(tables, number) for one in asked for number in one[1:])
-        and not tables.binds_siblings[2:STACK].any()
+        and not (tables.binds_siblings[2].any() or _other_banks(tables) is None)
         and len(schedule.turns) <= MOST_TURNS
     )
 
@@ -153,6 +157,16 @@ def _refresh_like(tables: Tables, rfm: Rfm) -> int | None:
     return like if all(np.array_equal(*pair) for pair in zip(*of_both, strict=True)) else None
 
 
+def _other_banks(tables: Tables) -> Ints | None:
+    """Distances from a bank to the others, if they may be those of a rank; None if they may not.
+
+    They may if a bank waits for itself at least as long, and a rank has no other bank groups.
+    """
+    others = tables.sibling_gap[3]
+    holds = tables.bankgroups == 1 and bool((tables.gap[3] >= others).all())
+    return others if holds or not tables.binds_siblings[3].any() else None
+
+
 def _binding_windows(tables: Tables, issued: list[int]) -> Ints:
     """The windows of commands that may issue."""
     counted, delayed = tables.windows[:, COUNTED:CLOCKS] > 0, tables.windows[:, CLOCKS:] > NO_RULE
@@ -162,16 +176,18 @@ def _binding_windows(tables: Tables, issued: list[int]) -> Ints:
 
 def _fits_window(tables: Tables, issued: list[int]) -> bool:
     """Whether there is at most the window of activations, with or without the refresh of banks."""
-    windows, numbers = _binding_windows(tables, issued), command_numbers(tables)
+    numbers = command_numbers(tables)
+    issued = [*issued, *(number for number in numbers[OTHER_HALF:] if number >= 0)]
+    windows = _binding_windows(tables, issued)
     if len(windows) == 0:
         return True
-    known = [number in (ACTIVATE, numbers[REFSB]) for number in issued]
+    known = [number in (ACTIVATE, numbers[OTHER_HALF], numbers[REFSB]) for number in issued]
     others = [number for number, is_known in zip(issued, known, strict=True) if not is_known]
     window = windows[0]
     return (
         len(windows) == 1
         and (window[LEVEL], window[LENGTH]) == _WINDOW
-        and window[COUNTED + ACTIVATE] > 0
+        and (window[COUNTED + ACTIVATE] > 0) != window_of_second(tables)
         and not (window[[COUNTED + other for other in others]] > 0).any()
         and not (window[[CLOCKS + other for other in others]] > NO_RULE).any()
     )
@@ -180,14 +196,25 @@ def _fits_window(tables: Tables, issued: list[int]) -> bool:
 def _window(tables: Tables) -> tuple[Ints, int]:
     """The distances of the window by class, [0, class], from an ACT's first cycle; `refresh_in_window`."""
     distances, in_window = np.full((1, TIMED_CLASSES), NO_RULE, dtype=np.int64), NOT_IN_WINDOW
-    cycles, refresh = int(tables.commands[ACTIVATE, CYCLES]), command_numbers(tables)[REFSB]
+    second, refresh = command_numbers(tables)[OTHER_HALF], command_numbers(tables)[REFSB]
+    cycles = int(tables.commands[second if window_of_second(tables) else ACTIVATE, CYCLES])
     numbers = {ACT: ACTIVATE} | ({REFSB: refresh} if refresh < len(tables.commands) else {})
-    for window in _binding_windows(tables, list(numbers.values()))[:1]:
+    opening = [second] if second >= 0 else []
+    for window in _binding_windows(tables, [*numbers.values(), *opening])[:1]:
         for place, number in numbers.items():
             distances[0, place] = max(NO_RULE, window[CLOCKS + number] + cycles - 1)
             if place == REFSB and window[COUNTED + number] > 0:
                 in_window = int(window[COUNTED + number]) - cycles
+        for number in opening:  # which the first half waits for, see `SplitActivation.on`
+            to_first = window[CLOCKS + number] - tables.commands[ACTIVATE, CYCLES]
+            distances[0, ACT] = max(distances[0, ACT], to_first + cycles - 1)
     return distances, in_window
+
+
+def window_of_second(tables: Tables) -> bool:
+    """Whether the window of activations counts their second halves."""
+    second = int(tables.commands[ACTIVATE, COMPLETED_BY])
+    return second >= 0 and bool((tables.windows[:, COUNTED + second] > 0).any())
 
 
 def _binds_parts(tables: Tables, command: int) -> bool:
@@ -214,13 +241,14 @@ def other_numbers(tables: Tables) -> Ints | None:
 def command_numbers(tables: Tables) -> list[int]:
     """The number of each class's command; -1: there is none.
 
-    If a standard refreshes single banks instead of one of every group, REFSB is this refresh, with PRE before
-    it.
+    If a standard refreshes single banks, or pairs, instead of one of every group, REFSB is this refresh, with
+    PRE before it.
     """
     numbers = list(COMMAND_OF_CLASS)
     refreshes = refreshed(tables).commands
-    if SAME_BANKS not in refreshes and ONE_BANK in refreshes:
-        numbers[PRESB], numbers[REFSB] = PRECHARGE, refreshes[ONE_BANK][0]
+    for scope in _OF_BANKS:
+        if SAME_BANKS not in refreshes and scope in refreshes:
+            numbers[PRESB], numbers[REFSB] = PRECHARGE, refreshes[scope][0]
     others = (ACTIVATE, COMPLETED_BY), (READ, PREPARED_BY), (WRITE, PREPARED_BY)
     numbers[CLASSES:] = [
         *(int(tables.commands[command, by]) for command, by in others),
@@ -256,6 +284,7 @@ def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = No
         queues=ONE_CHUNK if chunks == 1 else Chunks(chunks),
         rows=row_policy("open", 0) if rows is None else rows,
         groups_at_once=tables.bankgroups if SAME_BANKS in refreshed(tables).commands else 1,
+        pair=groups * BANKS_PER_GROUP // 2 if BANK_PAIR in refreshed(tables).commands else 0,
         step=OneCommand() if step is None else step,
     )
 
@@ -268,14 +297,28 @@ def _command_class(tables: Tables) -> list[int]:
 
 
 @cached_by_identity(16)
-def _distances(tables: Tables) -> dict[str, Ints]:
-    """The fields of a record that hold distances, int64[previous class, next class]."""
-    gap, numbers = tables.gap, command_numbers(tables)[:CLASSES]
+def _distances(tables: Tables, from_second: int, waits_for_second: int) -> dict[str, Ints]:
+    """The fields of a record that hold distances, int64[previous class, next class].
+
+    Of an activation in two halves: `from_second`: they count from the second one; `waits_for_second`: the
+    first waits until the second could follow at once.
+    """
+    gap, every = tables.gap, command_numbers(tables)
+    previous, following, second = every[:CLASSES], every[:TIMED_CLASSES], every[OTHER_HALF]
+    if from_second:
+        previous[ACT] = second
 
     def of_classes(between: Ints) -> Ints:
-        return between[np.ix_(numbers, numbers[:TIMED_CLASSES])]
+        distances = between[np.ix_(previous, following)]
+        if waits_for_second:
+            to_second = between[previous, second] - tables.commands[ACTIVATE, CYCLES]
+            distances[:, ACT] = np.maximum(distances[:, ACT], to_second)
+        return distances
 
     same, other = np.maximum(gap[0], gap[1]), np.maximum(gap[0], tables.sibling_gap[1])
+    other_banks = _other_banks(tables)
+    if other_banks is not None:
+        same = np.maximum(same, other_banks)
     return {
         "of_ranks": np.concatenate((of_classes(same), of_classes(other))),
         "same_group": of_classes(gap[2]),
@@ -300,7 +343,8 @@ def make_states(
         states["value"][1:] = value
     if policy.rfm.threshold > 0:
         states["rfm"] = policy.rfm._replace(command=REFAB if policy.rfm.scope == WHOLE_RANK else REFSB)
-    for name, distances in _distances(tables).items():
+    halves = getattr(step_on(policy, tables), "from_second", 0), getattr(policy.step, "waits_for_second", 0)
+    for name, distances in _distances(tables, *halves).items():
         states[name] = distances
     states["chunk_order"] = np.arange(MOST_CHUNKS)
     return states
@@ -308,7 +352,7 @@ def make_states(
 
 def _numbered_by_place(tables: Tables, schedule: Schedule) -> Schedule:
     """A schedule whose turns of one bank number it as `fields` does."""
-    if not schedule.turns or tables.commands[schedule.turns[0].command, SCOPE] != ONE_BANK:
+    if not schedule.turns or tables.commands[schedule.turns[0].command, SCOPE] not in _OF_BANKS:
         return schedule
     places = (divmod(turn.bank, tables.banks_per_group) for turn in schedule.turns)
     banks = [group * BANKS_PER_GROUP + bank for group, bank in places]

@@ -1,5 +1,6 @@
 """One bank of each rank after the other, one in each interval of the per-bank refresh (tREFIpb).
 
+If the standard's per-bank refresh takes a pair of banks, it is one pair after the other.
 The standard's command decides whether it is due in all ranks together, a clock later from rank to rank, or
 in one rank after the other.
 """
@@ -7,20 +8,20 @@ in one rank after the other.
 from __future__ import annotations
 
 from ndpsim.dram.refresh_policies import Refreshed, Turn
-from ndpsim.spec.standard import ONE_BANK
+from ndpsim.spec.standard import BANK_PAIR, ONE_BANK
 
 
 def turns(channel: Refreshed) -> list[Turn]:
     """See `refresh_policies`."""
-    interval = channel.interval(ONE_BANK)
-    banks = channel.bankgroups * channel.banks_per_group
-    order = channel.rank_order(ONE_BANK)
+    scope = BANK_PAIR if BANK_PAIR in channel.commands else ONE_BANK
+    interval, order = channel.interval(scope), channel.rank_order(scope)
+    banks = channel.bankgroups * channel.banks_per_group // (2 if scope == BANK_PAIR else 1)
     if order == "together":
-        return [Turn((bank + 1) * interval, ONE_BANK, bank=bank) for bank in range(banks)]
+        return [Turn((bank + 1) * interval, scope, bank=bank) for bank in range(banks)]
     if order == "a clock apart":
         return [
-            Turn((bank + 1) * interval, ONE_BANK, rank, bank, after=rank)
+            Turn((bank + 1) * interval, scope, rank, bank, after=rank)
             for bank in range(banks)
             for rank in range(channel.ranks)
         ]
-    return [Turn((n + 1) * interval, ONE_BANK, n // banks, n % banks) for n in range(channel.ranks * banks)]
+    return [Turn((n + 1) * interval, scope, n // banks, n % banks) for n in range(channel.ranks * banks)]

@@ -64,7 +64,7 @@ def _data_clocks(trace: CommandTrace, start_clock: int, device: Device, edges: I
     It is summed over the data buses of a channel.
     """
     reads = trace.take(np.flatnonzero(np.isin(trace.numbered(device.standard.names), (READ, READ_AP))))
-    starts = reads.clock - start_clock + device.clocks("nCL")
+    starts = reads.clock - start_clock + device.read_latency
     if not device.standard.own_data_buses:
         return _on_bus(np.sort(starts), device.burst_clocks, edges)
     buses = [np.sort(starts[reads.rank == rank]) for rank in np.unique(reads.rank)]

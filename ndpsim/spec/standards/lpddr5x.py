@@ -40,7 +40,7 @@ STANDARD = replace(
     },
     derived={name: of for name, of in _OF_LPDDR5.derived.items() if name not in _STATED},
     reference=dict(
-        _OF_LPDDR5.reference,
+        {name: of for name, of in _OF_LPDDR5.reference.items() if name not in ("organisations", "speeds")},
         derived={name: of for name, of in _OF_LPDDR5.reference["derived"].items() if name not in _STATED},
     ),
 )  # fmt: skip
