@@ -190,7 +190,9 @@ def assert_controllers_agree(seed, row_policies, slots):
         scheduler=pick(["FRFCFS", "FRFCFS-RowHit"]),
         row_policy=pick(row_policies),
         row_cap=pick([1, 2, 4]),
-        refresh=pick(["none", "all-bank", "staggered"] + ["per-bank"] * (preset[0] not in ("GDDR6", "LPDDR6"))),
+        refresh=pick(
+            ["none", "all-bank", "staggered"] + ["per-bank"] * (preset[0] not in ("GDDR6", "LPDDR6"))
+        ),
         read_buffer=pick(slots),
         write_buffer=pick([1, 8, 32]),
         wck=pick(["need-sync", "need-sync", "always-on"]),
@@ -450,7 +452,11 @@ def lpddr6(rules: str = "standard") -> Device:
 
 def long_bursts(*later: tuple[int, str, int]) -> list[tuple]:
     """A RD_L in bank group 0 at clock 102, with all rows open and CAS before; `later`: clock, name, bank group."""
-    opened = [(1 + 12 * group + 2 * half, f"ACT{half + 1}", 0, group, 0, 5, -1) for group in range(4) for half in (0, 1)]
+    opened = [
+        (1 + 12 * group + 2 * half, f"ACT{half + 1}", 0, group, 0, 5, -1)
+        for group in range(4)
+        for half in (0, 1)
+    ]
     first = (100, "CAS", 0, 0, 0, -1, -1), (102, "RD_L", 0, 0, 0, 5, 2)
     return [*opened, *first, *((clock, name, 0, group, 0, 5, 3) for clock, name, group in later)]
 

@@ -165,7 +165,8 @@ class FastController:
 
     def _table_for(self, source: Source, sink: Sink, commands: Commands) -> Ints:
         """The table of transitions recorded so far with such a sink."""
-        if not (isinstance(self._policy.step, OneCommand) and can_fast_forward(source, commands)):
+        steps = self._policy.rfm.threshold > 0 or not isinstance(self._policy.step, OneCommand)
+        if steps or not can_fast_forward(source, commands):
             return _NO_TABLE
         key = sink.depth, sink.servers, sink.dram_ticks, sink.unit_ticks
         if key not in self._transition_tables:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ndpsim._jit import by_type, inlined
 from ndpsim.dram.choosing import bars_queues, end_refresh, forget_all, forget_bank
+from ndpsim.dram.management import lower_after_refresh, note_activation
 from ndpsim.dram.queues import copy_entry, remove
 from ndpsim.dram.sink import credit_clock, take_burst
 from ndpsim.dram.state import (
@@ -251,4 +252,8 @@ def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
     row = row if to_column or command == ACTIVATE else -1
     column = entry[queue, COLUMN, slot] if to_column else -1
     count_command(channel, commands, command, rank if whole_rank else bank, row, column, clock)
+    if command == ACTIVATE:
+        note_activation(tables, channel, rank, group, bank, clock)
+    elif tables.commands[command, IS_REFRESH]:
+        lower_after_refresh(tables, channel, command, rank, bank)
     move_on(tables, policy, entry, channel.size, bound, rows, value, queue, slot, command, clock)

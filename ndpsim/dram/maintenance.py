@@ -48,11 +48,11 @@ def next_refresh(value):
 
 
 @inlined
-def push_refresh(tables, policy, channel, command, rank, group, bank):
-    """Append a refresh to the priority queue; that of banks may hold back only the requests for them."""
+def push_refresh(tables, own_bank, channel, command, rank, group, bank):
+    """Append a refresh, or RFM, to the priority queue; that of banks may hold back only their requests."""
     scope = tables.commands[command, SCOPE]
     push_priority(channel.entry, channel.size, command, rank, group, bank)
-    if policy.own_bank and scope != WHOLE_RANK:
+    if own_bank and scope != WHOLE_RANK:
         first, end, stride = banks_of(tables, scope, rank, bank)
         for other in range(first, end, stride):
             channel.rows[other, AWAITS_REFRESH] += 1
@@ -82,7 +82,7 @@ def refresh(tables, policy, channel, clock):
             if tables.commands[command, SCOPE] == ONE_BANK or tables.commands[command, SCOPE] == BANK_PAIR:
                 of_rank = number // tables.banks_per_group
                 group = 1 + tables.ranks + (rank - 1) * tables.bankgroups + of_rank
-            push_refresh(tables, policy, channel, command, rank, group, bank)
+            push_refresh(tables, policy.own_bank, channel, command, rank, group, bank)
     value[REFRESHES] += 1
     value[NEXT_REFRESH] = next_refresh(value)
     return True

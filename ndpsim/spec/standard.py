@@ -294,6 +294,24 @@ class EveryBank:
         return to_clocks(Fraction(self.ns * 1000, banks), tck_ps, self.rounding)
 
 
+@dataclass(frozen=True)
+class Management:
+    """When a bank needs refresh management (RFM), by its counter of activations (RAA).
+
+    A register of the device has these values, each vendor its own.
+
+    `threshold` (RAAIMT): the counter at which RFM is due; RFM takes as much off the counter of its banks.
+    `multiple`: the counter may be at most so many thresholds (RAAMMT).
+    `refreshes`: so many refreshes take as much off as RFM does.
+    `source`: the origin of these numbers.
+    """
+
+    threshold: int
+    multiple: int
+    refreshes: int
+    source: str
+
+
 Derivation = ByWidthAndRate | AtLeast | ByWidth | Sum | ByRate | ByDensity | Every | EveryBank
 
 
@@ -317,6 +335,7 @@ class Standard:
     `controller`: the module of `ndpsim/dram/controllers` with the parts of a step that are not data.
     `choices`: what the standard leaves to a controller, by names that its `controller` knows.
     `refused`: presets of which no source is known, by name, with what is missing.
+    `management`: the thresholds of refresh management; None: the standard has none.
     `cited`: the source of each timing, by its name, or by "preset/name" where it is that of one preset only.
     `reference`: differing fields under the rules of the reference (Ramulator 2.1).
     """
@@ -345,6 +364,7 @@ class Standard:
     ticks_per_clock: int = 1
     choices: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+    management: Management | None = None
     cited: Mapping[str, str] = field(default_factory=dict)
     reference: Mapping[str, Any] = field(default_factory=dict)
 

@@ -27,6 +27,7 @@ from ndpsim.dram.fast.split_activation import (
 from ndpsim.dram.fast.state import window_of_second
 from ndpsim.dram.issuing import count_command, count_row, reads_or_writes
 from ndpsim.dram.maintenance import own_place
+from ndpsim.dram.management import note_activation
 from ndpsim.dram.queues import copy_entry, remove
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
@@ -282,6 +283,7 @@ def complete(tables, channel, commands, clock):
     forget_bank(entry, size, bound, bank)
     for queue in (ACTIVE, READS, WRITES):
         bound[queue] = 0  # requests that only the activation delayed were not examined
+    note_activation(tables, channel, rank, group, bank, clock)
 
 
 @inlined
@@ -324,7 +326,9 @@ def announced_ahead(rules, tables, channel, credit, clock):
             continue
         reserved = reserved_for(tables, tables.commands[command, PREPARED_BY])
         running_until = value[prepared_place(tables, channel, entry[ACTIVE, RANK, slot], command)]
-        announced_from = max(max(at - reserved, running_until), announcing_from(tables, channel, slot, command))
+        announced_from = max(
+            max(at - reserved, running_until), announcing_from(tables, channel, slot, command)
+        )
         if size[_OPENING] > 0 and value[own_place(value) + _DUE] <= clock + reserved:
             continue  # the second half issues at once, and a step follows
         if announced_from > clock:

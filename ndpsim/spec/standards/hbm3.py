@@ -3,12 +3,12 @@
 Preset values equal those of Ramulator 2.1 (python/ramulator/dram/hbm3.py, commit c5b1c3a), so that the
 commands of both can be compared one by one, under its rules (`rules="reference"`). These leave out what holds
 refreshes of a bank and of all apart, and a refresh of a bank behind an auto-precharge or PREab. tRTW and
-tRFCpb (200 ns) are the same for all. RFM has rules, and nothing asks for it.
+tRFCpb (200 ns) are the same for all.
 
 A clock (CK) is two ticks: commands come on both its edges, and an activation takes one and a half.
 """
 
-from ndpsim.spec.standard import ByDensity, Command, EveryBank, Organisation, Rule, Standard
+from ndpsim.spec.standard import ByDensity, Command, EveryBank, Management, Organisation, Rule, Standard
 
 _READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
 
@@ -96,8 +96,8 @@ STANDARD = Standard(
             ranks="a clock apart",
             bus="row",
         ),
-        Command("RFMab", "pseudochannel", bus="row"),
-        Command("RFMpb", "bank", bus="row"),
+        Command("RFMab", "pseudochannel", manages=True, closes_first="PREab", busy="nRFMab", bus="row"),
+        Command("RFMpb", "bank", manages=True, closes_first="PREpb", bus="row"),
     ),
     levels=("channel", "pseudochannel", "stack", "bankgroup", "bank"),
     transfers_per_clock=4,
@@ -123,5 +123,8 @@ STANDARD = Standard(
     controller="two-buses",
     own_data_buses=True,
     ticks_per_clock=2,
+    management=Management(
+        32, 3, 2, "JESD238A, 6.3.2.7: the vendor's (DEVICE_ID); none found; the strictest that DDR5 has"
+    ),
     reference=dict(rules=_RULES),
 )  # fmt: skip
