@@ -104,7 +104,7 @@ def _overlaps(start: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     """The pairs of bursts that overlap, as rows (earlier, later) in the order of the trace, by the later."""
     order = np.argsort(start, kind="stable")
     pairs = [np.empty((0, 2), dtype=np.int64)]
-    # Commands at `length` clocks start the first bursts within such a time, reads or writes, others the second.
+    # Commands at `length` clocks start the first bursts within such a time, others the second.
     for apart in range(1, min(4 * length, len(start))):
         first, second = order[:-apart], order[apart:]
         close = start[second] - start[first] < length

@@ -8,6 +8,7 @@ from ndpsim.errors import InputError, unknown
 from ndpsim.spec.standard import (
     BANK_PAIR,
     ONE_BANK,
+    PAUSES_FROM,
     RANK_ORDERS,
     SAME_BANKS,
     STACK,
@@ -121,7 +122,7 @@ def check_standard(standard: Standard) -> None:
             _check_latency(getattr(standard, what), known, f"{standard.name}: {what}, preset {preset}")
         for command in standard.commands:
             interval = command.interval if command.refreshes else ""
-            times = command.busy, interval, command.complete_within, command.keeps_prepared
+            times = command.busy, interval, command.pause, command.complete_within, command.keeps_prepared
             for latency in (*times, command.second_burst):
                 _check_latency(latency, known, f"{standard.name}: command {command.name}, preset {preset}")
         for rule in (*standard.rules, *standard.checked_rules):
@@ -177,6 +178,10 @@ def _check_commands(standard: Standard) -> None:
             _check_closes_first(standard, command, where)
         if command.ranks not in RANK_ORDERS:
             raise unknown(command.ranks, RANK_ORDERS, "order of ranks", key=where)
+        if command.round_of not in ("", *standard.levels[1:-1]):
+            raise unknown(command.round_of, standard.levels[1:-1], "level", key=where)
+        if command.pause_from not in PAUSES_FROM:
+            raise unknown(command.pause_from, PAUSES_FROM, "beginning of a pause", key=where)
         if command.prepared_at not in ("", *standard.levels[:2]):
             raise unknown(command.prepared_at, standard.levels[:2], "level", key=where)
         for name in (command.completed_by, command.prepared_by, command.started_by, command.stopped_by):

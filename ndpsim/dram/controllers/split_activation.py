@@ -1,4 +1,4 @@
-"""LPDDR5 and LPDDR6: two commands open a row, and a command restarts a stopped data clock before a read or write.
+"""LPDDR5 and LPDDR6: two commands open a row, and a command restarts a stopped data clock before data moves.
 
 After the first half of an activation, its bank accepts only the second half. Until the second half is due,
 commands to other banks may issue before it, except activations. If the data clock has stopped, a command
@@ -64,8 +64,8 @@ from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, READ_AP, WRITE, WRIT
 
 #: The first half of an activation waits until the second could follow at once; no refresh issues between the
 #: halves; a request that is between activation and column command may be announced before it is ready; the
-#: second half issues as soon as it can, not when nothing else can or when it is due; it is due so early that no
-#: command of several clocks makes it late.
+#: second half issues as soon as it can, not when nothing else can or when it is due; it is due so early that
+#: no command of several clocks makes it late.
 CHOICES = (
     "waits-for-second-half",
     "no-refresh-between-halves",
