@@ -97,7 +97,7 @@ class Memory:
         org: str = "DDR5_16Gb_x8",
         timing: str = "DDR5_4800AN",
         ranks: int = 1,
-        overrides: Dictionary[str, int] | None = None,
+        overrides: Dictionary[str, int | str] | None = None,
         mapper: str = "RoBaRaCoCh",
         channels: int = 1,
         options: ControllerOptions | None = None,
