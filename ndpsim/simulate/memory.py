@@ -170,6 +170,7 @@ class Memory:
             "channels": self.channels,
             "rules": device.rules,
             "timings": device.reported_timings,
+            **({"rounded": dict(device.rounded)} if device.rounded else {}),
             "mapper": self.mapper,
             "mapping": asdict(self.mapping),
             "power": dict(self.power),

@@ -277,12 +277,19 @@ def resolve(
     if overrides is not None and not isinstance(overrides, Mapping):
         raise InputError(f"{shown(overrides)} is not a mapping of timings to clocks", "type", key="overrides")
     changes = changes_of({text(name, "overrides"): value for name, value in (overrides or {}).items()})
-    organisation = chosen.organisations[org]
+    base = organisation = chosen.organisations[org]
     if changes.sizes:
-        organisation = changed_organisation(chosen, organisation, changes.sizes)
+        organisation = changed_organisation(chosen, base, changes.sizes)
         sizes = ", ".join(f"{name}={str(value).strip()}" for name, value in sorted(changes.sizes.items()))
         org = f"{org} with {sizes}"
-    timings, sources, rounded = _timings(chosen, org, organisation, timing, changes.timings)
+    try:
+        timings, sources, rounded = _timings(chosen, org, organisation, timing, changes.timings)
+    except InputError as error:
+        if error.code != "missing" or organisation.density_mb == base.density_mb or "rows" in changes.sizes:
+            raise
+        rows = organisation.rows * base.density_mb // organisation.density_mb
+        ways = f"{error.problem}; or keep {density_words(base.density_mb)} by rows={rows}"
+        raise InputError(ways, "missing", key=error.key) from None
     return Device(chosen, org, timing, ranks, organisation, timings, sources, rules, rounded)
 
 
