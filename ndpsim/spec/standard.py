@@ -381,6 +381,7 @@ class Standard:
     traces, which the reference lacks.
     `max_postponed_refreshes`, `max_pulled_in_refreshes`: refreshes that a rank may owe, or be ahead.
     `controller`: the module of `ndpsim/dram/controllers` with the parts of a step that are not data.
+    `rounding`: how a user's time in ns becomes clocks, one of `ROUNDINGS`.
     `choices`: what the standard leaves to a controller, by names that its `controller` knows.
     `refused`: presets of which no source is known, by name, with what is missing.
     `management`: the thresholds of refresh management; None: the standard has none.
@@ -410,6 +411,7 @@ class Standard:
     derives_exactly: bool = False
     own_data_buses: bool = False
     ticks_per_clock: int = 1
+    rounding: str = "up"
     choices: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     management: Management | None = None
