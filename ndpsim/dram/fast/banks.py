@@ -89,10 +89,12 @@ def drop_pending(shape, state, dropped):
 
 
 @outlined
-def requests_held(state, queue, chunk):
-    """The requests of a chunk that wait for the refresh of their bank."""
+def requests_held(state, queue, chunk, kept):
+    """The requests of a chunk that wait for the refresh of their bank, and activations on ranks of a mask."""
     held = 0
     for rank in range(RANKS):
+        if kept >> rank & 1:
+            held |= state.waiting[chunk, wait_row(queue, rank), ACT]
         banks = state.awaits_refresh[rank]
         while banks != 0:
             held |= state.of_bank[chunk, queue, assume_nonnegative(rank * BANKS_PER_RANK + lowest(banks))]

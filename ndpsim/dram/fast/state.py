@@ -273,6 +273,15 @@ def _rfm_of_class(tables: Tables, numbers: list[int], refresh: int) -> int:
     return next(iter(np.flatnonzero(alike & (commands[:, INTERVAL] == 0)).tolist()), -1)
 
 
+def _activate_to_refresh(tables: Tables) -> int:
+    """See `dram.choosing.delays_refresh`."""
+    numbers, gap = command_numbers(tables), tables.gap[:2]
+    if not 0 <= numbers[REFSB] < len(tables.commands):
+        return 0
+    opening = [number for number in (numbers[ACT], numbers[OTHER_HALF]) if number >= 0]
+    return int(gap[:, opening, numbers[REFSB]].max())
+
+
 def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = None) -> Shape:
     """The shape of a channel with these tables."""
     busy = tables.commands[COMMAND_OF_CLASS[REFAB] :, BUSY]
@@ -290,6 +299,7 @@ def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = No
         burst=tables.burst,
         refresh_interval=tables.refresh_interval,
         refresh_cycles=int(busy[0]) if len(busy) else 0,
+        activate_to_refresh=_activate_to_refresh(tables),
         queues=ONE_CHUNK if chunks == 1 else Chunks(chunks),
         rows=row_policy("open", 0) if rows is None else rows,
         groups_at_once=tables.bankgroups if SAME_BANKS in refreshed(tables).commands else 1,
