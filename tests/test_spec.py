@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -121,14 +122,14 @@ def test_every_timing_can_be_overridden_by_its_name(name):
         ("nCl", 40, "unknown-name nCl ? nCL"),
         ("nFAV", 40, "unknown-name nFAV ? nFAW"),
         ("tRCD", 40, "form tRCD"),
-        ("tRDC", "14ns", "unknown-name tRDC ? tRCD"),
+        ("tRDC", "14ns", "unknown-name tRDC ? tRC"),
         ("nRCD", "14", "type nRCD"),
         ("nRCD", "14 m", "type nRCD"),
         ("tRCD", "0.5s", "form tRCD"),
         ("tRCD", "9999999us", "range tRCD"),
-        ("nRAS", 78, "conflict nRAS"),
+        ("nRAS", 79, "conflict nRAS"),
         ("tRP", "15ns", "conflict tRP"),
-        ("nRC", 110, "conflict nRC"),
+        ("nRC", 109, "conflict nRC"),
         ("rate", 5000, "conflict rate"),
         ("tCK_ps", 400, "conflict tCK_ps"),
         ("tCK", "0.5ns", "conflict tCK"),
@@ -258,3 +259,43 @@ def test_a_density_without_a_source_needs_its_trfc_from_the_user(standard, org):
         given |= {"nRFMab": 300, "nRFMpb": 100} if standard == "GDDR7" else {}
         assert resolve(standard, org, speed, overrides=given).timings["nRFCab"] == 300
         assert resolve(standard, org, speed, rules="reference").timings["nRFCab"] in (211, 315)
+
+
+# Sources
+
+
+@pytest.mark.parametrize("standard", standard_names())
+def test_every_timing_of_every_preset_has_a_source(standard):
+    page = standards()[standard]
+    names = {speed: {*timings, *page.derived} - {"rate", "tCK_ps"} for speed, timings in page.speeds.items()}
+    missing = {
+        f"{speed}/{name}" for speed in names for name in names[speed] if not page.source_of(name, speed)
+    }
+    assert not missing
+    # What is cited exists.
+    presets = {f"{speed}/{name}" for speed in names for name in names[speed]}
+    assert set(page.cited) <= presets | {name for known in names.values() for name in known}
+
+
+def test_a_preset_of_one_set_of_rules_is_refused_under_the_other(monkeypatch):
+    from ndpsim.spec import device, registry
+
+    page = standards()["DDR4"]
+    speeds = dict(page.speeds)
+    other = replace(
+        page,
+        speeds={name: speed for name, speed in speeds.items() if name != "DDR4_3200W"},
+        reference={
+            **page.reference,
+            "speeds": {name: speeds[name] for name in speeds if name != "DDR4_3200AC"},
+        },
+    )
+    monkeypatch.setattr(device, "standards", lambda: {**registry.standards(), "DDR4": other})
+    for timing, rules, there in (
+        ("DDR4_3200W", "standard", "reference"),
+        ("DDR4_3200AC", "reference", "standard"),
+    ):
+        assert resolve("DDR4", "DDR4_8Gb_x8", timing, rules=there).timing == timing
+        with refused(f"unsupported timing {timing}") as caught:
+            resolve("DDR4", "DDR4_8Gb_x8", timing, rules=rules)
+        assert str(caught.value).endswith(f"is a preset of --rules {there}, not of --rules {rules}")
