@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ndpsim.audit.report import Violation
 from ndpsim.caching import cached_by_identity
 from ndpsim.spec import Device, Standard
-from ndpsim.spec.standard import ONE_BANK, WHOLE_RANK
+from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, WHOLE_RANK
 from ndpsim.traces import HEADER, CommandTrace
 
 COORDINATES = HEADER[2:]
@@ -60,7 +60,8 @@ def kinds_of(standard: Standard) -> Kinds:
     buses = list(dict.fromkeys(one.bus for one in commands))
     to_column = effects["reads"] | effects["writes"]
     to_row = (effects["opens"] > 0) | (to_column == 1)
-    addressed = (scope >= 0, scope == ONE_BANK, scope != WHOLE_RANK, to_row, to_column == 1)
+    of_group = (scope == ONE_BANK) | (scope == BANK_PAIR)
+    addressed = (scope >= 0, of_group, scope != WHOLE_RANK, to_row, to_column == 1)
     return Kinds(
         names=standard.names,
         **effects,

@@ -31,7 +31,7 @@ class Rules(NamedTuple):
     clocks: Ints  # latency as written in the standard
     cycles: Ints  # by command: its clocks on the command bus
     rank_wide: Ints  # by command: 1 when it addresses a whole rank
-    same_bank: Ints  # by command: 1 when it addresses one bank of every group of a rank
+    apart: Ints  # by command: numbers of banks between those of a rank that it addresses, 0: one bank, or all
     children: Ints  # by level: nodes of this level under one parent
 
 
@@ -75,18 +75,18 @@ def find_early(
             for place in range(rules.previous_first[rule], rules.previous_first[rule + 1]):
                 kind = rules.previous[place]
                 level = rules.level[rule]
-                # A command to a whole rank applies to all of its banks and bank groups; a same-bank command
+                # A command to a whole rank applies to all of its banks and bank groups; one to several banks
                 # applies to all groups.
                 if rules.rank_wide[kind] + rules.rank_wide[after] > 0:
                     level = min(level, _RANK)
-                elif level == _GROUP and rules.same_bank[kind] + rules.same_bank[after] > 0:
+                elif level == _GROUP and rules.apart[kind] + rules.apart[after] > 0:
                     level = _RANK
                 need = rules.clocks[rule] + (rules.cycles[kind] - 1) - (rules.cycles[after] - 1)
                 own = node[level, i]
                 low, high, step = own, own + 1, 1
-                if level == _BANK and rules.same_bank[after]:
-                    step = rules.children[_BANK]
-                    high = own + rules.children[_GROUP] * step
+                if level == _BANK and rules.apart[after]:
+                    step = rules.apart[after]
+                    high = own + rules.children[_GROUP] * rules.children[_BANK]
                 if rules.siblings[rule]:
                     low = own - (own - base[level]) % rules.children[level]
                     high = low + rules.children[level]
@@ -111,9 +111,9 @@ def find_early(
                 continue
             before[level, i] = last[at, after]
             last[at, after] = i
-            if level == _BANK and rules.same_bank[after]:
-                step = rules.children[_BANK]
-                for other in range(at, at + rules.children[_GROUP] * step, step):
+            if level == _BANK and rules.apart[after]:
+                reach = rules.children[_GROUP] * rules.children[_BANK]
+                for other in range(at, at + reach, rules.apart[after]):
                     last[other, after] = i
     return count
 

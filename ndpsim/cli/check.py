@@ -29,14 +29,15 @@ def _energy(
     """Energy of the commands from the clock `start` on, and its time."""
 
     from ndpsim.energy import NO_ONE_BANK, NO_SAME_BANK, explain, find_currents, from_trace, last_clock
-    from ndpsim.spec.standard import ONE_BANK
+    from ndpsim.spec.standard import BANK_PAIR, ONE_BANK
 
     currents = find_currents(device, power)
     energy, note = from_trace(commands, device, currents, start=start, lanes=lanes), explain(device, currents)
     standard = device.standard
     if currents is not None and energy is None:
+        per_bank = ONE_BANK, BANK_PAIR
         refreshing = [one for one in standard.commands if one.refreshes or one.manages]
-        of_one = [one for one in refreshing if standard.scope_of(one) == ONE_BANK]
+        of_one = [one for one in refreshing if standard.scope_of(one) in per_bank]
         of_banks = (commands.numbered([one.name for one in of_one]) >= 0).any()
         note = NO_ONE_BANK if of_banks else NO_SAME_BANK
     moving = [one.name for one in standard.commands if one.reads or one.writes]

@@ -381,6 +381,8 @@ def maintenance_ready_at(shape, state, command, first):
             at = max(at, state.bank_ready[first + group * BANKS_PER_GROUP, command])
         if command == REFSB and shape.pair > 0:
             at = max(at, state.bank_ready[first + shape.pair, command])
+        if shape.groups_at_once == 1:
+            at = max(at, state.group_ready[first // BANKS_PER_GROUP, command])
     return at
 
 

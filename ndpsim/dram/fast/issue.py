@@ -49,6 +49,7 @@ from ndpsim.dram.fast.timing import (
 )
 from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.issuing import note_idle
+from ndpsim.dram.maintenance import end_pause
 from ndpsim.dram.sink import FINISHED, credit_clock, take_burst
 from ndpsim.dram.state import (
     ALL_RANKS,
@@ -56,6 +57,7 @@ from ndpsim.dram.state import (
     FAR,
     FIRST_COMMAND,
     OPEN_CLOCKS,
+    PAUSED_UNTIL,
     READ_LATENCY,
     READ_QUEUE,
     READS_SERVED,
@@ -268,6 +270,18 @@ def issue_queued(policy, shape, state, latencies, source, sink, commands, queue,
         close_bank(shape.queues, state, bank)
 
 
+@inlined
+def end_round(state, clock):
+    """A refresh has issued and is no longer pending; it may be the last of a round."""
+    if state.value[PAUSED_UNTIL] < FAR:
+        return
+    for place in range(state.pending_size):
+        refreshes = state.pending_class[place] == REFAB or state.pending_class[place] == REFSB
+        if refreshes and state.pending_bank[place] < BANKS:  # no RFM
+            return
+    end_pause(state.value, clock)
+
+
 @outlined
 def issue_maintenance(shape, state, source, sink, commands, place, command, clock):
     """The next command of waiting maintenance."""
@@ -294,6 +308,8 @@ def issue_maintenance(shape, state, source, sink, commands, place, command, cloc
         if bars_queues(state, place):
             state.value[REFRESH_UNTIL] = clock + (shape.refresh_cycles if command == REFAB else 0)
         drop_pending(shape, state, place)
+        if not is_rfm:
+            end_round(state, clock)
     else:
         is_one = command == PRE or shape.pair > 0
         banks = -1 if to_rank else bank_bit(first) if is_one else same_banks(shape, first)
