@@ -25,6 +25,7 @@ from ndpsim.dram.fast.fields import (
     RANKS,
     REFAB,
     REFSB,
+    RFMAB,
     SLOTS,
     STACKS_PER_RANK,
     TIMED_CLASSES,
