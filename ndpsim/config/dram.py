@@ -25,6 +25,7 @@ from ndpsim.parameters.dram import (
     MAPPERS,
     REFRESH_CONTROLS,
     REFRESH_POLICIES,
+    RFM,
     ROW_POLICIES,
     RULES,
     SCHEDULERS,
@@ -126,5 +127,9 @@ class Dram(DramNames):
     wck: Literal[WCK] = key(  # type: ignore[valid-type]
         "data clock of LPDDR5; need-sync: a command starts it after a stop; always-on: it always runs",
         "need-sync",
+    )
+    rfm: Literal[RFM] = key("refresh management by RFM commands, of which banks", "off")  # type: ignore[valid-type]
+    rfm_threshold: int | None = key(
+        "activations of a bank after which RFM is due (RAAIMT)", None, ge=1, le=1_000_000, unit="activations"
     )
     power: Power | None = None

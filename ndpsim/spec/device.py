@@ -94,8 +94,8 @@ class Device:
 
     @property
     def burst_bytes(self) -> int:
-        """Bytes one read or write moves over the channel."""
-        return self.standard.prefetch * self.standard.channel_bits // 8
+        """Bytes of data that one read or write moves over the channel."""
+        return self.standard.payload_bytes or self.standard.prefetch * self.standard.channel_bits // 8
 
     @property
     def devices_per_rank(self) -> int:
@@ -226,7 +226,8 @@ def _timings(
         sources[name] = "override"
     for name, latency in sums.items():
         if name not in overrides:
-            speed[name] = _sum_of(latency, speed)
+            multiple = getattr(standard.derived[name], "multiple", 1)
+            speed[name] = -(-_sum_of(latency, speed) // multiple) * multiple
     return {name: speed[name] for name in sources}, sources
 
 
@@ -236,6 +237,8 @@ _PRESETS = {"org": ("organisations", "organisation"), "timing": ("speeds", "timi
 def _preset(standard: Standard, rules: str, name: str, key: str) -> str:
     """The name of a preset, which the standard has under these rules."""
     field, what = _PRESETS[key]
+    if isinstance(name, str) and name in standard.under(rules).refused:
+        raise InputError(standard.under(rules).refused[name], "unsupported", key=f"{key} {name}")
     known, others = getattr(standard.under(rules), field), [one for one in RULES if one != rules]
     for other in others:
         if isinstance(name, str) and name not in known and name in getattr(standard.under(other), field):
@@ -289,10 +292,14 @@ class RowTime(NamedTuple):
 
 
 def row_times(device: Device) -> tuple[RowTime, RowTime]:
-    """The times from activation to the first column command of a row, and to its earliest precharge."""
+    """The times from activation to the first column command of a row, and to its earliest precharge.
+
+    Of an activation in two halves, they count from the half that the rules name.
+    """
     standard = device.standard
     cycles = {command.name: command.cycles for command in standard.commands}
-    opening, closing = {standard.names[ACTIVATE]}, {standard.names[PRECHARGE]}
+    first = standard.by_number[ACTIVATE]
+    opening, closing = {first.name, first.completed_by}, {standard.names[PRECHARGE]}
     column = set(standard.names[READ : WRITE_AP + 1])
 
     def ready_for(kinds: set[str]) -> RowTime:

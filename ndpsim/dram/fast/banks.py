@@ -61,11 +61,15 @@ def is_barred(state):
 
 
 @inlined
-def push_refresh(policy, shape, state, command, first):
-    """Add a refresh to the waiting maintenance; that of banks may hold back only the requests for them."""
+def push_refresh(own_bank, shape, state, command, first):
+    """Add a refresh, or RFM, to the waiting maintenance; that of banks may hold back only their requests.
+
+    own_bank: see `dram.state.Policy`; first: see `pending_bank`.
+    """
     push_maintenance(state, command, first)
-    if policy.own_bank and command == REFSB:
-        state.awaits_refresh[first // BANKS_PER_RANK] |= same_banks(shape, first)
+    if own_bank and command == REFSB:
+        bank = assume_nonnegative(first & BANKS - 1)
+        state.awaits_refresh[bank // BANKS_PER_RANK] |= same_banks(shape, bank)
 
 
 @outlined

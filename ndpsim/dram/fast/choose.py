@@ -402,6 +402,8 @@ def maintenance_ready_at(shape, state, command, first):
             at = max(at, state.bank_ready[first + group * BANKS_PER_GROUP, command])
         if command == REFSB and shape.pair > 0:
             at = max(at, state.bank_ready[first + shape.pair, command])
+        if shape.groups_at_once == 1:
+            at = max(at, state.group_ready[first // BANKS_PER_GROUP, command])
     return at
 
 
@@ -413,7 +415,8 @@ def turn_to_open(shape, state, place):
     first = bank - of_rank + of_rank % shape.pair
     open_banks = state.open_banks[bank // BANKS_PER_RANK]
     first_is_open, other_is_open = open_banks & bank_bit(first), open_banks & bank_bit(first + shape.pair)
-    state.pending_bank[place] = first + shape.pair if first_is_open == 0 and other_is_open != 0 else first
+    chosen = first + shape.pair if first_is_open == 0 and other_is_open != 0 else first
+    state.pending_bank[place] += chosen - bank
 
 
 @outlined
