@@ -265,15 +265,6 @@ def command_numbers(tables: Tables) -> list[int]:
     return numbers
 
 
-def _rfm_of_class(tables: Tables, numbers: list[int], refresh: int) -> int:
-    """The number of the RFM command of the same banks as a refresh's class; -1: there is none."""
-    commands = tables.commands
-    if numbers[refresh] >= len(commands):
-        return -1
-    alike = (commands[:, IS_REFRESH] == 1) & (commands[:, SCOPE] == commands[numbers[refresh], SCOPE])
-    return next(iter(np.flatnonzero(alike & (commands[:, INTERVAL] == 0)).tolist()), -1)
-
-
 def _activate_to_refresh(tables: Tables) -> int:
     """See `dram.choosing.delays_refresh`."""
     numbers, gap = command_numbers(tables), tables.gap[:2]
@@ -281,6 +272,15 @@ def _activate_to_refresh(tables: Tables) -> int:
         return 0
     opening = [number for number in (numbers[ACT], numbers[OTHER_HALF]) if number >= 0]
     return int(gap[:, opening, numbers[REFSB]].max())
+
+
+def _rfm_of_class(tables: Tables, numbers: list[int], refresh: int) -> int:
+    """The number of the RFM command of the same banks as a refresh's class; -1: there is none."""
+    commands = tables.commands
+    if numbers[refresh] >= len(commands):
+        return -1
+    alike = (commands[:, IS_REFRESH] == 1) & (commands[:, SCOPE] == commands[numbers[refresh], SCOPE])
+    return next(iter(np.flatnonzero(alike & (commands[:, INTERVAL] == 0)).tolist()), -1)
 
 
 def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = None) -> Shape:
