@@ -6,19 +6,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.audit.case import Case, Finding, Found, counted, too_early
-from ndpsim.spec.standard import ONE_BANK, WHOLE_RANK
+from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, WHOLE_RANK
 
 
 def _owed(case: Case, refresh: str) -> list[tuple[str, NDArray[np.int64]]]:
     """The owners (ranks or banks) that need a refresh in every interval, by name, and its commands.
 
-    If banks are refreshed: every bank, if the standard has a command for a single bank; otherwise every bank
-    number of a rank, in all bank groups at once.
+    If banks are refreshed: every bank, if the standard has a command for a single bank or a pair; otherwise
+    every bank number of a rank, in all bank groups at once.
     """
     part, device, kinds = case.part, case.device, case.kinds
     refreshes, scope = kinds.refreshes[part.command] == 1, kinds.scope[part.command]
-    one_by_one = bool(((kinds.refreshes == 1) & (kinds.scope == ONE_BANK)).any())
+    one_by_one = bool(((kinds.refreshes == 1) & np.isin(kinds.scope, (ONE_BANK, BANK_PAIR))).any())
     groups = range(device.bankgroups) if one_by_one else [-1]
+    number = part.bankgroup * device.banks_per_group + part.bank
+    pair = np.where(scope == BANK_PAIR, number % (device.banks_per_rank // 2), -1)
     owed = []
     for rank in range(device.ranks):
         of_rank = refreshes & (part.rank == rank)
@@ -27,9 +29,10 @@ def _owed(case: Case, refresh: str) -> list[tuple[str, NDArray[np.int64]]]:
             owed.append((case.rank_name(rank), np.flatnonzero(of_rank & whole)))
             continue
         for group in groups:
-            of_group = (part.bankgroup == group) | (scope != ONE_BANK)
+            of_group = (scope != BANK_PAIR) & ((part.bankgroup == group) | (scope != ONE_BANK))
             for bank in range(device.banks_per_group):
-                places = np.flatnonzero(of_rank & (whole | (of_group & (part.bank == bank))))
+                of_pair = pair == (group * device.banks_per_group + bank) % max(device.banks_per_rank // 2, 1)
+                places = np.flatnonzero(of_rank & (whole | of_pair | (of_group & (part.bank == bank))))
                 where = f"bankgroup {group} bank {bank}" if one_by_one else f"bank {bank}"
                 owed.append((f"{case.rank_name(rank)} {where}", places))
     return owed

@@ -18,13 +18,12 @@ from ndpsim.dimm.relayout import admit_all, enqueue_request, next_request, sourc
 from ndpsim.dimm.relayout_weights import may_take_weights, update_promises, weights_are_next
 from ndpsim.dimm.staging import next_step
 from ndpsim.dram.choosing import bars_queues, forget_all, is_barred
-from ndpsim.dram.maintenance import next_refresh, push_refresh, refresh
+from ndpsim.dram.maintenance import push_refresh, refresh
 from ndpsim.dram.queues import accept, would_accept
 from ndpsim.dram.state import (
     BANK,
     FINAL,
     GROUP,
-    NEXT_REFRESH,
     PLACE,
     PRIORITY,
     RANK,
@@ -189,18 +188,9 @@ def update_promised_credit(setup, agents, channel, lane, clock):
 
 
 @inlined
-def refresh_after(setup, value):
-    """Set the time of a controller's next refresh."""
-    value[NEXT_REFRESH] = next_refresh(value) - setup.refresh_shift
-
-
-@inlined
-def fall_due(setup, tables, channel, clock):
+def fall_due(policy, tables, channel, clock):
     """Request the due refreshes of a controller. False if they can never catch up."""
-    if not refresh(tables, setup.policy, channel, clock):
-        return False
-    refresh_after(setup, channel.value)
-    return True
+    return refresh(tables, policy, channel, clock)
 
 
 @inlined
@@ -214,7 +204,7 @@ def refresh_lane(setup, host, lane, rank, before):
             group = lane_group(setup, rank, entry[PRIORITY, GROUP, slot])
             bank = lane_bank(setup, rank, entry[PRIORITY, BANK, slot])
             command = entry[PRIORITY, FINAL, slot]
-            push_refresh(setup.lane_tables, setup.policy, lane, command, 1, group, bank)
+            push_refresh(setup.lane_tables, setup.policy.own_bank, lane, command, 1, group, bank)
 
 
 @inlined
@@ -226,12 +216,12 @@ def ask_for_refresh(setup, lanes, host, has_host, bus, buses, clock):
     count = lanes.channels.size.shape[0]
     if has_host:
         before = host.size[PRIORITY]
-        if not fall_due(setup, setup.host_tables, host, clock):
+        if not fall_due(setup.policy, setup.host_tables, host, clock):
             return False
         for number in range(bus, count, buses):
             refresh_lane(setup, host, channel_at(lanes, number, 0), number // buses, before)
         return True
     for number in range(bus, count, buses):
-        if not fall_due(setup, setup.lane_tables, channel_at(lanes, number, 0), clock):
+        if not fall_due(setup.policy, setup.lane_tables, channel_at(lanes, number, 0), clock):
             return False
     return True

@@ -8,21 +8,25 @@ from ndpsim.dram.queues import push_priority
 from ndpsim.dram.state import (
     AWAITS_REFRESH,
     FAR,
+    FINAL,
     NEXT_REFRESH,
+    PAUSED_UNTIL,
     PRIORITY,
     REFRESH_FROM,
     REFRESH_PERIOD,
+    REFRESH_SHIFT,
     REFRESH_TURNS,
     REFRESHES,
     TURN_BANK,
     TURN_CLOCK,
     TURN_COMMAND,
     TURN_FIELDS,
+    TURN_PAUSE,
     TURN_RANK,
     TURNS,
 )
 from ndpsim.dram.timing import banks_of, first_bank
-from ndpsim.spec.lower import SCOPE
+from ndpsim.spec.lower import INTERVAL, IS_REFRESH, SCOPE
 from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, WHOLE_RANK
 
 
@@ -44,15 +48,44 @@ def next_refresh(value):
     if value[REFRESH_TURNS] == 0:
         return FAR
     periods = value[REFRESHES] // value[REFRESH_TURNS]
-    return periods * value[REFRESH_PERIOD] + value[turn_of(value, value[REFRESHES]) + TURN_CLOCK]
+    due = periods * value[REFRESH_PERIOD] + value[turn_of(value, value[REFRESHES]) + TURN_CLOCK]
+    return max(due - value[REFRESH_SHIFT], value[PAUSED_UNTIL])
 
 
 @inlined
-def push_refresh(tables, policy, channel, command, rank, group, bank):
-    """Append a refresh to the priority queue; that of banks may hold back only the requests for them."""
+def pause_refreshes(value, turn):
+    """After a turn: a pause may begin when all refreshes that are due have been issued."""
+    if value[turn + TURN_PAUSE] > 0:
+        value[PAUSED_UNTIL] = FAR
+    value[NEXT_REFRESH] = next_refresh(value)
+
+
+@inlined
+def end_pause(value, clock):
+    """The last refresh of a round issues at `clock`: only the time of the pause remains."""
+    turn = turn_of(value, value[REFRESHES] - 1)
+    value[PAUSED_UNTIL] = clock + value[turn + TURN_PAUSE]
+    value[NEXT_REFRESH] = next_refresh(value)
+
+
+@inlined
+def end_round(tables, entry, size, value, clock):
+    """A refresh has issued and has left the priority queue; it may be the last of a round."""
+    if value[PAUSED_UNTIL] < FAR:
+        return
+    for slot in range(size[PRIORITY]):
+        final = entry[PRIORITY, FINAL, slot]
+        if tables.commands[final, IS_REFRESH] and tables.commands[final, INTERVAL] > 0:
+            return
+    end_pause(value, clock)
+
+
+@inlined
+def push_refresh(tables, own_bank, channel, command, rank, group, bank):
+    """Append a refresh, or RFM, to the priority queue; that of banks may hold back only their requests."""
     scope = tables.commands[command, SCOPE]
     push_priority(channel.entry, channel.size, command, rank, group, bank)
-    if policy.own_bank and scope != WHOLE_RANK:
+    if own_bank and scope != WHOLE_RANK:
         first, end, stride = banks_of(tables, scope, rank, bank)
         for other in range(first, end, stride):
             channel.rows[other, AWAITS_REFRESH] += 1
@@ -82,9 +115,9 @@ def refresh(tables, policy, channel, clock):
             if tables.commands[command, SCOPE] == ONE_BANK or tables.commands[command, SCOPE] == BANK_PAIR:
                 of_rank = number // tables.banks_per_group
                 group = 1 + tables.ranks + (rank - 1) * tables.bankgroups + of_rank
-            push_refresh(tables, policy, channel, command, rank, group, bank)
+            push_refresh(tables, policy.own_bank, channel, command, rank, group, bank)
     value[REFRESHES] += 1
-    value[NEXT_REFRESH] = next_refresh(value)
+    pause_refreshes(value, turn)
     return True
 
 

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from ndpsim.caching import cached_by_identity
 from ndpsim.dram import refresh_policies
 from ndpsim.dram.controllers import make_step
-from ndpsim.dram.refresh_policies import Refreshed, Schedule, make_schedule
+from ndpsim.dram.refresh_policies import Refreshed, Round, Schedule, make_schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers import scheduler
 from ndpsim.spec import Tables
 from ndpsim.spec.checking import MOST_COMMANDS
-from ndpsim.spec.lower import INTERVAL, IS_REFRESH, LENGTH, RANK_ORDER, SCOPE
-from ndpsim.spec.standard import RANK_ORDERS
+from ndpsim.spec.lower import INTERVAL, IS_REFRESH, LENGTH, PAUSE_FROM, RANK_ORDER, ROUND, ROUND_PAUSE, SCOPE
+from ndpsim.spec.standard import PAUSES_FROM, RANK_ORDERS
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
@@ -53,9 +53,10 @@ FIELDS = 10
     HIT_SINCE,  # arrival of the oldest queued row hit; scratch of FRFCFS-RowHit
     CLOSED_AT,  # clock at which the bank was last closed; after an auto-precharge perhaps in the future
     HELD_BY_OTHER,  # 1: another controller of the bank has a request between activation and column command
+    RAA,  # the bank's counter of activations, see `management`
     AWAITS_REFRESH,  # waiting refreshes of the bank that hold back only its own requests
-) = range(8)
-ROW_FIELDS = 8
+) = range(9)
+ROW_FIELDS = 9
 
 # The first bits of the fields of `Source.place`. Bit 0: whether it writes. Each field has eight bits, the
 # row all remaining ones.
@@ -92,6 +93,24 @@ def number_nodes(tables: Tables) -> Nodes:
 LATENCIES = 1 << 16
 
 
+class Rfm(NamedTuple):
+    """Refresh management as numbers, see `management`; threshold 0: none."""
+
+    command: int = 0
+    scope: int = 0  # `spec.standard.ONE_BANK`, `SAME_BANKS` or `WHOLE_RANK`
+    threshold: int = 0  # activations of a bank after which RFM is due
+    by_rfm: int = 0  # what a RFM takes off the counters of its banks,
+    by_refresh: int = 0  # and what a refresh does
+    clears: int = 0  # not 0: the counters are cleared when the RFM is requested instead
+    own_bank: int = 0  # as `Policy.own_bank`
+
+
+RFM_COMMAND, RFM_SCOPE, RFM_THRESHOLD, RFM_BY_RFM, RFM_BY_REFRESH, RFM_CLEARS, RFM_OWN_BANK = range(7)
+NO_RFM = Rfm()
+#: `Rfm.clears`: the counters of the RFM's banks; those of all ranks, if the RFM is of a rank.
+ITS_BANKS, ALL_RANKS = 1, 2
+
+
 class Policy(NamedTuple):
     """The settings of the controller, as numbers."""
 
@@ -106,6 +125,7 @@ class Policy(NamedTuple):
     step: Any  # parameters of the controller class, see `controllers`
     own_bank: int  # 1: a waiting refresh of banks holds back only their requests; 0: all queued requests
     drops_precharges: int  # 1: a waiting PRECHARGE of the row policy is dropped when its bank has been closed
+    rfm: Rfm = NO_RFM
 
 
 class Source(NamedTuple):
@@ -152,17 +172,19 @@ class Source(NamedTuple):
     PAUSE,  # a run of timed requests does no step from this clock on
     REFRESH_TURNS,  # turns of the refresh policy
     REFRESH_PERIOD,  # clocks after which they repeat
-) = range(28)
-COUNTERS = 32  # rounded up: the next values begin at a multiple of eight
+    REFRESH_SHIFT,  # clocks by which they are due sooner than these turns say
+    PAUSED_UNTIL,  # no refresh is due before this clock; FAR: until the last of a round has issued
+) = range(30)
+COUNTERS = 40  # rounded up: the next values begin at a multiple of eight
 
 # Places for the counters of a controller class, by the names in its module's COUNTED.
-OWN_COUNTERS = 28
+OWN_COUNTERS = 32
 
 # After the counters come the turns of the refresh policy, `value[TURNS + turn * TURN_FIELDS + field]`, as in
 # `refresh_policies.Due`, with the controller's numbers of commands.
 TURNS = COUNTERS
-TURN_CLOCK, TURN_COMMAND, TURN_RANK, TURN_BANK = range(4)
-TURN_FIELDS = 4
+TURN_CLOCK, TURN_COMMAND, TURN_RANK, TURN_BANK, TURN_PAUSE = range(5)
+TURN_FIELDS = 5
 # After the turns comes the state of a controller class (`own_place`).
 
 
@@ -185,6 +207,7 @@ class Channel(NamedTuple):
     value: Ints  # counters, by the places above, and the turns of the refresh policy
     issued: Ints  # [command]: commands issued
     latencies: Ints  # [clocks]: reads by latency, from arrival to the last beat
+    rfm: Ints  # as `Rfm`
 
 
 @dataclass(frozen=True)
@@ -203,6 +226,8 @@ class ControllerOptions:
             even if another command has closed its bank.
         read_buffer: slots of the read queue.
         write_buffer: slots of the write queue.
+        rfm: refresh management: "off", or the scope of the RFM commands: "all-bank", "same-bank", "per-bank".
+        rfm_threshold: activations of a bank after which RFM is due; None: as the standard says (RAAIMT).
         wck: for LPDDR5: the data clock runs always ("always-on"), or a command starts it when it has stopped
             ("need-sync").
     """
@@ -215,6 +240,8 @@ class ControllerOptions:
     write_buffer: int = 32
     wck: str = "need-sync"
     refresh_control: str | None = None
+    rfm: str = "off"
+    rfm_threshold: int | None = None
 
 
 def make_policy(
@@ -222,8 +249,11 @@ def make_policy(
     controller: str = "one-command",
     choices: Sequence[str] = (),
     rules: str = "standard",
+    rfm: Rfm = NO_RFM,
 ) -> Policy:
     """The settings of `options` as numbers; `controller`, `choices`, `rules`: of the standard.
+
+    `rfm`: its refresh management, see `simulate.memory.rfm_of`.
 
     Watermarks are 0.8 and 0.2 of the write queue in single precision.
     """
@@ -242,6 +272,7 @@ def make_policy(
         step=make_step(controller, options, choices),
         own_bank=int(control == "own-bank"),
         drops_precharges=int(control == "own-bank"),
+        rfm=rfm._replace(own_bank=int(control == "own-bank")),
     )
 
 
@@ -292,11 +323,14 @@ def refreshed(tables: Tables) -> Refreshed:
     """The channel of a refresh policy."""
     commands: dict[int, tuple[int, int]] = {}
     orders: dict[int, str] = {}
+    rounds: dict[int, Round] = {}
     for number, fields in enumerate(tables.commands.tolist()):
         if fields[IS_REFRESH] and fields[INTERVAL] > 0:
             commands.setdefault(fields[SCOPE], (number, fields[INTERVAL]))
             orders.setdefault(fields[SCOPE], RANK_ORDERS[fields[RANK_ORDER]])
-    return Refreshed(tables.ranks, tables.bankgroups, tables.banks_per_group, commands, orders)
+            of_round = Round(fields[ROUND], fields[ROUND_PAUSE], PAUSES_FROM[fields[PAUSE_FROM]])
+            rounds.setdefault(fields[SCOPE], of_round)
+    return Refreshed(tables.ranks, tables.bankgroups, tables.banks_per_group, commands, orders, rounds)
 
 
 @cached_by_identity(16)
@@ -345,4 +379,5 @@ def make_channel(
         value=value,
         issued=np.zeros(len(tables.commands), dtype=np.int64),
         latencies=np.zeros(latency_places, dtype=np.int64),
+        rfm=np.array(policy.rfm, dtype=np.int64),
     )

@@ -8,6 +8,7 @@ from ndpsim.errors import InputError, unknown
 from ndpsim.spec.standard import (
     BANK_PAIR,
     ONE_BANK,
+    PAUSES_FROM,
     RANK_ORDERS,
     SAME_BANKS,
     STACK,
@@ -121,7 +122,8 @@ def check_standard(standard: Standard) -> None:
             _check_latency(getattr(standard, what), known, f"{standard.name}: {what}, preset {preset}")
         for command in standard.commands:
             interval = command.interval if command.refreshes else ""
-            for latency in (command.busy, interval, command.complete_within, command.keeps_prepared):
+            times = command.busy, interval, command.pause, command.complete_within, command.keeps_prepared
+            for latency in (*times, command.second_burst):
                 _check_latency(latency, known, f"{standard.name}: command {command.name}, preset {preset}")
         for rule in (*standard.rules, *standard.checked_rules):
             _check_latency(rule.latency, known, f"{standard.name}: rule {rule.name}, preset {preset}")
@@ -168,13 +170,18 @@ def _check_commands(standard: Standard) -> None:
         where = f"{standard.name}: command {command.name}"
         if command.cycles < 1:
             raise InputError("holds its command bus for less than a cycle", "range", key=where)
-        if number > WRITE_AP and (command.opens or command.reads or command.writes):
+        moves = (command.reads or command.writes) and not command.second_burst
+        if number > WRITE_AP and (command.opens or moves):
             problem = f"a second command that {_effects(command)}: no controller issues it"
             raise InputError(problem, "unsupported", key=where)
         if (command.refreshes or command.manages) and not command.closes:
             _check_closes_first(standard, command, where)
         if command.ranks not in RANK_ORDERS:
             raise unknown(command.ranks, RANK_ORDERS, "order of ranks", key=where)
+        if command.round_of not in ("", *standard.levels[1:-1]):
+            raise unknown(command.round_of, standard.levels[1:-1], "level", key=where)
+        if command.pause_from not in PAUSES_FROM:
+            raise unknown(command.pause_from, PAUSES_FROM, "beginning of a pause", key=where)
         if command.prepared_at not in ("", *standard.levels[:2]):
             raise unknown(command.prepared_at, standard.levels[:2], "level", key=where)
         for name in (command.completed_by, command.prepared_by, command.started_by, command.stopped_by):

@@ -32,6 +32,10 @@ STACK = 4
 #: banks of this rank.
 RANK_ORDERS = ("together", "a clock apart", "in turn")
 
+#: What the pause after a round of refreshes counts from: the issue of the last of them, in any rank, or the
+#: clock at which it was due. In the latter case the schedule takes the pause into account.
+PAUSES_FROM = ("issue", "request")
+
 _EFFECTS = ("opens", "closes", "reads", "writes", "refreshes")
 
 # Scope and effects by number: first those of the commands of every standard, then those of further commands
@@ -66,11 +70,16 @@ class Command:
     `cycles`: clocks (ticks, if a clock has several) for which it occupies the command bus `bus`. Commands of
     different buses do not wait for each other. `on_any_tick`: it may issue at any tick of a clock, not only
     the first. `ranks`: for the refresh of one bank, the order of ranks (`RANK_ORDERS`).
+    `round_of`: for the refresh of one bank, the level whose banks make a round. After a round no bank is
+    refreshed for the time `pause`, which counts from what `pause_from` says (`PAUSES_FROM`); refreshes that
+    have become due meanwhile follow.
     `completed_by`: the command that opens the row named by this one, at most `complete_within` clocks later.
     `prepared_by`: the command that must precede this one, unless an earlier read or write at the same node of
     `prepared_at` keeps it so, for its `keeps_prepared` clocks; the preparing command keeps the command bus
     for this one. `started_by`, `stopped_by`: for a read, the commands that start and stop the clock that
     comes with its data. Only controllers that state so support these.
+    `second_burst`: a read or write moves a second burst, whose data begin so many clocks after those of the
+    first. There may be such commands beside those with one burst; no controller issues them.
     """
 
     name: str
@@ -88,6 +97,9 @@ class Command:
     bus: str = "command"
     on_any_tick: bool = False
     ranks: str = "together"
+    round_of: str = ""
+    pause: str = ""
+    pause_from: str = "issue"
     completed_by: str = ""
     complete_within: str = ""
     prepared_by: str = ""
@@ -95,6 +107,7 @@ class Command:
     keeps_prepared: str = ""
     started_by: str = ""
     stopped_by: str = ""
+    second_burst: str = ""
 
 
 @dataclass(frozen=True)
@@ -220,10 +233,11 @@ class ByWidth:
 class Sum:
     """A sum of other timings like a rule's `latency`, with the clocks that overrides give them.
 
-    Its terms are timings of presets, or of earlier lines of `derived`.
+    Its terms are timings of presets, or of earlier lines of `derived`. The sum is rounded up to a `multiple`.
     """
 
     latency: str
+    multiple: int = 1
 
     def clocks(
         self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
@@ -259,6 +273,33 @@ class ByDensity:
 
 
 @dataclass(frozen=True)
+class ByChannelDensity:
+    """Nanoseconds by the density in Mb of a channel with fixed ranks (HBM), in clocks of the tCK."""
+
+    ns: Mapping[int, int]
+
+    def clocks(
+        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
+    ) -> int | None:
+        one = organisation
+        banks = one.ranks * one.stacks * one.bankgroups * one.banks_per_group
+        ns = self.ns.get(banks * one.rows * one.columns * one.dq >> 20)
+        return None if ns is None else to_clocks(ns * 1000, tck_ps)
+
+
+@dataclass(frozen=True)
+class ByStacks:
+    """Clocks by the number of stacks."""
+
+    by_stacks: Mapping[int, int]
+
+    def clocks(
+        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
+    ) -> int | None:
+        return self.by_stacks.get(organisation.stacks)
+
+
+@dataclass(frozen=True)
 class Every:
     """The same nanoseconds for every device, in clocks of the preset's tCK.
 
@@ -290,7 +331,36 @@ class EveryBank:
         return to_clocks(Fraction(self.ns * 1000, banks), tck_ps, self.rounding)
 
 
-Derivation = ByWidthAndRate | AtLeast | ByWidth | Sum | ByRate | ByDensity | Every | EveryBank
+@dataclass(frozen=True)
+class Management:
+    """When a bank needs refresh management (RFM), by its counter of activations (RAA).
+
+    A register of the device has these values, each vendor its own.
+
+    `threshold` (RAAIMT): the counter at which RFM is due; RFM takes as much off the counter of its banks.
+    `multiple`: the counter may be at most so many thresholds (RAAMMT).
+    `refreshes`: so many refreshes take as much off as RFM does.
+    `source`: the origin of these numbers.
+    """
+
+    threshold: int
+    multiple: int
+    refreshes: int
+    source: str
+
+
+Derivation = (
+    ByWidthAndRate
+    | AtLeast
+    | ByWidth
+    | Sum
+    | ByRate
+    | ByDensity
+    | ByChannelDensity
+    | ByStacks
+    | Every
+    | EveryBank
+)
 
 
 @dataclass(frozen=True)
@@ -302,6 +372,7 @@ class Standard:
     groups. `transfers_per_clock`: on each data pin. `prefetch`: device columns in a burst. `channel_bits`:
     data pins of a channel (of a sub-channel or pseudo-channel). `burst`: the clocks of a burst on them, a sum
     of timings; `read_latency`, `write_latency`: those from a read or a write to the first beat of its burst.
+    `payload_bytes`: data of a burst, if it also has other bits; 0: it has none.
     `own_data_buses`: each rank has its own data pins (a pseudo-channel). `ticks_per_clock`:
     commands are at whole ticks, counted from 1; timings are in clocks.
     `speeds`: clock counts by preset, with `rate` in MT/s and `tCK_ps` rounded down to a whole ps. `derived`:
@@ -310,7 +381,10 @@ class Standard:
     traces, which the reference lacks.
     `max_postponed_refreshes`, `max_pulled_in_refreshes`: refreshes that a rank may owe, or be ahead.
     `controller`: the module of `ndpsim/dram/controllers` with the parts of a step that are not data.
+    `rounding`: how a user's time in ns becomes clocks, one of `ROUNDINGS`.
     `choices`: what the standard leaves to a controller, by names that its `controller` knows.
+    `refused`: presets of which no source is known, by name, with what is missing.
+    `management`: the thresholds of refresh management; None: the standard has none.
     `cited`: the source of each timing, by its name, or by "preset/name" where it is that of one preset only.
     `reference`: differing fields under the rules of the reference (Ramulator 2.1).
     """
@@ -333,10 +407,14 @@ class Standard:
     burst: str = "nBL"
     read_latency: str = "nCL"
     write_latency: str = "nCWL"
+    payload_bytes: int = 0
     derives_exactly: bool = False
     own_data_buses: bool = False
     ticks_per_clock: int = 1
+    rounding: str = "up"
     choices: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    management: Management | None = None
     cited: Mapping[str, str] = field(default_factory=dict)
     reference: Mapping[str, Any] = field(default_factory=dict)
 

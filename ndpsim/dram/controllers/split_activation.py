@@ -1,4 +1,4 @@
-"""LPDDR5: two commands open a row, and a command restarts a stopped data clock before a read or write.
+"""LPDDR5 and LPDDR6: two commands open a row, and a command restarts a stopped data clock before data moves.
 
 After the first half of an activation, its bank accepts only the second half. Until the second half is due,
 commands to other banks may issue before it, except activations. If the data clock has stopped, a command
@@ -27,6 +27,7 @@ from ndpsim.dram.fast.split_activation import (
 from ndpsim.dram.fast.state import window_of_second
 from ndpsim.dram.issuing import count_command, count_row, reads_or_writes
 from ndpsim.dram.maintenance import own_place
+from ndpsim.dram.management import note_activation
 from ndpsim.dram.queues import copy_entry, remove
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
@@ -63,12 +64,14 @@ from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, READ_AP, WRITE, WRIT
 
 #: The first half of an activation waits until the second could follow at once; no refresh issues between the
 #: halves; a request that is between activation and column command may be announced before it is ready; the
-#: second half issues as soon as it can, not when nothing else can or when it is due.
+#: second half issues as soon as it can, not when nothing else can or when it is due; it is due so early that
+#: no command of several clocks makes it late.
 CHOICES = (
     "waits-for-second-half",
     "no-refresh-between-halves",
     "announces-ahead",
     "second-half-at-once",
+    "second-half-in-time",
 )
 
 #: Counters: announced and unannounced column commands; second halves that were due, and second halves that
@@ -90,6 +93,7 @@ class SplitActivation(NamedTuple):
     keeps_refreshes: int = 0
     announces_ahead: int = 0
     opens_at_once: int = 0
+    opens_in_time: int = 0
     slots: int = 1
     queues: int = 1
     words: int = 4 + 64
@@ -98,22 +102,26 @@ class SplitActivation(NamedTuple):
         """The parameters on the fast controller; None if `step_alone` lacks a rule of its commands."""
         second = int(tables.commands[ACTIVATE, COMPLETED_BY])
         before = [int(tables.commands[command, PREPARED_BY]) for command in (READ, WRITE)]
+        free = _without_bus(tables)
         if tables.groups_per_stack or not (
-            _announce_only(tables, before) and self._second_follows(tables, second, before)
+            _announce_only(free, before) and self._second_follows(free, second, before)
         ):
             return None
-        from_first, from_second = _binds(tables, ACTIVATE), _binds(tables, second)
+        from_first, from_second = _binds(free, ACTIVATE), _binds(free, second)
         if from_first and from_second:
             return None
+        leads = np.maximum(tables.gap[0], tables.gap[3])
+        cycles = int(tables.commands[ACTIVATE, CYCLES])
         return OnFast(
             self.is_always_prepared,
-            int(tables.commands[ACTIVATE, COMPLETE_WITHIN]),
+            int(tables.commands[ACTIVATE, COMPLETE_WITHIN]) - self.opens_in_time * (cycles - 1),
             int(tables.commands[READ, PREPARED_AT] > 0),
             int(tables.commands[READ, KEEPS_PREPARED]),
             int(tables.commands[WRITE, KEEPS_PREPARED]),
-            max(1, *(int(tables.commands[number, KEEPS_PREPARED]) for number in before)),
-            int(tables.gap[3, before[0], READ]),
-            int(tables.gap[3, before[1], WRITE]),
+            max(cycles, *(int(tables.commands[number, KEEPS_PREPARED]) for number in before)),
+            int(leads[before[0], READ]),
+            int(leads[before[1], WRITE]),
+            cycles,
             int(from_second),
             int(window_of_second(tables)),
             self.keeps_refreshes,
@@ -136,6 +144,15 @@ class SplitActivation(NamedTuple):
         return bool(self.waits_for_second and max(*later, tables.sibling_gap[:, :, second].max()) == NO_RULE)
 
 
+def _without_bus(tables: Tables) -> Tables:
+    """The tables without the rule of a command bus on which all commands take as many clocks."""
+    gap, cycles = tables.gap.copy(), tables.commands[:, CYCLES]
+    if (cycles == cycles[0]).all():
+        of_bus = gap[0]
+        of_bus[of_bus == cycles[0]] = NO_RULE
+    return tables._replace(gap=gap)
+
+
 def _binds(tables: Tables, command: int) -> bool:
     """Whether a distance counts from a command."""
     return bool(max(tables.gap[:, command].max(), tables.sibling_gap[:, command].max()) > NO_RULE)
@@ -144,8 +161,8 @@ def _binds(tables: Tables, command: int) -> bool:
 def _announce_only(tables: Tables, before: list[int]) -> bool:
     """Whether the only rules of announcing commands are those to the commands that they announce."""
     gap = tables.gap.copy()
-    for number, command in zip(before, (READ, WRITE), strict=True):
-        gap[3, number, [command, command + READ_AP - READ]] = NO_RULE
+    for number in before:
+        gap[3, number, np.flatnonzero(tables.commands[:, PREPARED_BY] == number)] = NO_RULE
     of_siblings = max(tables.sibling_gap[:, before].max(), tables.sibling_gap[:, :, before].max())
     return bool(max(gap[:, before].max(), gap[:, :, before].max(), of_siblings) == NO_RULE)
 
@@ -225,7 +242,15 @@ def opens_bank_of(tables, channel, slot):
 
 
 @inlined
-def begin(tables, channel, commands, queue, slot, clock):
+def completes_within(rules, tables):
+    """The clocks from the first half of an activation until the second is due."""
+    return tables.commands[ACTIVATE, COMPLETE_WITHIN] - rules.opens_in_time * (
+        tables.commands[ACTIVATE, CYCLES] - 1
+    )
+
+
+@inlined
+def begin(rules, tables, channel, commands, queue, slot, clock):
     """Issue the first half of an activation; its request leaves its queue."""
     entry, size, value = channel.entry, channel.size, channel.value
     rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
@@ -237,7 +262,7 @@ def begin(tables, channel, commands, queue, slot, clock):
     remove(entry, size, queue, slot)
     if queue == ACTIVE and size[ACTIVE] == 0:
         forget_all(entry, size, channel.bound)  # the counts of `choosing.holds_bank` may be at another bank
-    value[own_place(value) + _DUE] = clock + tables.commands[ACTIVATE, COMPLETE_WITHIN]
+    value[own_place(value) + _DUE] = clock + completes_within(rules, tables)
 
 
 @inlined
@@ -258,6 +283,7 @@ def complete(tables, channel, commands, clock):
     forget_bank(entry, size, bound, bank)
     for queue in (ACTIVE, READS, WRITES):
         bound[queue] = 0  # requests that only the activation delayed were not examined
+    note_activation(tables, channel, rank, group, bank, clock)
 
 
 @inlined
@@ -281,6 +307,14 @@ def reserved_for(tables, first):
 
 
 @inlined
+def announcing_from(tables, channel, slot, command):
+    """The clock from which an active request can be announced, as far as the announcing command goes."""
+    entry, first = channel.entry, tables.commands[command, PREPARED_BY]
+    rank, group, bank = entry[ACTIVE, RANK, slot], entry[ACTIVE, GROUP, slot], entry[ACTIVE, BANK, slot]
+    return bank_ready_at(channel.ready, first, rank, group, bank)
+
+
+@inlined
 def announced_ahead(rules, tables, channel, credit, clock):
     """The oldest active request to announce before it is ready: its slot or -1; when there may be one."""
     entry, size, value, best, first = channel.entry, channel.size, channel.value, -1, FAR
@@ -292,7 +326,9 @@ def announced_ahead(rules, tables, channel, credit, clock):
             continue
         reserved = reserved_for(tables, tables.commands[command, PREPARED_BY])
         running_until = value[prepared_place(tables, channel, entry[ACTIVE, RANK, slot], command)]
-        announced_from = max(at - reserved, running_until)
+        announced_from = max(
+            max(at - reserved, running_until), announcing_from(tables, channel, slot, command)
+        )
         if size[_OPENING] > 0 and value[own_place(value) + _DUE] <= clock + reserved:
             continue  # the second half issues at once, and a step follows
         if announced_from > clock:
@@ -347,7 +383,7 @@ def issue_announced(tables, policy, channel, sink, commands, clock):
 def instead(rules, tables, channel, commands, queue, slot, command, clock):
     """See `dram.step`."""
     if command == ACTIVATE:
-        begin(tables, channel, commands, queue, slot, clock)
+        begin(rules, tables, channel, commands, queue, slot, clock)
         return True
     if not reads_or_writes(command):
         return False

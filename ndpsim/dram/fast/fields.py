@@ -6,7 +6,8 @@ the line has its invariant: code that changes the others must keep it.
 
 Indices. Ranks, bank groups and banks are numbered with fixed strides, rank << 6 | bank group << 2 | bank, so
 that a rank, a bank group and a bank's bit in a mask of its rank are shifts. A group of more
-than four banks without rules of its own has the numbers of several groups. A *mask* has 64 bits, one for
+than four banks without rules of its own has the numbers of several groups; a group of eight in a stack has
+those of two, which have the same times. A *mask* has 64 bits, one for
 each slot of a queue chunk or each bank of a rank. A *wait row* and an *active list* are rank * 2 + queue. A
 queue has room for 1 or 64 chunks: most need one, and small records fit a cache. A channel has room for
 16 ranks. A stack is four groups of a rank.
@@ -41,6 +42,8 @@ ACT, PRE, RD, WR, PREAB, REFAB, PRESB, REFSB, RDA, WRA = range(10)
 REQUEST_CLASSES = 4
 # Commands of some controllers only: the second half of an activation, the command before RD or WR.
 OTHER_HALF, BEFORE_RD, BEFORE_WR = 10, 11, 12
+# RFM commands, whose times are those of the refresh of the same banks, REFAB or REFSB.
+RFMAB, RFMSB = 13, 14
 TIMED_CLASSES = 8  # with times of their own: RDA may issue when RD may, WRA when WR may
 CLASSES = 10
 
@@ -118,6 +121,7 @@ FIELDS = (
     Field("same_group", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank group"),
     Field("same_bank", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank"),
     Field("of_window", (1, TIMED_CLASSES), CONSTANT, "from the first of four commands of the window (tFAW)"),
+    Field("of_bus", (1, TIMED_CLASSES), CONSTANT, "from half of an activation, of the command bus"),
     Field("of_stacks", (2 * CLASSES, TIMED_CLASSES), CONSTANT, "as `of_ranks`, of the stacks of a rank"),
     # ---- Times: the first clock at which a class may issue, according to this node. Commands raise them
     # (`timing`); nothing lowers them.
@@ -201,14 +205,19 @@ FIELDS = (
     ),
     # ---- Times of stacks, and the state of some standards' controllers, see `dram.controllers`
     Field("stack_ready", (EACH_STACK, TIMED_CLASSES), CONSTANT, "as `rank_ready`, as far as the stack goes"),
-    Field("turn", (6,), CONSTANT, "the bus and the edge whose turn it is, and the last command to rows"),
+    Field("turn", (7,), CONSTANT, "the bus and the edge whose turn it is, and the last command to rows"),
     Field("opening", (8,), CONSTANT, "the request whose activation has begun"),
     Field("announced", (2,), CONSTANT, "the request whose RD or WR comes next"),
     Field("prepared_until", (1 + RANKS,), CONSTANT, "the clock until which RD and WR need no announcing"),
     # ---- Waiting maintenance, in order
     Field("pending_size", (), NUMBER, "commands that wait"),
     Field("pending_class", (EACH_PENDING,), NUMBER, "class"),
-    Field("pending_bank", (EACH_PENDING,), NUMBER, "bank, or the first of a rank or same-bank refresh"),
+    Field(
+        "pending_bank",
+        (EACH_PENDING,),
+        NUMBER,
+        "bank, or the first of a rank or same-bank refresh; plus BANKS: RFM instead of the refresh",
+    ),
     Field(
         "awaits_refresh",
         (EACH_RANK,),
@@ -216,6 +225,9 @@ FIELDS = (
         "mask of the banks whose waiting refresh, a REFSB, holds back only their requests; 0 under the "
         "refresh control of the reference. Whoever adds or removes a REFSB must update it",
     ),
+    # ---- Refresh management; without fast-forward
+    Field("rfm", (7,), CONSTANT, "as `dram.state.Rfm`; its command is the class REFAB or REFSB"),
+    Field("raa", (EACH_BANK,), CONSTANT, "a bank's counter of activations, see `dram.management`"),
     # ---- Fast-forward
     Field("fast_forwarded", (), COUNTER, "reads that went as others of the run had gone"),
     Field("next_lookup", (), FORWARDING, "the number of the request at which the table is asked next"),
@@ -244,6 +256,8 @@ COUNTER_ROLES = {
     "PAUSE": CONSTANT,
     "REFRESH_TURNS": CONSTANT,
     "REFRESH_PERIOD": CONSTANT,
+    "REFRESH_SHIFT": CONSTANT,
+    "PAUSED_UNTIL": CONSTANT,
     **dict.fromkeys(
         (
             *("TAKEN", "SERVED", "ROW_HITS", "ROW_MISSES", "ROW_CONFLICTS", "FORWARDED", "COALESCED"),

@@ -1,4 +1,4 @@
-"""The fast controller of LPDDR5: activations in two halves, and a data clock that stops."""
+"""The fast controller of LPDDR5 and LPDDR6: activations in two halves, and a data clock that stops."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from ndpsim.dram.fast.fields import (
     REFSB,
     SLOTS,
 )
-from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, record_command
+from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, note_activation, record_command
 from ndpsim.dram.fast.issue import count_command as count_fast
 from ndpsim.dram.fast.row_policy_points import record_activated
 from ndpsim.dram.fast.slots import slot_bank
 from ndpsim.dram.fast.timing import bank_ready_at as fast_ready_at
 from ndpsim.dram.fast.timing import propagate_bank, update_window
-from ndpsim.dram.fast.vectors import filled, larger, plus, smaller, with_element
+from ndpsim.dram.fast.vectors import filled, larger, plus, raise_times, smaller, with_element
 from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.state import (
     FAR,
@@ -54,6 +54,7 @@ class OnFast(NamedTuple):
     reserved: int  # of the announcing command on the command bus
     leads_reads: int  # from the announcing command to its read
     leads_writes: int
+    cycles: int  # of every command on the command bus
     from_second: int  # 1: distances of an activation count from its second half
     window_of_second: int  # 1: so does the window (tFAW)
     keeps_refreshes: int  # 1: no refresh issues between the halves
@@ -62,7 +63,7 @@ class OnFast(NamedTuple):
 
 
 # Places in `opening`.
-_IS_OPENING, _BANK, _ROW, _REQUEST, _ARRIVED, _QUEUE_OF, _DUE_AT = range(7)
+_IS_OPENING, _BANK, _ROW, _REQUEST, _ARRIVED, _QUEUE_OF, _DUE_AT, _BUS_FREE = range(8)
 # What is announced, as places in `announced`: the active list of the request, counted from 1, and its place;
 # or behind those lists its queue, and its number in the source.
 _WHERE, _WHICH = range(2)
@@ -71,26 +72,30 @@ _WHERE, _WHICH = range(2)
 @inlined
 def step_alone(rules, policy, shape, state, latencies, source, sink, commands, credit, clock):
     """See `fast.step`."""
-    value = state.value
+    value, opening = state.value, state.opening
     if state.announced[_WHERE] > 0:
         at = issue_what_is_announced(
             rules, policy, shape, state, latencies, source, sink, commands, credit, clock
         )
+        if at <= clock:
+            opening[_BUS_FREE] = clock + rules.cycles
         return fast.FROM_QUEUE if at <= clock else fast.NOWHERE, -1, -1, -1, -1, at, 0
-    if state.opening[_IS_OPENING] and (rules.opens_at_once or state.opening[_DUE_AT] <= clock):
+    opens_from = opening[_BUS_FREE] if opening[_IS_OPENING] else FAR
+    if opens_from <= clock and (rules.opens_at_once or opening[_DUE_AT] <= clock):
         open_row(rules, shape, state, commands, clock)
         value[FORCED] += 1
         return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
     outcome = fast.step(policy, shape, state, latencies, source, sink, commands, None, credit, 0, clock)
     if outcome[0] != fast.NOWHERE:
+        opening[_BUS_FREE] = clock + rules.cycles
         return outcome
     if rules.announces_ahead and announce_ahead(rules, shape, state, commands, credit, clock):
         return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
-    if state.opening[_IS_OPENING]:
+    if opens_from <= clock:
         open_row(rules, shape, state, commands, clock)
         value[DEFERRED] += 1
         return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
-    return outcome
+    return fast.NOWHERE, -1, -1, -1, -1, min(outcome[5], opens_from), 0
 
 
 @inlined
@@ -152,6 +157,14 @@ def count_and_record(shape, state, commands, command, bank, row, clock):
         record_command(commands, command, bank_node(shape, bank), row, -1, clock)
 
 
+@inlined
+def take_bus(rules, shape, state, clock):
+    """Another command may follow when the bus is free."""
+    if rules.cycles > 1:
+        for rank in range(assume_nonnegative(shape.ranks)):
+            raise_times(state.rank_ready, rank, state.of_bus, 0, clock)
+
+
 @outlined
 def open_row(rules, shape, state, commands, clock):
     """See `complete`."""
@@ -163,13 +176,16 @@ def open_row(rules, shape, state, commands, clock):
     )
     count_and_record(shape, state, commands, OTHER_HALF, bank, row, clock)
     state.value[OPEN_CLOCKS] -= clock
-    opening[_IS_OPENING] = 0
+    opening[_IS_OPENING], opening[_BUS_FREE] = 0, clock + rules.cycles
     if rules.from_second:
         propagate_bank(shape, state, ACT, bank, clock)
+    else:
+        take_bus(rules, shape, state, clock)
     if rules.window_of_second:
         update_window(shape, state, bank // BANKS_PER_RANK, clock)
     record_activated(shape.rows, state, bank)
     activate_request(shape.queues, state, queue, bank, row, opening[_REQUEST], opening[_ARRIVED])
+    note_activation(shape, state, bank, clock)
 
 
 @inlined
@@ -201,11 +217,13 @@ def keeps_maintenance(rules, shape, state, place, command):
 def prepare(rules, shape, state, commands, queue, bank, where, which, clock):
     """See `instead`, of a column command."""
     opening = state.opening
+    can_open = opening[_BUS_FREE] <= clock and opening[_IS_OPENING]
+    opening[_BUS_FREE] = clock + rules.cycles  # one command or another issues now
     if rules.is_always_prepared or clock < state.prepared_until[clock_of(rules, bank)]:
         state.value[UNANNOUNCED] += 1
         keep_clock(rules, state, queue, bank, clock)
         return False
-    if opening[_IS_OPENING] and opening[_DUE_AT] <= clock + rules.reserved:
+    if can_open and opening[_DUE_AT] <= clock + rules.reserved:
         open_row(rules, shape, state, commands, clock)
         state.value[DEFERRED] += 1
         return True
@@ -217,6 +235,7 @@ def prepare(rules, shape, state, commands, queue, bank, where, which, clock):
 def announce(rules, shape, state, commands, queue, bank, where, which, clock):
     """See `dram.controllers.split_activation`."""
     count_and_record(shape, state, commands, BEFORE_RD + queue, bank, -1, clock)
+    state.opening[_BUS_FREE] = clock + rules.cycles
     leads = rules.leads_writes if queue else rules.leads_reads
     if leads > 1:  # as in `announce`
         state.bank_ready[bank, RD + queue] = max(state.bank_ready[bank, RD + queue], clock + leads)
@@ -235,6 +254,8 @@ def active_from(rules, state, rank, times):
 @outlined
 def announce_ahead(rules, shape, state, commands, credit, clock):
     """Announce the oldest active request that will be ready right after; see `announced_ahead`."""
+    if state.opening[_BUS_FREE] > clock:
+        return False
     if state.opening[_IS_OPENING] and state.opening[_DUE_AT] <= clock + rules.reserved:
         return False
     best, best_place, best_arrived, ready_from = -1, 0, FAR, clock + rules.reserved
@@ -277,7 +298,9 @@ def begin_opening(rules, shape, state, commands, queue, bank, row, request, arri
     """See `begin`."""
     opening = state.opening
     count_and_record(shape, state, commands, ACT, bank, row, clock)
-    if not rules.from_second:
+    if rules.from_second:
+        take_bus(rules, shape, state, clock)
+    else:
         propagate_bank(shape, state, ACT, bank, clock)
     if not rules.window_of_second:
         update_window(shape, state, bank // BANKS_PER_RANK, clock)

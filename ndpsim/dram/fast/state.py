@@ -35,17 +35,21 @@ from ndpsim.dram.fast.shape import NOT_IN_WINDOW, Shape
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers.FRFCFS import FRFCFS
-from ndpsim.dram.state import OPEN_CLOCKS, Policy, number_nodes, put_schedule, refreshed, schedule_of
+from ndpsim.dram.state import OPEN_CLOCKS, Policy, Rfm, number_nodes, put_schedule, refreshed, schedule_of
 from ndpsim.spec import NO_RULE, Tables
 from ndpsim.spec.lower import (
+    BUS,
     BUSY,
     CLOCKS,
     CLOSES_FIRST,
     COMPLETED_BY,
     COUNTED,
     CYCLES,
+    INTERVAL,
+    IS_REFRESH,
     LENGTH,
     LEVEL,
+    ON_ANY_TICK,
     PREPARED_BY,
     SCOPE,
 )
@@ -68,7 +72,7 @@ Records = NDArray[Any]
 
 # The numbers of PREAB, REFAB, PRESB and REFSB are those of a standard with these commands, see
 # `chunks_needed`; the last entries are no numbers, see `command_numbers`.
-COMMAND_OF_CLASS = ACTIVATE, PRECHARGE, READ, WRITE, 6, 7, 8, 9, READ_AP, WRITE_AP, 10, 11, 12
+COMMAND_OF_CLASS = ACTIVATE, PRECHARGE, READ, WRITE, 6, 7, 8, 9, READ_AP, WRITE_AP, 10, 11, 12, 13, 14
 CLASS_OF_COMMAND = np.argsort(COMMAND_OF_CLASS)
 
 _OF_BANKS = ONE_BANK, BANK_PAIR  # scopes of refreshes of single banks
@@ -100,26 +104,36 @@ def chunks_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     groups, banks = _groups(tables)
     small = tables.ranks <= RANKS and groups <= GROUPS_PER_RANK
     small = small and banks <= BANKS_PER_GROUP and chunks <= MOST_CHUNKS
-    small = small and tables.groups_per_stack in (0, GROUPS_PER_STACK)
-    return chunks if small and _fits_classes(tables, schedule_of(tables, policy)) else 0
+    small = small and tables.groups_per_stack * groups // tables.bankgroups in (0, GROUPS_PER_STACK)
+    return chunks if small and _fits_classes(tables, schedule_of(tables, policy), policy.rfm) else 0
 
 
 def _groups(tables: Tables) -> tuple[int, int]:
     """Bank groups of a rank and banks of a group, as `fields` numbers them."""
+    if _halves(tables):
+        return tables.bankgroups * 2, BANKS_PER_GROUP
     if tables.bankgroups > 1 or tables.banks_per_group % BANKS_PER_GROUP or tables.gap[2].max() > NO_RULE:
         return tables.bankgroups, tables.banks_per_group
     return tables.banks_per_group // BANKS_PER_GROUP, BANKS_PER_GROUP
 
 
-def _fits_classes(tables: Tables, schedule: Schedule) -> bool:
+def _halves(tables: Tables) -> bool:
+    """Whether each bank group has the numbers of two."""
+    return tables.groups_per_stack > 0 and tables.banks_per_group == 2 * BANKS_PER_GROUP
+
+
+def _fits_classes(tables: Tables, schedule: Schedule, rfm: Rfm) -> bool:
     """Whether each command that may issue has a class, and each of its rules a place in the state."""
+    requested = {turn.command for turn in schedule.turns}
+    if rfm.threshold > 0:
+        like = _refresh_like(tables, rfm)
+        if like is None:
+            return False
+        requested.add(like)
     numbers = command_numbers(tables)
     of_classes = [(scope, REFSB, PRESB) for scope in (SAME_BANKS, *_OF_BANKS)] + [(WHOLE_RANK, REFAB, PREAB)]
     known = [[scope, numbers[one], numbers[other]] for scope, one, other in of_classes]
-    asked = [
-        [int(tables.commands[n, SCOPE]), n, int(tables.commands[n, CLOSES_FIRST])]
-        for n in {turn.command for turn in schedule.turns}
-    ]
+    asked = [[int(tables.commands[n, SCOPE]), n, int(tables.commands[n, CLOSES_FIRST])] for n in requested]
     issued = [*range(WRITE_AP + 1), *(number for one in asked for number in one[1:])]
     return (
         _fits_window(tables, issued)
@@ -128,6 +142,25 @@ def _fits_classes(tables: Tables, schedule: Schedule) -> bool:
         and not (tables.binds_siblings[2].any() or _other_banks(tables) is None)
         and len(schedule.turns) <= MOST_TURNS
     )
+
+
+def _refresh_like(tables: Tables, rfm: Rfm) -> int | None:
+    """The refresh of the same banks as RFM and with the same rules; None: there is none."""
+    like, _ = refreshed(tables).commands.get(rfm.scope, (None, 0))
+    if like is None:
+        return None
+    counted, delayed = tables.windows[:, COUNTED:CLOCKS], tables.windows[:, CLOCKS:]
+    of_both = [
+        (
+            *(gap[:, number] for gap in (tables.gap, tables.sibling_gap)),
+            *(gap[:, :, number] for gap in (tables.gap, tables.sibling_gap)),
+            counted[:, number],
+            delayed[:, number],
+            tables.commands[number, [CLOSES_FIRST, BUSY, BUS, CYCLES, ON_ANY_TICK]],
+        )
+        for number in (like, rfm.command)
+    ]
+    return like if all(np.array_equal(*pair) for pair in zip(*of_both, strict=True)) else None
 
 
 def _other_banks(tables: Tables) -> Ints | None:
@@ -191,8 +224,10 @@ def window_of_second(tables: Tables) -> bool:
 
 
 def _binds_parts(tables: Tables, command: int) -> bool:
-    """Whether a rule of bank groups or stacks applies to a command or to commands after it."""
-    of_parts = np.stack((tables.gap[2], tables.gap[STACK], tables.sibling_gap[STACK]))
+    """Whether a rule of stacks, or of groups for more than one bank, applies to a command or after it."""
+    one_bank = tables.commands[command, SCOPE] == ONE_BANK
+    of_groups = np.full_like(tables.gap[2], NO_RULE) if one_bank else tables.gap[2]
+    of_parts = np.stack((of_groups, tables.gap[STACK], tables.sibling_gap[STACK]))
     return bool(max(of_parts[:, command].max(), of_parts[:, :, command].max()) > NO_RULE)
 
 
@@ -206,7 +241,7 @@ def step_on(policy: Policy, tables: Tables) -> Any:
 def other_numbers(tables: Tables) -> Ints | None:
     """`command_numbers`, but None where these are `COMMAND_OF_CLASS`."""
     numbers = np.array(command_numbers(tables))
-    return None if (numbers[:CLASSES] == COMMAND_OF_CLASS[:CLASSES]).all() else numbers
+    return None if ((numbers == COMMAND_OF_CLASS) | (numbers < 0)).all() else numbers
 
 
 @cached_by_identity(16)
@@ -222,8 +257,29 @@ def command_numbers(tables: Tables) -> list[int]:
         if SAME_BANKS not in refreshes and scope in refreshes:
             numbers[PRESB], numbers[REFSB] = PRECHARGE, refreshes[scope][0]
     others = (ACTIVATE, COMPLETED_BY), (READ, PREPARED_BY), (WRITE, PREPARED_BY)
-    numbers[CLASSES:] = [int(tables.commands[command, by]) for command, by in others]
+    numbers[CLASSES:] = [
+        *(int(tables.commands[command, by]) for command, by in others),
+        *(_rfm_of_class(tables, numbers, command) for command in (REFAB, REFSB)),
+    ]
     return numbers
+
+
+def _rfm_of_class(tables: Tables, numbers: list[int], refresh: int) -> int:
+    """The number of the RFM command of the same banks as a refresh's class; -1: there is none."""
+    commands = tables.commands
+    if numbers[refresh] >= len(commands):
+        return -1
+    alike = (commands[:, IS_REFRESH] == 1) & (commands[:, SCOPE] == commands[numbers[refresh], SCOPE])
+    return next(iter(np.flatnonzero(alike & (commands[:, INTERVAL] == 0)).tolist()), -1)
+
+
+def _activate_to_refresh(tables: Tables) -> int:
+    """See `dram.choosing.delays_refresh`."""
+    numbers, gap = command_numbers(tables), tables.gap[:2]
+    if not 0 <= numbers[REFSB] < len(tables.commands):
+        return 0
+    opening = [number for number in (numbers[ACT], numbers[OTHER_HALF]) if number >= 0]
+    return int(gap[:, opening, numbers[REFSB]].max())
 
 
 def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = None) -> Shape:
@@ -234,6 +290,8 @@ def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = No
         ranks=tables.ranks,
         bankgroups=groups,
         banks_per_group=banks,
+        group_shift=3 if _halves(tables) else 2,
+        other_half=int(_halves(tables)),
         first_bank=number_nodes(tables).first_bank,
         window=int(_window(tables)[0].max()),
         refresh_in_window=_window(tables)[1],
@@ -241,6 +299,7 @@ def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = No
         burst=tables.burst,
         refresh_interval=tables.refresh_interval,
         refresh_cycles=int(busy[0]) if len(busy) else 0,
+        activate_to_refresh=_activate_to_refresh(tables),
         queues=ONE_CHUNK if chunks == 1 else Chunks(chunks),
         rows=row_policy("open", 0) if rows is None else rows,
         groups_at_once=tables.bankgroups if SAME_BANKS in refreshed(tables).commands else 1,
@@ -284,6 +343,7 @@ def _distances(tables: Tables, from_second: int, waits_for_second: int) -> dict[
         "same_group": of_classes(gap[2]),
         "same_bank": of_classes(gap[3]),
         "of_window": _window(tables)[0],
+        "of_bus": np.full((1, TIMED_CLASSES), tables.commands[ACTIVATE, CYCLES]),
         "of_stacks": np.concatenate((of_classes(gap[STACK]), of_classes(tables.sibling_gap[STACK]))),
     }
 
@@ -301,6 +361,8 @@ def make_states(
     for value in states["value"][:1]:
         put_schedule(value, _numbered_by_place(tables, due), _command_class(tables))
         states["value"][1:] = value
+    if policy.rfm.threshold > 0:
+        states["rfm"] = policy.rfm._replace(command=REFAB if policy.rfm.scope == WHOLE_RANK else REFSB)
     halves = getattr(step_on(policy, tables), "from_second", 0), getattr(policy.step, "waits_for_second", 0)
     for name, distances in _distances(tables, *halves).items():
         states[name] = distances
@@ -312,7 +374,7 @@ def _numbered_by_place(tables: Tables, schedule: Schedule) -> Schedule:
     """A schedule whose turns of one bank number it as `fields` does."""
     if not schedule.turns or tables.commands[schedule.turns[0].command, SCOPE] not in _OF_BANKS:
         return schedule
-    places = (divmod(turn.bank, tables.banks_per_group) for turn in schedule.turns)
+    places = (divmod(turn.bank, _groups(tables)[1]) for turn in schedule.turns)
     banks = [group * BANKS_PER_GROUP + bank for group, bank in places]
     turns = (turn._replace(bank=bank) for turn, bank in zip(schedule.turns, banks, strict=True))
     return schedule._replace(turns=tuple(turns))

@@ -109,8 +109,8 @@ _BETWEEN_RANKS_IN_REFERENCE = (
 def _commands(wck_of: str, announced: str, burst: str, refreshed: str, ranks: str) -> tuple[Command, ...]:
     """The commands.
 
-    `wck_of`: the level with a data clock; `announced`: clocks that a CAS keeps the bus for; `burst`: after
-    whose end the data clock may stop; `refreshed`, `ranks`: scope and order of REFpb.
+    `wck_of`: the level with a data clock; `announced`: clocks that a CAS keeps the bus for; `burst`: the one
+    after which the data clock may stop; `refreshed`, `ranks`: scope and order of REFpb.
     """
     wck: dict[str, Any] = dict(prepared_at=wck_of)
     read = wck | dict(prepared_by="CAS_RD", keeps_prepared=f"nCL + {burst} + nWCKPST")
@@ -160,14 +160,14 @@ CITED = {
     "tCK_ps": "the clock of the grade, rounded down to ps",
     "nBL_min": "BL/n_min of BL16, CKR 4:1, WCK above 1600 MHz; JESD209-5C, Table 339",
     "nBL_max": "BL/n_max of BL16, CKR 4:1, WCK above 1600 MHz; JESD209-5C, Table 339",
-    "nCL": "read latency set 0, x16; JESD209-5B, Table 201",
-    "nCWL": "write latency set A; JESD209-5B, Table 200",
+    "nCL": "read latency set 0, x16, CKR 4:1; JESD209-5C, its table not quoted",
+    "nCWL": "write latency set A, CKR 4:1; JESD209-5C, its table not quoted",
     "nRCD": "18 ns; JESD209-5C, Table 381",
     "nRP": "tRPpb, 18 ns; JESD209-5C, Table 381",
     "nRPab": "21 ns; JESD209-5C, Table 381",
     "nRAS": "42 ns; JESD209-5C, Table 381",
     "nRC": "tRAS + tRPpb; JESD209-5C, Table 381",
-    "nWR": "34 ns; JESD209-5B, Table 225",
+    "nWR": "34 ns; JESD209-5C, its table not quoted",
     "nRTP": "BL/n_min + nRBTP; JESD209-5C, Tables 225 and 340",
     "nPPD": "JESD209-5C, Table 381",
     "nCCDS": "BL/n_min; JESD209-5C, Table 342",
