@@ -153,6 +153,7 @@ def command(given: Given) -> None:
 def _check_commands(given: Given, trace: str, limit: int) -> bool:
     """Check the commands of a trace and print the outcome; returns whether all are legal."""
     from ndpsim.audit import check, check_lanes
+    from ndpsim.report.timings import print_rounded
     from ndpsim.traces import read_commands
 
     if "lanes" in given:
@@ -161,6 +162,7 @@ def _check_commands(given: Given, trace: str, limit: int) -> bool:
     commands = read_commands(trace, channel.device)
     if not len(commands.clock):
         raise InputError("holds no commands", "form", file=trace)
+    _refuse_other_standard(trace, commands, channel.device)
     lanes, start = _lanes(given, channel, commands), CHECK.value(given, "start-clock")
     if lanes is None:
         report = check(commands, channel.device, channel.refresh, limit, None, None, start, *channel.rfm)
@@ -179,8 +181,24 @@ def _check_commands(given: Given, trace: str, limit: int) -> bool:
     outcome = report.to_dict()
     if "energy" in given and report.ok:
         outcome |= _energy(commands, channel.device, lanes, channel.power, start)
-    answer(given, lambda: outcome, lambda: _print_commands(trace, report, lanes, outcome))
+
+    def show() -> None:
+        _print_commands(trace, report, lanes, outcome)
+        print_rounded(channel.device)
+
+    answer(given, lambda: outcome, show)
     return report.ok
+
+
+def _refuse_other_standard(file: str, commands: CommandTrace, device: Device) -> None:
+    """Refuse a trace with commands that another standard has."""
+    from ndpsim.traces import other_standards
+
+    lacking, fitting = other_standards(commands, device)
+    if fitting:
+        problem = f"{device.standard.name} has no {', '.join(lacking)}; it looks like a trace of"
+        option = f"--standard {fitting[0]}, or a --hw with {fitting[0]}"
+        raise InputError(f"{problem} {' or '.join(fitting)}: {option}", "conflict", file=file)
 
 
 def _print_outcome(file: str, outcome: Outcome, more: str = "") -> None:

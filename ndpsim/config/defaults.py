@@ -20,6 +20,7 @@ _REASONS = {
     "title": "none given; the name is used instead",
     "paper": "none given",
     "dram.rules": "the rules of the standard; reference is for comparisons of commands with Ramulator 2.1",
+    "dram.organisation.": "the size of the organisation preset",
     "dram.mapper": (
         "assumption: a mapping of Ramulator 2.1 that keeps a stream in open rows; only for requests by "
         "address, because layouts place weights"

@@ -222,7 +222,8 @@ class ControllerOptions:
         refresh_control: what a waiting refresh of one bank, or of one bank of each group, holds back: the
             requests for its banks ("own-bank"), or all queued requests ("reference", as Ramulator 2.1). None:
             as the rules of the standard, "reference" or "standard", which has own-bank. A refresh of a rank
-            holds back all queued requests in any case.
+            holds back all queued requests in any case. With "reference", a precharge of the row policy issues
+            even if another command has closed its bank.
         read_buffer: slots of the read queue.
         write_buffer: slots of the write queue.
         rfm: refresh management: "off", or the scope of the RFM commands: "all-bank", "same-bank", "per-bank".
@@ -270,7 +271,7 @@ def make_policy(
         rows=row_policy(options.row_policy, options.row_cap),
         step=make_step(controller, options, choices),
         own_bank=int(control == "own-bank"),
-        drops_precharges=int(rules != "reference"),
+        drops_precharges=int(control == "own-bank"),
         rfm=rfm._replace(own_bank=int(control == "own-bank")),
     )
 

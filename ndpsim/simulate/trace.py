@@ -208,7 +208,7 @@ def run_trace(
     org: str = "DDR5_16Gb_x8",
     timing: str = "DDR5_4800AN",
     ranks: int = 1,
-    overrides: Mapping[str, int] | None = None,
+    overrides: Mapping[str, int | str] | None = None,
     mapper: str = "RoBaRaCoCh",
     scheduler: str = "FRFCFS",
     row_policy: str = "open",

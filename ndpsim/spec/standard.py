@@ -130,6 +130,32 @@ class Rule:
     siblings: bool = False
 
 
+def with_rfm(
+    rules: tuple[Rule, ...], commands: Mapping[str, str], timings: Mapping[str, str]
+) -> tuple[Rule, ...]:
+    """The rules of refreshes, and the same of RFM: it waits as a refresh does, and takes its own time.
+
+    Args:
+        commands: the RFM command for each refresh. timings: a refresh's timing, and that of RFM.
+    """
+
+    def also(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(commands[name] for name in names if name in commands)
+
+    extended = []
+    for rule in rules:
+        after = replace(rule, next=rule.next + also(rule.next))
+        if rule.window > 1:
+            extended.append(replace(after, previous=rule.previous + also(rule.previous)))
+            continue
+        extended.append(after)
+        if also(rule.previous):
+            latency = re.sub(r"\w+", lambda term: timings.get(term[0], term[0]), rule.latency)
+            name = rule.name.replace("RFC", "RFM")
+            extended.append(replace(after, name=name, previous=also(rule.previous), latency=latency))
+    return tuple(extended)
+
+
 _TERM = re.compile(r"\s*([+-]?)\s*([A-Za-z_]\w*|\d+)")
 
 
@@ -381,6 +407,7 @@ class Standard:
     traces, which the reference lacks.
     `max_postponed_refreshes`, `max_pulled_in_refreshes`: refreshes that a rank may owe, or be ahead.
     `controller`: the module of `ndpsim/dram/controllers` with the parts of a step that are not data.
+    `rounding`: how a user's time in ns becomes clocks, one of `ROUNDINGS`.
     `choices`: what the standard leaves to a controller, by names that its `controller` knows.
     `refused`: presets of which no source is known, by name, with what is missing.
     `management`: the thresholds of refresh management; None: the standard has none.
@@ -410,6 +437,7 @@ class Standard:
     derives_exactly: bool = False
     own_data_buses: bool = False
     ticks_per_clock: int = 1
+    rounding: str = "up"
     choices: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     management: Management | None = None

@@ -25,6 +25,7 @@ from ndpsim.dram.fast.fields import (
     RANKS,
     REFAB,
     REFSB,
+    RFMAB,
     SLOTS,
     STACKS_PER_RANK,
     TIMED_CLASSES,
@@ -183,7 +184,7 @@ def _binding_windows(tables: Tables, issued: list[int]) -> Ints:
 def _fits_window(tables: Tables, issued: list[int]) -> bool:
     """Whether there is at most the window of activations, with or without the refresh of banks."""
     numbers = command_numbers(tables)
-    issued = [*issued, *(number for number in numbers[OTHER_HALF:] if number >= 0)]
+    issued = [*issued, *(number for number in numbers[OTHER_HALF:RFMAB] if number >= 0)]
     windows = _binding_windows(tables, issued)
     if len(windows) == 0:
         return True

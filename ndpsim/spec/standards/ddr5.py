@@ -378,6 +378,7 @@ STANDARD = Standard(
     transfers_per_clock=2,
     prefetch=16,
     channel_bits=32,
+    rounding="JESD79-5C",
     rules=_RULES,
     organisations=_ORGANISATIONS,
     speeds=_SPEEDS,
