@@ -384,7 +384,7 @@ NEW: dict[str, Any] = {
                 "dram": {
                     "impl": "DDR5",
                     "org": {"dq": 8, "count": [1, 2, 8, 4, 65536, 1024]},
-                    "timing": [4800, 8, 41, 35, 37, 78, 112, 73, 19, 33, 3, 9, 13, 10, 49, 11, 14, 7, 25, 34, 711, 9376, 4, 416],
+                    "timing": [4800, 8, 41, 35, 37, 78, 116, 73, 19, 33, 3, 9, 13, 10, 49, 11, 14, 7, 25, 34, 711, 9376, 4, 416],
                     "channel_width": 32,
                     "read_latency": 49,
                 },
@@ -394,7 +394,7 @@ NEW: dict[str, Any] = {
 }  # fmt: skip
 # Its list by the names of timing_params in ramulator/dram/ddr5.py, less rate and tCK_ps.
 NEW_CLOCKS = {
-    "nBL": 8, "nCL": 41, "nRCD": 35, "nRP": 37, "nRAS": 78, "nRC": 112, "nWR": 73, "nRTP": 19, "nCWL": 33, "nPPD": 3,
+    "nBL": 8, "nCL": 41, "nRCD": 35, "nRP": 37, "nRAS": 78, "nRC": 116, "nWR": 73, "nRTP": 19, "nCWL": 33, "nPPD": 3,
     "nCCDS": 9, "nCCDL": 13, "nCCDS_WR": 10, "nCCDL_WR": 49, "nRRDS": 11, "nRRDL": 14, "nWTRS": 7, "nWTRL": 25,
     "nFAW": 34, "nRFC": 711, "nREFI": 9376, "nCS": 4,
 }  # fmt: skip

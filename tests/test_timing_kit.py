@@ -23,6 +23,8 @@ NAMES = {
     name: {*page.derived, *(timing for speed in page.speeds.values() for timing in speed)}
     for name, page in standards().items()
 }
+#: These move data in time; the distance from a read to a write must fit them.
+OF_DATA = {"nCL", "nCWL", "nBL", "nBL_min", "nBL_max", "nRTW", "nCAS"}
 
 
 # A page's rules, evaluated directly.
@@ -84,12 +86,16 @@ def device_of(standard: str, rules: str, chosen: random.Random | None = None) ->
     org, timing = orgs[0], next(iter(page.speeds))
     if chosen is not None:
         org, timing = chosen.choice(orgs), chosen.choice(list(page.speeds))
-    # Windows that are longer than as many distances between activations, so that they bind.
-    longer = {
-        name: 150 for rule in page.rules if rule.window > 1 and (name := rule.latency) in NAMES[standard]
-    }
+    changed = None
+    if chosen is not None:
+        # No two rules have equal sums, so that none can stand for another; and windows bind.
+        names = sorted(NAMES[standard] - {"rate", "tCK_ps", *OF_DATA})
+        known = resolve(standard, org, timing, 1, rules=rules).timings
+        changed = {name: known[name] + chosen.randrange(20) for name in names if name in known}
+        changed |= {rule.latency: 170 for rule in page.rules if rule.window > 1 and rule.latency in changed}
+        changed["nRC"] = changed["nRAS"] + changed["nRP"] + 7
     ranks = 1 if page.organisations[org].ranks else 3
-    return resolve(standard, org, timing, ranks, longer if chosen else None, rules)
+    return resolve(standard, org, timing, ranks, changed, rules)
 
 
 def sizes_of(device: Device) -> Place:

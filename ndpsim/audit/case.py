@@ -31,6 +31,7 @@ class Kinds(NamedTuple):
     reads: NDArray[np.int64]
     writes: NDArray[np.int64]
     refreshes: NDArray[np.int64]
+    manages: NDArray[np.int64]  # refresh management (RFM)
     scope: NDArray[np.int64]
     cycles: NDArray[np.int64]  # clocks on its command bus
     on_any_tick: NDArray[np.int64]
@@ -49,7 +50,7 @@ def kinds_of(standard: Standard) -> Kinds:
     commands = standard.by_number
     effects = {
         name: flags(getattr(one, name) for one in commands)
-        for name in ("opens", "closes", "reads", "writes", "refreshes")
+        for name in ("opens", "closes", "reads", "writes", "refreshes", "manages")
     }
     for first in commands:
         if first.completed_by:

@@ -104,7 +104,7 @@ def _overlaps(start: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     """The pairs of bursts that overlap, as rows (earlier, later) in the order of the trace, by the later."""
     order = np.argsort(start, kind="stable")
     pairs = [np.empty((0, 2), dtype=np.int64)]
-    # Commands at `length` clocks start the first bursts within such a time, reads or writes, others the second.
+    # Commands at `length` clocks start the first bursts within such a time, others the second.
     for apart in range(1, min(4 * length, len(start))):
         first, second = order[:-apart], order[apart:]
         close = start[second] - start[first] < length
@@ -239,15 +239,22 @@ def _timing(case: Case) -> Found:
 # Rows.
 
 
-def _row_state(case: Case) -> Found:
+def addressed_banks(case: Case) -> tuple[NDArray[np.int64], ...]:
+    """The first bank of each usable command; by kind, how many banks it reaches, and which of them."""
     device, part, kinds = case.device, case.part, case.kinds
     within = np.maximum(part.bankgroup, 0) * device.banks_per_group + np.maximum(part.bank, 0)
     of_pair = kinds.scope[part.command] == BANK_PAIR
     within = np.where(of_pair, within % (device.banks_per_rank // 2), within)
     bank = part.rank * device.banks_per_rank + within
     reach = np.where(kinds.scope == ONE_BANK, 1, device.banks_per_rank)
-    stride = np.maximum(_apart(device, kinds), 1)
-    effects = (kinds.opens, kinds.closes, kinds.columns, kinds.refreshes, reach, stride)
+    return bank, reach, np.maximum(_apart(device, kinds), 1)
+
+
+def _row_state(case: Case) -> Found:
+    device, part, kinds = case.device, case.part, case.kinds
+    bank, reach, stride = addressed_banks(case)
+    closed = kinds.refreshes | kinds.manages  # commands that need closed banks
+    effects = (kinds.opens, kinds.closes, kinds.columns, closed, reach, stride)
     touched, rows = _unset(device.banks), _unset(case.limit, 3)
     count = find_row_faults(part.command, bank, part.row, *effects, touched, rows)
     first = []

@@ -1,4 +1,4 @@
-"""The two passes of a check that need a loop over the commands: distances, and the rows of banks.
+"""The passes of a check that need a loop over the commands: distances, rows of banks, and activations.
 
 Kernels allocate nothing: the caller hands them their working arrays, filled with -1.
 """
@@ -160,4 +160,28 @@ def find_row_faults(
                 faulty = True
             if opens[kind] + closes[kind] > 0:
                 touched[b] = i
+    return count
+
+
+@kernel
+def find_unmanaged(
+    command: Ints, bank: Ints, change: Ints, reach: Ints, stride: Ints, most: int, counter: Ints, found: Ints
+) -> int:
+    """Commands with which the counter of a bank exceeds `most`.
+
+    `change[kind]`: what a command adds to the counters of its banks; they stay at 0 or more. For banks see
+    `find_row_faults`. `counter[bank]` is a working array of zeros. Returns how many there are, the first of
+    them as rows of `found`: command, bank.
+    """
+    count = 0
+    for i in range(len(command)):
+        kind = command[i]
+        if change[kind] == 0:
+            continue
+        for b in range(bank[i], bank[i] + reach[kind], stride[kind]):
+            counter[b] = max(0, counter[b] + change[kind])
+            if counter[b] == most + 1 and change[kind] > 0:
+                if count < len(found):
+                    found[count, 0], found[count, 1] = i, b
+                count += 1
     return count

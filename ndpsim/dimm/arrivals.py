@@ -175,7 +175,11 @@ def refresh_lanes(policy, host, lanes, before, bus, buses):
             if bars_queues(host, place & size - 1) and not is_barred(state):
                 state.value[REFRESH_FROM] = host.value[REFRESH_FROM]
             push_refresh(
-                policy, lanes.shape, state, host.pending_class[place & size - 1], first % BANKS_PER_RANK
+                policy.own_bank,
+                lanes.shape,
+                state,
+                host.pending_class[place & size - 1],
+                first % BANKS_PER_RANK,
             )
 
 

@@ -204,7 +204,7 @@ def refresh_lane(setup, host, lane, rank, before):
             group = lane_group(setup, rank, entry[PRIORITY, GROUP, slot])
             bank = lane_bank(setup, rank, entry[PRIORITY, BANK, slot])
             command = entry[PRIORITY, FINAL, slot]
-            push_refresh(setup.lane_tables, setup.policy, lane, command, 1, group, bank)
+            push_refresh(setup.lane_tables, setup.policy.own_bank, lane, command, 1, group, bank)
 
 
 @inlined

@@ -42,7 +42,7 @@ def next_column(shape, state):
     for number in range(shape.ranks):
         hits |= state.waiting[0, wait_row(queue, number), RD + queue]
     if state.pending_size > 0:
-        hits &= ~requests_held(state, queue, 0)
+        hits &= ~requests_held(state, queue, 0, 0)
     if hits != 0:
         tail = state.tail[0, queue]
         slot = lowest(rotate(hits, tail)) + tail & SLOTS - 1

@@ -31,7 +31,7 @@ from ndpsim.dram.state import (
     WRITES,
 )
 from ndpsim.dram.timing import bank_ready_at, banks_of, first_bank, ready_at
-from ndpsim.spec.lower import CLOSES, CLOSES_FIRST, IS_REFRESH, SCOPE
+from ndpsim.spec.lower import CLOSES, CLOSES_FIRST, COMPLETED_BY, IS_REFRESH, SCOPE
 from ndpsim.spec.standard import ACTIVATE, BANK_PAIR, ONE_BANK, PRECHARGE, READ, WRITE
 
 
@@ -196,8 +196,13 @@ def is_blocked(blocking, entry, queue, slot, clock):
 
 
 @inlined
-def choose_from(policy, channel, credit, queue, blocking, clock):
+def choose_from(policy, channel, credit, queue, blocking, kept, clock):
     """The ready request of a queue that comes first and is not blocked: (slot or -1, its command).
+
+    `kept`: mask of the rank nodes without activations now, see `delays_refresh`.
+
+    Requests of the queues wait for the refresh of their bank. Of the active ones, those whose bank waits for
+    its refresh come first, so that it can be closed.
 
     Distances only delay commands. Therefore a request that is not ready is not examined again before the
     clock found here, unless its bank changes. If only clocks delay requests, the whole queue is not examined
@@ -209,7 +214,7 @@ def choose_from(policy, channel, credit, queue, blocking, clock):
     if blocking is None and only_clocks_delay(scheduler) and bound[queue] > clock:
         return -1, -1
     overview = look_over(scheduler, channel, queue)
-    best, best_command, first = -1, -1, FAR
+    best, best_command, best_awaited, first = -1, -1, False, FAR
     for slot in range(size[queue]):
         not_before = entry[queue, NOT_BEFORE, slot]
         if not_before > clock:
@@ -224,11 +229,21 @@ def choose_from(policy, channel, credit, queue, blocking, clock):
         entry[queue, NOT_BEFORE, slot] = at
         if at > clock:
             first = min(first, at)
+        elif command == ACTIVATE and kept >> entry[queue, RANK, slot] & 1:
+            first = clock
         elif may_issue(scheduler, channel, queue, slot, command, overview):
             if best >= 0:
                 first = clock  # the other request is ready, too
-            if best < 0 or comes_before(scheduler, channel, queue, slot, best, overview):
-                best, best_command = slot, command
+            awaited = (
+                queue == ACTIVE and command >= READ and rows[entry[queue, BANK, slot], AWAITS_REFRESH] > 0
+            )
+            goes_first = (
+                awaited
+                if awaited != best_awaited
+                else (best < 0 or comes_before(scheduler, channel, queue, slot, best, overview))
+            )
+            if goes_first:
+                best, best_command, best_awaited = slot, command, awaited
     bound[queue] = first
     return best, best_command
 
@@ -318,6 +333,18 @@ def maintenance_prospect(tables, entry, ready, rows, size, credit, other_credit,
 
 
 @inlined
+def delays_refresh(tables, command, at, clock):
+    """Whether an activation now would delay a refresh of banks of its rank, which is ready at `at`: a stream
+    of activations could delay it for ever.
+    """
+    second, gap = tables.commands[ACTIVATE, COMPLETED_BY], tables.gap
+    spacing = max(gap[0, ACTIVATE, command], gap[1, ACTIVATE, command])
+    if second >= 0:
+        spacing = max(spacing, max(gap[0, second, command], gap[1, second, command]))
+    return at < clock + spacing
+
+
+@inlined
 def is_behind(entry, slot):
     """Whether earlier maintenance waits for the rank of this one."""
     for earlier in range(slot):
@@ -329,30 +356,31 @@ def is_behind(entry, slot):
 @inlined
 def choose_priority(tables, policy, channel, credit, other_credit, blocking, clock):
     """The first waiting maintenance that can issue: (slot or -1, its command, when one becomes ready, whether
-    queued requests have to wait).
+    queued requests have to wait, mask of the rank nodes on which activations have to).
 
     Only the first may issue, and those behind others that hold back only requests for their banks. Refreshes
     of a rank stay in order. On shared ranks, `other_credit` is that of the first one's rank, and those of
     other ranks wait.
     """
     entry, size, rows = channel.entry, channel.size, channel.rows
-    wake, of_first = FAR, entry[PRIORITY, RANK, 0]
+    wake, kept, of_first = FAR, 0, entry[PRIORITY, RANK, 0]
     for slot in range(size[PRIORITY]):
         bars, rank = bars_queues(entry, rows, slot), entry[PRIORITY, RANK, slot]
         if not (is_bus_taken(blocking, rank) or (blocking is not None and rank != of_first)):
             command, at = maintenance_prospect(
                 tables, entry, channel.ready, rows, size, credit, other_credit, slot, clock
             )
-            in_order = (
-                command == PRECHARGE or command != entry[PRIORITY, FINAL, slot] or not is_behind(entry, slot)
-            )
+            refreshes = tables.commands[command, IS_REFRESH]
+            in_order = not (refreshes and is_behind(entry, slot))
+            if in_order and at <= clock and takes(policy.scheduler, tables, channel, slot, command):
+                return slot, command, FAR, bars, 0
             if at > clock:
                 wake = min(wake, at)
-            elif in_order and takes(policy.scheduler, tables, channel, slot, command):
-                return slot, command, FAR, bars
+            if refreshes and in_order and delays_refresh(tables, command, at, clock):
+                kept |= 1 << rank
         if bars:
-            return -1, -1, wake, True
-    return -1, -1, wake, False
+            return -1, -1, wake, True, 0
+    return -1, -1, wake, False, kept
 
 
 @inlined
@@ -377,14 +405,14 @@ def choose(tables, policy, channel, credit, other_credit, blocking, clock):
         `wake`: if slot is -1 and nothing blocks, the clock at which a request may become ready.
     """
     size, bound = channel.size, channel.bound
-    slot, command = choose_from(policy, channel, credit, ACTIVE, blocking, clock)
+    slot, command = choose_from(policy, channel, credit, ACTIVE, blocking, 0, clock)
     if slot >= 0:
         return ACTIVE, slot, command, FAR
-    wake = bound[ACTIVE]
+    wake, kept = bound[ACTIVE], 0
     if policy.drops_precharges:
         drop_precharges(channel.entry, size, channel.rows)
     if size[PRIORITY] > 0:
-        slot, command, at, bars = choose_priority(
+        slot, command, at, bars, kept = choose_priority(
             tables, policy, channel, credit, other_credit, blocking, clock
         )
         wake = min(wake, at)
@@ -392,5 +420,5 @@ def choose(tables, policy, channel, credit, other_credit, blocking, clock):
             return PRIORITY, slot, command, wake
     set_write_mode(policy, size, channel.value)
     queue = WRITES if channel.value[WRITE_MODE] else READS
-    slot, command = choose_from(policy, channel, credit, queue, blocking, clock)
+    slot, command = choose_from(policy, channel, credit, queue, blocking, kept, clock)
     return queue, slot, command, min(wake, bound[queue])

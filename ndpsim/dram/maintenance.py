@@ -26,7 +26,7 @@ from ndpsim.dram.state import (
     TURNS,
 )
 from ndpsim.dram.timing import banks_of, first_bank
-from ndpsim.spec.lower import IS_REFRESH, SCOPE
+from ndpsim.spec.lower import INTERVAL, IS_REFRESH, SCOPE
 from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, WHOLE_RANK
 
 
@@ -74,17 +74,18 @@ def end_round(tables, entry, size, value, clock):
     if value[PAUSED_UNTIL] < FAR:
         return
     for slot in range(size[PRIORITY]):
-        if tables.commands[entry[PRIORITY, FINAL, slot], IS_REFRESH]:
+        final = entry[PRIORITY, FINAL, slot]
+        if tables.commands[final, IS_REFRESH] and tables.commands[final, INTERVAL] > 0:
             return
     end_pause(value, clock)
 
 
 @inlined
-def push_refresh(tables, policy, channel, command, rank, group, bank):
-    """Append a refresh to the priority queue; that of banks may hold back only the requests for them."""
+def push_refresh(tables, own_bank, channel, command, rank, group, bank):
+    """Append a refresh, or RFM, to the priority queue; that of banks may hold back only their requests."""
     scope = tables.commands[command, SCOPE]
     push_priority(channel.entry, channel.size, command, rank, group, bank)
-    if policy.own_bank and scope != WHOLE_RANK:
+    if own_bank and scope != WHOLE_RANK:
         first, end, stride = banks_of(tables, scope, rank, bank)
         for other in range(first, end, stride):
             channel.rows[other, AWAITS_REFRESH] += 1
@@ -114,7 +115,7 @@ def refresh(tables, policy, channel, clock):
             if tables.commands[command, SCOPE] == ONE_BANK or tables.commands[command, SCOPE] == BANK_PAIR:
                 of_rank = number // tables.banks_per_group
                 group = 1 + tables.ranks + (rank - 1) * tables.bankgroups + of_rank
-            push_refresh(tables, policy, channel, command, rank, group, bank)
+            push_refresh(tables, policy.own_bank, channel, command, rank, group, bank)
     value[REFRESHES] += 1
     pause_refreshes(value, turn)
     return True

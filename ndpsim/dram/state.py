@@ -53,9 +53,10 @@ FIELDS = 10
     HIT_SINCE,  # arrival of the oldest queued row hit; scratch of FRFCFS-RowHit
     CLOSED_AT,  # clock at which the bank was last closed; after an auto-precharge perhaps in the future
     HELD_BY_OTHER,  # 1: another controller of the bank has a request between activation and column command
+    RAA,  # the bank's counter of activations, see `management`
     AWAITS_REFRESH,  # waiting refreshes of the bank that hold back only its own requests
-) = range(8)
-ROW_FIELDS = 8
+) = range(9)
+ROW_FIELDS = 9
 
 # The first bits of the fields of `Source.place`. Bit 0: whether it writes. Each field has eight bits, the
 # row all remaining ones.
@@ -92,6 +93,24 @@ def number_nodes(tables: Tables) -> Nodes:
 LATENCIES = 1 << 16
 
 
+class Rfm(NamedTuple):
+    """Refresh management as numbers, see `management`; threshold 0: none."""
+
+    command: int = 0
+    scope: int = 0  # `spec.standard.ONE_BANK`, `SAME_BANKS` or `WHOLE_RANK`
+    threshold: int = 0  # activations of a bank after which RFM is due
+    by_rfm: int = 0  # what a RFM takes off the counters of its banks,
+    by_refresh: int = 0  # and what a refresh does
+    clears: int = 0  # not 0: the counters are cleared when the RFM is requested instead
+    own_bank: int = 0  # as `Policy.own_bank`
+
+
+RFM_COMMAND, RFM_SCOPE, RFM_THRESHOLD, RFM_BY_RFM, RFM_BY_REFRESH, RFM_CLEARS, RFM_OWN_BANK = range(7)
+NO_RFM = Rfm()
+#: `Rfm.clears`: the counters of the RFM's banks; those of all ranks, if the RFM is of a rank.
+ITS_BANKS, ALL_RANKS = 1, 2
+
+
 class Policy(NamedTuple):
     """The settings of the controller, as numbers."""
 
@@ -106,6 +125,7 @@ class Policy(NamedTuple):
     step: Any  # parameters of the controller class, see `controllers`
     own_bank: int  # 1: a waiting refresh of banks holds back only their requests; 0: all queued requests
     drops_precharges: int  # 1: a waiting PRECHARGE of the row policy is dropped when its bank has been closed
+    rfm: Rfm = NO_RFM
 
 
 class Source(NamedTuple):
@@ -187,6 +207,7 @@ class Channel(NamedTuple):
     value: Ints  # counters, by the places above, and the turns of the refresh policy
     issued: Ints  # [command]: commands issued
     latencies: Ints  # [clocks]: reads by latency, from arrival to the last beat
+    rfm: Ints  # as `Rfm`
 
 
 @dataclass(frozen=True)
@@ -201,9 +222,12 @@ class ControllerOptions:
         refresh_control: what a waiting refresh of one bank, or of one bank of each group, holds back: the
             requests for its banks ("own-bank"), or all queued requests ("reference", as Ramulator 2.1). None:
             as the rules of the standard, "reference" or "standard", which has own-bank. A refresh of a rank
-            holds back all queued requests in any case.
+            holds back all queued requests in any case. With "reference", a precharge of the row policy issues
+            even if another command has closed its bank.
         read_buffer: slots of the read queue.
         write_buffer: slots of the write queue.
+        rfm: refresh management: "off", or the scope of the RFM commands: "all-bank", "same-bank", "per-bank".
+        rfm_threshold: activations of a bank after which RFM is due; None: as the standard says (RAAIMT).
         wck: for LPDDR5: the data clock runs always ("always-on"), or a command starts it when it has stopped
             ("need-sync").
     """
@@ -216,6 +240,8 @@ class ControllerOptions:
     write_buffer: int = 32
     wck: str = "need-sync"
     refresh_control: str | None = None
+    rfm: str = "off"
+    rfm_threshold: int | None = None
 
 
 def make_policy(
@@ -223,8 +249,11 @@ def make_policy(
     controller: str = "one-command",
     choices: Sequence[str] = (),
     rules: str = "standard",
+    rfm: Rfm = NO_RFM,
 ) -> Policy:
     """The settings of `options` as numbers; `controller`, `choices`, `rules`: of the standard.
+
+    `rfm`: its refresh management, see `simulate.memory.rfm_of`.
 
     Watermarks are 0.8 and 0.2 of the write queue in single precision.
     """
@@ -242,7 +271,8 @@ def make_policy(
         rows=row_policy(options.row_policy, options.row_cap),
         step=make_step(controller, options, choices),
         own_bank=int(control == "own-bank"),
-        drops_precharges=int(rules != "reference"),
+        drops_precharges=int(control == "own-bank"),
+        rfm=rfm._replace(own_bank=int(control == "own-bank")),
     )
 
 
@@ -349,4 +379,5 @@ def make_channel(
         value=value,
         issued=np.zeros(len(tables.commands), dtype=np.int64),
         latencies=np.zeros(latency_places, dtype=np.int64),
+        rfm=np.array(policy.rfm, dtype=np.int64),
     )

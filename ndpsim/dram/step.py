@@ -31,6 +31,7 @@ def scheduled_by(policy, scheduler):
         policy.step,
         policy.own_bank,
         policy.drops_precharges,
+        policy.rfm,
     )
 
 

@@ -10,7 +10,8 @@ the same way on VPP and each further supply, if they are known):
     read         (IDD4R - its open banks) x time of a burst; a write likewise with IDD4W
     refresh      (IDD5B - IDD2N) x tRFC, the rank's banks being closed; that of one bank of every
                  group likewise with IDD5C and tRFCsb, that of one bank, or of the pair that the
-                 standard refreshes together, with IDD5PB and tRFCpb
+                 standard refreshes together, with IDD5PB and tRFCpb;
+                 RFM as the refresh of the same banks, as data sheets have no current for it
     background   IDD2N, and (IDD3N - IDD2N) / banks more for each bank that is open, of the banks that
                  are open in the loop of IDD3N
     io           see `_io_pj`
@@ -73,7 +74,7 @@ def counts_of(issued: NDArray[np.int64], standard: Standard, rank_clocks: int, o
     """The counts of commands issued, int64[command]."""
     of, refreshes = issued.tolist(), dict.fromkeys((ONE_BANK, SAME_BANKS, WHOLE_RANK, BANK_PAIR), 0)
     for count, command in zip(of, standard.by_number, strict=True):
-        if command.refreshes:
+        if command.refreshes or command.manages:  # RFM costs what a refresh of the same banks does
             refreshes[standard.scope_of(command)] += count
     return Counts(
         activates=of[ACTIVATE],

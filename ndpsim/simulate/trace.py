@@ -208,7 +208,7 @@ def run_trace(
     org: str = "DDR5_16Gb_x8",
     timing: str = "DDR5_4800AN",
     ranks: int = 1,
-    overrides: Mapping[str, int] | None = None,
+    overrides: Mapping[str, int | str] | None = None,
     mapper: str = "RoBaRaCoCh",
     scheduler: str = "FRFCFS",
     row_policy: str = "open",
@@ -224,6 +224,8 @@ def run_trace(
     rules: str = "standard",
     wck: str = "need-sync",
     refresh_control: str | None = None,
+    rfm: str = "off",
+    rfm_threshold: int | None = None,
 ) -> TraceResult:
     """Run requests until all are served. A channel accepts at most one request a clock.
 
@@ -236,7 +238,7 @@ def run_trace(
         row_policy: "open", or "closed-cap": close a row after `row_cap` column accesses.
         refresh: "all-bank", "staggered", "same-bank" (DDR5), "per-bank" or "none".
         rules: as in `spec.resolve`.
-        wck, refresh_control: as in `ControllerOptions`.
+        wck, refresh_control, rfm, rfm_threshold: as in `ControllerOptions`.
         read_buffer, write_buffer: slots of the queues.
         channels: number of channels; consecutive bursts are on consecutive channels.
         wrap: take addresses beyond the memory modulo its size, instead of refusing them.
@@ -248,8 +250,9 @@ def run_trace(
         InputError: a name, a number or the trace is invalid, or an address is beyond the memory.
         MismatchError: the exact check found a difference.
     """
+    queues = read_buffer, write_buffer
     options = state.ControllerOptions(
-        scheduler, row_policy, row_cap, refresh, read_buffer, write_buffer, wck, refresh_control
+        scheduler, row_policy, row_cap, refresh, *queues, wck, refresh_control, rfm, rfm_threshold
     )
     memory = Memory.named(standard, org, timing, ranks, overrides, mapper, channels, options, rules)
     for name, value in (("wrap", wrap), ("record_commands", record_commands), ("exact_check", exact_check)):

@@ -122,8 +122,8 @@ def check_standard(standard: Standard) -> None:
             _check_latency(getattr(standard, what), known, f"{standard.name}: {what}, preset {preset}")
         for command in standard.commands:
             interval = command.interval if command.refreshes else ""
-            times = command.busy, interval, command.complete_within, command.keeps_prepared
-            for latency in (*times, command.second_burst, command.pause):
+            times = command.busy, interval, command.pause, command.complete_within, command.keeps_prepared
+            for latency in (*times, command.second_burst):
                 _check_latency(latency, known, f"{standard.name}: command {command.name}, preset {preset}")
         for rule in (*standard.rules, *standard.checked_rules):
             _check_latency(rule.latency, known, f"{standard.name}: rule {rule.name}, preset {preset}")

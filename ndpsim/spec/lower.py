@@ -56,19 +56,20 @@ class Tables(NamedTuple):
 
 def _fields(device: Device, command: Command) -> list[int]:
     standard = device.standard
-    interval = device.clocks(command.interval) if command.refreshes else 0
+    interval = device.clocks(command.interval) if command.refreshes else 0  # RFM has none
+    refreshes = command.refreshes or command.manages
     others = [command.closes_first, command.completed_by, command.prepared_by]
     others += [command.started_by, command.stopped_by]
     first, second, before, start, stop = (standard.names.index(name) if name else -1 for name in others)
     busy, within = device.clocks(command.busy), device.clocks(command.complete_within)
     bus = list(dict.fromkeys(one.bus for one in standard.by_number)).index(command.bus)
-    effects = [standard.scope_of(command), command.closes, command.refreshes, first, interval, busy]
+    effects = [standard.scope_of(command), command.closes, refreshes, first, interval, busy]
     prepared = device.clocks(command.keeps_prepared)
     level = standard.level_of(command.prepared_at) if command.prepared_at else 0
     bus_and_order = [bus, command.cycles, RANK_ORDERS.index(command.ranks)]
-    prepares = [second, within, before, level, prepared]
     pause = [_banks_in_round(device, command), device.clocks(command.pause)]
     pause.append(PAUSES_FROM.index(command.pause_from))
+    prepares = [second, within, before, level, prepared]
     return [*effects, *bus_and_order, *prepares, command.on_any_tick, start, stop, *pause]
 
 

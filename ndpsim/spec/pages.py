@@ -63,6 +63,8 @@ def _check(standard: Standard) -> None:
         whole_number(getattr(standard, name), name, 1)
     for name in ("max_postponed_refreshes", "max_pulled_in_refreshes"):
         whole_number(getattr(standard, name), name, 0)
+    if standard.rounding not in ROUNDINGS:
+        raise unknown(standard.rounding, ROUNDINGS, "rounding", key="rounding")
     for command in standard.commands:
         if not isinstance(command, Command):
             raise InputError(f"{shown(command)} is no Command(...)", "type", key="commands")

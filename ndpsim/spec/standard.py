@@ -130,6 +130,32 @@ class Rule:
     siblings: bool = False
 
 
+def with_rfm(
+    rules: tuple[Rule, ...], commands: Mapping[str, str], timings: Mapping[str, str]
+) -> tuple[Rule, ...]:
+    """The rules of refreshes, and the same of RFM: it waits as a refresh does, and takes its own time.
+
+    Args:
+        commands: the RFM command for each refresh. timings: a refresh's timing, and that of RFM.
+    """
+
+    def also(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(commands[name] for name in names if name in commands)
+
+    extended = []
+    for rule in rules:
+        after = replace(rule, next=rule.next + also(rule.next))
+        if rule.window > 1:
+            extended.append(replace(after, previous=rule.previous + also(rule.previous)))
+            continue
+        extended.append(after)
+        if also(rule.previous):
+            latency = re.sub(r"\w+", lambda term: timings.get(term[0], term[0]), rule.latency)
+            name = rule.name.replace("RFC", "RFM")
+            extended.append(replace(after, name=name, previous=also(rule.previous), latency=latency))
+    return tuple(extended)
+
+
 _TERM = re.compile(r"\s*([+-]?)\s*([A-Za-z_]\w*|\d+)")
 
 
@@ -331,6 +357,24 @@ class EveryBank:
         return to_clocks(Fraction(self.ns * 1000, banks), tck_ps, self.rounding)
 
 
+@dataclass(frozen=True)
+class Management:
+    """When a bank needs refresh management (RFM), by its counter of activations (RAA).
+
+    A register of the device has these values, each vendor its own.
+
+    `threshold` (RAAIMT): the counter at which RFM is due; RFM takes as much off the counter of its banks.
+    `multiple`: the counter may be at most so many thresholds (RAAMMT).
+    `refreshes`: so many refreshes take as much off as RFM does.
+    `source`: the origin of these numbers.
+    """
+
+    threshold: int
+    multiple: int
+    refreshes: int
+    source: str
+
+
 Derivation = (
     ByWidthAndRate
     | AtLeast
@@ -363,8 +407,10 @@ class Standard:
     traces, which the reference lacks.
     `max_postponed_refreshes`, `max_pulled_in_refreshes`: refreshes that a rank may owe, or be ahead.
     `controller`: the module of `ndpsim/dram/controllers` with the parts of a step that are not data.
+    `rounding`: how a user's time in ns becomes clocks, one of `ROUNDINGS`.
     `choices`: what the standard leaves to a controller, by names that its `controller` knows.
     `refused`: presets of which no source is known, by name, with what is missing.
+    `management`: the thresholds of refresh management; None: the standard has none.
     `cited`: the source of each timing, by its name, or by "preset/name" where it is that of one preset only.
     `reference`: differing fields under the rules of the reference (Ramulator 2.1).
     """
@@ -391,8 +437,10 @@ class Standard:
     derives_exactly: bool = False
     own_data_buses: bool = False
     ticks_per_clock: int = 1
+    rounding: str = "up"
     choices: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+    management: Management | None = None
     cited: Mapping[str, str] = field(default_factory=dict)
     reference: Mapping[str, Any] = field(default_factory=dict)
 

@@ -109,6 +109,7 @@ def _check(requests: Requests, memory: Memory) -> None:
         f"it knows the mappers {', '.join(_MAPPERS)}": memory.mapper not in _MAPPERS,
         f"it has no {scheduler} scheduler": scheduler not in ("FRFCFS", "FRFCFS-RowHit"),
         f"it has no {refresh} refresh": refresh not in refreshes,
+        "it is not asked for refresh management": memory.options.rfm != "off",
     }
     for problem, there in wrong.items():
         if there:

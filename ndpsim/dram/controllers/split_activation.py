@@ -1,4 +1,4 @@
-"""LPDDR5 and LPDDR6: two commands open a row, and a command restarts a stopped data clock before a read or write.
+"""LPDDR5 and LPDDR6: two commands open a row, and a command restarts a stopped data clock before data moves.
 
 After the first half of an activation, its bank accepts only the second half. Until the second half is due,
 commands to other banks may issue before it, except activations. If the data clock has stopped, a command
@@ -27,6 +27,7 @@ from ndpsim.dram.fast.split_activation import (
 from ndpsim.dram.fast.state import window_of_second
 from ndpsim.dram.issuing import count_command, count_row, reads_or_writes
 from ndpsim.dram.maintenance import own_place
+from ndpsim.dram.management import note_activation
 from ndpsim.dram.queues import copy_entry, remove
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
@@ -63,8 +64,8 @@ from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, READ_AP, WRITE, WRIT
 
 #: The first half of an activation waits until the second could follow at once; no refresh issues between the
 #: halves; a request that is between activation and column command may be announced before it is ready; the
-#: second half issues as soon as it can, not when nothing else can or when it is due; it is due so early that no
-#: command of several clocks makes it late.
+#: second half issues as soon as it can, not when nothing else can or when it is due; it is due so early that
+#: no command of several clocks makes it late.
 CHOICES = (
     "waits-for-second-half",
     "no-refresh-between-halves",
@@ -282,6 +283,7 @@ def complete(tables, channel, commands, clock):
     forget_bank(entry, size, bound, bank)
     for queue in (ACTIVE, READS, WRITES):
         bound[queue] = 0  # requests that only the activation delayed were not examined
+    note_activation(tables, channel, rank, group, bank, clock)
 
 
 @inlined

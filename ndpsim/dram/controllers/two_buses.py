@@ -87,7 +87,7 @@ class OfEdge(NamedTuple):
     is_falling: int
     rank: int  # the bank that accepts no command; -1: all banks,
     bank: int  # or only this bank; -1: all banks of the rank
-    apart_from: int  # the rank that accepts no command to all its banks
+    keeps_all_bank: int  # the rank that must not have a command to all its banks; -1: none
 
 
 def of(options: Any, choices: frozenset[str]) -> TwoBuses:
@@ -257,7 +257,7 @@ def goes(scheduler, command):
 def takes(scheduler, tables, channel, slot, command):
     """See `choosing`: a command of this bus and edge that is not too close after a row command."""
     rank, bank = channel.entry[PRIORITY, RANK, slot], channel.entry[PRIORITY, BANK, slot]
-    if rank == scheduler.apart_from and scheduler.commands[command, SCOPE] == WHOLE_RANK:
+    if rank == scheduler.keeps_all_bank and scheduler.commands[command, SCOPE] == WHOLE_RANK:
         return False
     return goes(scheduler, command) and not is_kept(scheduler.rank, scheduler.bank, rank, bank)
 

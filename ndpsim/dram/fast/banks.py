@@ -61,11 +61,15 @@ def is_barred(state):
 
 
 @inlined
-def push_refresh(policy, shape, state, command, first):
-    """Add a refresh to the waiting maintenance; that of banks may hold back only the requests for them."""
+def push_refresh(own_bank, shape, state, command, first):
+    """Add a refresh, or RFM, to the waiting maintenance; that of banks may hold back only their requests.
+
+    own_bank: see `dram.state.Policy`; first: see `pending_bank`.
+    """
     push_maintenance(state, command, first)
-    if policy.own_bank and command == REFSB:
-        state.awaits_refresh[first // BANKS_PER_RANK] |= same_banks(shape, first)
+    if own_bank and command == REFSB:
+        bank = assume_nonnegative(first & BANKS - 1)
+        state.awaits_refresh[bank // BANKS_PER_RANK] |= same_banks(shape, bank)
 
 
 @outlined
@@ -85,10 +89,12 @@ def drop_pending(shape, state, dropped):
 
 
 @outlined
-def requests_held(state, queue, chunk):
-    """The requests of a chunk that wait for the refresh of their bank."""
+def requests_held(state, queue, chunk, kept):
+    """The requests of a chunk that wait for the refresh of their bank, and activations on ranks of a mask."""
     held = 0
     for rank in range(RANKS):
+        if kept >> rank & 1:
+            held |= state.waiting[chunk, wait_row(queue, rank), ACT]
         banks = state.awaits_refresh[rank]
         while banks != 0:
             held |= state.of_bank[chunk, queue, assume_nonnegative(rank * BANKS_PER_RANK + lowest(banks))]

@@ -7,7 +7,7 @@ from ndpsim.dram.fast import controller_points
 from ndpsim.dram.fast.banks import active_bank, bank_bit, bars_queues, drop_pending, requests_held, same_banks
 from ndpsim.dram.fast.blocking import is_blocked, is_bus_taken
 from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use, chunks_with
-from ndpsim.dram.fast.controller_points import avoids, barred, is_busy, keeps_maintenance
+from ndpsim.dram.fast.controller_points import allows, avoids, barred, is_busy, keeps_maintenance
 from ndpsim.dram.fast.fields import (
     ACT,
     BANKS,
@@ -180,6 +180,27 @@ def choose_active(shape, state, credit, blocking, clock):
     return best, best_place, blocked, later
 
 
+@outlined
+def choose_awaited(shape, state, credit, blocking, clock):
+    """The oldest ready active request whose bank waits for its refresh: its active list, or -1; its place."""
+    best, best_place, best_arrived = -1, 0, FAR
+    for active_list in range(2 * shape.ranks):
+        rank, command = assume_nonnegative(active_list // 2), RD + active_list % 2
+        if not allows(shape.step, state, command):
+            continue
+        ready_from = max(state.rank_ready[rank, command], credit if command == RD else 0)
+        for place in range(state.active_size[active_list] * (state.awaits_refresh[rank] != 0)):
+            bank = assume_nonnegative(active_bank(state, active_list, place))
+            arrived = state.active_arrived[bank]
+            if state.awaits_refresh[rank] & bank_bit(bank) == 0 or arrived >= best_arrived:
+                continue
+            if state.open_row[bank] < 0 or is_blocked(blocking, active_list & 1, True, bank):
+                continue
+            if max(ready_from, bank_ready_at(state, command, bank)) <= clock:
+                best, best_place, best_arrived = active_list, place, arrived
+    return best, best_place
+
+
 @inlined
 def delay_active(state, lists, clock):
     """Set the clock before which nothing of these active lists (bits of `due_active_lists`) is ready."""
@@ -307,7 +328,7 @@ def filter_row_hits(shape, state, queue):
 
 
 @inlined
-def choose_queued(policy, shape, state, queue, credit, blocking, clock):
+def choose_queued(policy, shape, state, queue, credit, blocking, kept, clock):
     """The oldest ready request of a queue that no other master blocks.
 
     Returns its slot, or -1; its next command; the mask of those that are blocked, of the last chunk looked
@@ -320,7 +341,7 @@ def choose_queued(policy, shape, state, queue, credit, blocking, clock):
         if number > 0:
             maybe_ready = candidates(shape, state, queue, chunk, slots_at, clock)
         if state.pending_size > 0:
-            maybe_ready &= ~requests_held(state, queue, chunk)
+            maybe_ready &= ~requests_held(state, queue, chunk, kept)
         tail = state.tail[chunk, queue]
         maybe_ready = rotate(maybe_ready, tail)
         while maybe_ready != 0:
@@ -379,10 +400,10 @@ def maintenance_ready_at(shape, state, command, first):
     elif command == PRESB or command == REFSB:
         for group in range(shape.groups_at_once):
             at = max(at, state.bank_ready[first + group * BANKS_PER_GROUP, command])
-        if shape.groups_at_once == 1:
-            at = max(at, state.group_ready[first // BANKS_PER_GROUP, command])
         if command == REFSB and shape.pair > 0:
             at = max(at, state.bank_ready[first + shape.pair, command])
+        if shape.groups_at_once == 1:
+            at = max(at, state.group_ready[first // BANKS_PER_GROUP, command])
     return at
 
 
@@ -394,12 +415,14 @@ def turn_to_open(shape, state, place):
     first = bank - of_rank + of_rank % shape.pair
     open_banks = state.open_banks[bank // BANKS_PER_RANK]
     first_is_open, other_is_open = open_banks & bank_bit(first), open_banks & bank_bit(first + shape.pair)
-    state.pending_bank[place] = first + shape.pair if first_is_open == 0 and other_is_open != 0 else first
+    chosen = first + shape.pair if first_is_open == 0 and other_is_open != 0 else first
+    state.pending_bank[place] += chosen - bank
 
 
 @outlined
 def choose_maintenance(shape, state, place, credit, other_credit, clock):
-    """The next command of waiting maintenance: (its class or -1, when it becomes ready).
+    """The next command of waiting maintenance: (its class, when it becomes ready; -1, FAR while
+    active requests keep it from closing banks).
 
     credit, other_credit: the clocks from which the sinks have room, see `banks_that_wait`.
     """
@@ -416,8 +439,7 @@ def choose_maintenance(shape, state, place, credit, other_credit, clock):
         if banks_that_wait(shape, state, rank, credit <= clock, other_credit <= clock) & banks != 0:
             return -1, FAR
         command = PREAB if final == REFAB else PRESB if final == REFSB else PRE
-    at = maintenance_ready_at(shape, state, command, first)
-    return (command, at) if at <= clock else (-1, at)
+    return command, maintenance_ready_at(shape, state, command, first)
 
 
 @outlined
@@ -437,9 +459,10 @@ def choose_pending(shape, state, blocking, credit, other_credit, clock):
     """The first waiting maintenance that can issue, see `dram.choosing.choose_priority`.
 
     Returns its place, or -1; the class of its command; the clock before which none is ready; whether queued
-    requests have to wait; the mask of the ranks whose command bus is taken.
+    requests have to wait; the masks of the ranks whose command bus is taken, and on which activations have to
+    wait.
     """
-    next_ready, taken, behind = FAR, 0, 0
+    next_ready, taken, behind, kept = FAR, 0, 0, 0
     rank_of_first = assume_nonnegative(state.pending_bank[0] & BANKS - 1) // BANKS_PER_RANK
     for place in range(state.pending_size):
         bank, bars = assume_nonnegative(state.pending_bank[place] & BANKS - 1), bars_queues(state, place)
@@ -448,12 +471,14 @@ def choose_pending(shape, state, blocking, credit, other_credit, clock):
             taken |= 1 << rank
         elif blocking is None or rank == rank_of_first:
             command, ready_at = choose_maintenance(shape, state, place, credit, other_credit, clock)
-            if command == REFSB and behind >> rank & 1:
-                command = -1
-            if command >= 0 and not keeps_maintenance(shape.step, shape, state, place, command):
-                return place, command, FAR, bars, taken
+            in_order = command != REFSB or behind >> rank & 1 == 0
+            is_ready = in_order and ready_at <= clock
+            if is_ready and not keeps_maintenance(shape.step, shape, state, place, command):
+                return place, command, FAR, bars, taken, 0
             next_ready = min(next_ready, ready_at)
+            if command == REFSB and in_order and ready_at < clock + shape.activate_to_refresh:
+                kept |= 1 << rank
         if bars:
-            return -1, -1, next_ready, True, taken
+            return -1, -1, next_ready, True, taken, 0
         behind |= 1 << rank
-    return -1, -1, next_ready, False, taken
+    return -1, -1, next_ready, False, taken, kept

@@ -96,7 +96,8 @@ def take(shape, state, latencies, source, clock):
 @outlined
 def refresh(shape, policy, state, clock):
     """Ask for the refreshes that fall due; False when they can never catch up."""
-    room = REFRESHES_PENDING if policy.row_cap == 0 else state.pending_bank.shape[0]
+    few = policy.row_cap == 0 and policy.rfm.threshold == 0
+    room = REFRESHES_PENDING if few else state.pending_bank.shape[0]
     if state.pending_size + shape.ranks > room:
         return False
     value = state.value
@@ -106,7 +107,7 @@ def refresh(shape, policy, state, clock):
         value[REFRESH_FROM] = clock
     for rank in range(shape.ranks):
         if only < 0 or rank == only:
-            push_refresh(policy, shape, state, command, rank * BANKS_PER_RANK + bank)
+            push_refresh(policy.own_bank, shape, state, command, rank * BANKS_PER_RANK + bank)
     state.value[REFRESHES] += 1
     pause_refreshes(state.value, turn)
     return True

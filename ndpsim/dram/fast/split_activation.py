@@ -22,7 +22,7 @@ from ndpsim.dram.fast.fields import (
     REFSB,
     SLOTS,
 )
-from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, record_command
+from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, note_activation, record_command
 from ndpsim.dram.fast.issue import count_command as count_fast
 from ndpsim.dram.fast.row_policy_points import record_activated
 from ndpsim.dram.fast.slots import slot_bank
@@ -185,6 +185,7 @@ def open_row(rules, shape, state, commands, clock):
         update_window(shape, state, bank // BANKS_PER_RANK, clock)
     record_activated(shape.rows, state, bank)
     activate_request(shape.queues, state, queue, bank, row, opening[_REQUEST], opening[_ARRIVED])
+    note_activation(shape, state, bank, clock)
 
 
 @inlined

@@ -25,6 +25,7 @@ from ndpsim.dram.fast.fields import (
     RANKS,
     REFAB,
     REFSB,
+    RFMAB,
     SLOTS,
     STACKS_PER_RANK,
     TIMED_CLASSES,
@@ -35,17 +36,21 @@ from ndpsim.dram.fast.shape import NOT_IN_WINDOW, Shape
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers.FRFCFS import FRFCFS
-from ndpsim.dram.state import OPEN_CLOCKS, Policy, number_nodes, put_schedule, refreshed, schedule_of
+from ndpsim.dram.state import OPEN_CLOCKS, Policy, Rfm, number_nodes, put_schedule, refreshed, schedule_of
 from ndpsim.spec import NO_RULE, Tables
 from ndpsim.spec.lower import (
+    BUS,
     BUSY,
     CLOCKS,
     CLOSES_FIRST,
     COMPLETED_BY,
     COUNTED,
     CYCLES,
+    INTERVAL,
+    IS_REFRESH,
     LENGTH,
     LEVEL,
+    ON_ANY_TICK,
     PREPARED_BY,
     SCOPE,
 )
@@ -68,7 +73,7 @@ Records = NDArray[Any]
 
 # The numbers of PREAB, REFAB, PRESB and REFSB are those of a standard with these commands, see
 # `chunks_needed`; the last entries are no numbers, see `command_numbers`.
-COMMAND_OF_CLASS = ACTIVATE, PRECHARGE, READ, WRITE, 6, 7, 8, 9, READ_AP, WRITE_AP, 10, 11, 12
+COMMAND_OF_CLASS = ACTIVATE, PRECHARGE, READ, WRITE, 6, 7, 8, 9, READ_AP, WRITE_AP, 10, 11, 12, 13, 14
 CLASS_OF_COMMAND = np.argsort(COMMAND_OF_CLASS)
 
 _OF_BANKS = ONE_BANK, BANK_PAIR  # scopes of refreshes of single banks
@@ -101,7 +106,7 @@ def chunks_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     small = tables.ranks <= RANKS and groups <= GROUPS_PER_RANK
     small = small and banks <= BANKS_PER_GROUP and chunks <= MOST_CHUNKS
     small = small and tables.groups_per_stack * groups // tables.bankgroups in (0, GROUPS_PER_STACK)
-    return chunks if small and _fits_classes(tables, schedule_of(tables, policy)) else 0
+    return chunks if small and _fits_classes(tables, schedule_of(tables, policy), policy.rfm) else 0
 
 
 def _groups(tables: Tables) -> tuple[int, int]:
@@ -118,15 +123,18 @@ def _halves(tables: Tables) -> bool:
     return tables.groups_per_stack > 0 and tables.banks_per_group == 2 * BANKS_PER_GROUP
 
 
-def _fits_classes(tables: Tables, schedule: Schedule) -> bool:
+def _fits_classes(tables: Tables, schedule: Schedule, rfm: Rfm) -> bool:
     """Whether each command that may issue has a class, and each of its rules a place in the state."""
+    requested = {turn.command for turn in schedule.turns}
+    if rfm.threshold > 0:
+        like = _refresh_like(tables, rfm)
+        if like is None:
+            return False
+        requested.add(like)
     numbers = command_numbers(tables)
     of_classes = [(scope, REFSB, PRESB) for scope in (SAME_BANKS, *_OF_BANKS)] + [(WHOLE_RANK, REFAB, PREAB)]
     known = [[scope, numbers[one], numbers[other]] for scope, one, other in of_classes]
-    asked = [
-        [int(tables.commands[n, SCOPE]), n, int(tables.commands[n, CLOSES_FIRST])]
-        for n in {turn.command for turn in schedule.turns}
-    ]
+    asked = [[int(tables.commands[n, SCOPE]), n, int(tables.commands[n, CLOSES_FIRST])] for n in requested]
     issued = [*range(WRITE_AP + 1), *(number for one in asked for number in one[1:])]
     return (
         _fits_window(tables, issued)
@@ -135,6 +143,25 @@ def _fits_classes(tables: Tables, schedule: Schedule) -> bool:
         and not (tables.binds_siblings[2].any() or _other_banks(tables) is None)
         and len(schedule.turns) <= MOST_TURNS
     )
+
+
+def _refresh_like(tables: Tables, rfm: Rfm) -> int | None:
+    """The refresh of the same banks as RFM and with the same rules; None: there is none."""
+    like, _ = refreshed(tables).commands.get(rfm.scope, (None, 0))
+    if like is None:
+        return None
+    counted, delayed = tables.windows[:, COUNTED:CLOCKS], tables.windows[:, CLOCKS:]
+    of_both = [
+        (
+            *(gap[:, number] for gap in (tables.gap, tables.sibling_gap)),
+            *(gap[:, :, number] for gap in (tables.gap, tables.sibling_gap)),
+            counted[:, number],
+            delayed[:, number],
+            tables.commands[number, [CLOSES_FIRST, BUSY, BUS, CYCLES, ON_ANY_TICK]],
+        )
+        for number in (like, rfm.command)
+    ]
+    return like if all(np.array_equal(*pair) for pair in zip(*of_both, strict=True)) else None
 
 
 def _other_banks(tables: Tables) -> Ints | None:
@@ -157,7 +184,7 @@ def _binding_windows(tables: Tables, issued: list[int]) -> Ints:
 def _fits_window(tables: Tables, issued: list[int]) -> bool:
     """Whether there is at most the window of activations, with or without the refresh of banks."""
     numbers = command_numbers(tables)
-    issued = [*issued, *(number for number in numbers[OTHER_HALF:] if number >= 0)]
+    issued = [*issued, *(number for number in numbers[OTHER_HALF:RFMAB] if number >= 0)]
     windows = _binding_windows(tables, issued)
     if len(windows) == 0:
         return True
@@ -231,8 +258,29 @@ def command_numbers(tables: Tables) -> list[int]:
         if SAME_BANKS not in refreshes and scope in refreshes:
             numbers[PRESB], numbers[REFSB] = PRECHARGE, refreshes[scope][0]
     others = (ACTIVATE, COMPLETED_BY), (READ, PREPARED_BY), (WRITE, PREPARED_BY)
-    numbers[CLASSES:] = [int(tables.commands[command, by]) for command, by in others]
+    numbers[CLASSES:] = [
+        *(int(tables.commands[command, by]) for command, by in others),
+        *(_rfm_of_class(tables, numbers, command) for command in (REFAB, REFSB)),
+    ]
     return numbers
+
+
+def _activate_to_refresh(tables: Tables) -> int:
+    """See `dram.choosing.delays_refresh`."""
+    numbers, gap = command_numbers(tables), tables.gap[:2]
+    if not 0 <= numbers[REFSB] < len(tables.commands):
+        return 0
+    opening = [number for number in (numbers[ACT], numbers[OTHER_HALF]) if number >= 0]
+    return int(gap[:, opening, numbers[REFSB]].max())
+
+
+def _rfm_of_class(tables: Tables, numbers: list[int], refresh: int) -> int:
+    """The number of the RFM command of the same banks as a refresh's class; -1: there is none."""
+    commands = tables.commands
+    if numbers[refresh] >= len(commands):
+        return -1
+    alike = (commands[:, IS_REFRESH] == 1) & (commands[:, SCOPE] == commands[numbers[refresh], SCOPE])
+    return next(iter(np.flatnonzero(alike & (commands[:, INTERVAL] == 0)).tolist()), -1)
 
 
 def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = None) -> Shape:
@@ -252,6 +300,7 @@ def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = No
         burst=tables.burst,
         refresh_interval=tables.refresh_interval,
         refresh_cycles=int(busy[0]) if len(busy) else 0,
+        activate_to_refresh=_activate_to_refresh(tables),
         queues=ONE_CHUNK if chunks == 1 else Chunks(chunks),
         rows=row_policy("open", 0) if rows is None else rows,
         groups_at_once=tables.bankgroups if SAME_BANKS in refreshed(tables).commands else 1,
@@ -313,6 +362,8 @@ def make_states(
     for value in states["value"][:1]:
         put_schedule(value, _numbered_by_place(tables, due), _command_class(tables))
         states["value"][1:] = value
+    if policy.rfm.threshold > 0:
+        states["rfm"] = policy.rfm._replace(command=REFAB if policy.rfm.scope == WHOLE_RANK else REFSB)
     halves = getattr(step_on(policy, tables), "from_second", 0), getattr(policy.step, "waits_for_second", 0)
     for name, distances in _distances(tables, *halves).items():
         states[name] = distances

@@ -7,6 +7,7 @@ from ndpsim.dram.fast.banks import active_bank, requests_held
 from ndpsim.dram.fast.choose import (
     active_next_ready,
     choose_active,
+    choose_awaited,
     choose_pending,
     choose_queued,
     delay_active,
@@ -68,7 +69,12 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
     rows = shape.rows
     active_list, place, blocked, later = -1, 0, 0, FAR
     if not skips_active(shape.step, state, lacks_rows(rows, shape, state)):
-        active_list, place, blocked, later = choose_first_active(rows, shape, state, credit, blocking, clock)
+        if state.pending_size > 0:
+            active_list, place = choose_awaited(shape, state, credit, blocking, clock)
+        if active_list < 0:
+            active_list, place, blocked, later = choose_first_active(
+                rows, shape, state, credit, blocking, clock
+            )
     if active_list >= 0:
         bank = assume_nonnegative(active_bank(state, active_list, place))
         row, request = state.open_row[bank], state.active_request[bank]
@@ -82,11 +88,11 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
     # A blocked request does not give the clock at which another one of its list is ready.
     delay_active(state, blocked, later)
     blocked_ranks = ranks_with_lists(shape, blocked)
-    maintained_from = FAR
+    maintained_from, kept = FAR, 0
     if state.pending_size > 0 and policy.drops_precharges:
         drop_precharges(shape, state)
     if state.pending_size > 0:
-        place, command, maintained_from, bars, taken = choose_pending(
+        place, command, maintained_from, bars, taken, kept = choose_pending(
             shape, state, blocking, credit, other_credit, clock
         )
         blocked_ranks |= taken
@@ -104,7 +110,7 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
     if mode_changes(policy, state):
         state.value[WRITE_MODE] ^= 1
     queue = assume_nonnegative(state.value[WRITE_MODE] & 1)
-    slot, command, waiting, ranks = choose_queued(policy, shape, state, queue, credit, blocking, clock)
+    slot, command, waiting, ranks = choose_queued(policy, shape, state, queue, credit, blocking, kept, clock)
     blocked_ranks |= ranks
     if slot >= 0:
         delay_active(state, blocked, clock)
@@ -117,7 +123,7 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
             issue_queued(policy, shape, state, latencies, source, sink, commands, queue, slot, command, clock)
         return FROM_QUEUE, command, bank, row, request, FAR, blocked_ranks
     if state.pending_size > 0 and chunks_in_use(shape.queues, state, queue) == 1:
-        waiting |= requests_held(state, queue, chunk_at(shape.queues, state, queue, 0))
+        waiting |= requests_held(state, queue, chunk_at(shape.queues, state, queue, 0), kept)
     next_ready = clock + 1
     if not lacks_rows(rows, shape, state):
         next_ready = min(maintained_from, next_ready_of(shape, state, credit, waiting))

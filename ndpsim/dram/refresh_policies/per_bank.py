@@ -14,8 +14,9 @@ from ndpsim.spec.standard import BANK_PAIR, ONE_BANK
 def turns(channel: Refreshed) -> list[Turn]:
     """See `refresh_policies`."""
     scope = BANK_PAIR if BANK_PAIR in channel.commands else ONE_BANK
-    interval, order, of_round = channel.interval(scope), channel.rank_order(scope), channel.round(scope).banks
+    interval = channel.interval(scope)
     banks = channel.bankgroups * channel.banks_per_group // (2 if scope == BANK_PAIR else 1)
+    order, of_round = channel.rank_order(scope), channel.round(scope).banks
     is_last = [of_round > 0 and (bank + 1) % of_round == 0 for bank in range(banks)]
     if order == "together":
         return [

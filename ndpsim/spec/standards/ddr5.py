@@ -9,6 +9,8 @@ ddr5_rfm.py, commit c5b1c3a), and of its version 2.0 for REFsb. It has no bins B
 C; its rates 3600, 4000, 4400, 5200 and 6000 are ndpsim's.
 """
 
+from dataclasses import replace
+
 from ndpsim.spec.standard import (
     AtLeast,
     ByDensity,
@@ -17,6 +19,7 @@ from ndpsim.spec.standard import (
     Command,
     Derivation,
     Every,
+    Management,
     Organisation,
     Rule,
     Standard,
@@ -349,6 +352,16 @@ _COMMANDS = (
     Command("REFab", "rank", refreshes=True, closes_first="PREab", busy="nRFC"),
     Command("PREsb", "same-bank", closes=True),
 )
+# Values of registers, each vendor its own.
+_MANAGEMENT = Management(
+    threshold=32,
+    multiple=3,
+    refreshes=2,
+    source=(
+        "JESD79-5C, MR58, MR59: RAAIMT 32 to 80, RAAMMT 3 to 6 times it, REF takes off all or half of it; "
+        "no data sheet found: the strictest of each"
+    ),
+)
 _RFMAB = Command("RFMab", "rank", manages=True, closes_first="PREab", busy="nRFM")
 
 STANDARD = Standard(
@@ -365,12 +378,14 @@ STANDARD = Standard(
     transfers_per_clock=2,
     prefetch=16,
     channel_bits=32,
+    rounding="JESD79-5C",
     rules=_RULES,
     organisations=_ORGANISATIONS,
     speeds=_SPEEDS,
     derived=_DERIVED,
     max_postponed_refreshes=4,
     max_pulled_in_refreshes=4,
+    management=_MANAGEMENT,
     cited=_CITED,
     reference=dict(
         commands=(
@@ -384,6 +399,7 @@ STANDARD = Standard(
         derived=_REFERENCE_DERIVED,
         # No valid command goes to a rank within tRFC, but PREpb of a closing row policy do in the reference.
         checked_rules=(Rule("tRFC", "rank", ("REFab",), ("REFab",), "nRFC"),),
+        management=replace(_MANAGEMENT, threshold=80, source="Ramulator 2.1 c5b1c3a, RFMManager: rfm_thresh"),
         cited={},
     ),
 )

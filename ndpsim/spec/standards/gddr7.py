@@ -9,7 +9,16 @@ c5b1c3a). Its tRTW of 12 clocks is shorter than a read's data; PREab waits for n
 bind RFM.
 """
 
-from ndpsim.spec.standard import ByDensity, Command, Every, EveryBank, Organisation, Rule, Standard
+from ndpsim.spec.standard import (
+    ByDensity,
+    Command,
+    Every,
+    EveryBank,
+    Management,
+    Organisation,
+    Rule,
+    Standard,
+)
 
 _READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
 _COLUMN = _READS + _WRITES
@@ -105,8 +114,8 @@ STANDARD = Standard(
         Command("WRA", "bank", writes=True, closes=True, cycles=2, bus="column"),
         Command("REFab", "rank", refreshes=True, closes_first="PREab", busy="nRFCab", bus="row"),
         Command("REFpb", "bank", refreshes=True, closes_first="PREpb", interval="nREFIpb", bus="row"),
-        Command("RFMab", "rank", bus="row"),
-        Command("RFMpb", "bank", bus="row"),
+        Command("RFMab", "rank", manages=True, closes_first="PREab", busy="nRFMab", bus="row"),
+        Command("RFMpb", "bank", manages=True, closes_first="PREpb", bus="row"),
         Command("RCKSTRT", "rank", cycles=2, bus="column"),
         Command("RCKSTOP", "rank", cycles=2, bus="column"),
     ),
@@ -129,6 +138,7 @@ STANDARD = Standard(
         "nRFMab": _RFC_AB,
         "nRFMpb": _RFC_PB,
     },
+    management=Management(32, 3, 2, "JESD239D, 6.13: the vendor's; none found; the strictest that DDR5 has"),
     max_postponed_refreshes=8,
     max_pulled_in_refreshes=8,
     controller="two-buses",

@@ -3,8 +3,8 @@
 Values are those of x16 devices with bank groups, without link ECC, DVFSC and read DBI, as public controller
 software quotes JESD209-5B (`cited`). The standard has grades of 7500 and 8533 MT/s. A device of 8533 MT/s
 also runs at 8000 MT/s: its latencies in clocks are those of the range from 7500 to 8533 MT/s, and its times
-in ns those of the device. As LPDDR5's at 6400 MT/s, for want of a source: nCS, nCAS, nWCKPST. Ramulator 2.1 has no
-preset of these grades. Rows of 2 KiB: a device of 32 Gb has twice the rows of 16 Gb.
+in ns those of the device. As LPDDR5's at 6400 MT/s, for want of a source: nCS, nCAS, nWCKPST. Ramulator 2.1
+has no preset of these grades. Rows of 2 KiB: a device of 32 Gb has twice the rows of 16 Gb.
 """
 
 from dataclasses import replace

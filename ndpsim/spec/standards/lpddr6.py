@@ -19,7 +19,18 @@ Table 302 leaves tRFCab of dies (two sub-channels) of 4 Gb and of more than 32 G
 
 from typing import Any
 
-from ndpsim.spec.standard import ByDensity, Command, Derivation, Every, Organisation, Rule, Standard, Sum
+from ndpsim.spec.standard import (
+    ByDensity,
+    Command,
+    Derivation,
+    Every,
+    Management,
+    Organisation,
+    Rule,
+    Standard,
+    Sum,
+    with_rfm,
+)
 
 _SHORT_READS, _LONG_READS = ("RD_S", "RDA_S"), ("RD_L", "RDA_L")
 _SHORT_WRITES, _LONG_WRITES = ("WR_S", "WRA_S"), ("WR_L", "WRA_L")
@@ -175,25 +186,34 @@ _SPEED = dict(
 STANDARD = Standard(
     name="LPDDR6",
     source="JESD209-6",
-    commands=_commands("rank"),
+    commands=(
+        *_commands("rank"),
+        Command("RFMab", "rank", cycles=2, manages=True, closes_first="PREab", busy="nRFMab"),
+    ),
     levels=("channel", "rank", "bankgroup", "bank"),
     transfers_per_clock=4,
     prefetch=24,
     channel_bits=12,
     payload_bytes=32,
-    rules=_COLUMNS + _row_rules("ACT2", "nRAS + nRPab") + _ONLY_OF_STANDARD,
+    rules=with_rfm(
+        _COLUMNS + _row_rules("ACT2", "nRAS + nRPab") + _ONLY_OF_STANDARD,
+        {"REFab": "RFMab"},
+        {"nRFC": "nRFMab"},
+    ),
     organisations={"LPDDR6_16Gb_x12": Organisation(16384, 12, 4, 4, 1 << 16, 64 * 24)},
     speeds={"LPDDR6_10667_BL24": _SPEED},
-    derived=_DERIVED | _turns(2),
+    derived=_DERIVED | _turns(2) | {"nRFMab": Sum("nRFC")},
     max_postponed_refreshes=8,
     max_pulled_in_refreshes=8,
     controller="split-activation",
     choices=("waits-for-second-half", "no-refresh-between-halves", "announces-ahead", "second-half-in-time"),
+    management=Management(32, 2, 1, "JESD209-6: the vendor's; none found; as LPDDR5"),
     burst="nBL_min",
     read_latency="nRL",
     write_latency="nWL",
     reference=dict(
         choices=(),
+        management=None,
         commands=_commands("channel"),
         rules=_COLUMNS + _row_rules("ACT1", "nRC") + _ONLY_OF_REFERENCE,
         speeds={"LPDDR6_10667_BL24": _SPEED | dict(nODTLon=27, nODTon_min=0)},
