@@ -191,15 +191,23 @@ class Device:
         return text_table(title, rows.items())
 
 
+def derived_timings(standard: Standard, org: str, timing: str) -> dict[str, int | None]:
+    """The derived timings of presets; None: the standard's page states none."""
+    speed, transfers = standard.speeds[timing], standard.transfers_per_clock
+    rate, organisation = speed["rate"], standard.organisations[org]
+    tck_ps = dram_period_ps(rate, transfers) if standard.derives_exactly else speed["tCK_ps"]
+    return {
+        name: derivation.clocks(organisation, rate, tck_ps, transfers)
+        for name, derivation in standard.derived.items()
+    }
+
+
 def _timings(
     standard: Standard, org: str, timing: str, overrides: Mapping[str, int]
 ) -> tuple[dict[str, int], dict[str, str]]:
-    organisation, speed = standard.organisations[org], dict(standard.speeds[timing])
+    speed = dict(standard.speeds[timing])
     sources = dict.fromkeys(speed, f"preset {timing}")
-    rate, transfers = speed["rate"], standard.transfers_per_clock
-    tck_ps = dram_period_ps(rate, transfers) if standard.derives_exactly else speed["tCK_ps"]
-    for name, derivation in standard.derived.items():
-        clocks = derivation.clocks(organisation, rate, tck_ps, transfers)
+    for name, clocks in derived_timings(standard, org, timing).items():
         if clocks is None:
             if name not in overrides:
                 known = f" ({standard.cited[name]})" if name in standard.cited else ""

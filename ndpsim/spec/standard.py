@@ -64,8 +64,8 @@ class Command:
     `completed_by`: the command that opens the row named by this one, at most `complete_within` clocks later.
     `prepared_by`: the command that must precede this one, unless an earlier read or write at the same node of
     `prepared_at` keeps it so, for its `keeps_prepared` clocks; the preparing command keeps the command bus
-    for this one. `started_by`, `stopped_by`: for a read, the commands that start and stop the clock that comes
-    with its data. Only controllers that state so support these.
+    for this one. `started_by`, `stopped_by`: for a read, the commands that start and stop the clock of its
+    data. Only controllers that state so support these.
     """
 
     name: str
@@ -155,7 +155,11 @@ class Organisation:
 ROUNDINGS = ("up", "down", "JESD79-5C")
 
 
-def to_clocks(ps: int | Fraction, tck_ps: int | Fraction, rounding: str = "up") -> int:
+#: A time in picoseconds.
+Ps = int | Fraction
+
+
+def to_clocks(ps: Ps, tck_ps: Ps, rounding: str = "up") -> int:
     """A time in clocks, by one of `ROUNDINGS`."""
     if rounding == "JESD79-5C":
         return int((floor(Fraction(ps * 997) / tck_ps) + 1000) // 1000)

@@ -1,12 +1,14 @@
 """GDDR7 SGRAM, JESD239D, with PAM3 data. A channel here is one of the four 8-bit channels of a device.
 
-A clock is CK4, of which a burst takes two. The standard leaves most timings to the maker, and no data sheet is
-public: the preset's are those of Ramulator 2.1, which calls them guesses (`cited`). Clocks of a write to read
-change, of refreshes and of the read clock follow JESD239D where public sources quote it.
+A clock is CK4, of which a burst takes two. The standard leaves most timings to the maker, and no data sheet
+is public: those of the preset are Ramulator 2.1's, which calls them guesses (`cited`). No tFAW is known. What
+JESD239D says of the change from read to write, of refreshes and of the read clock is here as a public page
+quotes it (docs/memories.md names it). No public source was found for tRFC of 32 and 64 Gb, nor for timings of
+other rates or of NRZ data.
 
 Under `rules="reference"`, page and values are those of Ramulator 2.1 (python/ramulator/dram/gddr7.py, commit
-c5b1c3a). Its tRTW of 12 clocks is shorter than a read's data; PREab waits for no read or write; few rules
-bind RFM.
+c5b1c3a). Its tRTW of 12 clocks lets the data of a write meet those of a read; PREab waits for no ACT, read or
+write; few rules bind RFM.
 """
 
 from ndpsim.spec.standard import ByDensity, Command, Every, EveryBank, Organisation, Rule, Standard
@@ -80,16 +82,21 @@ _LEFT_OUT = (
 )
 
 _COMMON = dict(
-    tCK_ps=571, nBL=2, nRL=24, nWL=6, nDQERL=0, nRCDRD=30, nRCDWR=19, nRP=30, nRAS=60, nRC=90, nWR=30, nRTPSB=4,
-    nRRD=4, nRREFD=21, nWTR=9, nWTRSB=11, nCCD=2, nCCDSB=4, nPPD=2, nRPD=2, nRDREFab=28, nRCKSTRT2RD=2,
-    nRCKPST=2, nRCKEN=6, nRCKSTOP_LAT=10, nRCK_LS=2, nRD2RCKSTOP=18, nRCKSP2ST=8, nRCKST2SP=26,
+    tCK_ps=571, nBL=2, nRL=24, nWL=6, nDQERL=0, nRCDRD=30, nRCDWR=19, nRP=30, nRAS=60, nRC=90, nWR=30,
+    nRTPSB=4, nRRD=4, nRREFD=21, nWTR=9, nWTRSB=11, nCCD=2, nCCDSB=4, nPPD=2, nRPD=2, nRDREFab=28,
+    nRCKSTRT2RD=2, nRCKPST=2, nRCKEN=6, nRCKSTOP_LAT=10, nRCK_LS=2, nRD2RCKSTOP=18, nRCKSP2ST=8, nRCKST2SP=26,
 )  # fmt: skip
 
 # Clocks of 28 Gb/s: 315 and 105.
 _RFC_AB, _RFC_PB = ByDensity({16384: 180}), ByDensity({16384: 60})
 
-_GUESS = "none found; as Ramulator 2.1 (c5b1c3a), which guesses it"
-_RCK_GUESS = f"none found (JESD239D leaves it to the maker); {_GUESS.partition('; ')[2]}"
+_AS_GUESSED = "as Ramulator 2.1 c5b1c3a, which guesses it"
+_GUESS = f"none found; {_AS_GUESSED}"
+_OF_MAKER = f"none found (JESD239D Table 150 leaves it to the maker); {_AS_GUESSED}"
+_GUESSED = (
+    *("nRL", "nWL", "nDQERL", "nRCDRD", "nRCDWR", "nRP", "nRAS", "nWR", "nRTPSB", "nRRD", "nRREFD"),
+    *("nWTR", "nWTRSB"),
+)
 
 STANDARD = Standard(
     name="GDDR7",
@@ -140,21 +147,17 @@ STANDARD = Standard(
         "nREFI": "JESD239D Table 150: 1.9 us",
         "nREFIpb": "JESD239D Table 150: tREFI / 16",
         "nRC": "tRAS + tRP",
-        "nRTW": "JESD239D Table 150: RL + DQERL + BL + 3 - WL; 1 clock of turnaround is a guess of Ramulator's",
+        "nRTW": "JESD239D Table 150: RL + DQERL + BL + 3 - WL; and one clock of turnaround, none found",
         "nRDREFab": "JESD239D: RL + DQERL + BL + 2",
-        "nRFCab": f"none found (JESD239D Table 150 leaves it to the maker); {_GUESS.partition('; ')[2]}",
-        "nRFCpb": f"none found (JESD239D Table 150 leaves it to the maker); {_GUESS.partition('; ')[2]}",
+        **dict.fromkeys(("nRFCab", "nRFCpb"), _OF_MAKER),
         "nRFMab": "none found; as tRFCab",
         "nRFMpb": "none found; as tRFCpb",
         "nRCKSTRT2RD": "JESD239D, as Ramulator 2.1 has it",
         "nRCKPST": "JESD239D, as Ramulator 2.1 has it",
         "nRD2RCKSTOP": "RL + DQERL + BL + tRCKPST - tRCKSTOP_LAT, as Ramulator 2.1 has it",
         "nRCKST2SP": "JESD239D Table 150 Note 24: RL + tRCKSTRT2RD",
-        **dict.fromkeys(("nRCKEN", "nRCKSTOP_LAT", "nRCK_LS", "nRCKSP2ST"), _RCK_GUESS),
-        **dict.fromkeys(
-            ("nRL", "nWL", "nDQERL", "nRCDRD", "nRCDWR", "nRP", "nRAS", "nWR", "nRTPSB", "nRRD", "nRREFD"), _GUESS
-        ),
-        **dict.fromkeys(("nWTR", "nWTRSB"), _GUESS),
+        **dict.fromkeys(("nRCKEN", "nRCKSTOP_LAT", "nRCK_LS", "nRCKSP2ST"), _OF_MAKER),
+        **dict.fromkeys(_GUESSED, _GUESS),
     },
     reference=dict(
         rules=_RULES,
