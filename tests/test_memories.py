@@ -1,4 +1,4 @@
-"""LPDDR5, HBM3, GDDR6 and GDDR7 against reference command traces of Ramulator 2.1 (validation/ramulator2/memories)."""
+"""LPDDR5, HBM and GDDR against reference command traces of Ramulator 2.1 (validation/ramulator2/memories)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from one_channel import run_on
 
 REFERENCE = Path(__file__).parents[1] / "validation" / "ramulator2" / "memories"
 CASES = sorted(REFERENCE.glob("*.yaml"))
-RUN = [case for case in CASES if case.stem.startswith(("gddr6", "gddr7", "hbm3", "lpddr5"))]
+RUN = [case for case in CASES if case.stem.startswith(("gddr6", "gddr7", "hbm3", "hbm4", "lpddr5"))]
 
 COUNTERS = ("row_hits", "row_misses", "row_conflicts", "reads_forwarded", "writes_coalesced")
 OF_LPDDR5 = ("cas_issued", "cas_skipped", "act2_deadline_forced", "act2_deferred")
@@ -83,7 +83,7 @@ def commands_of(device: Device, places: list[tuple[int, int, int]], row: int, wr
 
 
 def test_there_are_reference_cases():
-    assert len(RUN) == 9 + 8 + 9 + 12
+    assert len(RUN) == 9 + 8 + 9 + 7 + 12
 
 
 #: Rows that close early: only these tests compile them for HBM3 and LPDDR5. Others do for GDDR6 and DDR.
@@ -145,6 +145,8 @@ SMALL = [
     ("LPDDR5X", "LPDDR5X_32Gb_x16", "LPDDR5X_8533"),
     ("HBM3", "HBM3_32Gb_16hi", "HBM3_6400Mbps"),
     ("GDDR7", "GDDR7_16Gb_x8", "GDDR7_28000_PAM3"),
+    ("HBM4", "HBM4_32Gb_16Hi", "HBM4_8000Mbps"),
+    ("HBM4", "HBM4_32Gb_4Hi", "HBM4_8000Mbps"),
 ]
 
 

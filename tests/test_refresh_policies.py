@@ -46,8 +46,29 @@ def test_the_policies_are_the_modules_of_their_folder():
 @pytest.mark.parametrize("name", TURNS)
 def test_turns_of_an_interval(name):
     schedule = make_schedule(name, CHANNEL)
-    assert schedule.turns == tuple(TURNS[name])
+    assert [turn[:4] for turn in schedule.turns] == TURNS[name]
     assert schedule.period == {"none": 1, "per-bank": 1040}.get(name, 1003)
+
+
+@pytest.mark.parametrize(("counts_from", "pause"), [("issue", 40), ("request", 0)])
+@pytest.mark.parametrize("order", ["together", "a clock apart", "in turn"])
+def test_a_round_ends_with_the_last_rank_of_its_last_bank(order, counts_from, pause):
+    channel = CHANNEL._replace(
+        ranks=2, orders={ONE_BANK: order}, rounds={ONE_BANK: refresh_policies.Round(4, 40, counts_from)}
+    )
+    turns = make_schedule("per-bank", channel).turns
+    ends = [(turn.rank, turn.bank) for turn in turns if turn.pause]
+    rank = {"together": [-1], "a clock apart": [1], "in turn": [0, 1]}[order]
+    assert ends == [(one, bank) for one in rank for bank in (3, 7)] * (pause > 0)
+    assert {turn.pause for turn in turns} == {0, pause}
+
+
+def test_a_pause_that_counts_from_requests_makes_the_period_longer_where_it_must():
+    # A round of all 8 banks: 7 intervals, a clock to the other rank, and the pause; else 8 intervals.
+    for pause, period in ((40, 8 * 130), (129, 8 * 130), (130, 8 * 130 + 1), (1000, 7 * 130 + 1 + 1000)):
+        rounds = {ONE_BANK: refresh_policies.Round(8, pause, "request")}
+        channel = CHANNEL._replace(ranks=2, orders={ONE_BANK: "a clock apart"}, rounds=rounds)
+        assert make_schedule("per-bank", channel).period == period
 
 
 # Of 2 ranks with 2 banks: clock, rank and bank.

@@ -16,7 +16,6 @@ from ndpsim.dimm.relayout import (
 from ndpsim.dram.fast.choose import mode_changes
 from ndpsim.dram.fast.controller import queue_request, refresh, step_of
 from ndpsim.dram.fast.fields import RD, READS, WR, WRITES
-from ndpsim.dram.fast.one_chunk import ONE_CHUNK
 from ndpsim.dram.state import NEXT_REFRESH, SERVED
 
 
@@ -33,7 +32,7 @@ def step_bus(sharing, setup, agents, lanes, hosts, wakeups, bus, clock):
     if request >= 0:
         # No burst is read or written twice: it is queued without a look at the addresses of others.
         place = enqueue_request(relayout, agents.weights, bus, request, clock)
-        wake[0] = min(wake[0], queue_request(ONE_CHUNK, state, source, place, clock))
+        wake[0] = min(wake[0], queue_request(lanes.shape, state, source, place, clock))
     if clock >= state.value[NEXT_REFRESH]:
         wake[0] = clock
         if not refresh(lanes.shape, policy, state, clock):

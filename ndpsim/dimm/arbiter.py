@@ -95,11 +95,11 @@ def apart_until(relayout, lanes, reached_at, clock):
 
 
 @inlined
-def begin_hosts(setup, hosts):
+def begin_hosts(hosts):
     """Find when the next refresh of each of the host's controllers is."""
     for bus in range(hosts.states.shape[0]):
         value = hosts.states[bus].value
-        value[NEXT_REFRESH] = next_refresh(value) - setup.refresh_shift
+        value[NEXT_REFRESH] = next_refresh(value)
 
 
 @outlined
@@ -110,14 +110,14 @@ def begin_run(setup, agents, lanes, hosts, wakeups, clock):
     wakeups.next_from[:] = FAR
     for lane in range(count):
         state, dimm, bus = lanes.states[lane], dimm_of(setup, lane, buses), lane % buses
-        state.value[NEXT_REFRESH] = next_refresh(state.value) - setup.refresh_shift
+        state.value[NEXT_REFRESH] = next_refresh(state.value)
         next_step(setup, weights, dimm, lane, lanes.values, buses, clock)
         wakeups.next_from[bus] = min(wakeups.next_from[bus], weights.next_from[lane])
         give_to_multipliers(setup, weights, agents.transfers, dimm, lane)
         update_credit(setup, agents, lane, clock)
     for bus in range(buses):
         wakeups.takes[bus] = (1 << count // buses) - 1 | (agents.traffic.takes_part[bus] != 0) << HOSTS
-    begin_hosts(setup, hosts)
+    begin_hosts(hosts)
     wakeups.wake[:], wakeups.due[:], wakeups.next_active[:] = clock, clock, clock
     wakeups.starvation_deadline[:], wakeups.column[:, :, 0] = 0, UNKNOWN
     next_carry(setup, agents, wakeups)

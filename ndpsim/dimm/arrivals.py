@@ -23,9 +23,8 @@ from ndpsim.dimm.stepping import HOST_BIT, HOSTS, UNKNOWN, looks_for_requests, s
 from ndpsim.dimm.transfers import carry_transfer, next_command_at, next_transfer
 from ndpsim.dram.fast.banks import bank_bit
 from ndpsim.dram.fast.choose import mode_changes
-from ndpsim.dram.fast.controller import accept, queue_request, refresh, would_accept
+from ndpsim.dram.fast.controller import queue_request, refresh, take, would_accept
 from ndpsim.dram.fast.fields import BANKS_PER_RANK, RD, READS, WR, WRITES
-from ndpsim.dram.fast.one_chunk import ONE_CHUNK
 from ndpsim.dram.fast.slots import bank_of, push_maintenance
 from ndpsim.dram.fast.vectors import set_element
 from ndpsim.dram.fast.words import assume_nonnegative, lowest
@@ -62,9 +61,9 @@ def record_request(policy, state, wakeups, bus, number, ready_at, clock):
 
 
 @inlined
-def next_bank(state, source):
+def next_bank(shape, state, source):
     """The bank of a controller's next request."""
-    return bank_of(source.place[assume_nonnegative(state.value[PLACE])])
+    return bank_of(shape, source.place[assume_nonnegative(state.value[PLACE])])
 
 
 @inlined
@@ -100,10 +99,10 @@ def take_lane_requests(setup, agents, lanes, wakeups, bus, buses, clock):
         if request >= 0 and not (may and weights_are_next(relayout, lane)):
             # No burst is read or written twice: it is queued without a look at the addresses of others.
             place = enqueue_request(relayout, weights, lane, request, clock)
-            ready_at = queue_request(ONE_CHUNK, state, source, place, clock)
+            ready_at = queue_request(lanes.shape, state, source, place, clock)
         elif may:
-            pinned &= bank_bit(next_bank(state, source))
-            ready_at = accept(state, lanes.latencies[0, 0], source, clock)
+            pinned &= bank_bit(next_bank(lanes.shape, state, source))
+            ready_at = take(lanes.shape, state, lanes.latencies[0, 0], source, clock)
         else:
             request, pinned = _NONE, 0
         takes = looks_for_requests(setup, relayout, state, source, weights, lane, clock + 1)
@@ -131,11 +130,11 @@ def take_host_request(setup, agents, hosts, wakeups, bus, clock):
     if not would_accept(policy, state, source, clock):
         wakeups.takes[bus] &= ~HOST_BIT
         return 0
-    stream, bank = traffic.next[bus], next_bank(state, source)
+    stream, bank = traffic.next[bus], next_bank(hosts.shape, state, source)
     rank = assume_nonnegative(bank // BANKS_PER_RANK)
     served, reads, latency = state.value[SERVED], state.value[READS_SERVED], state.value[READ_LATENCY]
     is_read = source.place[state.value[PLACE]] & 1 == 0
-    ready_at = accept(state, hosts.latencies[bus, stream], source, clock)
+    ready_at = take(hosts.shape, state, hosts.latencies[bus, stream], source, clock)
     records = agents.claims.grant_records[bus]
     is_queued = state.value[SERVED] == served
     if is_queued and record_host_request(setup.arbitration, records, rank, is_read, clock):
@@ -204,7 +203,6 @@ def ask_for_refresh(setup, lanes, hosts, wakeups, has_host, bus, clock):
         before = host.pending_size
         if not refresh(hosts.shape, policy, host, clock):
             return False
-        host.value[NEXT_REFRESH] -= setup.refresh_shift
         refresh_lanes(host, lanes, before, bus, buses)
         return True
     for lane in range(bus, count, buses):
@@ -212,5 +210,4 @@ def ask_for_refresh(setup, lanes, hosts, wakeups, has_host, bus, clock):
             wakeups.wake[bus, lane // buses] = 0
             if not refresh(lanes.shape, policy, lanes.states[lane], clock):
                 return False
-            lanes.values[lane, NEXT_REFRESH] -= setup.refresh_shift
     return True

@@ -35,6 +35,7 @@ from ndpsim.dram.state import (
     OPEN_CLOCKS,
     OPEN_ROW,
     RECORD_FIELDS,
+    REFRESH_SHIFT,
     REFRESHES,
     TAKEN,
     Commands,
@@ -95,6 +96,8 @@ class SharedDimms:
         self._latencies = np.zeros((buses, 1, LATENCIES), dtype=np.int64)
         self._sides: list[Any] = []  # arguments of kernels, until an array is replaced
         self._make_controllers(lanes, buses)
+        for side in (NDP, HOST):
+            self.values(side)[:, REFRESH_SHIFT] = setup.refresh_shift
         self._record_refreshes(self.clock)
         for rank, bankgroup, bank, row in open_rows:
             for bus in range(buses):

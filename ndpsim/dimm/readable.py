@@ -33,7 +33,6 @@ from ndpsim.dimm.readable_channels import (
     host_group,
     lane_bank,
     lane_group,
-    refresh_after,
     take_requests,
     update_promised_credit,
     without_latencies,
@@ -48,7 +47,7 @@ from ndpsim.dimm.state import FIRST, HOST, LAST_COLUMN, NDP, READ, REFILLING, RO
 from ndpsim.dimm.transfers import carry_data, carry_transfer, next_command_at, next_transfer
 from ndpsim.dram.choosing import Blocking, forget_all
 from ndpsim.dram.issuing import reads, reads_or_writes, requeue_reads
-from ndpsim.dram.maintenance import close_due
+from ndpsim.dram.maintenance import close_due, next_refresh
 from ndpsim.dram.state import (
     ACTIVE,
     ARRIVED,
@@ -58,6 +57,7 @@ from ndpsim.dram.state import (
     FAR,
     FINAL,
     HOST_WAITS,
+    NEXT_REFRESH,
     OPEN_ROW,
     PRIORITY,
     RANK,
@@ -348,11 +348,11 @@ def run(setup, agents, lanes, hosts, goals, until_clock):
     clock = claims.clock[0]
     for lane in range(lanes.channels.size.shape[0]):
         channel, dimm = channel_at(lanes, lane, 0), dimm_of(setup, lane, buses)
-        refresh_after(setup, channel.value)
+        channel.value[NEXT_REFRESH] = next_refresh(channel.value)
         next_step(setup, agents.weights, dimm, lane, lanes.channels.value, buses, clock)
         give(setup, agents, channel, lane, dimm, clock)
     for bus in range(buses):
-        refresh_after(setup, hosts.channels.value[bus])
+        hosts.channels.value[bus, NEXT_REFRESH] = next_refresh(hosts.channels.value[bus])
     outcome = DONE
     while not is_reached(goals, agents):
         if clock >= until_clock:

@@ -18,13 +18,12 @@ from ndpsim.dimm.relayout import admit_all, enqueue_request, next_request, sourc
 from ndpsim.dimm.relayout_weights import may_take_weights, update_promises, weights_are_next
 from ndpsim.dimm.staging import next_step
 from ndpsim.dram.choosing import forget_all
-from ndpsim.dram.maintenance import next_refresh, refresh
+from ndpsim.dram.maintenance import refresh
 from ndpsim.dram.queues import accept, push_priority, would_accept
 from ndpsim.dram.state import (
     BANK,
     FINAL,
     GROUP,
-    NEXT_REFRESH,
     PLACE,
     PRIORITY,
     RANK,
@@ -189,18 +188,9 @@ def update_promised_credit(setup, agents, channel, lane, clock):
 
 
 @inlined
-def refresh_after(setup, value):
-    """Set the time of a controller's next refresh."""
-    value[NEXT_REFRESH] = next_refresh(value) - setup.refresh_shift
-
-
-@inlined
-def fall_due(setup, tables, channel, clock):
+def fall_due(tables, channel, clock):
     """Request the due refreshes of a controller. False if they can never catch up."""
-    if not refresh(tables, channel.entry, channel.size, channel.value, clock):
-        return False
-    refresh_after(setup, channel.value)
-    return True
+    return refresh(tables, channel.entry, channel.size, channel.value, clock)
 
 
 @inlined
@@ -225,12 +215,12 @@ def ask_for_refresh(setup, lanes, host, has_host, bus, buses, clock):
     count = lanes.channels.size.shape[0]
     if has_host:
         before = host.size[PRIORITY]
-        if not fall_due(setup, setup.host_tables, host, clock):
+        if not fall_due(setup.host_tables, host, clock):
             return False
         for number in range(bus, count, buses):
             refresh_lane(setup, host, channel_at(lanes, number, 0), number // buses, before)
         return True
     for number in range(bus, count, buses):
-        if not fall_due(setup, setup.lane_tables, channel_at(lanes, number, 0), clock):
+        if not fall_due(setup.lane_tables, channel_at(lanes, number, 0), clock):
             return False
     return True

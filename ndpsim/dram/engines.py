@@ -27,6 +27,7 @@ from ndpsim.dram.state import (
     Policy,
     Source,
     make_channel,
+    schedule_of,
 )
 from ndpsim.spec import Tables
 
@@ -123,6 +124,8 @@ class FastController:
     ) -> None:
         self.tables, self._policy = tables, policy
         chunks = fast.chunks_needed(tables, policy, with_sink)
+        due = schedule_of(tables, policy) if schedule is None else schedule
+        self._pauses = any(turn.pause > 0 for turn in due.turns)
         self._in_steps = chunks > 1 or policy.row_cap > 0
         self._shape = fast.make_shape(tables, policy.rows, chunks, fast.step_on(policy, tables))
         self._numbers = fast.other_numbers(tables)
@@ -165,7 +168,8 @@ class FastController:
 
     def _table_for(self, source: Source, sink: Sink, commands: Commands) -> Ints:
         """The table of transitions recorded so far with such a sink."""
-        if not (isinstance(self._policy.step, OneCommand) and can_fast_forward(source, commands)):
+        usual = isinstance(self._policy.step, OneCommand) and not self._pauses
+        if not (usual and can_fast_forward(source, commands)):
             return _NO_TABLE
         key = sink.depth, sink.servers, sink.dram_ticks, sink.unit_ticks
         if key not in self._transition_tables:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ndpsim._jit import by_type, inlined
 from ndpsim.dram.choosing import forget_all, forget_bank
+from ndpsim.dram.maintenance import note_refresh
 from ndpsim.dram.queues import copy_entry, remove
 from ndpsim.dram.sink import credit_clock, take_burst
 from ndpsim.dram.state import (
@@ -204,6 +205,8 @@ def move_on(tables, policy, entry, size, bound, rows, value, queue, slot, comman
         if tables.commands[command, IS_REFRESH]:
             value[REFRESH_UNTIL] = clock + tables.commands[command, BUSY]
         remove(entry, size, queue, slot)
+        if tables.commands[command, IS_REFRESH]:
+            note_refresh(tables, entry, size, value, clock)
 
 
 @inlined

@@ -6,21 +6,25 @@ from ndpsim._jit import by_type, inlined
 from ndpsim.dram.queues import push_priority
 from ndpsim.dram.state import (
     FAR,
+    FINAL,
     NEXT_REFRESH,
+    PAUSED_UNTIL,
     PRIORITY,
     REFRESH_FROM,
     REFRESH_PERIOD,
+    REFRESH_SHIFT,
     REFRESH_TURNS,
     REFRESHES,
     TURN_BANK,
     TURN_CLOCK,
     TURN_COMMAND,
     TURN_FIELDS,
+    TURN_PAUSE,
     TURN_RANK,
     TURNS,
 )
 from ndpsim.dram.timing import first_bank
-from ndpsim.spec.lower import SCOPE
+from ndpsim.spec.lower import IS_REFRESH, SCOPE
 from ndpsim.spec.standard import ONE_BANK
 
 
@@ -42,7 +46,35 @@ def next_refresh(value):
     if value[REFRESH_TURNS] == 0:
         return FAR
     periods = value[REFRESHES] // value[REFRESH_TURNS]
-    return periods * value[REFRESH_PERIOD] + value[turn_of(value, value[REFRESHES]) + TURN_CLOCK]
+    due = periods * value[REFRESH_PERIOD] + value[turn_of(value, value[REFRESHES]) + TURN_CLOCK]
+    return max(due - value[REFRESH_SHIFT], value[PAUSED_UNTIL])
+
+
+@inlined
+def pause_refreshes(value, turn):
+    """After a turn: a pause may begin when all refreshes that are due have been issued."""
+    if value[turn + TURN_PAUSE] > 0:
+        value[PAUSED_UNTIL] = FAR
+    value[NEXT_REFRESH] = next_refresh(value)
+
+
+@inlined
+def end_pause(value, clock):
+    """The last refresh of a round issues at `clock`: only the time of the pause remains."""
+    turn = turn_of(value, value[REFRESHES] - 1)
+    value[PAUSED_UNTIL] = clock + value[turn + TURN_PAUSE]
+    value[NEXT_REFRESH] = next_refresh(value)
+
+
+@inlined
+def note_refresh(tables, entry, size, value, clock):
+    """A refresh has issued and has left the priority queue; it may be the last of a round."""
+    if value[PAUSED_UNTIL] < FAR:
+        return
+    for slot in range(size[PRIORITY]):
+        if tables.commands[entry[PRIORITY, FINAL, slot], IS_REFRESH]:
+            return
+    end_pause(value, clock)
 
 
 @inlined
@@ -69,7 +101,7 @@ def refresh(tables, entry, size, value, clock):
                 group = 1 + tables.ranks + (rank - 1) * tables.bankgroups + of_rank
             push_priority(entry, size, command, rank, group, bank)
     value[REFRESHES] += 1
-    value[NEXT_REFRESH] = next_refresh(value)
+    pause_refreshes(value, turn)
     return True
 
 

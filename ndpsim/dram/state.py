@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from ndpsim.caching import cached_by_identity
 from ndpsim.dram import refresh_policies
 from ndpsim.dram.controllers import make_step
-from ndpsim.dram.refresh_policies import Refreshed, Schedule, make_schedule
+from ndpsim.dram.refresh_policies import Refreshed, Round, Schedule, make_schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers import scheduler
 from ndpsim.spec import Tables
 from ndpsim.spec.checking import MOST_COMMANDS
-from ndpsim.spec.lower import INTERVAL, IS_REFRESH, LENGTH, RANK_ORDER, SCOPE
-from ndpsim.spec.standard import RANK_ORDERS
+from ndpsim.spec.lower import INTERVAL, IS_REFRESH, LENGTH, PAUSE_FROM, RANK_ORDER, ROUND, ROUND_PAUSE, SCOPE
+from ndpsim.spec.standard import PAUSES_FROM, RANK_ORDERS
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
@@ -149,17 +149,19 @@ class Source(NamedTuple):
     PAUSE,  # a run of timed requests does no step from this clock on
     REFRESH_TURNS,  # turns of the refresh policy
     REFRESH_PERIOD,  # clocks after which they repeat
-) = range(28)
-COUNTERS = 32  # rounded up: the next values begin at a multiple of eight
+    REFRESH_SHIFT,  # clocks by which they are due sooner than these turns say
+    PAUSED_UNTIL,  # no refresh is due before this clock; FAR: until the last of a round has issued
+) = range(30)
+COUNTERS = 40  # rounded up: the next values begin at a multiple of eight
 
 # Places for the counters of a controller class, by the names in its module's COUNTED.
-OWN_COUNTERS = 28
+OWN_COUNTERS = 32
 
 # After the counters come the turns of the refresh policy, `value[TURNS + turn * TURN_FIELDS + field]`, as in
 # `refresh_policies.Due`, with the controller's numbers of commands.
 TURNS = COUNTERS
-TURN_CLOCK, TURN_COMMAND, TURN_RANK, TURN_BANK = range(4)
-TURN_FIELDS = 4
+TURN_CLOCK, TURN_COMMAND, TURN_RANK, TURN_BANK, TURN_PAUSE = range(5)
+TURN_FIELDS = 5
 # After the turns comes the state of a controller class (`own_place`).
 
 
@@ -277,11 +279,14 @@ def refreshed(tables: Tables) -> Refreshed:
     """The channel of a refresh policy."""
     commands: dict[int, tuple[int, int]] = {}
     orders: dict[int, str] = {}
+    rounds: dict[int, Round] = {}
     for number, fields in enumerate(tables.commands.tolist()):
         if fields[IS_REFRESH] and fields[INTERVAL] > 0:
             commands.setdefault(fields[SCOPE], (number, fields[INTERVAL]))
             orders.setdefault(fields[SCOPE], RANK_ORDERS[fields[RANK_ORDER]])
-    return Refreshed(tables.ranks, tables.bankgroups, tables.banks_per_group, commands, orders)
+            of_round = Round(fields[ROUND], fields[ROUND_PAUSE], PAUSES_FROM[fields[PAUSE_FROM]])
+            rounds.setdefault(fields[SCOPE], of_round)
+    return Refreshed(tables.ranks, tables.bankgroups, tables.banks_per_group, commands, orders, rounds)
 
 
 @cached_by_identity(16)

@@ -68,7 +68,10 @@ def _check_turns(device: Device, turns: Sequence[Due], period: int) -> None:
     # Rules within a rank; if banks are refreshed one by one, only those that constrain other banks.
     gap = tables.gap[[1, 2, STACK] if of_bank.all() else slice(1, None)].max(axis=0)
     following = [*turns[1:], *(turn._replace(clock=turn.clock + period) for turn in turns[:1])]
-    taken = sum(int(gap[turn.command, after.command]) for turn, after in zip(turns, following, strict=True))
+    taken = sum(
+        max(turn.pause, int(gap[turn.command, after.command]))
+        for turn, after in zip(turns, following, strict=True)
+    )
     if taken >= period > 0:
         raise _no_time(
             f"{period} clocks leave no time for {len(turns)} refreshes of a rank, which take {taken}"

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from ndpsim.errors import InputError, unknown
 from ndpsim.spec.standard import (
     ONE_BANK,
+    PAUSES_FROM,
     RANK_ORDERS,
     SAME_BANKS,
     STACK,
@@ -116,7 +117,8 @@ def check_standard(standard: Standard) -> None:
             _check_latency(getattr(standard, what), known, f"{standard.name}: {what}, preset {preset}")
         for command in standard.commands:
             interval = command.interval if command.refreshes else ""
-            for latency in (command.busy, interval, command.complete_within, command.keeps_prepared):
+            others = command.pause, command.complete_within, command.keeps_prepared
+            for latency in (command.busy, interval, *others):
                 _check_latency(latency, known, f"{standard.name}: command {command.name}, preset {preset}")
         for rule in (*standard.rules, *standard.checked_rules):
             _check_latency(rule.latency, known, f"{standard.name}: rule {rule.name}, preset {preset}")
@@ -157,6 +159,10 @@ def _check_commands(standard: Standard) -> None:
             _check_closes_first(standard, command, where)
         if command.ranks not in RANK_ORDERS:
             raise unknown(command.ranks, RANK_ORDERS, "order of ranks", key=where)
+        if command.round_of not in ("", *standard.levels[1:-1]):
+            raise unknown(command.round_of, standard.levels[1:-1], "level", key=where)
+        if command.pause_from not in PAUSES_FROM:
+            raise unknown(command.pause_from, PAUSES_FROM, "beginning of a pause", key=where)
         if command.prepared_at not in ("", *standard.levels[:2]):
             raise unknown(command.prepared_at, standard.levels[:2], "level", key=where)
         for name in (command.completed_by, command.prepared_by, command.started_by, command.stopped_by):

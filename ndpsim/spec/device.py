@@ -210,8 +210,8 @@ def _timings(
     for name, clocks in derived_timings(standard, org, timing).items():
         if clocks is None:
             if name not in overrides:
-                known = f" ({standard.cited[name]})" if name in standard.cited else ""
-                problem = f"{standard.name} states no {name} for {org} at {timing}{known}; override it"
+                source = f" ({standard.cited[name]})" if name in standard.cited else ""
+                problem = f"{standard.name} states no {name} for {org} at {timing}{source}; override it"
                 raise InputError(problem, "missing", key=name)
             continue
         speed[name] = clocks

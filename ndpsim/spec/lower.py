@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ndpsim.caching import cached_by_identity
 from ndpsim.spec.checking import MOST_COMMANDS, check_scheduled
 from ndpsim.spec.device import Device
-from ndpsim.spec.standard import RANK_ORDERS, STACK, Command
+from ndpsim.spec.standard import PAUSES_FROM, RANK_ORDERS, STACK, Command
 
 #: Entry of a table for commands without a rule: any clock plus it is in the past.
 NO_RULE = -(1 << 40)
@@ -18,7 +18,9 @@ NO_RULE = -(1 << 40)
 # Fields of `Tables.commands`; see `spec.standard.Command`. Other commands are -1 if absent.
 SCOPE, CLOSES, IS_REFRESH, CLOSES_FIRST, INTERVAL, BUSY, BUS, CYCLES, RANK_ORDER = range(9)
 COMPLETED_BY, COMPLETE_WITHIN, PREPARED_BY, PREPARED_AT, KEEPS_PREPARED, ON_ANY_TICK = range(9, 15)
-STARTED_BY, STOPPED_BY = range(15, 17)
+# The banks of a round, 0: there are none; its pause; and what that counts from.
+ROUND, ROUND_PAUSE, PAUSE_FROM = range(15, 18)
+STARTED_BY, STOPPED_BY = range(18, 20)
 
 # The first words of a row of `Tables.windows`: the level, and how many commands the window counts. Then come
 # two words for each command: its cycles if the window counts it (else 0), and the clocks until it may follow.
@@ -65,7 +67,18 @@ def _fields(device: Device, command: Command) -> list[int]:
     level = standard.level_of(command.prepared_at) if command.prepared_at else 0
     bus_and_order = [bus, command.cycles, RANK_ORDERS.index(command.ranks)]
     prepares = [second, within, before, level, prepared]
-    return [*effects, *bus_and_order, *prepares, command.on_any_tick, start, stop]
+    pause = [_banks_in_round(device, command), device.clocks(command.pause)]
+    pause.append(PAUSES_FROM.index(command.pause_from))
+    return [*effects, *bus_and_order, *prepares, command.on_any_tick, *pause, start, stop]
+
+
+def _banks_in_round(device: Device, command: Command) -> int:
+    """The number of banks in a round of refreshes of single banks, 0: there are no rounds."""
+    if not command.round_of:
+        return 0
+    level = device.standard.level_of(command.round_of)
+    groups = {1: device.bankgroups, STACK: device.groups_per_stack}.get(level, 1)
+    return groups * device.banks_per_group
 
 
 def _window(level: int, length: int) -> NDArray[np.int64]:

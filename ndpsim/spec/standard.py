@@ -31,6 +31,10 @@ STACK = 4
 #: banks of this rank.
 RANK_ORDERS = ("together", "a clock apart", "in turn")
 
+#: What the pause after a round of refreshes counts from: the issue of the last of them, in any rank, or the
+#: clock at which it was due. In the latter case the schedule takes the pause into account.
+PAUSES_FROM = ("issue", "request")
+
 _EFFECTS = ("opens", "closes", "reads", "writes", "refreshes")
 
 # Scope and effects by number: first those of the commands of every standard, then those of further commands
@@ -61,6 +65,9 @@ class Command:
     `cycles`: clocks (ticks, if a clock has several) for which it occupies the command bus `bus`. Commands of
     different buses do not wait for each other. `on_any_tick`: it may issue at any tick of a clock, not only
     the first. `ranks`: for the refresh of one bank, the order of ranks (`RANK_ORDERS`).
+    `round_of`: for the refresh of one bank, the level whose banks make a round. After a round no bank is
+    refreshed for the time `pause`, which counts from what `pause_from` says (`PAUSES_FROM`); refreshes that
+    have become due meanwhile follow.
     `completed_by`: the command that opens the row named by this one, at most `complete_within` clocks later.
     `prepared_by`: the command that must precede this one, unless an earlier read or write at the same node of
     `prepared_at` keeps it so, for its `keeps_prepared` clocks; the preparing command keeps the command bus
@@ -82,6 +89,9 @@ class Command:
     bus: str = "command"
     on_any_tick: bool = False
     ranks: str = "together"
+    round_of: str = ""
+    pause: str = ""
+    pause_from: str = "issue"
     completed_by: str = ""
     complete_within: str = ""
     prepared_by: str = ""
@@ -241,6 +251,29 @@ class ByDensity:
 
 
 @dataclass(frozen=True)
+class ByChannelDensity:
+    """Nanoseconds by the density in Mb of a channel with fixed ranks (HBM), in clocks of the tCK."""
+
+    ns: Mapping[int, int]
+
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2) -> int | None:
+        one = organisation
+        banks = one.ranks * one.stacks * one.bankgroups * one.banks_per_group
+        ns = self.ns.get(banks * one.rows * one.columns * one.dq >> 20)
+        return None if ns is None else to_clocks(ns * 1000, tck_ps)
+
+
+@dataclass(frozen=True)
+class ByStacks:
+    """Clocks by the number of stacks."""
+
+    by_stacks: Mapping[int, int]
+
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2) -> int | None:
+        return self.by_stacks.get(organisation.stacks)
+
+
+@dataclass(frozen=True)
 class Every:
     """The same nanoseconds for every device, in clocks of the preset's tCK."""
 
@@ -267,7 +300,9 @@ class EveryBank:
         return to_clocks(Fraction(self.ns * 1000, banks), tck_ps, self.rounding)
 
 
-Derivation = ByWidthAndRate | AtLeast | ByWidth | ByRate | ByDensity | Every | EveryBank
+Derivation = (
+    ByWidthAndRate | AtLeast | ByWidth | ByRate | ByDensity | ByChannelDensity | ByStacks | Every | EveryBank
+)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,9 @@ On each bus, active requests, the first waiting maintenance and the queue have t
 `one_command`. If a clock has two ticks (HBM3), this happens on the rising edge, the first tick. On the
 falling edge the row bus may issue a command that is allowed on any tick. Directly after a row command of a
 rising edge, such a command must be for another rank or, if neither addresses a whole rank, for another bank.
+
+The choice "all-bank commands apart": a row command to a whole rank does not issue together with a column
+command of its rank.
 """
 
 from __future__ import annotations
@@ -25,17 +28,20 @@ from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import BANK, FAR, PRIORITY, RANK
 from ndpsim.spec import Tables
 from ndpsim.spec.lower import BUS, CLOSES, CYCLES, IS_REFRESH, ON_ANY_TICK, SCOPE
-from ndpsim.spec.standard import ACTIVATE, ONE_BANK, PRECHARGE, READ, READ_AP, WRITE, WRITE_AP
+from ndpsim.spec.standard import ACTIVATE, ONE_BANK, PRECHARGE, READ, READ_AP, WHOLE_RANK, WRITE, WRITE_AP
 
 # State of the controller: the last row command of a rising edge.
 _CLOCK, _COMMAND, _RANK, _BANK = range(4)
 
 _NONE = -1
 
+CHOICES = ("all-bank commands apart",)
+
 
 class TwoBuses(NamedTuple):
     """The parameters."""
 
+    apart: int  # 1: all-bank commands keep apart from column commands
     slots: int = 2
     words: int = 4
 
@@ -60,7 +66,7 @@ class TwoBuses(NamedTuple):
         if not alike or row_bus == column_bus or tables.ticks > 2:
             return None
         cycles = int(commands[ACTIVATE, CYCLES]), int(commands[PRECHARGE, CYCLES])
-        return OnFast(tables.ticks, *cycles)
+        return OnFast(tables.ticks, *cycles, self.apart)
 
 
 class OnFast(NamedTuple):
@@ -69,6 +75,7 @@ class OnFast(NamedTuple):
     ticks: int  # of a clock
     activate_cycles: int  # for which ACT occupies the row bus,
     other_cycles: int  # and for which other row commands occupy it
+    apart: int  # as in `TwoBuses`
 
 
 class OfEdge(NamedTuple):
@@ -81,11 +88,12 @@ class OfEdge(NamedTuple):
     rank: int  # the bank that accepts no command; -1: all banks,
     bank: int  # or only this bank; -1: all banks of the rank
     keeps_maintenance: int  # waiting maintenance
+    keeps_all_bank: int  # or only a waiting command to a whole rank
 
 
 def of(options: Any, choices: frozenset[str]) -> TwoBuses:
     """The parameters."""
-    return TwoBuses()
+    return TwoBuses(int("all-bank commands apart" in choices))
 
 
 @inlined
@@ -93,12 +101,14 @@ def step(rules, tables, policy, channel, sink, commands, clock):
     """See `dram.controller`."""
     row_bus = tables.commands[ACTIVATE, BUS]
     if is_falling_edge(tables, clock):
-        issued, wake = turn(rules, tables, policy, channel, sink, commands, row_bus, True, clock)
-        return issued, min(wake, clock + 1)  # `wake` does not include commands that wait for the rising edge
+        rank, wake = turn(rules, tables, policy, channel, sink, commands, row_bus, True, _NONE, clock)
+        # `wake` does not include commands that wait for the rising edge.
+        return rank != _NONE, min(wake, clock + 1)
     column_bus = tables.commands[READ, BUS]
-    issued, wake = turn(rules, tables, policy, channel, sink, commands, column_bus, False, clock)
-    of_rows, wake_of_rows = turn(rules, tables, policy, channel, sink, commands, row_bus, False, clock)
-    return issued or of_rows, min(wake, wake_of_rows)
+    used, wake = turn(rules, tables, policy, channel, sink, commands, column_bus, False, _NONE, clock)
+    apart_from = used if rules.apart else _NONE
+    of_rows, later = turn(rules, tables, policy, channel, sink, commands, row_bus, False, apart_from, clock)
+    return used != _NONE or of_rows != _NONE, min(wake, later)
 
 
 @inlined
@@ -108,24 +118,28 @@ def is_falling_edge(of, clock):
 
 
 @inlined
-def turn(rules, tables, policy, channel, sink, commands, bus, is_falling, clock):
-    """A bus's turn on an edge: whether it had a command, else the clock at which it may have one."""
-    entry, value, own = channel.entry, channel.value, own_place(channel.value)
+def turn(rules, tables, policy, channel, sink, commands, bus, is_falling, apart_from, clock):
+    """A bus's turn on an edge: the rank of its command, -1: none, and then when it may have one.
+
+    apart_from: the rank that must not have a command to all its banks.
+    """
+    entry, size, value, own = channel.entry, channel.size, channel.value, own_place(channel.value)
     rank, bank = _NONE, _NONE
     if is_falling and clock - value[own + _CLOCK] == tables.commands[value[own + _COMMAND], CYCLES]:
         rank = value[own + _RANK]
         if tables.commands[value[own + _COMMAND], SCOPE] == ONE_BANK:
             bank = value[own + _BANK]
-    of_head = channel.size[PRIORITY] > 0 and is_kept(
-        rank, bank, entry[PRIORITY, RANK, 0], entry[PRIORITY, BANK, 0]
+    of_head = size[PRIORITY] > 0 and is_kept(rank, bank, entry[PRIORITY, RANK, 0], entry[PRIORITY, BANK, 0])
+    apart = size[PRIORITY] > 0 and entry[PRIORITY, RANK, 0] == apart_from
+    scheduler = OfEdge(
+        policy.scheduler, tables.commands, bus, int(is_falling), rank, bank, int(of_head), int(apart)
     )
-    scheduler = OfEdge(policy.scheduler, tables.commands, bus, int(is_falling), rank, bank, int(of_head))
     of_edge = one.scheduled_by(policy, scheduler)
     issued = one.step(tables, of_edge, channel, sink, commands, None, credit_clock(sink), 0, clock)
     if issued[0] >= 0 and not is_falling and tables.commands[issued[1], BUS] != tables.commands[READ, BUS]:
         value[own + _CLOCK], value[own + _COMMAND] = clock, issued[1]
         value[own + _RANK], value[own + _BANK] = issued[2], issued[4]
-    return issued[0] >= 0, issued[7]
+    return issued[2] if issued[0] >= 0 else _NONE, issued[7]
 
 
 @inlined
@@ -137,8 +151,8 @@ def is_kept(rank, bank, of_rank, of_bank):
 # ---- The fast controller
 
 # Places in `turn`: the bus with its turn, and the clock; the last row command of a rising edge: its clock,
-# rank, bank (-1: all banks) and length in clocks.
-_WHOSE, _CLOCK_NOW, _AT, _OF_RANK, _OF_BANK, _LENGTH = range(6)
+# rank, bank (-1: all banks) and length in clocks; the rank that must not have a command to all its banks.
+_WHOSE, _CLOCK_NOW, _AT, _OF_RANK, _OF_BANK, _LENGTH, _APART_FROM = range(7)
 _OF_COLUMNS, _OF_ROWS, _FALLING = range(3)
 
 
@@ -147,6 +161,7 @@ def step_alone(rules, policy, shape, state, latencies, source, sink, commands, c
     """See `fast.step`."""
     whose = state.turn
     whose[_CLOCK_NOW] = clock
+    whose[_APART_FROM] = _NONE
     issued, next_ready, request = fast.NOWHERE, FAR, -1
     first = _FALLING if is_falling_edge(rules, clock) else _OF_COLUMNS
     for each in range(first, max(_FALLING, first + 1)):
@@ -158,6 +173,8 @@ def step_alone(rules, policy, shape, state, latencies, source, sink, commands, c
         if origin == fast.NOWHERE:
             continue
         issued, request = origin, of_turn
+        if rules.apart and each == _OF_COLUMNS:
+            whose[_APART_FROM] = bank // BANKS_PER_RANK
         if each == _OF_ROWS:
             whose[_AT], whose[_OF_RANK] = clock, bank // BANKS_PER_RANK
             whose[_OF_BANK] = -1 if command == PREAB or command == REFAB else bank
@@ -212,9 +229,11 @@ def avoids(rules, state, bank):
 @inlined
 def keeps_maintenance(rules, shape, state, command):
     """See `fast.controller_points`: it needs the row bus; only precharges may issue on a falling edge."""
-    if state.turn[_WHOSE] != _FALLING:
-        return state.turn[_WHOSE] == _OF_COLUMNS
     first = assume_nonnegative(state.pending_bank[0] & BANKS - 1)
+    if state.turn[_WHOSE] != _FALLING:
+        whole_rank = command == REFAB or command == PREAB
+        apart = whole_rank and first // BANKS_PER_RANK == state.turn[_APART_FROM]
+        return state.turn[_WHOSE] == _OF_COLUMNS or apart
     if command == REFAB or command == REFSB:
         return True
     # A command to a whole rank has no bank to avoid.
@@ -242,6 +261,8 @@ def goes(scheduler, command):
 @inlined
 def takes(scheduler, command):
     """See `choosing`: a command of this bus and edge that is not too close after a row command."""
+    if scheduler.keeps_all_bank and scheduler.commands[command, SCOPE] == WHOLE_RANK:
+        return False
     return goes(scheduler, command) and scheduler.keeps_maintenance == 0
 
 

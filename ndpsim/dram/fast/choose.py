@@ -375,6 +375,8 @@ def maintenance_ready_at(shape, state, command, first):
     elif command == PRESB or command == REFSB:
         for group in range(shape.groups_at_once):
             at = max(at, state.bank_ready[first + group * BANKS_PER_GROUP, command])
+        if shape.groups_at_once == 1:
+            at = max(at, state.group_ready[first // BANKS_PER_GROUP, command])
     return at
 
 

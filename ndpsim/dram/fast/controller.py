@@ -15,7 +15,7 @@ from ndpsim.dram.fast.slots import bank_of, enqueue, filter_place, push_maintena
 from ndpsim.dram.fast.step import NOWHERE, step_alone
 from ndpsim.dram.fast.transitions import commit
 from ndpsim.dram.fast.words import assume_nonnegative
-from ndpsim.dram.maintenance import next_refresh, turn_of
+from ndpsim.dram.maintenance import next_refresh, pause_refreshes, turn_of
 from ndpsim.dram.queues import absorb
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
@@ -71,31 +71,25 @@ def would_accept(policy, state, source, clock):
 
 
 @inlined
-def queue_request(queues, state, source, request, clock):
+def queue_request(shape, state, source, request, clock):
     """Queue a request that is taken; returns when it can issue, at the earliest, FAR in the other mode."""
     place = source.place[request]
-    queue, bank = place & 1, bank_of(place)
-    ready_at = enqueue(queues, state, source, queue, bank, place >> ROW_SHIFT, request, clock - 1)
+    queue, bank = place & 1, bank_of(shape, place)
+    ready_at = enqueue(shape.queues, state, source, queue, bank, place >> ROW_SHIFT, request, clock - 1)
     return ready_at if queue == state.value[WRITE_MODE] & 1 else FAR
 
 
 @inlined
-def take(queues, state, latencies, source, clock):
+def take(shape, state, latencies, source, clock):
     """Take the next request: it is absorbed or queued; returns when it can issue, at the earliest."""
     request, at = assume_nonnegative(state.value[PLACE]), FAR
-    if state.queued[WRITES] > 0 and is_queued_write(queues, state, source, source.address[request]):
+    if state.queued[WRITES] > 0 and is_queued_write(shape.queues, state, source, source.address[request]):
         absorb(state.value, latencies, source.place[request] & 1)
     else:
-        at = queue_request(queues, state, source, request, clock)
+        at = queue_request(shape, state, source, request, clock)
     state.value[TAKEN] += 1
     state.value[PLACE] = 0 if request + 1 == source.place.shape[0] else request + 1
     return at
-
-
-@inlined
-def accept(state, latencies, source, clock):
-    """`take` for queues of one chunk."""
-    return take(ONE_CHUNK, state, latencies, source, clock)
 
 
 @outlined
@@ -113,7 +107,7 @@ def refresh(shape, policy, state, clock):
         if only < 0 or rank == only:
             push_maintenance(state, command, rank * BANKS_PER_RANK + bank)
     state.value[REFRESHES] += 1
-    state.value[NEXT_REFRESH] = next_refresh(state.value)
+    pause_refreshes(state.value, turn)
     return True
 
 
@@ -243,7 +237,7 @@ def run(policy, shape, states, latencies, source, sink, commands, skips, until_s
             hits, next_ready = False, 0
             continue
         if accepts:
-            next_ready = min(next_ready, take(shape.queues, state, latencies, source, clock))
+            next_ready = min(next_ready, take(shape, state, latencies, source, clock))
             if state.value[TAKEN] >= until_taken:
                 state.value[COUNTED_UNTIL] = clock - 1
                 break

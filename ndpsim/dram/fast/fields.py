@@ -6,7 +6,8 @@ the line has its invariant: code that changes the others must keep it.
 
 Indices. Ranks, bank groups and banks are numbered with fixed strides, rank << 6 | bank group << 2 | bank, so
 that a rank, a bank group and a bank's bit in a mask of its rank are shifts. A group of more
-than four banks without rules of its own has the numbers of several groups. A *mask* has 64 bits, one for
+than four banks without rules of its own has the numbers of several groups; a group of eight in a stack has
+those of two, which have the same times. A *mask* has 64 bits, one for
 each slot of a queue chunk or each bank of a rank. A *wait row* and an *active list* are rank * 2 + queue. A
 queue has room for 1 or 64 chunks: most need one, and small records fit a cache. A channel has room for
 16 ranks. A stack is four groups of a rank.
@@ -201,7 +202,7 @@ FIELDS = (
     ),
     # ---- Times of stacks, and the state of some standards' controllers, see `dram.controllers`
     Field("stack_ready", (EACH_STACK, TIMED_CLASSES), CONSTANT, "as `rank_ready`, as far as the stack goes"),
-    Field("turn", (6,), CONSTANT, "the bus and the edge whose turn it is, and the last command to rows"),
+    Field("turn", (7,), CONSTANT, "the bus and the edge whose turn it is, and the last command to rows"),
     Field("opening", (8,), CONSTANT, "the request whose activation has begun"),
     Field("announced", (2,), CONSTANT, "the request whose RD or WR comes next"),
     Field("prepared_until", (1 + RANKS,), CONSTANT, "the clock until which RD and WR need no announcing"),
@@ -237,6 +238,8 @@ COUNTER_ROLES = {
     "PAUSE": CONSTANT,
     "REFRESH_TURNS": CONSTANT,
     "REFRESH_PERIOD": CONSTANT,
+    "REFRESH_SHIFT": CONSTANT,
+    "PAUSED_UNTIL": CONSTANT,
     **dict.fromkeys(
         (
             *("TAKEN", "SERVED", "ROW_HITS", "ROW_MISSES", "ROW_CONFLICTS", "FORWARDED", "COALESCED"),

@@ -101,7 +101,7 @@ def run_hits(
         if accepts:
             request = assume_nonnegative(state.value[PLACE])
             place = source.place[request]
-            bank, row = bank_of(place), place >> ROW_SHIFT
+            bank, row = bank_of(shape, place), place >> ROW_SHIFT
             if place & 1 or state.value[TAKEN] + 1 >= until_taken:
                 break
             at = enqueue(shape.queues, state, source, READS, bank, row, request, clock - 1)

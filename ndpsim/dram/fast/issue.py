@@ -43,11 +43,14 @@ from ndpsim.dram.fast.timing import (
 )
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.issuing import note_idle
+from ndpsim.dram.maintenance import end_pause
 from ndpsim.dram.sink import FINISHED, credit_clock, take_burst
 from ndpsim.dram.state import (
     DATA_END,
+    FAR,
     FIRST_COMMAND,
     OPEN_CLOCKS,
+    PAUSED_UNTIL,
     READ_LATENCY,
     READ_QUEUE,
     READS_SERVED,
@@ -204,6 +207,17 @@ def drop_first(state):
         state.pending_bank[place] = state.pending_bank[place + 1]
 
 
+@inlined
+def note_refresh(state, clock):
+    """A refresh has issued and is no longer pending; it may be the last of a round."""
+    if state.value[PAUSED_UNTIL] < FAR:
+        return
+    for place in range(state.pending_size):
+        if state.pending_class[place] == REFAB or state.pending_class[place] == REFSB:
+            return
+    end_pause(state.value, clock)
+
+
 @outlined
 def issue_maintenance(shape, state, source, sink, commands, command, clock):
     """The next command of the first maintenance that waits."""
@@ -222,6 +236,7 @@ def issue_maintenance(shape, state, source, sink, commands, command, clock):
     if command == REFAB or command == REFSB:
         state.value[REFRESH_UNTIL] = clock + (shape.refresh_cycles if command == REFAB else 0)
         drop_first(state)
+        note_refresh(state, clock)
     else:
         banks = -1 if to_rank else bank_bit(first) if command == PRE else same_banks(shape, first)
         close_banks(shape.queues, state, rank, banks, clock)

@@ -14,6 +14,8 @@ class Shape(NamedTuple):
     ranks: int
     bankgroups: int  # numbered as in `fields`
     banks_per_group: int
+    group_shift: int  # bits of a bank's number in its group, as requests name it
+    other_half: int  # 1: groups 2 n and 2 n + 1 are one, 0: each is one
     first_bank: int  # its number among all nodes, see `dram.state.Nodes`
     window: int  # its longest distance (tFAW)
     refresh_in_window: int  # clocks by which REFSB ends later than an ACT would, in the window (tFAW)

@@ -24,10 +24,10 @@ from ndpsim.dram.state import BANK_SHIFT, FAR, GROUP_SHIFT, RANK_SHIFT
 
 
 @inlined
-def bank_of(place):
+def bank_of(shape, place):
     """The bank of a request's place, numbered as in `fast.fields`."""
     rank, group, bank = place >> RANK_SHIFT & 15, place >> GROUP_SHIFT & 15, place >> BANK_SHIFT & 63
-    return rank << 6 | (group << 2) + bank & 63
+    return rank << 6 | (group << (shape.group_shift & 3)) + bank & 63
 
 
 @inlined

@@ -96,15 +96,22 @@ def chunks_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     groups, banks = _groups(tables)
     small = tables.ranks <= RANKS and groups <= GROUPS_PER_RANK
     small = small and banks <= BANKS_PER_GROUP and chunks <= MOST_CHUNKS
-    small = small and tables.groups_per_stack in (0, GROUPS_PER_STACK)
+    small = small and tables.groups_per_stack * groups // tables.bankgroups in (0, GROUPS_PER_STACK)
     return chunks if small and _fits_classes(tables, schedule_of(tables, policy)) else 0
 
 
 def _groups(tables: Tables) -> tuple[int, int]:
     """Bank groups of a rank and banks of a group, as `fields` numbers them."""
+    if _halves(tables):
+        return tables.bankgroups * 2, BANKS_PER_GROUP
     if tables.bankgroups > 1 or tables.banks_per_group % BANKS_PER_GROUP or tables.gap[2].max() > NO_RULE:
         return tables.bankgroups, tables.banks_per_group
     return tables.banks_per_group // BANKS_PER_GROUP, BANKS_PER_GROUP
+
+
+def _halves(tables: Tables) -> bool:
+    """Whether each bank group has the numbers of two."""
+    return tables.groups_per_stack > 0 and tables.banks_per_group == 2 * BANKS_PER_GROUP
 
 
 def _fits_classes(tables: Tables, schedule: Schedule) -> bool:
@@ -174,8 +181,10 @@ def _window(tables: Tables) -> tuple[Ints, int]:
 
 
 def _binds_parts(tables: Tables, command: int) -> bool:
-    """Whether a rule of bank groups or stacks applies to a command or to commands after it."""
-    of_parts = np.stack((tables.gap[2], tables.gap[STACK], tables.sibling_gap[STACK]))
+    """Whether a rule of stacks, or of groups for more than one bank, applies to a command or after it."""
+    one_bank = tables.commands[command, SCOPE] == ONE_BANK
+    of_groups = np.full_like(tables.gap[2], NO_RULE) if one_bank else tables.gap[2]
+    of_parts = np.stack((of_groups, tables.gap[STACK], tables.sibling_gap[STACK]))
     return bool(max(of_parts[:, command].max(), of_parts[:, :, command].max()) > NO_RULE)
 
 
@@ -216,6 +225,8 @@ def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = No
         ranks=tables.ranks,
         bankgroups=groups,
         banks_per_group=banks,
+        group_shift=3 if _halves(tables) else 2,
+        other_half=int(_halves(tables)),
         first_bank=number_nodes(tables).first_bank,
         window=int(_window(tables)[0].max()),
         refresh_in_window=_window(tables)[1],
@@ -281,7 +292,7 @@ def _numbered_by_place(tables: Tables, schedule: Schedule) -> Schedule:
     """A schedule whose turns of one bank number it as `fields` does."""
     if not schedule.turns or tables.commands[schedule.turns[0].command, SCOPE] != ONE_BANK:
         return schedule
-    places = (divmod(turn.bank, tables.banks_per_group) for turn in schedule.turns)
+    places = (divmod(turn.bank, _groups(tables)[1]) for turn in schedule.turns)
     banks = [group * BANKS_PER_GROUP + bank for group, bank in places]
     turns = (turn._replace(bank=bank) for turn, bank in zip(schedule.turns, banks, strict=True))
     return schedule._replace(turns=tuple(turns))

@@ -49,7 +49,9 @@ def has_stacks(state):
 
 @inlined
 def propagate_to_stacks(shape, state, command, bank, clock):
-    """The distances of a command to the bank's stack and to the others of its rank."""
+    """The distances of a command to the rest of the bank's group, its stack, and the others of its rank."""
+    if shape.other_half:
+        raise_times(state.group_ready, bank // BANKS_PER_GROUP ^ 1, state.same_group, command, clock)
     rank, own = bank // BANKS_PER_RANK, bank // BANKS_PER_STACK
     for number in range(shape.bankgroups // GROUPS_PER_STACK):
         stack = assume_nonnegative(rank * STACKS_PER_RANK + number)
@@ -102,6 +104,11 @@ def propagate_in_same_banks(shape, state, command, first, clock):
     for group in range(shape.groups_at_once):
         bank = assume_nonnegative(first + group * BANKS_PER_GROUP)
         raise_times(state.bank_ready, bank, state.same_bank, command, clock)
+    if shape.groups_at_once == 1:
+        group = first // BANKS_PER_GROUP
+        raise_times(state.group_ready, group, state.same_group, command, clock)
+        if shape.other_half:
+            raise_times(state.group_ready, group ^ 1, state.same_group, command, clock)
 
 
 @inlined

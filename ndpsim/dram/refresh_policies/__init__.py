@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ndpsim.plugins import option_names
-from ndpsim.spec.standard import RANK_ORDERS
+from ndpsim.spec.standard import PAUSES_FROM, RANK_ORDERS
 
 #: The policies by their number in `dram.state.Policy`.
 NAMES = option_names("dram/refresh_policies", "all-bank")
@@ -22,6 +22,14 @@ NAMES = option_names("dram/refresh_policies", "all-bank")
 
 class NoSuchRefreshError(LookupError):
     """A policy needs a refresh that the standard does not have."""
+
+
+class Round(NamedTuple):
+    """Refreshes of single banks of a rank between two pauses."""
+
+    banks: int = 0  # 0: there are no pauses
+    pause: int = 0  # clocks
+    counts_from: str = PAUSES_FROM[0]
 
 
 class Refreshed(NamedTuple):
@@ -32,6 +40,7 @@ class Refreshed(NamedTuple):
     banks_per_group: int
     commands: Mapping[int, tuple[int, int]]  # by scope: number of the command, clocks of its interval
     orders: Mapping[int, str] = MappingProxyType({})  # by scope: one of `RANK_ORDERS`, by default the first
+    rounds: Mapping[int, Round] = MappingProxyType({})  # by scope: by default none
 
     def interval(self, scope: int) -> int:
         """The interval of the refresh of a scope in clocks (tREFI, tREFIpb).
@@ -47,6 +56,10 @@ class Refreshed(NamedTuple):
         """The order that a due refresh of a scope in one rank imposes on the other ranks (`RANK_ORDERS`)."""
         return self.orders.get(scope, RANK_ORDERS[0])
 
+    def round(self, scope: int) -> Round:
+        """The round after which the refreshes of a scope pause."""
+        return self.rounds.get(scope, Round())
+
 
 class Turn(NamedTuple):
     """A refresh that is due, of one rank or of each rank."""
@@ -56,6 +69,7 @@ class Turn(NamedTuple):
     rank: int = -1  # -1: every rank, one after the other
     bank: int = -1  # SAME_BANKS: the number in every group; ONE_BANK: the number in the rank
     after: int = 0  # clocks by which it is later than `clock`
+    ends_round: bool = False  # whether the pause of its scope follows
 
 
 class Due(NamedTuple):
@@ -65,6 +79,7 @@ class Due(NamedTuple):
     command: int
     rank: int
     bank: int
+    pause: int = 0  # clocks after the issue of this one, and of all before it, before the next is due
 
 
 class Schedule(NamedTuple):
@@ -95,5 +110,24 @@ def make_schedule(name: str, channel: Refreshed) -> Schedule:
     if not turns:
         return Schedule((), 1)
     interval = channel.interval(turns[-1].scope)
-    due = tuple(Due(t.clock + t.after, channel.commands[t.scope][0], t.rank, t.bank) for t in turns)
-    return Schedule(due, -(-turns[-1].clock // interval) * interval)
+    due = tuple(_due(channel, turn) for turn in turns)
+    return Schedule(due, max(-(-turns[-1].clock // interval) * interval, _least_period(channel, turns)))
+
+
+def _due(channel: Refreshed, turn: Turn) -> Due:
+    """A turn for a controller."""
+    of = channel.round(turn.scope)
+    pause = of.pause if turn.ends_round and of.counts_from == PAUSES_FROM[0] else 0
+    return Due(turn.clock + turn.after, channel.commands[turn.scope][0], turn.rank, turn.bank, pause)
+
+
+def _least_period(channel: Refreshed, turns: list[Turn]) -> int:
+    """The period in which the pauses fit that count from the clock at which a refresh is due.
+
+    Such a pause only concerns the banks of its round, which begins once in a period.
+    """
+    of = channel.round(turns[-1].scope)
+    last = next((turn for turn in turns if turn.ends_round), None)
+    if of.counts_from == PAUSES_FROM[0] or last is None:
+        return 0
+    return last.clock + last.after - turns[0].clock + of.pause

@@ -135,7 +135,7 @@ _SHEET = "K4Z80325BC rev. 1.3, Tables 92 (1.35 V) and 93 (1.25 V)"
 STANDARD = Standard(
     name="GDDR6",
     source="JESD250C",
-    commands=_commands(interval="nREFIpb"),
+    commands=_commands(interval="nREFIpb", round_of="rank", pause="nRFCpb"),
     levels=("channel", "rank", "bankgroup", "bank"),
     transfers_per_clock=8,
     prefetch=16,

@@ -11,6 +11,8 @@ c5b1c3a). Its tRTW of 12 clocks lets the data of a write meet those of a read; P
 write; few rules bind RFM.
 """
 
+from typing import Any
+
 from ndpsim.spec.standard import ByDensity, Command, Every, EveryBank, Organisation, Rule, Standard
 
 _READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
@@ -98,10 +100,13 @@ _GUESSED = (
     *("nWTR", "nWTRSB"),
 )
 
-STANDARD = Standard(
-    name="GDDR7",
-    source="JESD239D",
-    commands=(
+
+def _commands(round_of: str) -> tuple[Command, ...]:
+    """All commands; `round_of`: see `spec.standard.Command`."""
+    bank_refresh: dict[str, Any] = dict(
+        closes_first="PREpb", interval="nREFIpb", round_of=round_of, pause="nRFCpb"
+    )
+    return (
         Command("ACT", "bank", opens=True, cycles=2, bus="row"),
         Command("PREpb", "bank", closes=True, bus="row"),
         Command("PREab", "rank", closes=True, bus="row"),
@@ -110,12 +115,18 @@ STANDARD = Standard(
         Command("RDA", "bank", reads=True, closes=True, cycles=2, bus="column"),
         Command("WRA", "bank", writes=True, closes=True, cycles=2, bus="column"),
         Command("REFab", "rank", refreshes=True, closes_first="PREab", busy="nRFCab", bus="row"),
-        Command("REFpb", "bank", refreshes=True, closes_first="PREpb", interval="nREFIpb", bus="row"),
+        Command("REFpb", "bank", refreshes=True, bus="row", **bank_refresh),
         Command("RFMab", "rank", bus="row"),
         Command("RFMpb", "bank", bus="row"),
         Command("RCKSTRT", "rank", cycles=2, bus="column"),
         Command("RCKSTOP", "rank", cycles=2, bus="column"),
-    ),
+    )
+
+
+STANDARD = Standard(
+    name="GDDR7",
+    source="JESD239D",
+    commands=_commands("rank"),
     levels=("channel", "rank", "bankgroup", "bank"),
     transfers_per_clock=16,
     prefetch=32,
@@ -160,6 +171,7 @@ STANDARD = Standard(
         **dict.fromkeys(_GUESSED, _GUESS),
     },
     reference=dict(
+        commands=_commands(""),
         rules=_RULES,
         speeds={
             "GDDR7_28000_PAM3": _COMMON
