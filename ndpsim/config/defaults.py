@@ -29,6 +29,7 @@ _REASONS = {
     "dram.row_policy": _RAMULATOR,
     "dram.row_cap": "as in Ramulator 2.1; only row_policy closed-cap uses it",
     "dram.refresh": "the normal refresh mode of DDR4 and DDR5 (JESD79-4, JESD79-5)",
+    "dram.refresh_control": "a choice of the controller: as the rules, own-bank or reference",
     "dram.read_buffer": _RAMULATOR,
     "dram.write_buffer": _RAMULATOR,
     "dram.rfm": "the standards ask for RFM only where a register of the device says so",
