@@ -409,7 +409,7 @@ SLOW = {"nREFI": INTERVAL, "nRFC": 10, "nRP": 1, "nRAS": 1, "nRC": 1}
 
 
 def slow(standard: str, ranks: int) -> Device:
-    more = {"nRFCsb": 10, "nPPD": 1} if standard == "DDR5" else {}
+    more = {"nREFI2": INTERVAL, "nRFCsb": 10, "nPPD": 1} if standard == "DDR5" else {}
     org, timing = (DEVICES[standard].org, DEVICES[standard].timing)
     return resolve(standard, org, timing, ranks, SLOW | more)
 
@@ -515,11 +515,39 @@ def test_a_whole_refresh_counts_for_every_bank_and_a_bank_for_its_own_number_onl
     owed = verdict(without, device, refresh="same-bank", max_postponed=1).violations
     assert owed
     assert all(v.rule == "refresh debt" and "rank 1 bank 2 is" in v.message for v in owed)
-    # A REFsb is none of the refreshes that a rank is owed.
+    # Four REFsb, one of each bank number, stand for a REFab, also where no option says that there are any.
     singly = refreshing("same-bank", 1, [1000 * n for n in range(1, 9)])
-    report = verdict(singly, slow("DDR5", 1), refresh="all-bank", max_postponed=1)
-    assert {v.rule for v in report.violations} == {"refresh debt"}
+    bare: dict[str, Any] = {"refresh": "all-bank", "max_postponed": 1}
+    assert verdict(singly, slow("DDR5", 1), **bare).ok
+    owed = verdict([one for one in singly if one[4] != 3], slow("DDR5", 1), **bare).violations
+    assert owed
+    assert all(v.rule == "refresh debt" and "rank 0 bank 3 is" in v.message for v in owed)
     assert verdict(singly, slow("DDR5", 1), refresh="none").ok
+
+
+def test_a_refresh_of_the_fine_granularity_mode_serves_for_half_as_long() -> None:
+    """JESD79-5: REFsb exists in that mode only, in which each bank is owed one in tREFI2 = 1.95 us."""
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
+    half = device.clocks("nREFI2")
+    assert 2 * half == device.clocks("nREFI") == 9360
+
+    def each(first: int, step: int, last: int) -> list[Line]:
+        starts = range(first, last, step)
+        return [line(n + 400 * bank, "REFsb", (0, 0, bank)) for n in starts for bank in range(4)]
+
+    def bare(lines: list[Line], **options: Any) -> list[str]:
+        return [v.message for v in verdict(lines, device, refresh="all-bank", **options).violations]
+
+    assert bare(each(half, half, 100_000)) == []
+    first = bare(each(half, 2 * half, 200_000))[0]
+    assert "is 9 intervals of 4680 clocks behind, 8 may be postponed" in first
+    # A REFab serves all banks for tREFI: half of the time by REFab, half of it by REFsb.
+    strict = {"max_postponed": 1, "max_pulled_in": 0}
+    mixed = [line(9360 * n, "REFab", (0, 0, 0)) for n in range(1, 11)]
+    mixed += each(93_600 + half, half, 200_000)
+    assert bare(mixed, **strict) == []
+    without = bare([one for one in mixed if one[0] != 9360], **strict)
+    assert "is 3 intervals of 4680 clocks behind, 2 may be postponed" in without[0]
 
 
 def test_refreshes_of_one_rank_are_none_of_another() -> None:

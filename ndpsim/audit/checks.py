@@ -116,7 +116,7 @@ def _overlaps(start: NDArray[np.int64], length: int) -> NDArray[np.int64]:
 
 
 def _data_bus(case: Case) -> Found:
-    """No two bursts on the data bus at once; one starts a latency (nCL, nCWL) after its command's last cycle.
+    """No two bursts on the data bus at once; a burst starts nCL or nCWL after its command's last cycle.
 
     One overlap is tolerated and counted: a read, then a write on another rank. The standards leave the
     change between ranks to the system. The reference's tCS requires only nBL + nCS between the two commands:

@@ -33,6 +33,7 @@ _REASONS = {
     "dram.write_buffer": _RAMULATOR,
     "dram.rfm": "the standards ask for RFM only where a register of the device says so",
     "dram.rfm_threshold": "as the page of the standard says (RAAIMT)",
+    "dram.refresh_control": "what a waiting refresh holds back is a choice of the controller",
     "dram.wck": "assumption: the data clock stops without reads or writes, which saves power",
     "dram.power.": "the value of the data sheet of this DRAM, if it is known",
     "dram.power.scaled_from_mtps": "not scaled: only a data sheet for the DRAM's own data rate is used",

@@ -2,8 +2,8 @@
 
 JESD270-4 leaves most values of a preset to the maker, and no maker's data sheet is public: `cited` says "none
 found" there, and the value is that of Ramulator 2.1 (python/ramulator/dram/hbm4.py, commit c5b1c3a), which
-has HBM3's nanoseconds at 8 Gb/s. Its preset for 16 Gb/s has twice these clocks and no other source: it exists
-under the rules of the reference only. Clauses and tables of JESD270-4A are cited as the pages that
+has HBM3's nanoseconds at 8 Gb/s. Its preset for 16 Gb/s has twice these clocks and no other source: `standard`
+refuses it. Clauses and tables of JESD270-4A are cited as the pages that
 docs/memories.md names do. Dies of 24 Gb, and stacks of 12, are missing: they are no powers of two.
 """
 
@@ -79,6 +79,10 @@ STANDARD = replace(
         "nREFI": Every(3900, "down"),
         "nREFIpb": EveryBank(3900, "down"),
     },
+    refused={
+        "HBM4_16000Mbps": "is refused: no public source has HBM4's timings at 16 Gb/s (--rules reference has "
+        "Ramulator 2.1's, twice the clocks of 8 Gb/s)"
+    },
     cited={
         "nBL": "JESD270-4: burst length 8, four transfers in a CK",
         **dict.fromkeys(_AT_8000, _AS_REFERENCE),
@@ -98,6 +102,7 @@ STANDARD = replace(
     },
     reference=dict(
         _OF_HBM3.reference,
+        refused={},
         rules=_REFERENCE_RULES,
         organisations=_ORGANISATIONS,
         speeds={f"HBM4_{8000 * times}Mbps": _speed_of_reference(times) for times in (1, 2)},
