@@ -31,6 +31,8 @@ _REASONS = {
     "dram.read_buffer": _RAMULATOR,
     "dram.write_buffer": _RAMULATOR,
     "dram.wck": "assumption: the data clock stops without reads or writes, which saves power",
+    "dram.rck": "as in Ramulator 2.1: the read clock always runs",
+    "dram.rck_idle": "as in Ramulator 2.1; only a read clock that stops uses it",
     "dram.power.": "the value of the data sheet of this DRAM, if it is known",
     "dram.power.scaled_from_mtps": "not scaled: only a data sheet for the DRAM's own data rate is used",
     "dimm.count": _ONE,

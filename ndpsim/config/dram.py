@@ -21,7 +21,16 @@ from ndpsim.config.quantities import (
     Xor,
     key,
 )
-from ndpsim.parameters.dram import MAPPERS, REFRESH_POLICIES, ROW_POLICIES, RULES, SCHEDULERS, WCK
+from ndpsim.parameters.dram import (
+    MAPPERS,
+    MOST_IDLE,
+    RCK,
+    REFRESH_POLICIES,
+    ROW_POLICIES,
+    RULES,
+    SCHEDULERS,
+    WCK,
+)
 
 
 class AddressMapping(Section):
@@ -113,5 +122,13 @@ class Dram(DramNames):
     wck: Literal[WCK] = key(  # type: ignore[valid-type]
         "data clock of LPDDR5; need-sync: a command starts it after a stop; always-on: it always runs",
         "need-sync",
+    )
+    rck: Literal[RCK] = key(  # type: ignore[valid-type]
+        "read clock of GDDR7; always-on: it always runs; start-with-read, start-with-rckstrt: it stops "
+        "without reads, and a read or a command starts it",
+        "always-on",
+    )
+    rck_idle: int = key(
+        "clocks without a read after which the read clock stops", 32, ge=0, le=MOST_IDLE, unit="clocks"
     )
     power: Power | None = None

@@ -199,6 +199,9 @@ class ControllerOptions:
         write_buffer: slots of the write queue.
         wck: for LPDDR5: the data clock runs always ("always-on"), or a command starts it when it has stopped
             ("need-sync").
+        rck: for GDDR7: the clock of read data runs always ("always-on"), or stops and starts with a read
+            ("start-with-read") or with a command ("start-with-rckstrt").
+        rck_idle: clocks without a read after which it stops.
     """
 
     scheduler: str = "FRFCFS"
@@ -208,6 +211,8 @@ class ControllerOptions:
     read_buffer: int = 32
     write_buffer: int = 32
     wck: str = "need-sync"
+    rck: str = "always-on"
+    rck_idle: int = 32
 
 
 def make_policy(

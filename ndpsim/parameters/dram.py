@@ -15,6 +15,8 @@ SCHEDULERS = option_names("dram/schedulers", "FRFCFS")
 ROW_POLICIES = option_names("dram/row_policies", "open")
 REFRESH_POLICIES = option_names("dram/refresh_policies", "all-bank")
 WCK = ("need-sync", "always-on")
+RCK = ("always-on", "start-with-read", "start-with-rckstrt")
+MOST_IDLE = 1_000_000  #: Maximum clocks without a read after which the read clock stops.
 MOST_SLOTS = 1024
 MOST_CHANNELS = 4096  #: Maximum number of channels: 64 host channels of 64 sub-channels each.
 
@@ -22,6 +24,7 @@ _SCHEDULER = Choice(SCHEDULERS, "scheduler")
 _ROWS = Choice(ROW_POLICIES, "row policy")
 _REFRESH = Choice(REFRESH_POLICIES, "refresh")
 _WCK = Choice(WCK, "wck")
+_RCK = Choice(RCK, "rck")
 
 TRACE = Parameter(
     "trace", "The request trace.", Kind(form="TRACE"), positional=True, required=True, files=("",)
@@ -71,6 +74,10 @@ CONTROLLER = table(
             Parameter("read-buffer", "Slots of the read queue.", Whole(1, MOST_SLOTS), 32),
             Parameter("write-buffer", "Slots of the write queue.", Whole(1, MOST_SLOTS), 32),
             Parameter("wck", f"Data clock of LPDDR5: {_WCK.allowed}.", _WCK, "need-sync"),
+            Parameter("rck", f"Read clock of GDDR7: {_RCK.allowed}.", _RCK, "always-on"),
+            Parameter(
+                "rck-idle", "Clocks without a read after which the read clock stops.", Whole(0, MOST_IDLE), 32
+            ),
         )
     }
 )

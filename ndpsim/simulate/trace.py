@@ -223,6 +223,8 @@ def run_trace(
     cache: bool | ResultCache = False,
     rules: str = "standard",
     wck: str = "need-sync",
+    rck: str = "always-on",
+    rck_idle: int = 32,
 ) -> TraceResult:
     """Run requests until all are served. A channel accepts at most one request a clock.
 
@@ -234,7 +236,7 @@ def run_trace(
         scheduler: "FRFCFS" or "FRFCFS-RowHit".
         row_policy: "open", or "closed-cap": close a row after `row_cap` column accesses.
         refresh: "all-bank", "staggered", "same-bank" (DDR5), "per-bank" or "none".
-        rules, wck: as in `spec.resolve`, and in `ControllerOptions`.
+        rules: as in `spec.resolve`; wck, rck, rck_idle: as in `ControllerOptions`.
         read_buffer, write_buffer: slots of the queues.
         channels: number of channels; consecutive bursts are on consecutive channels.
         wrap: take addresses beyond the memory modulo its size, instead of refusing them.
@@ -246,7 +248,9 @@ def run_trace(
         InputError: a name, a number or the trace is invalid, or an address is beyond the memory.
         MismatchError: the exact check found a difference.
     """
-    options = state.ControllerOptions(scheduler, row_policy, row_cap, refresh, read_buffer, write_buffer, wck)
+    options = state.ControllerOptions(
+        scheduler, row_policy, row_cap, refresh, read_buffer, write_buffer, wck, rck, rck_idle
+    )
     memory = Memory.named(standard, org, timing, ranks, overrides, mapper, channels, options, rules)
     for name, value in (("wrap", wrap), ("record_commands", record_commands), ("exact_check", exact_check)):
         flag(value, name)  # before reading a trace, which may take long

@@ -148,7 +148,7 @@ STANDARD = Standard(
     },
     max_postponed_refreshes=8,
     max_pulled_in_refreshes=8,
-    controller="two-buses",
+    controller="read-clock",
     read_latency="1 + nRL + nDQERL",
     write_latency="1 + nWL",
     derives_exactly=True,
