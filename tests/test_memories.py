@@ -42,7 +42,7 @@ COLUMNS = {
 
 def memory_of(facts: dict, rules: str = "reference") -> Memory:
     """The memory of a case."""
-    names = ("scheduler", "row_policy", "row_cap", "refresh", "read_buffer", "write_buffer", "wck")
+    names = ("scheduler", "row_policy", "row_cap", "refresh", "read_buffer", "write_buffer", "wck", "rck")
     options = ControllerOptions(**{name: facts[name] for name in names if name in facts})
     place = (facts[name] for name in ("standard", "org", "timing", "ranks", "overrides", "mapper"))
     return Memory.named(*place, options=options, rules=rules)
