@@ -1,4 +1,4 @@
-"""Writes the pages of this folder that are made from the code: configuration.md, commands.md and python.md.
+"""Writes what is made from the code: configuration.md, commands.md, python.md, the tables of memories.md.
 
 python docs/generate.py
 """
@@ -10,7 +10,7 @@ import importlib
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,11 @@ from ndpsim.config.keys import allowed, field_at, section_of, unit_of
 from ndpsim.config.quantities import Section
 from ndpsim.config.system import System
 from ndpsim.parameters import Table
+from ndpsim.parameters.dram import RULES
+from ndpsim.report.timings import NO_SOURCE
 from ndpsim.reported import Reported
-from ndpsim.spec import standards
+from ndpsim.spec import Rule, Standard, standards
+from ndpsim.spec.timing_rows import timing_rows
 
 HERE = Path(__file__).parent
 COMMAND = "python docs/generate.py"
@@ -169,7 +172,7 @@ _SECTIONS = (
     ),
     ("Routing", ("ndpsim.routing",)),
     ("Requests to a serving system", ("ndpsim.workloads",)),
-    ("Traces and checks", ("ndpsim.traces", "ndpsim.audit", "ndpsim.importers")),
+    ("Traces and checks", ("ndpsim.traces", "ndpsim.audit", "ndpsim.timing", "ndpsim.importers")),
     ("Mistakes", ("ndpsim.errors",)),
 )
 _OF_POLICIES = "Policies of your own"
@@ -446,11 +449,102 @@ def _options(table: Table) -> str:
     return "\n".join(rows) + "\n"
 
 
+# ---- memories.md -----------------------------------------------------------------------------------------
+
+_TABLES = f"<!-- The tables below are made by `{COMMAND}`. -->\n"
+_END = "<!-- End of the tables. -->\n"
+_MOST_SOURCES = 3  # in a cell
+
+_TIMINGS = """
+## Timings of the two sets of rules
+
+`ndpsim show timing PRESET` prints the timings of one preset. Each row here is a timing in clocks, for the
+presets and devices that share it. "same" means that `--rules reference` has the value of `--rules standard`.
+"24 to 46" means that presets differ, but not the rules. The source is that of the value under `standard`.
+"""
+
+
+def memories_page() -> str:
+    """`memories.md` with its tables made anew; the rest of the page is written by hand."""
+    page = (HERE / "memories.md").read_text(encoding="utf-8")
+    before, _, rest = page.partition(_TABLES)
+    after = rest.partition(_END)[2]
+    tables = "".join(_tables_of(standard) for standard in standards().values())
+    return f"{before}{_TABLES}{_TIMINGS}{tables}\n{_END}{after}"
+
+
+def _tables_of(standard: Standard) -> str:
+    """The timings of a standard, and the rules that only one set of rules has."""
+    lines = [f"\n### {standard.name}\n", "| timing | presets | standard | reference | source |"]
+    lines += ["|---|---|---|---|---|", *_timing_lines(standard)]
+    rules = _rule_lines(standard)
+    if rules:
+        lines += [f"\nRules of {standard.name} that only one set has:\n"]
+        lines += ["| set | rule | level | from | to | clocks |", "|---|---|---|---|---|---|", *rules]
+    return "\n".join(lines) + "\n"
+
+
+def _timing_lines(standard: Standard) -> Iterator[str]:
+    presets = dict.fromkeys(name for rules in RULES for name in standard.under(rules).speeds)
+    values: dict[tuple[str, str], dict[str, Any]] = {}
+    for preset in presets:
+        having = [rules for rules in RULES if preset in standard.under(rules).speeds]
+        for row in timing_rows(standard, preset, None, having):
+            values.setdefault((row.name, row.of), {})[preset] = row
+    for (name, of), rows in sorted(values.items(), key=lambda one: list(values).index(one[0])):
+        timing = f"{name} ({of})" if of else name
+        same = {preset: row for preset, row in rows.items() if row.standard == row.reference}
+        groups: dict[Any, list[Any]] = {}
+        for preset, row in rows.items():
+            key = "same" if preset in same else (row.standard, row.reference)
+            groups.setdefault(key, []).append((preset, row))
+        for key, those in groups.items():
+            clocks = sorted({row.standard for _, row in those}) if key == "same" else [key[0]]
+            shown = f"{clocks[0]} to {clocks[-1]}" if len(clocks) > 1 else _clocks(clocks[0])
+            other = "same" if key == "same" else _clocks(key[1])
+            named = "all" if len(those) == len(presets) else ", ".join(preset for preset, _ in those)
+            cells = timing, named, shown, other, _sources(row.source for _, row in those)
+            yield f"| {' | '.join(map(_cell, cells))} |"
+
+
+def _clocks(value: int | None) -> str:
+    return "no such preset" if value is None else str(value)
+
+
+def _sources(given: Iterable[str]) -> str:
+    found = list(dict.fromkeys(source or NO_SOURCE for source in given))
+    return "; ".join(found) if len(found) <= _MOST_SOURCES else "by preset: `ndpsim show timing`"
+
+
+def _rule_lines(standard: Standard) -> list[str]:
+    """Each rule of one set that the other has not, for the commands that it adds."""
+    edges = {
+        rules: {edge for rule in standard.under(rules).rules for edge in _edges_of(rule)} for rules in RULES
+    }
+    lines = []
+    for rules, other in (RULES, RULES[::-1]):
+        for rule in standard.under(rules).rules:
+            more = [edge for edge in _edges_of(rule) if edge not in edges[other]]
+            if more:
+                before, after = (", ".join(dict.fromkeys(edge[place] for edge in more)) for place in (0, 1))
+                where = f"another {rule.level}" if rule.siblings else rule.level
+                clocks = rule.latency if rule.window == 1 else f"{rule.latency}, of {rule.window + 1}"
+                lines.append(f"| {rules} | {rule.name} | {where} | {before} | {after} | {clocks} |")
+    return lines
+
+
+def _edges_of(rule: Rule) -> list[tuple[Any, ...]]:
+    """The pairs of commands that a rule holds apart, with what it asks, but not its name."""
+    asked = rule.level, rule.latency, rule.window, rule.siblings
+    return [(before, after, *asked) for before in rule.previous for after in rule.next]
+
+
 #: What each page must hold, by the name of its file.
 PAGES = {
     "configuration.md": configuration_page,
     "commands.md": commands_page,
     "python.md": python_page,
+    "memories.md": memories_page,
 }
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ What the command line does, as calls:
 - ``gemv``: `simulate_expert`; with host traffic `simulate_contention`; by the host `simulate_host_read`.
 - ``relayout``: `simulate_relayout`. ``dram``: `run_trace`, or `read_requests`, `Memory` and `run_requests`;
   `sweep_load`. ``check``: `read_commands` and `check`, or `check_lanes`; `check_schedule`; `check_serving`.
+  `Probe` gives the first clock of a command, and the rule that binds.
 - ``show`` and ``list``: `load_hardware`, `load_model`, `place_expert`, `load_processors`, `hardware_names`,
   `model_names`, `weight_file`, `weight_names`, `resolve`. ``import``: `import_hardware`.
 - ``routing``: `generate_routing`, `import_routing`, `describe_routing`; `load_routing` and `Routing.save`.

@@ -79,6 +79,8 @@ from ndpsim.spec import Device as Device
 from ndpsim.spec import resolve as resolve
 from ndpsim.sweeps.run import sweep as sweep
 from ndpsim.sweeps.table import SweepResult as SweepResult
+from ndpsim.timing import Earliest as Earliest
+from ndpsim.timing import Probe as Probe
 from ndpsim.traces import CommandTrace as CommandTrace
 from ndpsim.traces import Requests as Requests
 from ndpsim.traces import read_commands as read_commands

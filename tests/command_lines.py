@@ -14,7 +14,7 @@ from ndpsim.traces import CommandTrace
 NAMES = standards()["DDR5"].names  # DDR4 has the first of them
 NUMBER = {name: number for number, name in enumerate(NAMES)}
 COLUMN = ("RD", "RDA", "WR", "WRA")
-WHOLE_RANK, SAME_BANK = ("PREab", "REFab"), ("PREsb", "REFsb")
+WHOLE_RANK, SAME_BANK = ("PREab", "REFab", "RFMab"), ("PREsb", "REFsb", "RFMsb")
 
 Spot = tuple[int, int, int]  # rank, bank group, bank
 Line = tuple[int, ...]  # clock, number of a command, rank, bank group, bank, row, column

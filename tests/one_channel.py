@@ -9,6 +9,7 @@ import numpy as np
 
 from ndpsim.dram import sink, state
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel
+from ndpsim.simulate.memory import policy_of
 from ndpsim.spec import Device, lower
 from ndpsim.traces import CommandTrace
 
@@ -21,10 +22,7 @@ def run_on(
     data_sink: sink.Sink | None = None,
 ) -> tuple[Any, CommandTrace]:
     """The controller after all requests, each (rank, bank group, bank, row, column, write, address, cycle)."""
-    tables, policy = (
-        lower(device),
-        state.make_policy(options, device.standard.controller, device.standard.choices),
-    )
+    tables, policy = lower(device), policy_of(options, device)
     channel, source = make(tables, policy), state.make_source(tables, *requests)
     commands = run_channel(channel, source, data_sink or sink.null_sink(), command_room(), len(requests[0]))
     return channel, decode_commands(commands, tables, device.standard)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import jsonschema
 import pytest
 
+import ndpsim
 from calls import call, refused_call, said
 from ndpsim.cli.main import main
 from ndpsim.cli.names import NAMES
@@ -261,7 +262,44 @@ def test_show_org_and_timing():
     timing = strictly(said("show", "timing", "DDR5_4800AN", "--json", "-"))
     assert (timing["rate"], timing["nCL"], timing["tCK_ps"]) == (4800, 34, 1250 / 3)
     assert ["bankgroups", "8"] in [line.split() for line in said("show", "org", "DDR5_16Gb_x8").splitlines()]
-    assert ["nCL", "34"] in [line.split() for line in said("show", "timing", "DDR5_4800AN").splitlines()]
+
+
+def test_show_timing_has_every_timing_with_ns_both_rules_and_source():
+    """DDR4-2400 (JESD79-4): tFAW of x4, x8, x16 is 16, 26, 36 clocks; CL 16 is 13.33 ns."""
+    rows = [line.split() for line in said("show", "timing", "DDR4_2400R").splitlines()]
+    assert rows[0][:1] == ["DDR4_2400R,"]
+    assert [row[:3] for row in rows if row[0] == "nFAW"] == [
+        ["nFAW", "x4", "16"], ["nFAW", "x8", "26"], ["nFAW", "x16", "36"]
+    ]  # fmt: skip
+    assert [row[:3] for row in rows if row[0] == "nCL"] == [["nCL", "16", "13.333"]]
+    of_one = said("show", "timing", "DDR4_2400R", "--org", "DDR4_8Gb_x8", "--rules", "reference")
+    assert ["nFAW", "26", "21.667"] in [line.split()[:3] for line in of_one.splitlines()]
+    assert of_one.splitlines()[0].endswith("--rules reference")
+    plain = strictly(said("show", "timing", "DDR4_2400R", "--org", "DDR4_8Gb_x8", "--json", "-"))
+    device = ndpsim.resolve("DDR4", "DDR4_8Gb_x8", "DDR4_2400R")
+    reference = ndpsim.resolve("DDR4", "DDR4_8Gb_x8", "DDR4_2400R", rules="reference")
+    for row in plain["timings"]:
+        assert (row["standard"], row["reference"]) == tuple(
+            of.timings.get(row["name"]) for of in (device, reference)
+        )
+        assert row["ns"] == pytest.approx(float(row["standard"] * device.timing_clock_ps) / 1000)
+        assert row["source"]
+        assert plain[row["name"]] == row["standard"]
+    assert {row["name"] for row in plain["timings"]} == set(device.timings) - {"rate", "tCK_ps"}
+
+
+def test_a_trace_of_another_standard_names_it(folder):
+    lines = "1,ACT,0,0,0,5,-1\n100,REFsb,0,-1,0,-1,-1\n"
+    (folder / "c.csv").write_text(f"clock,command,rank,bankgroup,bank,row,column\n{lines}")
+    (folder / "h.csv").write_text(
+        "clock,command,pseudochannel,stack,bankgroup,bank,row,column\n1,ACT,0,0,0,0,5,-1\n"
+    )
+    ddr4 = "--standard", "DDR4", "--org", "DDR4_8Gb_x8", "--timing", "DDR4_3200AA"
+    for file, expected in (("c.csv", "conflict c.csv"), ("h.csv", "form h.csv:1")):
+        assert refused_call("check", file, *ddr4) == expected
+        assert ("--standard DDR5" if file == "c.csv" else "--standard HBM3") in call("check", file, *ddr4).err
+        assert refused_call("dram", file) == f"form {file}:1"
+        assert "ndpsim check judges it" in call("dram", file).err
 
 
 def test_show_schema_is_a_json_schema():

@@ -339,7 +339,7 @@ def test_drampower_takes_the_second_half_of_an_activation_for_it(tmp_path):
         (200, "REFpb", 0, 1, 0, -1, -1),
     )
     text = written_of(tmp_path / "c", LPDDR5, "drampower5", *lines)
-    assert text == "2,ACT,1,2,11,7,0\n21,RD,1,2,11,7,5,0x\n90,PRE,1,2,11,0,0\n200,REFB,0,1,4,0,0\n"
+    assert text == "2,ACT,1,2,11,7,0\n21,RD,1,2,11,7,5,0x\n90,PRE,1,2,11,0,0\n200,REFP2B,0,1,4,0,0\n"
     for form in ("drampower", "dramsim3"):
         with refused("unsupported form"):
             written_of(tmp_path / "c", LPDDR5, form, *lines)

@@ -1,7 +1,6 @@
 """Currents of the parts, number by number, and energies of commands, computed by hand.
 
-DDR4: the limits of DRAMsim3's configs/DDR4_8Gb_x4_*.ini and DDR4_8Gb_x8_*.ini (IDD0, IDD2N, IDD3N, IDD4R,
-IDD4W, IDD5AB, IPP0). DDR5: gem5's DDR5_4400_4x8 quotes IDD2N, IDD3N, IDD5B and IDD5C of the same addendum; the
+DDR4: the limits of DRAMsim3's configs/DDR4_8Gb_x*_*.ini (IDD0, IDD2N, IDD3N, IDD4R, IDD4W, IDD5AB, IPP0). DDR5: gem5's DDR5_4400_4x8 quotes IDD2N, IDD3N, IDD5B and IDD5C of the same addendum; the
 other numbers stand in `ndpsim/energy/devices/micron_mt60b.py` only, and are pinned here as they are there.
 """
 
@@ -64,6 +63,10 @@ PARTS = {
     ("DDR4_8Gb_x8", 2666): ddr4(51, 35, 46, 146, 132, 14.25),
     ("DDR4_8Gb_x8", 2933): ddr4(54, 36, 49, 157, 141, 14.32),
     ("DDR4_8Gb_x8", 3200): ddr4(57, 37, 52, 168, 150, 13.75),
+    ("DDR4_8Gb_x16", 2400): ddr4(80, 34, 47, 243, 228, 14.16) | dict(IDD5B=280, IPP0=4),
+    ("DDR4_8Gb_x16", 2666): ddr4(85, 35, 50, 263, 244, 14.25) | dict(IDD5B=280, IPP0=4),
+    ("DDR4_8Gb_x16", 2933): ddr4(90, 36, 53, 283, 261, 14.32) | dict(IDD5B=280, IPP0=4),
+    ("DDR4_8Gb_x16", 3200): ddr4(95, 37, 56, 302, 278, 13.75) | dict(IDD5B=280, IPP0=4),
     ("DDR5_16Gb_x8", 4800): DDR5_COMMON | dict(refresh_ns=295, same_bank_refresh_ns=130),
     ("DDR5_32Gb_x8", 4800): DDR5_COMMON | dict(refresh_ns=410, same_bank_refresh_ns=190),
     ("DDR5_32Gb_x8", 4000): DDR5_COMMON | dict(refresh_ns=410, same_bank_refresh_ns=190),

@@ -28,14 +28,14 @@ def generate() -> ModuleType:
     return script("docs/generate.py")
 
 
-@pytest.mark.parametrize("name", ["configuration.md", "commands.md", "python.md"])
+@pytest.mark.parametrize("name", ["configuration.md", "commands.md", "python.md", "memories.md"])
 def test_generated_pages_are_current(generate, name):
     current = (DOCS / name).read_text(encoding="utf-8") == generate.PAGES[name]()
     assert current, f"docs/{name} is not what the code says: {generate.COMMAND} writes it anew"
 
 
 def test_every_generated_page_is_tested(generate):
-    assert set(generate.PAGES) == {"configuration.md", "commands.md", "python.md"}
+    assert set(generate.PAGES) == {"configuration.md", "commands.md", "python.md", "memories.md"}
 
 
 def test_every_key_of_every_bundled_file_is_on_the_page():

@@ -94,6 +94,7 @@ OTHERS = [
     ("HBM3", "HBM3_8Gb_8hi", "HBM3_6400Mbps", 1),
     ("LPDDR5", "LPDDR5_8Gb_x16", "LPDDR5_6400", 2),
     ("LPDDR5X", "LPDDR5X_16Gb_x16", "LPDDR5X_8533", 2),
+    ("LPDDR6", "LPDDR6_16Gb_x12", "LPDDR6_10667_BL24", 2),
 ]
 #: Odd seeds have rows that close early, which only this file compiles but for GDDR6.
 OF_OTHERS = [
@@ -108,7 +109,7 @@ def test_counters_and_command_traces_of_other_memories_give_the_same_energy(pres
     rng = np.random.default_rng(seed)
     options = state.ControllerOptions(
         row_policy=("open", "closed-cap")[seed % 2],
-        refresh="all-bank" if preset[0] == "GDDR6" or seed < 2 else "per-bank",
+        refresh="all-bank" if preset[0] in ("GDDR6", "LPDDR6") or seed < 2 else "per-bank",
     )
     memory = Memory.named(*preset, options=options)
     memory = replace(memory, power=MADE_UP)

@@ -384,7 +384,7 @@ NEW: dict[str, Any] = {
                 "dram": {
                     "impl": "DDR5",
                     "org": {"dq": 8, "count": [1, 2, 8, 4, 65536, 1024]},
-                    "timing": [4800, 8, 41, 35, 37, 78, 112, 73, 19, 33, 3, 9, 13, 10, 49, 11, 14, 7, 25, 34, 711, 9376, 4, 416],
+                    "timing": [4800, 8, 41, 35, 37, 78, 116, 73, 19, 33, 3, 9, 13, 10, 49, 11, 14, 7, 25, 34, 711, 9376, 4, 416],
                     "channel_width": 32,
                     "read_latency": 49,
                 },
@@ -394,7 +394,7 @@ NEW: dict[str, Any] = {
 }  # fmt: skip
 # Its list by the names of timing_params in ramulator/dram/ddr5.py, less rate and tCK_ps.
 NEW_CLOCKS = {
-    "nBL": 8, "nCL": 41, "nRCD": 35, "nRP": 37, "nRAS": 78, "nRC": 112, "nWR": 73, "nRTP": 19, "nCWL": 33, "nPPD": 3,
+    "nBL": 8, "nCL": 41, "nRCD": 35, "nRP": 37, "nRAS": 78, "nRC": 116, "nWR": 73, "nRTP": 19, "nCWL": 33, "nPPD": 3,
     "nCCDS": 9, "nCCDL": 13, "nCCDS_WR": 10, "nCCDL_WR": 49, "nRRDS": 11, "nRRDL": 14, "nWTRS": 7, "nWTRL": 25,
     "nFAW": 34, "nRFC": 711, "nREFI": 9376, "nCS": 4,
 }  # fmt: skip
@@ -459,6 +459,14 @@ OTHERS: dict[str, dict[str, Any]] = {
             2, 1250, 72, 6,
         ],
     },
+    "LPDDR6_16Gb_x12 LPDDR6_10667_BL24": {
+        "impl": "LPDDR6", "channel_width": 12, "read_latency": 62, "data_payload_bytes": 32,
+        "org": {"dq": 12, "count": [1, 2, 4, 4, 65536, 1024]},
+        "timing": [
+            10667, 6, 12, 18, 24, 56, 26, 59, 48, 22, 107, 115, 54, 169, 32, 14, 26, 4, 6, 10, 22, 6, 10, 22, 10, 17,
+            32, 41, 47, 53, 59, 5, 0, 27, 0, 40, 1014, 10416, 3, 2, 8, 2, 375,
+        ],
+    },
     "GDDR6_16Gb_x8 GDDR6_14000_1250mV_double": {
         "impl": "GDDR6", "channel_width": 16, "read_latency": 26,
         "org": {"dq": 8, "count": [1, 4, 4, 32768, 2048]},
@@ -497,7 +505,8 @@ def dram_of(imported: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("names", OTHERS)
 def test_other_memories_come_back_from_their_lists(write: Write, names: str) -> None:
     org, timing = names.split()
-    like = {"GDDR7": "GDDR7", "HBM3": "HBM34", "LPDDR5": "LPDDR5"}.get(org.split("_")[0], "GenericDDR")
+    controllers = {"GDDR7": "GDDR7", "HBM3": "HBM34", "LPDDR5": "LPDDR5", "LPDDR6": "LPDDR6"}
+    like = controllers.get(org.split("_")[0], "GenericDDR")
     imported = import_hardware(write("a.yaml", exported(("*.dram", OTHERS[names]), ("*.impl", like))))
     dram = dram_of(imported)
     assert (dram["org"], dram["timing"]) == (org, timing)
@@ -506,6 +515,7 @@ def test_other_memories_come_back_from_their_lists(write: Write, names: str) -> 
     assert not any("controller" in note for note in imported.notes if "dram" not in note)
     # The interval of LPDDR5's REFpb is another in the standard.
     assert any("nREFIpb of 391 is Ramulator's own" in note for note in imported.notes) == (like == "LPDDR5")
+    assert any("nRC of 169 is Ramulator's own" in note for note in imported.notes) == (like == "LPDDR6")
 
 
 def test_the_data_clock_of_lpddr5_runs_as_it_did(write: Write) -> None:
@@ -550,7 +560,7 @@ def test_imported_lpddr5_and_gddr6_are_hardware(write: Write, names: str) -> Non
     path = write("a.yaml", exported(("*.dram", OTHERS[names])))
     hardware = loaded(import_hardware(path), path)
     assert hardware.lane_device().standard.name == names.split("_", maxsplit=1)[0]
-    assert hardware.system.dimm.ranks == (2 if names.startswith("LPDDR5") else 1)
+    assert hardware.system.dimm.ranks == (2 if names.startswith("LPDDR") else 1)
 
 
 def test_scattered_refresh_becomes_staggered(write: Write) -> None:
@@ -568,7 +578,7 @@ def test_cap_of_ramulator_2_1_is_4_where_none_is_named(write: Write) -> None:
 @pytest.mark.parametrize(
     ("changes", "channels", "expected"),
     [
-        ([("*.dram.impl", "LPDDR6")], 1, "unsupported a.yaml:36 memory_system.controllers[0].dram.impl"),
+        ([("*.dram.impl", "HBM2")], 1, "unsupported a.yaml:36 memory_system.controllers[0].dram.impl"),
         ([("impl", "Other")], 1, "unsupported a.yaml:7 memory_system.impl"),
         ([("controllers", [])], 1, "missing a.yaml:13 memory_system.controllers"),
         ([("controllers", None)], 1, "missing a.yaml:6 memory_system.controllers"),

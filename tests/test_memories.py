@@ -1,4 +1,4 @@
-"""LPDDR5, HBM and GDDR against reference command traces of Ramulator 2.1 (validation/ramulator2/memories)."""
+"""LPDDR, HBM and GDDR against reference command traces of Ramulator 2.1 (validation/ramulator2/memories)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from one_channel import run_on
 
 REFERENCE = Path(__file__).parents[1] / "validation" / "ramulator2" / "memories"
 CASES = sorted(REFERENCE.glob("*.yaml"))
-RUN = [case for case in CASES if case.stem.startswith(("gddr6", "gddr7", "hbm3", "hbm4", "lpddr5"))]
+RUN = [case for case in CASES if case.stem.startswith(("gddr", "hbm", "lpddr"))]
 
 COUNTERS = ("row_hits", "row_misses", "row_conflicts", "reads_forwarded", "writes_coalesced")
 OF_LPDDR5 = ("cas_issued", "cas_skipped", "act2_deadline_forced", "act2_deferred")
@@ -83,7 +83,7 @@ def commands_of(device: Device, places: list[tuple[int, int, int]], row: int, wr
 
 
 def test_there_are_reference_cases():
-    assert len(RUN) == 9 + 8 + 9 + 7 + 12
+    assert len(RUN) == 9 + 8 + 9 + 7 + 12 + 8
 
 
 #: Rows that close early: only these tests compile them for HBM3 and LPDDR5. Others do for GDDR6 and DDR.
@@ -145,6 +145,7 @@ SMALL = [
     ("LPDDR5X", "LPDDR5X_32Gb_x16", "LPDDR5X_8533"),
     ("HBM3", "HBM3_32Gb_16hi", "HBM3_6400Mbps"),
     ("GDDR7", "GDDR7_16Gb_x8", "GDDR7_28000_PAM3"),
+    ("LPDDR6", "LPDDR6_16Gb_x12", "LPDDR6_10667_BL24"),
     ("HBM4", "HBM4_32Gb_16Hi", "HBM4_8000Mbps"),
     ("HBM4", "HBM4_32Gb_4Hi", "HBM4_8000Mbps"),
 ]
@@ -192,7 +193,7 @@ def assert_controllers_agree(seed, row_policies, slots):
     pick = lambda values: values[rng.integers(len(values))]  # noqa: E731
     known = resolve(*preset).timings
     overrides = {name: pick(values) for name, values in SHORT.items() if name in known and rng.random() < 0.6}
-    ranks = pick([1, 2, 4]) if preset[0].startswith("LPDDR5") else 1
+    ranks = pick([1, 2, 4]) if preset[0].startswith("LPDDR") else 1
     device = resolve(*preset, ranks, overrides, pick(["standard", "reference"]))
     options = ControllerOptions(
         scheduler=pick(["FRFCFS", "FRFCFS-RowHit"]),
@@ -305,12 +306,13 @@ def test_lpddr5x_has_the_times_of_its_standard(rate, tck_ps, wr):
     ns = dict(
         nRCD=18, nRP=18, nRPab=21, nRAS=42, nRC=60, nWR=34, nWTRS=6.25, nWTRL=12, nRRDS=3.75, nRRDL=3.75
     )
-    ns |= dict(nFAW=15, nPBR2ACT=7.5, nPBR2PBR=90, nREFI=3906)
+    ns |= dict(nFAW=15, nPBR2ACT=7.5, nPBR2PBR=90)
     for org, rfc, rfcpb in (("LPDDR5X_16Gb_x16", 280, 140), ("LPDDR5X_32Gb_x16", 380, 190)):
         device = resolve("LPDDR5X", org, f"LPDDR5X_{rate}")
         for name, time in (ns | dict(nRFC=rfc, nRFCpb=rfcpb)).items():
             assert device.timings[name] == math.ceil(time * 1000 / tck_ps), name
         assert device.timings["nRTP"] == 2 + math.ceil((7500 - 2 * tck_ps) / tck_ps)
+        assert device.timings["nREFI"] == 3_906_000 // tck_ps  # the longest that is allowed
         assert device.timings["nWR"] == wr
         assert device.peak_gbps == pytest.approx(2 * rate / 1000, rel=1e-3)
         assert device.capacity_bytes == int(org.split("_")[1][:-2]) << 27
@@ -325,9 +327,9 @@ def rules_broken(device: Device, *commands: tuple) -> list[str]:
 def test_halves_of_an_activation_belong_together_and_come_in_time():
     device = resolve("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_6400")
     first, second = ("ACT1", 0, 0, 0, 5, -1), ("ACT2", 0, 0, 0, 5, -1)
-    announced = (15, "CAS_RD", 0, 0, 0, -1, -1), (16, "RD", 0, 0, 0, 5, 3)
+    announced = (24, "CAS_RD", 0, 0, 0, -1, -1), (25, "RD", 0, 0, 0, 5, 3)  # nRCD is 15
     assert rules_broken(device, (1, *first), (9, *second), *announced) == []  # nAAD is 8
-    assert rules_broken(device, (1, *first), (10, *second), *announced) == ["second half"]
+    assert rules_broken(device, (1, *first), (10, *second), *announced[:1]) == ["second half"]
     assert rules_broken(device, (1, *first), (2, "ACT2", 0, 0, 0, 6, -1)) == ["row state"]
     assert rules_broken(device, (1, *second)) == ["row state"]
     assert rules_broken(device, (1, *first), *announced)[-1:] == ["row state"]
@@ -343,10 +345,10 @@ def test_a_read_is_announced_unless_the_data_clock_runs():
     cas, read = ("CAS_RD", 0, 0, 0, -1, -1), ("RD", 0, 0, 0, 5, 3)
     first = [*opened, (29, *cas), (30, *read)]
     assert rules_broken(device, *first) == []
-    # The clock runs for nCL + nBL_min + nWCKPST, 20 clocks.
-    assert rules_broken(device, *first, (49, *read)) == []
-    assert rules_broken(device, *first, (50, *read)) == ["preparation"]
-    assert rules_broken(device, *first, (50, *cas), (51, *read)) == []
+    # The clock runs for nCL + nBL_max + nWCKPST, 22 clocks.
+    assert rules_broken(device, *first, (51, *read)) == []
+    assert rules_broken(device, *first, (52, *read)) == ["preparation"]
+    assert rules_broken(device, *first, (52, *cas), (53, *read)) == []
     # Each rank has its own; in the reference there is one.
     other = (40, "RD", 1, 0, 0, 5, 3)
     assert rules_broken(device, *first, other) == ["preparation"]
@@ -446,3 +448,52 @@ def test_an_expert_runs_on_lanes_of_lpddr5(row_policy, refresh):
     result = simulate_expert(hardware, ndpsim.Expert(512, 128), 2, record_commands=True, exact_check=True)
     for trace in result.command_traces:
         assert check(trace, hardware.lane_device(), refresh).ok
+
+
+# ---- Long bursts of LPDDR6, which no controller issues
+
+
+def lpddr6(rules: str = "standard") -> Device:
+    return resolve("LPDDR6", "LPDDR6_16Gb_x12", "LPDDR6_10667_BL24", rules=rules)
+
+
+def long_bursts(*later: tuple[int, str, int]) -> list[tuple]:
+    """A RD_L in bank group 0 at clock 102, with all rows open and CAS before; `later`: clock, name, bank group."""
+    opened = [
+        (1 + 12 * group + 2 * half, f"ACT{half + 1}", 0, group, 0, 5, -1)
+        for group in range(4)
+        for half in (0, 1)
+    ]
+    first = (100, "CAS", 0, 0, 0, -1, -1), (102, "RD_L", 0, 0, 0, 5, 2)
+    return [*opened, *first, *((clock, name, 0, group, 0, 5, 3) for clock, name, group in later)]
+
+
+def test_a_burst_lies_between_the_halves_of_a_long_one():
+    # Data of RD_L: six clocks, six of room, six (JESD209-6, Table 381: BL/n_min of BL48 is 18).
+    def broken(*later: tuple[int, str, int]) -> list[str]:
+        return rules_broken(lpddr6(), *long_bursts(*later))
+
+    assert broken() == []
+    assert broken((108, "RD_S", 1)) == []
+    assert broken((108, "RD_L", 1)) == []
+    assert broken((108, "RD_L", 1), (120, "RD_S", 2)) == ["data bus"]
+    assert broken((108, "RD_L", 1), (126, "RD_S", 2)) == []
+    assert broken((114, "RD_S", 1)) == ["data bus"]
+    assert broken((109, "RD_S", 1)) == ["data bus"]
+    assert broken((120, "RD_S", 1)) == []
+    # Within the bank group: nCCDL_L of 22 (Table 382).
+    assert broken((124, "RD_S", 0)) == []
+    assert broken((123, "RD_S", 0)) == ["tCCD_L"]
+
+
+def test_long_bursts_hold_rows_and_the_data_clock_longer():
+    precharge = ("PREpb", 0, 0, 0, -1, -1)
+    # nRTP_L is 26, nRTP 14 (Tables 269 to 272).
+    assert rules_broken(lpddr6(), *long_bursts(), (128, *precharge)) == []
+    assert rules_broken(lpddr6(), *long_bursts(), (127, *precharge)) == ["tRTP"]
+    # The data clock runs for nRL + nBL_min_L + nWCKPST, 77 clocks.
+    assert rules_broken(lpddr6(), *long_bursts((178, "RD_S", 1))) == []
+    assert rules_broken(lpddr6(), *long_bursts((179, "RD_S", 1))) == ["preparation"]
+    # A write after it waits nRTW_S_L, 60 clocks.
+    assert rules_broken(lpddr6(), *long_bursts((162, "WR_L", 1))) == []
+    assert rules_broken(lpddr6(), *long_bursts((161, "WR_L", 1))) == ["tRTW_S"]

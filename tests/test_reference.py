@@ -14,7 +14,7 @@ from ndpsim.simulate import TraceResult, run_trace
 from ndpsim.spec import standards
 from ndpsim.traces import CommandTrace
 
-COMMANDS = standards()["DDR5"].by_number
+COMMANDS = standards()["DDR5"].under("reference").by_number
 
 REFERENCE = Path(__file__).parents[1] / "validation" / "ramulator2"
 CASES = sorted(REFERENCE.glob("*.yaml"))
@@ -27,7 +27,7 @@ def run(case: Path, **changes: object) -> tuple[dict, TraceResult]:
         name: facts[name] for name in ("scheduler", "row_policy", "refresh", "read_buffer", "write_buffer")
     }
     trace = case.with_suffix("").with_suffix(".trace.gz")
-    return facts, run_trace(trace, **channel | policy | changes, record_commands=True)
+    return facts, run_trace(trace, **channel | policy | changes, rules="reference", record_commands=True)
 
 
 def text_until(trace: CommandTrace, clock: int) -> bytes:

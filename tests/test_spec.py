@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -110,7 +111,9 @@ def test_an_override_changes_no_preset():
 
 @pytest.mark.parametrize("name", sorted(set(standards()["DDR5"].speeds["DDR5_4800AN"]) - {"rate", "tCK_ps"}))
 def test_every_timing_can_be_overridden_by_its_name(name):
-    assert resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides={name: 77}).timings[name] == 77
+    value = 77 + 34 * (name == "nRC")
+    overrides = {"nRC": 154, name: value}
+    assert resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides=overrides).timings[name] == value
 
 
 @pytest.mark.parametrize(
@@ -118,16 +121,101 @@ def test_every_timing_can_be_overridden_by_its_name(name):
     [
         ("nCl", 40, "unknown-name nCl ? nCL"),
         ("nFAV", 40, "unknown-name nFAV ? nFAW"),
-        ("tRCD", 40, "unknown-name tRCD ? nRCD"),
+        ("tRCD", 40, "form tRCD"),
+        ("tRDC", "14ns", "unknown-name tRDC ? tRC"),
+        ("nRCD", "14", "type nRCD"),
+        ("nRCD", "14 m", "type nRCD"),
+        ("tRCD", "0.5s", "form tRCD"),
+        ("tRCD", "9999999us", "range tRCD"),
+        ("nRAS", 79, "conflict nRAS"),
+        ("tRP", "15ns", "conflict tRP"),
+        ("nRC", 109, "conflict nRC"),
         ("rate", 5000, "conflict rate"),
         ("tCK_ps", 400, "conflict tCK_ps"),
+        ("tCK", "0.5ns", "conflict tCK"),
         *(("nCL", value, "range nCL") for value in (0, -5, 1_000_001)),
         *(("nCL", value, "type nCL") for value in (40.0, "40", True, None)),
+        ("bankgrups", 4, "unknown-name bankgrups ? bankgroups"),
+        ("rows", 100, "range rows"),
+        ("banks", 12, "range banks"),
+        ("width", 64, "range width"),
+        ("columns", 8, "range columns"),
+        ("density", "16", "form density"),
+        ("density", "32Gb", "conflict density"),
+        ("bankgroups", 2, "missing nRFC"),
+        ("banks", 4, "conflict banks"),
     ],
 )
 def test_a_bad_override_is_refused_by_name(name, value, words):
     with refused(words):
         resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides={name: value})
+
+
+@pytest.mark.parametrize(
+    ("standard", "name", "time", "clocks", "words"),
+    [
+        # JESD79-5C, 13.2: 14160 x 997 / 416 / 1000 = 33.9, so 34 and not 35.
+        ("DDR5", "tRCD", "14.16ns", 34, "14.16 ns -> 34 clocks, rounded by JESD79-5C, 13.2"),
+        ("DDR5", "nCCDL_WR", "20 ns", 48, "20 ns -> 48 clocks, rounded by JESD79-5C, 13.2"),
+        ("DDR5", "tCCD_L_WR", "20ns", 48, "20 ns -> 48 clocks, rounded by JESD79-5C, 13.2"),
+        ("DDR5", "tREFI", "3.9us", 9360, "3.9 us -> 9360 clocks, rounded down"),
+        ("DDR4", "tAA", "13.75ns", 22, "13.75 ns -> 22 clocks, rounded up"),
+        ("DDR4", "tRRD_L", "4.9ns", 8, "4.9 ns -> 8 clocks, rounded up"),
+    ],
+)
+def test_a_time_becomes_clocks_by_the_rule_of_its_standard(standard, name, time, clocks, words):
+    org, timing = {"DDR5": ("DDR5_16Gb_x8", "DDR5_4800AN"), "DDR4": ("DDR4_8Gb_x8", "DDR4_3200AA")}[standard]
+    device = resolve(standard, org, timing, overrides={name: time})
+    (changed,) = device.rounded
+    assert (device.timings[changed], device.rounded[changed], device.sources[changed]) == (
+        clocks, words, "override"
+    )  # fmt: skip
+
+
+def test_a_timing_is_given_once():
+    with refused("twice nRCD"):
+        resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides={"tRCD": "14ns", "nRCD": 34})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        # A chip of 8 groups of 4 banks, 65536 rows of 1024 columns of 8 bits.
+        ({"rows": 32768}, (8192, 8, 8, 4, 32768, 1024)),
+        ({"bankgroups": 4}, (8192, 8, 4, 4, 65536, 1024)),
+        ({"banks": 64}, (32768, 8, 8, 8, 65536, 1024)),
+        ({"banks": 32, "bankgroups": 4}, (16384, 8, 4, 8, 65536, 1024)),
+        ({"banks": 32, "banks_per_group": 2}, (16384, 8, 16, 2, 65536, 1024)),
+        ({"width": "x4", "density": "8Gb"}, (8192, 4, 8, 4, 65536, 1024)),
+        ({"columns": 2048, "density": "32Gb"}, (32768, 8, 8, 4, 65536, 2048)),
+        ({"density": "16384Mb"}, (16384, 8, 8, 4, 65536, 1024)),
+    ],
+)
+def test_sizes_of_a_chip_are_changed_and_make_its_density(sizes, expected):
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides=sizes)
+    chip = device.organisation
+    found = chip.density_mb, chip.dq, chip.bankgroups, chip.banks_per_group, chip.rows, chip.columns
+    assert found == expected
+    assert device.org.startswith("DDR5_16Gb_x8 with ")
+    assert all(f"{name}=" in device.org for name in sizes)
+
+
+def test_derived_timings_follow_the_density_and_the_width():
+    """tRFC of 8, 16 and 32 Gb is 195, 295 and 410 ns (JESD79-5)."""
+    small, plain, large = (
+        resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides={"rows": rows}).timings["nRFC"]
+        for rows in (1 << 15, 1 << 16, 1 << 17)
+    )
+    of_presets = [
+        resolve("DDR5", f"DDR5_{density}Gb_x8", "DDR5_4800AN").timings["nRFC"] for density in (8, 16, 32)
+    ]
+    assert [small, plain, large] == of_presets
+    wide = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides={"width": 16})
+    assert wide.timings["nFAW"] == resolve("DDR5", "DDR5_16Gb_x16", "DDR5_4800AN").timings["nFAW"]
+    # A density that the standard has no tRFC for needs one.
+    own = {"bankgroups": 2, "tRFC": "120ns", "tRFCsb": "80ns"}
+    timings = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides=own).timings
+    assert (timings["nRFC"], timings["nRFCsb"]) == (288, 192)
 
 
 @pytest.mark.parametrize(
@@ -171,3 +259,43 @@ def test_a_density_without_a_source_needs_its_trfc_from_the_user(standard, org):
         given |= {"nRFMab": 300, "nRFMpb": 100} if standard == "GDDR7" else {}
         assert resolve(standard, org, speed, overrides=given).timings["nRFCab"] == 300
         assert resolve(standard, org, speed, rules="reference").timings["nRFCab"] in (211, 315)
+
+
+# Sources
+
+
+@pytest.mark.parametrize("standard", standard_names())
+def test_every_timing_of_every_preset_has_a_source(standard):
+    page = standards()[standard]
+    names = {speed: {*timings, *page.derived} - {"rate", "tCK_ps"} for speed, timings in page.speeds.items()}
+    missing = {
+        f"{speed}/{name}" for speed in names for name in names[speed] if not page.source_of(name, speed)
+    }
+    assert not missing
+    # What is cited exists.
+    presets = {f"{speed}/{name}" for speed in names for name in names[speed]}
+    assert set(page.cited) <= presets | {name for known in names.values() for name in known}
+
+
+def test_a_preset_of_one_set_of_rules_is_refused_under_the_other(monkeypatch):
+    from ndpsim.spec import device, registry
+
+    page = standards()["DDR4"]
+    speeds = dict(page.speeds)
+    other = replace(
+        page,
+        speeds={name: speed for name, speed in speeds.items() if name != "DDR4_3200W"},
+        reference={
+            **page.reference,
+            "speeds": {name: speeds[name] for name in speeds if name != "DDR4_3200AC"},
+        },
+    )
+    monkeypatch.setattr(device, "standards", lambda: {**registry.standards(), "DDR4": other})
+    for timing, rules, there in (
+        ("DDR4_3200W", "standard", "reference"),
+        ("DDR4_3200AC", "reference", "standard"),
+    ):
+        assert resolve("DDR4", "DDR4_8Gb_x8", timing, rules=there).timing == timing
+        with refused(f"unsupported timing {timing}") as caught:
+            resolve("DDR4", "DDR4_8Gb_x8", timing, rules=rules)
+        assert str(caught.value).endswith(f"is a preset of --rules {there}, not of --rules {rules}")

@@ -26,6 +26,9 @@ KNOWN = (
     ("DDR4", "DDR4_8Gb_x8", "DDR4_2666U"),
     ("DDR4", "DDR4_8Gb_x8", "DDR4_2933Y"),
     ("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA"),
+    ("DDR4", "DDR4_8Gb_x16", "DDR4_2400R"),
+    ("DDR4", "DDR4_8Gb_x16", "DDR4_2666U"),
+    ("DDR4", "DDR4_8Gb_x16", "DDR4_3200AA"),
     ("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN"),
     ("DDR5", "DDR5_32Gb_x8", "DDR5_4800AN"),
 )

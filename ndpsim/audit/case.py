@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.audit.report import Violation
+from ndpsim.caching import cached_by_identity
 from ndpsim.spec import Device, Standard
-from ndpsim.spec.standard import ONE_BANK, WHOLE_RANK
+from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, WHOLE_RANK
 from ndpsim.traces import HEADER, CommandTrace
 
 COORDINATES = HEADER[2:]
@@ -30,6 +31,7 @@ class Kinds(NamedTuple):
     reads: NDArray[np.int64]
     writes: NDArray[np.int64]
     refreshes: NDArray[np.int64]
+    manages: NDArray[np.int64]  # refresh management (RFM)
     scope: NDArray[np.int64]
     cycles: NDArray[np.int64]  # clocks on its command bus
     on_any_tick: NDArray[np.int64]
@@ -42,12 +44,13 @@ class Kinds(NamedTuple):
         return self.reads | self.writes
 
 
+@cached_by_identity(16)
 def kinds_of(standard: Standard) -> Kinds:
     """The properties of commands that the checks need."""
     commands = standard.by_number
     effects = {
         name: flags(getattr(one, name) for one in commands)
-        for name in ("opens", "closes", "reads", "writes", "refreshes")
+        for name in ("opens", "closes", "reads", "writes", "refreshes", "manages")
     }
     for first in commands:
         if first.completed_by:
@@ -57,7 +60,8 @@ def kinds_of(standard: Standard) -> Kinds:
     buses = list(dict.fromkeys(one.bus for one in commands))
     to_column = effects["reads"] | effects["writes"]
     to_row = (effects["opens"] > 0) | (to_column == 1)
-    addressed = (scope >= 0, scope == ONE_BANK, scope != WHOLE_RANK, to_row, to_column == 1)
+    of_group = (scope == ONE_BANK) | (scope == BANK_PAIR)
+    addressed = (scope >= 0, of_group, scope != WHOLE_RANK, to_row, to_column == 1)
     return Kinds(
         names=standard.names,
         **effects,

@@ -17,9 +17,10 @@ from ndpsim.audit.case import (
     wrong_coordinates,
 )
 from ndpsim.audit.kernels import Rules, find_early, find_row_faults
+from ndpsim.caching import cached_by_identity
 from ndpsim.spec import Device, Rule
 from ndpsim.spec.checking import check_rule
-from ndpsim.spec.standard import ONE_BANK, READ, SAME_BANKS, WHOLE_RANK
+from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, READ, SAME_BANKS, WHOLE_RANK
 
 # The form of a trace: commands and coordinates.
 
@@ -103,8 +104,8 @@ def _overlaps(start: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     """The pairs of bursts that overlap, as rows (earlier, later) in the order of the trace, by the later."""
     order = np.argsort(start, kind="stable")
     pairs = [np.empty((0, 2), dtype=np.int64)]
-    # One command a clock starts at most `length` reads and as many writes within the time of a burst.
-    for apart in range(1, min(2 * length, len(start))):
+    # Commands at `length` clocks start the first bursts within such a time, others the second.
+    for apart in range(1, min(4 * length, len(start))):
         first, second = order[:-apart], order[apart:]
         close = start[second] - start[first] < length
         if not close.any():
@@ -124,9 +125,13 @@ def _data_bus(case: Case) -> Found:
     device, length = case.device, case.device.burst_clocks
     reads, writes = case.kinds.reads, case.kinds.writes
     places = np.flatnonzero(case.kinds.columns[case.part.command])
+    # Some commands have a second burst, and those of others may come between the two.
+    later_by = flags(device.clocks(one.second_burst) for one in device.standard.by_number)
+    places = np.repeat(places, 1 + (later_by[case.part.command[places]] > 0))
+    is_second = np.diff(places, prepend=-1) == 0
     kind, rank = case.part.command[places], case.part.rank[places]
     latency = np.where(reads[kind] == 1, device.read_latency, device.write_latency)
-    start = case.part.clock[places] + case.kinds.cycles[kind] - 1 + latency
+    start = case.part.clock[places] + case.kinds.cycles[kind] - 1 + latency + is_second * later_by[kind]
     bus = rank if device.standard.own_data_buses else np.zeros_like(rank)
     # Buses one after the other in time, too far apart for overlaps.
     apart = int(start.max(initial=0)) + length + 1
@@ -160,6 +165,7 @@ def _rules_of(device: Device) -> tuple[Rule, ...]:
     return device.standard.rules + device.standard.checked_rules
 
 
+@cached_by_identity(16)
 def _rules(device: Device, kinds: Kinds) -> Rules:
     rules, level_of = _rules_of(device), device.standard.level_of
     for rule in rules:
@@ -177,32 +183,39 @@ def _rules(device: Device, kinds: Kinds) -> Rules:
         clocks=flags(device.clocks(rule.latency) for rule in rules),
         cycles=kinds.cycles,
         rank_wide=flags(kinds.scope == WHOLE_RANK),
-        same_bank=flags(kinds.scope == SAME_BANKS),
+        apart=_apart(device, kinds),
         children=flags([1, device.ranks, device.bankgroups, device.banks_per_group, device.stacks]),
+    )
+
+
+def _apart(device: Device, kinds: Kinds) -> NDArray[np.int64]:
+    """By command, the numbers of banks between those of a rank that it addresses, 0: one bank, or all."""
+    return np.select(
+        [kinds.scope == SAME_BANKS, kinds.scope == BANK_PAIR],
+        [device.banks_per_group, device.banks_per_rank // 2],
     )
 
 
 def _nodes(case: Case) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """By level the node of each usable command, -1 for none, and the first node; the number of nodes.
 
-    The bank of a same-bank command is the one in the first bank group.
+    The bank of a command to several banks is the first of them.
     """
     device, part = case.device, case.part
     sizes = [1, device.ranks, device.ranks * device.bankgroups, device.banks, device.ranks * device.stacks]
     base = _starts(sizes)
     group = part.rank * device.bankgroups + part.bankgroup
     stack = group // (device.bankgroups // device.stacks)
-    bank = group * device.banks_per_group + part.bank
-    of_one = case.kinds.scope[part.command] == ONE_BANK
-    first_of_rank = part.rank * device.banks_per_rank
+    scope, first_of_rank = case.kinds.scope[part.command], part.rank * device.banks_per_rank
+    of_one = scope == ONE_BANK
+    bank = part.bank + np.where(of_one | (scope == BANK_PAIR), part.bankgroup * device.banks_per_group, 0)
+    bank = np.where(scope == BANK_PAIR, bank % (device.banks_per_rank // 2), bank)
     node = np.stack(
         (
             np.zeros_like(part.rank),
             base[1] + part.rank,
             np.where(of_one, base[2] + group, -1),
-            np.where(
-                of_one, base[3] + bank, np.where(part.bank >= 0, base[3] + first_of_rank + part.bank, -1)
-            ),
+            np.where(part.bank >= 0, base[3] + first_of_rank + bank, -1),
             np.where(of_one, base[4] + stack, -1),
         )
     )
@@ -226,13 +239,22 @@ def _timing(case: Case) -> Found:
 # Rows.
 
 
-def _row_state(case: Case) -> Found:
+def addressed_banks(case: Case) -> tuple[NDArray[np.int64], ...]:
+    """The first bank of each usable command; by kind, how many banks it reaches, and which of them."""
     device, part, kinds = case.device, case.part, case.kinds
     within = np.maximum(part.bankgroup, 0) * device.banks_per_group + np.maximum(part.bank, 0)
+    of_pair = kinds.scope[part.command] == BANK_PAIR
+    within = np.where(of_pair, within % (device.banks_per_rank // 2), within)
     bank = part.rank * device.banks_per_rank + within
     reach = np.where(kinds.scope == ONE_BANK, 1, device.banks_per_rank)
-    stride = np.where(kinds.scope == SAME_BANKS, device.banks_per_group, 1)
-    effects = (kinds.opens, kinds.closes, kinds.columns, kinds.refreshes, reach, stride)
+    return bank, reach, np.maximum(_apart(device, kinds), 1)
+
+
+def _row_state(case: Case) -> Found:
+    device, part, kinds = case.device, case.part, case.kinds
+    bank, reach, stride = addressed_banks(case)
+    closed = kinds.refreshes | kinds.manages  # commands that need closed banks
+    effects = (kinds.opens, kinds.closes, kinds.columns, closed, reach, stride)
     touched, rows = _unset(device.banks), _unset(case.limit, 3)
     count = find_row_faults(part.command, bank, part.row, *effects, touched, rows)
     first = []

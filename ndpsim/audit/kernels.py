@@ -1,4 +1,4 @@
-"""The two passes of a check that need a loop over the commands: distances, and the rows of banks.
+"""The passes of a check that need a loop over the commands: distances, rows of banks, and activations.
 
 Kernels allocate nothing: the caller hands them their working arrays, filled with -1.
 """
@@ -31,7 +31,7 @@ class Rules(NamedTuple):
     clocks: Ints  # latency as written in the standard
     cycles: Ints  # by command: its clocks on the command bus
     rank_wide: Ints  # by command: 1 when it addresses a whole rank
-    same_bank: Ints  # by command: 1 when it addresses one bank of every group of a rank
+    apart: Ints  # by command: numbers of banks between those of a rank that it addresses, 0: one bank, or all
     children: Ints  # by level: nodes of this level under one parent
 
 
@@ -75,18 +75,18 @@ def find_early(
             for place in range(rules.previous_first[rule], rules.previous_first[rule + 1]):
                 kind = rules.previous[place]
                 level = rules.level[rule]
-                # A command to a whole rank applies to all of its banks and bank groups; a same-bank command
+                # A command to a whole rank applies to all of its banks and bank groups; one to several banks
                 # applies to all groups.
                 if rules.rank_wide[kind] + rules.rank_wide[after] > 0:
                     level = min(level, _RANK)
-                elif level == _GROUP and rules.same_bank[kind] + rules.same_bank[after] > 0:
+                elif level == _GROUP and rules.apart[kind] + rules.apart[after] > 0:
                     level = _RANK
                 need = rules.clocks[rule] + (rules.cycles[kind] - 1) - (rules.cycles[after] - 1)
                 own = node[level, i]
                 low, high, step = own, own + 1, 1
-                if level == _BANK and rules.same_bank[after]:
-                    step = rules.children[_BANK]
-                    high = own + rules.children[_GROUP] * step
+                if level == _BANK and rules.apart[after]:
+                    step = rules.apart[after]
+                    high = own + rules.children[_GROUP] * rules.children[_BANK]
                 if rules.siblings[rule]:
                     low = own - (own - base[level]) % rules.children[level]
                     high = low + rules.children[level]
@@ -111,9 +111,9 @@ def find_early(
                 continue
             before[level, i] = last[at, after]
             last[at, after] = i
-            if level == _BANK and rules.same_bank[after]:
-                step = rules.children[_BANK]
-                for other in range(at, at + rules.children[_GROUP] * step, step):
+            if level == _BANK and rules.apart[after]:
+                reach = rules.children[_GROUP] * rules.children[_BANK]
+                for other in range(at, at + reach, rules.apart[after]):
                     last[other, after] = i
     return count
 
@@ -160,4 +160,28 @@ def find_row_faults(
                 faulty = True
             if opens[kind] + closes[kind] > 0:
                 touched[b] = i
+    return count
+
+
+@kernel
+def find_unmanaged(
+    command: Ints, bank: Ints, change: Ints, reach: Ints, stride: Ints, most: int, counter: Ints, found: Ints
+) -> int:
+    """Commands with which the counter of a bank exceeds `most`.
+
+    `change[kind]`: what a command adds to the counters of its banks; they stay at 0 or more. For banks see
+    `find_row_faults`. `counter[bank]` is a working array of zeros. Returns how many there are, the first of
+    them as rows of `found`: command, bank.
+    """
+    count = 0
+    for i in range(len(command)):
+        kind = command[i]
+        if change[kind] == 0:
+            continue
+        for b in range(bank[i], bank[i] + reach[kind], stride[kind]):
+            counter[b] = max(0, counter[b] + change[kind])
+            if counter[b] == most + 1 and change[kind] > 0:
+                if count < len(found):
+                    found[count, 0], found[count, 1] = i, b
+                count += 1
     return count

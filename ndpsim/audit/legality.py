@@ -10,12 +10,14 @@ from ndpsim.arguments import choice, instance, whole_number
 from ndpsim.audit.case import Case, case_of, no_such_lane, violation
 from ndpsim.audit.checks import CHECKS
 from ndpsim.audit.command_bus import COMMAND_BUSES, CommandBuses, bus_violations
+from ndpsim.audit.management import unmanaged
 from ndpsim.audit.refresh import refresh_debt
 from ndpsim.audit.report import Report
 from ndpsim.errors import InputError
 from ndpsim.parameters.check import CHECK, MOST_DESCRIBED
 from ndpsim.plugins import option_names
 from ndpsim.spec import Device
+from ndpsim.spec.management import Managed, managed
 from ndpsim.traces import CommandTrace
 
 #: How a trace may be refreshed. With "all-bank" and "staggered" each rank needs a refresh in every interval;
@@ -33,6 +35,7 @@ class _Options(NamedTuple):
     max_postponed: int
     max_pulled_in: int
     start_clock: int
+    managed: Managed | None
 
 
 def _options(
@@ -43,6 +46,8 @@ def _options(
     max_postponed: int | None,
     max_pulled_in: int | None,
     start_clock: int,
+    rfm: str,
+    rfm_threshold: int | None,
 ) -> _Options:
     """The options; options that are not given have the standard's values.
 
@@ -63,6 +68,7 @@ def _options(
         whole_number(postponed, "max_postponed", 0, MOST_DESCRIBED),
         whole_number(pulled_in, "max_pulled_in", 0, MOST_DESCRIBED),
         start,
+        managed(device, rfm, rfm_threshold),
     )
 
 
@@ -71,6 +77,8 @@ def _examine(case: Case, options: _Options) -> Report:
     if options.refresh != "none":
         tolerances = options.max_postponed, options.max_pulled_in
         results.append(refresh_debt(case, options.refresh, *tolerances, options.start_clock))
+    if options.managed is not None:
+        results.append(unmanaged(case, options.managed))
     first = sorted(
         (finding for found in results for finding in found.first), key=lambda finding: finding.place
     )
@@ -87,6 +95,8 @@ def check(
     max_postponed: int | None = None,
     max_pulled_in: int | None = None,
     start_clock: int = 0,
+    rfm: str = "off",
+    rfm_threshold: int | None = None,
 ) -> Report:
     """Check every command of one channel against the standard of `device`.
 
@@ -101,11 +111,16 @@ def check(
         max_postponed: refreshes by which a rank may be late; by default as its standard allows.
         max_pulled_in: refreshes by which it may be early; by default as its standard allows.
         start_clock: the first clock of the trace, as in a `Session`; refreshes due before are done.
+        rfm: whether banks need refresh management: "off", or the scope of the RFM commands, see
+            `ControllerOptions`; then no bank may have more activations than RAAMMT without RFM or refresh.
+        rfm_threshold: RAAIMT, of which RAAMMT is a multiple; None: as the standard says.
 
     Raises:
         InputError: an option is unknown or out of range.
     """
-    options = _options(trace, device, refresh, limit, max_postponed, max_pulled_in, start_clock)
+    options = _options(
+        trace, device, refresh, limit, max_postponed, max_pulled_in, start_clock, rfm, rfm_threshold
+    )
     if not len(trace):
         return Report(0, 0, (), 0)
     return _examine(case_of(trace, device, options.limit, np.arange(len(trace))), options)
@@ -121,6 +136,8 @@ def check_lanes(
     max_pulled_in: int | None = None,
     buses: CommandBuses | None = None,
     start_clock: int = 0,
+    rfm: str = "off",
+    rfm_threshold: int | None = None,
 ) -> Report:
     """Check the lanes of an NDP machine: every lane is a channel of its own, `device`.
 
@@ -134,7 +151,9 @@ def check_lanes(
     Raises:
         InputError: lanes of several ranks share command buses, or an option is unknown or out of range.
     """
-    options = _options(trace, device, refresh, limit, max_postponed, max_pulled_in, start_clock)
+    options = _options(
+        trace, device, refresh, limit, max_postponed, max_pulled_in, start_clock, rfm, rfm_threshold
+    )
     lanes = whole_number(lanes, "lanes", 1, MOST_DESCRIBED)
     buses = CommandBuses() if buses is None else instance(buses, "buses", CommandBuses)
     choice(buses.kind, "buses", COMMAND_BUSES, "command bus")

@@ -29,13 +29,15 @@ def _energy(
     """Energy of the commands from the clock `start` on, and its time."""
 
     from ndpsim.energy import NO_ONE_BANK, NO_SAME_BANK, explain, find_currents, from_trace, last_clock
-    from ndpsim.spec.standard import ONE_BANK
+    from ndpsim.spec.standard import BANK_PAIR, ONE_BANK
 
     currents = find_currents(device, power)
     energy, note = from_trace(commands, device, currents, start=start, lanes=lanes), explain(device, currents)
     standard = device.standard
     if currents is not None and energy is None:
-        of_one = [one for one in standard.commands if one.refreshes and standard.scope_of(one) == ONE_BANK]
+        per_bank = ONE_BANK, BANK_PAIR
+        refreshing = [one for one in standard.commands if one.refreshes or one.manages]
+        of_one = [one for one in refreshing if standard.scope_of(one) in per_bank]
         of_banks = (commands.numbered([one.name for one in of_one]) >= 0).any()
         note = NO_ONE_BANK if of_banks else NO_SAME_BANK
     moving = [one.name for one in standard.commands if one.reads or one.writes]
@@ -52,6 +54,7 @@ class _Channel(NamedTuple):
 
     device: Device
     refresh: str
+    rfm: tuple[str, int | None]  # the option and its threshold
     power: Mapping[str, float]
     most_lanes: int
     buses: CommandBuses
@@ -64,10 +67,11 @@ def _channel_of_hardware(given: Given) -> _Channel:
     described = "standard", "org", "timing", "rules"
     refuse(given, "describes the DRAM, as --hw does; give one of them", *described)
     hardware = hardware_of(given, CHECK)
-    dimm = hardware.system.dimm
+    dimm, dram = hardware.system.dimm, hardware.system.dram
     return _Channel(
         hardware.bus_device(given.get("ranks", 1)),
-        given.get("refresh", hardware.system.dram.refresh),
+        given.get("refresh", dram.refresh),
+        (given.get("rfm", dram.rfm), given.get("rfm-threshold", dram.rfm_threshold)),
         hardware.power_changes,
         dimm.count * hardware.lanes,
         CommandBuses(dimm.command_bus, dimm.ranks, dimm.subchannels),
@@ -92,7 +96,8 @@ def _channel_of_options(given: Given) -> _Channel:
             CHECK.value(given, "rules"),
         )
     refresh = CHECK.value(given, "refresh")
-    return _Channel(device, refresh, {}, _MOST_LANES, CommandBuses(), None)
+    rfm = CHECK.value(given, "rfm"), CHECK.value(given, "rfm-threshold")
+    return _Channel(device, refresh, rfm, {}, _MOST_LANES, CommandBuses(), None)
 
 
 def _lanes(given: Given, channel: _Channel, commands: CommandTrace) -> int | None:
@@ -148,6 +153,7 @@ def command(given: Given) -> None:
 def _check_commands(given: Given, trace: str, limit: int) -> bool:
     """Check the commands of a trace and print the outcome; returns whether all are legal."""
     from ndpsim.audit import check, check_lanes
+    from ndpsim.report.timings import print_rounded
     from ndpsim.traces import read_commands
 
     if "lanes" in given:
@@ -156,18 +162,43 @@ def _check_commands(given: Given, trace: str, limit: int) -> bool:
     commands = read_commands(trace, channel.device)
     if not len(commands.clock):
         raise InputError("holds no commands", "form", file=trace)
+    _refuse_other_standard(trace, commands, channel.device)
     lanes, start = _lanes(given, channel, commands), CHECK.value(given, "start-clock")
     if lanes is None:
-        report = check(commands, channel.device, channel.refresh, limit, start_clock=start)
+        report = check(commands, channel.device, channel.refresh, limit, None, None, start, *channel.rfm)
     else:
         report = check_lanes(
-            commands, channel.device, lanes, channel.refresh, limit, buses=channel.buses, start_clock=start
+            commands,
+            channel.device,
+            lanes,
+            channel.refresh,
+            limit,
+            buses=channel.buses,
+            start_clock=start,
+            rfm=channel.rfm[0],
+            rfm_threshold=channel.rfm[1],
         )
     outcome = report.to_dict()
     if "energy" in given and report.ok:
         outcome |= _energy(commands, channel.device, lanes, channel.power, start)
-    answer(given, lambda: outcome, lambda: _print_commands(trace, report, lanes, outcome))
+
+    def show() -> None:
+        _print_commands(trace, report, lanes, outcome)
+        print_rounded(channel.device)
+
+    answer(given, lambda: outcome, show)
     return report.ok
+
+
+def _refuse_other_standard(file: str, commands: CommandTrace, device: Device) -> None:
+    """Refuse a trace with commands that another standard has."""
+    from ndpsim.traces import other_standards
+
+    lacking, fitting = other_standards(commands, device)
+    if fitting:
+        problem = f"{device.standard.name} has no {', '.join(lacking)}; it looks like a trace of"
+        option = f"--standard {fitting[0]}, or a --hw with {fitting[0]}"
+        raise InputError(f"{problem} {' or '.join(fitting)}: {option}", "conflict", file=file)
 
 
 def _print_outcome(file: str, outcome: Outcome, more: str = "") -> None:

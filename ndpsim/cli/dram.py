@@ -60,7 +60,9 @@ def command(given: Given) -> None:
 
     TRACE has a format of Ramulator 2 (LD/ST, or R/W vectors), Ramulator 1, DRAMsim3 or DRAMSys, plain or
     gzip. A channel accepts at most one request a clock. Requests of a timed trace wait for their cycle. --set
-    nCL=40 changes a timing; with --hw, --set a.b=c changes the hardware.
+    nCL=40 changes a timing, in clocks or as tRCD=14.16ns, and --set rows=32768 the size of a chip
+    (bankgroups, banks_per_group, banks, rows, columns, width, density); with --hw, --set a.b=c changes the
+    hardware.
     """
     sweeps = "sweep-load" in given
     if sweeps:
@@ -114,6 +116,7 @@ def _sweep(given: Given, requests: Requests, memory: Memory, plot: Plot | None) 
 def _run(given: Given, requests: Requests, memory: Memory, plot: Plot | None) -> None:
     """Run the trace once."""
     from ndpsim.report.text import print_result
+    from ndpsim.report.timings import print_rounded
     from ndpsim.simulate import run_requests
     from ndpsim.traces import write_commands
 
@@ -131,4 +134,9 @@ def _run(given: Given, requests: Requests, memory: Memory, plot: Plot | None) ->
         from ndpsim.report.html.runs import write_run_report
 
         write_run_report(given["report"], result, own_hardware(given), memory)
-    answer(given, result.to_dict, lambda: print_result(result))
+
+    def show() -> None:
+        print_result(result)
+        print_rounded(memory.device)
+
+    answer(given, result.to_dict, show)

@@ -42,18 +42,23 @@ _PATIENCE_S = 1.0  # longer work shows progress
 _SECONDS_A_LINE = 30.0  # between two lines, if progress is not a bar
 
 
-def timing_overrides(sets: Sequence[str]) -> dict[str, int]:
-    """Settings such as ``nCL=40`` as a mapping.
+# Clocks, a time, a density or a width.
+_VALUE = r"[0-9]{1,18}|[0-9]{1,9}(\.[0-9]{1,9})?\s*(ps|ns|us|Mb|Gb)|x[0-9]{1,4}"
+
+
+def timing_overrides(sets: Sequence[str]) -> dict[str, int | str]:
+    """Settings such as ``nCL=40``, ``tRCD=14.16ns`` or ``rows=65536`` as a mapping.
 
     Raises:
         InputError: not of this form.
     """
-    overrides = {}
+    overrides: dict[str, int | str] = {}
     for text in sets:
-        name, equals, value = text.partition("=")
-        if not equals or not re.fullmatch(r"\s*[0-9]{1,18}\s*", value):
-            raise InputError(f"'{text[:60]}' is not of the form nCL=40", "form", key="--set")
-        overrides[name.strip()] = int(value)
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not re.fullmatch(_VALUE, value, re.ASCII):
+            forms = "nCL=40, tRCD=14.16ns, rows=65536 or density=16Gb"
+            raise InputError(f"'{text[:60]}' is not of the form {forms}", "form", key="--set")
+        overrides[name] = int(value) if value.isdigit() else value
     return overrides
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,9 +11,13 @@ from ndpsim.arguments import choice
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.options import JSON, answer, hardware_of, naming, write_json
 from ndpsim.cli.picture_options import picture, plot_of
+from ndpsim.errors import InputError
 from ndpsim.parameters import refuse, table
 from ndpsim.parameters.show import PROCESSORS, SHOW
 from ndpsim.parameters.weights import WEIGHTS
+
+if TYPE_CHECKING:
+    from ndpsim.spec import Standard
 
 _OUTPUTS = table({"Results": (*picture("For a layout: draw where the weights are.", "layout"), JSON)})
 
@@ -104,31 +108,54 @@ def _readable_attention(values: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
+def _rules_with(given: Given, standard: Standard, field: str) -> list[str]:
+    """The sets of rules that have the preset; that of ``--rules``, if it is given."""
+    from ndpsim.parameters.dram import RULES
+
+    name = given["name"]
+    having = [rules for rules in RULES if name in getattr(standard.under(rules), field)]
+    asked = given.get("rules")
+    if asked is not None and asked not in having:
+        raise InputError(f"{name} is a preset of --rules {having[0]}, not of --rules {asked}", key="--rules")
+    return having if asked is None else [asked]
+
+
 def _show_org(given: Given) -> None:
     from dataclasses import asdict
 
-    from ndpsim.spec import standards
+    from ndpsim.spec.timing_rows import standard_of
 
-    known = {
-        org: values for standard in standards().values() for org, values in standard.organisations.items()
-    }
-    name = choice(given["name"], "show org", known, "organisation")
+    name = given["name"]
+    standard = standard_of(name, "organisations", "show org", "organisation")
+    having = _rules_with(given, standard, "organisations")
     usual = {"stacks": 1, "ranks": 0}  # most kinds have no further values
-    values = {key: value for key, value in asdict(known[name]).items() if usual.get(key) != value}
-    _show_plain(given, values, f"{name}: what a chip has, density_mb in Mbit")
+    values, *other = (asdict(standard.under(one).organisations[name]) for one in having)
+    shown = {key: value for key, value in values.items() if usual.get(key) != value}
+    for key, value in (other[0] if other else values).items():
+        if value != values[key]:
+            shown[f"{key}_of_{having[1]}"] = value
+    _show_plain(given, shown, f"{name}: what a chip has, density_mb in Mbit{_under(having)}")
+
+
+def _under(having: list[str]) -> str:
+    """The rules, if there is but one set of them."""
+    return "" if len(having) > 1 else f", under --rules {having[0]}"
 
 
 def _show_timing(given: Given) -> None:
-    from ndpsim.spec import standards
-    from ndpsim.units import dram_period_ps, in_decimals, plain_number
+    from ndpsim.report.timings import print_timings, timings_dict
+    from ndpsim.spec.timing_rows import standard_of, timing_rows
 
-    known = {timing: standard for standard in standards().values() for timing in standard.speeds}
-    name = choice(given["name"], "show timing", known, "timing preset")
-    values = dict(known[name].speeds[name])
-    period = dram_period_ps(values["rate"], known[name].transfers_per_clock)
-    clock = plain_number(period) if "json" in given else in_decimals(period)
-    units = "in DRAM clocks, but rate in MT/s and tCK_ps in ps"
-    _show_plain(given, values | {"tCK_ps": clock}, f"{name}: {units}")
+    name, org = given["name"], given.get("org")
+    standard = standard_of(name, "speeds", "show timing", "timing preset")
+    having = _rules_with(given, standard, "speeds")
+    with naming(org="--org"):
+        rows = timing_rows(standard, name, org, having)
+    _write_or_print(
+        given,
+        lambda: timings_dict(standard, name, org, having, rows),
+        lambda: print_timings(standard, name, org, having, rows),
+    )
 
 
 def _show_plain(given: Given, values: dict[str, Any], title: str = "") -> None:
@@ -219,6 +246,8 @@ _OF_WEIGHTS = tuple(one.name for one in WEIGHTS)
 #: Options that only some kinds of object use.
 _USED = {
     "hw": ("set", "for"),
+    "org": ("rules",),
+    "timing": ("org", "rules"),
     "layout": ("hw", "model", "set", "plot", "size", "panels", *_OF_WEIGHTS),
     "processor": ("hw", "model", "set", "tokens", *_OF_WEIGHTS),
     "weights": ("model",),
@@ -239,10 +268,11 @@ def command(given: Given) -> None:
     `show hw` prints every value of a system with its unit and source, after the changes of --set. With --for,
     it lists all values that the file lacks for a command, with an example and a place to find each; the exit
     status is 1 if the command cannot run. `show part` prints every value of a CPU, memory, GPU or link. `show
-    layout` prints the bytes of each matrix of an expert on each DIMM. `show policy` prints the parameters of
-    a policy of ndpsim moe, or of your own FILE.py:CLASS. `show processor gpu` (or cpu) prints the time of an
-    expert for several numbers of tokens. `show weights` prints the bits of each part of a model in a weight
-    file, and its size.
+    layout` prints the bytes of each matrix of an expert on each DIMM. `show timing` prints every timing of a
+    speed preset in clocks and ns, under both sets of rules where they differ, with its source. `show policy`
+    prints the parameters of a policy of ndpsim moe, or of your own FILE.py:CLASS. `show processor gpu` (or
+    cpu) prints the time of an expert for several numbers of tokens. `show weights` prints the bits of each
+    part of a model in a weight file, and its size.
     """
     what = given["what"]
     for name in given.keys() - {"what", "name", "json", *_USED.get(what, ())}:

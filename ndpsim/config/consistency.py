@@ -25,7 +25,7 @@ def check_system(system: System, draft: Draft) -> None:
     Raises:
         InputError: two keys contradict each other; it names the key and the place of its value.
     """
-    for check in (_check_mapping, _check_row_cap, _check_pcie, _check_link, _check_multipliers):
+    for check in (_check_mapping, _check_row_cap, _check_rfm, _check_pcie, _check_link, _check_multipliers):
         check(system, draft)
 
 
@@ -80,6 +80,12 @@ def _check_row_cap(system: System, draft: Draft) -> None:
     origin = draft.origins.get(("dram", "row_cap"))
     if origin is not None and origin.kind == "set" and system.dram.row_policy == "open":
         raise origin.error("needs row_policy: closed-cap, but rows stay open", "dram.row_cap", "conflict")
+
+
+def _check_rfm(system: System, draft: Draft) -> None:
+    origin = draft.origins.get(("dram", "rfm_threshold"))
+    if origin is not None and origin.kind == "set" and system.dram.rfm == "off":
+        raise origin.error("needs rfm, which is off", "dram.rfm_threshold", "conflict")
 
 
 def _check_subchannels(hardware: Hardware) -> None:

@@ -20,6 +20,7 @@ _REASONS = {
     "title": "none given; the name is used instead",
     "paper": "none given",
     "dram.rules": "the rules of the standard; reference is for comparisons of commands with Ramulator 2.1",
+    "dram.organisation.": "the size of the organisation preset",
     "dram.mapper": (
         "assumption: a mapping of Ramulator 2.1 that keeps a stream in open rows; only for requests by "
         "address, because layouts place weights"
@@ -30,6 +31,9 @@ _REASONS = {
     "dram.refresh": "the normal refresh mode of DDR4 and DDR5 (JESD79-4, JESD79-5)",
     "dram.read_buffer": _RAMULATOR,
     "dram.write_buffer": _RAMULATOR,
+    "dram.rfm": "the standards ask for RFM only where a register of the device says so",
+    "dram.rfm_threshold": "as the page of the standard says (RAAIMT)",
+    "dram.refresh_control": "what a waiting refresh holds back is a choice of the controller",
     "dram.wck": "assumption: the data clock stops without reads or writes, which saves power",
     "dram.rck": "as in Ramulator 2.1: the read clock always runs",
     "dram.rck_idle": "as in Ramulator 2.1; only a read clock that stops uses it",

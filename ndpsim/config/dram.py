@@ -7,7 +7,6 @@ from typing import Literal
 from ndpsim.config.quantities import (
     XOR_TARGET,
     Banks,
-    Clocks,
     MegaTransfers,
     Milliamps,
     Name,
@@ -16,7 +15,9 @@ from ndpsim.config.quantities import (
     Order,
     PartName,
     Section,
+    Size,
     Slots,
+    Timing,
     Volts,
     Xor,
     key,
@@ -25,7 +26,9 @@ from ndpsim.parameters.dram import (
     MAPPERS,
     MOST_IDLE,
     RCK,
+    REFRESH_CONTROLS,
     REFRESH_POLICIES,
+    RFM,
     ROW_POLICIES,
     RULES,
     SCHEDULERS,
@@ -91,6 +94,22 @@ class Power(Section):
     )
 
 
+class Sizes(Section):
+    """Sizes of a DRAM chip, instead of those of the organisation preset.
+
+    Sizes are powers of two. The density is the product of the others; if it is given, it is checked. Timings
+    that depend on width or density follow.
+    """
+
+    bankgroups: Size | None = key("bank groups of a rank, or of a stack", None)
+    banks_per_group: Size | None = key("banks in a bank group", None)
+    banks: Size | None = key("banks of a rank, or of a stack", None)
+    rows: Size | None = key("rows in a bank", None)
+    columns: Size | None = key("columns in a row", None)
+    width: Size | None = key("data pins", None)
+    density: Name | None = key("density, for instance 16Gb", None)
+
+
 class DramNames(Section):
     """A DRAM by the names of `ndpsim.spec`."""
 
@@ -103,7 +122,10 @@ class DramNames(Section):
 class Dram(DramNames):
     """The DRAM of every lane or channel, with names of `ndpsim.spec`, and its controller."""
 
-    overrides: dict[str, Clocks] = key("timings in clocks, which replace those of the preset", {})
+    overrides: dict[str, Timing] = key(
+        "timings in clocks or ns (nRCD: 34, tRCD: 14.16ns), which replace those of the preset", {}
+    )
+    organisation: Sizes | None = None
     rules: Literal[RULES] = key("rules of the standard; reference: rules of Ramulator 2.1", "standard")  # type: ignore[valid-type]
     mapper: Literal[(*MAPPERS, "custom")] = key(  # type: ignore[valid-type]
         "address mapping; custom: the mapping in dram.mapping", "RoBaRaCoCh"
@@ -117,11 +139,20 @@ class Dram(DramNames):
         "column accesses after which closed-cap closes a row", 4, ge=1, le=1_000_000, unit="accesses"
     )
     refresh: Literal[REFRESH_POLICIES] = key("refresh mode", "all-bank")  # type: ignore[valid-type]
+    refresh_control: Literal[REFRESH_CONTROLS] | None = key(  # type: ignore[valid-type]
+        "while a refresh of single banks waits; own-bank: only requests for its banks wait; reference: all "
+        "queued requests wait, as in Ramulator 2.1; by default own-bank, reference with rules: reference",
+        None,
+    )
     read_buffer: Slots = key("slots of the read queue", 32)
     write_buffer: Slots = key("slots of the write queue", 32)
     wck: Literal[WCK] = key(  # type: ignore[valid-type]
         "data clock of LPDDR5; need-sync: a command starts it after a stop; always-on: it always runs",
         "need-sync",
+    )
+    rfm: Literal[RFM] = key("refresh management by RFM commands, of which banks", "off")  # type: ignore[valid-type]
+    rfm_threshold: int | None = key(
+        "activations of a bank after which RFM is due (RAAIMT)", None, ge=1, le=1_000_000, unit="activations"
     )
     rck: Literal[RCK] = key(  # type: ignore[valid-type]
         "read clock of GDDR7; always-on: it always runs; start-with-read, start-with-rckstrt: it stops "
@@ -132,3 +163,9 @@ class Dram(DramNames):
         "clocks without a read after which the read clock stops", 32, ge=0, le=MOST_IDLE, unit="clocks"
     )
     power: Power | None = None
+
+    @property
+    def changes(self) -> dict[str, int | str]:
+        """The overrides of `spec.resolve`: timings, and sizes of a chip."""
+        sizes = self.organisation.model_dump(exclude_none=True) if self.organisation is not None else {}
+        return {**self.overrides, **sizes}

@@ -18,6 +18,7 @@ from ndpsim.config.system import MULTIPLIERS, UNITS, Cxl, Dimm, Host, Ndp, Pcie,
 from ndpsim.errors import InputError
 from ndpsim.reported import Shown
 from ndpsim.spec import Device, resolve
+from ndpsim.spec.overrides import SIZES, timing_name
 from ndpsim.units import exact, format_bytes
 
 DIMM_BITS = 64  # data pins of a DIMM, without the pins for error correction
@@ -63,15 +64,19 @@ class Hardware(Shown):
         """
         dram = self.system.dram
         try:
-            return resolve(dram.standard, dram.org, dram.timing, ranks, dram.overrides, dram.rules)
+            return resolve(dram.standard, dram.org, dram.timing, ranks, dram.changes, dram.rules)
         except InputError as error:
             if error.key == "ranks":
                 raise
             key = f"dram.{error.key}"
-            if error.key not in type(dram).model_fields:
+            if error.key in SIZES:
+                key = f"dram.organisation.{error.key}"
+            elif error.key not in type(dram).model_fields:
                 key = f"dram.overrides.{error.key}"
             # A timing that the standard leaves open has no place in the file: name the organisation.
-            origin = self.origins.get(key) or self.origins["dram.org"]
+            sizes = [self.origins.get(f"dram.organisation.{name}") for name in SIZES]
+            changed = [one for one in sizes if one is not None and one.kind != "default"]
+            origin = self.origins.get(key) or [*changed, self.origins["dram.org"]][0]
             raise origin.error(error.problem, key, error.code) from None
 
     @contextlib.contextmanager
@@ -273,8 +278,8 @@ class Hardware(Shown):
         return stated + self._derived_rows() + self._timing_rows()
 
     def _derived_rows(self) -> list[Row]:
-        device, org = self.lane_device(), self.system.dram.org
-        gib = self.dimm_bytes / (1 << 30)
+        device = self.lane_device()
+        org, gib = device.org, self.dimm_bytes / (1 << 30)
         rows = [
             Row("derived.lanes", self.lanes, "", "dimm.ranks x dimm.subchannels"),
             Row("derived.data_pins", self.lanes * device.data_pins, "", "lanes x data pins of a channel"),
@@ -313,11 +318,14 @@ class Hardware(Shown):
     def _timing_rows(self) -> list[Row]:
         device = self.lane_device()
         units = {"rate": "MT/s", "tCK_ps": "ps"}
-        rows = []
+        rows, overrides = [], self.system.dram.overrides
+        written = {timing_name(name, device.timings): name for name in overrides}
         for name, value in device.reported_timings.items():
             ns = float(device.timings[name] * device.timing_clock_ps / 1000)
-            override = self.origins.get(f"dram.overrides.{name}")
+            override = self.origins.get(f"dram.overrides.{written.get(name, name)}")
             origin = str(override) if override is not None else device.sources[name]
+            if name in device.rounded:
+                origin += f"; {device.rounded[name]}"
             if override is None and name in self.dropped:
                 origin += f"; {self.dropped[name]} in the file belongs to its own grade"
             rows.append(Row(f"timings.{name}", value, units.get(name, f"clocks = {ns:.6g} ns"), origin))

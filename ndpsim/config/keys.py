@@ -93,7 +93,9 @@ def allowed(field: FieldInfo) -> str:
         return "a list of words"
     if get_origin(part.annotation) is dict:
         entry = get_origin(get_args(part.annotation)[1])
-        return "a mapping of words to lists" if entry is list else "a mapping of timing names to clocks"
+        return "a mapping of words to lists" if entry is list else "a mapping of timing names to clocks or ns"
+    if part.annotation is Any:
+        return "a whole number from 1 to 1000000, or a time such as 14.16ns"
     if get_origin(part.annotation) is Literal:
         return f"one of {', '.join(map(str, get_args(part.annotation)))}"
     names = ("gt", "ge", "le")

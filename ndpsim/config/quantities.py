@@ -8,7 +8,16 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError
 
 from ndpsim.errors import did_you_mean
 
@@ -89,7 +98,33 @@ Gbps = Annotated[Positive, unit("GB/s")]
 WireGbps = Annotated[Positive, AfterValidator(_thousandths), unit("GB/s")]
 Tflops = Annotated[Positive, unit("TFLOPS")]
 ClockMhz = Annotated[float, Field(ge=1, le=10_000), AfterValidator(_thousandths), unit("MHz")]
-Clocks = Annotated[int, Field(ge=1, le=1_000_000), unit("clocks")]
+_MOST_CLOCKS = 1_000_000
+_TIME = r"[0-9]{1,9}(\.[0-9]{1,9})? ?(ps|ns|us)"
+
+
+def _clocks_or_time(value: Any) -> int | str:
+    if isinstance(value, str) and re.fullmatch(_TIME, value, re.ASCII):
+        return value
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or not 1 <= value <= _MOST_CLOCKS:
+        raise PydanticCustomError("range" if whole else "int_type", "not a timing")
+    return int(value)
+
+
+#: Clocks, or a time that the standard's rule rounds to clocks.
+Timing = Annotated[
+    Any,
+    PlainValidator(_clocks_or_time),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "maximum": _MOST_CLOCKS},
+                {"type": "string", "pattern": f"^{_TIME}$"},
+            ]
+        }
+    ),
+    unit("clocks"),
+]
 Kib = Annotated[int, Field(ge=1, le=1 << 20), unit("KiB")]
 Cycles = Annotated[int, Field(ge=1, le=10_000), unit("cycles")]
 Latency = Annotated[int, Field(ge=0, le=10_000), unit("cycles")]
@@ -101,6 +136,7 @@ Side = Annotated[int, Field(ge=1, le=256)]
 HeaderBytes = Annotated[int, Field(ge=0, le=4096, description="header of a packet"), unit("B")]
 MegaTransfers = Annotated[int, Field(ge=1, le=100_000), unit("MT/s")]
 Slots = Annotated[int, Field(ge=1, le=1024), unit("requests")]
+Size = Annotated[int, Field(ge=1, le=1 << 24)]
 Banks = Annotated[int, Field(ge=1, le=1024), unit("banks")]
 Milliamps = Annotated[float, Field(ge=0, le=10_000), unit("mA")]
 Volts = Annotated[float, Field(gt=0, le=10), unit("V")]

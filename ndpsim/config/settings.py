@@ -11,6 +11,7 @@ from ndpsim.config.origins import KeyPath, dotted, shown
 from ndpsim.config.system import System
 from ndpsim.errors import SETS, InputError, nearest
 from ndpsim.spec import standards
+from ndpsim.spec.overrides import timing_name
 
 #: The section with the clocks that replace those of the preset.
 OVERRIDES = ("dram", "overrides")
@@ -44,11 +45,16 @@ def setting(text: str) -> tuple[KeyPath, str]:
     if not value.strip():
         raise InputError("has no value after '='", "missing", file=SETS, key=written)
     key = tuple(written.split("."))
-    if len(key) == 2 and key[0] == "dram" and key[1] in timing_names():
+    if len(key) == 2 and key[0] == "dram" and _is_timing(key[1]):
         key = (*OVERRIDES, key[1])
-    if field_at(key) is None or (key[:2] == OVERRIDES and len(key) == 3 and key[2] not in timing_names()):
+    if field_at(key) is None or (key[:2] == OVERRIDES and len(key) == 3 and not _is_timing(key[2])):
         raise InputError(_unknown_set(written), "unknown-key", file=SETS, key=written)
     return key, value.strip()
+
+
+def _is_timing(name: str) -> bool:
+    """Whether some standard has a timing of this name, or of the name that JEDEC has for it in ns."""
+    return timing_name(name, timing_names()) is not None
 
 
 def _unknown_set(written: str) -> str:

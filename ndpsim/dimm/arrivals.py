@@ -21,11 +21,11 @@ from ndpsim.dimm.staging import has_reads, next_step
 from ndpsim.dimm.state import READ, WRITE
 from ndpsim.dimm.stepping import HOST_BIT, HOSTS, UNKNOWN, looks_for_requests, set_bit
 from ndpsim.dimm.transfers import carry_transfer, next_command_at, next_transfer
-from ndpsim.dram.fast.banks import bank_bit
+from ndpsim.dram.fast.banks import bank_bit, bars_queues, is_barred, push_refresh
 from ndpsim.dram.fast.choose import mode_changes
 from ndpsim.dram.fast.controller import queue_request, refresh, take, would_accept
 from ndpsim.dram.fast.fields import BANKS_PER_RANK, RD, READS, WR, WRITES
-from ndpsim.dram.fast.slots import bank_of, push_maintenance
+from ndpsim.dram.fast.slots import bank_of
 from ndpsim.dram.fast.vectors import set_element
 from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.state import FAR, NEXT_REFRESH, PLACE, READ_LATENCY, READS_SERVED, REFRESH_FROM, SERVED
@@ -164,7 +164,7 @@ def begin_steps(setup, weights, lanes, wakeups, bus, buses, clock):
 
 
 @inlined
-def refresh_lanes(host, lanes, before, bus, buses):
+def refresh_lanes(policy, host, lanes, before, bus, buses):
     """Refreshes that the host's controller has just requested on a rank are pending for its lane, too."""
     size = host.pending_bank.shape[0]
     for place in range(before, host.pending_size):
@@ -172,9 +172,15 @@ def refresh_lanes(host, lanes, before, bus, buses):
         lane = first // BANKS_PER_RANK * buses + bus
         if lane < lanes.states.shape[0]:
             state = lanes.states[lane]
-            if state.pending_size == 0:
+            if bars_queues(host, place & size - 1) and not is_barred(state):
                 state.value[REFRESH_FROM] = host.value[REFRESH_FROM]
-            push_maintenance(state, host.pending_class[place & size - 1], first % BANKS_PER_RANK)
+            push_refresh(
+                policy.own_bank,
+                lanes.shape,
+                state,
+                host.pending_class[place & size - 1],
+                first % BANKS_PER_RANK,
+            )
 
 
 @inlined
@@ -203,7 +209,7 @@ def ask_for_refresh(setup, lanes, hosts, wakeups, has_host, bus, clock):
         before = host.pending_size
         if not refresh(hosts.shape, policy, host, clock):
             return False
-        refresh_lanes(host, lanes, before, bus, buses)
+        refresh_lanes(policy, host, lanes, before, bus, buses)
         return True
     for lane in range(bus, count, buses):
         if clock >= lanes.values[lane, NEXT_REFRESH]:

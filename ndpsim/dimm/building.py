@@ -252,6 +252,8 @@ def bus_bubbles(tables: Tables, read_latency: int, write_latency: int) -> Ints:
     turn[READ, WRITE] = tables.gap[:2, reads, writes].max() + later - tables.burst
     turn[WRITE, READ] = of_ranks[writes, reads] - later - tables.burst
     bubbles = np.stack((turn, np.maximum(turn, other_rank)), axis=-1)
+    to_write = of_ranks[reads, writes] + later - tables.burst
+    bubbles[READ, WRITE, 1] = max(bubbles[READ, WRITE, 1], to_write)
     never_negative: Ints = np.maximum(bubbles, 0)
     return never_negative
 

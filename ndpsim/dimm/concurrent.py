@@ -22,6 +22,7 @@ from ndpsim.dimm.common import first_master, has_work, lane_ranks, slot_of, upda
 from ndpsim.dimm.state import FIRST, HOST, NDP, REFILLING
 from ndpsim.dimm.stepping import HOSTS, UNKNOWN, step_host, step_lane
 from ndpsim.dimm.waiting import next_column, oldest_arrival
+from ndpsim.dram.fast.banks import is_barred
 from ndpsim.dram.fast.choose import next_ready_after
 from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.state import BUS_TAKEN, FAR, HOST_WAITS, REFRESH_PENDING, WRITE_MODE
@@ -101,8 +102,8 @@ def earlier_of(clock, other, now):
 
 @inlined
 def pending_refresh(state):
-    """REFRESH_PENDING if a refresh of a controller is pending, else 0."""
-    return REFRESH_PENDING if state.pending_size > 0 else 0
+    """REFRESH_PENDING if a refresh is pending that holds back the queue of a controller, else 0."""
+    return REFRESH_PENDING if is_barred(state) else 0
 
 
 @inlined

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram.choosing import forget_all, forget_bank
+from ndpsim.dram.choosing import end_refresh, forget_all, forget_bank
 from ndpsim.dram.issuing import note_rows, reads_or_writes
-from ndpsim.dram.queues import remove
-from ndpsim.dram.state import BANK, FINAL, HELD_BY_OTHER, OPEN_ROW, PRIORITY, RANK, REFRESH_UNTIL
+from ndpsim.dram.state import (
+    AWAITS_REFRESH,
+    BANK,
+    FINAL,
+    HELD_BY_OTHER,
+    OPEN_ROW,
+    PRIORITY,
+    RANK,
+    REFRESH_UNTIL,
+)
 from ndpsim.dram.timing import banks_per_rank, first_bank, note_timing_in_rank
 from ndpsim.spec.lower import BUSY, CLOSES, IS_REFRESH, SCOPE
 from ndpsim.spec.standard import ACTIVATE, ONE_BANK, PRECHARGE
 
 
 @inlined
-def forget_maintenance(entry, size, final, rank, bank):
+def forget_maintenance(tables, channel, final, rank, bank):
     """The first maintenance command of this kind that waits for a rank, or a bank, has been issued."""
+    entry, size = channel.entry, channel.size
     for slot in range(size[PRIORITY]):
         if entry[PRIORITY, FINAL, slot] != final or entry[PRIORITY, RANK, slot] != rank:
             continue
         if entry[PRIORITY, BANK, slot] == bank:
-            remove(entry, size, PRIORITY, slot)
+            end_refresh(tables, entry, size, channel.bound, channel.rows, slot)
             return
 
 
@@ -64,11 +73,12 @@ def observe(tables, channel, of_active, command, rank, group, bank, row, clock):
     note_rows(tables, channel.ready, rows, value, command, rank, bank, row, clock)
     record_pins(tables, rows, of_active, command, rank, bank)
     if tables.commands[command, IS_REFRESH]:
-        value[REFRESH_UNTIL] = clock + tables.commands[command, BUSY]
-        forget_maintenance(entry, size, command, rank, bank)
+        if rows[bank, AWAITS_REFRESH] == 0:
+            value[REFRESH_UNTIL] = clock + tables.commands[command, BUSY]
+        forget_maintenance(tables, channel, command, rank, bank)
     elif tables.commands[command, SCOPE] != ONE_BANK:
         forget_all(entry, size, channel.bound)
     else:
         if command == PRECHARGE:
-            forget_maintenance(entry, size, command, rank, bank)
+            forget_maintenance(tables, channel, command, rank, bank)
         forget_bank(entry, size, channel.bound, bank)

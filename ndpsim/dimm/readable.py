@@ -45,12 +45,13 @@ from ndpsim.dimm.relayout import (
 from ndpsim.dimm.staging import give_to_multipliers, next_step, stage
 from ndpsim.dimm.state import FIRST, HOST, LAST_COLUMN, NDP, READ, REFILLING, ROWS_LOST, TURNAROUNDS, WRITE
 from ndpsim.dimm.transfers import carry_data, carry_transfer, next_command_at, next_transfer
-from ndpsim.dram.choosing import Blocking, forget_all
+from ndpsim.dram.choosing import Blocking, forget_all, is_barred
 from ndpsim.dram.issuing import reads, reads_or_writes, requeue_reads
 from ndpsim.dram.maintenance import close_due, next_refresh
 from ndpsim.dram.state import (
     ACTIVE,
     ARRIVED,
+    AWAITS_REFRESH,
     BANK,
     BUS_TAKEN,
     DATA_END,
@@ -70,7 +71,7 @@ from ndpsim.dram.state import (
     WRITES,
 )
 from ndpsim.dram.step import step
-from ndpsim.dram.timing import first_bank
+from ndpsim.dram.timing import banks_per_rank, first_bank
 from ndpsim.spec import standard
 from ndpsim.spec.standard import ACTIVATE, PRECHARGE
 
@@ -100,10 +101,12 @@ def next_column(channel):
     """
     entry, oldest, rank, direction = channel.entry, FAR, 0, 0
     for queue in (ACTIVE, current_queue(channel)):
-        if queue != ACTIVE and channel.size[PRIORITY] > 0:
+        if queue != ACTIVE and is_barred(entry, channel.rows, channel.size):
             break
         for slot in range(channel.size[queue]):
             bank, arrived = entry[queue, BANK, slot], entry[queue, ARRIVED, slot]
+            if queue != ACTIVE and channel.rows[bank, AWAITS_REFRESH] > 0:
+                continue
             if arrived < oldest and channel.rows[bank, OPEN_ROW] == entry[queue, ROW, slot]:
                 oldest, rank = arrived, entry[queue, RANK, slot]
                 direction = 2 if entry[queue, FINAL, slot] == standard.WRITE else 1
@@ -111,11 +114,16 @@ def next_column(channel):
 
 
 @inlined
-def want(channel, rank, wanted, offset, clock):
-    """Mark the banks of a rank that the first master waits for; `offset`: from its nodes to the other's."""
-    entry = channel.entry
+def want(tables, channel, rank, wanted, offset, clock):
+    """Mark the banks of a rank that the first master waits for, or its refreshes that hold back only requests
+    for their banks; `offset`: from its nodes to the other's.
+    """
+    entry, start = channel.entry, first_bank(tables, rank)
+    for bank in range(start, start + banks_per_rank(tables)):
+        if channel.rows[bank, AWAITS_REFRESH] > 0:
+            wanted[bank + offset] = clock
     for queue in (ACTIVE, current_queue(channel)):
-        if queue != ACTIVE and channel.size[PRIORITY] > 0:
+        if queue != ACTIVE and is_barred(entry, channel.rows, channel.size):
             break
         for slot in range(channel.size[queue]):
             if entry[queue, RANK, slot] == rank:
@@ -264,7 +272,7 @@ def mask_lanes(setup, claims, lanes, bus, buses, clock):
         claims.host_direction[bus, rank] = 0
         if claims.totals[lane, FIRST] == NDP:
             offset = first_bank(setup.host_tables, 1 + rank) - first_bank(setup.lane_tables, 1)
-            want(channel, 1, claims.host_wanted[bus], offset, clock)
+            want(setup.lane_tables, channel, 1, claims.host_wanted[bus], offset, clock)
             claims.host_direction[bus, rank] = next_column(channel)[1]
             if host_waits(setup.arbitration):
                 claims.host_direction[bus, rank] |= HOST_WAITS
@@ -280,7 +288,7 @@ def mask_host(setup, claims, lanes, host, bus, buses, clock):
         rank = lane // buses
         if claims.totals[lane, FIRST] == HOST:
             offset = first_bank(setup.lane_tables, 1) - first_bank(setup.host_tables, 1 + rank)
-            want(host, 1 + rank, claims.lane_wanted[lane], offset, clock)
+            want(setup.host_tables, host, 1 + rank, claims.lane_wanted[lane], offset, clock)
             claims.lane_direction[lane, 0] = host_direction if host_rank == 1 + rank else 0
 
 

@@ -17,9 +17,9 @@ from ndpsim.dimm.common import (
 from ndpsim.dimm.relayout import admit_all, enqueue_request, next_request, source_of
 from ndpsim.dimm.relayout_weights import may_take_weights, update_promises, weights_are_next
 from ndpsim.dimm.staging import next_step
-from ndpsim.dram.choosing import forget_all
-from ndpsim.dram.maintenance import refresh
-from ndpsim.dram.queues import accept, push_priority, would_accept
+from ndpsim.dram.choosing import bars_queues, forget_all, is_barred
+from ndpsim.dram.maintenance import push_refresh, refresh
+from ndpsim.dram.queues import accept, would_accept
 from ndpsim.dram.state import (
     BANK,
     FINAL,
@@ -188,9 +188,9 @@ def update_promised_credit(setup, agents, channel, lane, clock):
 
 
 @inlined
-def fall_due(tables, channel, clock):
+def fall_due(policy, tables, channel, clock):
     """Request the due refreshes of a controller. False if they can never catch up."""
-    return refresh(tables, channel.entry, channel.size, channel.value, clock)
+    return refresh(tables, policy, channel, clock)
 
 
 @inlined
@@ -199,11 +199,12 @@ def refresh_lane(setup, host, lane, rank, before):
     entry, size = host.entry, host.size
     for slot in range(before, size[PRIORITY]):
         if entry[PRIORITY, RANK, slot] == 1 + rank:
-            if lane.size[PRIORITY] == 0:
+            if bars_queues(entry, host.rows, slot) and not is_barred(lane.entry, lane.rows, lane.size):
                 lane.value[REFRESH_FROM] = host.value[REFRESH_FROM]
             group = lane_group(setup, rank, entry[PRIORITY, GROUP, slot])
             bank = lane_bank(setup, rank, entry[PRIORITY, BANK, slot])
-            push_priority(lane.entry, lane.size, entry[PRIORITY, FINAL, slot], 1, group, bank)
+            command = entry[PRIORITY, FINAL, slot]
+            push_refresh(setup.lane_tables, setup.policy.own_bank, lane, command, 1, group, bank)
 
 
 @inlined
@@ -215,12 +216,12 @@ def ask_for_refresh(setup, lanes, host, has_host, bus, buses, clock):
     count = lanes.channels.size.shape[0]
     if has_host:
         before = host.size[PRIORITY]
-        if not fall_due(setup.host_tables, host, clock):
+        if not fall_due(setup.policy, setup.host_tables, host, clock):
             return False
         for number in range(bus, count, buses):
             refresh_lane(setup, host, channel_at(lanes, number, 0), number // buses, before)
         return True
     for number in range(bus, count, buses):
-        if not fall_due(setup.lane_tables, channel_at(lanes, number, 0), clock):
+        if not fall_due(setup.policy, setup.lane_tables, channel_at(lanes, number, 0), clock):
             return False
     return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined
-from ndpsim.dram.fast.banks import active_bank
+from ndpsim.dram.fast.banks import active_bank, is_barred, requests_held
 from ndpsim.dram.fast.fields import BANKS_PER_RANK, RD, SLOTS
 from ndpsim.dram.fast.slots import slot_bank, wait_row
 from ndpsim.dram.fast.words import lowest, rotate
@@ -36,11 +36,13 @@ def next_column(shape, state):
             arrived = state.active_arrived[active_bank(state, active_queue, 0)]
             if arrived < oldest:
                 oldest, rank, direction = arrived, active_queue // 2, 1 + active_queue % 2
-    if state.pending_size > 0:
+    if is_barred(state):
         return rank, direction
     queue, hits = state.value[WRITE_MODE] & 1, 0
     for number in range(shape.ranks):
         hits |= state.waiting[0, wait_row(queue, number), RD + queue]
+    if state.pending_size > 0:
+        hits &= ~requests_held(state, queue, 0, 0)
     if hits != 0:
         tail = state.tail[0, queue]
         slot = lowest(rotate(hits, tail)) + tail & SLOTS - 1

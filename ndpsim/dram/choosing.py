@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim._jit import inlined, overridable
+from ndpsim.dram.queues import remove
 from ndpsim.dram.state import (
     ACTIVE,
     ACTIVE_COUNT,
     ARRIVED,
+    AWAITS_REFRESH,
     BANK,
     BUS_TAKEN,
     FAR,
@@ -28,9 +30,9 @@ from ndpsim.dram.state import (
     WRITE_MODE,
     WRITES,
 )
-from ndpsim.dram.timing import bank_ready_at, banks_of, ready_at
-from ndpsim.spec.lower import CLOSES, CLOSES_FIRST, SCOPE
-from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, WRITE
+from ndpsim.dram.timing import bank_ready_at, banks_of, first_bank, ready_at
+from ndpsim.spec.lower import CLOSES, CLOSES_FIRST, COMPLETED_BY, IS_REFRESH, SCOPE
+from ndpsim.spec.standard import ACTIVATE, BANK_PAIR, ONE_BANK, PRECHARGE, READ, WRITE
 
 
 @inlined
@@ -140,8 +142,14 @@ def may_issue(scheduler, channel, queue, slot, command, overview):
 
 
 @overridable
-def takes(scheduler, command):
-    """Whether the next maintenance command may issue now, if clocks allow it."""
+def held_until(scheduler, channel, queue, slot, command, at):
+    """The first clock at which a request may issue its next command, which distances allow from `at` on."""
+    return at
+
+
+@overridable
+def takes(scheduler, tables, channel, slot, command):
+    """Whether the next command of waiting maintenance may issue now, if clocks allow it."""
     return True
 
 
@@ -188,8 +196,13 @@ def is_blocked(blocking, entry, queue, slot, clock):
 
 
 @inlined
-def choose_from(policy, channel, credit, queue, blocking, clock):
+def choose_from(policy, channel, credit, queue, blocking, kept, clock):
     """The ready request of a queue that comes first and is not blocked: (slot or -1, its command).
+
+    `kept`: mask of the rank nodes without activations now, see `delays_refresh`.
+
+    Requests of the queues wait for the refresh of their bank. Of the active ones, those whose bank waits for
+    its refresh come first, so that it can be closed.
 
     Distances only delay commands. Therefore a request that is not ready is not examined again before the
     clock found here, unless its bank changes. If only clocks delay requests, the whole queue is not examined
@@ -201,7 +214,7 @@ def choose_from(policy, channel, credit, queue, blocking, clock):
     if blocking is None and only_clocks_delay(scheduler) and bound[queue] > clock:
         return -1, -1
     overview = look_over(scheduler, channel, queue)
-    best, best_command, first = -1, -1, FAR
+    best, best_command, best_awaited, first = -1, -1, False, FAR
     for slot in range(size[queue]):
         not_before = entry[queue, NOT_BEFORE, slot]
         if not_before > clock:
@@ -209,37 +222,165 @@ def choose_from(policy, channel, credit, queue, blocking, clock):
             continue
         if is_blocked(blocking, entry, queue, slot, clock):
             continue
+        if queue != ACTIVE and rows[entry[queue, BANK, slot], AWAITS_REFRESH] > 0:
+            continue  # until the refresh has issued, see `end_refresh`
         command, at = prospect(entry, ready, rows, size, credit, queue, slot)
+        at = held_until(scheduler, channel, queue, slot, command, at)
         entry[queue, NOT_BEFORE, slot] = at
         if at > clock:
             first = min(first, at)
+        elif command == ACTIVATE and kept >> entry[queue, RANK, slot] & 1:
+            first = clock
         elif may_issue(scheduler, channel, queue, slot, command, overview):
             if best >= 0:
                 first = clock  # the other request is ready, too
-            if best < 0 or comes_before(scheduler, channel, queue, slot, best, overview):
-                best, best_command = slot, command
+            awaited = (
+                queue == ACTIVE and command >= READ and rows[entry[queue, BANK, slot], AWAITS_REFRESH] > 0
+            )
+            goes_first = (
+                awaited
+                if awaited != best_awaited
+                else (best < 0 or comes_before(scheduler, channel, queue, slot, best, overview))
+            )
+            if goes_first:
+                best, best_command, best_awaited = slot, command, awaited
     bound[queue] = first
     return best, best_command
 
 
+# ---- Waiting maintenance
+
+
 @inlined
-def choose_priority(tables, entry, size, ready, rows, credit, other_credit, clock):
-    """The head of the priority queue: (0 or -1, its command, when it becomes ready).
+def turn_to_open(tables, entry, rows, slot):
+    """Of a pair of banks to refresh, put the open one into waiting maintenance, else the first."""
+    rank, bank = entry[PRIORITY, RANK, slot], entry[PRIORITY, BANK, slot]
+    first, _, half = banks_of(tables, BANK_PAIR, rank, bank)
+    chosen = first + half if rows[first, OPEN_ROW] < 0 and rows[first + half, OPEN_ROW] >= 0 else first
+    of_channel = chosen - first_bank(tables, 1)
+    entry[PRIORITY, GROUP, slot] = 1 + tables.ranks + of_channel // tables.banks_per_group
+    entry[PRIORITY, BANK, slot] = chosen
+
+
+@inlined
+def bars_queues(entry, rows, slot):
+    """Whether maintenance holds back all queued requests: all does but a refresh of single banks under the
+    refresh control own-bank, which has marked its banks.
+    """
+    return rows[entry[PRIORITY, BANK, slot], AWAITS_REFRESH] == 0 or entry[PRIORITY, FINAL, slot] == PRECHARGE
+
+
+@inlined
+def is_barred(entry, rows, size):
+    """Whether any waiting maintenance holds back all queued requests."""
+    for slot in range(size[PRIORITY]):
+        if bars_queues(entry, rows, slot):
+            return True
+    return False
+
+
+@inlined
+def end_refresh(tables, entry, size, bound, rows, slot):
+    """Waiting maintenance leaves its queue: requests for banks whose refresh it is need not wait any more."""
+    command = entry[PRIORITY, FINAL, slot]
+    if tables.commands[command, IS_REFRESH] and not bars_queues(entry, rows, slot):
+        scope, rank, bank = (
+            tables.commands[command, SCOPE],
+            entry[PRIORITY, RANK, slot],
+            entry[PRIORITY, BANK, slot],
+        )
+        first, end, stride = banks_of(tables, scope, rank, bank)
+        for other in range(first, end, stride):
+            rows[other, AWAITS_REFRESH] -= 1
+            forget_bank(entry, size, bound, other)
+    remove(entry, size, PRIORITY, slot)
+
+
+@inlined
+def drop_precharges(entry, size, rows):
+    """Drop waiting PRECHARGEs of banks that another command has closed."""
+    slot = 0
+    while slot < size[PRIORITY]:
+        if entry[PRIORITY, FINAL, slot] == PRECHARGE and rows[entry[PRIORITY, BANK, slot], OPEN_ROW] < 0:
+            remove(entry, size, PRIORITY, slot)
+        else:
+            slot += 1
+
+
+@inlined
+def maintenance_prospect(tables, entry, ready, rows, size, credit, other_credit, slot, clock):
+    """The next command of waiting maintenance, and the first clock at which it may issue, FAR while an active
+    request keeps it from closing a bank.
 
     `credit`: the clock from which the sink has room for a read; `other_credit`: see `must_wait`.
     """
-    final = entry[PRIORITY, FINAL, 0]
-    rank, bank = entry[PRIORITY, RANK, 0], entry[PRIORITY, BANK, 0]
+    final = entry[PRIORITY, FINAL, slot]
+    if tables.commands[final, SCOPE] == BANK_PAIR:
+        turn_to_open(tables, entry, rows, slot)
+    rank, bank = entry[PRIORITY, RANK, slot], entry[PRIORITY, BANK, slot]
     first, end, stride = banks_of(tables, tables.commands[final, SCOPE], rank, bank)
     command, closes_first = final, tables.commands[final, CLOSES_FIRST]
     if closes_first >= 0 and not all_closed(rows, first, end, stride):
         command = closes_first
-    at = ready_at(tables, ready, command, rank, entry[PRIORITY, GROUP, 0], bank)
+    at = ready_at(tables, ready, command, rank, entry[PRIORITY, GROUP, slot], bank)
     if tables.commands[command, CLOSES]:
         has_room, other_has_room = credit <= clock, other_credit <= clock
+        if tables.commands[command, SCOPE] == ONE_BANK:
+            first, end = bank, bank + 1
         if must_wait(entry, rows, size, first, end, stride, has_room, other_has_room):
-            return -1, command, FAR
-    return (0, command, FAR) if at <= clock else (-1, command, at)
+            return command, FAR
+    return command, at
+
+
+@inlined
+def delays_refresh(tables, command, at, clock):
+    """Whether an activation now would delay a refresh of banks of its rank, which is ready at `at`: a stream
+    of activations could delay it for ever.
+    """
+    second, gap = tables.commands[ACTIVATE, COMPLETED_BY], tables.gap
+    spacing = max(gap[0, ACTIVATE, command], gap[1, ACTIVATE, command])
+    if second >= 0:
+        spacing = max(spacing, max(gap[0, second, command], gap[1, second, command]))
+    return at < clock + spacing
+
+
+@inlined
+def is_behind(entry, slot):
+    """Whether earlier maintenance waits for the rank of this one."""
+    for earlier in range(slot):
+        if entry[PRIORITY, RANK, earlier] == entry[PRIORITY, RANK, slot]:
+            return True
+    return False
+
+
+@inlined
+def choose_priority(tables, policy, channel, credit, other_credit, blocking, clock):
+    """The first waiting maintenance that can issue: (slot or -1, its command, when one becomes ready, whether
+    queued requests have to wait, mask of the rank nodes on which activations have to).
+
+    Only the first may issue, and those behind others that hold back only requests for their banks. Refreshes
+    of a rank stay in order. On shared ranks, `other_credit` is that of the first one's rank, and those of
+    other ranks wait.
+    """
+    entry, size, rows = channel.entry, channel.size, channel.rows
+    wake, kept, of_first = FAR, 0, entry[PRIORITY, RANK, 0]
+    for slot in range(size[PRIORITY]):
+        bars, rank = bars_queues(entry, rows, slot), entry[PRIORITY, RANK, slot]
+        if not (is_bus_taken(blocking, rank) or (blocking is not None and rank != of_first)):
+            command, at = maintenance_prospect(
+                tables, entry, channel.ready, rows, size, credit, other_credit, slot, clock
+            )
+            refreshes = tables.commands[command, IS_REFRESH]
+            in_order = not (refreshes and is_behind(entry, slot))
+            if in_order and at <= clock and takes(policy.scheduler, tables, channel, slot, command):
+                return slot, command, FAR, bars, 0
+            if at > clock:
+                wake = min(wake, at)
+            if refreshes and in_order and delays_refresh(tables, command, at, clock):
+                kept |= 1 << rank
+        if bars:
+            return -1, -1, wake, True, 0
+    return -1, -1, wake, False, kept
 
 
 @inlined
@@ -254,7 +395,7 @@ def set_write_mode(policy, size, value):
 
 @inlined
 def choose(tables, policy, channel, credit, other_credit, blocking, clock):
-    """Active list, else head of the priority queue, else reads or writes: (queue, slot, command, wake).
+    """Active list, else priority queue, else reads or writes: (queue, slot, command, wake).
 
     Args:
         credit: the clock from which the sink has room for a read; other_credit: see `must_wait`.
@@ -264,19 +405,20 @@ def choose(tables, policy, channel, credit, other_credit, blocking, clock):
         `wake`: if slot is -1 and nothing blocks, the clock at which a request may become ready.
     """
     size, bound = channel.size, channel.bound
-    slot, command = choose_from(policy, channel, credit, ACTIVE, blocking, clock)
+    slot, command = choose_from(policy, channel, credit, ACTIVE, blocking, 0, clock)
     if slot >= 0:
         return ACTIVE, slot, command, FAR
+    wake, kept = bound[ACTIVE], 0
+    if policy.drops_precharges:
+        drop_precharges(channel.entry, size, channel.rows)
     if size[PRIORITY] > 0:
-        if is_bus_taken(blocking, channel.entry[PRIORITY, RANK, 0]):
-            return PRIORITY, -1, -1, FAR
-        slot, command, wake = choose_priority(
-            tables, channel.entry, size, channel.ready, channel.rows, credit, other_credit, clock
+        slot, command, at, bars, kept = choose_priority(
+            tables, policy, channel, credit, other_credit, blocking, clock
         )
-        if not takes(policy.scheduler, command):
-            slot = -1
-        return PRIORITY, slot, command, min(wake, bound[ACTIVE])
+        wake = min(wake, at)
+        if slot >= 0 or bars:
+            return PRIORITY, slot, command, wake
     set_write_mode(policy, size, channel.value)
     queue = WRITES if channel.value[WRITE_MODE] else READS
-    slot, command = choose_from(policy, channel, credit, queue, blocking, clock)
-    return queue, slot, command, min(bound[ACTIVE], bound[queue])
+    slot, command = choose_from(policy, channel, credit, queue, blocking, kept, clock)
+    return queue, slot, command, min(wake, bound[queue])

@@ -54,7 +54,7 @@ def run(tables, policy, source, channel, sink, commands, until_served, until_tak
         if value[TAKEN] >= until_taken:
             break
         sum_queues(size, value, clock)
-        if not refresh(tables, entry, size, value, clock):
+        if not refresh(tables, policy, channel, clock):
             value[CLOCK] = clock
             return STUCK
         closing = close_due(policy.rows, tables, channel, clock)

@@ -168,8 +168,8 @@ class FastController:
 
     def _table_for(self, source: Source, sink: Sink, commands: Commands) -> Ints:
         """The table of transitions recorded so far with such a sink."""
-        usual = isinstance(self._policy.step, OneCommand) and not self._pauses
-        if not (usual and can_fast_forward(source, commands)):
+        one_step = isinstance(self._policy.step, OneCommand) and not self._pauses
+        if self._policy.rfm.threshold > 0 or not (one_step and can_fast_forward(source, commands)):
             return _NO_TABLE
         key = sink.depth, sink.servers, sink.dram_ticks, sink.unit_ticks
         if key not in self._transition_tables:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ndpsim._jit import by_type, inlined
-from ndpsim.dram.choosing import forget_all, forget_bank
-from ndpsim.dram.maintenance import note_refresh
+from ndpsim.dram.choosing import bars_queues, end_refresh, forget_all, forget_bank
+from ndpsim.dram.maintenance import end_round
+from ndpsim.dram.management import lower_after_refresh, note_activation
 from ndpsim.dram.queues import copy_entry, remove
 from ndpsim.dram.sink import credit_clock, take_burst
 from ndpsim.dram.state import (
@@ -42,7 +43,7 @@ from ndpsim.dram.state import (
     SERVED,
 )
 from ndpsim.dram.timing import bank_ready_at, banks_of, banks_per_rank, note_timing
-from ndpsim.spec.lower import BUSY, CLOSES, IS_REFRESH, SCOPE
+from ndpsim.spec.lower import BUSY, CLOSES, INTERVAL, IS_REFRESH, SCOPE
 from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, READ_AP, WHOLE_RANK, WRITE, WRITE_AP
 
 
@@ -192,6 +193,14 @@ def release_active(policy, entry, size, bound, rows, bank):
 
 
 @inlined
+def note_refresh(tables, entry, rows, value, slot, clock):
+    """Record until when waiting maintenance, which now issues, has delayed the queues if it is a refresh."""
+    command = entry[PRIORITY, FINAL, slot]
+    if tables.commands[command, IS_REFRESH] and bars_queues(entry, rows, slot):
+        value[REFRESH_UNTIL] = clock + tables.commands[command, BUSY]
+
+
+@inlined
 def move_on(tables, policy, entry, size, bound, rows, value, queue, slot, command, clock):
     """After its command a request leaves, becomes active, or stays for its next command."""
     if command == ACTIVATE:
@@ -202,11 +211,10 @@ def move_on(tables, policy, entry, size, bound, rows, value, queue, slot, comman
         value[SERVED] += 1
         remove(entry, size, queue, slot)
     elif command == entry[queue, FINAL, slot]:
-        if tables.commands[command, IS_REFRESH]:
-            value[REFRESH_UNTIL] = clock + tables.commands[command, BUSY]
-        remove(entry, size, queue, slot)
-        if tables.commands[command, IS_REFRESH]:
-            note_refresh(tables, entry, size, value, clock)
+        note_refresh(tables, entry, rows, value, slot, clock)
+        end_refresh(tables, entry, size, bound, rows, slot)
+        if tables.commands[command, INTERVAL] > 0:
+            end_round(tables, entry, size, value, clock)
 
 
 @inlined
@@ -247,4 +255,8 @@ def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
     row = row if to_column or command == ACTIVATE else -1
     column = entry[queue, COLUMN, slot] if to_column else -1
     count_command(channel, commands, command, rank if whole_rank else bank, row, column, clock)
+    if command == ACTIVATE:
+        note_activation(tables, channel, rank, group, bank, clock)
+    elif tables.commands[command, IS_REFRESH]:
+        lower_after_refresh(tables, channel, command, rank, bank)
     move_on(tables, policy, entry, channel.size, bound, rows, value, queue, slot, command, clock)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ndpsim._jit import by_type, inlined
+from ndpsim.dram.choosing import is_barred
 from ndpsim.dram.queues import push_priority
 from ndpsim.dram.state import (
+    AWAITS_REFRESH,
     FAR,
     FINAL,
     NEXT_REFRESH,
@@ -23,9 +25,9 @@ from ndpsim.dram.state import (
     TURN_RANK,
     TURNS,
 )
-from ndpsim.dram.timing import first_bank
-from ndpsim.spec.lower import IS_REFRESH, SCOPE
-from ndpsim.spec.standard import ONE_BANK
+from ndpsim.dram.timing import banks_of, first_bank
+from ndpsim.spec.lower import INTERVAL, IS_REFRESH, SCOPE
+from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, WHOLE_RANK
 
 
 @inlined
@@ -67,39 +69,53 @@ def end_pause(value, clock):
 
 
 @inlined
-def note_refresh(tables, entry, size, value, clock):
+def end_round(tables, entry, size, value, clock):
     """A refresh has issued and has left the priority queue; it may be the last of a round."""
     if value[PAUSED_UNTIL] < FAR:
         return
     for slot in range(size[PRIORITY]):
-        if tables.commands[entry[PRIORITY, FINAL, slot], IS_REFRESH]:
+        final = entry[PRIORITY, FINAL, slot]
+        if tables.commands[final, IS_REFRESH] and tables.commands[final, INTERVAL] > 0:
             return
     end_pause(value, clock)
 
 
 @inlined
-def refresh(tables, entry, size, value, clock):
+def push_refresh(tables, own_bank, channel, command, rank, group, bank):
+    """Append a refresh, or RFM, to the priority queue; that of banks may hold back only their requests."""
+    scope = tables.commands[command, SCOPE]
+    push_priority(channel.entry, channel.size, command, rank, group, bank)
+    if own_bank and scope != WHOLE_RANK:
+        first, end, stride = banks_of(tables, scope, rank, bank)
+        for other in range(first, end, stride):
+            channel.rows[other, AWAITS_REFRESH] += 1
+
+
+@inlined
+def refresh(tables, policy, channel, clock):
     """Request the refreshes that are due.
 
     False if the priority queue has no room for them: refresh can then never catch up.
     """
+    size, value = channel.size, channel.value
     if clock < value[NEXT_REFRESH]:
         return True
-    if size[PRIORITY] + tables.ranks > entry.shape[2]:
+    if size[PRIORITY] + tables.ranks > channel.entry.shape[2]:
         return False
-    if size[PRIORITY] == 0:
-        value[REFRESH_FROM] = clock
     turn = turn_of(value, value[REFRESHES])
     command, only, number = value[turn + TURN_COMMAND], value[turn + TURN_RANK], value[turn + TURN_BANK]
+    bars = policy.own_bank == 0 or tables.commands[command, SCOPE] == WHOLE_RANK
+    if bars and not is_barred(channel.entry, channel.rows, size):
+        value[REFRESH_FROM] = clock
     for rank in range(1, tables.ranks + 1):
         if only < 0 or rank - 1 == only:
             group, bank = 0, 0
             if number >= 0:
                 bank = first_bank(tables, rank) + number
-            if tables.commands[command, SCOPE] == ONE_BANK:
+            if tables.commands[command, SCOPE] == ONE_BANK or tables.commands[command, SCOPE] == BANK_PAIR:
                 of_rank = number // tables.banks_per_group
                 group = 1 + tables.ranks + (rank - 1) * tables.bankgroups + of_rank
-            push_priority(entry, size, command, rank, group, bank)
+            push_refresh(tables, policy.own_bank, channel, command, rank, group, bank)
     value[REFRESHES] += 1
     pause_refreshes(value, turn)
     return True

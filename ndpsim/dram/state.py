@@ -53,8 +53,10 @@ FIELDS = 10
     HIT_SINCE,  # arrival of the oldest queued row hit; scratch of FRFCFS-RowHit
     CLOSED_AT,  # clock at which the bank was last closed; after an auto-precharge perhaps in the future
     HELD_BY_OTHER,  # 1: another controller of the bank has a request between activation and column command
-) = range(7)
-ROW_FIELDS = 7
+    RAA,  # the bank's counter of activations, see `management`
+    AWAITS_REFRESH,  # waiting refreshes of the bank that hold back only its own requests
+) = range(9)
+ROW_FIELDS = 9
 
 # The first bits of the fields of `Source.place`. Bit 0: whether it writes. Each field has eight bits, the
 # row all remaining ones.
@@ -91,6 +93,24 @@ def number_nodes(tables: Tables) -> Nodes:
 LATENCIES = 1 << 16
 
 
+class Rfm(NamedTuple):
+    """Refresh management as numbers, see `management`; threshold 0: none."""
+
+    command: int = 0
+    scope: int = 0  # `spec.standard.ONE_BANK`, `SAME_BANKS` or `WHOLE_RANK`
+    threshold: int = 0  # activations of a bank after which RFM is due
+    by_rfm: int = 0  # what a RFM takes off the counters of its banks,
+    by_refresh: int = 0  # and what a refresh does
+    clears: int = 0  # not 0: the counters are cleared when the RFM is requested instead
+    own_bank: int = 0  # as `Policy.own_bank`
+
+
+RFM_COMMAND, RFM_SCOPE, RFM_THRESHOLD, RFM_BY_RFM, RFM_BY_REFRESH, RFM_CLEARS, RFM_OWN_BANK = range(7)
+NO_RFM = Rfm()
+#: `Rfm.clears`: the counters of the RFM's banks; those of all ranks, if the RFM is of a rank.
+ITS_BANKS, ALL_RANKS = 1, 2
+
+
 class Policy(NamedTuple):
     """The settings of the controller, as numbers."""
 
@@ -103,6 +123,9 @@ class Policy(NamedTuple):
     write_mode_below: int  # fewer queued writes than this end it, when reads wait
     rows: Any  # parameters of the row policy, see `row_policies`
     step: Any  # parameters of the controller class, see `controllers`
+    own_bank: int  # 1: a waiting refresh of banks holds back only their requests; 0: all queued requests
+    drops_precharges: int  # 1: a waiting PRECHARGE of the row policy is dropped when its bank has been closed
+    rfm: Rfm = NO_RFM
 
 
 class Source(NamedTuple):
@@ -184,6 +207,7 @@ class Channel(NamedTuple):
     value: Ints  # counters, by the places above, and the turns of the refresh policy
     issued: Ints  # [command]: commands issued
     latencies: Ints  # [clocks]: reads by latency, from arrival to the last beat
+    rfm: Ints  # as `Rfm`
 
 
 @dataclass(frozen=True)
@@ -195,8 +219,15 @@ class ControllerOptions:
         row_policy: "open" or "closed-cap".
         row_cap: column accesses after which "closed-cap" closes a row.
         refresh: one of `refresh_policies.NAMES`.
+        refresh_control: what a waiting refresh of one bank, or of one bank of each group, holds back: the
+            requests for its banks ("own-bank"), or all queued requests ("reference", as Ramulator 2.1). None:
+            as the rules of the standard, "reference" or "standard", which has own-bank. A refresh of a rank
+            holds back all queued requests in any case. With "reference", a precharge of the row policy issues
+            even if another command has closed its bank.
         read_buffer: slots of the read queue.
         write_buffer: slots of the write queue.
+        rfm: refresh management: "off", or the scope of the RFM commands: "all-bank", "same-bank", "per-bank".
+        rfm_threshold: activations of a bank after which RFM is due; None: as the standard says (RAAIMT).
         wck: for LPDDR5: the data clock runs always ("always-on"), or a command starts it when it has stopped
             ("need-sync").
         rck: for GDDR7: the clock of read data runs always ("always-on"), or stops and starts with a read
@@ -211,19 +242,29 @@ class ControllerOptions:
     read_buffer: int = 32
     write_buffer: int = 32
     wck: str = "need-sync"
+    refresh_control: str | None = None
+    rfm: str = "off"
+    rfm_threshold: int | None = None
     rck: str = "always-on"
     rck_idle: int = 32
 
 
 def make_policy(
-    options: ControllerOptions, controller: str = "one-command", choices: Sequence[str] = ()
+    options: ControllerOptions,
+    controller: str = "one-command",
+    choices: Sequence[str] = (),
+    rules: str = "standard",
+    rfm: Rfm = NO_RFM,
 ) -> Policy:
-    """The settings of `options` as numbers; `controller`, `choices`: of the standard.
+    """The settings of `options` as numbers; `controller`, `choices`, `rules`: of the standard.
+
+    `rfm`: its refresh management, see `simulate.memory.rfm_of`.
 
     Watermarks are 0.8 and 0.2 of the write queue in single precision.
     """
     high = np.float32(0.8) * np.float32(options.write_buffer)
     low = np.float32(0.2) * np.float32(options.write_buffer)
+    control = options.refresh_control or ("reference" if rules == "reference" else "own-bank")
     return Policy(
         scheduler=scheduler(options.scheduler),
         row_cap=options.row_cap if options.row_policy == "closed-cap" else 0,
@@ -234,6 +275,9 @@ def make_policy(
         write_mode_below=int(np.ceil(low)),
         rows=row_policy(options.row_policy, options.row_cap),
         step=make_step(controller, options, choices),
+        own_bank=int(control == "own-bank"),
+        drops_precharges=int(control == "own-bank"),
+        rfm=rfm._replace(own_bank=int(control == "own-bank")),
     )
 
 
@@ -340,4 +384,5 @@ def make_channel(
         value=value,
         issued=np.zeros(len(tables.commands), dtype=np.int64),
         latencies=np.zeros(latency_places, dtype=np.int64),
+        rfm=np.array(policy.rfm, dtype=np.int64),
     )

@@ -29,6 +29,9 @@ def scheduled_by(policy, scheduler):
         policy.write_mode_below,
         policy.rows,
         policy.step,
+        policy.own_bank,
+        policy.drops_precharges,
+        policy.rfm,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ndpsim._jit import inlined
 from ndpsim.spec.checking import MOST_COMMANDS
 from ndpsim.spec.lower import CLOCKS, COUNTED, LENGTH, LEVEL, SCOPE
-from ndpsim.spec.standard import ONE_BANK, STACK, WHOLE_RANK
+from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, STACK, WHOLE_RANK
 
 
 @inlined
@@ -35,6 +35,11 @@ def banks_of(tables, scope, rank, bank):
     if scope == WHOLE_RANK:
         first = first_bank(tables, rank)
         return first, first + banks_per_rank(tables), 1
+    if scope == BANK_PAIR:
+        half = banks_per_rank(tables) // 2
+        first = first_bank(tables, rank)
+        bank = first + (bank - first) % half
+        return bank, bank + 2 * half, half
     return bank, bank + banks_per_rank(tables), tables.banks_per_group
 
 
@@ -94,9 +99,9 @@ def note_windows(tables, ready, recent, command, rank, group, bank, clock):
 
 @inlined
 def note_in_rank(tables, ready, command, rank, group, bank, clock):
-    """Carry the distances of `command` to its bank group and bank, or to one bank of every group."""
-    gap = tables.gap
-    if group > 0:
+    """Carry the distances of `command` to its bank group and bank, or to the banks that it addresses."""
+    gap, scope = tables.gap, tables.commands[command, SCOPE]
+    if group > 0 and scope != BANK_PAIR:
         carry_to_node(ready, gap, group, 2, command, clock)
         carry_to_node(ready, gap, bank, 3, command, clock)
         if tables.binds_siblings[2, command]:
@@ -108,7 +113,8 @@ def note_in_rank(tables, ready, command, rank, group, bank, clock):
         if tables.groups_per_stack > 0:
             carry_to_stacks(tables, ready, rank, group, command, clock)
     elif bank > 0:
-        for other in range(bank, bank + banks_per_rank(tables), tables.banks_per_group):
+        first, end, stride = banks_of(tables, scope, rank, bank)
+        for other in range(first, end, stride):
             carry_to_node(ready, gap, other, 3, command, clock)
 
 
@@ -116,7 +122,7 @@ def note_in_rank(tables, ready, command, rank, group, bank, clock):
 def note_timing(tables, ready, recent, command, rank, group, bank, clock):
     """Carry the distances of `command` to every node with a rule for it.
 
-    group 0: one bank of every group; with bank 0: the whole rank.
+    group 0: several banks of a rank; with bank 0: the whole rank.
     """
     carry_to_node(ready, tables.gap, 0, 0, command, clock)
     carry_to_node(ready, tables.gap, rank, 1, command, clock)

@@ -9,7 +9,9 @@ the same way on VPP and each further supply, if they are known):
     activate     (IDD0 - one bank open) x tRAS + (IDD0 - IDD2N) x tRP: an activation and its precharge
     read         (IDD4R - its open banks) x time of a burst; a write likewise with IDD4W
     refresh      (IDD5B - IDD2N) x tRFC, the rank's banks being closed; that of one bank of every
-                 group likewise with IDD5C and tRFCsb, that of one bank with IDD5PB and tRFCpb
+                 group likewise with IDD5C and tRFCsb, that of one bank, or of the pair that the
+                 standard refreshes together, with IDD5PB and tRFCpb;
+                 RFM as the refresh of the same banks, as data sheets have no current for it
     background   IDD2N, and (IDD3N - IDD2N) / banks more for each bank that is open, of the banks that
                  are open in the loop of IDD3N
     io           see `_io_pj`
@@ -35,11 +37,21 @@ from numpy.typing import NDArray
 from ndpsim.energy.currents import Currents, Supply
 from ndpsim.errors import InputError
 from ndpsim.spec import Device, Standard
-from ndpsim.spec.standard import ACTIVATE, ONE_BANK, READ, READ_AP, SAME_BANKS, WHOLE_RANK, WRITE, WRITE_AP
+from ndpsim.spec.standard import (
+    ACTIVATE,
+    BANK_PAIR,
+    ONE_BANK,
+    READ,
+    READ_AP,
+    SAME_BANKS,
+    WHOLE_RANK,
+    WRITE,
+    WRITE_AP,
+)
 
 #: The reason why `split` has no energy.
 NO_SAME_BANK = "IDD5C, the current of same-bank refreshes, is not known; give it as dram.power.IDD5C"
-NO_ONE_BANK = "IDD5PB, the current of refreshes of one bank, is not known; give it as dram.power.IDD5PB"
+NO_ONE_BANK = "IDD5PB, the current of per-bank refreshes, is not known; give it as dram.power.IDD5PB"
 
 
 class Counts(NamedTuple):
@@ -60,9 +72,9 @@ class Counts(NamedTuple):
 
 def counts_of(issued: NDArray[np.int64], standard: Standard, rank_clocks: int, open_clocks: int) -> Counts:
     """The counts of commands issued, int64[command]."""
-    of, refreshes = issued.tolist(), [0, 0, 0]
+    of, refreshes = issued.tolist(), dict.fromkeys((ONE_BANK, SAME_BANKS, WHOLE_RANK, BANK_PAIR), 0)
     for count, command in zip(of, standard.by_number, strict=True):
-        if command.refreshes:
+        if command.refreshes or command.manages:  # RFM costs what a refresh of the same banks does
             refreshes[standard.scope_of(command)] += count
     return Counts(
         activates=of[ACTIVATE],
@@ -72,7 +84,7 @@ def counts_of(issued: NDArray[np.int64], standard: Standard, rank_clocks: int, o
         same_bank_refreshes=refreshes[SAME_BANKS],
         rank_clocks=rank_clocks,
         open_clocks=open_clocks,
-        bank_refreshes=refreshes[ONE_BANK],
+        bank_refreshes=refreshes[ONE_BANK] + refreshes[BANK_PAIR],
     )
 
 

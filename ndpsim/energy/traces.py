@@ -13,7 +13,18 @@ from ndpsim.energy.currents import Currents, find_currents
 from ndpsim.energy.units import add_up
 from ndpsim.errors import InputError
 from ndpsim.spec import Device, Standard
-from ndpsim.spec.standard import ACTIVATE, ONE_BANK, READ, READ_AP, SAME_BANKS, WHOLE_RANK, WRITE, WRITE_AP
+from ndpsim.spec.standard import (
+    ACTIVATE,
+    BANK_PAIR,
+    ONE_BANK,
+    PRECHARGE,
+    READ,
+    READ_AP,
+    SAME_BANKS,
+    WHOLE_RANK,
+    WRITE,
+    WRITE_AP,
+)
 from ndpsim.traces import CommandTrace
 
 Ints = NDArray[np.int64]
@@ -48,8 +59,8 @@ def sum_open(
         for b in range(first[i], first[i] + reach[kind], stride[kind]):
             if kind == ACTIVATE or kind == opening:
                 if bank[b, 0] < 0:
-                    if kind == ACTIVATE:
-                        bank[b, 1] = at + keeps[kind]
+                    keeps_from = bank[b, 1] if kind != ACTIVATE else -1
+                    bank[b, 1] = max(keeps_from, at + keeps[kind])
                     if kind == opening:
                         bank[b, 0] = at
                 continue
@@ -77,10 +88,16 @@ def _opening(standard: Standard) -> int:
 
 def _until_precharge(device: Device) -> Ints:
     """By command, the clocks after which its bank may be precharged; -1 if it does not affect rows."""
+    standard = device.standard
     nominal = {
-        ACTIVATE: device.clocks("nRAS"),
-        READ: device.clocks("nRTP"),
-        WRITE: device.write_latency + device.clocks("nWR") + device.burst_clocks,
+        number: max(
+            device.clocks(rule.latency)
+            for rule in standard.rules
+            if rule.level == standard.levels[-1]
+            and standard.names[number] in rule.previous
+            and standard.names[PRECHARGE] in rule.next
+        )
+        for number in (ACTIVATE, READ, WRITE)
     }
     nominal[READ_AP], nominal[WRITE_AP] = nominal[READ], nominal[WRITE]
     keeps = np.full(len(device.standard.by_number), -1, dtype=np.int64)
@@ -154,6 +171,7 @@ def count_trace(trace: CommandTrace, device: Device, end: int | None = None, sta
     trace = _renumbered(trace, device)
     per_group, per_rank = device.banks_per_group, device.banks_per_rank
     scopes = {ONE_BANK: (1, 1), SAME_BANKS: (per_rank, per_group), WHOLE_RANK: (per_rank, 1)}
+    scopes[BANK_PAIR] = (per_rank, max(per_rank // 2, 1))
     reach, stride = np.array([scopes[scope] for scope in _scopes(device).tolist()], dtype=np.int64).T
     open_clocks = sum_open(
         trace.clock,

@@ -9,7 +9,7 @@ from ndpsim.errors import one_of
 from ndpsim.importers.sheet import Place, Sheet
 from ndpsim.importers.tree import Tree
 from ndpsim.spec import Organisation, Standard, standards
-from ndpsim.spec.standard import ONE_BANK
+from ndpsim.spec.standard import BANK_PAIR, ONE_BANK
 
 _REFRESHES = {"AllBank": "all-bank", "NoRefresh": "none"}
 _BANK_REFRESHES = {"PerBank": "per-bank", "HBM34PerBankRefresh": "per-bank"}
@@ -92,7 +92,8 @@ def put_controller(sheet: Sheet, controller: Tree, parts: Parts, standard: Stand
         sheet.note(scheduler.place("impl"), f"left out: {problem}; FRFCFS is taken")
     _put_row_policy(sheet, controller.part(parts.row_policy), parts.uncapped)
     of_banks = any(
-        one.refreshes and one.interval and standard.scope_of(one) == ONE_BANK for one in standard.commands
+        one.refreshes and one.interval and standard.scope_of(one) in (ONE_BANK, BANK_PAIR)
+        for one in standard.commands
     )
     known = {**_REFRESHES, **(_BANK_REFRESHES if of_banks else {})}
     _put_refresh(sheet, controller.part(parts.refresh), known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ndpsim.parameters.dram import ORG, RANKS, REFRESH, RULE_SET, STANDARD, TIMING
+from ndpsim.parameters.dram import ORG, RANKS, REFRESH, RFM_MODE, RFM_THRESHOLD, RULE_SET, STANDARD, TIMING
 from ndpsim.parameters.hardware import HW, SET
 from ndpsim.parameters.kinds import Flag, Kind, Whole
 from ndpsim.parameters.table import Parameter, table
@@ -32,6 +32,16 @@ CHECK = table(
             replace(RANKS, help="Ranks on the channel."),
             replace(RULE_SET, help="standard, or reference: the rules of Ramulator 2.1."),
             replace(REFRESH, otherwise="all-bank, or as the hardware says"),
+            replace(
+                RFM_MODE,
+                help=f"Banks need refresh management: {RFM_MODE.kind.allowed}.",
+                otherwise="off, or as the hardware says",
+            ),
+            replace(
+                RFM_THRESHOLD,
+                help="RAAIMT: activations of a bank after which RFM is due; RAAMMT is a multiple of it.",
+                needs="",
+            ),
             Parameter("lanes", "The column rank has N lanes, and each lane is a channel.", Whole(1)),
         ),
         "Trace": (

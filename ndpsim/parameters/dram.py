@@ -14,16 +14,21 @@ RULES = ("standard", "reference")
 SCHEDULERS = option_names("dram/schedulers", "FRFCFS")
 ROW_POLICIES = option_names("dram/row_policies", "open")
 REFRESH_POLICIES = option_names("dram/refresh_policies", "all-bank")
+RFM = ("off", "all-bank", "same-bank", "per-bank")
 WCK = ("need-sync", "always-on")
+REFRESH_CONTROLS = ("own-bank", "reference")
 RCK = ("always-on", "start-with-read", "start-with-rckstrt")
 MOST_IDLE = 1_000_000  #: Maximum clocks without a read after which the read clock stops.
 MOST_SLOTS = 1024
+MOST_ACTIVATIONS = 1_000_000  #: Maximum threshold of refresh management.
 MOST_CHANNELS = 4096  #: Maximum number of channels: 64 host channels of 64 sub-channels each.
 
 _SCHEDULER = Choice(SCHEDULERS, "scheduler")
 _ROWS = Choice(ROW_POLICIES, "row policy")
 _REFRESH = Choice(REFRESH_POLICIES, "refresh")
+_RFM = Choice(RFM, "RFM")
 _WCK = Choice(WCK, "wck")
+_REFRESH_CONTROL = Choice(REFRESH_CONTROLS, "refresh control")
 _RCK = Choice(RCK, "rck")
 
 TRACE = Parameter(
@@ -40,6 +45,14 @@ RULE_SET = Parameter(
     "standard",
 )
 REFRESH = Parameter("refresh", f"Refreshes: {_REFRESH.allowed}.", _REFRESH, "all-bank")
+RFM_MODE = Parameter("rfm", f"Refresh management by RFM commands: {_RFM.allowed}.", _RFM, "off")
+RFM_THRESHOLD = Parameter(
+    "rfm-threshold",
+    "Activations of a bank after which RFM is due (RAAIMT).",
+    Whole(1, MOST_ACTIVATIONS),
+    otherwise="as the standard says",
+    needs="rfm",
+)
 
 #: Parameters of the channels, for `Memory.named`.
 CHANNEL = table(
@@ -71,8 +84,17 @@ CONTROLLER = table(
                 needs="row-policy=closed-cap",
             ),
             REFRESH,
+            Parameter(
+                "refresh-control",
+                "While a refresh of single banks waits: own-bank: only requests for its banks wait; "
+                "reference: all queued requests wait, as in Ramulator 2.1.",
+                _REFRESH_CONTROL,
+                otherwise="own-bank; reference with --rules reference",
+            ),
             Parameter("read-buffer", "Slots of the read queue.", Whole(1, MOST_SLOTS), 32),
             Parameter("write-buffer", "Slots of the write queue.", Whole(1, MOST_SLOTS), 32),
+            RFM_MODE,
+            RFM_THRESHOLD,
             Parameter("wck", f"Data clock of LPDDR5: {_WCK.allowed}.", _WCK, "need-sync"),
             Parameter("rck", f"Read clock of GDDR7: {_RCK.allowed}.", _RCK, "always-on"),
             Parameter(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ndpsim.parameters.dram import ORG, RULE_SET
 from ndpsim.parameters.gemv import DEFAULT_MODEL, OFFERED
 from ndpsim.parameters.hardware import HW, SET, YAML, model_of
 from ndpsim.parameters.kinds import Choice, Kind, Several, Whole
@@ -55,6 +56,8 @@ SHOW = table(
                 otherwise="1,4,16,64,256,1024",
             ),
             SET,
+            replace(ORG, help="For a timing: the organisation.", default=None, otherwise="all"),
+            replace(RULE_SET, help="For a timing or org: the rules.", default=None, otherwise="both"),
             Parameter(
                 "for",
                 "For hw: list the values that the file lacks for a command.",

@@ -18,8 +18,9 @@ def clock_words(cycles: int, clock_ns: float, config: Mapping[str, Any]) -> str:
 def device_of(hardware: Mapping[str, Any]) -> Device:
     """The DRAM of a lane; `hardware` as in a result's config."""
     dram = hardware["dram"]
-    rules = dram.get("rules", "standard")
-    return resolve(dram["standard"], dram["org"], dram["timing"], 1, dram["overrides"], rules)
+    rules, sizes = dram.get("rules", "standard"), dram.get("organisation") or {}
+    overrides = dram["overrides"] | {name: size for name, size in sizes.items() if size is not None}
+    return resolve(dram["standard"], dram["org"], dram["timing"], 1, overrides, rules)
 
 
 def refresh_clocks(device: Device) -> int:

@@ -17,8 +17,8 @@ from ndpsim.errors import InputError, MismatchError, no_way_on
 from ndpsim.layout import LaneShare
 from ndpsim.limits import ensure_fits
 from ndpsim.spec import Device, Standard, Tables, lower
-from ndpsim.spec.lower import SCOPE
-from ndpsim.spec.standard import ACTIVATE, ONE_BANK, STACK
+from ndpsim.spec.lower import COMPLETED_BY, CYCLES, SCOPE
+from ndpsim.spec.standard import ACTIVATE, BANK_PAIR, ONE_BANK, STACK
 from ndpsim.traces import HEADER, CommandTrace
 
 Ints = NDArray[np.int64]
@@ -64,9 +64,10 @@ def _no_time(problem: str) -> InputError:
 def _check_turns(device: Device, turns: Sequence[Due], period: int) -> None:
     """Check that the refreshes of a rank fit into a period, with time between them to open rows."""
     tables = lower(device)
-    of_bank = tables.commands[[turn.command for turn in turns], SCOPE] == ONE_BANK
+    of_bank = np.isin(tables.commands[[turn.command for turn in turns], SCOPE], (ONE_BANK, BANK_PAIR))
     # Rules within a rank; if banks are refreshed one by one, only those that constrain other banks.
     gap = tables.gap[[1, 2, STACK] if of_bank.all() else slice(1, None)].max(axis=0)
+    until_row = _until_row(tables, gap)
     following = [*turns[1:], *(turn._replace(clock=turn.clock + period) for turn in turns[:1])]
     taken = sum(
         max(turn.pause, int(gap[turn.command, after.command]))
@@ -78,16 +79,25 @@ def _check_turns(device: Device, turns: Sequence[Due], period: int) -> None:
         )
     if of_bank.all():
         first = turns[0].command
-        name, until_open = device.standard.names[first], int(tables.gap[3, first, ACTIVATE])
+        name, until_open = device.standard.names[first], int(_until_row(tables, tables.gap[3])[first])
         needed = until_open + device.clocks("nRC")
         if needed > period:
             sums = f"{until_open} from {name} to its next row + nRC is {needed}"
             raise _no_time(f"{period} clocks between refreshes of a bank leave no time for data: {sums}")
     for turn, after in zip(turns, following, strict=True):
-        name, until_open = device.standard.names[turn.command], int(gap[turn.command, ACTIVATE])
+        name, until_open = device.standard.names[turn.command], int(until_row[turn.command])
         if until_open >= after.clock - turn.clock:
             due = f"the next refresh of its rank is due after {after.clock - turn.clock}"
             raise _no_time(f"no row opens for {until_open} clocks after {name}, and {due}")
+
+
+def _until_row(tables: Tables, gap: Ints) -> Ints:
+    """By command, the clocks after it until a row opens, or begins to; `gap`: between commands."""
+    second = int(tables.commands[ACTIVATE, COMPLETED_BY])
+    if second < 0:
+        return gap[:, ACTIVATE]
+    until: Ints = np.maximum(gap[:, ACTIVATE], gap[:, second] - tables.commands[ACTIVATE, CYCLES])
+    return until
 
 
 def ensure_streams_fit(bursts: Sequence[int], rows: int) -> None:
@@ -148,7 +158,7 @@ def decode_commands(
     flat = node - nodes.first_bank
     to_bank = flat >= 0
     group = flat // tables.banks_per_group
-    to_group = to_bank & (tables.commands[command, SCOPE] == ONE_BANK)
+    to_group = to_bank & np.isin(tables.commands[command, SCOPE], (ONE_BANK, BANK_PAIR))
     return CommandTrace(
         clock=clock + shift,
         command=command.copy(),

@@ -9,18 +9,40 @@ from typing import Any
 from ndpsim.arguments import instance, number, shown, text
 from ndpsim.config import Dram, Hardware
 from ndpsim.dram.mapping import MAPPERS, Mapping, parse_mapping
-from ndpsim.dram.state import ControllerOptions, Policy, make_policy
+from ndpsim.dram.state import ALL_RANKS, ITS_BANKS, NO_RFM, ControllerOptions, Policy, Rfm, make_policy
 from ndpsim.errors import InputError
 from ndpsim.parameters.dram import CHANNEL, CONTROLLER
 from ndpsim.reported import text_table
 from ndpsim.simulate.lane import check_refresh
 from ndpsim.spec import Device, resolve
+from ndpsim.spec.management import managed
 from ndpsim.units import format_bytes
 
 
 def policy_of(options: ControllerOptions, device: Device) -> Policy:
-    """The controller of a channel as numbers."""
-    return make_policy(options, device.standard.controller, device.standard.choices)
+    """The controller of a channel as numbers.
+
+    Raises:
+        InputError: the device does not have this kind of RFM.
+    """
+    standard = device.standard
+    return make_policy(options, standard.controller, standard.choices, device.rules, rfm_of(options, device))
+
+
+def rfm_of(options: ControllerOptions, device: Device) -> Rfm:
+    """The refresh management of a channel as numbers.
+
+    Raises:
+        InputError: the device does not have this kind of RFM.
+    """
+    found = managed(device, options.rfm, options.rfm_threshold)
+    if found is None:
+        return NO_RFM
+    if device.rules == "reference":
+        return Rfm(found.command, found.scope, found.threshold, clears=ALL_RANKS)
+    if options.refresh_control == "reference":
+        return Rfm(found.command, found.scope, found.threshold, clears=ITS_BANKS)
+    return Rfm(found.command, found.scope, found.threshold, found.threshold, found.by_refresh)
 
 
 def controller_options(dram: Dram) -> ControllerOptions:
@@ -32,9 +54,12 @@ def bus_policy(dram: Dram, device: Device) -> Policy:
     """The controller of a hardware file, on a bus with this device.
 
     Raises:
-        InputError: the device does not have this kind of refresh.
+        InputError: the device does not have this kind of refresh, or there is to be RFM.
     """
     check_refresh(device, dram.refresh)
+    if dram.rfm != "off":
+        problem = "only ndpsim dram has refresh management; controllers of units and of their host have none"
+        raise InputError(problem, "unsupported", key="dram.rfm")
     return policy_of(controller_options(dram), device)
 
 
@@ -89,6 +114,7 @@ class Memory:
         for name, value in values.items():
             object.__setattr__(self, name, value)
         check_refresh(self.device, self.options.refresh)
+        rfm_of(self.options, self.device)
 
     @classmethod
     def named(
@@ -97,7 +123,7 @@ class Memory:
         org: str = "DDR5_16Gb_x8",
         timing: str = "DDR5_4800AN",
         ranks: int = 1,
-        overrides: Dictionary[str, int] | None = None,
+        overrides: Dictionary[str, int | str] | None = None,
         mapper: str = "RoBaRaCoCh",
         channels: int = 1,
         options: ControllerOptions | None = None,
@@ -170,6 +196,7 @@ class Memory:
             "channels": self.channels,
             "rules": device.rules,
             "timings": device.reported_timings,
+            **({"rounded": dict(device.rounded)} if device.rounded else {}),
             "mapper": self.mapper,
             "mapping": asdict(self.mapping),
             "power": dict(self.power),

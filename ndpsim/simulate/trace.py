@@ -208,7 +208,7 @@ def run_trace(
     org: str = "DDR5_16Gb_x8",
     timing: str = "DDR5_4800AN",
     ranks: int = 1,
-    overrides: Mapping[str, int] | None = None,
+    overrides: Mapping[str, int | str] | None = None,
     mapper: str = "RoBaRaCoCh",
     scheduler: str = "FRFCFS",
     row_policy: str = "open",
@@ -223,6 +223,9 @@ def run_trace(
     cache: bool | ResultCache = False,
     rules: str = "standard",
     wck: str = "need-sync",
+    refresh_control: str | None = None,
+    rfm: str = "off",
+    rfm_threshold: int | None = None,
     rck: str = "always-on",
     rck_idle: int = 32,
 ) -> TraceResult:
@@ -236,7 +239,8 @@ def run_trace(
         scheduler: "FRFCFS" or "FRFCFS-RowHit".
         row_policy: "open", or "closed-cap": close a row after `row_cap` column accesses.
         refresh: "all-bank", "staggered", "same-bank" (DDR5), "per-bank" or "none".
-        rules: as in `spec.resolve`; wck, rck, rck_idle: as in `ControllerOptions`.
+        rules: as in `spec.resolve`.
+        wck, refresh_control, rfm, rfm_threshold, rck, rck_idle: as in `ControllerOptions`.
         read_buffer, write_buffer: slots of the queues.
         channels: number of channels; consecutive bursts are on consecutive channels.
         wrap: take addresses beyond the memory modulo its size, instead of refusing them.
@@ -248,8 +252,9 @@ def run_trace(
         InputError: a name, a number or the trace is invalid, or an address is beyond the memory.
         MismatchError: the exact check found a difference.
     """
+    queues, clock = (read_buffer, write_buffer, wck), (rck, rck_idle)
     options = state.ControllerOptions(
-        scheduler, row_policy, row_cap, refresh, read_buffer, write_buffer, wck, rck, rck_idle
+        scheduler, row_policy, row_cap, refresh, *queues, refresh_control, rfm, rfm_threshold, *clock
     )
     memory = Memory.named(standard, org, timing, ranks, overrides, mapper, channels, options, rules)
     for name, value in (("wrap", wrap), ("record_commands", record_commands), ("exact_check", exact_check)):

@@ -54,7 +54,9 @@ class TraceChannel(Bus):
             refreshes = self._idle.refreshes_until(int(cycle[-1]))
             needed = refreshes * _BYTES_OF_A_REFRESH
             ensure_fits(needed, f"a record of {refreshes} refreshes", file=requests.file)
-        pauses = [] if recording or cycle is None else self._idle.long_pauses(source.cycle)
+        # In skipped time refreshes would not lower the counters of refresh management.
+        steps = recording or cycle is None or policy.rfm.threshold > 0
+        pauses = [] if steps else self._idle.long_pauses(source.cycle)
         self._pauses = [*pauses, self.count]
         if pauses:
             self.source = source._replace(cycle=source.cycle.copy())

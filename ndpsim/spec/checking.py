@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from ndpsim.errors import InputError, unknown
 from ndpsim.spec.standard import (
+    BANK_PAIR,
     ONE_BANK,
     PAUSES_FROM,
     RANK_ORDERS,
@@ -13,9 +14,12 @@ from ndpsim.spec.standard import (
     STACK,
     WHOLE_RANK,
     WRITE_AP,
+    ByRate,
+    ByWidth,
     Command,
     Rule,
     Standard,
+    Sum,
     latency_terms,
 )
 
@@ -26,12 +30,12 @@ MOST_COMMANDS = 16
 _NEEDED = ("rate", "tCK_ps", "nRAS", "nRP", "nRC", "nREFI")
 _EVERY = ("opens", "closes", "reads", "writes", "reads and closes", "writes and closes")
 
-# By level, the scopes of commands that address a node of the level, or for banks, one in every group.
+# By level, the scopes of commands that address a node of the level, or for banks, several of a rank.
 _SCOPES = (
-    {ONE_BANK, SAME_BANKS, WHOLE_RANK},
-    {ONE_BANK, SAME_BANKS, WHOLE_RANK},
+    {ONE_BANK, SAME_BANKS, WHOLE_RANK, BANK_PAIR},
+    {ONE_BANK, SAME_BANKS, WHOLE_RANK, BANK_PAIR},
     {ONE_BANK},
-    {ONE_BANK, SAME_BANKS},
+    {ONE_BANK, SAME_BANKS, BANK_PAIR},
     {ONE_BANK},
 )
 
@@ -113,12 +117,13 @@ def check_standard(standard: Standard) -> None:
         missing = missing_timings(standard, known)
         if missing:
             raise InputError(f"preset {preset} states no {', '.join(missing)}", "missing", key=standard.name)
+        _check_sums(standard, set(speed), speed["rate"], f"preset {preset}")
         for what in ("burst", "read_latency", "write_latency"):
             _check_latency(getattr(standard, what), known, f"{standard.name}: {what}, preset {preset}")
         for command in standard.commands:
             interval = command.interval if command.refreshes else ""
-            others = command.pause, command.complete_within, command.keeps_prepared
-            for latency in (command.busy, interval, *others):
+            times = command.busy, interval, command.pause, command.complete_within, command.keeps_prepared
+            for latency in (*times, command.second_burst):
                 _check_latency(latency, known, f"{standard.name}: command {command.name}, preset {preset}")
         for rule in (*standard.rules, *standard.checked_rules):
             _check_latency(rule.latency, known, f"{standard.name}: rule {rule.name}, preset {preset}")
@@ -126,6 +131,19 @@ def check_standard(standard: Standard) -> None:
         check_scheduled(standard, rule)
     for rule in standard.checked_rules:
         check_rule(standard, rule)
+
+
+def _check_sums(standard: Standard, known: set[str], rate: int, where: str) -> None:
+    """Check that each sum of timings (`Sum`) has terms that are known when it is computed."""
+    for name, derivation in standard.derived.items():
+        while isinstance(derivation, ByRate):
+            derivation = derivation.special.get(rate, derivation.otherwise)
+        sums = [derivation.latency] if isinstance(derivation, Sum) else []
+        if isinstance(derivation, ByWidth):
+            sums = [of for of in derivation.by_dq.values() if isinstance(of, str)]
+        for latency in sums:
+            _check_latency(latency, known, f"{standard.name}: derived {name}, {where}")
+        known.add(name)
 
 
 def _check_latency(latency: str, known: set[str], where: str) -> None:
@@ -152,10 +170,11 @@ def _check_commands(standard: Standard) -> None:
         where = f"{standard.name}: command {command.name}"
         if command.cycles < 1:
             raise InputError("holds its command bus for less than a cycle", "range", key=where)
-        if number > WRITE_AP and (command.opens or command.reads or command.writes):
+        moves = (command.reads or command.writes) and not command.second_burst
+        if number > WRITE_AP and (command.opens or moves):
             problem = f"a second command that {_effects(command)}: no controller issues it"
             raise InputError(problem, "unsupported", key=where)
-        if command.refreshes and not command.closes:
+        if (command.refreshes or command.manages) and not command.closes:
             _check_closes_first(standard, command, where)
         if command.ranks not in RANK_ORDERS:
             raise unknown(command.ranks, RANK_ORDERS, "order of ranks", key=where)
@@ -171,11 +190,13 @@ def _check_commands(standard: Standard) -> None:
 
 
 def _check_closes_first(standard: Standard, command: Command, where: str) -> None:
-    """A refresh needs its banks closed, by a command to just these."""
+    """A refresh or RFM needs its banks closed, by a command to just these, or for a pair to each of them."""
+    scope = standard.scope_of(command)
+    closed = ONE_BANK if scope == BANK_PAIR else scope
     same = [
         one.name
         for one in standard.by_number
-        if one.closes and not one.reads and not one.writes and one.scope == command.scope
+        if one.closes and not one.reads and not one.writes and standard.scope_of(one) == closed
     ]
     if command.closes_first not in same:
         closing = ", ".join(same) or "nothing"

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
 from ndpsim.arguments import choice, shown, text, whole_number
-from ndpsim.errors import InputError, unknown
+from ndpsim.errors import InputError
 from ndpsim.parameters.dram import RULE_SET, RULES
 from ndpsim.reported import text_table
+from ndpsim.spec.overrides import (
+    Given,
+    changed_organisation,
+    changes_of,
+    check_together,
+    density_words,
+    given_timing,
+)
 from ndpsim.spec.registry import standards
 from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, WRITE_AP, Organisation, Standard, latency_terms
 from ndpsim.units import dram_period_ps, format_bytes, plain_number
 
-#: Whose rules hold, see `resolve`.
-
-_MAX_CLOCKS = 1_000_000
 _MAX_RANKS = 64
 _FIXED = ("rate", "tCK_ps")  # these define a speed preset, so changing them means another preset
 
@@ -34,6 +39,7 @@ class Device:
             tCK down to whole ps to convert times to clocks; `timing_clock_ps` is the exact period.
         sources: the source of each timing: "preset ...", "derived ..." or "override".
         rules: "standard" or "reference".
+        rounded: how an override in ns became clocks, by timing, in words.
     """
 
     standard: Standard
@@ -44,6 +50,7 @@ class Device:
     timings: Mapping[str, int]
     sources: Mapping[str, str]
     rules: str = "standard"
+    rounded: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def parts(self) -> dict[str, int]:
@@ -94,8 +101,8 @@ class Device:
 
     @property
     def burst_bytes(self) -> int:
-        """Bytes one read or write moves over the channel."""
-        return self.standard.prefetch * self.standard.channel_bits // 8
+        """Bytes of data that one read or write moves over the channel."""
+        return self.standard.payload_bytes or self.standard.prefetch * self.standard.channel_bits // 8
 
     @property
     def devices_per_rank(self) -> int:
@@ -124,9 +131,7 @@ class Device:
 
     def clocks(self, latency: str) -> int:
         """The latency of a rule, or a timing, in clocks of controllers."""
-        terms = latency_terms(latency)
-        clocks = sum(sign * (term if isinstance(term, int) else self.timings[term]) for sign, term in terms)
-        return clocks * self.standard.ticks_per_clock
+        return _sum_of(latency, self.timings) * self.standard.ticks_per_clock
 
     @property
     def burst_clocks(self) -> int:
@@ -191,41 +196,85 @@ class Device:
         return text_table(title, rows.items())
 
 
-def derived_timings(standard: Standard, org: str, timing: str) -> dict[str, int | None]:
-    """The derived timings of presets; None: the standard's page states none."""
+def _sum_of(latency: str, timings: Mapping[str, int]) -> int:
+    terms = latency_terms(latency)
+    return sum(sign * (term if isinstance(term, int) else timings[term]) for sign, term in terms)
+
+
+def derived_timings(
+    standard: Standard, org: str, timing: str, organisation: Organisation | None = None
+) -> dict[str, int | str | None]:
+    """The derived timings of presets, or of another organisation than `org`.
+
+    None: the standard's page states none. A text: a sum of other timings.
+    """
     speed, transfers = standard.speeds[timing], standard.transfers_per_clock
-    rate, organisation = speed["rate"], standard.organisations[org]
+    rate, of = speed["rate"], standard.organisations[org] if organisation is None else organisation
     tck_ps = dram_period_ps(rate, transfers) if standard.derives_exactly else speed["tCK_ps"]
     return {
-        name: derivation.clocks(organisation, rate, tck_ps, transfers)
-        for name, derivation in standard.derived.items()
+        name: derivation.clocks(of, rate, tck_ps, transfers) for name, derivation in standard.derived.items()
     }
 
 
-def _timings(
-    standard: Standard, org: str, timing: str, overrides: Mapping[str, int]
-) -> tuple[dict[str, int], dict[str, str]]:
-    speed = dict(standard.speeds[timing])
-    sources = dict.fromkeys(speed, f"preset {timing}")
-    for name, clocks in derived_timings(standard, org, timing).items():
-        if clocks is None:
-            if name not in overrides:
-                source = f" ({standard.cited[name]})" if name in standard.cited else ""
-                problem = f"{standard.name} states no {name} for {org} at {timing}{source}; override it"
-                raise InputError(problem, "missing", key=name)
-            continue
-        speed[name] = clocks
-        sources[name] = f"derived for {org} at {timing}"
+class _Timings(NamedTuple):
+    clocks: dict[str, int]
+    sources: dict[str, str]
+    rounded: dict[str, str]
+
+
+def _given(standard: Standard, timing: str, overrides: Mapping[str, int | str]) -> dict[str, Given]:
+    """The overrides by the name of the timing in clocks; each still has the name it was given by."""
+    speed = standard.speeds[timing]
     known = (set(speed) | set(standard.derived)) - set(_FIXED)
-    for name, clocks in overrides.items():
-        if name in _FIXED:
+    given: dict[str, Given] = {}
+    for name, value in overrides.items():
+        if name in (*_FIXED, "tCK"):
             problem = "is fixed by the speed preset; choose another timing preset"
             raise InputError(problem, "conflict", key=name)
-        if name not in known:
-            raise unknown(name, known, "timing", key=name)
-        speed[name] = whole_number(clocks, name, 1, _MAX_CLOCKS, " of clocks")
-        sources[name] = "override"
-    return speed, sources
+        one = given_timing(standard, speed, known, name, value)
+        if one.name in given:
+            raise InputError(f"gives {one.name} again", "twice", key=name)
+        given[one.name] = one._replace(name=name)
+    return given
+
+
+def _timings(
+    standard: Standard, org: str, organisation: Organisation, timing: str, overrides: Mapping[str, int | str]
+) -> _Timings:
+    speed, given = dict(standard.speeds[timing]), _given(standard, timing, overrides)
+    sources, missing = dict.fromkeys(speed, f"preset {timing}"), []
+    sums: dict[str, str] = {}
+    for name, clocks in derived_timings(standard, org, timing, organisation).items():
+        if clocks is None:
+            missing += [name] * (name not in given)
+            continue
+        sources[name] = f"derived for {org} at {timing}"
+        if isinstance(clocks, str):
+            sums[name] = clocks
+        else:
+            speed[name] = clocks
+    if missing:
+        _refuse_missing(standard, org, organisation, timing, missing)
+    speed |= {name: one.clocks for name, one in given.items()}
+    sources |= dict.fromkeys(given, "override")
+    for name, latency in sums.items():
+        if name not in given:
+            multiple = getattr(standard.derived[name], "multiple", 1)
+            speed[name] = -(-_sum_of(latency, speed) // multiple) * multiple
+    check_together(speed, {name: one.name for name, one in given.items()})
+    clocks_of = {name: speed[name] for name in sources}
+    return _Timings(clocks_of, sources, {name: one.rounded for name, one in given.items() if one.rounded})
+
+
+def _refuse_missing(
+    standard: Standard, org: str, organisation: Organisation, timing: str, missing: list[str]
+) -> None:
+    of = f"{density_words(organisation.density_mb)} x{organisation.dq} ({org})"
+    reason = f" ({standard.cited[missing[0]]})" if missing[0] in standard.cited else ""
+    problem = f"{standard.name} states no {', '.join(missing)} for {of} at {timing}{reason}; override"
+    ways = f"{missing[0]}=CLOCKS or t{missing[0][1:]}=TIMEns"
+    them = "it" if len(missing) == 1 else "them"
+    raise InputError(f"{problem} {them}: {ways}", "missing", key=missing[0])
 
 
 _PRESETS = {"org": ("organisations", "organisation"), "timing": ("speeds", "timing preset")}
@@ -234,6 +283,8 @@ _PRESETS = {"org": ("organisations", "organisation"), "timing": ("speeds", "timi
 def _preset(standard: Standard, rules: str, name: str, key: str) -> str:
     """The name of a preset, which the standard has under these rules."""
     field, what = _PRESETS[key]
+    if isinstance(name, str) and name in standard.under(rules).refused:
+        raise InputError(standard.under(rules).refused[name], "unsupported", key=f"{key} {name}")
     known, others = getattr(standard.under(rules), field), [one for one in RULES if one != rules]
     for other in others:
         if isinstance(name, str) and name not in known and name in getattr(standard.under(other), field):
@@ -247,7 +298,7 @@ def resolve(
     org: str,
     timing: str,
     ranks: int = 1,
-    overrides: Mapping[str, int] | None = None,
+    overrides: Mapping[str, int | str] | None = None,
     rules: str = "standard",
 ) -> Device:
     """Resolve names to a `Device`.
@@ -257,7 +308,9 @@ def resolve(
         org: an organisation preset, for instance "DDR5_16Gb_x8".
         timing: a speed preset, for instance "DDR5_4800AN".
         ranks: ranks on the channel, 1 to 64.
-        overrides: clock counts by JEDEC name ("nCL": 40), over preset and derived values.
+        overrides: clocks ("nCL": 40) and times ("tRCD": "14.16ns"), over preset and derived values; and
+            sizes of a chip: "bankgroups", "banks_per_group", "banks", "rows", "columns", "width", "density"
+            ("16Gb"). Bank groups and banks are those of a rank or stack. Derived timings follow the sizes.
         rules: "standard", or "reference": those of Ramulator 2.1 where it departs from the standard.
 
     Raises:
@@ -274,9 +327,21 @@ def resolve(
         ranks = chosen.organisations[org].ranks
     if overrides is not None and not isinstance(overrides, Mapping):
         raise InputError(f"{shown(overrides)} is not a mapping of timings to clocks", "type", key="overrides")
-    given = {text(name, "overrides"): clocks for name, clocks in (overrides or {}).items()}
-    timings, sources = _timings(chosen, org, timing, given)
-    return Device(chosen, org, timing, ranks, chosen.organisations[org], timings, sources, rules)
+    changes = changes_of({text(name, "overrides"): value for name, value in (overrides or {}).items()})
+    base = organisation = chosen.organisations[org]
+    if changes.sizes:
+        organisation = changed_organisation(chosen, base, changes.sizes)
+        sizes = ", ".join(f"{name}={str(value).strip()}" for name, value in sorted(changes.sizes.items()))
+        org = f"{org} with {sizes}"
+    try:
+        timings, sources, rounded = _timings(chosen, org, organisation, timing, changes.timings)
+    except InputError as error:
+        if error.code != "missing" or organisation.density_mb == base.density_mb or "rows" in changes.sizes:
+            raise
+        rows = organisation.rows * base.density_mb // organisation.density_mb
+        ways = f"{error.problem}; or keep {density_words(base.density_mb)} by rows={rows}"
+        raise InputError(ways, "missing", key=error.key) from None
+    return Device(chosen, org, timing, ranks, organisation, timings, sources, rules, rounded)
 
 
 class RowTime(NamedTuple):
@@ -287,10 +352,14 @@ class RowTime(NamedTuple):
 
 
 def row_times(device: Device) -> tuple[RowTime, RowTime]:
-    """The times from activation to the first column command of a row, and to its earliest precharge."""
+    """The times from activation to the first column command of a row, and to its earliest precharge.
+
+    Of an activation in two halves, they count from the half that the rules name.
+    """
     standard = device.standard
     cycles = {command.name: command.cycles for command in standard.commands}
-    opening, closing = {standard.names[ACTIVATE]}, {standard.names[PRECHARGE]}
+    first = standard.by_number[ACTIVATE]
+    opening, closing = {first.name, first.completed_by}, {standard.names[PRECHARGE]}
     column = set(standard.names[READ : WRITE_AP + 1])
 
     def ready_for(kinds: set[str]) -> RowTime:

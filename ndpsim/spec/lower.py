@@ -18,9 +18,9 @@ NO_RULE = -(1 << 40)
 # Fields of `Tables.commands`; see `spec.standard.Command`. Other commands are -1 if absent.
 SCOPE, CLOSES, IS_REFRESH, CLOSES_FIRST, INTERVAL, BUSY, BUS, CYCLES, RANK_ORDER = range(9)
 COMPLETED_BY, COMPLETE_WITHIN, PREPARED_BY, PREPARED_AT, KEEPS_PREPARED, ON_ANY_TICK = range(9, 15)
+STARTED_BY, STOPPED_BY = range(15, 17)
 # The banks of a round, 0: there are none; its pause; and what that counts from.
-ROUND, ROUND_PAUSE, PAUSE_FROM = range(15, 18)
-STARTED_BY, STOPPED_BY = range(18, 20)
+ROUND, ROUND_PAUSE, PAUSE_FROM = range(17, 20)
 
 # The first words of a row of `Tables.windows`: the level, and how many commands the window counts. Then come
 # two words for each command: its cycles if the window counts it (else 0), and the clocks until it may follow.
@@ -56,20 +56,21 @@ class Tables(NamedTuple):
 
 def _fields(device: Device, command: Command) -> list[int]:
     standard = device.standard
-    interval = device.clocks(command.interval) if command.refreshes else 0
+    interval = device.clocks(command.interval) if command.refreshes else 0  # RFM has none
+    refreshes = command.refreshes or command.manages
     others = [command.closes_first, command.completed_by, command.prepared_by]
     others += [command.started_by, command.stopped_by]
     first, second, before, start, stop = (standard.names.index(name) if name else -1 for name in others)
     busy, within = device.clocks(command.busy), device.clocks(command.complete_within)
     bus = list(dict.fromkeys(one.bus for one in standard.by_number)).index(command.bus)
-    effects = [standard.scope_of(command), command.closes, command.refreshes, first, interval, busy]
+    effects = [standard.scope_of(command), command.closes, refreshes, first, interval, busy]
     prepared = device.clocks(command.keeps_prepared)
     level = standard.level_of(command.prepared_at) if command.prepared_at else 0
     bus_and_order = [bus, command.cycles, RANK_ORDERS.index(command.ranks)]
-    prepares = [second, within, before, level, prepared]
     pause = [_banks_in_round(device, command), device.clocks(command.pause)]
     pause.append(PAUSES_FROM.index(command.pause_from))
-    return [*effects, *bus_and_order, *prepares, command.on_any_tick, *pause, start, stop]
+    prepares = [second, within, before, level, prepared]
+    return [*effects, *bus_and_order, *prepares, command.on_any_tick, start, stop, *pause]
 
 
 def _banks_in_round(device: Device, command: Command) -> int:
@@ -86,6 +87,18 @@ def _window(level: int, length: int) -> NDArray[np.int64]:
     row = np.zeros(CLOCKS + MOST_COMMANDS, dtype=np.int64)
     row[LEVEL], row[LENGTH], row[CLOCKS:] = level, length, NO_RULE
     return row
+
+
+def _fold_siblings(gap: NDArray[np.int64], sibling: NDArray[np.int64], bankgroups: int) -> None:
+    """Turn distances between the banks of a group into distances of the group, where that is the same.
+
+    It is where the same bank has to wait at least as long; the fast controller has no table of sibling banks.
+    The only group of a rank is the rank.
+    """
+    of_group, of_bank, between = gap[2 if bankgroups > 1 else 1], gap[3], sibling[3]
+    same = (between > NO_RULE) & (of_bank >= between)
+    of_group[same] = np.maximum(of_group, between)[same]
+    between[same] = NO_RULE
 
 
 @cached_by_identity(64)
@@ -123,6 +136,7 @@ def lower(device: Device) -> Tables:
             row = (sibling if rule.siblings else gap)[level, before]
             for after in (number[name] for name in rule.next):
                 row[after] = max(row[after], nominal + commands[before].cycles - commands[after].cycles)
+    _fold_siblings(gap, sibling, device.bankgroups)
     return Tables(
         ranks=device.ranks,
         bankgroups=device.bankgroups,

@@ -15,13 +15,14 @@ from math import ceil, floor
 from typing import Any
 
 from ndpsim.errors import InputError
+from ndpsim.units import dram_period_ps
 
 #: The numbers of the commands of every standard, which open, close, read or write a bank; the last two also
 #: close it afterwards. Standards may use other names.
 ACTIVATE, PRECHARGE, READ, WRITE, READ_AP, WRITE_AP = range(6)
 
-#: Scopes of commands: one bank, one bank of every group of a rank, or a rank.
-ONE_BANK, SAME_BANKS, WHOLE_RANK = range(3)
+#: Scopes of commands: one bank, one bank of every group of a rank, a rank, or two banks, half a rank apart.
+ONE_BANK, SAME_BANKS, WHOLE_RANK, BANK_PAIR = range(4)
 
 #: The index of stacks, if a standard has them, in tables by level: after channel, ranks, bank groups and
 #: banks.
@@ -58,8 +59,12 @@ class Command:
     """A command and its effect on the addressed banks.
 
     `scope`: the level of the addressed node, which is the last ("bank") or the second ("rank", with all its
-    banks); "same-bank" addresses one bank of every bank group of a rank.
-    `closes_first`: for a refresh, the command of the same scope that closes its banks.
+    banks); "same-bank" addresses one bank of every bank group of a rank, "bank-pair" a bank of the first half
+    of a rank's bank groups and the one half a rank above.
+    `manages`: refresh management (RFM): it gives the addressed banks time for rows that were disturbed by
+    many activations, and stands for no refresh.
+    `closes_first`: for a refresh or RFM, the command of the same scope that closes its banks; for that of a
+    pair, the command that closes one of them.
     `interval`: time between refreshes. `busy`: clocks after it in which its rank cannot be read. Both are
     sums of timings like a rule's `latency`.
     `cycles`: clocks (ticks, if a clock has several) for which it occupies the command bus `bus`. Commands of
@@ -73,6 +78,8 @@ class Command:
     `prepared_at` keeps it so, for its `keeps_prepared` clocks; the preparing command keeps the command bus
     for this one. `started_by`, `stopped_by`: for a read, the commands that start and stop the clock of its
     data. Only controllers that state so support these.
+    `second_burst`: a read or write moves a second burst, whose data begin so many clocks after those of the
+    first. There may be such commands beside those with one burst; no controller issues them.
     """
 
     name: str
@@ -82,6 +89,7 @@ class Command:
     reads: bool = False
     writes: bool = False
     refreshes: bool = False
+    manages: bool = False
     closes_first: str = ""
     interval: str = "nREFI"
     busy: str = ""
@@ -99,6 +107,7 @@ class Command:
     keeps_prepared: str = ""
     started_by: str = ""
     stopped_by: str = ""
+    second_burst: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,32 @@ class Rule:
     latency: str
     window: int = 1
     siblings: bool = False
+
+
+def with_rfm(
+    rules: tuple[Rule, ...], commands: Mapping[str, str], timings: Mapping[str, str]
+) -> tuple[Rule, ...]:
+    """The rules of refreshes, and the same of RFM: it waits as a refresh does, and takes its own time.
+
+    Args:
+        commands: the RFM command for each refresh. timings: a refresh's timing, and that of RFM.
+    """
+
+    def also(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(commands[name] for name in names if name in commands)
+
+    extended = []
+    for rule in rules:
+        after = replace(rule, next=rule.next + also(rule.next))
+        if rule.window > 1:
+            extended.append(replace(after, previous=rule.previous + also(rule.previous)))
+            continue
+        extended.append(after)
+        if also(rule.previous):
+            latency = re.sub(r"\w+", lambda term: timings.get(term[0], term[0]), rule.latency)
+            name = rule.name.replace("RFC", "RFM")
+            extended.append(replace(after, name=name, previous=also(rule.previous), latency=latency))
+    return tuple(extended)
 
 
 _TERM = re.compile(r"\s*([+-]?)\s*([A-Za-z_]\w*|\d+)")
@@ -167,6 +202,7 @@ ROUNDINGS = ("up", "down", "JESD79-5C")
 
 #: A time in picoseconds.
 Ps = int | Fraction
+_Clocks = int | str | None  # a text: a sum of other timings
 
 
 def to_clocks(ps: Ps, tck_ps: Ps, rounding: str = "up") -> int:
@@ -187,9 +223,7 @@ class ByWidthAndRate:
 
     steps: Mapping[int, tuple[tuple[int, int], ...]]  # dq -> ((highest MT/s, clocks), ...)
 
-    def clocks(
-        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
-    ) -> int | None:
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2) -> int | None:
         for highest, clocks in self.steps.get(organisation.dq, ()):
             if rate <= highest:
                 return clocks
@@ -198,29 +232,42 @@ class ByWidthAndRate:
 
 @dataclass(frozen=True)
 class AtLeast:
-    """The larger of `minimum` clocks and a time by device width, at the exact clock."""
+    """The larger of `minimum` clocks, maybe by device width, and a time by it, at the exact clock."""
 
-    minimum: int
+    minimum: int | Mapping[int, int]
     ns_by_dq: Mapping[int, int]
 
-    def clocks(
-        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
-    ) -> int | None:
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2) -> int | None:
         if organisation.dq not in self.ns_by_dq:
             return None
-        return max(self.minimum, ceil(Fraction(self.ns_by_dq[organisation.dq] * rate, 1000 * transfers)))
+        least = self.minimum if isinstance(self.minimum, int) else self.minimum[organisation.dq]
+        return max(least, ceil(Fraction(self.ns_by_dq[organisation.dq] * rate, 1000 * transfers)))
 
 
 @dataclass(frozen=True)
 class ByWidth:
-    """Clocks by device width."""
+    """Clocks by device width, or a sum of other timings, see `Sum`."""
 
-    by_dq: Mapping[int, int]
+    by_dq: Mapping[int, int | str]
 
     def clocks(
-        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
-    ) -> int | None:
+        self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2
+    ) -> int | str | None:
         return self.by_dq.get(organisation.dq)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A sum of other timings like a rule's `latency`, with the clocks that overrides give them.
+
+    Its terms are timings of presets, or of earlier lines of `derived`. The sum is rounded up to a `multiple`.
+    """
+
+    latency: str
+    multiple: int = 1
+
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2) -> str:
+        return self.latency
 
 
 @dataclass(frozen=True)
@@ -231,8 +278,8 @@ class ByRate:
     otherwise: Derivation
 
     def clocks(
-        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
-    ) -> int | None:
+        self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2
+    ) -> int | str | None:
         return self.special.get(rate, self.otherwise).clocks(organisation, rate, tck_ps, transfers)
 
 
@@ -243,9 +290,7 @@ class ByDensity:
     ns: Mapping[int, int]
     rounding: str = "up"
 
-    def clocks(
-        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
-    ) -> int | None:
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2) -> int | None:
         ns = self.ns.get(organisation.density_mb // organisation.stacks)
         return None if ns is None else to_clocks(ns * 1000, tck_ps, self.rounding)
 
@@ -275,15 +320,18 @@ class ByStacks:
 
 @dataclass(frozen=True)
 class Every:
-    """The same nanoseconds for every device, in clocks of the preset's tCK."""
+    """The same nanoseconds for every device, in clocks of the preset's tCK.
+
+    `exact`: in clocks of the exact tCK, as a maximum interval needs: the preset's tCK is rounded down.
+    """
 
     ns: int
     rounding: str = "up"
+    exact: bool = False
 
-    def clocks(
-        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
-    ) -> int | None:
-        return to_clocks(self.ns * 1000, tck_ps, self.rounding)
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2) -> int | None:
+        clock = dram_period_ps(rate, transfers) if self.exact else tck_ps
+        return to_clocks(self.ns * 1000, clock, self.rounding)
 
 
 @dataclass(frozen=True)
@@ -293,15 +341,40 @@ class EveryBank:
     ns: int
     rounding: str = "up"
 
-    def clocks(
-        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
-    ) -> int | None:
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2) -> int | None:
         banks = organisation.stacks * organisation.bankgroups * organisation.banks_per_group
         return to_clocks(Fraction(self.ns * 1000, banks), tck_ps, self.rounding)
 
 
+@dataclass(frozen=True)
+class Management:
+    """When a bank needs refresh management (RFM), by its counter of activations (RAA).
+
+    A register of the device has these values, each vendor its own.
+
+    `threshold` (RAAIMT): the counter at which RFM is due; RFM takes as much off the counter of its banks.
+    `multiple`: the counter may be at most so many thresholds (RAAMMT).
+    `refreshes`: so many refreshes take as much off as RFM does.
+    `source`: the origin of these numbers.
+    """
+
+    threshold: int
+    multiple: int
+    refreshes: int
+    source: str
+
+
 Derivation = (
-    ByWidthAndRate | AtLeast | ByWidth | ByRate | ByDensity | ByChannelDensity | ByStacks | Every | EveryBank
+    ByWidthAndRate
+    | AtLeast
+    | ByWidth
+    | Sum
+    | ByRate
+    | ByDensity
+    | ByChannelDensity
+    | ByStacks
+    | Every
+    | EveryBank
 )
 
 
@@ -314,6 +387,7 @@ class Standard:
     groups. `transfers_per_clock`: on each data pin. `prefetch`: device columns in a burst. `channel_bits`:
     data pins of a channel (of a sub-channel or pseudo-channel). `burst`: the clocks of a burst on them, a sum
     of timings; `read_latency`, `write_latency`: those from a read or a write to the first beat of its burst.
+    `payload_bytes`: data of a burst, if it also has other bits; 0: it has none.
     `own_data_buses`: each rank has its own data pins (a pseudo-channel). `ticks_per_clock`:
     commands are at whole ticks, counted from 1; timings are in clocks.
     `speeds`: clock counts by preset, with `rate` in MT/s and `tCK_ps` rounded down to a whole ps. `derived`:
@@ -322,7 +396,10 @@ class Standard:
     traces, which the reference lacks.
     `max_postponed_refreshes`, `max_pulled_in_refreshes`: refreshes that a rank may owe, or be ahead.
     `controller`: the module of `ndpsim/dram/controllers` with the parts of a step that are not data.
+    `rounding`: how a user's time in ns becomes clocks, one of `ROUNDINGS`.
     `choices`: what the standard leaves to a controller, by names that its `controller` knows.
+    `refused`: presets of which no source is known, by name, with what is missing.
+    `management`: the thresholds of refresh management; None: the standard has none.
     `cited`: the source of each timing, by its name, or by "preset/name" where it is that of one preset only.
     `reference`: differing fields under the rules of the reference (Ramulator 2.1).
     """
@@ -345,10 +422,14 @@ class Standard:
     burst: str = "nBL"
     read_latency: str = "nCL"
     write_latency: str = "nCWL"
+    payload_bytes: int = 0
     derives_exactly: bool = False
     own_data_buses: bool = False
     ticks_per_clock: int = 1
+    rounding: str = "up"
     choices: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    management: Management | None = None
     cited: Mapping[str, str] = field(default_factory=dict)
     reference: Mapping[str, Any] = field(default_factory=dict)
 
@@ -383,12 +464,13 @@ class Standard:
         return place if place < 2 else STACK if place < 2 + inner else place - inner
 
     def scope_of(self, command: Command) -> int:
-        """`ONE_BANK`, `SAME_BANKS` or `WHOLE_RANK`.
+        """`ONE_BANK`, `SAME_BANKS`, `WHOLE_RANK` or `BANK_PAIR`.
 
         Raises:
             InputError: the standard has no such level, or commands cannot have this scope.
         """
-        scopes = (self.levels[-1], f"same-{self.levels[-1]}", self.levels[1])
+        bank = self.levels[-1]
+        scopes = (bank, f"same-{bank}", self.levels[1], f"{bank}-pair")
         if command.scope not in scopes:
             problem = f"{command.name} has the scope {command.scope}; it may be {', '.join(scopes)}"
             raise InputError(problem, "range", key=self.name)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.errors import InputError
-from ndpsim.spec import Device
+from ndpsim.spec import Device, Standard
 from ndpsim.traces.command_trace import HEADER, CommandTrace
 
 
@@ -49,11 +49,16 @@ class CommandForm:
     check: Callable[[CommandTrace, Setting], None] = any_trace
 
 
-def columns_of(device: Device | None) -> tuple[str, ...]:
+def level_columns(standard: Standard) -> tuple[str, ...]:
     """The columns of our own form: `HEADER`, or with stacks the standard's names of levels."""
-    if device is None or len(device.standard.levels) == len(HEADER) - 3:
+    if len(standard.levels) == len(HEADER) - 3:
         return HEADER
-    return (*HEADER[:2], *device.standard.levels[1:], *HEADER[5:])
+    return (*HEADER[:2], *standard.levels[1:], *HEADER[5:])
+
+
+def columns_of(device: Device | None) -> tuple[str, ...]:
+    """The columns of our own form for a channel; None: without stacks."""
+    return HEADER if device is None else level_columns(device.standard)
 
 
 def split_stacks(columns: NDArray[np.int64], device: Device) -> NDArray[np.int64]:

@@ -29,7 +29,7 @@ from ndpsim.files import open_plain_or_gzip, replacing
 from ndpsim.limits import ensure_fits
 from ndpsim.spec import Device, command_names, standards
 from ndpsim.traces.chunks import whole_lines
-from ndpsim.traces.command_form import Setting, columns_of, join_stacks
+from ndpsim.traces.command_form import Setting, columns_of, join_stacks, level_columns
 from ndpsim.traces.command_trace import HEADER, CommandTrace
 from ndpsim.traces.registry import command_forms
 
@@ -42,9 +42,37 @@ _BYTES_CHECKED = 256  # bytes of memory for a command while its trace is read an
 _PLAIN = (string.digits + string.ascii_letters + ",-\n").encode("ascii")  # no blanks, quotes, plus signs
 
 
+def _columns_by_standard() -> dict[str, tuple[str, ...]]:
+    """The columns of our own form, by standard."""
+    return {name: level_columns(standard) for name, standard in standards().items()}
+
+
+def is_command_header(line: str) -> bool:
+    """Whether a line is the header of a command trace, of any standard."""
+    return tuple(line.strip().split(",")) in _columns_by_standard().values()
+
+
+def other_standards(trace: CommandTrace, device: Device) -> tuple[list[str], list[str]]:
+    """Commands of a trace that the device lacks, and the standards that have all of its commands.
+
+    Both are empty if the device has all of them.
+    """
+    numbers = np.unique(trace.command)
+    used = {trace.names[number] for number in numbers if 0 <= number < len(trace.names)}
+    lacking = sorted(used - set(device.standard.names))
+    fitting = [
+        name for name, one in standards().items() if used <= {*one.names, *one.under("reference").names}
+    ]
+    return (lacking, fitting) if lacking else ([], [])
+
+
 def _check_header(header: str, names: Sequence[str], path: Path) -> None:
     expected = f"the header must be {','.join(names)}"
     found = header.split(",")
+    of = [name for name, columns in _columns_by_standard().items() if columns == tuple(found)]
+    if of and tuple(found) != tuple(names):
+        problem = f"{expected}; this is one of {' or '.join(of)}: --standard {of[0]}"
+        raise InputError(problem, "form", file=path, line=1)
     for place, name in enumerate(names):
         if place == len(found):
             raise InputError(f"{expected}; '{name}' is missing", "form", file=path, line=1)

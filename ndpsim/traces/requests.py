@@ -19,6 +19,7 @@ from ndpsim.limits import ensure_fits
 from ndpsim.traces import parser
 from ndpsim.traces.chunks import LONGEST_LINE, whole_lines
 from ndpsim.traces.columns import Columns, whole_numbers
+from ndpsim.traces.commands import is_command_header
 from ndpsim.traces.registry import request_formats
 from ndpsim.traces.request_format import COORDINATES, RequestFormat
 
@@ -255,6 +256,9 @@ class _Reader:
             self.format, self.grammar = resembling[0], parser.grammar_of(resembling[0])
             self.state.blank[0] = 0  # the mistake of this line is to be reported
         else:
+            if is_command_header(line.decode("ascii", "replace")):
+                problem = "is a trace of commands, not of requests; ndpsim check judges it"
+                raise InputError(problem, "form", file=self.path, line=int(self.state.line[0]) + 1)
             known = ", ".join(f"{item.name} '{item.example}'" for item in request_formats().values())
             problem = f"{_shown(line)} is in no known format of request traces (known: {known})"
             raise InputError(problem, "form", file=self.path, line=int(self.state.line[0]) + 1)

@@ -28,6 +28,7 @@ _CAPPED = ControllerOptions(row_policy="closed-cap")
 _QUEUE65, _QUEUE256 = (ControllerOptions(read_buffer=slots, write_buffer=slots) for slots in (65, 256))
 _MEMORIES = {
     "lpddr5": ("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_6400"),
+    "lpddr6": ("LPDDR6", "LPDDR6_16Gb_x12", "LPDDR6_10667_BL24"),
     "hbm3": ("HBM3", "HBM3_16Gb_8hi", "HBM3_6400Mbps"),
     "gddr6": ("GDDR6", "GDDR6_16Gb_x16", "GDDR6_14000_1250mV_double"),
     "gddr7": ("GDDR7", "GDDR7_16Gb_x8", "GDDR7_28000_PAM3"),

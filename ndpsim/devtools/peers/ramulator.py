@@ -63,6 +63,7 @@ _STANDARDS = {
     ),
     "HBM3": _Names("HBM34", "HBM34PerBankRefresh"),
     "LPDDR5": _Names("LPDDR5", "PerBank", {"wck_sync_mode": lambda options: options.wck.replace("-", "_")}),
+    "LPDDR6": _Names("LPDDR6", "", {"wck_sync_mode": lambda options: options.wck.replace("-", "_")}),
 }
 
 
@@ -116,6 +117,7 @@ def _check(requests: Requests, memory: Memory) -> None:
         f"it knows the mappers {', '.join(_MAPPERS)}": memory.mapper not in _MAPPERS,
         f"it has no {scheduler} scheduler": scheduler not in ("FRFCFS", "FRFCFS-RowHit"),
         f"it has no {refresh} refresh": refresh not in refreshes,
+        "it is not asked for refresh management": memory.options.rfm != "off",
     }
     for problem, there in wrong.items():
         if there:

@@ -1,18 +1,22 @@
-"""LPDDR5: two commands open a row, and a command restarts a stopped data clock before a read or write.
+"""LPDDR5 and LPDDR6: two commands open a row, and a command restarts a stopped data clock before data moves.
 
 After the first half of an activation, its bank accepts only the second half. Until the second half is due,
 commands to other banks may issue before it, except activations. If the data clock has stopped, a command
 announces a read or write, and the next step issues only that read or write.
+
+What a standard leaves open is a choice of its page (`CHOICES`).
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ndpsim._jit import inlined
 from ndpsim.dram import choosing
 from ndpsim.dram import step as one
-from ndpsim.dram.choosing import forget_all, forget_bank
+from ndpsim.dram.choosing import forget_all, forget_bank, prospect
 from ndpsim.dram.fast.split_activation import (
     ANNOUNCED,
     DEFERRED,
@@ -20,13 +24,16 @@ from ndpsim.dram.fast.split_activation import (
     UNANNOUNCED,
     OnFast,
 )
+from ndpsim.dram.fast.state import window_of_second
 from ndpsim.dram.issuing import count_command, count_row, reads_or_writes
 from ndpsim.dram.maintenance import own_place
+from ndpsim.dram.management import note_activation
 from ndpsim.dram.queues import copy_entry, remove
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
     ACTIVE,
     ACTIVE_COUNT,
+    ARRIVED,
     BANK,
     FAR,
     FINAL,
@@ -42,8 +49,30 @@ from ndpsim.dram.state import (
 )
 from ndpsim.dram.timing import bank_ready_at, banks_of, note_timing
 from ndpsim.spec import NO_RULE, Tables
-from ndpsim.spec.lower import COMPLETE_WITHIN, COMPLETED_BY, KEEPS_PREPARED, PREPARED_AT, PREPARED_BY, SCOPE
-from ndpsim.spec.standard import ACTIVATE, READ, READ_AP, WRITE
+from ndpsim.spec.lower import (
+    CLOCKS,
+    COMPLETE_WITHIN,
+    COMPLETED_BY,
+    CYCLES,
+    IS_REFRESH,
+    KEEPS_PREPARED,
+    PREPARED_AT,
+    PREPARED_BY,
+    SCOPE,
+)
+from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, READ_AP, WRITE, WRITE_AP
+
+#: The first half of an activation waits until the second could follow at once; no refresh issues between the
+#: halves; a request that is between activation and column command may be announced before it is ready; the
+#: second half issues as soon as it can, not when nothing else can or when it is due; it is due so early that
+#: no command of several clocks makes it late.
+CHOICES = (
+    "waits-for-second-half",
+    "no-refresh-between-halves",
+    "announces-ahead",
+    "second-half-at-once",
+    "second-half-in-time",
+)
 
 #: Counters: announced and unannounced column commands; second halves that were due, and second halves that
 #: issued because nothing else could.
@@ -60,6 +89,11 @@ class SplitActivation(NamedTuple):
     """The parameters."""
 
     is_always_prepared: int
+    waits_for_second: int = 0  # see `CHOICES`, in their order
+    keeps_refreshes: int = 0
+    announces_ahead: int = 0
+    opens_at_once: int = 0
+    opens_in_time: int = 0
     slots: int = 1
     queues: int = 1
     words: int = 4 + 64
@@ -68,25 +102,69 @@ class SplitActivation(NamedTuple):
         """The parameters on the fast controller; None if `step_alone` lacks a rule of its commands."""
         second = int(tables.commands[ACTIVATE, COMPLETED_BY])
         before = [int(tables.commands[command, PREPARED_BY]) for command in (READ, WRITE)]
-        gap = tables.gap.copy()
-        for number, command in zip(before, (READ, WRITE), strict=True):
-            gap[3, number, [command, command + READ_AP - READ]] = NO_RULE
-        own = [second, *before]
-        if (
-            tables.groups_per_stack
-            or max(gap[:, own].max(), gap[:, :, own].max(), tables.sibling_gap[:, own].max()) > NO_RULE
+        free = _without_bus(tables)
+        if tables.groups_per_stack or not (
+            _announce_only(free, before) and self._second_follows(free, second, before)
         ):
             return None
+        from_first, from_second = _binds(free, ACTIVATE), _binds(free, second)
+        if from_first and from_second:
+            return None
+        leads = np.maximum(tables.gap[0], tables.gap[3])
+        cycles = int(tables.commands[ACTIVATE, CYCLES])
         return OnFast(
             self.is_always_prepared,
-            int(tables.commands[ACTIVATE, COMPLETE_WITHIN]),
+            int(tables.commands[ACTIVATE, COMPLETE_WITHIN]) - self.opens_in_time * (cycles - 1),
             int(tables.commands[READ, PREPARED_AT] > 0),
             int(tables.commands[READ, KEEPS_PREPARED]),
             int(tables.commands[WRITE, KEEPS_PREPARED]),
-            max(1, *(int(tables.commands[number, KEEPS_PREPARED]) for number in before)),
-            int(tables.gap[3, before[0], READ]),
-            int(tables.gap[3, before[1], WRITE]),
+            max(cycles, *(int(tables.commands[number, KEEPS_PREPARED]) for number in before)),
+            int(leads[before[0], READ]),
+            int(leads[before[1], WRITE]),
+            cycles,
+            int(from_second),
+            int(window_of_second(tables)),
+            self.keeps_refreshes,
+            self.announces_ahead if not self.is_always_prepared else 0,
+            self.opens_at_once,
         )
+
+    def _second_follows(self, tables: Tables, second: int, before: list[int]) -> bool:
+        """Whether the second half of an activation may always follow the first one at once."""
+        to_second = max(
+            tables.gap[:, :, second].max(), tables.windows[:, CLOCKS + second].max(initial=NO_RULE)
+        )
+        if to_second == NO_RULE:
+            return True
+        # Nothing that may come between the halves makes the second later: the rest goes to other ranks.
+        between = [READ, WRITE, READ_AP, WRITE_AP, PRECHARGE, *before]
+        if not self.keeps_refreshes:
+            between += np.flatnonzero(tables.commands[:, IS_REFRESH]).tolist()
+        later = tables.gap[:3, between, second].max(), tables.gap[0, :, second].max()
+        return bool(self.waits_for_second and max(*later, tables.sibling_gap[:, :, second].max()) == NO_RULE)
+
+
+def _without_bus(tables: Tables) -> Tables:
+    """The tables without the rule of a command bus on which all commands take as many clocks."""
+    gap, cycles = tables.gap.copy(), tables.commands[:, CYCLES]
+    if (cycles == cycles[0]).all():
+        of_bus = gap[0]
+        of_bus[of_bus == cycles[0]] = NO_RULE
+    return tables._replace(gap=gap)
+
+
+def _binds(tables: Tables, command: int) -> bool:
+    """Whether a distance counts from a command."""
+    return bool(max(tables.gap[:, command].max(), tables.sibling_gap[:, command].max()) > NO_RULE)
+
+
+def _announce_only(tables: Tables, before: list[int]) -> bool:
+    """Whether the only rules of announcing commands are those to the commands that they announce."""
+    gap = tables.gap.copy()
+    for number in before:
+        gap[3, number, np.flatnonzero(tables.commands[:, PREPARED_BY] == number)] = NO_RULE
+    of_siblings = max(tables.sibling_gap[:, before].max(), tables.sibling_gap[:, :, before].max())
+    return bool(max(gap[:, before].max(), gap[:, :, before].max(), of_siblings) == NO_RULE)
 
 
 class Unopened(NamedTuple):
@@ -94,12 +172,14 @@ class Unopened(NamedTuple):
 
     scheduler: Any
     is_opening: int  # an activation has begun
-    keeps_maintenance: int  # in a bank of the waiting maintenance
+    kept: int  # mask of the commands that must not issue meanwhile
+    second: int  # the second half, if the first waits until it could follow at once; else -1
+    cycles: int  # of the first half on the command bus
 
 
 def of(options: Any, choices: frozenset[str]) -> SplitActivation:
     """The parameters."""
-    return SplitActivation(int(options.wck == "always-on"))
+    return SplitActivation(int(options.wck == "always-on"), *(int(one in choices) for one in CHOICES))
 
 
 @inlined
@@ -109,20 +189,35 @@ def step(rules, tables, policy, channel, sink, commands, clock):
     if value[own + _QUEUE] > 0:
         return issue_announced(tables, policy, channel, sink, commands, clock)
     ready_from = opens_from(tables, channel)
-    if ready_from <= clock and value[own + _DUE] <= clock:
+    if ready_from <= clock and (rules.opens_at_once or value[own + _DUE] <= clock):
         complete(tables, channel, commands, clock)
         value[FORCED] += 1
         return True, FAR
-    scheduler = Unopened(policy.scheduler, channel.size[_OPENING], is_in_head(tables, channel))
+    scheduler = unopened_scheduler(rules, tables, policy.scheduler, channel)
     unopened = one.scheduled_by(policy, scheduler)
     issued = one.step(tables, unopened, channel, sink, commands, None, credit_clock(sink), 0, clock)
     if issued[0] >= 0:
+        return True, FAR
+    slot, announced_from = announced_ahead(rules, tables, channel, credit_clock(sink), clock)
+    if slot >= 0:
+        announce(tables, channel, commands, ACTIVE, slot, channel.entry[ACTIVE, FINAL, slot], clock)
         return True, FAR
     if ready_from <= clock:
         complete(tables, channel, commands, clock)
         value[DEFERRED] += 1
         return True, FAR
-    return False, min(issued[7], ready_from)
+    return False, min(issued[7], min(ready_from, announced_from))
+
+
+@inlined
+def unopened_scheduler(rules, tables, scheduler, channel):
+    """The scheduler of the next step."""
+    kept = 0
+    for command in range(len(tables.commands)):
+        kept |= (rules.keeps_refreshes & tables.commands[command, IS_REFRESH]) << command
+    second = tables.commands[ACTIVATE, COMPLETED_BY] if rules.waits_for_second else -1
+    cycles = tables.commands[ACTIVATE, CYCLES]
+    return Unopened(scheduler, channel.size[_OPENING], kept, second, cycles)
 
 
 @inlined
@@ -136,18 +231,26 @@ def opens_from(tables, channel):
 
 
 @inlined
-def is_in_head(tables, channel):
-    """Whether an activation has begun in a bank that the maintenance at the head of its queue addresses."""
-    entry, size = channel.entry, channel.size
-    if size[_OPENING] == 0 or size[PRIORITY] == 0:
-        return 0
-    scope, bank = tables.commands[entry[PRIORITY, FINAL, 0], SCOPE], entry[_OPENING, BANK, 0]
-    first, end, stride = banks_of(tables, scope, entry[PRIORITY, RANK, 0], entry[PRIORITY, BANK, 0])
-    return 1 if first <= bank < end and (bank - first) % stride == 0 else 0
+def opens_bank_of(tables, channel, slot):
+    """Whether an activation has begun in a bank that waiting maintenance addresses."""
+    entry = channel.entry
+    if channel.size[_OPENING] == 0:
+        return False
+    scope, bank = tables.commands[entry[PRIORITY, FINAL, slot], SCOPE], entry[_OPENING, BANK, 0]
+    first, end, stride = banks_of(tables, scope, entry[PRIORITY, RANK, slot], entry[PRIORITY, BANK, slot])
+    return first <= bank < end and (bank - first) % stride == 0
 
 
 @inlined
-def begin(tables, channel, commands, queue, slot, clock):
+def completes_within(rules, tables):
+    """The clocks from the first half of an activation until the second is due."""
+    return tables.commands[ACTIVATE, COMPLETE_WITHIN] - rules.opens_in_time * (
+        tables.commands[ACTIVATE, CYCLES] - 1
+    )
+
+
+@inlined
+def begin(rules, tables, channel, commands, queue, slot, clock):
     """Issue the first half of an activation; its request leaves its queue."""
     entry, size, value = channel.entry, channel.size, channel.value
     rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
@@ -159,7 +262,7 @@ def begin(tables, channel, commands, queue, slot, clock):
     remove(entry, size, queue, slot)
     if queue == ACTIVE and size[ACTIVE] == 0:
         forget_all(entry, size, channel.bound)  # the counts of `choosing.holds_bank` may be at another bank
-    value[own_place(value) + _DUE] = clock + tables.commands[ACTIVATE, COMPLETE_WITHIN]
+    value[own_place(value) + _DUE] = clock + completes_within(rules, tables)
 
 
 @inlined
@@ -180,6 +283,7 @@ def complete(tables, channel, commands, clock):
     forget_bank(entry, size, bound, bank)
     for queue in (ACTIVE, READS, WRITES):
         bound[queue] = 0  # requests that only the activation delayed were not examined
+    note_activation(tables, channel, rank, group, bank, clock)
 
 
 @inlined
@@ -194,6 +298,44 @@ def keep_prepared(tables, channel, rank, command, clock):
     """A column command issues: the data clock runs on."""
     place, until = prepared_place(tables, channel, rank, command), tables.commands[command, KEEPS_PREPARED]
     channel.value[place] = max(channel.value[place], clock + until)
+
+
+@inlined
+def reserved_for(tables, first):
+    """Clocks of the command bus that a command needs which announces another one."""
+    return max(tables.commands[first, CYCLES], tables.commands[first, KEEPS_PREPARED])
+
+
+@inlined
+def announcing_from(tables, channel, slot, command):
+    """The clock from which an active request can be announced, as far as the announcing command goes."""
+    entry, first = channel.entry, tables.commands[command, PREPARED_BY]
+    rank, group, bank = entry[ACTIVE, RANK, slot], entry[ACTIVE, GROUP, slot], entry[ACTIVE, BANK, slot]
+    return bank_ready_at(channel.ready, first, rank, group, bank)
+
+
+@inlined
+def announced_ahead(rules, tables, channel, credit, clock):
+    """The oldest active request to announce before it is ready: its slot or -1; when there may be one."""
+    entry, size, value, best, first = channel.entry, channel.size, channel.value, -1, FAR
+    if not rules.announces_ahead or rules.is_always_prepared:
+        return best, first
+    for slot in range(size[ACTIVE]):
+        command, at = prospect(entry, channel.ready, channel.rows, size, credit, ACTIVE, slot)
+        if not reads_or_writes(command):
+            continue
+        reserved = reserved_for(tables, tables.commands[command, PREPARED_BY])
+        running_until = value[prepared_place(tables, channel, entry[ACTIVE, RANK, slot], command)]
+        announced_from = max(
+            max(at - reserved, running_until), announcing_from(tables, channel, slot, command)
+        )
+        if size[_OPENING] > 0 and value[own_place(value) + _DUE] <= clock + reserved:
+            continue  # the second half issues at once, and a step follows
+        if announced_from > clock:
+            first = min(first, announced_from)
+        elif best < 0 or entry[ACTIVE, ARRIVED, slot] < entry[ACTIVE, ARRIVED, best]:
+            best = slot
+    return best, first
 
 
 @inlined
@@ -241,7 +383,7 @@ def issue_announced(tables, policy, channel, sink, commands, clock):
 def instead(rules, tables, channel, commands, queue, slot, command, clock):
     """See `dram.step`."""
     if command == ACTIVATE:
-        begin(tables, channel, commands, queue, slot, clock)
+        begin(rules, tables, channel, commands, queue, slot, clock)
         return True
     if not reads_or_writes(command):
         return False
@@ -251,7 +393,7 @@ def instead(rules, tables, channel, commands, queue, slot, command, clock):
         keep_prepared(tables, channel, rank, command, clock)
         return False
     # An announced command needs the next steps; a second half that is due then could not issue.
-    reserved = max(1, tables.commands[tables.commands[command, PREPARED_BY], KEEPS_PREPARED])
+    reserved = reserved_for(tables, tables.commands[command, PREPARED_BY])
     if opens_from(tables, channel) <= clock and value[own_place(value) + _DUE] <= clock + reserved:
         complete(tables, channel, commands, clock)
         value[DEFERRED] += 1
@@ -270,9 +412,21 @@ def only_clocks_delay(scheduler):
 
 
 @inlined
-def takes(scheduler, command):
-    """See `choosing`: only commands that address no bank with a begun activation."""
-    return scheduler.keeps_maintenance == 0 and choosing.takes(scheduler.scheduler, command)
+def held_until(scheduler, channel, queue, slot, command, at):
+    """See `choosing`: the first half of an activation may wait for the second."""
+    if command != ACTIVATE or scheduler.second < 0:
+        return at
+    entry = channel.entry
+    rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
+    return max(at, bank_ready_at(channel.ready, scheduler.second, rank, group, bank) - scheduler.cycles)
+
+
+@inlined
+def takes(scheduler, tables, channel, slot, command):
+    """See `choosing`: no refreshes between halves, nothing to a bank with a begun activation."""
+    if (scheduler.is_opening and scheduler.kept >> command & 1) or opens_bank_of(tables, channel, slot):
+        return False
+    return choosing.takes(scheduler.scheduler, tables, channel, slot, command)
 
 
 @inlined

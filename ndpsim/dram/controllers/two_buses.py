@@ -87,8 +87,7 @@ class OfEdge(NamedTuple):
     is_falling: int
     rank: int  # the bank that accepts no command; -1: all banks,
     bank: int  # or only this bank; -1: all banks of the rank
-    keeps_maintenance: int  # waiting maintenance
-    keeps_all_bank: int  # or only a waiting command to a whole rank
+    keeps_all_bank: int  # the rank that must not have a command to all its banks; -1: none
 
 
 def of(options: Any, choices: frozenset[str]) -> TwoBuses:
@@ -123,17 +122,13 @@ def turn(rules, tables, policy, channel, sink, commands, bus, is_falling, apart_
 
     apart_from: the rank that must not have a command to all its banks.
     """
-    entry, size, value, own = channel.entry, channel.size, channel.value, own_place(channel.value)
+    value, own = channel.value, own_place(channel.value)
     rank, bank = _NONE, _NONE
     if is_falling and clock - value[own + _CLOCK] == tables.commands[value[own + _COMMAND], CYCLES]:
         rank = value[own + _RANK]
         if tables.commands[value[own + _COMMAND], SCOPE] == ONE_BANK:
             bank = value[own + _BANK]
-    of_head = size[PRIORITY] > 0 and is_kept(rank, bank, entry[PRIORITY, RANK, 0], entry[PRIORITY, BANK, 0])
-    apart = size[PRIORITY] > 0 and entry[PRIORITY, RANK, 0] == apart_from
-    scheduler = OfEdge(
-        policy.scheduler, tables.commands, bus, int(is_falling), rank, bank, int(of_head), int(apart)
-    )
+    scheduler = OfEdge(policy.scheduler, tables.commands, bus, int(is_falling), rank, bank, apart_from)
     of_edge = one.scheduled_by(policy, scheduler)
     issued = one.step(tables, of_edge, channel, sink, commands, None, credit_clock(sink), 0, clock)
     if issued[0] >= 0 and not is_falling and tables.commands[issued[1], BUS] != tables.commands[READ, BUS]:
@@ -227,9 +222,9 @@ def avoids(rules, state, bank):
 
 
 @inlined
-def keeps_maintenance(rules, shape, state, command):
+def keeps_maintenance(rules, shape, state, place, command):
     """See `fast.controller_points`: it needs the row bus; only precharges may issue on a falling edge."""
-    first = assume_nonnegative(state.pending_bank[0] & BANKS - 1)
+    first = assume_nonnegative(state.pending_bank[place] & BANKS - 1)
     if state.turn[_WHOSE] != _FALLING:
         whole_rank = command == REFAB or command == PREAB
         apart = whole_rank and first // BANKS_PER_RANK == state.turn[_APART_FROM]
@@ -259,11 +254,12 @@ def goes(scheduler, command):
 
 
 @inlined
-def takes(scheduler, command):
+def takes(scheduler, tables, channel, slot, command):
     """See `choosing`: a command of this bus and edge that is not too close after a row command."""
-    if scheduler.keeps_all_bank and scheduler.commands[command, SCOPE] == WHOLE_RANK:
+    rank, bank = channel.entry[PRIORITY, RANK, slot], channel.entry[PRIORITY, BANK, slot]
+    if rank == scheduler.keeps_all_bank and scheduler.commands[command, SCOPE] == WHOLE_RANK:
         return False
-    return goes(scheduler, command) and scheduler.keeps_maintenance == 0
+    return goes(scheduler, command) and not is_kept(scheduler.rank, scheduler.bank, rank, bank)
 
 
 @inlined

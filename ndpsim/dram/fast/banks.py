@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
 from ndpsim.dram.fast.chunk_points import chunks_with
-from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_GROUP, BANKS_PER_RANK, PRE, RD, RDA, READS, SLOTS
-from ndpsim.dram.fast.slots import join_after_command, leave, requeue_read, wait_row
+from ndpsim.dram.fast.fields import (
+    ACT,
+    BANKS,
+    BANKS_PER_GROUP,
+    BANKS_PER_RANK,
+    PRE,
+    RANKS,
+    RD,
+    RDA,
+    READS,
+    REFSB,
+    SLOTS,
+)
+from ndpsim.dram.fast.slots import join_after_command, leave, push_maintenance, requeue_read, wait_row
 from ndpsim.dram.fast.timing import bank_ready_at
 from ndpsim.dram.fast.vectors import filled, set_element, set_vector, smaller, vector_at, with_element
 from ndpsim.dram.fast.words import assume_nonnegative, lowest
@@ -20,11 +32,74 @@ def bank_bit(bank):
 
 @inlined
 def same_banks(shape, first):
-    """The mask of a bank and of the banks in other groups of its rank that are refreshed with it."""
+    """The mask of a bank and of the banks of its rank that are refreshed with it."""
+    if shape.pair > 0:
+        return (1 | 1 << shape.pair) << first % BANKS_PER_RANK % shape.pair
     mask = 0
     for group in range(shape.groups_at_once):
         mask |= 1 << group * BANKS_PER_GROUP
     return mask << first % BANKS_PER_RANK
+
+
+@inlined
+def bars_queues(state, place):
+    """Whether waiting maintenance holds back all queued requests, and not only those for its banks."""
+    bank = assume_nonnegative(state.pending_bank[place] & BANKS - 1)
+    return (
+        state.pending_class[place] != REFSB
+        or state.awaits_refresh[bank // BANKS_PER_RANK] & bank_bit(bank) == 0
+    )
+
+
+@inlined
+def is_barred(state):
+    """Whether any waiting maintenance holds back all queued requests."""
+    barred = False
+    for place in range(state.pending_size):
+        barred |= bars_queues(state, place)
+    return barred
+
+
+@inlined
+def push_refresh(own_bank, shape, state, command, first):
+    """Add a refresh, or RFM, to the waiting maintenance; that of banks may hold back only their requests.
+
+    own_bank: see `dram.state.Policy`; first: see `pending_bank`.
+    """
+    push_maintenance(state, command, first)
+    if own_bank and command == REFSB:
+        bank = assume_nonnegative(first & BANKS - 1)
+        state.awaits_refresh[bank // BANKS_PER_RANK] |= same_banks(shape, bank)
+
+
+@outlined
+def drop_pending(shape, state, dropped):
+    """Waiting maintenance leaves its queue: requests for the banks of a refresh need not wait any more."""
+    state.pending_size -= 1
+    rank = assume_nonnegative(state.pending_bank[dropped] & BANKS - 1) // BANKS_PER_RANK
+    for place in range(dropped, state.pending_size):
+        state.pending_class[place] = state.pending_class[place + 1]
+        state.pending_bank[place] = state.pending_bank[place + 1]
+    if state.awaits_refresh[rank] != 0:
+        state.awaits_refresh[rank] = 0
+        for place in range(state.pending_size):
+            first = assume_nonnegative(state.pending_bank[place] & BANKS - 1)
+            if state.pending_class[place] == REFSB and first // BANKS_PER_RANK == rank:
+                state.awaits_refresh[rank] |= same_banks(shape, first)
+
+
+@outlined
+def requests_held(state, queue, chunk, kept):
+    """The requests of a chunk that wait for the refresh of their bank, and activations on ranks of a mask."""
+    held = 0
+    for rank in range(RANKS):
+        if kept >> rank & 1:
+            held |= state.waiting[chunk, wait_row(queue, rank), ACT]
+        banks = state.awaits_refresh[rank]
+        while banks != 0:
+            held |= state.of_bank[chunk, queue, assume_nonnegative(rank * BANKS_PER_RANK + lowest(banks))]
+            banks &= banks - 1
+    return held
 
 
 @inlined

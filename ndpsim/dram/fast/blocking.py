@@ -39,9 +39,9 @@ def is_bus_taken(blocking, rank):
 
 @inlined
 def is_wanted(first, direction, bank):
-    """Whether the first master waits for a bank."""
+    """Whether the first master waits for a bank, or to refresh it while only its own requests wait."""
     rank, bit = bank // BANKS_PER_RANK, 1 << bank % BANKS_PER_RANK
-    if first.pinned_banks[rank] & ~first.pinned_by_other[rank] & bit != 0:
+    if (first.pinned_banks[rank] & ~first.pinned_by_other[rank] | first.awaits_refresh[rank]) & bit != 0:
         return True
     return direction & REFRESH_PENDING == 0 and first.of_bank[0, first.value[WRITE_MODE] & 1, bank] != 0
 

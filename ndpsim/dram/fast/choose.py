@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram.fast.banks import active_bank, bank_bit, same_banks
-from ndpsim.dram.fast.blocking import is_blocked
+from ndpsim.dram.fast import controller_points
+from ndpsim.dram.fast.banks import active_bank, bank_bit, bars_queues, drop_pending, requests_held, same_banks
+from ndpsim.dram.fast.blocking import is_blocked, is_bus_taken
 from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use, chunks_with
-from ndpsim.dram.fast.controller_points import avoids, barred, is_busy
+from ndpsim.dram.fast.controller_points import allows, avoids, barred, is_busy, keeps_maintenance
 from ndpsim.dram.fast.fields import (
     ACT,
     BANKS,
@@ -61,10 +62,11 @@ def rank_ready_at(state, rank, slots_at):
 
 
 @inlined
-def active_from(state, rank, slots_at):
+def active_from(shape, state, rank, slots_at):
     """The clocks, by class, before which no active request of a rank can issue."""
     active = vector_at(state.active_not_ready_until, assume_nonnegative(rank))
-    return larger(rank_ready_at(state, rank, slots_at), active)
+    times = larger(rank_ready_at(state, rank, slots_at), active)
+    return controller_points.active_from(shape.step, state, rank, times)
 
 
 @inlined
@@ -83,16 +85,16 @@ def queued_from(shape, state, queue, rank, slots_at, without):
 def issue_from(shape, state, queue, rank, slots_at, without):
     """The clocks, by class, before which no active request of a rank, nor one of a queue, can issue."""
     queued = queued_from(shape, state, queue, rank, slots_at, without)
-    return smaller(active_from(state, rank, slots_at), queued)
+    return smaller(active_from(shape, state, rank, slots_at), queued)
 
 
 @inlined
 def active_next_ready(shape, state, credit):
     """The clock before which no active request can issue."""
     slots_at = free_slots_at(credit)
-    next_ready = active_from(state, 0, slots_at)
+    next_ready = active_from(shape, state, 0, slots_at)
     for rank in range(1, shape.ranks):
-        next_ready = smaller(next_ready, active_from(state, rank, slots_at))
+        next_ready = smaller(next_ready, active_from(shape, state, rank, slots_at))
     return least(next_ready)
 
 
@@ -176,6 +178,27 @@ def choose_active(shape, state, credit, blocking, clock):
             set_element(state.active_not_ready_until, active_list // 2, command, first)
         later = min(later, first)
     return best, best_place, blocked, later
+
+
+@outlined
+def choose_awaited(shape, state, credit, blocking, clock):
+    """The oldest ready active request whose bank waits for its refresh: its active list, or -1; its place."""
+    best, best_place, best_arrived = -1, 0, FAR
+    for active_list in range(2 * shape.ranks):
+        rank, command = assume_nonnegative(active_list // 2), RD + active_list % 2
+        if not allows(shape.step, state, command):
+            continue
+        ready_from = max(state.rank_ready[rank, command], credit if command == RD else 0)
+        for place in range(state.active_size[active_list] * (state.awaits_refresh[rank] != 0)):
+            bank = assume_nonnegative(active_bank(state, active_list, place))
+            arrived = state.active_arrived[bank]
+            if state.awaits_refresh[rank] & bank_bit(bank) == 0 or arrived >= best_arrived:
+                continue
+            if state.open_row[bank] < 0 or is_blocked(blocking, active_list & 1, True, bank):
+                continue
+            if max(ready_from, bank_ready_at(state, command, bank)) <= clock:
+                best, best_place, best_arrived = active_list, place, arrived
+    return best, best_place
 
 
 @inlined
@@ -305,7 +328,7 @@ def filter_row_hits(shape, state, queue):
 
 
 @inlined
-def choose_queued(policy, shape, state, queue, credit, blocking, clock):
+def choose_queued(policy, shape, state, queue, credit, blocking, kept, clock):
     """The oldest ready request of a queue that no other master blocks.
 
     Returns its slot, or -1; its next command; the mask of those that are blocked, of the last chunk looked
@@ -317,6 +340,8 @@ def choose_queued(policy, shape, state, queue, credit, blocking, clock):
         chunk = chunk_at(shape.queues, state, queue, number)
         if number > 0:
             maybe_ready = candidates(shape, state, queue, chunk, slots_at, clock)
+        if state.pending_size > 0:
+            maybe_ready &= ~requests_held(state, queue, chunk, kept)
         tail = state.tail[chunk, queue]
         maybe_ready = rotate(maybe_ready, tail)
         while maybe_ready != 0:
@@ -375,24 +400,85 @@ def maintenance_ready_at(shape, state, command, first):
     elif command == PRESB or command == REFSB:
         for group in range(shape.groups_at_once):
             at = max(at, state.bank_ready[first + group * BANKS_PER_GROUP, command])
+        if command == REFSB and shape.pair > 0:
+            at = max(at, state.bank_ready[first + shape.pair, command])
         if shape.groups_at_once == 1:
             at = max(at, state.group_ready[first // BANKS_PER_GROUP, command])
     return at
 
 
+@inlined
+def turn_to_open(shape, state, place):
+    """Of a pair of banks to refresh, put the open one into waiting maintenance, else the first."""
+    bank = assume_nonnegative(state.pending_bank[place] & BANKS - 1)
+    of_rank = bank % BANKS_PER_RANK
+    first = bank - of_rank + of_rank % shape.pair
+    open_banks = state.open_banks[bank // BANKS_PER_RANK]
+    first_is_open, other_is_open = open_banks & bank_bit(first), open_banks & bank_bit(first + shape.pair)
+    chosen = first + shape.pair if first_is_open == 0 and other_is_open != 0 else first
+    state.pending_bank[place] += chosen - bank
+
+
 @outlined
-def choose_maintenance(shape, state, credit, other_credit, clock):
-    """The next command of the first maintenance that waits: (its class or -1, when it becomes ready).
+def choose_maintenance(shape, state, place, credit, other_credit, clock):
+    """The next command of waiting maintenance: (its class, when it becomes ready; -1, FAR while
+    active requests keep it from closing banks).
 
     credit, other_credit: the clocks from which the sinks have room, see `banks_that_wait`.
     """
-    final, first = state.pending_class[0], assume_nonnegative(state.pending_bank[0] & BANKS - 1)
+    final = state.pending_class[place]
+    if final == REFSB and shape.pair > 0:
+        turn_to_open(shape, state, place)
+    first = assume_nonnegative(state.pending_bank[place] & BANKS - 1)
     rank = first // BANKS_PER_RANK
     banks = -1 if final == REFAB else bank_bit(first) if final == PRE else same_banks(shape, first)
     command = final
+    if final == REFSB and shape.pair > 0:
+        banks = bank_bit(first)  # the first of the pair that is open, if one is
     if final == PRE or state.open_banks[rank] & banks != 0:
         if banks_that_wait(shape, state, rank, credit <= clock, other_credit <= clock) & banks != 0:
             return -1, FAR
         command = PREAB if final == REFAB else PRESB if final == REFSB else PRE
-    at = maintenance_ready_at(shape, state, command, first)
-    return (command, at) if at <= clock else (-1, at)
+    return command, maintenance_ready_at(shape, state, command, first)
+
+
+@outlined
+def drop_precharges(shape, state):
+    """Drop waiting PREs of banks that another command has closed."""
+    place = 0
+    while place < state.pending_size:
+        bank = assume_nonnegative(state.pending_bank[place] & BANKS - 1)
+        if state.pending_class[place] == PRE and state.open_row[bank] < 0:
+            drop_pending(shape, state, place)
+        else:
+            place += 1
+
+
+@outlined
+def choose_pending(shape, state, blocking, credit, other_credit, clock):
+    """The first waiting maintenance that can issue, see `dram.choosing.choose_priority`.
+
+    Returns its place, or -1; the class of its command; the clock before which none is ready; whether queued
+    requests have to wait; the masks of the ranks whose command bus is taken, and on which activations have to
+    wait.
+    """
+    next_ready, taken, behind, kept = FAR, 0, 0, 0
+    rank_of_first = assume_nonnegative(state.pending_bank[0] & BANKS - 1) // BANKS_PER_RANK
+    for place in range(state.pending_size):
+        bank, bars = assume_nonnegative(state.pending_bank[place] & BANKS - 1), bars_queues(state, place)
+        rank = bank // BANKS_PER_RANK
+        if is_bus_taken(blocking, rank):
+            taken |= 1 << rank
+        elif blocking is None or rank == rank_of_first:
+            command, ready_at = choose_maintenance(shape, state, place, credit, other_credit, clock)
+            in_order = command != REFSB or behind >> rank & 1 == 0
+            is_ready = in_order and ready_at <= clock
+            if is_ready and not keeps_maintenance(shape.step, shape, state, place, command):
+                return place, command, FAR, bars, taken, 0
+            next_ready = min(next_ready, ready_at)
+            if command == REFSB and in_order and ready_at < clock + shape.activate_to_refresh:
+                kept |= 1 << rank
+        if bars:
+            return -1, -1, next_ready, True, taken, 0
+        behind |= 1 << rank
+    return -1, -1, next_ready, False, taken, kept

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from ndpsim._jit import by_type, inlined, kernel, outlined
 from ndpsim.dram.controller import DONE, PAUSED, RECORD_FULL, STUCK
+from ndpsim.dram.fast.banks import is_barred, push_refresh
 from ndpsim.dram.fast.choose import mode_changes, next_ready_after
 from ndpsim.dram.fast.chunk_points import is_among_writes, sum_waits
 from ndpsim.dram.fast.fast_forward import first_lookup
-from ndpsim.dram.fast.fields import BANKS_PER_RANK, READS, REFRESHES_PENDING, WRITES
+from ndpsim.dram.fast.fields import BANKS_PER_RANK, READS, REFRESHES_PENDING, REFSB, WRITES
 from ndpsim.dram.fast.issue import is_full
 from ndpsim.dram.fast.one_chunk import ONE_CHUNK
 from ndpsim.dram.fast.row_policy_points import close_rows, next_maintenance
-from ndpsim.dram.fast.slots import bank_of, enqueue, filter_place, push_maintenance
+from ndpsim.dram.fast.slots import bank_of, enqueue, filter_place
 from ndpsim.dram.fast.step import NOWHERE, step_alone
 from ndpsim.dram.fast.transitions import commit
 from ndpsim.dram.fast.words import assume_nonnegative
@@ -95,17 +96,18 @@ def take(shape, state, latencies, source, clock):
 @outlined
 def refresh(shape, policy, state, clock):
     """Ask for the refreshes that fall due; False when they can never catch up."""
-    room = REFRESHES_PENDING if policy.row_cap == 0 else state.pending_bank.shape[0]
+    few = policy.row_cap == 0 and policy.rfm.threshold == 0
+    room = REFRESHES_PENDING if few else state.pending_bank.shape[0]
     if state.pending_size + shape.ranks > room:
         return False
-    if state.pending_size == 0:
-        state.value[REFRESH_FROM] = clock
     value = state.value
     turn = assume_nonnegative(turn_of(value, value[REFRESHES]))
     command, only, bank = value[turn + TURN_COMMAND], value[turn + TURN_RANK], max(value[turn + TURN_BANK], 0)
+    if (policy.own_bank == 0 or command != REFSB) and not is_barred(state):
+        value[REFRESH_FROM] = clock
     for rank in range(shape.ranks):
         if only < 0 or rank == only:
-            push_maintenance(state, command, rank * BANKS_PER_RANK + bank)
+            push_refresh(policy.own_bank, shape, state, command, rank * BANKS_PER_RANK + bank)
     state.value[REFRESHES] += 1
     pause_refreshes(state.value, turn)
     return True
@@ -144,16 +146,16 @@ def step_of(policy, shape, state, latencies, source, sink, commands, clock):
 
 
 @inlined
-def due_since(shape, state, credit, stepped, clock):
+def due_since(shape, state, credit, is_first, stepped, clock):
     """The first clock at which a refresh might have fallen due that did at `clock`, for all to go as it did.
 
     There was no command at `clock`, and none was possible since the step at `stepped` or since the last read
     in `hits`. Therefore an earlier refresh would not issue at once either. It would not change the cause of
     idle time while data of that read is on the bus. credit: the clock from which the sink has room, see
-    `choose.banks_that_wait`.
+    `choose.banks_that_wait`; is_first: whether no maintenance waited before.
     """
     read = state.value[DATA_END] - shape.read_latency
-    if state.value[REFRESH_FROM] != clock or clock > read + shape.burst:
+    if not is_first or clock > read + shape.burst:
         return clock
     since = max(stepped, read) + 1
     return max(since, credit) if credit <= clock else since
@@ -242,7 +244,7 @@ def run(policy, shape, states, latencies, source, sink, commands, skips, until_s
                 state.value[COUNTED_UNTIL] = clock - 1
                 break
         state.value[COUNTED_UNTIL] = clock
-        is_due = clock >= state.value[NEXT_REFRESH]
+        is_due, is_first = clock >= state.value[NEXT_REFRESH], state.pending_size == 0
         if is_due:
             next_ready = clock
             if not refresh(shape, policy, state, clock):
@@ -254,9 +256,8 @@ def run(policy, shape, states, latencies, source, sink, commands, skips, until_s
             next_ready, command, _ = step_of(policy, shape, state, latencies, source, sink, commands, clock)
             if is_due:
                 idle = command < 0
-                state.due_since = (
-                    due_since(shape, state, credit_clock(sink), stepped, clock) if idle else clock
-                )
+                credit = credit_clock(sink)
+                state.due_since = due_since(shape, state, credit, is_first, stepped, clock) if idle else clock
             stepped = clock
             hits = only_hits(skips, shape, state, source, clock)
         clock, accepts = next_step(policy, shape, state, source, next_ready, clock)

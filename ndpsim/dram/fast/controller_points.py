@@ -21,14 +21,22 @@ def hits_from(rules, clock):
 
 
 @overridable
+def active_from(rules, state, rank, times):
+    """The clocks, by class, before which no command for an active request of a rank can issue; `times`: those
+    before which its RD or WR cannot.
+    """
+    return times
+
+
+@overridable
 def is_busy(rules, state):
     """Whether the next step has a command to issue that is in no queue and no list."""
     return False
 
 
 @overridable
-def keeps_maintenance(rules, shape, state, command):
-    """Whether this command of the first maintenance has to wait for the controller."""
+def keeps_maintenance(rules, shape, state, place, command):
+    """Whether this command of the maintenance that waits at a place has to wait for the controller."""
     return False
 
 

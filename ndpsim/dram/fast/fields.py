@@ -42,6 +42,8 @@ ACT, PRE, RD, WR, PREAB, REFAB, PRESB, REFSB, RDA, WRA = range(10)
 REQUEST_CLASSES = 4
 # Commands of some controllers only: the second half of an activation, the command before RD or WR.
 OTHER_HALF, BEFORE_RD, BEFORE_WR = 10, 11, 12
+# RFM commands, whose times are those of the refresh of the same banks, REFAB or REFSB.
+RFMAB, RFMSB = 13, 14
 TIMED_CLASSES = 8  # with times of their own: RDA may issue when RD may, WRA when WR may
 CLASSES = 10
 
@@ -119,6 +121,7 @@ FIELDS = (
     Field("same_group", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank group"),
     Field("same_bank", (CLASSES, TIMED_CLASSES), CONSTANT, "to the same bank"),
     Field("of_window", (1, TIMED_CLASSES), CONSTANT, "from the first of four commands of the window (tFAW)"),
+    Field("of_bus", (1, TIMED_CLASSES), CONSTANT, "from half of an activation, of the command bus"),
     Field("of_stacks", (2 * CLASSES, TIMED_CLASSES), CONSTANT, "as `of_ranks`, of the stacks of a rank"),
     # ---- Times: the first clock at which a class may issue, according to this node. Commands raise them
     # (`timing`); nothing lowers them.
@@ -209,7 +212,22 @@ FIELDS = (
     # ---- Waiting maintenance, in order
     Field("pending_size", (), NUMBER, "commands that wait"),
     Field("pending_class", (EACH_PENDING,), NUMBER, "class"),
-    Field("pending_bank", (EACH_PENDING,), NUMBER, "bank, or the first of a rank or same-bank refresh"),
+    Field(
+        "pending_bank",
+        (EACH_PENDING,),
+        NUMBER,
+        "bank, or the first of a rank or same-bank refresh; plus BANKS: RFM instead of the refresh",
+    ),
+    Field(
+        "awaits_refresh",
+        (EACH_RANK,),
+        DERIVED,
+        "mask of the banks whose waiting refresh, a REFSB, holds back only their requests; 0 under the "
+        "refresh control of the reference. Whoever adds or removes a REFSB must update it",
+    ),
+    # ---- Refresh management; without fast-forward
+    Field("rfm", (7,), CONSTANT, "as `dram.state.Rfm`; its command is the class REFAB or REFSB"),
+    Field("raa", (EACH_BANK,), CONSTANT, "a bank's counter of activations, see `dram.management`"),
     # ---- Fast-forward
     Field("fast_forwarded", (), COUNTER, "reads that went as others of the run had gone"),
     Field("next_lookup", (), FORWARDING, "the number of the request at which the table is asked next"),

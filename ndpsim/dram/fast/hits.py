@@ -40,7 +40,7 @@ def others_from(shape, state):
     slots_at, first = free_slots_at(0), FAR
     for rank in range(shape.ranks):
         queued = with_element(queued_from(shape, state, READS, rank, slots_at, 0), RD, FAR)
-        first = min(first, least(smaller(queued, active_from(state, rank, slots_at))))
+        first = min(first, least(smaller(queued, active_from(shape, state, rank, slots_at))))
     return first
 
 

@@ -7,9 +7,13 @@ from ndpsim.dram.fast.banks import (
     activate_request,
     active_bank,
     bank_bit,
+    bars_queues,
     close_bank,
     close_banks,
+    drop_pending,
+    is_barred,
     leave_active_queue,
+    push_refresh,
     release_bank,
     requeue_reads,
     same_banks,
@@ -29,6 +33,8 @@ from ndpsim.dram.fast.fields import (
     READS_LOGGED,
     REFAB,
     REFSB,
+    RFMAB,
+    RFMSB,
     SLOTS,
 )
 from ndpsim.dram.fast.row_policy_points import column_class, finish_queued, record_activated, record_column
@@ -41,11 +47,12 @@ from ndpsim.dram.fast.timing import (
     propagate_same_banks,
     propagate_to_ranks,
 )
-from ndpsim.dram.fast.words import assume_nonnegative
+from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.issuing import note_idle
 from ndpsim.dram.maintenance import end_pause
 from ndpsim.dram.sink import FINISHED, credit_clock, take_burst
 from ndpsim.dram.state import (
+    ALL_RANKS,
     DATA_END,
     FAR,
     FIRST_COMMAND,
@@ -54,13 +61,22 @@ from ndpsim.dram.state import (
     READ_LATENCY,
     READ_QUEUE,
     READS_SERVED,
+    REFRESH_FROM,
     REFRESH_UNTIL,
+    RFM_BY_REFRESH,
+    RFM_BY_RFM,
+    RFM_CLEARS,
+    RFM_COMMAND,
+    RFM_OWN_BANK,
+    RFM_SCOPE,
+    RFM_THRESHOLD,
     ROW_CONFLICTS,
     ROW_HITS,
     ROW_MISSES,
     SERVED,
     WRITE_QUEUE,
 )
+from ndpsim.spec.standard import SAME_BANKS
 
 
 @inlined
@@ -166,6 +182,61 @@ def leave_queue(queues, state, source, queue, slot, bank, arrived, clock):
 
 
 @inlined
+def note_activation(shape, state, bank, clock):
+    """See `dram.management`."""
+    threshold, bank = state.rfm[RFM_THRESHOLD], assume_nonnegative(bank)
+    if threshold > 0:
+        state.raa[bank] += 1
+        if state.raa[bank] >= threshold:
+            request_rfm(shape, state, bank, clock)
+
+
+@inlined
+def first_managed(shape, state, bank):
+    """The first of the banks that RFM for a bank addresses."""
+    of_rank = bank % BANKS_PER_RANK
+    if state.rfm[RFM_COMMAND] == REFAB:
+        return bank - of_rank
+    if state.rfm[RFM_SCOPE] == SAME_BANKS:
+        return bank - of_rank + bank % BANKS_PER_GROUP
+    if shape.pair > 0:
+        return bank - of_rank + of_rank % shape.pair
+    return bank
+
+
+@outlined
+def request_rfm(shape, state, bank, clock):
+    """See `dram.management.request`."""
+    command, first = state.rfm[RFM_COMMAND], first_managed(shape, state, bank)
+    for place in range(state.pending_size):
+        alike = state.pending_class[place] == command and state.pending_bank[place] >= BANKS
+        if alike and first_managed(shape, state, state.pending_bank[place] - BANKS) == first:
+            return
+    if state.pending_size == state.pending_bank.shape[0]:
+        return
+    if (state.rfm[RFM_OWN_BANK] == 0 or command == REFAB) and not is_barred(state):
+        state.value[REFRESH_FROM] = clock + 1
+    push_refresh(state.rfm[RFM_OWN_BANK], shape, state, command, BANKS + first)
+    if state.rfm[RFM_CLEARS]:
+        of_all = state.rfm[RFM_CLEARS] == ALL_RANKS and command == REFAB
+        rank = bank // BANKS_PER_RANK
+        for other in range(shape.ranks):
+            if other == rank or of_all:
+                lower_counters(shape, state, command, first + (other - rank) * BANKS_PER_RANK, FAR)
+
+
+@outlined
+def lower_counters(shape, state, command, first, amount):
+    """See `dram.management`; command: REFAB or REFSB."""
+    rank = first // BANKS_PER_RANK
+    banks = -1 if command == REFAB else same_banks(shape, first)
+    while banks != 0:
+        bank = assume_nonnegative(rank * BANKS_PER_RANK + lowest(banks))
+        banks &= banks - 1
+        state.raa[bank] = max(0, state.raa[bank] - amount)
+
+
+@inlined
 def issue_queued(policy, shape, state, latencies, source, sink, commands, queue, slot, command, clock):
     """The next command of a queued request."""
     queue, slot, command = assume_nonnegative(queue), assume_nonnegative(slot), assume_nonnegative(command)
@@ -191,6 +262,7 @@ def issue_queued(policy, shape, state, latencies, source, sink, commands, queue,
         propagate_activate(shape, state, bank, clock)
         record_activated(shape.rows, state, bank)
         activate_request(shape.queues, state, queue, bank, row, request, arrived)
+        note_activation(shape, state, bank, clock)
     else:
         count_first(shape.queues, state, queue, slot, ROW_CONFLICTS)
         propagate_bank(shape, state, PRE, bank, clock)
@@ -199,48 +271,50 @@ def issue_queued(policy, shape, state, latencies, source, sink, commands, queue,
 
 
 @inlined
-def drop_first(state):
-    """The first maintenance that waits is done."""
-    state.pending_size -= 1
-    for place in range(state.pending_size):
-        state.pending_class[place] = state.pending_class[place + 1]
-        state.pending_bank[place] = state.pending_bank[place + 1]
-
-
-@inlined
-def note_refresh(state, clock):
+def end_round(state, clock):
     """A refresh has issued and is no longer pending; it may be the last of a round."""
     if state.value[PAUSED_UNTIL] < FAR:
         return
     for place in range(state.pending_size):
-        if state.pending_class[place] == REFAB or state.pending_class[place] == REFSB:
+        refreshes = state.pending_class[place] == REFAB or state.pending_class[place] == REFSB
+        if refreshes and state.pending_bank[place] < BANKS:  # no RFM
             return
     end_pause(state.value, clock)
 
 
 @outlined
-def issue_maintenance(shape, state, source, sink, commands, command, clock):
-    """The next command of the first maintenance that waits."""
-    first = assume_nonnegative(state.pending_bank[0] & BANKS - 1)
+def issue_maintenance(shape, state, source, sink, commands, place, command, clock):
+    """The next command of waiting maintenance."""
+    first = assume_nonnegative(state.pending_bank[place] & BANKS - 1)
     rank, command = first // BANKS_PER_RANK, assume_nonnegative(command)
     to_rank = command == PREAB or command == REFAB
-    count_command(state, command, clock)
+    refreshes = command == REFAB or command == REFSB
+    is_rfm, named = refreshes and state.pending_bank[place] >= BANKS, command
+    if is_rfm:
+        named = RFMAB if command == REFAB else RFMSB
+    count_command(state, named, clock)
     if commands.entry.shape[0] > 0:
-        record_command(commands, command, 1 + rank if to_rank else bank_node(shape, first), -1, -1, clock)
+        record_command(commands, named, 1 + rank if to_rank else bank_node(shape, first), -1, -1, clock)
+    if refreshes and state.rfm[RFM_THRESHOLD] > 0:
+        amount = state.rfm[RFM_BY_RFM] if is_rfm else state.rfm[RFM_BY_REFRESH]
+        lower_counters(shape, state, command, first, amount)
     if to_rank:
         propagate_to_ranks(shape, state, command, rank, clock)
     elif command == PRE:
         propagate_bank(shape, state, PRE, first, clock)
     else:
         propagate_same_banks(shape, state, command, first, clock)
-    if command == REFAB or command == REFSB:
-        state.value[REFRESH_UNTIL] = clock + (shape.refresh_cycles if command == REFAB else 0)
-        drop_first(state)
-        note_refresh(state, clock)
+    if refreshes:
+        if bars_queues(state, place):
+            state.value[REFRESH_UNTIL] = clock + (shape.refresh_cycles if command == REFAB else 0)
+        drop_pending(shape, state, place)
+        if not is_rfm:
+            end_round(state, clock)
     else:
-        banks = -1 if to_rank else bank_bit(first) if command == PRE else same_banks(shape, first)
+        is_one = command == PRE or shape.pair > 0
+        banks = -1 if to_rank else bank_bit(first) if is_one else same_banks(shape, first)
         close_banks(shape.queues, state, rank, banks, clock)
         if command == PRE:
-            drop_first(state)
+            drop_pending(shape, state, place)
     if sink.servers > 0 and credit_clock(sink) > clock:
         requeue_reads(shape, state, source, clock)

@@ -7,7 +7,15 @@ beyond it.
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram.fast.banks import bank_bit, close_bank, close_banks, open_bank, release_bank, same_banks
+from ndpsim.dram.fast.banks import (
+    bank_bit,
+    close_bank,
+    close_banks,
+    drop_pending,
+    open_bank,
+    release_bank,
+    same_banks,
+)
 from ndpsim.dram.fast.fields import ACT, BANKS_PER_RANK, PRE, PREAB, PRESB, REFAB, TIMED_CLASSES
 from ndpsim.dram.fast.one_chunk import ONE_CHUNK
 from ndpsim.dram.fast.timing import (
@@ -63,17 +71,13 @@ def observe_precharge(state, bank, clock):
 
 
 @inlined
-def forget_pending(state, command, bank):
+def forget_pending(shape, state, command, bank):
     """The first refresh of this class that waits for a bank, or for the rank it is the first of, is done."""
-    found = 0
     for place in range(state.pending_size):
         here = place & (state.pending_bank.shape[0] - 1)
-        if found == 0 and state.pending_class[here] == command and state.pending_bank[here] == bank:
-            found = 1
-        elif found == 1:
-            state.pending_class[here - 1] = state.pending_class[here]
-            state.pending_bank[here - 1] = state.pending_bank[here]
-    state.pending_size -= found
+        if state.pending_class[here] == command and state.pending_bank[here] == bank:
+            drop_pending(shape, state, here)
+            return
 
 
 @inlined
@@ -97,5 +101,6 @@ def observe_maintenance(shape, state, command, first, clock):
         close_banks(shape.queues, state, rank, -1 if command == PREAB else same_banks(shape, first), clock)
         release_closed(state, rank)
     else:
-        state.value[REFRESH_UNTIL] = clock + (shape.refresh_cycles if command == REFAB else 0)
-        forget_pending(state, command, first)
+        if command == REFAB or state.awaits_refresh[rank] & bank_bit(first) == 0:
+            state.value[REFRESH_UNTIL] = clock + (shape.refresh_cycles if command == REFAB else 0)
+        forget_pending(shape, state, command, first)

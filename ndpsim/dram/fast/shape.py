@@ -23,7 +23,9 @@ class Shape(NamedTuple):
     burst: int
     refresh_interval: int
     refresh_cycles: int
+    activate_to_refresh: int  # clocks from ACT to REFSB of the rank, see `dram.choosing.delays_refresh`
     queues: Any  # `OneChunk` or `Chunks`
     rows: Any  # of the row policy
     groups_at_once: int  # of PRESB and REFSB
+    pair: int  # from a bank that REFSB refreshes to the other one of the pair; 0: it takes no pair
     step: Any  # of the standard's controller

@@ -8,7 +8,7 @@ A clock that is too old to delay a command or to affect idle times is written as
 from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
-from ndpsim.dram.fast.banks import activate_request, active_bank
+from ndpsim.dram.fast.banks import activate_request, active_bank, bars_queues, same_banks
 from ndpsim.dram.fast.fields import (
     BANKS,
     BANKS_PER_GROUP,
@@ -248,19 +248,22 @@ def read_queue(state, table, at, size, row, clock):
 def write_pending(state, table, at):
     """The refreshes that wait."""
     for place in range(state.pending_size):
-        table[at] = state.pending_class[place]
+        table[at] = state.pending_class[place] * 2 + bars_queues(state, place)
         table[at + 1] = state.pending_bank[place]
         at += 2
     return at
 
 
 @inlined
-def read_pending(state, table, at, size):
+def read_pending(shape, state, table, at, size):
     """Read the words of `write_pending`; returns the number of refreshes."""
     state.pending_size = size
     for place in range(size):
-        state.pending_class[place] = table[at]
+        state.pending_class[place] = table[at] // 2
         state.pending_bank[place] = table[at + 1]
+        if table[at] % 2 == 0:
+            first = assume_nonnegative(table[at + 1])
+            state.awaits_refresh[first // BANKS_PER_RANK] |= same_banks(shape, first)
         at += 2
     return at
 
@@ -335,7 +338,7 @@ def clear(shape, state):
     for number in range(shape.ranks):
         rank = assume_nonnegative(number)
         row = wait_row(READS, rank)
-        state.pinned_banks[rank] = 0
+        state.pinned_banks[rank] = state.awaits_refresh[rank] = 0
         state.active_size[rank * 2 + READS] = state.active_head[rank * 2 + READS] = 0
         for command in range(REQUEST_CLASSES):
             state.waiting[0, row, command] = 0
@@ -359,7 +362,7 @@ def restore(shape, state, source, sink, table, signature, clock):
     queue, at = at + _HEAD_WORDS, at + _HEAD_WORDS + size * _QUEUED_WORDS
     if sink.servers > 0:
         at = read_sink(sink, table, at, clock)
-    at = read_pending(state, table, at, pending)
+    at = read_pending(shape, state, table, at, pending)
     for rank in range(shape.ranks):
         at = read_rank(shape, state, table, at, rank, over, row, clock)
     read_queue(state, table, queue, size, row, clock)

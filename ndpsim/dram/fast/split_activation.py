@@ -1,4 +1,4 @@
-"""The fast controller of LPDDR5: activations in two halves, and a data clock that stops."""
+"""The fast controller of LPDDR5 and LPDDR6: activations in two halves, and a data clock that stops."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from ndpsim.dram.fast.fields import (
     RANKS,
     RD,
     REFAB,
+    REFSB,
     SLOTS,
 )
-from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, record_command
+from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, note_activation, record_command
 from ndpsim.dram.fast.issue import count_command as count_fast
 from ndpsim.dram.fast.row_policy_points import record_activated
 from ndpsim.dram.fast.slots import slot_bank
 from ndpsim.dram.fast.timing import bank_ready_at as fast_ready_at
-from ndpsim.dram.fast.timing import propagate_activate
-from ndpsim.dram.fast.vectors import with_element
+from ndpsim.dram.fast.timing import propagate_bank, update_window
+from ndpsim.dram.fast.vectors import filled, larger, plus, raise_times, smaller, with_element
 from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.state import (
     FAR,
@@ -53,10 +54,16 @@ class OnFast(NamedTuple):
     reserved: int  # of the announcing command on the command bus
     leads_reads: int  # from the announcing command to its read
     leads_writes: int
+    cycles: int  # of every command on the command bus
+    from_second: int  # 1: distances of an activation count from its second half
+    window_of_second: int  # 1: so does the window (tFAW)
+    keeps_refreshes: int  # 1: no refresh issues between the halves
+    announces_ahead: int  # 1: see `announce_ahead`
+    opens_at_once: int  # 1: the second half issues as soon as it can
 
 
 # Places in `opening`.
-_IS_OPENING, _BANK, _ROW, _REQUEST, _ARRIVED, _QUEUE_OF, _DUE_AT = range(7)
+_IS_OPENING, _BANK, _ROW, _REQUEST, _ARRIVED, _QUEUE_OF, _DUE_AT, _BUS_FREE = range(8)
 # What is announced, as places in `announced`: the active list of the request, counted from 1, and its place;
 # or behind those lists its queue, and its number in the source.
 _WHERE, _WHICH = range(2)
@@ -65,22 +72,30 @@ _WHERE, _WHICH = range(2)
 @inlined
 def step_alone(rules, policy, shape, state, latencies, source, sink, commands, credit, clock):
     """See `fast.step`."""
-    value = state.value
+    value, opening = state.value, state.opening
     if state.announced[_WHERE] > 0:
         at = issue_what_is_announced(
             rules, policy, shape, state, latencies, source, sink, commands, credit, clock
         )
+        if at <= clock:
+            opening[_BUS_FREE] = clock + rules.cycles
         return fast.FROM_QUEUE if at <= clock else fast.NOWHERE, -1, -1, -1, -1, at, 0
-    if state.opening[_IS_OPENING] and state.opening[_DUE_AT] <= clock:
-        open_row(shape, state, commands, clock)
+    opens_from = opening[_BUS_FREE] if opening[_IS_OPENING] else FAR
+    if opens_from <= clock and (rules.opens_at_once or opening[_DUE_AT] <= clock):
+        open_row(rules, shape, state, commands, clock)
         value[FORCED] += 1
         return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
     outcome = fast.step(policy, shape, state, latencies, source, sink, commands, None, credit, 0, clock)
-    if outcome[0] == fast.NOWHERE and state.opening[_IS_OPENING]:
-        open_row(shape, state, commands, clock)
+    if outcome[0] != fast.NOWHERE:
+        opening[_BUS_FREE] = clock + rules.cycles
+        return outcome
+    if rules.announces_ahead and announce_ahead(rules, shape, state, commands, credit, clock):
+        return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
+    if opens_from <= clock:
+        open_row(rules, shape, state, commands, clock)
         value[DEFERRED] += 1
         return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
-    return outcome
+    return fast.NOWHERE, -1, -1, -1, -1, min(outcome[5], opens_from), 0
 
 
 @inlined
@@ -142,8 +157,16 @@ def count_and_record(shape, state, commands, command, bank, row, clock):
         record_command(commands, command, bank_node(shape, bank), row, -1, clock)
 
 
+@inlined
+def take_bus(rules, shape, state, clock):
+    """Another command may follow when the bus is free."""
+    if rules.cycles > 1:
+        for rank in range(assume_nonnegative(shape.ranks)):
+            raise_times(state.rank_ready, rank, state.of_bus, 0, clock)
+
+
 @outlined
-def open_row(shape, state, commands, clock):
+def open_row(rules, shape, state, commands, clock):
     """See `complete`."""
     opening = state.opening
     bank, row, queue = (
@@ -153,9 +176,16 @@ def open_row(shape, state, commands, clock):
     )
     count_and_record(shape, state, commands, OTHER_HALF, bank, row, clock)
     state.value[OPEN_CLOCKS] -= clock
-    opening[_IS_OPENING] = 0
+    opening[_IS_OPENING], opening[_BUS_FREE] = 0, clock + rules.cycles
+    if rules.from_second:
+        propagate_bank(shape, state, ACT, bank, clock)
+    else:
+        take_bus(rules, shape, state, clock)
+    if rules.window_of_second:
+        update_window(shape, state, bank // BANKS_PER_RANK, clock)
     record_activated(shape.rows, state, bank)
     activate_request(shape.queues, state, queue, bank, row, opening[_REQUEST], opening[_ARRIVED])
+    note_activation(shape, state, bank, clock)
 
 
 @inlined
@@ -171,33 +201,80 @@ def is_busy(rules, state):
 
 
 @inlined
-def keeps_maintenance(rules, shape, state, command):
-    """See `fast.controller_points`, and `is_in_head`."""
+def keeps_maintenance(rules, shape, state, place, command):
+    """See `fast.controller_points`, and `opens_bank_of`."""
     if state.opening[_IS_OPENING] == 0:
         return False
-    bank, first = state.opening[_BANK], assume_nonnegative(state.pending_bank[0] & BANKS - 1)
+    if rules.keeps_refreshes and (command == REFAB or command == REFSB):
+        return True
+    bank, first = state.opening[_BANK], assume_nonnegative(state.pending_bank[place] & BANKS - 1)
     if bank // BANKS_PER_RANK != first // BANKS_PER_RANK:
         return False
-    return state.pending_class[0] == REFAB or same_banks(shape, first) & bank_bit(bank) != 0
+    return state.pending_class[place] == REFAB or same_banks(shape, first) & bank_bit(bank) != 0
 
 
 @inlined
 def prepare(rules, shape, state, commands, queue, bank, where, which, clock):
     """See `instead`, of a column command."""
     opening = state.opening
+    can_open = opening[_BUS_FREE] <= clock and opening[_IS_OPENING]
+    opening[_BUS_FREE] = clock + rules.cycles  # one command or another issues now
     if rules.is_always_prepared or clock < state.prepared_until[clock_of(rules, bank)]:
         state.value[UNANNOUNCED] += 1
         keep_clock(rules, state, queue, bank, clock)
         return False
-    if opening[_IS_OPENING] and opening[_DUE_AT] <= clock + rules.reserved:
-        open_row(shape, state, commands, clock)
+    if can_open and opening[_DUE_AT] <= clock + rules.reserved:
+        open_row(rules, shape, state, commands, clock)
         state.value[DEFERRED] += 1
         return True
+    announce(rules, shape, state, commands, queue, bank, where, which, clock)
+    return True
+
+
+@inlined
+def announce(rules, shape, state, commands, queue, bank, where, which, clock):
+    """See `dram.controllers.split_activation`."""
     count_and_record(shape, state, commands, BEFORE_RD + queue, bank, -1, clock)
+    state.opening[_BUS_FREE] = clock + rules.cycles
     leads = rules.leads_writes if queue else rules.leads_reads
     if leads > 1:  # as in `announce`
         state.bank_ready[bank, RD + queue] = max(state.bank_ready[bank, RD + queue], clock + leads)
     state.announced[_WHERE], state.announced[_WHICH] = where + 1, which
+
+
+@inlined
+def active_from(rules, state, rank, times):
+    """See `fast.controller_points`: if its data clock has stopped, a request may be announced earlier."""
+    if rules.announces_ahead == 0:
+        return times
+    running_until = state.prepared_until[1 + rank if rules.of_rank else 0]
+    return smaller(times, larger(plus(times, filled(-rules.reserved)), filled(running_until)))
+
+
+@outlined
+def announce_ahead(rules, shape, state, commands, credit, clock):
+    """Announce the oldest active request that will be ready right after; see `announced_ahead`."""
+    if state.opening[_BUS_FREE] > clock:
+        return False
+    if state.opening[_IS_OPENING] and state.opening[_DUE_AT] <= clock + rules.reserved:
+        return False
+    best, best_place, best_arrived, ready_from = -1, 0, FAR, clock + rules.reserved
+    for active_list in range(QUEUES * shape.ranks):
+        rank, command = active_list // QUEUES, RD + active_list % QUEUES
+        at_rank = max(state.rank_ready[rank, command], credit if command == RD else 0)
+        running_until = state.prepared_until[1 + rank if rules.of_rank else 0]
+        if max(at_rank, state.active_not_ready_until[rank, command]) > ready_from or running_until > clock:
+            continue
+        for place in range(state.active_size[active_list]):
+            bank = assume_nonnegative(active_bank(state, active_list, place))
+            arrived = state.active_arrived[bank]
+            is_ready = state.open_row[bank] >= 0 and fast_ready_at(state, command, bank) <= ready_from
+            if is_ready and arrived < best_arrived:
+                best, best_place, best_arrived = active_list, place, arrived
+    if best < 0:
+        return False
+    bank = assume_nonnegative(active_bank(state, best, best_place))
+    announce(rules, shape, state, commands, best % QUEUES, bank, best, best_place, clock)
     return True
 
 
@@ -221,7 +298,12 @@ def begin_opening(rules, shape, state, commands, queue, bank, row, request, arri
     """See `begin`."""
     opening = state.opening
     count_and_record(shape, state, commands, ACT, bank, row, clock)
-    propagate_activate(shape, state, bank, clock)
+    if rules.from_second:
+        take_bus(rules, shape, state, clock)
+    else:
+        propagate_bank(shape, state, ACT, bank, clock)
+    if not rules.window_of_second:
+        update_window(shape, state, bank // BANKS_PER_RANK, clock)
     opening[_IS_OPENING], opening[_BANK], opening[_ROW], opening[_REQUEST] = 1, bank, row, request
     opening[_ARRIVED], opening[_QUEUE_OF], opening[_DUE_AT] = arrived, queue, clock + rules.within
 

@@ -19,11 +19,13 @@ from ndpsim.dram.fast.fields import (
     GROUPS_PER_STACK,
     MOST_CHUNKS,
     MOST_TURNS,
+    OTHER_HALF,
     PREAB,
     PRESB,
     RANKS,
     REFAB,
     REFSB,
+    RFMAB,
     SLOTS,
     STACKS_PER_RANK,
     TIMED_CLASSES,
@@ -34,22 +36,27 @@ from ndpsim.dram.fast.shape import NOT_IN_WINDOW, Shape
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers.FRFCFS import FRFCFS
-from ndpsim.dram.state import OPEN_CLOCKS, Policy, number_nodes, put_schedule, refreshed, schedule_of
+from ndpsim.dram.state import OPEN_CLOCKS, Policy, Rfm, number_nodes, put_schedule, refreshed, schedule_of
 from ndpsim.spec import NO_RULE, Tables
 from ndpsim.spec.lower import (
+    BUS,
     BUSY,
     CLOCKS,
     CLOSES_FIRST,
     COMPLETED_BY,
     COUNTED,
     CYCLES,
+    INTERVAL,
+    IS_REFRESH,
     LENGTH,
     LEVEL,
+    ON_ANY_TICK,
     PREPARED_BY,
     SCOPE,
 )
 from ndpsim.spec.standard import (
     ACTIVATE,
+    BANK_PAIR,
     ONE_BANK,
     PRECHARGE,
     READ,
@@ -66,8 +73,10 @@ Records = NDArray[Any]
 
 # The numbers of PREAB, REFAB, PRESB and REFSB are those of a standard with these commands, see
 # `chunks_needed`; the last entries are no numbers, see `command_numbers`.
-COMMAND_OF_CLASS = ACTIVATE, PRECHARGE, READ, WRITE, 6, 7, 8, 9, READ_AP, WRITE_AP, 10, 11, 12
+COMMAND_OF_CLASS = ACTIVATE, PRECHARGE, READ, WRITE, 6, 7, 8, 9, READ_AP, WRITE_AP, 10, 11, 12, 13, 14
 CLASS_OF_COMMAND = np.argsort(COMMAND_OF_CLASS)
+
+_OF_BANKS = ONE_BANK, BANK_PAIR  # scopes of refreshes of single banks
 
 _WINDOW = 1, 4  # the level and the length of the window of activations (tFAW)
 
@@ -80,7 +89,7 @@ def fits(tables: Tables, policy: Policy, with_sink: bool) -> bool:
 
 def _usual(tables: Tables, schedule: Schedule) -> bool:
     """Whether all commands have the numbers of `COMMAND_OF_CLASS`."""
-    return not any(tables.commands[turn.command, SCOPE] == ONE_BANK for turn in schedule.turns)
+    return not any(tables.commands[turn.command, SCOPE] in _OF_BANKS for turn in schedule.turns)
 
 
 @cached_by_identity(16)
@@ -97,7 +106,7 @@ def chunks_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     small = tables.ranks <= RANKS and groups <= GROUPS_PER_RANK
     small = small and banks <= BANKS_PER_GROUP and chunks <= MOST_CHUNKS
     small = small and tables.groups_per_stack * groups // tables.bankgroups in (0, GROUPS_PER_STACK)
-    return chunks if small and _fits_classes(tables, schedule_of(tables, policy)) else 0
+    return chunks if small and _fits_classes(tables, schedule_of(tables, policy), policy.rfm) else 0
 
 
 def _groups(tables: Tables) -> tuple[int, int]:
@@ -114,33 +123,45 @@ def _halves(tables: Tables) -> bool:
     return tables.groups_per_stack > 0 and tables.banks_per_group == 2 * BANKS_PER_GROUP
 
 
-def _fits_classes(tables: Tables, schedule: Schedule) -> bool:
+def _fits_classes(tables: Tables, schedule: Schedule, rfm: Rfm) -> bool:
     """Whether each command that may issue has a class, and each of its rules a place in the state."""
+    requested = {turn.command for turn in schedule.turns}
+    if rfm.threshold > 0:
+        like = _refresh_like(tables, rfm)
+        if like is None:
+            return False
+        requested.add(like)
     numbers = command_numbers(tables)
-    of_classes = [(SAME_BANKS, REFSB, PRESB), (ONE_BANK, REFSB, PRESB), (WHOLE_RANK, REFAB, PREAB)]
+    of_classes = [(scope, REFSB, PRESB) for scope in (SAME_BANKS, *_OF_BANKS)] + [(WHOLE_RANK, REFAB, PREAB)]
     known = [[scope, numbers[one], numbers[other]] for scope, one, other in of_classes]
-    asked = [
-        [int(tables.commands[n, SCOPE]), n, int(tables.commands[n, CLOSES_FIRST])]
-        for n in {turn.command for turn in schedule.turns}
-    ]
+    asked = [[int(tables.commands[n, SCOPE]), n, int(tables.commands[n, CLOSES_FIRST])] for n in requested]
     issued = [*range(WRITE_AP + 1), *(number for one in asked for number in one[1:])]
     return (
         _fits_window(tables, issued)
         and all(one in known for one in asked)
         and not any(_binds_parts(tables, number) for one in asked for number in one[1:])
-        and not (tables.binds_siblings[2].any() or _other_banks(tables) is None)
+        and not tables.binds_siblings[2:STACK].any()
         and len(schedule.turns) <= MOST_TURNS
     )
 
 
-def _other_banks(tables: Tables) -> Ints | None:
-    """Distances from a bank to the others, if they may be those of a rank; None if they may not.
-
-    They may if a bank waits for itself at least as long, and a rank has no other bank groups.
-    """
-    others = tables.sibling_gap[3]
-    holds = tables.bankgroups == 1 and bool((tables.gap[3] >= others).all())
-    return others if holds or not tables.binds_siblings[3].any() else None
+def _refresh_like(tables: Tables, rfm: Rfm) -> int | None:
+    """The refresh of the same banks as RFM and with the same rules; None: there is none."""
+    like, _ = refreshed(tables).commands.get(rfm.scope, (None, 0))
+    if like is None:
+        return None
+    counted, delayed = tables.windows[:, COUNTED:CLOCKS], tables.windows[:, CLOCKS:]
+    of_both = [
+        (
+            *(gap[:, number] for gap in (tables.gap, tables.sibling_gap)),
+            *(gap[:, :, number] for gap in (tables.gap, tables.sibling_gap)),
+            counted[:, number],
+            delayed[:, number],
+            tables.commands[number, [CLOSES_FIRST, BUSY, BUS, CYCLES, ON_ANY_TICK]],
+        )
+        for number in (like, rfm.command)
+    ]
+    return like if all(np.array_equal(*pair) for pair in zip(*of_both, strict=True)) else None
 
 
 def _binding_windows(tables: Tables, issued: list[int]) -> Ints:
@@ -152,16 +173,18 @@ def _binding_windows(tables: Tables, issued: list[int]) -> Ints:
 
 def _fits_window(tables: Tables, issued: list[int]) -> bool:
     """Whether there is at most the window of activations, with or without the refresh of banks."""
-    windows, numbers = _binding_windows(tables, issued), command_numbers(tables)
+    numbers = command_numbers(tables)
+    issued = [*issued, *(number for number in numbers[OTHER_HALF:RFMAB] if number >= 0)]
+    windows = _binding_windows(tables, issued)
     if len(windows) == 0:
         return True
-    known = [number in (ACTIVATE, numbers[REFSB]) for number in issued]
+    known = [number in (ACTIVATE, numbers[OTHER_HALF], numbers[REFSB]) for number in issued]
     others = [number for number, is_known in zip(issued, known, strict=True) if not is_known]
     window = windows[0]
     return (
         len(windows) == 1
         and (window[LEVEL], window[LENGTH]) == _WINDOW
-        and window[COUNTED + ACTIVATE] > 0
+        and (window[COUNTED + ACTIVATE] > 0) != window_of_second(tables)
         and not (window[[COUNTED + other for other in others]] > 0).any()
         and not (window[[CLOCKS + other for other in others]] > NO_RULE).any()
     )
@@ -170,14 +193,25 @@ def _fits_window(tables: Tables, issued: list[int]) -> bool:
 def _window(tables: Tables) -> tuple[Ints, int]:
     """The distances of the window by class, [0, class], from an ACT's first cycle; `refresh_in_window`."""
     distances, in_window = np.full((1, TIMED_CLASSES), NO_RULE, dtype=np.int64), NOT_IN_WINDOW
-    cycles, refresh = int(tables.commands[ACTIVATE, CYCLES]), command_numbers(tables)[REFSB]
+    second, refresh = command_numbers(tables)[OTHER_HALF], command_numbers(tables)[REFSB]
+    cycles = int(tables.commands[second if window_of_second(tables) else ACTIVATE, CYCLES])
     numbers = {ACT: ACTIVATE} | ({REFSB: refresh} if refresh < len(tables.commands) else {})
-    for window in _binding_windows(tables, list(numbers.values()))[:1]:
+    opening = [second] if second >= 0 else []
+    for window in _binding_windows(tables, [*numbers.values(), *opening])[:1]:
         for place, number in numbers.items():
             distances[0, place] = max(NO_RULE, window[CLOCKS + number] + cycles - 1)
             if place == REFSB and window[COUNTED + number] > 0:
                 in_window = int(window[COUNTED + number]) - cycles
+        for number in opening:  # which the first half waits for, see `SplitActivation.on`
+            to_first = window[CLOCKS + number] - tables.commands[ACTIVATE, CYCLES]
+            distances[0, ACT] = max(distances[0, ACT], to_first + cycles - 1)
     return distances, in_window
+
+
+def window_of_second(tables: Tables) -> bool:
+    """Whether the window of activations counts their second halves."""
+    second = int(tables.commands[ACTIVATE, COMPLETED_BY])
+    return second >= 0 and bool((tables.windows[:, COUNTED + second] > 0).any())
 
 
 def _binds_parts(tables: Tables, command: int) -> bool:
@@ -198,23 +232,45 @@ def step_on(policy: Policy, tables: Tables) -> Any:
 def other_numbers(tables: Tables) -> Ints | None:
     """`command_numbers`, but None where these are `COMMAND_OF_CLASS`."""
     numbers = np.array(command_numbers(tables))
-    return None if (numbers[:CLASSES] == COMMAND_OF_CLASS[:CLASSES]).all() else numbers
+    return None if ((numbers == COMMAND_OF_CLASS) | (numbers < 0)).all() else numbers
 
 
 @cached_by_identity(16)
 def command_numbers(tables: Tables) -> list[int]:
     """The number of each class's command; -1: there is none.
 
-    If a standard refreshes single banks instead of one of every group, REFSB is this refresh, with PRE before
-    it.
+    If a standard refreshes single banks, or pairs, instead of one of every group, REFSB is this refresh, with
+    PRE before it.
     """
     numbers = list(COMMAND_OF_CLASS)
     refreshes = refreshed(tables).commands
-    if SAME_BANKS not in refreshes and ONE_BANK in refreshes:
-        numbers[PRESB], numbers[REFSB] = PRECHARGE, refreshes[ONE_BANK][0]
+    for scope in _OF_BANKS:
+        if SAME_BANKS not in refreshes and scope in refreshes:
+            numbers[PRESB], numbers[REFSB] = PRECHARGE, refreshes[scope][0]
     others = (ACTIVATE, COMPLETED_BY), (READ, PREPARED_BY), (WRITE, PREPARED_BY)
-    numbers[CLASSES:] = [int(tables.commands[command, by]) for command, by in others]
+    numbers[CLASSES:] = [
+        *(int(tables.commands[command, by]) for command, by in others),
+        *(_rfm_of_class(tables, numbers, command) for command in (REFAB, REFSB)),
+    ]
     return numbers
+
+
+def _activate_to_refresh(tables: Tables) -> int:
+    """See `dram.choosing.delays_refresh`."""
+    numbers, gap = command_numbers(tables), tables.gap[:2]
+    if not 0 <= numbers[REFSB] < len(tables.commands):
+        return 0
+    opening = [number for number in (numbers[ACT], numbers[OTHER_HALF]) if number >= 0]
+    return int(gap[:, opening, numbers[REFSB]].max())
+
+
+def _rfm_of_class(tables: Tables, numbers: list[int], refresh: int) -> int:
+    """The number of the RFM command of the same banks as a refresh's class; -1: there is none."""
+    commands = tables.commands
+    if numbers[refresh] >= len(commands):
+        return -1
+    alike = (commands[:, IS_REFRESH] == 1) & (commands[:, SCOPE] == commands[numbers[refresh], SCOPE])
+    return next(iter(np.flatnonzero(alike & (commands[:, INTERVAL] == 0)).tolist()), -1)
 
 
 def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = None) -> Shape:
@@ -234,9 +290,11 @@ def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = No
         burst=tables.burst,
         refresh_interval=tables.refresh_interval,
         refresh_cycles=int(busy[0]) if len(busy) else 0,
+        activate_to_refresh=_activate_to_refresh(tables),
         queues=ONE_CHUNK if chunks == 1 else Chunks(chunks),
         rows=row_policy("open", 0) if rows is None else rows,
         groups_at_once=tables.bankgroups if SAME_BANKS in refreshed(tables).commands else 1,
+        pair=groups * BANKS_PER_GROUP // 2 if BANK_PAIR in refreshed(tables).commands else 0,
         step=OneCommand() if step is None else step,
     )
 
@@ -249,22 +307,31 @@ def _command_class(tables: Tables) -> list[int]:
 
 
 @cached_by_identity(16)
-def _distances(tables: Tables) -> dict[str, Ints]:
-    """The fields of a record that hold distances, int64[previous class, next class]."""
-    gap, numbers = tables.gap, command_numbers(tables)[:CLASSES]
+def _distances(tables: Tables, from_second: int, waits_for_second: int) -> dict[str, Ints]:
+    """The fields of a record that hold distances, int64[previous class, next class].
+
+    Of an activation in two halves: `from_second`: they count from the second one; `waits_for_second`: the
+    first waits until the second could follow at once.
+    """
+    gap, every = tables.gap, command_numbers(tables)
+    previous, following, second = every[:CLASSES], every[:TIMED_CLASSES], every[OTHER_HALF]
+    if from_second:
+        previous[ACT] = second
 
     def of_classes(between: Ints) -> Ints:
-        return between[np.ix_(numbers, numbers[:TIMED_CLASSES])]
+        distances = between[np.ix_(previous, following)]
+        if waits_for_second:
+            to_second = between[previous, second] - tables.commands[ACTIVATE, CYCLES]
+            distances[:, ACT] = np.maximum(distances[:, ACT], to_second)
+        return distances
 
     same, other = np.maximum(gap[0], gap[1]), np.maximum(gap[0], tables.sibling_gap[1])
-    other_banks = _other_banks(tables)
-    if other_banks is not None:
-        same = np.maximum(same, other_banks)
     return {
         "of_ranks": np.concatenate((of_classes(same), of_classes(other))),
         "same_group": of_classes(gap[2]),
         "same_bank": of_classes(gap[3]),
         "of_window": _window(tables)[0],
+        "of_bus": np.full((1, TIMED_CLASSES), tables.commands[ACTIVATE, CYCLES]),
         "of_stacks": np.concatenate((of_classes(gap[STACK]), of_classes(tables.sibling_gap[STACK]))),
     }
 
@@ -282,7 +349,10 @@ def make_states(
     for value in states["value"][:1]:
         put_schedule(value, _numbered_by_place(tables, due), _command_class(tables))
         states["value"][1:] = value
-    for name, distances in _distances(tables).items():
+    if policy.rfm.threshold > 0:
+        states["rfm"] = policy.rfm._replace(command=REFAB if policy.rfm.scope == WHOLE_RANK else REFSB)
+    halves = getattr(step_on(policy, tables), "from_second", 0), getattr(policy.step, "waits_for_second", 0)
+    for name, distances in _distances(tables, *halves).items():
         states[name] = distances
     states["chunk_order"] = np.arange(MOST_CHUNKS)
     return states
@@ -290,7 +360,7 @@ def make_states(
 
 def _numbered_by_place(tables: Tables, schedule: Schedule) -> Schedule:
     """A schedule whose turns of one bank number it as `fields` does."""
-    if not schedule.turns or tables.commands[schedule.turns[0].command, SCOPE] != ONE_BANK:
+    if not schedule.turns or tables.commands[schedule.turns[0].command, SCOPE] not in _OF_BANKS:
         return schedule
     places = (divmod(turn.bank, _groups(tables)[1]) for turn in schedule.turns)
     banks = [group * BANKS_PER_GROUP + bank for group, bank in places]

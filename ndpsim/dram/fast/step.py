@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined, overridable
-from ndpsim.dram.fast.banks import active_bank
-from ndpsim.dram.fast.blocking import is_bus_taken
+from ndpsim.dram.fast.banks import active_bank, requests_held
 from ndpsim.dram.fast.choose import (
     active_next_ready,
     choose_active,
-    choose_maintenance,
+    choose_awaited,
+    choose_pending,
     choose_queued,
     delay_active,
+    drop_precharges,
     mode_changes,
     next_ready_of,
     ranks_with_lists,
 )
+from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use
 from ndpsim.dram.fast.controller_points import (
     instead_of_active,
     instead_of_queued,
-    keeps_maintenance,
     skips_active,
 )
-from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_RANK, RD
+from ndpsim.dram.fast.fields import ACT, BANKS, RD
 from ndpsim.dram.fast.issue import issue_active, issue_maintenance, issue_queued
 from ndpsim.dram.fast.row_policy_points import lacks_rows
 from ndpsim.dram.fast.slots import slot_bank
@@ -68,7 +69,12 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
     rows = shape.rows
     active_list, place, blocked, later = -1, 0, 0, FAR
     if not skips_active(shape.step, state, lacks_rows(rows, shape, state)):
-        active_list, place, blocked, later = choose_first_active(rows, shape, state, credit, blocking, clock)
+        if state.pending_size > 0:
+            active_list, place = choose_awaited(shape, state, credit, blocking, clock)
+        if active_list < 0:
+            active_list, place, blocked, later = choose_first_active(
+                rows, shape, state, credit, blocking, clock
+            )
     if active_list >= 0:
         bank = assume_nonnegative(active_bank(state, active_list, place))
         row, request = state.open_row[bank], state.active_request[bank]
@@ -82,26 +88,29 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
     # A blocked request does not give the clock at which another one of its list is ready.
     delay_active(state, blocked, later)
     blocked_ranks = ranks_with_lists(shape, blocked)
+    maintained_from, kept = FAR, 0
+    if state.pending_size > 0 and policy.drops_precharges:
+        drop_precharges(shape, state)
     if state.pending_size > 0:
-        bank, command, ready_at = assume_nonnegative(state.pending_bank[0] & BANKS - 1), _NONE, FAR
-        if is_bus_taken(blocking, bank // BANKS_PER_RANK):
-            blocked_ranks |= 1 << bank // BANKS_PER_RANK
-        else:
-            command, ready_at = choose_maintenance(shape, state, credit, other_credit, clock)
-            if keeps_maintenance(shape.step, shape, state, command):
-                command = _NONE
-        next_ready = min(ready_at, active_next_ready(shape, state, credit))
-        delay_active(state, blocked, clock)
+        place, command, maintained_from, bars, taken, kept = choose_pending(
+            shape, state, blocking, credit, other_credit, clock
+        )
+        blocked_ranks |= taken
         if command >= 0:
-            issue_maintenance(shape, state, source, sink, commands, command, clock)
+            bank = assume_nonnegative(state.pending_bank[place] & BANKS - 1)
+            delay_active(state, blocked, clock)
+            issue_maintenance(shape, state, source, sink, commands, place, command, clock)
             return FROM_MAINTENANCE, command, bank, _NONE, _NONE, FAR, blocked_ranks
-        if lacks_rows(rows, shape, state):
-            next_ready = clock + 1
-        return NOWHERE, _NONE, bank, _NONE, _NONE, next_ready, blocked_ranks
+        if bars:
+            next_ready = min(maintained_from, active_next_ready(shape, state, credit))
+            delay_active(state, blocked, clock)
+            if lacks_rows(rows, shape, state):
+                next_ready = clock + 1
+            return NOWHERE, _NONE, _NONE, _NONE, _NONE, next_ready, blocked_ranks
     if mode_changes(policy, state):
         state.value[WRITE_MODE] ^= 1
     queue = assume_nonnegative(state.value[WRITE_MODE] & 1)
-    slot, command, waiting, ranks = choose_queued(policy, shape, state, queue, credit, blocking, clock)
+    slot, command, waiting, ranks = choose_queued(policy, shape, state, queue, credit, blocking, kept, clock)
     blocked_ranks |= ranks
     if slot >= 0:
         delay_active(state, blocked, clock)
@@ -113,7 +122,11 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
         ):
             issue_queued(policy, shape, state, latencies, source, sink, commands, queue, slot, command, clock)
         return FROM_QUEUE, command, bank, row, request, FAR, blocked_ranks
-    next_ready = clock + 1 if lacks_rows(rows, shape, state) else next_ready_of(shape, state, credit, waiting)
+    if state.pending_size > 0 and chunks_in_use(shape.queues, state, queue) == 1:
+        waiting |= requests_held(state, queue, chunk_at(shape.queues, state, queue, 0), kept)
+    next_ready = clock + 1
+    if not lacks_rows(rows, shape, state):
+        next_ready = min(maintained_from, next_ready_of(shape, state, credit, waiting))
     delay_active(state, blocked, clock)
     return NOWHERE, _NONE, _NONE, _NONE, _NONE, next_ready, blocked_ranks
 

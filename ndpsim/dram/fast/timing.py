@@ -104,7 +104,9 @@ def propagate_in_same_banks(shape, state, command, first, clock):
     for group in range(shape.groups_at_once):
         bank = assume_nonnegative(first + group * BANKS_PER_GROUP)
         raise_times(state.bank_ready, bank, state.same_bank, command, clock)
-    if shape.groups_at_once == 1:
+    if command == REFSB and shape.pair > 0:
+        raise_times(state.bank_ready, first + shape.pair, state.same_bank, command, clock)
+    elif shape.groups_at_once == 1:
         group = first // BANKS_PER_GROUP
         raise_times(state.group_ready, group, state.same_group, command, clock)
         if shape.other_half:

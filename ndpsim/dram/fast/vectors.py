@@ -121,6 +121,7 @@ smaller = _of_two(np.minimum, _least, "The smaller of two words, in each place."
 both = _of_two(
     np.bitwise_and, lambda builder, one, other: builder.and_(one, other), "The bits that two vectors share."
 )
+plus = _of_two(np.add, lambda builder, one, other: builder.add(one, other), "The sums of two vectors.")
 either = _of_two(
     np.bitwise_or, lambda builder, one, other: builder.or_(one, other), "The bits of two vectors."
 )

@@ -65,9 +65,11 @@ class Turn(NamedTuple):
     """A refresh that is due, of one rank or of each rank."""
 
     clock: int  # the clock at which it is due; the interval ends at the clock `interval`
-    scope: int  # `spec.standard.ONE_BANK`, `SAME_BANKS` or `WHOLE_RANK`
+    scope: int  # `spec.standard.ONE_BANK`, `SAME_BANKS`, `WHOLE_RANK` or `BANK_PAIR`
     rank: int = -1  # -1: every rank, one after the other
-    bank: int = -1  # SAME_BANKS: the number in every group; ONE_BANK: the number in the rank
+    bank: int = (
+        -1
+    )  # SAME_BANKS: the number in every group; otherwise the number in the rank, of a pair the first
     after: int = 0  # clocks by which it is later than `clock`
     ends_round: bool = False  # whether the pause of its scope follows
 

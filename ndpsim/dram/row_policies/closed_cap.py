@@ -21,7 +21,7 @@ from ndpsim.dram.fast.banks import (
 from ndpsim.dram.fast.choose import choose_active
 from ndpsim.dram.fast.controller_points import allows
 from ndpsim.dram.fast.fields import ACT, BANKS_PER_RANK, PRE, RD, RDA
-from ndpsim.dram.fast.issue import bank_node, count_command, issue_active, record_command
+from ndpsim.dram.fast.issue import bank_node, count_command, issue_active, note_activation, record_command
 from ndpsim.dram.fast.slots import push_maintenance
 from ndpsim.dram.fast.timing import bank_ready_at, propagate_activate
 from ndpsim.dram.fast.words import assume_nonnegative, lowest
@@ -226,6 +226,7 @@ def activate_again(shape, state, source, commands, active_list, place, clock):
     record_activated(shape.rows, state, bank)
     lower_active_not_ready_until(state, RD + active_list % 2, bank)
     open_bank(shape.queues, state, bank, row)
+    note_activation(shape, state, bank, clock)
 
 
 @inlined

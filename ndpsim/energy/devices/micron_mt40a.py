@@ -1,9 +1,10 @@
-"""Micron MT40A2G4 (x4) and MT40A1G8 (x8), 8 Gb DDR4 SDRAM.
+"""Micron MT40A2G4 (x4), MT40A1G8 (x8) and MT40A512M16 (x16), 8 Gb DDR4 SDRAM.
 
 The limits of the data sheet as public simulators carry them: DRAMsim3 those of all rates
-(configs/DDR4_8Gb_x4_*.ini, DDR4_8Gb_x8_*.ini), gem5 those of 2400 MT/s (DDR4_2400_16x4, DDR4_2400_8x8) with
-IPP3N; both agree, and PIMID gives die revision B for the x8 part at 2400 MT/s. So does Micron's data sheet of
-a module of it (MTA18ASF2G72HZ, Rev. F 8/16, Table 15), from which IPP0 and IPP5B are.
+(configs/DDR4_8Gb_x*.ini), gem5 those of 2400 MT/s (DDR4_2400_16x4, _8x8, _4x16) with IPP3N; both agree, and
+PIMID gives die revision B for the x8 part at 2400 MT/s. So does Micron's data sheet of a module of it
+(MTA18ASF2G72HZ, Rev. F 8/16, Table 15), from which IPP0 and IPP5B are. That of a module of x16 chips has the
+same limits as DRAMsim3 at 2400 and 2666 MT/s, with IPP0 and IPP5B (validation/energy.md).
 """
 
 from __future__ import annotations
@@ -23,6 +24,16 @@ _X8 = {
     3200: ((57, 37, 52, 168, 150), 13.75),
 }
 
+_X16 = {
+    2400: ((80, 34, 47, 243, 228), 14.16),
+    2666: ((85, 35, 50, 263, 244), 14.25),
+    2933: ((90, 36, 53, 283, 261), 14.32),
+    3200: ((95, 37, 56, 302, 278), 13.75),
+}
+
+# IDD5B and IPP0 in mA, of all rates.
+_OF_ALL_RATES = {"MT40A2G4": (250, 3), "MT40A1G8": (250, 3), "MT40A512M16": (280, 4)}
+
 _ASSUMPTIONS = {
     "IPP2N": "not in the sources; that of IPP3N, whose limit holds for all standby loops",
     "IPP5B": "of the x8 part at 2400 MT/s; the x16 part has the same at 2400 and 2666 MT/s; taken for all",
@@ -33,6 +44,7 @@ _ASSUMPTIONS = {
 
 def _chip(part: str, rate: int, limits: tuple[int, ...], precharge_ns: float) -> Currents:
     loops: dict[str, Any] = dict(zip(_LOOPS, limits, strict=True))
+    refresh, of_rows = _OF_ALL_RATES[part]
     return Currents(
         part=f"Micron {part}, DDR4-{rate}",
         source=(
@@ -43,8 +55,8 @@ def _chip(part: str, rate: int, limits: tuple[int, ...], precharge_ns: float) ->
         VDD=1.2,
         VDDQ=1.2,
         VPP=2.5,
-        IDD5B=250,
-        IPP0=3,
+        IDD5B=refresh,
+        IPP0=of_rows,
         IPP2N=3,
         IPP3N=3,
         IPP5B=28,
@@ -59,6 +71,6 @@ def _chip(part: str, rate: int, limits: tuple[int, ...], precharge_ns: float) ->
 
 CURRENTS = {
     (f"DDR4_8Gb_{width}", rate): _chip(part, rate, *values)
-    for width, part, table in (("x4", "MT40A2G4", _X4), ("x8", "MT40A1G8", _X8))
+    for width, part, table in (("x4", "MT40A2G4", _X4), ("x8", "MT40A1G8", _X8), ("x16", "MT40A512M16", _X16))
     for rate, values in table.items()
 }

@@ -41,6 +41,13 @@ _TIMINGS = {
         *("nFAW", "nRFC", "nRFCpb", "nREFI", "nREFIpb", "nWCKPST", "nCAS", "nAAD", "nCS", "tCK_ps"),
         *("nPBR2PBR", "nPBR2ACT"),
     ),
+    "LPDDR6": (
+        *("rate", "nBL_min", "nBL_max", "nBL_min_L", "nBL_max_L", "nRL", "nWL", "nACU", "nRCDr", "nRCDw"),
+        *("nRP", "nRPab", "nRAS", "nRC", "nWTP", "nRTP", "nRTP_L", "nPPD"),
+        *("nCCDS", "nCCDL", "nCCDL_L", "nCCDS_WR", "nCCDL_WR", "nCCDL_WR_L", "nRRD", *_TURNS),
+        *("nRTW_S", "nRTW_L", "nRTW_S_L", "nRTW_L_L", "nWCK2DQO", "nRPST", "nODTLon", "nODTon_min"),
+        *("nFAW", "nRFC", "nREFI", "nWCKPST", "nCAS", "nAAD", "nCS", "tCK_ps"),
+    ),
 }
 # The order of the counts of an organisation.
 _INNER = ("bankgroups", "banks_per_group", "rows", "columns")
@@ -51,7 +58,8 @@ _LEVELS = {
 }
 _OTHER_LEVELS = ("channel", "rank", *_INNER)
 _WCK_MODES = {"need_sync": "need-sync", "always_on": "always-on"}
-_CONTROLLERS = {"GDDR7": "GDDR7", "HBM3": "HBM34", "LPDDR5": "LPDDR5"}
+_CONTROLLERS = {"GDDR7": "GDDR7", "HBM3": "HBM34", "LPDDR5": "LPDDR5", "LPDDR6": "LPDDR6"}
+_COLUMNS_OF_BURST = {"LPDDR6": 16}  # where they are not those of the standard
 
 _WHY = {
     "frontend": "traffic is no part of a hardware file",
@@ -60,6 +68,7 @@ _WHY = {
     "command_cycles": "the standard says it",
     "read_latency": "it is nCL and a burst here",
     "timing_constraints": "the standard says them",
+    "data_payload_bytes": "the standard says it",
 }
 
 
@@ -111,6 +120,8 @@ def _organisation(dram: Tree, standard: Standard) -> tuple[str, int, Place]:
         raise org.here.error(f"needs dq and a count of {len(levels)}: {', '.join(levels)}", code="conflict")
     presets.check_width(standard, dram.whole("channel_width"), dram.place("channel_width"))
     sizes = {name: (count, place) for name, count in zip(levels, counts, strict=True)}
+    theirs = _COLUMNS_OF_BURST.get(standard.name, standard.prefetch)
+    sizes["columns"] = sizes["columns"][0] * standard.prefetch // theirs, place
     ranks, _ = sizes.pop("rank", (1, place))
     del sizes["channel"]
     return presets.match_organisation(standard, {**sizes, "dq": (dq, org.place("dq"))}), ranks, place
@@ -158,7 +169,10 @@ def _rate(standard: Standard, rate: int) -> int:
 
 
 def _own(standard: Standard, org: str, timing: str) -> dict[str, int]:
-    """The timings of a preset in which Ramulator departs from the standard."""
+    """The timings of a preset in which Ramulator departs from the standard; none if it has no such preset."""
+    reference = standard.under("reference")
+    if org not in reference.organisations or timing not in reference.speeds:
+        return {}
     theirs, ours = (presets.stated_timings(standard, org, timing, rules) for rules in reversed(RULES))
     return {name: theirs[name] for name in theirs if name in ours and theirs[name] != ours[name]}
 

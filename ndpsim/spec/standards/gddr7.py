@@ -13,7 +13,16 @@ write; few rules bind RFM.
 
 from typing import Any
 
-from ndpsim.spec.standard import ByDensity, Command, Every, EveryBank, Organisation, Rule, Standard
+from ndpsim.spec.standard import (
+    ByDensity,
+    Command,
+    Every,
+    EveryBank,
+    Management,
+    Organisation,
+    Rule,
+    Standard,
+)
 
 _READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
 _COLUMN = _READS + _WRITES
@@ -116,8 +125,8 @@ def _commands(round_of: str) -> tuple[Command, ...]:
         Command("WRA", "bank", writes=True, closes=True, cycles=2, bus="column"),
         Command("REFab", "rank", refreshes=True, closes_first="PREab", busy="nRFCab", bus="row"),
         Command("REFpb", "bank", refreshes=True, bus="row", **bank_refresh),
-        Command("RFMab", "rank", bus="row"),
-        Command("RFMpb", "bank", bus="row"),
+        Command("RFMab", "rank", manages=True, closes_first="PREab", busy="nRFMab", bus="row"),
+        Command("RFMpb", "bank", manages=True, closes_first="PREpb", bus="row"),
         Command("RCKSTRT", "rank", cycles=2, bus="column"),
         Command("RCKSTOP", "rank", cycles=2, bus="column"),
     )
@@ -146,6 +155,7 @@ STANDARD = Standard(
         "nRFMab": _RFC_AB,
         "nRFMpb": _RFC_PB,
     },
+    management=Management(32, 3, 2, "JESD239D, 6.13: the vendor's; none found; the strictest that DDR5 has"),
     max_postponed_refreshes=8,
     max_pulled_in_refreshes=8,
     controller="read-clock",

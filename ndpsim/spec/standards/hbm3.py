@@ -5,8 +5,7 @@ found" there. HBM3_6400Mbps then has the values of Ramulator 2.1 (python/ramulat
 c5b1c3a). The HBM3E rates have their nanoseconds at the faster clock, as gem5's HBM_9600_8H_1x64 has those of
 its HBM_6400_8H_1x64. Clauses and tables of JESD238 are cited as the pages that docs/memories.md names do.
 
-A clock (CK) is two ticks: commands come on both its edges, and an activation takes one and a half. RFM has
-rules, and nothing asks for it.
+A clock (CK) is two ticks: commands come on both its edges, and an activation takes one and a half.
 """
 
 from fractions import Fraction
@@ -21,6 +20,7 @@ from ndpsim.spec.standard import (
     Command,
     Every,
     EveryBank,
+    Management,
     Organisation,
     Rule,
     Standard,
@@ -124,8 +124,8 @@ def commands(pause_from: str) -> tuple[Command, ...]:
             pause_from=pause_from,
             bus="row",
         ),
-        Command("RFMab", "pseudochannel", bus="row"),
-        Command("RFMpb", "bank", bus="row"),
+        Command("RFMab", "pseudochannel", manages=True, closes_first="PREab", busy="nRFMab", bus="row"),
+        Command("RFMpb", "bank", manages=True, closes_first="PREpb", bus="row"),
     )
 
 
@@ -208,6 +208,9 @@ STANDARD = Standard(
     controller="two-buses",
     own_data_buses=True,
     ticks_per_clock=2,
+    management=Management(
+        32, 3, 2, "JESD238A, 6.3.2.7: the vendor's (DEVICE_ID); none found; the strictest that DDR5 has"
+    ),
     choices=("all-bank commands apart",),
     cited={
         "nBL": "JESD238: burst length 8, four transfers in a CK",

@@ -30,7 +30,7 @@ class Dram(SweptCommand):
         DRAM.check_needs(given)
         overrides = {key: value for key, value in given.items() if key not in DRAM}
         for key, value in overrides.items():
-            if not isinstance(value, int) or isinstance(value, bool):
+            if not isinstance(value, int | str) or isinstance(value, bool):
                 raise InputError(f"{value!r} is not a whole number of clocks", "type", key=key)
         options = ControllerOptions(**CONTROLLER.arguments(given))
         return Memory.named(**CHANNEL.arguments(given), overrides=overrides, options=options)

@@ -7,7 +7,7 @@ rates off leaves the data bus out of the interface energy. The line ``END`` that
 the idle time after the last command counts, is not written.
 
 DRAMPower's LPDDR5 knows one ACT, which is the second half here, and no CAS: first halves and CAS are left
-out.
+out. REFP2B is a refresh of a pair of banks, which its LPDDR5 takes to be eight apart.
 
 Source: tukl-msd/DRAMPower 5.1 to 6.2, `parse_command_list` of its command line, `CmdTypeUtil`,
 `DDR5Interface::handleData`.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ndpsim.spec.standard import BANK_PAIR
 from ndpsim.traces.command_form import CommandForm, Setting, check_clocks, check_names, fitting_device, named
 from ndpsim.traces.command_trace import CommandTrace
 
@@ -37,6 +38,7 @@ _NAME_OF = {
     "CAS_RD": "",
     "CAS_WR": "",
 }
+_OF_PAIRS = _NAME_OF | {"REFpb": "REFP2B"}
 _DATA = {"RD": ",0x", "RDA": ",0x", "WR": ",0x", "WRA": ",0x"}
 
 
@@ -47,8 +49,10 @@ def _check(trace: CommandTrace, setting: Setting) -> None:
 
 
 def _lines(trace: CommandTrace, setting: Setting) -> Iterator[str]:
-    in_group = fitting_device(trace, setting, "drampower5").banks_per_group
-    for t, c, r, g, b, w, k in named(trace, _NAME_OF):
+    device = fitting_device(trace, setting, "drampower5")
+    in_group, standard = device.banks_per_group, device.standard
+    has_pairs = any(standard.scope_of(one) == BANK_PAIR for one in standard.commands)
+    for t, c, r, g, b, w, k in named(trace, _OF_PAIRS if has_pairs else _NAME_OF):
         if not c:
             continue
         g, b = max(g, 0), max(b, 0)
