@@ -30,6 +30,9 @@ def options_of(facts: dict) -> ControllerOptions:
     options = {name: facts[name] for name in GIVEN if name in facts}
     if "refresh_control" in KNOWN:
         options["refresh_control"] = "reference"
+    if "rfm" in facts:
+        options["rfm"] = {"ab": "all-bank", "sb": "same-bank"}[facts["rfm"]["mode"]]
+        options["rfm_threshold"] = facts["rfm"]["threshold"]
     return ControllerOptions(**options)
 
 
@@ -37,6 +40,7 @@ def test_there_are_cases():
     names = {case.stem for case in CASES}
     assert sum(name.startswith("ddr4") for name in names) == 4
     assert sum(name.startswith("ddr5") and "rfm" not in name for name in names) == 9
+    assert sum("rfm" in name for name in names) == 2
     assert set(SETS) <= names
 
 

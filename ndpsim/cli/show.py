@@ -259,7 +259,6 @@ _USED = {
     _OUTPUTS,
     examples=(
         "ndpsim show hw trimoe --set dimm.ranks=2",
-        "ndpsim show timing DDR5_4800AN --org DDR5_16Gb_x8",
         "ndpsim show layout striped --model mixtral-8x7b --plot layout.png",
     ),
 )

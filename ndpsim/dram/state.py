@@ -234,6 +234,9 @@ class ControllerOptions:
         rfm_threshold: activations of a bank after which RFM is due; None: as the standard says (RAAIMT).
         wck: for LPDDR5: the data clock runs always ("always-on"), or a command starts it when it has stopped
             ("need-sync").
+        rck: for GDDR7: the clock of read data runs always ("always-on"), or stops and starts with a read
+            ("start-with-read") or with a command ("start-with-rckstrt").
+        rck_idle: clocks without a read after which it stops.
     """
 
     scheduler: str = "FRFCFS"
@@ -246,6 +249,8 @@ class ControllerOptions:
     refresh_control: str | None = None
     rfm: str = "off"
     rfm_threshold: int | None = None
+    rck: str = "always-on"
+    rck_idle: int = 32
 
 
 def make_policy(

@@ -100,6 +100,14 @@ def _fold_siblings(gap: NDArray[np.int64], sibling: NDArray[np.int64]) -> None:
     between[same] = NO_RULE
 
 
+def _fold_group(gap: NDArray[np.int64]) -> None:
+    """Turn distances of the only group of a rank into distances of the rank.
+
+    Without rules of its own, a large group has the numbers of several in the fast controller.
+    """
+    gap[1], gap[2] = np.maximum(gap[1], gap[2]), NO_RULE
+
+
 @cached_by_identity(64)
 def lower(device: Device) -> Tables:
     """The integer tables of `device`. They are shared: nothing may change them.
@@ -136,6 +144,8 @@ def lower(device: Device) -> Tables:
             for after in (number[name] for name in rule.next):
                 row[after] = max(row[after], nominal + commands[before].cycles - commands[after].cycles)
     _fold_siblings(gap, sibling)
+    if device.bankgroups == 1:
+        _fold_group(gap)
     return Tables(
         ranks=device.ranks,
         bankgroups=device.bankgroups,

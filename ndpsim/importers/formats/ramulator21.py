@@ -7,7 +7,7 @@ from ndpsim.importers.configuration import Configuration, ConfigurationFormat
 from ndpsim.importers.sheet import Place, Sheet
 from ndpsim.importers.tree import Tree, plain
 from ndpsim.parameters.dram import RULES
-from ndpsim.spec import Standard, resolve
+from ndpsim.spec import Standard
 
 _ROOT = "memory_system"
 
@@ -24,6 +24,12 @@ _TIMINGS = {
     "GDDR6": (
         *(*_SPLIT, "nCCDS", "nCCDL", *_ACTIVATES, *_TURNS, "nFAW", "nRFCpb", "nRREFD"),
         *("nREFI", "tCK_ps", "nRFCab", "nPPD"),
+    ),
+    "GDDR7": (
+        *("rate", "nBL", "nRL", "nWL", "nDQERL", "nRCDRD", "nRCDWR", "nRP", "nRAS", "nRC", "nRRD", "nRREFD"),
+        *("nRPD", "nRTPSB", "nPPD", "nWR", "nCCD", "nCCDSB", "nWTR", "nWTRSB", "nRTW", "nREFI", "nREFIpb"),
+        *("nRFCab", "nRFCpb", "nRDREFab", "nRFMab", "nRFMpb", "nRCKSTRT2RD", "nRD2RCKSTOP", "nRCKSP2ST"),
+        *("nRCKST2SP", "nRCKSTOP_LAT", "nRCKEN", "nRCK_LS", "nRCKPST", "nRCK_HS", "tCK_ps"),
     ),
     "HBM3": (
         *(*_SPLIT, "nCCDS", "nCCDL", "nCCDR", *_ACTIVATES, *_TURNS, "nRTW", "nFAW", "nPPD"),
@@ -45,10 +51,14 @@ _TIMINGS = {
 }
 # The order of the counts of an organisation.
 _INNER = ("bankgroups", "banks_per_group", "rows", "columns")
-_LEVELS = {"GDDR6": ("channel", *_INNER), "HBM3": ("channel", "ranks", "stacks", *_INNER)}
+_LEVELS = {
+    "GDDR6": ("channel", *_INNER),
+    "GDDR7": ("channel", *_INNER[1:]),
+    "HBM3": ("channel", "ranks", "stacks", *_INNER),
+}
 _OTHER_LEVELS = ("channel", "rank", *_INNER)
 _WCK_MODES = {"need_sync": "need-sync", "always_on": "always-on"}
-_CONTROLLERS = {"HBM3": "HBM34", "LPDDR5": "LPDDR5", "LPDDR6": "LPDDR6"}
+_CONTROLLERS = {"GDDR7": "GDDR7", "HBM3": "HBM34", "LPDDR5": "LPDDR5", "LPDDR6": "LPDDR6"}
 _COLUMNS_OF_BURST = {"LPDDR6": 16}  # where they are not those of the standard
 
 _WHY = {
@@ -126,8 +136,10 @@ def _timing(
         problem = f"has {len(values)} values, not the {len(names)} of {standard.name}: {', '.join(names)}"
         raise place.error(problem, code="form")
     written = dict(zip(names, values, strict=True))
-    rate, tck_ps = written.pop("rate"), written.pop("tCK_ps")
+    rate, tck_ps = _rate(standard, written.pop("rate")), written.pop("tCK_ps")
     ticks, rates = standard.ticks_per_clock, presets.rates(standard)
+    if "nRCK_HS" in written:
+        sheet.note(place, f"left out: nRCK_HS of {written.pop('nRCK_HS')}; no rule has it")
     for name, value in written.items():
         if value % ticks != 0:
             raise place.error(f"{name} = {value} is no whole number of clocks of {ticks} ticks", code="range")
@@ -142,10 +154,18 @@ def _timing(
     if standard.speeds[timing]["tCK_ps"] // ticks != tck_ps:
         sheet.note(place, f"left out: tCK_ps of {tck_ps}; the clock is that of {rate} MT/s")
     for name, value in _own(standard, org, timing).items():
-        if clocks[name].value == value:
+        if name in clocks and clocks[name].value == value:
             sheet.note(place, f"left out: {name} of {value} is Ramulator's own; the standard has another")
             del clocks[name]
     return (timing, place, f": rate = {rate}, nearest to the other timings"), clocks
+
+
+def _rate(standard: Standard, rate: int) -> int:
+    """The rate of the standard, where Ramulator computes another from a rounded clock."""
+    for timing, theirs in standard.under("reference").speeds.items():
+        if theirs["rate"] == rate and timing in standard.speeds:
+            return standard.speeds[timing]["rate"]
+    return rate
 
 
 def _own(standard: Standard, org: str, timing: str) -> dict[str, int]:
@@ -153,8 +173,8 @@ def _own(standard: Standard, org: str, timing: str) -> dict[str, int]:
     reference = standard.under("reference")
     if org not in reference.organisations or timing not in reference.speeds:
         return {}
-    theirs, ours = (resolve(standard.name, org, timing, rules=rules).timings for rules in reversed(RULES))
-    return {name: theirs[name] for name in theirs if theirs[name] != ours[name]}
+    theirs, ours = (presets.stated_timings(standard, org, timing, rules) for rules in reversed(RULES))
+    return {name: theirs[name] for name in theirs if name in ours and theirs[name] != ours[name]}
 
 
 def _put_mapper(sheet: Sheet, memory: Tree, controller: Tree, bits: ramulator.Bits) -> None:
