@@ -238,7 +238,7 @@ def run_trace(
         mapper: how addresses become coordinates: one of `dram.mapping.MAPPERS`.
         scheduler: "FRFCFS" or "FRFCFS-RowHit".
         row_policy: "open", or "closed-cap": close a row after `row_cap` column accesses.
-        refresh: "all-bank", "staggered", "same-bank" (DDR5), "per-bank" or "none".
+        refresh: "all-bank", "staggered", "elastic", "same-bank" (DDR5), "per-bank" or "none".
         rules: as in `spec.resolve`.
         wck, refresh_control, rfm, rfm_threshold, rck, rck_idle: as in `ControllerOptions`.
         read_buffer, write_buffer: slots of the queues.

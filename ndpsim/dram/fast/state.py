@@ -95,7 +95,7 @@ def _usual(tables: Tables, schedule: Schedule) -> bool:
 @cached_by_identity(16)
 def chunks_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     """Chunks that each queue needs; 0 if the fast controller cannot run such a channel."""
-    if not isinstance(policy.scheduler, FRFCFS) or step_on(policy, tables) is None:
+    if not isinstance(policy.scheduler, FRFCFS) or step_on(policy, tables) is None or policy.postpones > 0:
         return 0
     # If the sink is full, active reads may return to the read queue, one for each bank.
     returning = tables.ranks * tables.bankgroups * tables.banks_per_group if with_sink else 0
