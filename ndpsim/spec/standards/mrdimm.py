@@ -15,7 +15,7 @@ strobes, which half of a clock is whose, and modules of four ranks.
 
 from dataclasses import replace
 
-from ndpsim.spec.standard import Command, Organisation, Rule, Standard
+from ndpsim.spec.standard import Command, Rule, Standard
 from ndpsim.spec.standards.ddr5 import STANDARD as DDR5
 
 _READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
