@@ -64,7 +64,7 @@ def folder(here: Path) -> Path:
         (["dram", "--standard", "D"], ["DDR4", "DDR5"]),
         (["dram", "--org", "DDR5_32"], ["DDR5_32Gb_x4", "DDR5_32Gb_x8", "DDR5_32Gb_x16"]),
         (["dram", "--standard", "DDR4", "--timing", "DDR5"], []),
-        (["check", "--timing", "DDR5_4800"], ["DDR5_4800AN", "DDR5_4800BN", "DDR5_4800C"]),
+        (["check", "--timing", "DDR5_4800"], ["DDR5_4800AN", "DDR5_4800B", "DDR5_4800BN", "DDR5_4800C"]),
         (["dram", "--format", "ram"], ["ramulator1", "ramulator2", "ramulator2-vector"]),
         (["dram", "--commands-format", "drampower"], ["drampower", "drampower5"]),
         (["bench", "--row", "expert"], ["expert_trimoe", "expert_edge"]),
@@ -114,7 +114,7 @@ def folder(here: Path) -> Path:
         (["gemv", "--set", "dimm.ranks="], []),
         (
             ["gemv", "--set", "dram.timing=DDR5_3200"],
-            [f"dram.timing=DDR5_3200{bin_}" for bin_ in ("AN", "BN", "C")],
+            [f"dram.timing=DDR5_3200{bin_}" for bin_ in ("AN", "B", "BN", "C")],
         ),
         (["dram", "--set", "nRC"], ["nRC=", "nRCD=", "nRCDRD=", "nRCDWR="]),
         (["dram", "--hw", "trimoe", "--set", "dimm.r"], ["dimm.ranks="]),

@@ -74,7 +74,7 @@ def test_value_of_the_file_wins_over_its_part():
     assert (hardware.system.gpu.tflops, hardware.system.gpu.memory_tbps) == (150, 1.008)
     assert str(hardware.origins["gpu.tflops"]) == "measured"
     assert hardware.system.dram.org == "DDR5_32Gb_x8"
-    assert hardware.system.dram.timing == "DDR5_4800BN"
+    assert hardware.system.dram.timing == "DDR5_4800B"
 
 
 @pytest.mark.usefixtures("folder")

@@ -24,6 +24,17 @@ OWN = {
     "nRRDL": 12,
     "nFAW": 32,
     "nWR": 72,
+    # As in Ramulator 2, on which the paper's simulator builds.
+    "nRCD": 36,
+    "nRC": 113,
+    "nCWL": 34,
+    "nCCDL_WR": 48,
+    "nRFC": 986,
+    "nREFI": 9375,
+    "nRFCsb": 457,
+    "nREFSBRD": 73,
+    "nRTW_DR": 10,
+    "nWTW_DR": 8,
 }
 
 
@@ -56,7 +67,7 @@ def test_another_grade_has_the_clocks_of_its_preset_on_every_machine(hw):
 
 def test_the_machine_as_it_is_keeps_the_papers_clocks():
     assert load_hardware("trimoe").system.dram.overrides == OWN
-    assert load_hardware("trimoe", ["dram.timing=DDR5_4800BN", "dram.nRCD=37"]).system.dram.overrides == {
+    assert load_hardware("trimoe", ["dram.timing=DDR5_4800B", "dram.nRCD=37"]).system.dram.overrides == {
         **OWN,
         "nRCD": 37,
     }
@@ -79,8 +90,9 @@ def test_one_line_says_what_was_dropped(caplog):
     load_hardware("edge", ["dram.timing=DDR4_2400R"])  # has no clocks of its own
     (record,) = caplog.records
     assert record.getMessage().endswith(
-        "trimoe.yaml: overrides of DDR5_4800BN are dropped at DDR5_6400AN: nCL 40, nRP 34, nBL 8, nCCDS 8, "
-        "nCCDL 12, nRRDS 8, nRRDL 12, nFAW 32, nWR 72"
+        "trimoe.yaml: overrides of DDR5_4800B are dropped at DDR5_6400AN: nCL 40, nRP 34, nBL 8, nCCDS 8, "
+        "nCCDL 12, nRRDS 8, nRRDL 12, nFAW 32, nWR 72, nRCD 36, nRC 113, nCWL 34, nCCDL_WR 48, nRFC 986, "
+        "nREFI 9375, nRFCsb 457, nREFSBRD 73, nRTW_DR 10, nWTW_DR 8"
     )
 
 
@@ -90,7 +102,7 @@ def test_the_command_line_says_it_and_shows_it(show):
     assert (shown["timings"]["nCL"], shown["timings"]["nRP"]) == (46, 46)
     assert shown["dropped_overrides"] == OWN
     assert err.count("\n") == 1
-    assert "overrides of DDR5_4800BN are dropped at DDR5_6400AN" in err
+    assert "overrides of DDR5_4800B are dropped at DDR5_6400AN" in err
     rows = {row.key: row for row in load_hardware("trimoe", ["dram.timing=DDR5_6400AN"]).rows()}
     assert rows["timings.nCL"].origin.endswith("; 40 in the file belongs to its own grade")
 
@@ -128,5 +140,5 @@ def test_described_hardware_and_memories_have_the_clock_that_is_simulated():
     assert hardware.to_dict()["timings"]["tCK_ps"] == 312.5
     assert ndpsim.Memory.named(timing="DDR5_6400AN").to_dict()["timings"]["tCK_ps"] == 312.5
     assert {row.key: row.value for row in hardware.rows()}["timings.tCK_ps"] == 312.5
-    # Times turn into clocks at JEDEC's rounded clock all the same.
-    assert hardware.lane_device().timings["nRFC"] == -(-410_000 // 312)
+    # Times turn into clocks at JEDEC's rounded clock all the same (JESD79-5C, 13.2).
+    assert hardware.lane_device().timings["nRFC"] == (410_000 * 997 // 312 + 1000) // 1000

@@ -51,7 +51,7 @@ def _owed(case: Case, refresh: str, covered: NDArray[np.int64]) -> Iterator[_Own
     for rank in range(device.ranks):
         of_rank = refreshes & (part.rank == rank)
         of_banks = of_rank & ~whole
-        if refresh in ("all-bank", "staggered") and not of_banks.any():
+        if refresh in ("all-bank", "elastic", "staggered") and not of_banks.any():
             yield _Owner(case.rank_name(rank), np.flatnonzero(of_rank), device.clocks("nREFI"))
             continue
         in_fine_steps = covered[(kinds.scope == SAME_BANKS) & (covered > 0)]

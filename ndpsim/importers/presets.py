@@ -98,7 +98,7 @@ def put_dram(
         if preset.get(name) != wanted.value:
             sheet.put(f"dram.overrides.{name}", wanted.value, wanted.place, wanted.said)
     # A file with tRP or tRAS alone: the preset's tRC may be too short for it.
-    found = preset | {name: wanted.value for name, wanted in clocks.items()}
+    found = {**preset, **{name: wanted.value for name, wanted in clocks.items()}}
     apart, of = found["nRAS"] + found["nRP"], clocks.get("nRP") or clocks.get("nRAS")
     if "nRC" not in clocks and of is not None and found["nRC"] < apart - 1:
         sheet.put("dram.overrides.nRC", apart, of.place, ", nRAS + nRP")
