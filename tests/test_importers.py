@@ -490,6 +490,14 @@ OTHERS: dict[str, dict[str, Any]] = {
             12480, 390, 312,
         ],
     },
+    "HBM4_32Gb_8Hi HBM4_8000Mbps": {
+        "impl": "HBM4", "channel_width": 32, "read_latency": 44,
+        "org": {"dq": 32, "count": [1, 2, 2, 2, 8, 16384, 256]},
+        "timing": [
+            8000, 4, 40, 78, 38, 66, 114, 180, 84, 24, 20, 4, 8, 4, 10, 14, 18, 26, 50, 60, 4, 1800, 1120, 1800, 1120,
+            32, 15600, 488, 250,
+        ],
+    },
 }  # fmt: skip
 
 
@@ -505,7 +513,7 @@ def dram_of(imported: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("names", OTHERS)
 def test_other_memories_come_back_from_their_lists(write: Write, names: str) -> None:
     org, timing = names.split()
-    controllers = {"GDDR7": "GDDR7", "HBM3": "HBM34", "LPDDR5": "LPDDR5", "LPDDR6": "LPDDR6"}
+    controllers = {"GDDR7": "GDDR7", "HBM3": "HBM34", "HBM4": "HBM34", "LPDDR5": "LPDDR5", "LPDDR6": "LPDDR6"}
     like = controllers.get(org.split("_")[0], "GenericDDR")
     imported = import_hardware(write("a.yaml", exported(("*.dram", OTHERS[names]), ("*.impl", like))))
     dram = dram_of(imported)
@@ -555,7 +563,7 @@ def test_refreshes_of_one_bank_are_known_where_the_standard_has_them(
     assert not any("unknown refresh manager" in note for note in imported.notes)
 
 
-@pytest.mark.parametrize("names", [names for names in OTHERS if not names.startswith("HBM3")])
+@pytest.mark.parametrize("names", [names for names in OTHERS if not names.startswith("HBM")])
 def test_imported_lpddr5_and_gddr6_are_hardware(write: Write, names: str) -> None:
     path = write("a.yaml", exported(("*.dram", OTHERS[names])))
     hardware = loaded(import_hardware(path), path)
