@@ -223,6 +223,19 @@ def test_overrides_of_the_part_that_gives_the_timing_stay():
     assert hardware.dropped == {"nRP": 30}
 
 
+@pytest.mark.usefixtures("folder")
+def test_a_part_with_a_timing_that_its_standard_leaves_open_is_shown():
+    part = (
+        "name: dense\ntitle: Dense\nstandard: GDDR6\norg: GDDR6_16Gb_x16\ntiming: GDDR6_14000_1350mV_double\n"
+    )
+    Path("dense.yaml").write_text(f"{part}overrides: {{nRFCab: 211, nRFCpb: 106}}\n")
+    rows = {row.key: row.value for row in load_part("dense.yaml").rows()}
+    assert (rows["dram.overrides.nRFCab"], rows["derived.channel_peak"]) == (211, pytest.approx(28, rel=1e-3))
+    Path("dense.yaml").write_text(part)
+    with refused("missing nRFCab"):
+        load_part("dense.yaml").rows()
+
+
 # Files of one's own
 
 

@@ -83,7 +83,7 @@ def departures(standard: Standard, org: str, timing: str) -> dict[str, int]:
 
 
 def match_speed(standard: Standard, org: str, rate: int, clocks: Mapping[str, Clocks]) -> str:
-    """The speed preset of `rate` with the fewest differences from `clocks`; of equal ones, one of Ramulator's."""
+    """The speed preset of `rate` with the fewest differences from `clocks`, of equal ones Ramulator's."""
     theirs = standard.under("reference").speeds
 
     def distance(timing: str) -> tuple[int, bool]:
