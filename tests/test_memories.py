@@ -203,6 +203,7 @@ def assert_controllers_agree(seed, row_policies, slots):
         read_buffer=pick(slots),
         write_buffer=pick([1, 8, 32]),
         wck=pick(["need-sync", "need-sync", "always-on"]),
+        refresh_control=pick([None, "own-bank", "reference"]),
     )
     count, rows = 1500, pick([1, 2, 6])
     sizes = (device.ranks, device.bankgroups, pick([1, device.banks_per_group]), rows, device.bursts_per_row)
