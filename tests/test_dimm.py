@@ -581,7 +581,8 @@ def test_reads_of_four_ranks_fill_a_shared_command_bus_and_are_fair():
         ends[ranks, shared_bus] = [int(trace.clock[-1]) for trace in commands(dimm)[0]]
     assert max(ends[2, True]) < max(ends[2, False]) + 60
     bus_clocks = 4 * (400 * 2 + 8 * 2)
-    assert bus_clocks <= max(ends[4, True]) < bus_clocks * 1.02
+    # The last read is on the bus for a clock more.
+    assert bus_clocks - 1 <= max(ends[4, True]) < bus_clocks * 1.02
     assert max(ends[4, True]) - min(ends[4, True]) < 20
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mistakes import refused
 from ndpsim.spec import NO_RULE, lower, resolve, standard_names, standards
-from ndpsim.spec.lower import BUSY, CLOCKS
+from ndpsim.spec.lower import BUSY, CLOCKS, COMPLETED_BY
 from ndpsim.spec.standard import latency_terms
 
 COMMANDS = standards()["DDR5"].by_number
@@ -31,7 +31,7 @@ def device_of(standard: str, speed: str):
 # Presets
 
 
-@pytest.mark.parametrize(("standard", "org"), [one for one in ORGS if one[0] != "HBM3"])
+@pytest.mark.parametrize(("standard", "org"), [one for one in ORGS if one[0] not in ("HBM3", "HBM4")])
 def test_banks_rows_columns_and_pins_make_the_density(standard, org):
     chip = standards()[standard].organisations[org]
     bits = chip.bankgroups * chip.banks_per_group * chip.rows * chip.columns * chip.dq
@@ -43,11 +43,12 @@ def test_banks_rows_columns_and_pins_make_the_density(standard, org):
 @pytest.mark.parametrize(("standard", "speed"), SPEEDS)
 def test_a_preset_agrees_with_itself(standard, speed):
     known = standards()[standard]
-    timings = known.speeds[speed]
+    timings = device_of(standard, speed).timings
     rate, tck_ps = timings["rate"], timings["tCK_ps"]
     assert speed.startswith(f"{standard}_{rate}")
     exact_ps = Fraction(1_000_000 * known.transfers_per_clock, rate)
-    assert abs(exact_ps - tck_ps) < 1  # to a whole ps
+    # To a whole ps; JESD209-5C has 1453 ps at 5500 MT/s, where 1454.5 ps are exact.
+    assert abs(exact_ps - tck_ps) < (2 if speed == "LPDDR5_5500" else 1)
     assert abs(timings["nRC"] - timings["nRAS"] - timings["nRP"]) <= 1  # of GDDR6, one less
     assert timings[known.burst] == known.prefetch // known.transfers_per_clock
     assert all(
@@ -97,8 +98,9 @@ def test_where_no_rule_stands_nothing_is_bound(clock, speed):
 def test_every_bank_command_waits_for_itself_in_its_bank():
     for standard, speed in SPEEDS:
         tables = lower(device_of(standard, speed))
-        for command in (ACT, RD, WR, RDA, WRA):
-            assert tables.gap[:, command, command].max() >= tables.burst, (speed, COMMANDS[command].name)
+        second = int(tables.commands[ACT, COMPLETED_BY])  # of LPDDR, from which rows count
+        for command in (ACT if second < 0 else second, RD, WR, RDA, WRA):
+            assert tables.gap[:, command, command].max() >= tables.burst, (speed, command)
 
 
 # Overrides
@@ -245,7 +247,7 @@ WITHOUT_TRFC |= {("GDDR7", f"GDDR7_{gb}Gb_x8") for gb in (32, 64)}
 def test_every_organisation_goes_with_every_speed(standard, org):
     for speed in standards()[standard].speeds:
         tables = lower(resolve(standard, org, speed))
-        assert (tables.windows[:, CLOCKS] > 0).all()
+        assert (tables.windows[:, CLOCKS:].max(axis=1, initial=0) > 0).all()
         assert (len(tables.windows) > 0) == (standard != "GDDR7")  # it has no tFAW
         assert tables.refresh_interval > tables.commands[REFAB, BUSY] > 0
 
@@ -274,7 +276,9 @@ def test_every_timing_of_every_preset_has_a_source(standard):
     assert not missing
     # What is cited exists.
     presets = {f"{speed}/{name}" for speed in names for name in names[speed]}
-    assert set(page.cited) <= presets | {name for known in names.values() for name in known}
+    clock = {"rate", "tCK_ps"}
+    cited = {name for name in page.cited if name.rpartition("/")[2] not in clock}
+    assert cited <= presets | {name for known in names.values() for name in known}
 
 
 def test_a_preset_of_one_set_of_rules_is_refused_under_the_other(monkeypatch):

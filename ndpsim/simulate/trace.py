@@ -252,9 +252,9 @@ def run_trace(
         InputError: a name, a number or the trace is invalid, or an address is beyond the memory.
         MismatchError: the exact check found a difference.
     """
-    queues, of_rfm = (read_buffer, write_buffer), (rfm, rfm_threshold)
+    queues, clock = (read_buffer, write_buffer, wck), (rck, rck_idle)
     options = state.ControllerOptions(
-        scheduler, row_policy, row_cap, refresh, *queues, wck, refresh_control, *of_rfm, rck, rck_idle
+        scheduler, row_policy, row_cap, refresh, *queues, refresh_control, rfm, rfm_threshold, *clock
     )
     memory = Memory.named(standard, org, timing, ranks, overrides, mapper, channels, options, rules)
     for name, value in (("wrap", wrap), ("record_commands", record_commands), ("exact_check", exact_check)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -38,8 +38,8 @@ class Device:
         timings: all timings by name (nCL, nRFC, ...) in clocks, `rate` in MT/s, and `tCK_ps`. JEDEC rounds
             tCK down to whole ps to convert times to clocks; `timing_clock_ps` is the exact period.
         sources: the source of each timing: "preset ...", "derived ..." or "override".
-        rules: "standard" or "reference".
         rounded: how an override in ns became clocks, by timing, in words.
+        rules: "standard" or "reference".
     """
 
     standard: Standard
@@ -49,8 +49,8 @@ class Device:
     organisation: Organisation
     timings: Mapping[str, int]
     sources: Mapping[str, str]
+    rounded: Mapping[str, str]
     rules: str = "standard"
-    rounded: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def parts(self) -> dict[str, int]:
@@ -341,7 +341,7 @@ def resolve(
         rows = organisation.rows * base.density_mb // organisation.density_mb
         ways = f"{error.problem}; or keep {density_words(base.density_mb)} by rows={rows}"
         raise InputError(ways, "missing", key=error.key) from None
-    return Device(chosen, org, timing, ranks, organisation, timings, sources, rules, rounded)
+    return Device(chosen, org, timing, ranks, organisation, timings, sources, rounded, rules)
 
 
 class RowTime(NamedTuple):

@@ -62,6 +62,7 @@ _STANDARDS = {
         },
     ),
     "HBM3": _Names("HBM34", "HBM34PerBankRefresh"),
+    "HBM4": _Names("HBM34", "HBM34PerBankRefresh"),
     "LPDDR5": _Names("LPDDR5", "PerBank", {"wck_sync_mode": lambda options: options.wck.replace("-", "_")}),
     "LPDDR6": _Names("LPDDR6", "", {"wck_sync_mode": lambda options: options.wck.replace("-", "_")}),
 }

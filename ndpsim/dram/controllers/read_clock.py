@@ -119,9 +119,9 @@ def only_clocks_delay(scheduler):
 
 
 @inlined
-def takes(scheduler, command):
-    """See `choosing`."""
-    return choosing.takes(scheduler.scheduler, command)
+def takes(scheduler, tables, channel, slot, command):
+    """The scheduler's part; see `choosing`."""
+    return choosing.takes(scheduler.scheduler, tables, channel, slot, command)
 
 
 @inlined

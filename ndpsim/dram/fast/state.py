@@ -140,7 +140,7 @@ def _fits_classes(tables: Tables, schedule: Schedule, rfm: Rfm) -> bool:
         _fits_window(tables, issued)
         and all(one in known for one in asked)
         and not any(_binds_parts(tables, number) for one in asked for number in one[1:])
-        and not (tables.binds_siblings[2].any() or _other_banks(tables) is None)
+        and not tables.binds_siblings[2:STACK].any()
         and len(schedule.turns) <= MOST_TURNS
     )
 
@@ -162,16 +162,6 @@ def _refresh_like(tables: Tables, rfm: Rfm) -> int | None:
         for number in (like, rfm.command)
     ]
     return like if all(np.array_equal(*pair) for pair in zip(*of_both, strict=True)) else None
-
-
-def _other_banks(tables: Tables) -> Ints | None:
-    """Distances from a bank to the others, if they may be those of a rank; None if they may not.
-
-    They may if a bank waits for itself at least as long, and a rank has no other bank groups.
-    """
-    others = tables.sibling_gap[3]
-    holds = tables.bankgroups == 1 and bool((tables.gap[3] >= others).all())
-    return others if holds or not tables.binds_siblings[3].any() else None
 
 
 def _binding_windows(tables: Tables, issued: list[int]) -> Ints:
@@ -336,9 +326,6 @@ def _distances(tables: Tables, from_second: int, waits_for_second: int) -> dict[
         return distances
 
     same, other = np.maximum(gap[0], gap[1]), np.maximum(gap[0], tables.sibling_gap[1])
-    other_banks = _other_banks(tables)
-    if other_banks is not None:
-        same = np.maximum(same, other_banks)
     return {
         "of_ranks": np.concatenate((of_classes(same), of_classes(other))),
         "same_group": of_classes(gap[2]),

@@ -18,6 +18,10 @@ _CORE = ("rate", "nBL", "nCL", "nRCD", "nRP", "nRAS", "nRC", "nWR", "nRTP", "nCW
 _ACTIVATES, _TURNS = ("nRRDS", "nRRDL"), ("nWTRS", "nWTRL")
 _END = ("nFAW", "nRFC", "nREFI", "nCS", "tCK_ps")
 _SPLIT = ("rate", "nBL", "nCL", "nRCDRD", "nRCDWR", "nRP", "nRAS", "nRC", "nWR", "nRTP", "nCWL")
+_OF_HBM = (
+    *(*_SPLIT, "nCCDS", "nCCDL", "nCCDR", *_ACTIVATES, *_TURNS, "nRTW", "nFAW", "nPPD"),
+    *("nRFC", "nRFCpb", "nRFMab", "nRFMpb", "nRREFD", "nREFI", "nREFIpb", "tCK_ps"),
+)
 _TIMINGS = {
     "DDR4": (*_CORE, "nCCDS", "nCCDL", *_ACTIVATES, *_TURNS, *_END),
     "DDR5": (*_CORE, "nPPD", "nCCDS", "nCCDL", "nCCDS_WR", "nCCDL_WR", *_ACTIVATES, *_TURNS, *_END),
@@ -31,10 +35,8 @@ _TIMINGS = {
         *("nRFCab", "nRFCpb", "nRDREFab", "nRFMab", "nRFMpb", "nRCKSTRT2RD", "nRD2RCKSTOP", "nRCKSP2ST"),
         *("nRCKST2SP", "nRCKSTOP_LAT", "nRCKEN", "nRCK_LS", "nRCKPST", "nRCK_HS", "tCK_ps"),
     ),
-    "HBM3": (
-        *(*_SPLIT, "nCCDS", "nCCDL", "nCCDR", *_ACTIVATES, *_TURNS, "nRTW", "nFAW", "nPPD"),
-        *("nRFC", "nRFCpb", "nRFMab", "nRFMpb", "nRREFD", "nREFI", "nREFIpb", "tCK_ps"),
-    ),
+    "HBM3": _OF_HBM,
+    "HBM4": _OF_HBM,
     "LPDDR5": (
         *("rate", "nBL_min", "nBL_max", "nCL", "nRCD", "nRP", "nRPab", "nRAS", "nRC", "nWR", "nRTP", "nCWL"),
         *("nPPD", "nCCDS", "nCCDL", "nCCDS_WR", "nCCDL_WR", *_ACTIVATES, *_TURNS),
@@ -54,11 +56,11 @@ _INNER = ("bankgroups", "banks_per_group", "rows", "columns")
 _LEVELS = {
     "GDDR6": ("channel", *_INNER),
     "GDDR7": ("channel", *_INNER[1:]),
-    "HBM3": ("channel", "ranks", "stacks", *_INNER),
+    **dict.fromkeys(("HBM3", "HBM4"), ("channel", "ranks", "stacks", *_INNER)),
 }
 _OTHER_LEVELS = ("channel", "rank", *_INNER)
 _WCK_MODES = {"need_sync": "need-sync", "always_on": "always-on"}
-_CONTROLLERS = {"GDDR7": "GDDR7", "HBM3": "HBM34", "LPDDR5": "LPDDR5", "LPDDR6": "LPDDR6"}
+_CONTROLLERS = {"GDDR7": "GDDR7", "HBM3": "HBM34", "HBM4": "HBM34", "LPDDR5": "LPDDR5", "LPDDR6": "LPDDR6"}
 _COLUMNS_OF_BURST = {"LPDDR6": 16}  # where they are not those of the standard
 
 _WHY = {
