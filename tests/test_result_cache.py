@@ -368,7 +368,7 @@ def another(path: tuple[str, ...], value: Any) -> Any:
             "banks": 16,
             "rows": 32768,
             "columns": 1024,
-            "width": 16,
+            "width": 4,
         }
         return sizes.get(path[-1], "32Gb")
     if path == ("dram", "overrides"):
