@@ -191,10 +191,11 @@ def assert_controllers_agree(seed, row_policies, slots):
     rng = np.random.default_rng(seed)
     preset = SMALL[seed % len(SMALL)]
     pick = lambda values: values[rng.integers(len(values))]  # noqa: E731
-    known = resolve(*preset).timings
+    rules = pick(["standard", "reference"])
+    known = resolve(*preset, rules=rules).timings
     overrides = {name: pick(values) for name, values in SHORT.items() if name in known and rng.random() < 0.6}
     ranks = pick([1, 2, 4]) if preset[0].startswith("LPDDR") else 1
-    device = resolve(*preset, ranks, overrides, pick(["standard", "reference"]))
+    device = resolve(*preset, ranks, overrides, rules)
     options = ControllerOptions(
         scheduler=pick(["FRFCFS", "FRFCFS-RowHit"]),
         row_policy=pick(row_policies),
