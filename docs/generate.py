@@ -10,7 +10,7 @@ import importlib
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -454,13 +454,15 @@ def _options(table: Table) -> str:
 _TABLES = f"<!-- The tables below are made by `{COMMAND}`. -->\n"
 _END = "<!-- End of the tables. -->\n"
 _MOST_SOURCES = 3  # in a cell
+_MOST_NAMED = 6
 
 _TIMINGS = """
 ## Timings of the two sets of rules
 
 `ndpsim show timing PRESET` prints the timings of one preset. Each row here is a timing in clocks, for the
 presets and devices that share it. "same" means that `--rules reference` has the value of `--rules standard`.
-"24 to 46" means that presets differ, but not the rules. The source is that of the value under `standard`.
+"24 to 46" means that presets differ, but not the rules. "no such preset" means that the other set of rules
+alone has these presets. The source is that of the value under `standard`.
 """
 
 
@@ -493,22 +495,35 @@ def _timing_lines(standard: Standard) -> Iterator[str]:
             values.setdefault((row.name, row.of), {})[preset] = row
     for (name, of), rows in sorted(values.items(), key=lambda one: list(values).index(one[0])):
         timing = f"{name} ({of})" if of else name
-        same = {preset: row for preset, row in rows.items() if row.standard == row.reference}
         groups: dict[Any, list[Any]] = {}
         for preset, row in rows.items():
-            key = "same" if preset in same else (row.standard, row.reference)
-            groups.setdefault(key, []).append((preset, row))
-        for key, those in groups.items():
-            clocks = sorted({row.standard for _, row in those}) if key == "same" else [key[0]]
-            shown = f"{clocks[0]} to {clocks[-1]}" if len(clocks) > 1 else _clocks(clocks[0])
-            other = "same" if key == "same" else _clocks(key[1])
-            named = "all" if len(those) == len(presets) else ", ".join(preset for preset, _ in those)
-            cells = timing, named, shown, other, _sources(row.source for _, row in those)
+            groups.setdefault(_relation(row.standard, row.reference), []).append((preset, row))
+        for relation, those in groups.items():
+            shown = _range([row.standard for _, row in those])
+            other = relation if relation == "same" else _range([row.reference for _, row in those])
+            cells = timing, _named(those, presets), shown, other, _sources(row.source for _, row in those)
             yield f"| {' | '.join(map(_cell, cells))} |"
 
 
-def _clocks(value: int | None) -> str:
-    return "no such preset" if value is None else str(value)
+def _relation(standard: int | None, reference: int | None) -> Any:
+    """What the presets of a row have in common: equal values, a missing preset, or the two values."""
+    if standard == reference:
+        return "same"
+    return (standard is None, reference is None) if None in (standard, reference) else (standard, reference)
+
+
+def _range(clocks: Sequence[int | None]) -> str:
+    known = sorted({one for one in clocks if one is not None})
+    if not known:
+        return "no such preset"
+    return str(known[0]) if len(known) == 1 else f"{known[0]} to {known[-1]}"
+
+
+def _named(rows: Sequence[tuple[str, Any]], presets: Collection[str]) -> str:
+    """The presets of a row: those that differ by name, if they are few."""
+    if len(rows) == len(presets):
+        return "all"
+    return ", ".join(name for name, _ in rows) if len(rows) <= _MOST_NAMED else f"{len(rows)} presets"
 
 
 def _sources(given: Iterable[str]) -> str:

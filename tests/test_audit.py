@@ -51,6 +51,8 @@ def distance_of(rule: Rule, before: str, after: str, device: Device) -> int:
 def related(rule: Rule, first: Line, second: Line) -> bool:
     same_rank = first[2] == second[2]
     if rule.siblings:
+        if rule.level == "bank":
+            return same_rank and first[3] == second[3] != -1 and first[4] != second[4]
         return not same_rank if rule.level == "rank" else same_rank and first[3] != second[3]
     level = rule.level
     if -1 in (first[4], second[4]) and level in ("bankgroup", "bank"):
@@ -507,9 +509,10 @@ CONTROLLER = ("scheduler", "row_policy", "refresh", "read_buffer", "write_buffer
 def test_reference_traces_are_legal(case: str) -> None:
     about = yaml.safe_load((REFERENCE / f"{case}.yaml").read_text())
     settings = {name: about[name] for name in (*CHANNEL, *CONTROLLER)}
-    trace = run_trace(REFERENCE / f"{case}.trace.gz", **settings, record_commands=True).command_traces[0]
+    settings |= {"rules": "reference", "record_commands": True}
+    trace = run_trace(REFERENCE / f"{case}.trace.gz", **settings).command_traces[0]
     trace = trace.take(np.flatnonzero(trace.clock <= about["cycles"]))
-    device = resolve(*(about[name] for name in CHANNEL[:5]))
+    device = resolve(*(about[name] for name in CHANNEL[:5]), rules="reference")
     report = check(trace, device, about["refresh"], max_postponed=1, max_pulled_in=0)
     assert report.commands == sum(about["commands"].values())
     assert report.ok, [violation.message for violation in report.violations]

@@ -54,7 +54,9 @@ def test_a_key_of_a_file_in_the_wrong_section_is_found_in_the_right_one():
 
 def test_a_timing_that_makes_no_sense_is_named_where_it_is_set():
     assert refused_call("gemv", "--set", "dram.nREFI=1") == "no-progress --set dram.nREFI"
-    assert refused_call("gemv", "--set", "dram.nRFC=1000000") == "no-progress ddr5-4800.yaml nREFI"
+    assert (
+        refused_call("gemv", "--set", "dram.nRFC=1000000") == "no-progress trimoe.yaml dram.overrides.nREFI"
+    )
 
 
 # Values and files by their kinds

@@ -288,6 +288,20 @@ def test_show_timing_has_every_timing_with_ns_both_rules_and_source():
     assert {row["name"] for row in plain["timings"]} == set(device.timings) - {"rate", "tCK_ps"}
 
 
+def test_a_trace_of_another_standard_names_it(folder):
+    lines = "1,ACT,0,0,0,5,-1\n100,REFsb,0,-1,0,-1,-1\n"
+    (folder / "c.csv").write_text(f"clock,command,rank,bankgroup,bank,row,column\n{lines}")
+    (folder / "h.csv").write_text(
+        "clock,command,pseudochannel,stack,bankgroup,bank,row,column\n1,ACT,0,0,0,0,5,-1\n"
+    )
+    ddr4 = "--standard", "DDR4", "--org", "DDR4_8Gb_x8", "--timing", "DDR4_3200AA"
+    for file, expected in (("c.csv", "conflict c.csv"), ("h.csv", "form h.csv:1")):
+        assert refused_call("check", file, *ddr4) == expected
+        assert ("--standard DDR5" if file == "c.csv" else "--standard HBM3") in call("check", file, *ddr4).err
+        assert refused_call("dram", file) == f"form {file}:1"
+        assert "ndpsim check judges it" in call("dram", file).err
+
+
 def test_show_schema_is_a_json_schema():
     schema = strictly(said("show", "schema", "hw"))
     jsonschema.Draft202012Validator.check_schema(schema)

@@ -41,13 +41,14 @@ def workloads(draw: st.DrawFn) -> tuple[Device, state.ControllerOptions, list[np
     overrides = {"nREFI": draw(st.sampled_from([901, 1500, 4000])), "nRFC": draw(st.sampled_from([60, 200]))}
     preset = draw(st.sampled_from(DEVICES))
     if preset[0] == "DDR5":
-        overrides["nRFCsb"] = draw(st.sampled_from([20, 100]))
+        overrides |= {"nRFCsb": draw(st.sampled_from([20, 100])), "nREFI2": overrides["nREFI"]}
     device = resolve(*preset, ranks, overrides)
     options = state.ControllerOptions(
         scheduler=draw(st.sampled_from(["FRFCFS", "FRFCFS-RowHit"])),
         row_policy=draw(st.sampled_from(["open", "closed-cap"])),
         row_cap=draw(st.integers(1, 5)),
         refresh=draw(st.sampled_from(REFRESH[device.standard.name])),
+        refresh_control=draw(st.sampled_from([None, "reference"])),
         read_buffer=draw(st.sampled_from([1, 2, 5, 32, 65, 256])),
         write_buffer=draw(st.sampled_from([1, 3, 10, 32, 65, 256])),
     )

@@ -18,7 +18,8 @@ from ndpsim.traces import read_requests
 from test_memories import COUNTERS, text_until
 
 CORRECTED = Path(__file__).parents[1] / "validation" / "ramulator2" / "corrected"
-CASES = sorted(CORRECTED.glob("*.yaml"))
+#: `test_lpddr5` and `test_lpddr6` have those of LPDDR.
+CASES = [case for case in sorted(CORRECTED.glob("*.yaml")) if not case.stem.startswith("lpddr")]
 PAGES = [yaml.safe_load(page.read_text()) for page in sorted((CORRECTED / "set").glob("*.yaml"))]
 SETS = {name: values for page in PAGES for name, values in page["cases"].items()}
 
@@ -30,6 +31,9 @@ def options_of(facts: dict) -> ControllerOptions:
     options = {name: facts[name] for name in GIVEN if name in facts}
     if "refresh_control" in KNOWN:
         options["refresh_control"] = "reference"
+    if "rfm" in facts:
+        options["rfm"] = {"ab": "all-bank", "sb": "same-bank"}[facts["rfm"]["mode"]]
+        options["rfm_threshold"] = facts["rfm"]["threshold"]
     return ControllerOptions(**options)
 
 
@@ -37,6 +41,7 @@ def test_there_are_cases():
     names = {case.stem for case in CASES}
     assert sum(name.startswith("ddr4") for name in names) == 4
     assert sum(name.startswith("ddr5") and "rfm" not in name for name in names) == 9
+    assert sum("rfm" in name for name in names) == 2
     assert set(SETS) <= names
 
 

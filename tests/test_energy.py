@@ -90,7 +90,7 @@ MADE_UP = dict(
 
 
 OTHERS = [
-    ("GDDR6", "GDDR6_16Gb_x16", "GDDR6_14000_1250mV_double", 1),
+    ("GDDR6", "GDDR6_8Gb_x16", "GDDR6_14000_1250mV_double", 1),
     ("HBM3", "HBM3_8Gb_8hi", "HBM3_6400Mbps", 1),
     ("LPDDR5", "LPDDR5_8Gb_x16", "LPDDR5_6400", 2),
     ("LPDDR5X", "LPDDR5X_16Gb_x16", "LPDDR5X_8533", 2),

@@ -351,8 +351,8 @@ PLACES += [("value", getattr(state, name), 1, role) for name, role in COUNTER_RO
 
 
 def test_every_counter_has_a_role():
-    assert len(COUNTER_ROLES) == 28
-    assert {getattr(state, name) for name in COUNTER_ROLES} == set(range(28))
+    assert len(COUNTER_ROLES) == 30
+    assert {getattr(state, name) for name in COUNTER_ROLES} == set(range(30))
 
 
 def signature_changes(here, first: list[int], field: str, place: int | None, change: int) -> bool:

@@ -42,7 +42,7 @@ COLUMNS = {
 
 def memory_of(facts: dict, rules: str = "reference") -> Memory:
     """The memory of a case."""
-    names = ("scheduler", "row_policy", "row_cap", "refresh", "read_buffer", "write_buffer", "wck")
+    names = ("scheduler", "row_policy", "row_cap", "refresh", "read_buffer", "write_buffer", "wck", "rck")
     options = ControllerOptions(**{name: facts[name] for name in names if name in facts})
     place = (facts[name] for name in ("standard", "org", "timing", "ranks", "overrides", "mapper"))
     return Memory.named(*place, options=options, rules=rules)
@@ -149,6 +149,13 @@ SMALL = [
     ("HBM4", "HBM4_32Gb_16Hi", "HBM4_8000Mbps"),
     ("HBM4", "HBM4_32Gb_4Hi", "HBM4_8000Mbps"),
 ]
+
+
+def knows_bank_refresh(device: Device) -> bool:
+    """Whether the refresh of a bank has an interval, which GDDR6 of the reference lacks."""
+    return any(one.name == "REFpb" and one.interval for one in device.standard.commands)
+
+
 SHORT = {
     "nREFI": [900, 1500],
     "nRFC": [60, 168],
@@ -192,12 +199,11 @@ def assert_controllers_agree(seed, row_policies, slots):
         scheduler=pick(["FRFCFS", "FRFCFS-RowHit"]),
         row_policy=pick(row_policies),
         row_cap=pick([1, 2, 4]),
-        refresh=pick(
-            ["none", "all-bank", "staggered"] + ["per-bank"] * (preset[0] not in ("GDDR6", "LPDDR6"))
-        ),
+        refresh=pick(["none", "all-bank", "staggered"] + ["per-bank"] * knows_bank_refresh(device)),
         read_buffer=pick(slots),
         write_buffer=pick([1, 8, 32]),
         wck=pick(["need-sync", "need-sync", "always-on"]),
+        refresh_control=pick([None, "own-bank", "reference"]),
     )
     count, rows = 1500, pick([1, 2, 6])
     sizes = (device.ranks, device.bankgroups, pick([1, device.banks_per_group]), rows, device.bursts_per_row)
@@ -418,7 +424,7 @@ def test_what_a_memory_lacks_is_one_line():
 
     gddr6, hbm3 = ("GDDR6", "GDDR6_8Gb_x8", "GDDR6_14000_1350mV_quad"), ("HBM3", "HBM3_4Gb", "HBM3_6400Mbps")
     with refused("unknown-name refresh"):
-        memory(*gddr6, refresh="per-bank")
+        Memory.named(*gddr6, options=ControllerOptions(refresh="per-bank"), rules="reference")
     with refused("unknown-name refresh"):
         memory(*hbm3, refresh="same-bank")
     with refused("unknown-name wck"):
@@ -443,52 +449,3 @@ def test_an_expert_runs_on_lanes_of_lpddr5(row_policy, refresh):
     result = simulate_expert(hardware, ndpsim.Expert(512, 128), 2, record_commands=True, exact_check=True)
     for trace in result.command_traces:
         assert check(trace, hardware.lane_device(), refresh).ok
-
-
-# ---- Long bursts of LPDDR6, which no controller issues
-
-
-def lpddr6(rules: str = "standard") -> Device:
-    return resolve("LPDDR6", "LPDDR6_16Gb_x12", "LPDDR6_10667_BL24", rules=rules)
-
-
-def long_bursts(*later: tuple[int, str, int]) -> list[tuple]:
-    """A RD_L in bank group 0 at clock 102, with all rows open and CAS before; `later`: clock, name, bank group."""
-    opened = [
-        (1 + 12 * group + 2 * half, f"ACT{half + 1}", 0, group, 0, 5, -1)
-        for group in range(4)
-        for half in (0, 1)
-    ]
-    first = (100, "CAS", 0, 0, 0, -1, -1), (102, "RD_L", 0, 0, 0, 5, 2)
-    return [*opened, *first, *((clock, name, 0, group, 0, 5, 3) for clock, name, group in later)]
-
-
-def test_a_burst_lies_between_the_halves_of_a_long_one():
-    # Data of RD_L: six clocks, six of room, six (JESD209-6, Table 381: BL/n_min of BL48 is 18).
-    def broken(*later: tuple[int, str, int]) -> list[str]:
-        return rules_broken(lpddr6(), *long_bursts(*later))
-
-    assert broken() == []
-    assert broken((108, "RD_S", 1)) == []
-    assert broken((108, "RD_L", 1)) == []
-    assert broken((108, "RD_L", 1), (120, "RD_S", 2)) == ["data bus"]
-    assert broken((108, "RD_L", 1), (126, "RD_S", 2)) == []
-    assert broken((114, "RD_S", 1)) == ["data bus"]
-    assert broken((109, "RD_S", 1)) == ["data bus"]
-    assert broken((120, "RD_S", 1)) == []
-    # Within the bank group: nCCDL_L of 22 (Table 382).
-    assert broken((124, "RD_S", 0)) == []
-    assert broken((123, "RD_S", 0)) == ["tCCD_L"]
-
-
-def test_long_bursts_hold_rows_and_the_data_clock_longer():
-    precharge = ("PREpb", 0, 0, 0, -1, -1)
-    # nRTP_L is 26, nRTP 14 (Tables 269 to 272).
-    assert rules_broken(lpddr6(), *long_bursts(), (128, *precharge)) == []
-    assert rules_broken(lpddr6(), *long_bursts(), (127, *precharge)) == ["tRTP"]
-    # The data clock runs for nRL + nBL_min_L + nWCKPST, 77 clocks.
-    assert rules_broken(lpddr6(), *long_bursts((178, "RD_S", 1))) == []
-    assert rules_broken(lpddr6(), *long_bursts((179, "RD_S", 1))) == ["preparation"]
-    # A write after it waits nRTW_S_L, 60 clocks.
-    assert rules_broken(lpddr6(), *long_bursts((162, "WR_L", 1))) == []
-    assert rules_broken(lpddr6(), *long_bursts((161, "WR_L", 1))) == ["tRTW_S"]

@@ -55,8 +55,6 @@ def test_peaks_are_what_pins_carry(memory):
 def test_lanes_issue_legal_commands_alike_on_both_controllers_and_read_no_more_than_pins_carry(
     memory, refresh
 ):
-    if (memory, refresh) == ("GDDR6", "per-bank"):
-        pytest.skip("GDDR6 has none")
     hardware = machine(memory, f"dram.refresh={refresh}", "ndp.gemv.multipliers=4096")
     result = ndpsim.simulate_expert(hardware, EXPERT, 1, record_commands=True, exact_check=True)
     pins, gbit_s = PINS[memory]

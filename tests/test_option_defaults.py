@@ -69,6 +69,7 @@ SHAPE = ("--shape", "384,320")
 HOST = (*SHAPE, "--host-traffic", "12")
 GROUPED = (*SHAPE, "--bits", "4", "--group-size", "64")
 LPDDR5 = ("dram", "requests", "--standard", "LPDDR5", "--org", "LPDDR5_16Gb_x16", "--timing", "LPDDR5_6400")
+GDDR7 = ("dram", "requests", "--standard", "GDDR7", "--org", "GDDR7_16Gb_x8", "--timing", "GDDR7_28000_PAM3")
 MOVED = ("relayout", "--shape", "128,32", "--set", "dimm.count=4", "--set", "host.channels=2")
 
 # Of each command, the call beside which an option is tried, its stated default, and another value.
@@ -104,6 +105,8 @@ TRIED: dict[str, list[tuple[tuple[str, ...], str, str, str]]] = {
         (("dram", "requests"), "--ranks", "1", "2"),
         ((*LPDDR5, "--ranks", "2"), "--rules", "standard", "reference"),
         (LPDDR5, "--wck", "need-sync", "always-on"),
+        (GDDR7, "--rck", "always-on", "start-with-rckstrt"),
+        ((*GDDR7, "--rck", "start-with-rckstrt"), "--rck-idle", "32", "0"),
         (("dram", "requests"), "--channels", "1", "2"),
         (("dram", "requests"), "--mapper", "RoBaRaCoCh", "MOP4CLXOR"),
         (("dram", "requests"), "--scheduler", "FRFCFS", "FRFCFS-RowHit"),
@@ -118,7 +121,10 @@ TRIED: dict[str, list[tuple[tuple[str, ...], str, str, str]]] = {
 IN_WORDS = {
     "gemv": {"--group-size", "--zero-point-bits", "--lane", "--size"},
     "relayout": {"--group-size", "--zero-point-bits", "--from-dimms", "--to-dimms", "--size", "--topology"},
-    "dram": {"--commands-format", "--channel", "--size", "--format"},
+    "dram": {
+        *("--commands-format", "--channel", "--size", "--format"),
+        *("--refresh-control", "--rfm", "--rfm-threshold"),  # see test_refresh_control and test_rfm
+    },
 }
 
 

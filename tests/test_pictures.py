@@ -53,7 +53,7 @@ from ndpsim.simulate.latencies import latency_distribution
 from ndpsim.spec.standard import READ as RD
 from ndpsim.traces import CommandTrace, Requests, read_requests
 
-GDDR6 = [f"dram.{key}" for key in ("standard=GDDR6", "org=GDDR6_16Gb_x8", "timing=GDDR6_14000_1350mV_double")]
+GDDR6 = [f"dram.{key}" for key in ("standard=GDDR6", "org=GDDR6_8Gb_x8", "timing=GDDR6_14000_1350mV_double")]
 SMALL = Expert(256, 96)
 FEW = ["dimm.count=4", "host.channels=2", "dimm.ranks=1"]
 

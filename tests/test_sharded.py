@@ -29,11 +29,12 @@ def same(one: dict, other: dict) -> bool:
 def test_mixtral_on_the_edge_speeds_up_with_its_dimms(dimms):
     one = simulate_expert("edge", "mixtral-8x7b")
     many = simulate_expert("edge", "mixtral-8x7b", layout=f"sharded:{dimms}")
-    assert 0.99 * dimms < one.time_ns / many.time_ns <= dimms
+    # Refreshes come in whole numbers.
+    assert 0.99 * dimms < one.time_ns / many.time_ns < 1.001 * dimms
     without = [result.time_ns - result.communication_ns for result in (one, many)]
     # Weights are read ahead during the communication that is taken off, and refreshes come in whole numbers:
-    # 360 ns of each of 4 ranks at once.
-    assert without[0] / dimms - without[1] < 360 + 346
+    # 350 ns of each of 4 ranks at once.
+    assert without[0] / dimms - without[1] < 350 + 346
     assert 0.9 * dimms < without[0] / without[1] < 1.001 * dimms
     assert many.weight_bytes == one.weight_bytes
     assert many.commands["RD"] == one.commands["RD"]

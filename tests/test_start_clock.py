@@ -110,7 +110,9 @@ def test_fast_forward_is_exact_from_any_clock(refresh):
     sets = [f"dram.refresh={refresh}"]
     for start in (INTERVAL - 50, 77_777):
         result = simulate_expert("trimoe", Expert(2048, 1024), sets=sets, start_clock=start, exact_check=True)
-        assert result.fast_forwarded > 0.1
+        assert result.fast_forwarded > (
+            0.05 if refresh == "same-bank" else 0.1
+        )  # REFsb comes 8 times in tREFI
 
 
 def test_what_is_read_over_time_is_the_same_bytes_from_any_clock():

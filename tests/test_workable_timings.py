@@ -56,12 +56,12 @@ def test_host_and_job_go_on_where_a_row_is_read_just_before_it_may_be_closed():
     ("overrides", "words"),
     [
         # Four REFsb of tRFCsb each take the whole interval, and one clock less than it.
-        ({"nREFI": 4 * 115}, "no-progress nREFI"),
-        ({"nREFI": 4 * 115 + 1}, None),
-        # tREFSBRD keeps ACT off until the next one: an interval of 9375 has one in 2343 or 2344 clocks. An ACT begins
+        ({"nREFI2": 4 * 115}, "no-progress nREFI2"),
+        ({"nREFI2": 4 * 115 + 1}, None),
+        # tREFSBRD keeps ACT off until the next one: tREFI2, half of 9360 clocks, has one in 1170 clocks. An ACT begins
         # its effect in its second cycle.
-        ({"nREFSBRD": 2344}, "no-progress nREFI"),
-        ({"nREFSBRD": 2343}, None),
+        ({"nREFSBRD": 1171}, "no-progress nREFI2"),
+        ({"nREFSBRD": 1170}, None),
     ],
 )  # fmt: skip
 def test_refreshes_of_single_banks_have_to_fit_into_the_interval(overrides, words):
@@ -77,7 +77,7 @@ def test_refreshes_of_single_banks_have_to_fit_into_the_interval(overrides, word
 
 def test_what_just_fits_runs_to_its_end():
     address = np.arange(2000) * 4096 % (1 << 24)
-    overrides = {"nRFC": 30, "nRFCsb": 115, "nREFI": 4 * 115 + 1}
+    overrides = {"nRFC": 30, "nRFCsb": 115, "nREFI2": 4 * 115 + 1}
     result = run_trace((address, address % 2), *DDR5, overrides=overrides, refresh="same-bank")
     assert result.commands["REFsb"] == pytest.approx(4 * result.cycles / 461, rel=0.01)
 

@@ -20,7 +20,7 @@ from ndpsim.audit.kernels import Rules, find_early, find_row_faults
 from ndpsim.caching import cached_by_identity
 from ndpsim.spec import Device, Rule
 from ndpsim.spec.checking import check_rule
-from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, SAME_BANKS, WHOLE_RANK
+from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, READ, SAME_BANKS, WHOLE_RANK
 
 # The form of a trace: commands and coordinates.
 
@@ -116,7 +116,7 @@ def _overlaps(start: NDArray[np.int64], length: int) -> NDArray[np.int64]:
 
 
 def _data_bus(case: Case) -> Found:
-    """No two bursts on the data bus at once; one starts a latency (nCL, nCWL) after its command's last cycle.
+    """No two bursts on the data bus at once; a burst starts nCL or nCWL after its command's last cycle.
 
     One overlap is tolerated and counted: a read, then a write on another rank. The standards leave the
     change between ranks to the system. The reference's tCS requires only nBL + nCS between the two commands:
@@ -328,6 +328,28 @@ def _prepared(case: Case) -> Found:
     return Found(len(bare), first)
 
 
+def _started(case: Case) -> Found:
+    """Reads while the clock of their data is stopped, if the trace has a command that starts it."""
+    standard, part, starts = case.device.standard, case.part, case.device.standard.by_number[READ].started_by
+    if not starts or not (part.command == standard.names.index(starts)).any():
+        return Found(0, [])
+    effect = np.zeros(len(standard.names), dtype=np.int64)
+    effect[standard.names.index(starts)] = 1
+    effect[standard.names.index(standard.by_number[READ].stopped_by)] = -1
+    late = []
+    for rank in np.unique(part.rank):
+        places = np.flatnonzero(part.rank == rank)
+        changes = effect[part.command[places]]
+        # The place of the last command that started or stopped the clock; before all of them it is stopped.
+        last = np.maximum.accumulate(np.where(changes != 0, np.arange(len(places)), -1))
+        runs = (last >= 0) & (changes[np.maximum(last, 0)] == 1)
+        late += places[~runs & (case.kinds.reads[part.command[places]] == 1)].tolist()
+    late.sort()
+    detail = f"{starts} is missing"
+    first = [Finding(case.origin(place), "read clock", 0, detail) for place in late[: case.limit]]
+    return Found(len(late), first)
+
+
 #: The checks that need no more than the trace and its device.
 CHECKS = (
     _unknown_commands,
@@ -339,4 +361,5 @@ CHECKS = (
     _row_state,
     _completed,
     _prepared,
+    _started,
 )

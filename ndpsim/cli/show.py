@@ -116,7 +116,8 @@ def _rules_with(given: Given, standard: Standard, field: str) -> list[str]:
     having = [rules for rules in RULES if name in getattr(standard.under(rules), field)]
     asked = given.get("rules")
     if asked is not None and asked not in having:
-        raise InputError(f"{name} is a preset of --rules {having[0]}, not of --rules {asked}", key="--rules")
+        problem = f"{name} is a preset of --rules {having[0]}, not of --rules {asked}"
+        raise InputError(problem, "unsupported", key="--rules")
     return having if asked is None else [asked]
 
 
@@ -259,7 +260,6 @@ _USED = {
     _OUTPUTS,
     examples=(
         "ndpsim show hw trimoe --set dimm.ranks=2",
-        "ndpsim show timing DDR5_4800AN --org DDR5_16Gb_x8",
         "ndpsim show layout striped --model mixtral-8x7b --plot layout.png",
     ),
 )

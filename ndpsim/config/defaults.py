@@ -35,6 +35,8 @@ _REASONS = {
     "dram.rfm": "the standards ask for RFM only where a register of the device says so",
     "dram.rfm_threshold": "as the page of the standard says (RAAIMT)",
     "dram.wck": "assumption: the data clock stops without reads or writes, which saves power",
+    "dram.rck": "as in Ramulator 2.1: the read clock always runs",
+    "dram.rck_idle": "as in Ramulator 2.1; only a read clock that stops uses it",
     "dram.power.": "the value of the data sheet of this DRAM, if it is known",
     "dram.power.scaled_from_mtps": "not scaled: only a data sheet for the DRAM's own data rate is used",
     "dimm.count": _ONE,

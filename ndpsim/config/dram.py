@@ -24,6 +24,8 @@ from ndpsim.config.quantities import (
 )
 from ndpsim.parameters.dram import (
     MAPPERS,
+    MOST_IDLE,
+    RCK,
     REFRESH_CONTROLS,
     REFRESH_POLICIES,
     RFM,
@@ -151,6 +153,14 @@ class Dram(DramNames):
     rfm: Literal[RFM] = key("refresh management by RFM commands, of which banks", "off")  # type: ignore[valid-type]
     rfm_threshold: int | None = key(
         "activations of a bank after which RFM is due (RAAIMT)", None, ge=1, le=1_000_000, unit="activations"
+    )
+    rck: Literal[RCK] = key(  # type: ignore[valid-type]
+        "read clock of GDDR7; always-on: it always runs; start-with-read, start-with-rckstrt: it stops "
+        "without reads, and a read or a command starts it",
+        "always-on",
+    )
+    rck_idle: int = key(
+        "clocks without a read after which the read clock stops", 32, ge=0, le=MOST_IDLE, unit="clocks"
     )
     power: Power | None = None
 

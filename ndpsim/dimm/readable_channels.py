@@ -65,6 +65,7 @@ def channel_at(controllers, number, stream):
         channels.value[number],
         channels.issued[number],
         channels.latencies[number, stream],
+        channels.rfm[number],
     )
 
 
@@ -81,6 +82,7 @@ def without_latencies(channel, lanes):
         channel.value,
         channel.issued,
         lanes.channels.latencies[0, 0],
+        channel.rfm,
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ndpsim._jit import by_type, inlined, kernel
 from ndpsim.dram.maintenance import close_due, next_refresh, refresh
 from ndpsim.dram.queues import accept, sum_queues, would_accept
-from ndpsim.dram.state import CLOCK, COUNTED_UNTIL, FAR, NEXT_REFRESH, PAUSE, PLACE, SERVED, TAKEN
+from ndpsim.dram.state import CLOCK, COUNTED_UNTIL, FAR, IDLE_SINCE, NEXT_REFRESH, PAUSE, PLACE, SERVED, TAKEN
 
 # What `run` returns.
 DONE, RECORD_FULL, STUCK, PAUSED = range(4)
@@ -57,12 +57,12 @@ def run(tables, policy, source, channel, sink, commands, until_served, until_tak
         if not refresh(tables, policy, channel, clock):
             value[CLOCK] = clock
             return STUCK
-        closing = close_due(policy.rows, tables, channel, clock)
+        looking = min(close_due(policy.rows, tables, channel, clock), channel.rows[0, IDLE_SINCE])
         issued, wake = step(policy.step, tables, policy, channel, sink, commands, clock)
         if issued or would_accept(policy, source, entry, size, value, clock + 1):
             clock += 1
         else:
-            wake = min(min(wake, closing), min(value[NEXT_REFRESH], offered_from(source, value)))
+            wake = min(min(wake, looking), min(value[NEXT_REFRESH], offered_from(source, value)))
             clock = max(clock + 1, wake)
     value[CLOCK] = value[COUNTED_UNTIL] + 1
     return DONE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ndpsim._jit import by_type, inlined
 from ndpsim.dram.choosing import is_barred
+from ndpsim.dram.elastic import request_owed
 from ndpsim.dram.queues import push_priority
 from ndpsim.dram.state import (
     AWAITS_REFRESH,
@@ -98,17 +99,19 @@ def refresh(tables, policy, channel, clock):
     False if the priority queue has no room for them: refresh can then never catch up.
     """
     size, value = channel.size, channel.value
-    if clock < value[NEXT_REFRESH]:
+    turn, is_due = turn_of(value, value[REFRESHES]), clock >= value[NEXT_REFRESH]
+    if policy.postpones > 0:
+        request_owed(tables, policy, channel, value[turn + TURN_COMMAND], int(is_due), clock)
+    if not is_due:
         return True
     if size[PRIORITY] + tables.ranks > channel.entry.shape[2]:
         return False
-    turn = turn_of(value, value[REFRESHES])
     command, only, number = value[turn + TURN_COMMAND], value[turn + TURN_RANK], value[turn + TURN_BANK]
     bars = policy.own_bank == 0 or tables.commands[command, SCOPE] == WHOLE_RANK
-    if bars and not is_barred(channel.entry, channel.rows, size):
+    if bars and policy.postpones == 0 and not is_barred(channel.entry, channel.rows, size):
         value[REFRESH_FROM] = clock
     for rank in range(1, tables.ranks + 1):
-        if only < 0 or rank - 1 == only:
+        if policy.postpones == 0 and (only < 0 or rank - 1 == only):
             group, bank = 0, 0
             if number >= 0:
                 bank = first_bank(tables, rank) + number

@@ -8,7 +8,7 @@ says ticks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,8 +55,10 @@ FIELDS = 10
     HELD_BY_OTHER,  # 1: another controller of the bank has a request between activation and column command
     RAA,  # the bank's counter of activations, see `management`
     AWAITS_REFRESH,  # waiting refreshes of the bank that hold back only its own requests
-) = range(9)
-ROW_FIELDS = 9
+    OWED,  # of a rank: refreshes that are due, less those that have been requested, see `elastic`
+    IDLE_SINCE,  # of a rank: clock since which it has no request, FAR: it has; of the channel: see `elastic`
+) = range(11)
+ROW_FIELDS = 11
 
 # The first bits of the fields of `Source.place`. Bit 0: whether it writes. Each field has eight bits, the
 # row all remaining ones.
@@ -126,6 +128,8 @@ class Policy(NamedTuple):
     own_bank: int  # 1: a waiting refresh of banks holds back only their requests; 0: all queued requests
     drops_precharges: int  # 1: a waiting PRECHARGE of the row policy is dropped when its bank has been closed
     rfm: Rfm = NO_RFM
+    postpones: int = 0  # refreshes that a rank may owe; 0: they are requested when they are due
+    pulls_in: int = 0  # refreshes that it may be ahead
 
 
 class Source(NamedTuple):
@@ -230,6 +234,9 @@ class ControllerOptions:
         rfm_threshold: activations of a bank after which RFM is due; None: as the standard says (RAAIMT).
         wck: for LPDDR5: the data clock runs always ("always-on"), or a command starts it when it has stopped
             ("need-sync").
+        rck: for GDDR7: the clock of read data runs always ("always-on"), or stops and starts with a read
+            ("start-with-read") or with a command ("start-with-rckstrt").
+        rck_idle: clocks without a read after which it stops.
     """
 
     scheduler: str = "FRFCFS"
@@ -242,6 +249,8 @@ class ControllerOptions:
     refresh_control: str | None = None
     rfm: str = "off"
     rfm_threshold: int | None = None
+    rck: str = "always-on"
+    rck_idle: int = 32
 
 
 def make_policy(
@@ -250,15 +259,18 @@ def make_policy(
     choices: Sequence[str] = (),
     rules: str = "standard",
     rfm: Rfm = NO_RFM,
+    elastic: tuple[int, int] = (0, 0),
 ) -> Policy:
     """The settings of `options` as numbers; `controller`, `choices`, `rules`: of the standard.
 
-    `rfm`: its refresh management, see `simulate.memory.rfm_of`.
+    `rfm`: its refresh management, see `simulate.memory.rfm_of`. `elastic`: how many refreshes it lets a
+    controller postpone, and pull in.
 
     Watermarks are 0.8 and 0.2 of the write queue in single precision.
     """
     high = np.float32(0.8) * np.float32(options.write_buffer)
     low = np.float32(0.2) * np.float32(options.write_buffer)
+    elastic = elastic if refresh_policies.is_elastic(options.refresh) else (0, 0)
     control = options.refresh_control or ("reference" if rules == "reference" else "own-bank")
     return Policy(
         scheduler=scheduler(options.scheduler),
@@ -269,10 +281,12 @@ def make_policy(
         write_mode_from=int(np.floor(high)),
         write_mode_below=int(np.ceil(low)),
         rows=row_policy(options.row_policy, options.row_cap),
-        step=make_step(controller, options, choices),
+        step=make_step(controller, replace(options, refresh_control=control), choices),
         own_bank=int(control == "own-bank"),
         drops_precharges=int(control == "own-bank"),
         rfm=rfm._replace(own_bank=int(control == "own-bank")),
+        postpones=elastic[0],
+        pulls_in=elastic[1],
     )
 
 
@@ -362,6 +376,7 @@ def make_channel(
     recent[:, :, 0] = 1
     rows = np.zeros((nodes, ROW_FIELDS), dtype=np.int64)
     rows[:, OPEN_ROW] = -1
+    rows[:, IDLE_SINCE] = FAR
     schedule = schedule_of(tables, policy) if schedule is None else schedule
     words = len(schedule.turns) * TURN_FIELDS + getattr(policy.step, "words", 0)
     value = np.zeros(COUNTERS + words, dtype=np.int64)

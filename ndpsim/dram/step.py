@@ -32,6 +32,8 @@ def scheduled_by(policy, scheduler):
         policy.own_bank,
         policy.drops_precharges,
         policy.rfm,
+        policy.postpones,
+        policy.pulls_in,
     )
 
 

@@ -26,7 +26,7 @@ def import_hardware(path: str | PathLike[str], name: str | None = None) -> Impor
     """Turn a configuration of another simulator into a hardware file.
 
     It reads INI files of DRAMsim3, YAML files of Ramulator 2.0, and the YAML or JSON of Ramulator 2.1's
-    ``python -m ramulator export``. An export may have DDR4, DDR5, GDDR6, HBM3, LPDDR5 or LPDDR6,
+    ``python -m ramulator export``. An export may have DDR4, DDR5, GDDR6, HBM3, HBM4, LPDDR5 or LPDDR6,
     the others DDR4 or DDR5; other DRAM is refused.
 
     Args:

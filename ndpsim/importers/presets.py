@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ndpsim.importers.sheet import Place, Sheet
+from ndpsim.parameters.dram import RULES
 from ndpsim.spec import Organisation, Standard, resolve
+from ndpsim.spec.device import derived_timings
 
 #: The sizes of an organisation.
 SIZES = ("dq", "bankgroups", "banks_per_group", "rows", "columns")
@@ -63,12 +65,31 @@ def match_organisation(standard: Standard, sizes: Sizes) -> str:
     return org
 
 
-def match_speed(standard: Standard, org: str, rate: int, clocks: Mapping[str, Clocks]) -> str:
-    """The speed preset of `rate` with the fewest differences from `clocks`."""
+def stated_timings(standard: Standard, org: str, timing: str, rules: str = "standard") -> dict[str, int]:
+    """The timings of presets, without those that the standard leaves open for this organisation."""
+    derived = derived_timings(standard.under(rules), org, timing)
+    unstated = {name: 1 for name, clocks in derived.items() if clocks is None}
+    known = resolve(standard.name, org, timing, overrides=unstated, rules=rules).timings
+    return {name: clocks for name, clocks in known.items() if name not in unstated}
 
-    def distance(timing: str) -> int:
-        timings = resolve(standard.name, org, timing).timings
-        return sum(timings[name] != wanted.value for name, wanted in clocks.items())
+
+def departures(standard: Standard, org: str, timing: str) -> dict[str, int]:
+    """The timings of a preset in which Ramulator departs from the standard; none if it has no such preset."""
+    reference = standard.under("reference")
+    if org not in reference.organisations or timing not in reference.speeds:
+        return {}
+    theirs, ours = (stated_timings(standard, org, timing, rules) for rules in reversed(RULES))
+    return {name: theirs[name] for name in theirs if name in ours and theirs[name] != ours[name]}
+
+
+def match_speed(standard: Standard, org: str, rate: int, clocks: Mapping[str, Clocks]) -> str:
+    """The speed preset of `rate` with the fewest differences from `clocks`, of equal ones Ramulator's."""
+    theirs = standard.under("reference").speeds
+
+    def distance(timing: str) -> tuple[int, bool]:
+        timings = stated_timings(standard, org, timing)
+        differing = sum(timings.get(name) != wanted.value for name, wanted in clocks.items())
+        return differing, timing not in theirs
 
     return min((t for t in standard.speeds if standard.speeds[t]["rate"] == rate), key=distance)
 
@@ -84,7 +105,12 @@ def put_dram(
     sheet.put("dram.standard", standard[0].name, standard[1])
     sheet.put("dram.org", *org)
     sheet.put("dram.timing", *timing)
-    preset = resolve(standard[0].name, org[0], timing[0]).timings
+    preset = stated_timings(standard[0], org[0], timing[0])
     for name, wanted in clocks.items():
-        if preset[name] != wanted.value:
+        if preset.get(name) != wanted.value:
             sheet.put(f"dram.overrides.{name}", wanted.value, wanted.place, wanted.said)
+    # A file with tRP or tRAS alone: the preset's tRC may be too short for it.
+    found = {**preset, **{name: wanted.value for name, wanted in clocks.items()}}
+    apart, of = found["nRAS"] + found["nRP"], clocks.get("nRP") or clocks.get("nRAS")
+    if "nRC" not in clocks and of is not None and found["nRC"] < apart - 1:
+        sheet.put("dram.overrides.nRC", apart, of.place, ", nRAS + nRP")

@@ -17,6 +17,8 @@ REFRESH_POLICIES = option_names("dram/refresh_policies", "all-bank")
 RFM = ("off", "all-bank", "same-bank", "per-bank")
 WCK = ("need-sync", "always-on")
 REFRESH_CONTROLS = ("own-bank", "reference")
+RCK = ("always-on", "start-with-read", "start-with-rckstrt")
+MOST_IDLE = 1_000_000  #: Maximum clocks without a read after which the read clock stops.
 MOST_SLOTS = 1024
 MOST_ACTIVATIONS = 1_000_000  #: Maximum threshold of refresh management.
 MOST_CHANNELS = 4096  #: Maximum number of channels: 64 host channels of 64 sub-channels each.
@@ -27,6 +29,7 @@ _REFRESH = Choice(REFRESH_POLICIES, "refresh")
 _RFM = Choice(RFM, "RFM")
 _WCK = Choice(WCK, "wck")
 _REFRESH_CONTROL = Choice(REFRESH_CONTROLS, "refresh control")
+_RCK = Choice(RCK, "rck")
 
 TRACE = Parameter(
     "trace", "The request trace.", Kind(form="TRACE"), positional=True, required=True, files=("",)
@@ -93,6 +96,10 @@ CONTROLLER = table(
             RFM_MODE,
             RFM_THRESHOLD,
             Parameter("wck", f"Data clock of LPDDR5: {_WCK.allowed}.", _WCK, "need-sync"),
+            Parameter("rck", f"Read clock of GDDR7: {_RCK.allowed}.", _RCK, "always-on"),
+            Parameter(
+                "rck-idle", "Clocks without a read after which the read clock stops.", Whole(0, MOST_IDLE), 32
+            ),
         )
     }
 )

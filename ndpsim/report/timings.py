@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ndpsim.report.printing import print_table, print_text
+from ndpsim.report.printing import print_grid, print_table, print_text
 from ndpsim.spec import Device, Standard
 from ndpsim.spec.timing_rows import TimingRow
 from ndpsim.units import dram_period_ps, in_decimals, plain_number
@@ -33,17 +33,18 @@ def print_timings(
     rate = page.speeds[preset]["rate"]
     clock = in_decimals(dram_period_ps(rate, page.transfers_per_clock))
     of = f" of {org}" if org is not None else ""
-    title = f"{preset}{of}, {standard.name}: rate {rate} MT/s, tCK {clock} ps; --rules {' and '.join(rules)}"
+    print_text(f"{preset}{of}, {standard.name}, --rules {' and '.join(rules)}", bold=True)
+    print_grid([("rate", f"{rate} MT/s"), ("tCK_ps", clock)])
     differ = len(rules) > 1 and any(row.standard != row.reference for row in rows)
     some = any(row.of for row in rows)
-    columns = ["timing", *["of"] * some, "clocks", "ns", *["reference"] * differ, "source"]
+    columns = ["timing", *["of"] * some, "clocks", "in ns", *["reference"] * differ, "source"]
     cells = []
     for row in rows:
         clocks = row.standard if row.standard is not None else row.reference
         other = "" if row.reference == row.standard else "-" if row.reference is None else str(row.reference)
         cell = [row.name, *[row.of] * some, str(clocks), in_ns(row.ns), *[other] * differ]
         cells.append([*cell, row.source or NO_SOURCE])
-    print_table(title, columns, cells, left=None, heading=3)
+    print_table("", columns, cells, left=None, heading=3)
 
 
 def timings_dict(

@@ -34,7 +34,7 @@ class IdleTime:
 
     def __init__(self, tables: Tables, policy: state.Policy, channel: Controller) -> None:
         schedule = state.schedule_of(tables, policy)
-        self.period = schedule.period if schedule.turns else 0
+        self.period, self._is_elastic = schedule.period if schedule.turns else 0, policy.postpones > 0
         self.clocks = 0
         self.issued = np.zeros(len(tables.commands), dtype=np.int64)
         self._channel, self._turns = channel, len(schedule.turns)
@@ -47,7 +47,7 @@ class IdleTime:
 
     def long_pauses(self, cycle: NDArray[np.int64]) -> list[int]:
         """The timed requests that may have idle time before them to skip."""
-        if self.period == 0:
+        if self.period == 0 or self._is_elastic:
             return []
         least = LEAST_PERIODS * self.period + self._longest
         return np.flatnonzero(np.diff(cycle, prepend=0) > least).tolist()

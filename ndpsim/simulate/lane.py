@@ -57,13 +57,13 @@ def check_refresh(device: Device, refresh: str) -> None:
         _check_turns(device, [turn for turn in schedule.turns if turn.rank in (-1, rank)], schedule.period)
 
 
-def _no_time(problem: str) -> InputError:
-    return InputError(problem, "no-progress", key="nREFI")
+def _no_time(problem: str, interval: str = "nREFI") -> InputError:
+    return InputError(problem, "no-progress", key=interval)
 
 
 def _check_turns(device: Device, turns: Sequence[Due], period: int) -> None:
     """Check that the refreshes of a rank fit into a period, with time between them to open rows."""
-    tables = lower(device)
+    tables, interval = lower(device), device.standard.by_number[turns[0].command].interval
     of_bank = np.isin(tables.commands[[turn.command for turn in turns], SCOPE], (ONE_BANK, BANK_PAIR))
     # Rules within a rank; if banks are refreshed one by one, only those that constrain other banks.
     gap = tables.gap[[1, 2, STACK] if of_bank.all() else slice(1, None)].max(axis=0)
@@ -74,21 +74,21 @@ def _check_turns(device: Device, turns: Sequence[Due], period: int) -> None:
         for turn, after in zip(turns, following, strict=True)
     )
     if taken >= period > 0:
-        raise _no_time(
-            f"{period} clocks leave no time for {len(turns)} refreshes of a rank, which take {taken}"
-        )
+        problem = f"{period} clocks leave no time for {len(turns)} refreshes of a rank, which take {taken}"
+        raise _no_time(problem, interval)
     if of_bank.all():
         first = turns[0].command
         name, until_open = device.standard.names[first], int(_until_row(tables, tables.gap[3])[first])
         needed = until_open + device.clocks("nRC")
         if needed > period:
             sums = f"{until_open} from {name} to its next row + nRC is {needed}"
-            raise _no_time(f"{period} clocks between refreshes of a bank leave no time for data: {sums}")
+            problem = f"{period} clocks between refreshes of a bank leave no time for data: {sums}"
+            raise _no_time(problem, interval)
     for turn, after in zip(turns, following, strict=True):
         name, until_open = device.standard.names[turn.command], int(until_row[turn.command])
         if until_open >= after.clock - turn.clock:
             due = f"the next refresh of its rank is due after {after.clock - turn.clock}"
-            raise _no_time(f"no row opens for {until_open} clocks after {name}, and {due}")
+            raise _no_time(f"no row opens for {until_open} clocks after {name}, and {due}", interval)
 
 
 def _until_row(tables: Tables, gap: Ints) -> Ints:

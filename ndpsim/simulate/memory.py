@@ -9,6 +9,7 @@ from typing import Any
 from ndpsim.arguments import instance, number, shown, text
 from ndpsim.config import Dram, Hardware
 from ndpsim.dram.mapping import MAPPERS, Mapping, parse_mapping
+from ndpsim.dram.refresh_policies import is_elastic
 from ndpsim.dram.state import ALL_RANKS, ITS_BANKS, NO_RFM, ControllerOptions, Policy, Rfm, make_policy
 from ndpsim.errors import InputError
 from ndpsim.parameters.dram import CHANNEL, CONTROLLER
@@ -26,7 +27,9 @@ def policy_of(options: ControllerOptions, device: Device) -> Policy:
         InputError: the device does not have this kind of RFM.
     """
     standard = device.standard
-    return make_policy(options, standard.controller, standard.choices, device.rules, rfm_of(options, device))
+    elastic = standard.max_postponed_refreshes, standard.max_pulled_in_refreshes
+    rfm = rfm_of(options, device)
+    return make_policy(options, standard.controller, standard.choices, device.rules, rfm, elastic)
 
 
 def rfm_of(options: ControllerOptions, device: Device) -> Rfm:
@@ -54,9 +57,13 @@ def bus_policy(dram: Dram, device: Device) -> Policy:
     """The controller of a hardware file, on a bus with this device.
 
     Raises:
-        InputError: the device does not have this kind of refresh, or there is to be RFM.
+        InputError: the device does not have this kind of refresh, refreshes are to be postponed, or there is
+            to be RFM.
     """
     check_refresh(device, dram.refresh)
+    if is_elastic(dram.refresh):
+        problem = "only ndpsim dram postpones refreshes; controllers of units and of their host do not"
+        raise InputError(problem, "unsupported", key="dram.refresh")
     if dram.rfm != "off":
         problem = "only ndpsim dram has refresh management; controllers of units and of their host have none"
         raise InputError(problem, "unsupported", key="dram.rfm")

@@ -226,6 +226,8 @@ def run_trace(
     refresh_control: str | None = None,
     rfm: str = "off",
     rfm_threshold: int | None = None,
+    rck: str = "always-on",
+    rck_idle: int = 32,
 ) -> TraceResult:
     """Run requests until all are served. A channel accepts at most one request a clock.
 
@@ -236,9 +238,9 @@ def run_trace(
         mapper: how addresses become coordinates: one of `dram.mapping.MAPPERS`.
         scheduler: "FRFCFS" or "FRFCFS-RowHit".
         row_policy: "open", or "closed-cap": close a row after `row_cap` column accesses.
-        refresh: "all-bank", "staggered", "same-bank" (DDR5), "per-bank" or "none".
+        refresh: "all-bank", "staggered", "elastic", "same-bank" (DDR5), "per-bank" or "none".
         rules: as in `spec.resolve`.
-        wck, refresh_control, rfm, rfm_threshold: as in `ControllerOptions`.
+        wck, refresh_control, rfm, rfm_threshold, rck, rck_idle: as in `ControllerOptions`.
         read_buffer, write_buffer: slots of the queues.
         channels: number of channels; consecutive bursts are on consecutive channels.
         wrap: take addresses beyond the memory modulo its size, instead of refusing them.
@@ -250,9 +252,9 @@ def run_trace(
         InputError: a name, a number or the trace is invalid, or an address is beyond the memory.
         MismatchError: the exact check found a difference.
     """
-    queues = read_buffer, write_buffer
+    queues, clock = (read_buffer, write_buffer, wck), (rck, rck_idle)
     options = state.ControllerOptions(
-        scheduler, row_policy, row_cap, refresh, *queues, wck, refresh_control, rfm, rfm_threshold
+        scheduler, row_policy, row_cap, refresh, *queues, refresh_control, rfm, rfm_threshold, *clock
     )
     memory = Memory.named(standard, org, timing, ranks, overrides, mapper, channels, options, rules)
     for name, value in (("wrap", wrap), ("record_commands", record_commands), ("exact_check", exact_check)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -38,8 +38,8 @@ class Device:
         timings: all timings by name (nCL, nRFC, ...) in clocks, `rate` in MT/s, and `tCK_ps`. JEDEC rounds
             tCK down to whole ps to convert times to clocks; `timing_clock_ps` is the exact period.
         sources: the source of each timing: "preset ...", "derived ..." or "override".
-        rules: "standard" or "reference".
         rounded: how an override in ns became clocks, by timing, in words.
+        rules: "standard" or "reference".
     """
 
     standard: Standard
@@ -49,8 +49,8 @@ class Device:
     organisation: Organisation
     timings: Mapping[str, int]
     sources: Mapping[str, str]
+    rounded: Mapping[str, str]
     rules: str = "standard"
-    rounded: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def parts(self) -> dict[str, int]:
@@ -201,6 +201,21 @@ def _sum_of(latency: str, timings: Mapping[str, int]) -> int:
     return sum(sign * (term if isinstance(term, int) else timings[term]) for sign, term in terms)
 
 
+def derived_timings(
+    standard: Standard, org: str, timing: str, organisation: Organisation | None = None
+) -> dict[str, int | str | None]:
+    """The derived timings of presets, or of another organisation than `org`.
+
+    None: the standard's page states none. A text: a sum of other timings.
+    """
+    speed, transfers = standard.speeds[timing], standard.transfers_per_clock
+    rate, of = speed["rate"], standard.organisations[org] if organisation is None else organisation
+    tck_ps = dram_period_ps(rate, transfers) if standard.derives_exactly else speed["tCK_ps"]
+    return {
+        name: derivation.clocks(of, rate, tck_ps, transfers) for name, derivation in standard.derived.items()
+    }
+
+
 class _Timings(NamedTuple):
     clocks: dict[str, int]
     sources: dict[str, str]
@@ -229,10 +244,7 @@ def _timings(
     speed, given = dict(standard.speeds[timing]), _given(standard, timing, overrides)
     sources, missing = dict.fromkeys(speed, f"preset {timing}"), []
     sums: dict[str, str] = {}
-    rate, transfers = speed["rate"], standard.transfers_per_clock
-    tck_ps = dram_period_ps(rate, transfers) if standard.derives_exactly else speed["tCK_ps"]
-    for name, derivation in standard.derived.items():
-        clocks = derivation.clocks(organisation, rate, tck_ps, transfers)
+    for name, clocks in derived_timings(standard, org, timing, organisation).items():
         if clocks is None:
             missing += [name] * (name not in given)
             continue
@@ -329,7 +341,7 @@ def resolve(
         rows = organisation.rows * base.density_mb // organisation.density_mb
         ways = f"{error.problem}; or keep {density_words(base.density_mb)} by rows={rows}"
         raise InputError(ways, "missing", key=error.key) from None
-    return Device(chosen, org, timing, ranks, organisation, timings, sources, rules, rounded)
+    return Device(chosen, org, timing, ranks, organisation, timings, sources, rounded, rules)
 
 
 class RowTime(NamedTuple):

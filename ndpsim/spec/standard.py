@@ -76,8 +76,8 @@ class Command:
     `completed_by`: the command that opens the row named by this one, at most `complete_within` clocks later.
     `prepared_by`: the command that must precede this one, unless an earlier read or write at the same node of
     `prepared_at` keeps it so, for its `keeps_prepared` clocks; the preparing command keeps the command bus
-    for this one. `started_by`, `stopped_by`: for a read, the commands that start and stop the clock that
-    comes with its data. Only controllers that state so support these.
+    for this one. `started_by`, `stopped_by`: for a read, the commands that start and stop the clock of its
+    data. Only controllers that state so support these.
     `second_burst`: a read or write moves a second burst, whose data begin so many clocks after those of the
     first. There may be such commands beside those with one burst; no controller issues them.
     """
@@ -130,6 +130,32 @@ class Rule:
     siblings: bool = False
 
 
+def with_rfm(
+    rules: tuple[Rule, ...], commands: Mapping[str, str], timings: Mapping[str, str]
+) -> tuple[Rule, ...]:
+    """The rules of refreshes, and the same of RFM: it waits as a refresh does, and takes its own time.
+
+    Args:
+        commands: the RFM command for each refresh. timings: a refresh's timing, and that of RFM.
+    """
+
+    def also(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(commands[name] for name in names if name in commands)
+
+    extended = []
+    for rule in rules:
+        after = replace(rule, next=rule.next + also(rule.next))
+        if rule.window > 1:
+            extended.append(replace(after, previous=rule.previous + also(rule.previous)))
+            continue
+        extended.append(after)
+        if also(rule.previous):
+            latency = re.sub(r"\w+", lambda term: timings.get(term[0], term[0]), rule.latency)
+            name = rule.name.replace("RFC", "RFM")
+            extended.append(replace(after, name=name, previous=also(rule.previous), latency=latency))
+    return tuple(extended)
+
+
 _TERM = re.compile(r"\s*([+-]?)\s*([A-Za-z_]\w*|\d+)")
 
 
@@ -174,7 +200,12 @@ class Organisation:
 ROUNDINGS = ("up", "down", "JESD79-5C")
 
 
-def to_clocks(ps: int | Fraction, tck_ps: int | Fraction, rounding: str = "up") -> int:
+#: A time in picoseconds.
+Ps = int | Fraction
+_Clocks = int | str | None  # a text: a sum of other timings
+
+
+def to_clocks(ps: Ps, tck_ps: Ps, rounding: str = "up") -> int:
     """A time in clocks, by one of `ROUNDINGS`."""
     if rounding == "JESD79-5C":
         return int((floor(Fraction(ps * 997) / tck_ps) + 1000) // 1000)
@@ -192,9 +223,7 @@ class ByWidthAndRate:
 
     steps: Mapping[int, tuple[tuple[int, int], ...]]  # dq -> ((highest MT/s, clocks), ...)
 
-    def clocks(
-        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
-    ) -> int | None:
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2) -> int | None:
         for highest, clocks in self.steps.get(organisation.dq, ()):
             if rate <= highest:
                 return clocks
@@ -208,9 +237,7 @@ class AtLeast:
     minimum: int | Mapping[int, int]
     ns_by_dq: Mapping[int, int]
 
-    def clocks(
-        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
-    ) -> int | None:
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2) -> int | None:
         if organisation.dq not in self.ns_by_dq:
             return None
         least = self.minimum if isinstance(self.minimum, int) else self.minimum[organisation.dq]
@@ -224,7 +251,7 @@ class ByWidth:
     by_dq: Mapping[int, int | str]
 
     def clocks(
-        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
+        self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2
     ) -> int | str | None:
         return self.by_dq.get(organisation.dq)
 
@@ -239,9 +266,7 @@ class Sum:
     latency: str
     multiple: int = 1
 
-    def clocks(
-        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
-    ) -> str:
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2) -> str:
         return self.latency
 
 
@@ -253,7 +278,7 @@ class ByRate:
     otherwise: Derivation
 
     def clocks(
-        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
+        self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2
     ) -> int | str | None:
         return self.special.get(rate, self.otherwise).clocks(organisation, rate, tck_ps, transfers)
 
@@ -265,9 +290,7 @@ class ByDensity:
     ns: Mapping[int, int]
     rounding: str = "up"
 
-    def clocks(
-        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
-    ) -> int | None:
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2) -> int | None:
         ns = self.ns.get(organisation.density_mb // organisation.stacks)
         return None if ns is None else to_clocks(ns * 1000, tck_ps, self.rounding)
 
@@ -278,9 +301,7 @@ class ByChannelDensity:
 
     ns: Mapping[int, int]
 
-    def clocks(
-        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
-    ) -> int | None:
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2) -> int | None:
         one = organisation
         banks = one.ranks * one.stacks * one.bankgroups * one.banks_per_group
         ns = self.ns.get(banks * one.rows * one.columns * one.dq >> 20)
@@ -293,9 +314,7 @@ class ByStacks:
 
     by_stacks: Mapping[int, int]
 
-    def clocks(
-        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
-    ) -> int | None:
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2) -> int | None:
         return self.by_stacks.get(organisation.stacks)
 
 
@@ -310,9 +329,7 @@ class Every:
     rounding: str = "up"
     exact: bool = False
 
-    def clocks(
-        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
-    ) -> int | None:
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2) -> int | None:
         clock = dram_period_ps(rate, transfers) if self.exact else tck_ps
         return to_clocks(self.ns * 1000, clock, self.rounding)
 
@@ -324,9 +341,7 @@ class EveryBank:
     ns: int
     rounding: str = "up"
 
-    def clocks(
-        self, organisation: Organisation, rate: int, tck_ps: int | Fraction, transfers: int = 2
-    ) -> int | None:
+    def clocks(self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2) -> int | None:
         banks = organisation.stacks * organisation.bankgroups * organisation.banks_per_group
         return to_clocks(Fraction(self.ns * 1000, banks), tck_ps, self.rounding)
 

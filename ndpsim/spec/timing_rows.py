@@ -70,10 +70,8 @@ def timing_rows(standard: Standard, preset: str, org: str | None, rules: Sequenc
     for name in names:
         if name in _NO_CLOCKS:
             continue
-        pairs: dict[str, _Pair] = {}
-        for one in every:
-            ours, theirs = (clocks.get(of, {}).get(one, {}).get(name) for of in RULES)
-            pairs[one] = ours, theirs
+        values = [{of: clocks.get(one, {}).get(of, {}).get(name) for of in every} for one in RULES]
+        pairs = {of: (values[0][of], values[1][of]) for of in every}
         for of, pair in _grouped(every, pairs):
             if pair != (None, None):
                 rows.append(_row(standard, preset, name, of, pair))

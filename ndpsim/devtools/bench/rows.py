@@ -30,7 +30,9 @@ _MEMORIES = {
     "lpddr5": ("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_6400"),
     "lpddr6": ("LPDDR6", "LPDDR6_16Gb_x12", "LPDDR6_10667_BL24"),
     "hbm3": ("HBM3", "HBM3_16Gb_8hi", "HBM3_6400Mbps"),
+    "hbm4": ("HBM4", "HBM4_32Gb_8Hi", "HBM4_8000Mbps"),
     "gddr6": ("GDDR6", "GDDR6_16Gb_x16", "GDDR6_14000_1250mV_double"),
+    "gddr7": ("GDDR7", "GDDR7_16Gb_x8", "GDDR7_28000_PAM3"),
 }
 _MIXED: dict[str, Any] = {"random": True, "writes": True}
 _QWEN3, _QWEN3_30B, _MIXTRAL = "qwen3-235b-a22b", "qwen3-30b-a3b", "mixtral-8x7b"

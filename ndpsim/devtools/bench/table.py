@@ -44,7 +44,8 @@ Ramulator's.
 Requests of an expert are bursts of weights over all its lanes. Those of a layer are its pairs of a token and
 an expert; its time is the processor's, and its experts were simulated before. Rows of traffic are of one
 channel under FR-FCFS, open rows, all-bank refresh, queues of 32 and Ramulator's rules: DDR5_16Gb_x8 at
-DDR5_4800AN, LPDDR5_16Gb_x16, LPDDR6_16Gb_x12, HBM3_16Gb_8hi or GDDR6_16Gb_x16.
+DDR5_4800AN, LPDDR5_16Gb_x16, LPDDR6_16Gb_x12, HBM3_16Gb_8hi, HBM4_32Gb_8Hi,
+GDDR6_16Gb_x16 or GDDR7_16Gb_x8.
 """
 
 

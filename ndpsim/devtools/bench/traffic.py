@@ -40,19 +40,23 @@ _DDR5 = "DDR5", "DDR5_16Gb_x8", "DDR5_4800AN"
 def contiguous(device: Device, count: int) -> Ints:
     """Addresses that rotate over the bank groups, then fill the row's columns, then bank, rank and row.
 
-    With stacks, they rotate over the groups of one stack, and the stack changes before the bank. If each
-    rank has its own data bus, they rotate over ranks first.
+    Where there are no bank groups, they rotate over the banks. With stacks, they rotate over the groups of
+    one stack, and the stack changes before the bank. If each rank has its own data bus, they rotate over
+    ranks first.
     """
+    groups = device.bankgroups // device.stacks
+    turning = device.banks_per_group if groups == 1 else 1
     turns = device.ranks if device.standard.own_data_buses else 1
     rest, turn = np.divmod(np.arange(count, dtype=np.int64), turns)
-    rest, bankgroup = np.divmod(rest, device.bankgroups // device.stacks)
+    rest, bankgroup = np.divmod(rest, groups)
+    rest, in_turn = np.divmod(rest, turning)
     rest, column = np.divmod(rest, device.bursts_per_row)
     rest, stack = np.divmod(rest, device.stacks)
-    rest, bank = np.divmod(rest, device.banks_per_group)
+    rest, bank = np.divmod(rest, device.banks_per_group // turning)
     row, rank = np.divmod(rest, device.ranks // turns)
     # RoBaRaCoCh, from its most significant field down.
-    address = row * device.banks_per_group + bank
-    address = address * (device.bankgroups // device.stacks) + bankgroup
+    address: Ints = row * device.banks_per_group + bank * turning + in_turn
+    address = address * groups + bankgroup
     address = address * device.stacks + stack
     address = address * device.ranks + rank + turn
     return (address * device.bursts_per_row + column) * device.burst_bytes

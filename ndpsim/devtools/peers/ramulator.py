@@ -53,7 +53,16 @@ _STANDARDS = {
     "DDR4": _Names(),
     "DDR5": _Names(),
     "GDDR6": _Names(),
+    "GDDR7": _Names(
+        "GDDR7",
+        "PerBank",
+        {
+            "rck_mode": lambda options: options.rck.replace("-", "_"),
+            "rck_idle_threshold": lambda options: options.rck_idle,
+        },
+    ),
     "HBM3": _Names("HBM34", "HBM34PerBankRefresh"),
+    "HBM4": _Names("HBM34", "HBM34PerBankRefresh"),
     "LPDDR5": _Names("LPDDR5", "PerBank", {"wck_sync_mode": lambda options: options.wck.replace("-", "_")}),
     "LPDDR6": _Names("LPDDR6", "", {"wck_sync_mode": lambda options: options.wck.replace("-", "_")}),
 }

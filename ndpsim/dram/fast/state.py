@@ -25,6 +25,7 @@ from ndpsim.dram.fast.fields import (
     RANKS,
     REFAB,
     REFSB,
+    RFMAB,
     SLOTS,
     STACKS_PER_RANK,
     TIMED_CLASSES,
@@ -94,7 +95,7 @@ def _usual(tables: Tables, schedule: Schedule) -> bool:
 @cached_by_identity(16)
 def chunks_needed(tables: Tables, policy: Policy, with_sink: bool) -> int:
     """Chunks that each queue needs; 0 if the fast controller cannot run such a channel."""
-    if not isinstance(policy.scheduler, FRFCFS) or step_on(policy, tables) is None:
+    if not isinstance(policy.scheduler, FRFCFS) or step_on(policy, tables) is None or policy.postpones > 0:
         return 0
     # If the sink is full, active reads may return to the read queue, one for each bank.
     returning = tables.ranks * tables.bankgroups * tables.banks_per_group if with_sink else 0
@@ -139,7 +140,7 @@ def _fits_classes(tables: Tables, schedule: Schedule, rfm: Rfm) -> bool:
         _fits_window(tables, issued)
         and all(one in known for one in asked)
         and not any(_binds_parts(tables, number) for one in asked for number in one[1:])
-        and not (tables.binds_siblings[2].any() or _other_banks(tables) is None)
+        and not tables.binds_siblings[2:STACK].any()
         and len(schedule.turns) <= MOST_TURNS
     )
 
@@ -163,16 +164,6 @@ def _refresh_like(tables: Tables, rfm: Rfm) -> int | None:
     return like if all(np.array_equal(*pair) for pair in zip(*of_both, strict=True)) else None
 
 
-def _other_banks(tables: Tables) -> Ints | None:
-    """Distances from a bank to the others, if they may be those of a rank; None if they may not.
-
-    They may if a bank waits for itself at least as long, and a rank has no other bank groups.
-    """
-    others = tables.sibling_gap[3]
-    holds = tables.bankgroups == 1 and bool((tables.gap[3] >= others).all())
-    return others if holds or not tables.binds_siblings[3].any() else None
-
-
 def _binding_windows(tables: Tables, issued: list[int]) -> Ints:
     """The windows of commands that may issue."""
     counted, delayed = tables.windows[:, COUNTED:CLOCKS] > 0, tables.windows[:, CLOCKS:] > NO_RULE
@@ -183,7 +174,7 @@ def _binding_windows(tables: Tables, issued: list[int]) -> Ints:
 def _fits_window(tables: Tables, issued: list[int]) -> bool:
     """Whether there is at most the window of activations, with or without the refresh of banks."""
     numbers = command_numbers(tables)
-    issued = [*issued, *(number for number in numbers[OTHER_HALF:] if number >= 0)]
+    issued = [*issued, *(number for number in numbers[OTHER_HALF:RFMAB] if number >= 0)]
     windows = _binding_windows(tables, issued)
     if len(windows) == 0:
         return True
@@ -264,15 +255,6 @@ def command_numbers(tables: Tables) -> list[int]:
     return numbers
 
 
-def _rfm_of_class(tables: Tables, numbers: list[int], refresh: int) -> int:
-    """The number of the RFM command of the same banks as a refresh's class; -1: there is none."""
-    commands = tables.commands
-    if numbers[refresh] >= len(commands):
-        return -1
-    alike = (commands[:, IS_REFRESH] == 1) & (commands[:, SCOPE] == commands[numbers[refresh], SCOPE])
-    return next(iter(np.flatnonzero(alike & (commands[:, INTERVAL] == 0)).tolist()), -1)
-
-
 def _activate_to_refresh(tables: Tables) -> int:
     """See `dram.choosing.delays_refresh`."""
     numbers, gap = command_numbers(tables), tables.gap[:2]
@@ -280,6 +262,15 @@ def _activate_to_refresh(tables: Tables) -> int:
         return 0
     opening = [number for number in (numbers[ACT], numbers[OTHER_HALF]) if number >= 0]
     return int(gap[:, opening, numbers[REFSB]].max())
+
+
+def _rfm_of_class(tables: Tables, numbers: list[int], refresh: int) -> int:
+    """The number of the RFM command of the same banks as a refresh's class; -1: there is none."""
+    commands = tables.commands
+    if numbers[refresh] >= len(commands):
+        return -1
+    alike = (commands[:, IS_REFRESH] == 1) & (commands[:, SCOPE] == commands[numbers[refresh], SCOPE])
+    return next(iter(np.flatnonzero(alike & (commands[:, INTERVAL] == 0)).tolist()), -1)
 
 
 def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = None) -> Shape:
@@ -335,9 +326,6 @@ def _distances(tables: Tables, from_second: int, waits_for_second: int) -> dict[
         return distances
 
     same, other = np.maximum(gap[0], gap[1]), np.maximum(gap[0], tables.sibling_gap[1])
-    other_banks = _other_banks(tables)
-    if other_banks is not None:
-        same = np.maximum(same, other_banks)
     return {
         "of_ranks": np.concatenate((of_classes(same), of_classes(other))),
         "same_group": of_classes(gap[2]),

@@ -3,7 +3,8 @@
 A module's `turns(channel)` lists the refreshes that are due in one interval (tREFI) or more. A refresh has a
 scope: one bank, one bank of every group, or a rank. The standard has the command for each scope. Controllers
 read the turns as integers after their counters (`dram.state.put_schedule`). Policies are not compiled, and
-may use any refresh of the standard.
+may use any refresh of the standard. With `ELASTIC = True` in its module, the turns of a policy, which are of
+all ranks, may be postponed and pulled in as the standard allows (`dram.elastic`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,15 @@ from ndpsim.spec.standard import PAUSES_FROM, RANK_ORDERS
 
 #: The policies by their number in `dram.state.Policy`.
 NAMES = option_names("dram/refresh_policies", "all-bank")
+
+
+def is_elastic(name: str) -> bool:
+    """Whether the policy of this name postpones refreshes and pulls them in (`dram.elastic`)."""
+    return getattr(_module(name), "ELASTIC", False)
+
+
+def _module(name: str) -> Any:
+    return import_module(f"{__name__}.{name.replace('-', '_')}")
 
 
 class NoSuchRefreshError(LookupError):
@@ -107,8 +117,7 @@ def make_schedule(name: str, channel: Refreshed) -> Schedule:
     Raises:
         NoSuchRefreshError: the channel's standard does not have such a refresh.
     """
-    policy: Any = import_module(f"{__name__}.{name.replace('-', '_')}")
-    turns: list[Turn] = policy.turns(channel)
+    turns: list[Turn] = _module(name).turns(channel)
     if not turns:
         return Schedule((), 1)
     interval = channel.interval(turns[-1].scope)

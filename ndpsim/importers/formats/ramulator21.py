@@ -6,8 +6,7 @@ from ndpsim.importers import presets, ramulator
 from ndpsim.importers.configuration import Configuration, ConfigurationFormat
 from ndpsim.importers.sheet import Place, Sheet
 from ndpsim.importers.tree import Tree, plain
-from ndpsim.parameters.dram import RULES
-from ndpsim.spec import Standard, resolve
+from ndpsim.spec import Standard
 
 _ROOT = "memory_system"
 
@@ -18,6 +17,10 @@ _CORE = ("rate", "nBL", "nCL", "nRCD", "nRP", "nRAS", "nRC", "nWR", "nRTP", "nCW
 _ACTIVATES, _TURNS = ("nRRDS", "nRRDL"), ("nWTRS", "nWTRL")
 _END = ("nFAW", "nRFC", "nREFI", "nCS", "tCK_ps")
 _SPLIT = ("rate", "nBL", "nCL", "nRCDRD", "nRCDWR", "nRP", "nRAS", "nRC", "nWR", "nRTP", "nCWL")
+_OF_HBM = (
+    *(*_SPLIT, "nCCDS", "nCCDL", "nCCDR", *_ACTIVATES, *_TURNS, "nRTW", "nFAW", "nPPD"),
+    *("nRFC", "nRFCpb", "nRFMab", "nRFMpb", "nRREFD", "nREFI", "nREFIpb", "tCK_ps"),
+)
 _TIMINGS = {
     "DDR4": (*_CORE, "nCCDS", "nCCDL", *_ACTIVATES, *_TURNS, *_END),
     "DDR5": (*_CORE, "nPPD", "nCCDS", "nCCDL", "nCCDS_WR", "nCCDL_WR", *_ACTIVATES, *_TURNS, *_END),
@@ -25,10 +28,14 @@ _TIMINGS = {
         *(*_SPLIT, "nCCDS", "nCCDL", *_ACTIVATES, *_TURNS, "nFAW", "nRFCpb", "nRREFD"),
         *("nREFI", "tCK_ps", "nRFCab", "nPPD"),
     ),
-    "HBM3": (
-        *(*_SPLIT, "nCCDS", "nCCDL", "nCCDR", *_ACTIVATES, *_TURNS, "nRTW", "nFAW", "nPPD"),
-        *("nRFC", "nRFCpb", "nRFMab", "nRFMpb", "nRREFD", "nREFI", "nREFIpb", "tCK_ps"),
+    "GDDR7": (
+        *("rate", "nBL", "nRL", "nWL", "nDQERL", "nRCDRD", "nRCDWR", "nRP", "nRAS", "nRC", "nRRD", "nRREFD"),
+        *("nRPD", "nRTPSB", "nPPD", "nWR", "nCCD", "nCCDSB", "nWTR", "nWTRSB", "nRTW", "nREFI", "nREFIpb"),
+        *("nRFCab", "nRFCpb", "nRDREFab", "nRFMab", "nRFMpb", "nRCKSTRT2RD", "nRD2RCKSTOP", "nRCKSP2ST"),
+        *("nRCKST2SP", "nRCKSTOP_LAT", "nRCKEN", "nRCK_LS", "nRCKPST", "nRCK_HS", "tCK_ps"),
     ),
+    "HBM3": _OF_HBM,
+    "HBM4": _OF_HBM,
     "LPDDR5": (
         *("rate", "nBL_min", "nBL_max", "nCL", "nRCD", "nRP", "nRPab", "nRAS", "nRC", "nWR", "nRTP", "nCWL"),
         *("nPPD", "nCCDS", "nCCDL", "nCCDS_WR", "nCCDL_WR", *_ACTIVATES, *_TURNS),
@@ -45,10 +52,14 @@ _TIMINGS = {
 }
 # The order of the counts of an organisation.
 _INNER = ("bankgroups", "banks_per_group", "rows", "columns")
-_LEVELS = {"GDDR6": ("channel", *_INNER), "HBM3": ("channel", "ranks", "stacks", *_INNER)}
+_LEVELS = {
+    "GDDR6": ("channel", *_INNER),
+    "GDDR7": ("channel", *_INNER[1:]),
+    **dict.fromkeys(("HBM3", "HBM4"), ("channel", "ranks", "stacks", *_INNER)),
+}
 _OTHER_LEVELS = ("channel", "rank", *_INNER)
 _WCK_MODES = {"need_sync": "need-sync", "always_on": "always-on"}
-_CONTROLLERS = {"HBM3": "HBM34", "LPDDR5": "LPDDR5", "LPDDR6": "LPDDR6"}
+_CONTROLLERS = {"GDDR7": "GDDR7", "HBM3": "HBM34", "HBM4": "HBM34", "LPDDR5": "LPDDR5", "LPDDR6": "LPDDR6"}
 _COLUMNS_OF_BURST = {"LPDDR6": 16}  # where they are not those of the standard
 
 _WHY = {
@@ -126,8 +137,10 @@ def _timing(
         problem = f"has {len(values)} values, not the {len(names)} of {standard.name}: {', '.join(names)}"
         raise place.error(problem, code="form")
     written = dict(zip(names, values, strict=True))
-    rate, tck_ps = written.pop("rate"), written.pop("tCK_ps")
+    rate, tck_ps = _rate(standard, written.pop("rate")), written.pop("tCK_ps")
     ticks, rates = standard.ticks_per_clock, presets.rates(standard)
+    if "nRCK_HS" in written:
+        sheet.note(place, f"left out: nRCK_HS of {written.pop('nRCK_HS')}; no rule has it")
     for name, value in written.items():
         if value % ticks != 0:
             raise place.error(f"{name} = {value} is no whole number of clocks of {ticks} ticks", code="range")
@@ -141,20 +154,19 @@ def _timing(
     timing = presets.match_speed(standard, org, rate, clocks)
     if standard.speeds[timing]["tCK_ps"] // ticks != tck_ps:
         sheet.note(place, f"left out: tCK_ps of {tck_ps}; the clock is that of {rate} MT/s")
-    for name, value in _own(standard, org, timing).items():
-        if clocks[name].value == value:
+    for name, value in presets.departures(standard, org, timing).items():
+        if name in clocks and clocks[name].value == value:
             sheet.note(place, f"left out: {name} of {value} is Ramulator's own; the standard has another")
             del clocks[name]
     return (timing, place, f": rate = {rate}, nearest to the other timings"), clocks
 
 
-def _own(standard: Standard, org: str, timing: str) -> dict[str, int]:
-    """The timings of a preset in which Ramulator departs from the standard; none if it has no such preset."""
-    reference = standard.under("reference")
-    if org not in reference.organisations or timing not in reference.speeds:
-        return {}
-    theirs, ours = (resolve(standard.name, org, timing, rules=rules).timings for rules in reversed(RULES))
-    return {name: theirs[name] for name in theirs if theirs[name] != ours[name]}
+def _rate(standard: Standard, rate: int) -> int:
+    """The rate of the standard, where Ramulator computes another from a rounded clock."""
+    for timing, theirs in standard.under("reference").speeds.items():
+        if theirs["rate"] == rate and timing in standard.speeds:
+            return standard.speeds[timing]["rate"]
+    return rate
 
 
 def _put_mapper(sheet: Sheet, memory: Tree, controller: Tree, bits: ramulator.Bits) -> None:

@@ -1,8 +1,8 @@
-"""GDDR6 SGRAM, JESD250C. A channel here is a 16-bit one of a device, or of two in clamshell.
+"""GDDR6 SGRAM, JESD250C. A channel is one of the two 16-bit channels of a device, or of two in clamshell.
 
 JESD250C leaves most timings to the maker. Those here are of Samsung's K4Z80325BC, 8 Gb at 14 Gb/s, revision
-1.3, as a public page quotes them (`cited`; docs/memories.md names it). No public data sheet has tRFC of 16
-and 32 Gb, nor timings of other rates. REFp2b, the refresh of two banks, is missing.
+1.3, as a public page quotes them (`cited`; docs/memories.md names it). No public source was found for tRFC of
+16 and 32 Gb, nor for timings of other rates. REFp2b, the refresh of two banks, is missing.
 
 Under `rules="reference"`, values and rules are those of Ramulator 2.1 (python/ramulator/dram/gddr6.py, commit
 c5b1c3a): a write waits tCL + 1 behind a read, whatever tCWL is; tRFCab is 120 ns and tRFCpb 60 ns at every
@@ -135,7 +135,7 @@ _SHEET = "K4Z80325BC rev. 1.3, Tables 92 (1.35 V) and 93 (1.25 V)"
 STANDARD = Standard(
     name="GDDR6",
     source="JESD250C",
-    commands=_commands(interval="nREFIpb"),
+    commands=_commands(interval="nREFIpb", round_of="rank", pause="nRFCpb"),
     levels=("channel", "rank", "bankgroup", "bank"),
     transfers_per_clock=8,
     prefetch=16,

@@ -1,15 +1,28 @@
 """GDDR7 SGRAM, JESD239D, with PAM3 data. A channel here is one of the four 8-bit channels of a device.
 
 A clock is CK4, of which a burst takes two. The standard leaves most timings to the maker, and no data sheet
-is public: the preset's are those of Ramulator 2.1, which calls them guesses (`cited`). Clocks of a write to
-read change, of refreshes and of the read clock follow JESD239D where public sources quote it.
+is public: those of the preset are Ramulator 2.1's, which calls them guesses (`cited`). No tFAW is known. What
+JESD239D says of the change from read to write, of refreshes and of the read clock is here as a public page
+quotes it (docs/memories.md names it). No public source was found for tRFC of 32 and 64 Gb, nor for timings of
+other rates or of NRZ data.
 
 Under `rules="reference"`, page and values are those of Ramulator 2.1 (python/ramulator/dram/gddr7.py, commit
-c5b1c3a). Its tRTW of 12 clocks is shorter than a read's data; PREab waits for no read or write; few rules
-bind RFM.
+c5b1c3a). Its tRTW of 12 clocks lets the data of a write meet those of a read; PREab waits for no ACT, read or
+write; few rules bind RFM.
 """
 
-from ndpsim.spec.standard import ByDensity, Command, Every, EveryBank, Organisation, Rule, Standard
+from typing import Any
+
+from ndpsim.spec.standard import (
+    ByDensity,
+    Command,
+    Every,
+    EveryBank,
+    Management,
+    Organisation,
+    Rule,
+    Standard,
+)
 
 _READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
 _COLUMN = _READS + _WRITES
@@ -81,21 +94,28 @@ _LEFT_OUT = (
 
 _COMMON = dict(
     tCK_ps=571, nBL=2, nRL=24, nWL=6, nDQERL=0, nRCDRD=30, nRCDWR=19, nRP=30, nRAS=60, nRC=90, nWR=30,
-    nRTPSB=4, nRRD=4, nRREFD=21, nWTR=9, nWTRSB=11, nCCD=2, nCCDSB=4, nPPD=2, nRPD=2,
-    nRDREFab=28, nRCKSTRT2RD=2,
-    nRCKPST=2, nRCKEN=6, nRCKSTOP_LAT=10, nRCK_LS=2, nRD2RCKSTOP=18, nRCKSP2ST=8, nRCKST2SP=26,
+    nRTPSB=4, nRRD=4, nRREFD=21, nWTR=9, nWTRSB=11, nCCD=2, nCCDSB=4, nPPD=2, nRPD=2, nRDREFab=28,
+    nRCKSTRT2RD=2, nRCKPST=2, nRCKEN=6, nRCKSTOP_LAT=10, nRCK_LS=2, nRD2RCKSTOP=18, nRCKSP2ST=8, nRCKST2SP=26,
 )  # fmt: skip
 
 # Clocks of 28 Gb/s: 315 and 105.
 _RFC_AB, _RFC_PB = ByDensity({16384: 180}), ByDensity({16384: 60})
 
-_GUESS = "none found; as Ramulator 2.1 (c5b1c3a), which guesses it"
-_RCK_GUESS = f"none found (JESD239D leaves it to the maker); {_GUESS.partition('; ')[2]}"
+_AS_GUESSED = "as Ramulator 2.1 c5b1c3a, which guesses it"
+_GUESS = f"none found; {_AS_GUESSED}"
+_OF_MAKER = f"none found (JESD239D Table 150 leaves it to the maker); {_AS_GUESSED}"
+_GUESSED = (
+    *("nRL", "nWL", "nDQERL", "nRCDRD", "nRCDWR", "nRP", "nRAS", "nWR", "nRTPSB", "nRRD", "nRREFD"),
+    *("nWTR", "nWTRSB"),
+)
 
-STANDARD = Standard(
-    name="GDDR7",
-    source="JESD239D",
-    commands=(
+
+def _commands(round_of: str) -> tuple[Command, ...]:
+    """All commands; `round_of`: see `spec.standard.Command`."""
+    bank_refresh: dict[str, Any] = dict(
+        closes_first="PREpb", interval="nREFIpb", round_of=round_of, pause="nRFCpb"
+    )
+    return (
         Command("ACT", "bank", opens=True, cycles=2, bus="row"),
         Command("PREpb", "bank", closes=True, bus="row"),
         Command("PREab", "rank", closes=True, bus="row"),
@@ -104,12 +124,18 @@ STANDARD = Standard(
         Command("RDA", "bank", reads=True, closes=True, cycles=2, bus="column"),
         Command("WRA", "bank", writes=True, closes=True, cycles=2, bus="column"),
         Command("REFab", "rank", refreshes=True, closes_first="PREab", busy="nRFCab", bus="row"),
-        Command("REFpb", "bank", refreshes=True, closes_first="PREpb", interval="nREFIpb", bus="row"),
-        Command("RFMab", "rank", bus="row"),
-        Command("RFMpb", "bank", bus="row"),
+        Command("REFpb", "bank", refreshes=True, bus="row", **bank_refresh),
+        Command("RFMab", "rank", manages=True, closes_first="PREab", busy="nRFMab", bus="row"),
+        Command("RFMpb", "bank", manages=True, closes_first="PREpb", bus="row"),
         Command("RCKSTRT", "rank", cycles=2, bus="column"),
         Command("RCKSTOP", "rank", cycles=2, bus="column"),
-    ),
+    )
+
+
+STANDARD = Standard(
+    name="GDDR7",
+    source="JESD239D",
+    commands=_commands("rank"),
     levels=("channel", "rank", "bankgroup", "bank"),
     transfers_per_clock=16,
     prefetch=32,
@@ -129,9 +155,10 @@ STANDARD = Standard(
         "nRFMab": _RFC_AB,
         "nRFMpb": _RFC_PB,
     },
+    management=Management(32, 3, 2, "JESD239D, 6.13: the vendor's; none found; the strictest that DDR5 has"),
     max_postponed_refreshes=8,
     max_pulled_in_refreshes=8,
-    controller="two-buses",
+    controller="read-clock",
     read_latency="1 + nRL + nDQERL",
     write_latency="1 + nWL",
     derives_exactly=True,
@@ -141,24 +168,20 @@ STANDARD = Standard(
         "nREFI": "JESD239D Table 150: 1.9 us",
         "nREFIpb": "JESD239D Table 150: tREFI / 16",
         "nRC": "tRAS + tRP",
-        "nRTW": "JESD239D Table 150: RL + DQERL + BL + 3 - WL; 1 more is Ramulator's guess",
+        "nRTW": "JESD239D Table 150: RL + DQERL + BL + 3 - WL; and one clock of turnaround, none found",
         "nRDREFab": "JESD239D: RL + DQERL + BL + 2",
-        "nRFCab": f"none found (JESD239D Table 150 leaves it to the maker); {_GUESS.partition('; ')[2]}",
-        "nRFCpb": f"none found (JESD239D Table 150 leaves it to the maker); {_GUESS.partition('; ')[2]}",
+        **dict.fromkeys(("nRFCab", "nRFCpb"), _OF_MAKER),
         "nRFMab": "none found; as tRFCab",
         "nRFMpb": "none found; as tRFCpb",
         "nRCKSTRT2RD": "JESD239D, as Ramulator 2.1 has it",
         "nRCKPST": "JESD239D, as Ramulator 2.1 has it",
         "nRD2RCKSTOP": "RL + DQERL + BL + tRCKPST - tRCKSTOP_LAT, as Ramulator 2.1 has it",
         "nRCKST2SP": "JESD239D Table 150 Note 24: RL + tRCKSTRT2RD",
-        **dict.fromkeys(("nRCKEN", "nRCKSTOP_LAT", "nRCK_LS", "nRCKSP2ST"), _RCK_GUESS),
-        **dict.fromkeys(
-            ("nRL", "nWL", "nDQERL", "nRCDRD", "nRCDWR", "nRP", "nRAS", "nWR", "nRTPSB", "nRRD", "nRREFD"),
-            _GUESS,
-        ),
-        **dict.fromkeys(("nWTR", "nWTRSB"), _GUESS),
+        **dict.fromkeys(("nRCKEN", "nRCKSTOP_LAT", "nRCK_LS", "nRCKSP2ST"), _OF_MAKER),
+        **dict.fromkeys(_GUESSED, _GUESS),
     },
     reference=dict(
+        commands=_commands(""),
         rules=_RULES,
         speeds={
             "GDDR7_28000_PAM3": _COMMON

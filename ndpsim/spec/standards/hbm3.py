@@ -9,7 +9,7 @@ A clock (CK) is two ticks: commands come on both its edges, and an activation ta
 """
 
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil
 
 from ndpsim.spec.standard import (
     AtLeast,
@@ -170,7 +170,7 @@ def _speed(rate: int) -> dict[str, int]:
     earliest = max(Fraction(-2), -2 * clock)
     return dict(
         rate=rate, tCK_ps=4_000_000 // rate, **_CLOCKS_OF_ALL, **times, nRC=times["nRAS"] + times["nRP"],
-        nCCDL=max(4, ceil(Fraction(5, 2) / clock)), nREFI=floor(3900 / clock),
+        nCCDL=max(4, ceil(Fraction(5, 2) / clock)),
         nRTW=read_to_write(rate, times["nCL"], times["nCWL"], Fraction(252, 100), earliest),
     )  # fmt: skip
 
@@ -200,12 +200,13 @@ STANDARD = Standard(
         "nRFMab": _RFC,
         "nRFCpb": Every(200),
         "nRFMpb": Every(200),
-        # The clock of 9200 MT/s is no whole number of picoseconds: 3.9 us by banks, rounded down.
-        "nREFIpb": ByRate({9200: ByStacks({1: 560, 2: 280, 4: 140})}, EveryBank(3900, "down")),
+        "nREFI": Every(3900, "down"),
+        "nREFIpb": EveryBank(3900, "down"),
     },
     max_postponed_refreshes=8,
     max_pulled_in_refreshes=8,
     controller="two-buses",
+    derives_exactly=True,
     own_data_buses=True,
     ticks_per_clock=2,
     management=Management(
@@ -242,6 +243,7 @@ STANDARD = Standard(
             )
         },
         derived={"nRFC": _RFC_OF_REFERENCE, "nRFMab": _RFC_OF_REFERENCE, "nREFIpb": EveryBank(3900)},
+        derives_exactly=False,
         choices=(),
     ),
 )  # fmt: skip

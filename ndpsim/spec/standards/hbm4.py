@@ -2,15 +2,24 @@
 
 JESD270-4 leaves most values of a preset to the maker, and no maker's data sheet is public: `cited` says "none
 found" there, and the value is that of Ramulator 2.1 (python/ramulator/dram/hbm4.py, commit c5b1c3a), which
-has HBM3's nanoseconds at 8 Gb/s. Its preset for 16 Gb/s has twice these clocks and no other source: it exists
-under the rules of the reference only. Clauses and tables of JESD270-4A are cited as the pages that
-docs/memories.md names do. Dies of 24 Gb, and stacks of 12, are missing: they are no powers of two.
+has HBM3's nanoseconds at 8 Gb/s. Its preset for 16 Gb/s has twice these clocks and no other source:
+`standard` refuses it. Clauses and tables of JESD270-4A are cited as the pages that docs/memories.md names do.
+Dies of 24 Gb, and stacks of 12, are missing: they are no powers of two.
 """
 
 from dataclasses import replace
 from fractions import Fraction
 
-from ndpsim.spec.standard import AtLeast, ByChannelDensity, ByStacks, Every, EveryBank, Organisation, Rule
+from ndpsim.spec.standard import (
+    AtLeast,
+    ByChannelDensity,
+    ByStacks,
+    Every,
+    EveryBank,
+    Management,
+    Organisation,
+    Rule,
+)
 from ndpsim.spec.standards.hbm3 import COMMON_RULES, RULES, read_to_write
 from ndpsim.spec.standards.hbm3 import STANDARD as _OF_HBM3
 
@@ -79,6 +88,11 @@ STANDARD = replace(
         "nREFI": Every(3900, "down"),
         "nREFIpb": EveryBank(3900, "down"),
     },
+    management=Management(32, 3, 2, "JESD270-4: the vendor's; none found; the strictest that DDR5 has"),
+    refused={
+        "HBM4_16000Mbps": "no public source has timings of 16 Gb/s; --rules reference has Ramulator 2.1's, "
+        "which are twice the clocks of 8 Gb/s",
+    },
     cited={
         "nBL": "JESD270-4: burst length 8, four transfers in a CK",
         **dict.fromkeys(_AT_8000, _AS_REFERENCE),
@@ -98,6 +112,7 @@ STANDARD = replace(
     },
     reference=dict(
         _OF_HBM3.reference,
+        refused={},
         rules=_REFERENCE_RULES,
         organisations=_ORGANISATIONS,
         speeds={f"HBM4_{8000 * times}Mbps": _speed_of_reference(times) for times in (1, 2)},

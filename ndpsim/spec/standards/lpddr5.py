@@ -17,7 +17,19 @@ those of a read of another rank, and each tREFIpb one bank of the channel is ref
 
 from typing import Any
 
-from ndpsim.spec.standard import AtLeast, ByDensity, Command, Derivation, Every, Organisation, Rule, Standard
+from ndpsim.spec.standard import (
+    AtLeast,
+    ByDensity,
+    Command,
+    Derivation,
+    Every,
+    Management,
+    Organisation,
+    Rule,
+    Standard,
+    Sum,
+    with_rfm,
+)
 
 _READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
 _COLUMN = _READS + _WRITES
@@ -184,6 +196,8 @@ CITED = {
     "nREFI": "3906 ns, rounded down as a maximum; JESD209-5C, Table 240",
     "nREFIpb": "488 ns, an eighth of tREFI, rounded down as a maximum; JESD209-5C, Table 240",
     "nPBR2PBR": "JESD209-5C, Table 240",
+    "nRFMab": "none found; tRFCab (280 ns at 16 Gb, as AMD's DDRMC5 is configured)",
+    "nRFMpb": "190 ns at 16 Gb, as AMD's DDRMC5 is configured; 8 Gb: LPDDR4's; 32 Gb: none found, as 16 Gb",
     "nPBR2ACT": "7.5 ns; JESD209-5C, Table 240",
     "nWCKPST": "none found; as Ramulator 2.1 c5b1c3a",
     "nCAS": "the access follows its CAS at once; JESD209-5C, Tables 361 and 362",
@@ -194,12 +208,20 @@ CITED = {
 STANDARD = Standard(
     name="LPDDR5",
     source="JESD209-5C",
-    commands=_commands("rank", "nCAS", "nBL_max", "bank-pair", "together"),
+    commands=(
+        *_commands("rank", "nCAS", "nBL_max", "bank-pair", "together"),
+        Command("RFMab", "rank", manages=True, closes_first="PREab", busy="nRFMab"),
+        Command("RFMpb", "bank-pair", manages=True, closes_first="PREpb"),
+    ),
     levels=("channel", "rank", "bankgroup", "bank"),
     transfers_per_clock=8,
     prefetch=16,
     channel_bits=16,
-    rules=_RULES_OF_COLUMNS + _rules_of_rows("ACT2", _RECOVERY) + _ONLY_IN_STANDARD + _BETWEEN_RANKS,
+    rules=with_rfm(
+        _RULES_OF_COLUMNS + _rules_of_rows("ACT2", _RECOVERY) + _ONLY_IN_STANDARD + _BETWEEN_RANKS,
+        {"REFab": "RFMab", "REFpb": "RFMpb"},
+        {"nRFC": "nRFMab", "nRFCpb": "nRFMpb"},
+    ),
     organisations=_ORGANISATIONS,
     speeds={
         "LPDDR5_5500": _LPDDR5_6400 | dict(
@@ -208,11 +230,21 @@ STANDARD = Standard(
         ),
         "LPDDR5_6400": _LPDDR5_6400,
     },
-    derived=_derived(2, 1, Every(3906, "down"), Every(488, "down")),
+    derived=_derived(2, 1, Every(3906, "down"), Every(488, "down"))
+    | {"nRFMab": Sum("nRFC"), "nRFMpb": ByDensity({8192: 170, 16384: 190, 32768: 190})},
     max_postponed_refreshes=8,
     max_pulled_in_refreshes=8,
     controller="split-activation",
     choices=("waits-for-second-half", "no-refresh-between-halves", "announces-ahead"),
+    management=Management(
+        threshold=32,
+        multiple=2,
+        refreshes=1,
+        source=(
+            "JESD209-5, MR27: RAAIMT 8 to 248, RAAMMT 2 to 8 times it, REF takes off RAAIMT; "
+            "no data sheet found: 32 as DDR5, RAAMMT the strictest"
+        ),
+    ),
     cited=CITED,
     burst="nBL_min",
     reference=dict(
@@ -227,6 +259,7 @@ STANDARD = Standard(
         speeds={"LPDDR5_6400": _LPDDR5_6400 | dict(nRTP=8)},
         derived=_derived(4, 16, Every(3906), Every(488)),
         choices=(),
+        management=None,
     ),
 )  # fmt: skip
 

@@ -19,7 +19,18 @@ Table 302 leaves tRFCab of dies (two sub-channels) of 4 Gb and of more than 32 G
 
 from typing import Any
 
-from ndpsim.spec.standard import ByDensity, Command, Derivation, Every, Organisation, Rule, Standard, Sum
+from ndpsim.spec.standard import (
+    ByDensity,
+    Command,
+    Derivation,
+    Every,
+    Management,
+    Organisation,
+    Rule,
+    Standard,
+    Sum,
+    with_rfm,
+)
 
 _SHORT_READS, _LONG_READS = ("RD_S", "RDA_S"), ("RD_L", "RDA_L")
 _SHORT_WRITES, _LONG_WRITES = ("WR_S", "WRA_S"), ("WR_L", "WRA_L")
@@ -86,13 +97,16 @@ def _row_rules(opened: str, refreshed_after: str) -> tuple[Rule, ...]:
 
 
 # Only under the rules of the standard.
-_ONLY_OF_STANDARD = (
-    # A long burst leaves room for another one between its halves; the checker looks at their data.
-    Rule("BL", "channel", _LONG_READS, _READS, "nBL_min"),
-    Rule("BL", "channel", _LONG_WRITES, _WRITES, "nBL_min"),
+_CLOSED_BEFORE_REFRESH = (
     Rule("tRPab", "rank", ("PREab",), ("REFab",), "nRPab"),
     Rule("tRFCab", "rank", ("REFab",), ("REFab",), "nRFC"),
     *(Rule(name, "rank", (column,), ("PREab",), clocks) for _, column, name, clocks in _CLOSING_TIMES),
+)
+_ONLY_OF_STANDARD = (
+    *_CLOSED_BEFORE_REFRESH,
+    # A long burst leaves room for another one between its halves; the checker looks at their data.
+    Rule("BL", "channel", _LONG_READS, _READS, "nBL_min"),
+    Rule("BL", "channel", _LONG_WRITES, _WRITES, "nBL_min"),
     # Another rank takes over the data bus.
     Rule("tCS", "rank", _SHORT_READS, _READS, "nBL_min + nCS", siblings=True),
     Rule("tCS", "rank", _LONG_READS, _READS, "nBL_min_L + nCS", siblings=True),
@@ -172,31 +186,100 @@ _SPEED = dict(
     nCS=2,
 )  # fmt: skip
 
+_ROW = "as Ramulator 2.1 c5b1c3a, whose rule names JESD209-6, Tables 383, 391 and 414"
+_COLUMN = "as Ramulator 2.1 c5b1c3a, whose rule names JESD209-6"
+_TURN = "RL + BL/n + tWCK2DQO + tRPST - ODTLon - tODTon_min + 1, rounded up to even; JESD209-6"
+_NONE = "none found; as Ramulator 2.1 c5b1c3a"
+_GUESS = f"{_NONE}, which guesses it"
+CITED = {
+    "rate": "JESD209-6, Tables 414 and 415: the grade of 9600 to 10667 MT/s",
+    "tCK_ps": "the clock of the grade, WCK:CK 2:1, rounded down to ps",
+    "nBL_min": "BL/n_min of BL24; JESD209-6, Table 381",
+    "nBL_max": "BL/n_max of BL24 above 3200 MT/s; JESD209-6, Tables 381 and 382",
+    "nBL_min_L": "BL/n_min of BL48 above 3200 MT/s; JESD209-6, Tables 381 and 382",
+    "nBL_max_L": "BL/n_max of BL48 above 3200 MT/s; JESD209-6, Tables 381 and 382",
+    "nRL": "read latency of the row of nRTP; JESD209-6, Tables 269 to 272",
+    "nWL": _NONE,
+    "nRCDr": f"18 ns; {_ROW}",
+    "nRCDw": f"8 ns; {_ROW}",
+    "nACU": "22 ns, the update of the activation count; JESD209-6, Tables 414 and 415",
+    "nRAS": "20 ns, at least 4 clocks; JESD209-6, Table 414",
+    "nRP": "tACU + 18 ns; JESD209-6, Table 414",
+    "nRPab": "tACU + 21 ns; JESD209-6, Table 414",
+    "nRC": "tRAS + tRPpb; JESD209-6, Table 414",
+    "nRRD": f"3.75 ns; {_ROW}",
+    "nFAW": f"15 ns; {_ROW}",
+    "nWTP": f"12 ns; {_ROW}",
+    "nRTP": "at RL 56, BL24; JESD209-6, Tables 269 to 272",
+    "nRTP_L": "at RL 56, BL48; JESD209-6, Tables 269 to 272",
+    "nPPD": _NONE,
+    "nCCDS": "BL/n_min; JESD209-6, Table 385",
+    "nCCDS_WR": "BL/n_min; JESD209-6, Table 385",
+    "nCCDL": f"{_COLUMN}, Tables 382 to 384",
+    "nCCDL_WR": f"{_COLUMN}, Tables 382 to 384",
+    "nCCDL_L": "tCCD_L + 12 clocks above 3200 MT/s; JESD209-6, Table 382",
+    "nCCDL_WR_L": "tCCD_L_WR + 12 clocks above 3200 MT/s; JESD209-6, Table 382",
+    "nWTRS": f"6.25 ns; {_COLUMN}, Table 385",
+    "nWTRL": f"12 ns; {_COLUMN}, Tables 383 and 384",
+    "nRTW_S": f"{_TURN}, Table 390",
+    "nRTW_L": f"{_TURN}, Table 389",
+    "nRTW_S_L": f"{_TURN}, Table 390",
+    "nRTW_L_L": f"{_TURN}, Table 389",
+    "nWCK2DQO": "JESD209-6, Tables 319, 320 and 477",
+    "nODTLon": "ODT on, high frequency; JESD209-6, Tables 319, 320 and 477",
+    "nODTon_min": "ODT on, high frequency; JESD209-6, Tables 319, 320 and 477",
+    "nRPST": _GUESS,
+    "nCAS": "JESD209-6, Table 394",
+    "nWCKPST": _NONE,
+    "nAAD": _GUESS,
+    "nCS": f"left to the system; {_GUESS}",
+    "nRFC": "tRFCab by the density of the die, two sub-channels; JESD209-6, Table 302",
+    "nREFI": "3906 ns, rounded down as a maximum; JESD209-6, Table 302",
+    "nRFMab": "none found; tRFCab",
+}
+
 STANDARD = Standard(
     name="LPDDR6",
     source="JESD209-6",
-    commands=_commands("rank"),
+    commands=(
+        *_commands("rank"),
+        Command("RFMab", "rank", cycles=2, manages=True, closes_first="PREab", busy="nRFMab"),
+    ),
     levels=("channel", "rank", "bankgroup", "bank"),
     transfers_per_clock=4,
     prefetch=24,
     channel_bits=12,
     payload_bytes=32,
-    rules=_COLUMNS + _row_rules("ACT2", "nRAS + nRPab") + _ONLY_OF_STANDARD,
+    rules=with_rfm(
+        _COLUMNS + _row_rules("ACT2", "nRAS + nRPab") + _ONLY_OF_STANDARD,
+        {"REFab": "RFMab"},
+        {"nRFC": "nRFMab"},
+    ),
     organisations={"LPDDR6_16Gb_x12": Organisation(16384, 12, 4, 4, 1 << 16, 64 * 24)},
     speeds={"LPDDR6_10667_BL24": _SPEED},
-    derived=_DERIVED | _turns(2),
+    derived=_DERIVED | _turns(2) | {"nRFMab": Sum("nRFC")},
     max_postponed_refreshes=8,
     max_pulled_in_refreshes=8,
     controller="split-activation",
     choices=("waits-for-second-half", "no-refresh-between-halves", "announces-ahead", "second-half-in-time"),
+    cited=CITED,
+    management=Management(32, 2, 1, "JESD209-6: the vendor's; none found; as LPDDR5"),
     burst="nBL_min",
     read_latency="nRL",
     write_latency="nWL",
     reference=dict(
         choices=(),
+        management=None,
         commands=_commands("channel"),
         rules=_COLUMNS + _row_rules("ACT1", "nRC") + _ONLY_OF_REFERENCE,
         speeds={"LPDDR6_10667_BL24": _SPEED | dict(nODTLon=27, nODTon_min=0)},
         derived=_DERIVED | _turns(1) | {"nRC": Sum("nRAS + nRPab"), "nREFI": Every(3906)},
     ),
+)
+
+#: The fields of a controller whose ranks are as in the reference: as Ramulator 2.1's page is corrected from
+#: the standard elsewhere.
+AS_CORRECTED: dict[str, Any] = dict(
+    commands=_commands("channel"),
+    rules=_COLUMNS + _row_rules("ACT2", "nRAS + nRPab") + _ONLY_OF_REFERENCE + _CLOSED_BEFORE_REFRESH,
 )

@@ -1,13 +1,14 @@
 """Multiplexed rank DIMMs of DDR5 (MRDIMM), at 8800 and 12800 MT/s. A channel here is one 32-bit sub-channel.
 
-The DRAM is that of DDR5 at half of the rate, 4400 or 6400 MT/s. A multiplexing clock driver (MRCD) passes the
-host's commands on to two pseudo-channels, each a rank with 32 data pins of its own, and multiplexing data buffers
-(MDB) send the data of both in turn over the host's pins, at twice the rate (Rambus, DDR5 MRCD and MDB; JEDEC, press
-release of 2024-07-22). The pseudo-channels are addressed independently (US 12,300,346 and Intel's application for
-buffers with multiple pseudo channels), so that reads, or writes, of both go on at once. The host's pins have one
-direction at a time, so that from a read to a write on the other pseudo-channel, and back, the bus turns as between
-two ranks. A clock (CK) is that of the DRAM. The host's command bus has two ticks of it, and a command of two cycles
-takes three of them, so that its effect is as late as the DRAM's second cycle.
+The DRAM is that of DDR5 at half of the rate, 4400 or 6400 MT/s. A multiplexing clock driver (MRCD) passes
+the host's commands on to two pseudo-channels, each a rank with 32 data pins of its own, and multiplexing
+data buffers (MDB) send the data of both in turn over the host's pins, at twice the rate (Rambus, DDR5 MRCD
+and MDB; JEDEC, press release of 2024-07-22). The pseudo-channels are addressed independently (US 12,300,346
+and Intel's application for buffers with multiple pseudo channels), so that reads, or writes, of both go on
+at once. The host's pins have one direction at a time, so that from a read to a write on the other
+pseudo-channel, and back, the bus turns as between two ranks. A clock (CK) is that of the DRAM. The host's
+command bus has two ticks of it, and a command of two cycles takes three of them, so that its effect is as
+late as the DRAM's second cycle.
 
 Not public, and not modelled: the delays of MRCD and MDB (add them to nCL and nCWL), preambles of the host's
 strobes, which half of a clock is whose, and modules of four ranks.
@@ -15,7 +16,7 @@ strobes, which half of a clock is whose, and modules of four ranks.
 
 from dataclasses import replace
 
-from ndpsim.spec.standard import Command, Organisation, Rule, Standard
+from ndpsim.spec.standard import Command, Rule, Standard
 from ndpsim.spec.standards.ddr5 import STANDARD as DDR5
 
 _READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
@@ -78,6 +79,6 @@ STANDARD = Standard(
     cited={
         **{name: source for name, source in DDR5.cited.items() if "/" not in name and name != "nWTW_DR"},
         "rate": "half of the module's: Rambus, DDR5 MRCD and MDB",
-        "nRTW_DR": "none found (a choice of the system): as nRTW, with nCS for its 2 clocks, between pseudo-channels",
+        "nRTW_DR": "none found (a choice of the system): as nRTW, with nCS, between pseudo-channels",
     },
 )

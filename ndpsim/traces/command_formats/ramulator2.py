@@ -5,8 +5,8 @@ has the column of the read that needs it, a PREpb the row that is wanted next, a
 A command trace does not know that request. So -1 stands wherever a command addresses nothing, as it does
 there for refreshes; `type` is 0 for RD and RDA, 1 for WR and WRA, and otherwise -1, as it is there for
 commands of the controller itself; `source` is always -1, as it is there for a trace front end. Ramulator's
-DDR5 has no PREsb and REFsb; they keep these names. Its GDDR6 has no ranks, its HBM3 pseudo-channels and
-stacks.
+DDR5 has no PREsb and REFsb; they keep these names. Its GDDR6 has no ranks, its GDDR7 no bank groups either,
+its HBM3 pseudo-channels and stacks.
 
 Source: CMU-SAFARI/ramulator2, `cmd_trace_recorder.cpp` and `base/request.h`.
 """
@@ -23,14 +23,15 @@ _TYPE = {"RD": 0, "RDA": 0, "WR": 1, "WRA": 1}  # Request::Type
 _CALLED = {"rank": "Rank", "pseudochannel": "PseudoChannel", "stack": "Sid", "bankgroup": "BankGroup"}
 
 
-def _has_no_ranks(device: Device | None) -> bool:
-    return device is not None and device.organisation.ranks == 1
+def _missing_levels(device: Device | None) -> int:
+    """How many levels below the channel have a column here and none there: of one rank, of one bank group."""
+    if device is None or device.organisation.ranks != 1:
+        return 0
+    return 1 if device.bankgroups > 1 else 2
 
 
 def _header(setting: Setting) -> str:
-    levels = [
-        name for name in columns_of(setting.device)[2:] if name != "rank" or not _has_no_ranks(setting.device)
-    ]
+    levels = columns_of(setting.device)[2 + _missing_levels(setting.device) :]
     named_so = ",".join(_CALLED.get(name, name.capitalize()) for name in levels)
     return f"clock,command,Channel,{named_so},type,source"
 
@@ -40,7 +41,7 @@ def _lines(trace: CommandTrace, setting: Setting) -> Iterator[str]:
     lines = named(trace)
     if device is not None and columns_of(device) != HEADER:
         lines = with_names(split_stacks(trace.columns(), device), trace.names)
-    first = 3 if _has_no_ranks(device) else 2
+    first = 2 + _missing_levels(device)
     return (
         f"{line[0]},{line[1]},{channel},{','.join(map(str, line[first:]))},{_TYPE.get(line[1], -1)},-1\n"
         for line in lines

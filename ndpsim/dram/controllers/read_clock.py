@@ -1,0 +1,144 @@
+"""GDDR7: the buses of `two_buses`, and a clock of read data (RCK) that may stop while nothing is read.
+
+"start-with-read": the first read starts a stopped clock. "start-with-rckstrt": a command starts it when a
+read waits, and no read issues before. In both modes another command stops it when no read waits and the last
+one was `rck_idle` clocks ago. These commands come before others on the column bus. At first the clock is
+stopped.
+
+The modes are those of Ramulator 2.1 (`gddr7_controller.cpp`, commit c5b1c3a). "always-on" is `two_buses`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ndpsim._jit import inlined
+from ndpsim.dram import choosing
+from ndpsim.dram.controllers import two_buses
+from ndpsim.dram.controllers.two_buses import TwoBuses, turn
+from ndpsim.dram.issuing import count_command
+from ndpsim.dram.maintenance import own_place
+from ndpsim.dram.state import ACTIVE, FAR, FINAL, READS, READS_SERVED
+from ndpsim.dram.step import scheduled_by
+from ndpsim.dram.timing import note_timing, ready_at
+from ndpsim.spec.lower import BUS, STARTED_BY, STOPPED_BY
+from ndpsim.spec.standard import ACTIVATE, READ, READ_AP
+
+#: What the standard leaves to a controller, see `two_buses`.
+CHOICES = two_buses.CHOICES
+
+# State of the controller, after that of `two_buses`: 1 while the clock runs; the clock of the last read, 0:
+# there was none.
+_RUNS, _LAST_READ = range(4, 6)
+
+_NONE = -1
+_RANK = 1  # the node of the only rank
+
+
+class ReadClock(NamedTuple):
+    """The parameters."""
+
+    apart: int  # as in `TwoBuses`
+    by_command: int  # 1: a command starts the clock, 0: a read does
+    idle: int  # clocks without a read after which it stops
+    slots: int = 2
+    words: int = 6
+
+
+class Reading(NamedTuple):
+    """The scheduler of a channel, restricted while the clock is stopped."""
+
+    scheduler: Any
+    no_reads: int  # 1: no read may issue
+
+
+def of(options: Any, choices: frozenset[str]) -> TwoBuses | ReadClock:
+    """The parameters."""
+    buses = two_buses.of(options, choices)
+    if options.rck == "always-on":
+        return buses
+    return ReadClock(buses.apart, int(options.rck == "start-with-rckstrt"), options.rck_idle)
+
+
+@inlined
+def step(rules, tables, policy, channel, sink, commands, clock):
+    """See `dram.controller`."""
+    value, own = channel.value, own_place(channel.value)
+    served, no_reads = value[READS_SERVED], int(rules.by_command == 1 and value[own + _RUNS] == 0)
+    command, at = of_clock(rules, tables, channel)
+    used, wake = _NONE, FAR
+    if at <= clock:
+        note_timing(tables, channel.ready, channel.recent, command, _RANK, 0, 0, clock)
+        count_command(channel, commands, command, _RANK, -1, -1, clock)
+        value[own + _RUNS] = int(command == tables.commands[READ, STARTED_BY])
+        used = _RANK
+    else:
+        reading = scheduled_by(policy, Reading(policy.scheduler, no_reads))
+        bus = tables.commands[READ, BUS]
+        used, wake = turn(rules, tables, reading, channel, sink, commands, bus, False, _NONE, clock)
+        if value[READS_SERVED] > served:
+            value[own + _RUNS], value[own + _LAST_READ] = 1, clock
+    bus, apart_from = tables.commands[ACTIVATE, BUS], used if rules.apart else _NONE
+    of_rows, later = turn(rules, tables, policy, channel, sink, commands, bus, False, apart_from, clock)
+    return used != _NONE or of_rows != _NONE, min(min(wake, at), later)
+
+
+@inlined
+def of_clock(rules, tables, channel):
+    """The next command that starts or stops the clock, and when it may issue; FAR: there is none."""
+    own = own_place(channel.value)
+    last_read, waits = channel.value[own + _LAST_READ], reads_wait(channel)
+    command, at = tables.commands[READ, STARTED_BY], 0
+    may = rules.by_command == 1 and waits
+    if channel.value[own + _RUNS] == 1:
+        command, at = tables.commands[READ, STOPPED_BY], last_read + rules.idle
+        may = last_read > 0 and not waits
+    if not may:
+        return command, FAR
+    return command, max(at, ready_at(tables, channel.ready, command, _RANK, 0, 0))
+
+
+@inlined
+def reads_wait(channel):
+    """Whether a read is queued, or active."""
+    if channel.size[READS] > 0:
+        return True
+    for slot in range(channel.size[ACTIVE]):
+        if channel.entry[ACTIVE, FINAL, slot] == READ:
+            return True
+    return False
+
+
+# ---- See `choosing`
+
+
+@inlined
+def only_clocks_delay(scheduler):
+    """See `choosing`: the stopped clock delays reads as well."""
+    return False
+
+
+@inlined
+def takes(scheduler, tables, channel, slot, command):
+    """The scheduler's part; see `choosing`."""
+    return choosing.takes(scheduler.scheduler, tables, channel, slot, command)
+
+
+@inlined
+def look_over(scheduler, channel, queue):
+    """The scheduler's part; see `choosing`."""
+    return choosing.look_over(scheduler.scheduler, channel, queue)
+
+
+@inlined
+def may_issue(scheduler, channel, queue, slot, command, overview):
+    """The scheduler's answer, except for a read while the clock is stopped."""
+    if scheduler.no_reads == 1 and (command == READ or command == READ_AP):
+        return False
+    return choosing.may_issue(scheduler.scheduler, channel, queue, slot, command, overview)
+
+
+@inlined
+def comes_before(scheduler, channel, queue, slot, other, overview):
+    """The scheduler's part; see `choosing`."""
+    return choosing.comes_before(scheduler.scheduler, channel, queue, slot, other, overview)

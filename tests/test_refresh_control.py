@@ -1,0 +1,190 @@
+"""What a waiting refresh holds back, and refreshes that are postponed while requests wait."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mistakes import refused
+from ndpsim.audit import check
+from ndpsim.errors import InputError
+from ndpsim.simulate import run_trace
+from ndpsim.spec import resolve
+from ndpsim.spec.standard import PRECHARGE, READ, WHOLE_RANK
+from ndpsim.traces import Requests
+
+# A standard of each controller class with refreshes of banks, and the time in us of the case in which a waiting
+# REFpb stopped all banks (PC-07): HBM3 none 39.2, all-bank 43.5, per-bank 52.4.
+KINDS = {
+    "DDR5": ("DDR5_16Gb_x8", "DDR5_4800AN", "same-bank"),
+    "LPDDR5": ("LPDDR5_16Gb_x16", "LPDDR5_6400", "per-bank"),
+    "LPDDR5X": ("LPDDR5X_16Gb_x16", "LPDDR5X_8533", "per-bank"),
+    "HBM3": ("HBM3_16Gb_8hi", "HBM3_6400Mbps", "per-bank"),
+    "GDDR6": ("GDDR6_8Gb_x8", "GDDR6_14000_1350mV_double", "per-bank"),
+    "GDDR7": ("GDDR7_16Gb_x8", "GDDR7_28000_PAM3", "per-bank"),
+}
+
+
+def addresses(device, count):
+    """Random bursts of the memory's first half."""
+    places = device.capacity_bytes // 2 // device.burst_bytes
+    return np.random.default_rng(1).integers(0, places, count) * device.burst_bytes
+
+
+def run(standard, refresh, count=8000, writes=0.0, **options):
+    """Random requests, with a command trace."""
+    org, timing, _ = KINDS[standard]
+    device = resolve(standard, org, timing, rules=options.get("rules", "standard"))
+    write = np.random.default_rng(2).random(count) < writes
+    requests = addresses(device, count), write.astype(int)
+    return run_trace(
+        requests, standard, org, timing, refresh=refresh, record_commands=True, **options
+    ), device
+
+
+def commands_of(result):
+    (trace,) = result.command_traces
+    return trace
+
+
+@pytest.mark.parametrize("standard", KINDS)
+@pytest.mark.parametrize("writes", [0.0, 0.3])
+def test_refreshes_of_banks_cost_less_than_those_of_ranks(standard, writes):
+    """Other banks go on: random traffic is slower than without refreshes, and not slower than with REFab."""
+    of_banks = KINDS[standard][2]
+    (none, _), (ranks, _), (banks, device) = (
+        run(standard, refresh, writes=writes) for refresh in ("none", "all-bank", of_banks)
+    )
+    assert none.time_ns < banks.time_ns <= ranks.time_ns
+    # Its own trace is legal without an option, which names its refreshes.
+    assert check(commands_of(banks), device, limit=3).violations == ()
+    slow, _ = run(standard, of_banks, writes=writes, refresh_control="reference")
+    assert banks.time_ns < slow.time_ns
+    assert check(commands_of(slow), device, limit=3).violations == ()
+
+
+def test_only_the_requests_for_its_banks_wait():
+    """Between the PREsb of a bank number and its REFsb its banks get no ACT; the others do."""
+    trace = commands_of(run("DDR5", "same-bank")[0])
+    names = np.array(trace.names)[trace.command]
+    refreshes, own, others = np.flatnonzero(names == "REFsb"), 0, 0
+    closing = np.flatnonzero(names == "PREsb")
+    for place in refreshes.tolist():
+        begin = closing[closing < place]
+        if not len(begin) or trace.bank[begin[-1]] != trace.bank[place]:
+            continue
+        between = slice(begin[-1] + 1, place)
+        acts = trace.bank[between][names[between] == "ACT"]
+        own += np.count_nonzero(acts == trace.bank[place])
+        others += np.count_nonzero(acts != trace.bank[place])
+    assert own == 0
+    assert others > len(refreshes)
+
+
+def test_activations_let_a_refresh_pass_that_is_ready():
+    """ACTs every tRRD_S = 8 clocks would hold a REFsb, tRRD_L = 12 after an ACT, back for ever."""
+    result, device = run("DDR5", "same-bank")
+    trace = commands_of(result)
+    clock = trace.clock[np.array(trace.names)[trace.command] == "REFsb"]
+    due = (1 + np.arange(len(clock))) * device.clocks("nREFI2") // device.banks_per_group
+    assert (clock - due).max() < 3 * device.clocks("nRC")
+
+
+@pytest.mark.parametrize("standard", KINDS)
+def test_nothing_goes_to_a_rank_while_it_is_refreshed(standard):
+    """A PRE of closed-cap whose bank the PREab has closed is dropped (JESD79-5: no command within tRFC)."""
+    org, timing, _ = KINDS[standard]
+    device = resolve(standard, org, timing)
+    count, interval = 600, device.clocks("nREFI")
+    rng = np.random.default_rng(3)
+    cycle = np.sort(
+        np.concatenate([n * interval - rng.integers(0, 90, 60) for n in range(1, count // 60 + 1)])
+    )
+    requests = replace(Requests.of(addresses(device, count), np.zeros(count, dtype=int)), cycle=cycle)
+    options = {"row_policy": "closed-cap", "row_cap": 1, "record_commands": True}
+    trace = commands_of(run_trace(requests, standard, org, timing, **options))
+    assert check(trace, device, limit=3).violations == ()
+    scopes = [device.standard.scope_of(one) for one in device.standard.by_number]
+    refreshes = [
+        number
+        for number, one in enumerate(device.standard.by_number)
+        if one.refreshes and scopes[number] == WHOLE_RANK
+    ]
+    busy = device.clocks(device.standard.by_number[refreshes[0]].busy)
+    whole = np.flatnonzero(np.isin(trace.command, refreshes))
+    assert len(whole) > 5
+    for place in whole.tolist():
+        inside = (trace.clock > trace.clock[place]) & (trace.clock < trace.clock[place] + busy)
+        assert not (inside & (trace.rank == trace.rank[place])).any()
+
+
+def test_the_checker_refuses_a_precharge_of_a_rank_that_is_refreshed():
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
+    names = device.standard.names
+    for name, at in (("PREpb", 9454), ("RD", 9454), ("ACT", 9453 + device.clocks("nRFC") - 2)):
+        line = np.array(
+            [[9453, names.index("REFab"), 0, -1, -1, -1, -1], [at, names.index(name), 0, 1, 2, -1, -1]]
+        )
+        line[1, 5:] = [(-1, -1), (5, 3), (5, -1)][("PREpb", "RD", "ACT").index(name)]
+        trace = commands_of(run("DDR5", "all-bank", count=10)[0])
+        report = check(type(trace).of(line.T, names), device, "none")
+        assert "tRFC" in {one.rule for one in report.violations}, name
+    assert PRECHARGE < READ
+
+
+# ---- Elastic refresh
+
+
+def bursty(device, count=6000, of=300, every=6000):
+    """Bursts of random reads at once, with idle time between them."""
+    requests = Requests.of(addresses(device, count), np.zeros(count, dtype=int))
+    return replace(requests, cycle=np.arange(count) // of * every + 5000)
+
+
+@pytest.mark.parametrize("standard", ["DDR4", "DDR5"])
+def test_elastic_refreshes_stay_out_of_the_way_of_bursts(standard):
+    preset = ("DDR4_8Gb_x8", "DDR4_3200AA") if standard == "DDR4" else KINDS["DDR5"][:2]
+    device = resolve(standard, *preset, 1)
+    results = {
+        refresh: run_trace(bursty(device), standard, *preset, refresh=refresh, record_commands=True)
+        for refresh in ("none", "all-bank", "elastic")
+    }
+    latency = {name: result.read_latency_ns for name, result in results.items()}
+    assert latency["none"] <= latency["elastic"] < latency["all-bank"]
+    # Nearly all that refreshes cost is gone.
+    assert latency["elastic"] - latency["none"] < 0.3 * (latency["all-bank"] - latency["none"])
+    trace = commands_of(results["elastic"])
+    assert check(trace, device, "elastic", limit=3).violations == ()
+    assert check(trace, device, limit=3).violations == ()
+
+
+def test_elastic_refreshes_are_postponed_and_pulled_in_as_far_as_allowed():
+    """JESD79-5: four in a row may be postponed, and four pulled in."""
+    org, timing, _ = KINDS["DDR5"]
+    device = resolve("DDR5", org, timing)
+    busy = run_trace(
+        (addresses(device, 6000), np.zeros(6000, dtype=int)), "DDR5", org, timing,
+        refresh="elastic", record_commands=True,
+    )  # fmt: skip
+    trace = commands_of(busy)
+    interval = device.clocks("nREFI")
+    clock = trace.clock[np.array(trace.names)[trace.command] == "REFab"]
+    assert 4 * interval <= clock[0] < 4 * interval + 400
+    assert check(trace, device, limit=3).violations == ()
+    idle = Requests.of(addresses(device, 2), np.zeros(2, dtype=int))
+    idle = replace(idle, cycle=np.array([0, 3 * interval]))
+    trace = commands_of(run_trace(idle, "DDR5", org, timing, refresh="elastic", record_commands=True))
+    clock = trace.clock[np.array(trace.names)[trace.command] == "REFab"]
+    assert np.count_nonzero(clock < interval) == 4
+    assert check(trace, device, limit=3).violations == ()
+
+
+def test_options_are_checked():
+    with refused("unknown-name refresh_control bank own-bank"):
+        run("DDR5", "same-bank", refresh_control="bank")
+    with pytest.raises(InputError, match="only ndpsim dram postpones refreshes"):
+        from ndpsim.config import load_hardware
+        from ndpsim.simulate.memory import bus_policy
+
+        hardware = load_hardware("trimoe", ["dram.refresh=elastic"])
+        bus_policy(hardware.system.dram, hardware.bus_device(1))
