@@ -42,7 +42,7 @@ def small(ranks: int = 2, count: int = 3000, **kind: bool) -> Traffic:
     """A short row, fixed to the result of `run_trace` for the same addresses."""
     unpinned = Traffic("stream_r1", "a short row", Work(count, 0, {}), ranks, **kind)
     requests = unpinned.requests(unpinned.memory().device)
-    result = run_trace((requests.address, requests.write), ranks=ranks)
+    result = run_trace((requests.address, requests.write), ranks=ranks, rules="reference")
     return replace(unpinned, pinned=Work(count, result.cycles, result.commands))
 
 

@@ -196,6 +196,7 @@ def test_what_a_hardware_file_need_not_say(tmp_path):
     assert {row.key: row.value for row in hardware.rows() if row.origin.startswith("default, ")} == {
         "title": None, "paper": None, "dram.rules": "standard", "dram.wck": "need-sync",
         "dram.rck": "always-on", "dram.rck_idle": 32,
+        "dram.refresh_control": None, "dram.rfm": "off", "dram.rfm_threshold": None,
         "dram.mapper": "RoBaRaCoCh", "dram.scheduler": "FRFCFS", "dram.row_policy": "open",
         "dram.row_cap": 4, "dram.refresh": "all-bank", "dram.read_buffer": 32, "dram.write_buffer": 32,
         "dimm.count": 1, "dimm.ranks": 1, "dimm.subchannels": 1, "dimm.command_bus": "private",

@@ -60,7 +60,7 @@ def folder(here: Path) -> Path:
         (["gemv", "--engine", ""], ["ndp", "host-read"]),
         (["gemv", "--host-pattern", "s"], ["sequential", "sub/"]),
         (["gemv", "--host-pattern", "my"], ["my trace.gz"]),
-        (["dram", "--refresh", ""], ["all-bank", "none", "per-bank", "same-bank", "staggered"]),
+        (["dram", "--refresh", ""], ["all-bank", "elastic", "none", "per-bank", "same-bank", "staggered"]),
         (["dram", "--standard", "D"], ["DDR4", "DDR5"]),
         (["dram", "--org", "DDR5_32"], ["DDR5_32Gb_x4", "DDR5_32Gb_x8", "DDR5_32Gb_x16"]),
         (["dram", "--standard", "DDR4", "--timing", "DDR5"], []),
@@ -106,17 +106,20 @@ def folder(here: Path) -> Path:
         ),
         (
             ["gemv", "--set", "dram.refresh="],
-            [f"dram.refresh={m}" for m in ("all-bank", "none", "per-bank", "same-bank", "staggered")],
+            [
+                f"dram.refresh={m}"
+                for m in ("all-bank", "elastic", "none", "per-bank", "same-bank", "staggered")
+            ],
         ),
         (["gemv", "--set", "dram.scheduler=FRFCFS-"], ["dram.scheduler=FRFCFS-RowHit"]),
-        (["gemv", "--set", "dram.nCCDL"], ["dram.nCCDL=", "dram.nCCDL_WR="]),
+        (["gemv", "--set", "dram.nCCDL_W"], ["dram.nCCDL_WR=", "dram.nCCDL_WR_L="]),
         (["gemv", "--set", "ndp.gemv=t"], ["ndp.gemv=trimoe_gemv"]),
         (["gemv", "--set", "dimm.ranks="], []),
         (
             ["gemv", "--set", "dram.timing=DDR5_3200"],
             [f"dram.timing=DDR5_3200{bin_}" for bin_ in ("AN", "B", "BN", "C")],
         ),
-        (["dram", "--set", "nRC"], ["nRC=", "nRCD=", "nRCDRD=", "nRCDWR="]),
+        (["dram", "--set", "nRCD"], ["nRCD=", "nRCDRD=", "nRCDWR=", "nRCDr=", "nRCDw="]),
         (["dram", "--hw", "trimoe", "--set", "dimm.r"], ["dimm.ranks="]),
         (["nothing", "--hw", "t"], []),
     ],

@@ -233,7 +233,8 @@ def test_ramulator_2_0_where_nothing_is_said(tmp_path):
     result, hardware = imported(tmp_path, "a.yaml", old("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA"))
     assert result.notes == ()
     said = {key for key, origin in hardware.origins.items() if origin.kind != "default"}
-    assert said == {"name", "dram.standard", "dram.org", "dram.timing"}
+    # 2.0 has 360 ns for tRFC of 8 Gb, JESD79-4 350 ns.
+    assert said == {"name", "dram.standard", "dram.org", "dram.timing", "dram.overrides.nRFC"}
     assert (hardware.system.dimm.ranks, hardware.system.host.channels) == (1, 1)
 
 
@@ -253,6 +254,7 @@ DDR5_ORDER = "rate nBL nCL nRCD nRP nRAS nRC nWR nRTP nCWL nPPD nCCDS nCCDL nCCD
 def test_a_timing_list_of_ramulator_2_1_is_read_in_its_order(tmp_path, standard, order, rate, tck_ps, org):
     written = {name: 101 + place for place, name in enumerate(order.split())}
     written |= {"rate": rate, "tCK_ps": tck_ps}
+    written["nRC"] = written["nRAS"] + written["nRP"]  # less would contradict them
     dram = {"impl": standard, "org": org, "timing": list(written.values())}
     text = json.dumps({"memory_system": {"controllers": [{"dram": dram}]}})
     result, hardware = imported(tmp_path, "a.yaml", text)
@@ -324,7 +326,7 @@ def test_each_key_of_ramulator_2_0_without_a_place_is_noted_with_the_reason(tmp_
     ],
 )
 def test_each_key_of_ramulator_2_1_without_a_place_is_noted(tmp_path, where, key):
-    device = dict.fromkeys(DDR4_ORDER.split(), 9) | {"rate": 3200, "tCK_ps": 625}
+    device = dict.fromkeys(DDR4_ORDER.split(), 9) | {"rate": 3200, "tCK_ps": 625, "nRC": 9 + 9}
     org = {"dq": 8, "count": [1, 1, 4, 4, 65536, 1024]}
     dram = {"impl": "DDR4", "org": org, "timing": list(device.values())}
     controller = {"dram": dram}
@@ -350,7 +352,7 @@ def test_channels_and_ranks_of_ramulator(tmp_path, channels):
     config = yaml.safe_load(old("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA"))
     config["MemorySystem"]["DRAM"]["org"] |= {"channel": channels, "rank": 16}
     before = imported(tmp_path, "a.yaml", yaml.safe_dump(config))[1].system
-    timing = dict.fromkeys(DDR4_ORDER.split(), 9) | {"rate": 3200, "tCK_ps": 625}
+    timing = dict.fromkeys(DDR4_ORDER.split(), 9) | {"rate": 3200, "tCK_ps": 625, "nRC": 9 + 9}
     org = {"dq": 8, "count": [1, 16, 4, 4, 65536, 1024]}
     controller = {"dram": {"impl": "DDR4", "org": org, "timing": list(timing.values())}}
     memory = {"controllers": [controller] * channels}

@@ -288,8 +288,8 @@ def test_ramulator_2_0(write: Write) -> None:
     hardware = loaded(imported, path)
     dram, timings = hardware.system.dram, hardware.lane_device().timings
     assert (dram.org, dram.timing, hardware.system.dimm.ranks) == ("DDR4_8Gb_x8", "DDR4_3200AA", 2)
-    # 13.75 ns / 0.625 ns are 22 clocks, as in the preset.
-    assert dram.overrides == {"nRCD": 20}
+    # 13.75 ns / 0.625 ns are 22 clocks, as in the preset. Its tRFC is 360 ns in 2.0, 350 ns in JESD79-4.
+    assert dram.overrides == {"nRCD": 20, "nRFC": 576}
     assert (timings["nRP"], timings["nCL"]) == (22, 22)
     controller = (dram.mapper, dram.scheduler, dram.row_policy, dram.refresh)
     assert controller == ("RoBaRaCoCh", "FRFCFS", "open", "all-bank")
@@ -543,7 +543,8 @@ def test_changed_ticks_of_hbm3_are_clocks(write: Write) -> None:
     changed["timing"][5] = 60
     path = write("a.yaml", exported(("*.dram", changed), ("*.addr_mapper.impl", "MOP4CLXOR"), channels=2))
     dram = dram_of(import_hardware(path))
-    assert dram["overrides"] == {"nRP": 30}
+    # The list's nRC is Ramulator's own and too short for this nRP: nRAS + nRP takes its place.
+    assert dram["overrides"] == {"nRP": 30, "nRC": 45 + 30}
     order = ["channel", "column:2", "rank", "stack", "bankgroup", "bank", "column", "row"]
     assert dram["mapping"]["order"] == order
     assert dram["mapping"]["xor"]["stack"] == ["column:1"]

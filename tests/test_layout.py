@@ -16,9 +16,10 @@ from ndpsim.parameters.weights import BITS
 from ndpsim.spec import Device, resolve, standards
 
 DEVICES = [
-    resolve(name, org, next(iter(standard.speeds)))
+    # Under the rules of the reference: of large GDDR devices no source of tRFC is known.
+    resolve(name, org, next(iter(standard.under("reference").speeds)), rules="reference")
     for name, standard in standards().items()
-    for org in standard.organisations
+    for org in standard.under("reference").organisations
 ]
 DDR5 = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
 
@@ -114,6 +115,7 @@ def test_place_is_the_inverse_of_coordinates(device, shares):
 @given(devices, st.integers(0, 1 << 20))
 def test_consecutive_bursts_go_to_different_bank_groups(device, start):
     count = device.ranks * device.groups_per_stack
+    assume(count > 1)  # GDDR7 has neither ranks nor bank groups
     places = np.arange(start, start + 3 * count)
     rank, bankgroup, bank, _, _ = Interleaving(some(1), device, 1).coordinates(places)
     group = rank * device.groups_per_stack + bankgroup % device.groups_per_stack

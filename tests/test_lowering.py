@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -560,6 +561,9 @@ def mixed(count: int = 3000, seed: int = 3) -> Requests:
     "dram.row_policy",
     "dram.row_cap",
     "dram.refresh",
+    "dram.refresh_control",
+    "dram.rfm",
+    "dram.rfm_threshold",
     "dram.read_buffer",
     "dram.write_buffer",
     "dram.mapper",
@@ -576,6 +580,13 @@ def mixed(count: int = 3000, seed: int = 3) -> Requests:
         (("dram.row_policy=closed-cap", "dram.row_cap=2"), {"row_policy": "closed-cap", "row_cap": 2}, {}),
         (("dram.refresh=same-bank",), {"refresh": "same-bank"}, {}),
         (("dram.refresh=staggered",), {"refresh": "staggered"}, {}),
+        (
+            ("dram.refresh=same-bank", "dram.refresh_control=reference"),
+            {"refresh": "same-bank", "refresh_control": "reference"},
+            {},
+        ),
+        (("dram.rfm=all-bank", "dram.rfm_threshold=8"), {"rfm": "all-bank", "rfm_threshold": 8}, {}),
+        (("dram.rfm=same-bank", "dram.rfm_threshold=8"), {"rfm": "same-bank", "rfm_threshold": 8}, {}),
         (("dram.read_buffer=5",), {"read_buffer": 5}, {}),
         (("dram.write_buffer=11",), {"write_buffer": 11}, {}),
         (("dram.mapper=MOP4CLXOR",), {}, {"mapper": "MOP4CLXOR"}),
@@ -590,12 +601,31 @@ def test_the_memory_of_a_hardware_file_is_the_one_that_its_values_name(sets, opt
     base = ("host.channels=2", "dimm.ranks=4", "dram.overrides={}")
     memory = Memory.of_hardware(load_hardware("trimoe", (*base, *sets)))
     named = {"ranks": 4, "overrides": {}, "mapper": "RoBaRaCoCh", "channels": 4, **others}
-    same = Memory.named("DDR5", "DDR5_32Gb_x8", "DDR5_4800BN", **named, options=ControllerOptions(**options))
+    same = Memory.named("DDR5", "DDR5_32Gb_x8", "DDR5_4800B", **named, options=ControllerOptions(**options))
     assert memory.to_dict() == same.to_dict()
     ours, theirs = (run_requests(mixed(), one) for one in (memory, same))
     plain = run_requests(mixed(), Memory.of_hardware(load_hardware("trimoe", base)))
     assert (ours.cycles, ours.commands, ours.row_hits) == (theirs.cycles, theirs.commands, theirs.row_hits)
     assert not sets or (ours.cycles, ours.commands) != (plain.cycles, plain.commands)
+
+
+@of("dram.rck", "dram.rck_idle")
+def test_the_read_clock_of_a_hardware_file_stops_and_starts_as_it_says():
+    names = ("GDDR7", "GDDR7_16Gb_x8", "GDDR7_28000_PAM3")
+    channel = [f"dram.{key}={name}" for key, name in zip(("standard", "org", "timing"), names, strict=True)]
+    alone = ("dram.overrides={}", "dimm.ranks=1", "dimm.subchannels=1", "host.channels=1", "dimm.count=1")
+    rare = replace(mixed(300), cycle=np.arange(300) * 200)
+
+    def commands(**options: Any) -> Any:
+        sets = (*channel, *alone, *(f"dram.{key}={value}" for key, value in options.items()))
+        ours = run_requests(rare, Memory.of_hardware(load_hardware("trimoe", sets)))
+        named = Memory.named(*names, options=ControllerOptions(**options))
+        assert ours.commands == run_requests(rare, named).commands
+        return ours.commands
+
+    assert "RCKSTRT" not in commands()
+    often = commands(rck="start-with-rckstrt", rck_idle=1)["RCKSTRT"]
+    assert often > commands(rck="start-with-rckstrt", rck_idle=1000)["RCKSTRT"] > 0
 
 
 @of("host.mapper")

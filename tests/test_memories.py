@@ -191,10 +191,11 @@ def assert_controllers_agree(seed, row_policies, slots):
     rng = np.random.default_rng(seed)
     preset = SMALL[seed % len(SMALL)]
     pick = lambda values: values[rng.integers(len(values))]  # noqa: E731
-    known = resolve(*preset).timings
+    rules = pick(["standard", "reference"])
+    known = resolve(*preset, rules=rules).timings
     overrides = {name: pick(values) for name, values in SHORT.items() if name in known and rng.random() < 0.6}
     ranks = pick([1, 2, 4]) if preset[0].startswith("LPDDR") else 1
-    device = resolve(*preset, ranks, overrides, pick(["standard", "reference"]))
+    device = resolve(*preset, ranks, overrides, rules)
     options = ControllerOptions(
         scheduler=pick(["FRFCFS", "FRFCFS-RowHit"]),
         row_policy=pick(row_policies),
@@ -431,11 +432,11 @@ def test_what_a_memory_lacks_is_one_line():
         memory(*gddr6, wck="off")
     with refused("unknown-name rules"):
         resolve(*hbm3, rules="jedec")
-    with refused("no-progress nREFI"):
+    with refused("no-progress nREFIpb"):
         Memory.named(*hbm3, overrides={"nRREFD": 400}, options=ControllerOptions(refresh="per-bank"))
     lpddr5 = ("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_6400")
     for preset in (lpddr5, hbm3):
-        with refused("no-progress nREFI"):
+        with refused("no-progress nREFIpb"):
             Memory.named(*preset, overrides={"nRFCpb": 9000}, options=ControllerOptions(refresh="per-bank"))
         Memory.named(*preset, overrides={"nRFCpb": 2900}, options=ControllerOptions(refresh="per-bank"))
 

@@ -121,7 +121,10 @@ TRIED: dict[str, list[tuple[tuple[str, ...], str, str, str]]] = {
 IN_WORDS = {
     "gemv": {"--group-size", "--zero-point-bits", "--lane", "--size"},
     "relayout": {"--group-size", "--zero-point-bits", "--from-dimms", "--to-dimms", "--size", "--topology"},
-    "dram": {"--commands-format", "--channel", "--size", "--format"},
+    "dram": {
+        *("--commands-format", "--channel", "--size", "--format"),
+        *("--refresh-control", "--rfm", "--rfm-threshold"),  # see test_refresh_control and test_rfm
+    },
 }
 
 

@@ -203,7 +203,7 @@ def test_last_of_several_set_parts_counts():
 
 def test_overrides_belong_to_the_timing_of_the_own_memory():
     assert load_hardware("trimoe").dropped == {}
-    other = load_hardware("trimoe", ["dram.part=ddr5-5600", "dram.nRP=50"])
+    other = load_hardware("trimoe", ["dram.part=ddr5-5600", "dram.nRP=50", "dram.nRC=140"])
     assert other.dropped["nCL"] == 40
     assert other.lane_device().timings["nCL"] == 40  # of DDR5-5600AN, 14.286 ns
     assert other.lane_device().timings["nRP"] == 50
@@ -221,6 +221,19 @@ def test_overrides_of_the_part_that_gives_the_timing_stay():
     hardware = load_hardware("mine.yaml", ["dram.part=fast.yaml"])
     assert hardware.system.dram.overrides == {"nCL": 33}
     assert hardware.dropped == {"nRP": 30}
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_part_with_a_timing_that_its_standard_leaves_open_is_shown():
+    part = (
+        "name: dense\ntitle: Dense\nstandard: GDDR6\norg: GDDR6_16Gb_x16\ntiming: GDDR6_14000_1350mV_double\n"
+    )
+    Path("dense.yaml").write_text(f"{part}overrides: {{nRFCab: 211, nRFCpb: 106}}\n")
+    rows = {row.key: row.value for row in load_part("dense.yaml").rows()}
+    assert (rows["dram.overrides.nRFCab"], rows["derived.channel_peak"]) == (211, pytest.approx(28, rel=1e-3))
+    Path("dense.yaml").write_text(part)
+    with refused("missing nRFCab"):
+        load_part("dense.yaml").rows()
 
 
 # Files of one's own

@@ -149,7 +149,7 @@ def test_elastic_refreshes_stay_out_of_the_way_of_bursts(standard):
         refresh: run_trace(bursty(device), standard, *preset, refresh=refresh, record_commands=True)
         for refresh in ("none", "all-bank", "elastic")
     }
-    latency = {name: result.read_latency_ns for name, result in results.items()}
+    latency = {name: result.read_latency_ns["mean"] for name, result in results.items()}
     assert latency["none"] <= latency["elastic"] < latency["all-bank"]
     # Nearly all that refreshes cost is gone.
     assert latency["elastic"] - latency["none"] < 0.3 * (latency["all-bank"] - latency["none"])
@@ -180,7 +180,7 @@ def test_elastic_refreshes_are_postponed_and_pulled_in_as_far_as_allowed():
 
 
 def test_options_are_checked():
-    with refused("unknown-name refresh_control bank own-bank"):
+    with refused("unknown-name refresh_control ? own-bank"):
         run("DDR5", "same-bank", refresh_control="bank")
     with pytest.raises(InputError, match="only ndpsim dram postpones refreshes"):
         from ndpsim.config import load_hardware

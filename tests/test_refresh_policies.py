@@ -29,6 +29,7 @@ CHANNEL = Refreshed(4, 2, 4, {WHOLE_RANK: (REFAB, 1003), SAME_BANKS: (REFSB, 100
 # By hand, for 4 ranks, 2 groups of 4 banks and these clocks: clock, command, rank and bank.
 TURNS = {
     "all-bank": [(1003, REFAB, -1, -1)],
+    "elastic": [(1003, REFAB, -1, -1)],
     "none": [],
     "per-bank": [(130 * (bank + 1), REFPB, -1, bank) for bank in range(8)],
     "same-bank": [(250, REFSB, -1, 0), (501, REFSB, -1, 1), (752, REFSB, -1, 2), (1003, REFSB, -1, 3)],

@@ -24,7 +24,7 @@ from mistakes import refused
 from ndpsim import ResultCache, _jit
 from ndpsim.cachedirs import entries as cache_entries
 from ndpsim.config import AddressMapping
-from ndpsim.config.dram import Power
+from ndpsim.config.dram import Power, Sizes
 from ndpsim.config.keys import section_of
 from ndpsim.config.system import System
 from ndpsim.errors import InputError
@@ -243,6 +243,11 @@ _TABLE: dict[str, dict[str, list[Any]]] = {
         "wrap": [True],
         "rules": ["reference"],
         "wck": ["always-on"],
+        "refresh_control": ["reference"],
+        "rfm": ["all-bank"],
+        "rfm_threshold": [8],  # with rfm: same-bank
+        "rck": ["start-with-read"],
+        "rck_idle": [4],
     },
 }
 _WITH: dict[tuple[str, str], dict[str, Any]] = {
@@ -250,6 +255,7 @@ _WITH: dict[tuple[str, str], dict[str, Any]] = {
     ("contention", "slice_clocks"): {"arbitration": "slice"},
     ("trace", "standard"): {"org": "DDR4_8Gb_x8", "timing": "DDR4_2400R"},
     ("trace", "row_cap"): {"row_policy": "closed-cap"},
+    ("trace", "rfm_threshold"): {"rfm": "same-bank"},
 }
 
 
@@ -332,7 +338,9 @@ def everything() -> ndpsim.Hardware:
     assert cxl.system.ndp is not None
     mapping = AddressMapping.model_construct(order=["column", "rank"], xor={})
     found["host"] = system.host.model_copy(update={"memory": edge.system.host.memory})
-    found["dram"] = system.dram.model_copy(update={"mapping": mapping, "power": Power()})
+    # A speed bin and an override that there are under both sets of rules.
+    dram = {"timing": "DDR5_4800BN", "overrides": {"nCL": 40}, "organisation": Sizes()}
+    found["dram"] = system.dram.model_copy(update={"mapping": mapping, "power": Power(), **dram})
     found["ndp"] = ndp.model_copy(update={"systolic": cxl.system.ndp.systolic})
     return dataclasses.replace(trimoe, system=system.model_copy(update=found))
 
@@ -353,6 +361,16 @@ def another(path: tuple[str, ...], value: Any) -> Any:
         )
     if path == ("dram", "rules"):
         return "reference"
+    if path[:2] == ("dram", "organisation"):
+        sizes = {
+            "bankgroups": 4,
+            "banks_per_group": 2,
+            "banks": 16,
+            "rows": 32768,
+            "columns": 1024,
+            "width": 4,
+        }
+        return sizes.get(path[-1], "32Gb")
     if path == ("dram", "overrides"):
         return {**value, "nCL": 77}
     if path == ("dram", "mapping", "xor"):

@@ -69,7 +69,7 @@ def test_the_page_of_the_docs_is_read(page):
         ("rate=1333, ", 'rate="1333", ', ["speed DDR3_1333H: rate: '1333' is not a whole number from 1"]),
         ("prefetch=8", "prefetch=7.5", ["prefetch: 7.5 is not a whole number"]),
         ("1024, 8, 1, 8, 1 << 14, 1024", "1024, 5, 1, 8, 1 << 14, 1024", ["organisation DDR3_1Gb_x8: dq: 5 does not divide"]),
-        ('derived={', 'derived={"nXY": 12,', ["derived nXY: 12 is none of AtLeast, ByDensity"]),
+        ('derived={', 'derived={"nXY": 12,', ["derived nXY: 12 is none of AtLeast, ByChannelDensity, ByDensity"]),
         ('"nCL + nCCD + 2 - nCWL"', '"nCL * 2"', ["rule tRTW: latency: 'nCL * 2' is not a sum of timings"]),
         # The page's own code.
         ("_ORGANISATIONS = {", "_ORGANISATIONS = {**{}['x']}\n_OLD = {", ["KeyError: 'x'"]),

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from mistakes import refused
-from ndpsim.errors import MismatchError
+from ndpsim.errors import InputError, MismatchError
 from ndpsim.parameters.dram import RULES
 from ndpsim.spec import Device, Rule, resolve, standards
-from ndpsim.spec.standard import SAME_BANKS, WHOLE_RANK
+from ndpsim.spec.standard import BANK_PAIR, SAME_BANKS, WHOLE_RANK
 from ndpsim.timing import Probe
 from ndpsim.timing.commands import Issued, addressed
 
@@ -24,7 +24,7 @@ NAMES = {
     for name, page in standards().items()
 }
 #: These move data in time; the distance from a read to a write must fit them.
-OF_DATA = {"nCL", "nCWL", "nBL", "nBL_min", "nBL_max", "nRTW", "nCAS"}
+OF_DATA = {"nCL", "nCWL", "nRL", "nWL", "nBL", "nBL_min", "nBL_max", "nRTW", "nCAS"}
 
 
 # A page's rules, evaluated directly.
@@ -49,7 +49,9 @@ class Page:
             return same_rank is not rule.siblings
         if not same_rank or WHOLE_RANK in scopes:
             return same_rank
-        same_group = before.group == then.group or SAME_BANKS in scopes
+        # A pair of banks is half of the groups apart.
+        half = self.device.bankgroups // (2 if BANK_PAIR in scopes else 1)
+        same_group = before.group % half == then.group % half or SAME_BANKS in scopes
         if rule.level == group:
             return same_group is not rule.siblings
         if rule.level == bank:
@@ -79,10 +81,26 @@ class Page:
         return max(at) + (1 - max(at)) % ticks
 
 
+def has_all_timings(standard: str, org: str, rules: str) -> bool:
+    """Whether the page states tRFC of a device: of large GDDR6 and GDDR7 devices no source is known."""
+    try:
+        resolve(standard, org, next(iter(standards()[standard].under(rules).speeds)), rules=rules)
+    except InputError as error:
+        assert error.code == "missing"
+        return False
+    return True
+
+
+def names_of(device: Device) -> list[str]:
+    """The commands, but for those with two bursts, which no controller issues: the tables know one burst."""
+    return [one.name for one in device.standard.by_number if not one.second_burst]
+
+
 def device_of(standard: str, rules: str, chosen: random.Random | None = None) -> Device:
     """A channel of two ranks at least, with stacks if there are any; or any presets."""
     page = standards()[standard].under(rules)
-    orgs = sorted(page.organisations, key=lambda org: -page.organisations[org].stacks)
+    stated = [org for org in page.organisations if has_all_timings(standard, org, rules)]
+    orgs = sorted(stated, key=lambda org: -page.organisations[org].stacks)
     org, timing = orgs[0], next(iter(page.speeds))
     if chosen is not None:
         org, timing = chosen.choice(orgs), chosen.choice(list(page.speeds))
@@ -128,18 +146,18 @@ def probe_place(probe: Probe, name: str, place: Place) -> tuple[int, ...]:
 @pytest.mark.parametrize(("standard", "rules"), CASES)
 def test_tables_checker_and_page_agree_on_every_pair_at_every_level(standard, rules):
     device = device_of(standard, rules)
-    page, asked = Page(device), 0
-    for before in device.standard.names:
+    page, asked, names = Page(device), 0, names_of(device)
+    for before in names:
         probe = Probe.of(device, rows=False)
         probe.issue(before, **of_command(device, before, next(places(device))))
-        for after in device.standard.names:
+        for after in names:
             distinct = {tuple(of_command(device, after, place).items()) for place in places(device)}
             for place in map(dict, distinct):
                 found = probe.why(after, **place)
                 then = Issued(0, after, *probe_place(probe, after, place))
                 assert found.clock == page.earliest(probe.commands, then), (before, after, place, found)
                 asked += 1
-    assert asked > 3 * len(device.standard.names) ** 2
+    assert asked > 2 * len(names) ** 2
 
 
 @pytest.mark.parametrize(("standard", "rules"), CASES)
@@ -148,8 +166,11 @@ def test_tables_checker_and_page_agree_on_random_commands(standard, rules, seed)
     """Windows, too: a walk has many commands close together, each at its first clock or a little later."""
     chosen = random.Random(f"{standard} {rules} {seed}")
     device = device_of(standard, rules, chosen)
-    page, probe, names = Page(device), Probe.of(device, rows=False), device.standard.names
-    opening = [name for name in names if page.command[name].opens]
+    page, probe, names = Page(device), Probe.of(device, rows=False), names_of(device)
+    of_clock = {of for one in device.standard.commands for of in (one.started_by, one.stopped_by)}
+    names = [name for name in names if name not in of_clock]  # reads behind them need the read clock to run
+    counted = {name for rule in device.standard.rules if rule.window > 1 for name in rule.previous}
+    opening = [name for name in names if page.command[name].opens or name in counted]
     bound = set()
     for step in range(80):
         # Half of the walk opens rows, quickly, so that windows bind.
@@ -165,7 +186,7 @@ def test_tables_checker_and_page_agree_on_random_commands(standard, rules, seed)
         probe.issue(name, clock=found.clock, **place)
     windows = {rule.name for rule in device.standard.rules if rule.window > 1}
     assert bound > {"command bus"} or len(bound) > 5
-    assert windows & bound
+    assert windows & bound or not windows  # GDDR7 has no tFAW
 
 
 # What a probe says.
@@ -280,11 +301,11 @@ def test_what_only_the_checker_asks_for_is_said():
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
     rule = Rule("tRFC", "rank", ("REFab",), ("REFab",), "nRFC")
     rules = tuple(
-        one for one in device.standard.rules if (one.previous, one.next) != (rule.previous, rule.next)
+        one for one in device.standard.rules if not ("REFab" in one.previous and "REFab" in one.next)
     )
     standard = replace(device.standard, rules=rules, checked_rules=(rule,))
     probe = Probe.of(replace(device, standard=standard))
     probe.issue("REFab")
     found = probe.why("REFab")
-    assert (found.controller, found.checker, found.clock) == (2, 711, 711)
-    assert str(found).endswith("nRFC = 710 clocks after REFab at clock 1 (the controller alone: 2)")
+    assert (found.controller, found.checker, found.clock) == (2, 709, 709)
+    assert str(found).endswith("nRFC = 708 clocks after REFab at clock 1 (the controller alone: 2)")

@@ -72,7 +72,9 @@ class Workload:
     @property
     def memory(self) -> Memory:
         options = ControllerOptions(row_policy=self.row_policy, row_cap=1, refresh=self.refresh)
-        return Memory.named(*self.preset, self.ranks, OFTEN[self.preset[0]], options=options)
+        # DRAMPower's energies are of the commands under these rules.
+        often = OFTEN[self.preset[0]]
+        return Memory.named(*self.preset, self.ranks, often, options=options, rules="reference")
 
     @property
     def device(self) -> Device:
@@ -378,8 +380,9 @@ HEAD = """\
 
 Made by `python validation/drampower.py PATH` with DRAMPower {version}: {workloads} command traces, each
 through `ndpsim.energy` and through DRAMPower, with the currents, voltages and resistances of
-`ndpsim/energy/devices`. `drampower.csv` has the results of DRAMPower; without PATH the page is written
-from this file.
+`ndpsim/energy/devices`. The traces are commands under `--rules reference`, the values and rules of Ramulator
+2.1: energy follows from commands, whichever rules these keep. `drampower.csv` has the results of DRAMPower;
+without PATH the page is written from this file.
 
 Both use the same model of a chip: energies of commands above standby, and standby that grows with each
 open bank (Jung et al., RAPIDO 2017; DRAMPower's `factRho`, here 0). Equality therefore shows that

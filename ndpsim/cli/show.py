@@ -116,7 +116,8 @@ def _rules_with(given: Given, standard: Standard, field: str) -> list[str]:
     having = [rules for rules in RULES if name in getattr(standard.under(rules), field)]
     asked = given.get("rules")
     if asked is not None and asked not in having:
-        raise InputError(f"{name} is a preset of --rules {having[0]}, not of --rules {asked}", key="--rules")
+        problem = f"{name} is a preset of --rules {having[0]}, not of --rules {asked}"
+        raise InputError(problem, "unsupported", key="--rules")
     return having if asked is None else [asked]
 
 

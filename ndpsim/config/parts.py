@@ -303,7 +303,9 @@ def _cpu_derived(values: Mapping[str, Any]) -> _Derived:
 def _memory_derived(values: Mapping[str, Any]) -> _Derived:
     if not all(key in values for key in ("standard", "org", "timing")):
         return
-    device = resolve(values["standard"], values["org"], values["timing"])
+    start = "overrides."
+    own = {key.removeprefix(start): values[key] for key in values if key.startswith(start)}
+    device = resolve(values["standard"], values["org"], values["timing"], overrides=own)
     bits = device.standard.channel_bits
     yield "channel_peak", (device.peak_gbps, "GB/s", f"one burst every nBL clocks, on {bits} bits")
     if not device.organisation.ranks and DIMM_BITS % bits == 0 and bits < DIMM_BITS:

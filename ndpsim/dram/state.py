@@ -8,7 +8,7 @@ says ticks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -281,7 +281,7 @@ def make_policy(
         write_mode_from=int(np.floor(high)),
         write_mode_below=int(np.ceil(low)),
         rows=row_policy(options.row_policy, options.row_cap),
-        step=make_step(controller, options, choices),
+        step=make_step(controller, replace(options, refresh_control=control), choices),
         own_bank=int(control == "own-bank"),
         drops_precharges=int(control == "own-bank"),
         rfm=rfm._replace(own_bank=int(control == "own-bank")),

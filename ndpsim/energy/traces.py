@@ -88,25 +88,28 @@ def _opening(standard: Standard) -> int:
 
 def _until_precharge(device: Device) -> Ints:
     """By command, the clocks after which its bank may be precharged; -1 if it does not affect rows."""
-    standard = device.standard
-    nominal = {
-        number: max(
-            device.clocks(rule.latency)
+    standard, opening = device.standard, _opening(device.standard)
+    closes = standard.names[PRECHARGE]
+
+    def kept(number: int) -> int:
+        # A command of several cycles begins its effect in the last.
+        after = [
+            device.clocks(rule.latency) + standard.by_number[number].cycles - 1
             for rule in standard.rules
             if rule.level == standard.levels[-1]
             and standard.names[number] in rule.previous
-            and standard.names[PRECHARGE] in rule.next
-        )
-        for number in (ACTIVATE, READ, WRITE)
-    }
-    nominal[READ_AP], nominal[WRITE_AP] = nominal[READ], nominal[WRITE]
-    keeps = np.full(len(device.standard.by_number), -1, dtype=np.int64)
-    keeps[_opening(device.standard)] = 0
-    for number, command in enumerate(device.standard.by_number):
-        if number in nominal:
-            # A command of several cycles begins its effect in the last.
-            keeps[number] = nominal[number] + command.cycles - 1
-        elif command.closes:
+            and closes in rule.next
+        ]
+        return max(after, default=0)
+
+    keeps = np.full(len(standard.by_number), -1, dtype=np.int64)
+    # tRAS counts from either half of an activation that has two.
+    for number in {ACTIVATE, opening, READ, WRITE}:
+        keeps[number] = kept(number)
+    keeps[READ_AP] = keeps[READ] + standard.by_number[READ_AP].cycles - standard.by_number[READ].cycles
+    keeps[WRITE_AP] = keeps[WRITE] + standard.by_number[WRITE_AP].cycles - standard.by_number[WRITE].cycles
+    for number, command in enumerate(standard.by_number):
+        if command.closes and keeps[number] < 0:
             keeps[number] = 0
     return keeps
 

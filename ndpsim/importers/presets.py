@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ndpsim.importers.sheet import Place, Sheet
+from ndpsim.parameters.dram import RULES
 from ndpsim.spec import Organisation, Standard, resolve
 from ndpsim.spec.device import derived_timings
 
@@ -72,12 +73,23 @@ def stated_timings(standard: Standard, org: str, timing: str, rules: str = "stan
     return {name: clocks for name, clocks in known.items() if name not in unstated}
 
 
-def match_speed(standard: Standard, org: str, rate: int, clocks: Mapping[str, Clocks]) -> str:
-    """The speed preset of `rate` with the fewest differences from `clocks`."""
+def departures(standard: Standard, org: str, timing: str) -> dict[str, int]:
+    """The timings of a preset in which Ramulator departs from the standard; none if it has no such preset."""
+    reference = standard.under("reference")
+    if org not in reference.organisations or timing not in reference.speeds:
+        return {}
+    theirs, ours = (stated_timings(standard, org, timing, rules) for rules in reversed(RULES))
+    return {name: theirs[name] for name in theirs if name in ours and theirs[name] != ours[name]}
 
-    def distance(timing: str) -> int:
+
+def match_speed(standard: Standard, org: str, rate: int, clocks: Mapping[str, Clocks]) -> str:
+    """The speed preset of `rate` with the fewest differences from `clocks`, of equal ones Ramulator's."""
+    theirs = standard.under("reference").speeds
+
+    def distance(timing: str) -> tuple[int, bool]:
         timings = stated_timings(standard, org, timing)
-        return sum(timings.get(name) != wanted.value for name, wanted in clocks.items())
+        differing = sum(timings.get(name) != wanted.value for name, wanted in clocks.items())
+        return differing, timing not in theirs
 
     return min((t for t in standard.speeds if standard.speeds[t]["rate"] == rate), key=distance)
 

@@ -37,7 +37,7 @@ def print_timings(
     print_grid([("rate", f"{rate} MT/s"), ("tCK_ps", clock)])
     differ = len(rules) > 1 and any(row.standard != row.reference for row in rows)
     some = any(row.of for row in rows)
-    columns = ["timing", *["of"] * some, "clocks", "ns", *["reference"] * differ, "source"]
+    columns = ["timing", *["of"] * some, "clocks", "in ns", *["reference"] * differ, "source"]
     cells = []
     for row in rows:
         clocks = row.standard if row.standard is not None else row.reference

@@ -89,13 +89,12 @@ def _window(level: int, length: int) -> NDArray[np.int64]:
     return row
 
 
-def _fold_siblings(gap: NDArray[np.int64], sibling: NDArray[np.int64], bankgroups: int) -> None:
+def _fold_siblings(gap: NDArray[np.int64], sibling: NDArray[np.int64]) -> None:
     """Turn distances between the banks of a group into distances of the group, where that is the same.
 
     It is where the same bank has to wait at least as long; the fast controller has no table of sibling banks.
-    The only group of a rank is the rank.
     """
-    of_group, of_bank, between = gap[2 if bankgroups > 1 else 1], gap[3], sibling[3]
+    of_group, of_bank, between = gap[2], gap[3], sibling[3]
     same = (between > NO_RULE) & (of_bank >= between)
     of_group[same] = np.maximum(of_group, between)[same]
     between[same] = NO_RULE
@@ -144,7 +143,7 @@ def lower(device: Device) -> Tables:
             row = (sibling if rule.siblings else gap)[level, before]
             for after in (number[name] for name in rule.next):
                 row[after] = max(row[after], nominal + commands[before].cycles - commands[after].cycles)
-    _fold_siblings(gap, sibling, device.bankgroups)
+    _fold_siblings(gap, sibling)
     if device.bankgroups == 1:
         _fold_group(gap)
     return Tables(

@@ -11,7 +11,7 @@ from ndpsim.dram.timing import note_timing, ready_at
 from ndpsim.spec import Device, lower
 from ndpsim.spec.checking import MOST_COMMANDS
 from ndpsim.spec.lower import BUS, LENGTH, NO_RULE, ON_ANY_TICK
-from ndpsim.spec.standard import ONE_BANK, SAME_BANKS
+from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, SAME_BANKS
 from ndpsim.timing.commands import Issued, scope_of
 
 
@@ -47,7 +47,7 @@ class TablesSide:
         groups = 1 + tables.ranks
         banks = groups + tables.ranks * tables.bankgroups
         number, scope = device.standard.names.index(one.name), scope_of(device, one.name)
-        if scope == ONE_BANK:
+        if scope in (ONE_BANK, BANK_PAIR):
             group = one.rank * tables.bankgroups + one.group
             return number, 1 + one.rank, groups + group, banks + group * tables.banks_per_group + one.bank
         bank = banks + one.rank * device.banks_per_rank + one.bank if scope == SAME_BANKS else 0

@@ -178,7 +178,9 @@ class Unopened(NamedTuple):
 
 
 def of(options: Any, choices: frozenset[str]) -> SplitActivation:
-    """The parameters."""
+    """The parameters. With the refresh control own-bank, the second half issues as soon as it can."""
+    if options.refresh_control == "own-bank":
+        choices |= {"second-half-at-once"}
     return SplitActivation(int(options.wck == "always-on"), *(int(one in choices) for one in CHOICES))
 
 

@@ -140,7 +140,10 @@ def _timing(
     clocks = {} if preset is None else _old_clocks(standard, org, preset, place)
     if rate not in _OLD_RATES[standard.name]:
         sheet.note(place, "is no preset of Ramulator 2.0 as published; ndpsim's of this name is taken")
-    clocks |= _written_clocks(timing, sheet, standard, rate)
+    written = _written_clocks(timing, sheet, standard, rate)
+    if not written.keys().isdisjoint(("nRP", "nRAS")):
+        clocks.pop("nRC", None)  # the preset's may be too short for what is written
+    clocks |= written
     said = f" = {preset}"
     if preset is None:
         preset, place = presets.match_speed(standard, org, rate, clocks), timing.place("rate")
@@ -152,15 +155,19 @@ def _timing(
 
 
 def _old_clocks(standard: Standard, org: str, preset: str, place: Place) -> dict[str, presets.Clocks]:
+    """What 2.0's preset has: what 2.1's has (`--rules reference`), but for `_OLD`."""
     device, rate = standard.organisations[org], standard.speeds[preset]["rate"]
     keys: dict[str, int | str] = {"dq": device.dq, "density_mb": device.density_mb, "timing": preset}
-    return {
-        old.name: presets.Clocks(
-            old.clocks[keys[old.by]], place, f" = {preset}, which has this in Ramulator 2.0"
-        )
+    found: dict[str, int] = {}
+    if rate in _OLD_RATES[standard.name]:
+        found |= presets.departures(standard, org, preset)
+    found |= {
+        old.name: old.clocks[keys[old.by]]
         for old in _OLD
         if (old.standard, old.rate) == (standard.name, rate) and keys[old.by] in old.clocks
     }
+    said = f" = {preset}, which has this in Ramulator 2.0"
+    return {name: presets.Clocks(clocks, place, said) for name, clocks in found.items()}
 
 
 def _written_clocks(timing: Tree, sheet: Sheet, standard: Standard, rate: int) -> dict[str, presets.Clocks]:

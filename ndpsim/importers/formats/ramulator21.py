@@ -6,7 +6,6 @@ from ndpsim.importers import presets, ramulator
 from ndpsim.importers.configuration import Configuration, ConfigurationFormat
 from ndpsim.importers.sheet import Place, Sheet
 from ndpsim.importers.tree import Tree, plain
-from ndpsim.parameters.dram import RULES
 from ndpsim.spec import Standard
 
 _ROOT = "memory_system"
@@ -155,7 +154,7 @@ def _timing(
     timing = presets.match_speed(standard, org, rate, clocks)
     if standard.speeds[timing]["tCK_ps"] // ticks != tck_ps:
         sheet.note(place, f"left out: tCK_ps of {tck_ps}; the clock is that of {rate} MT/s")
-    for name, value in _own(standard, org, timing).items():
+    for name, value in presets.departures(standard, org, timing).items():
         if name in clocks and clocks[name].value == value:
             sheet.note(place, f"left out: {name} of {value} is Ramulator's own; the standard has another")
             del clocks[name]
@@ -168,15 +167,6 @@ def _rate(standard: Standard, rate: int) -> int:
         if theirs["rate"] == rate and timing in standard.speeds:
             return standard.speeds[timing]["rate"]
     return rate
-
-
-def _own(standard: Standard, org: str, timing: str) -> dict[str, int]:
-    """The timings of a preset in which Ramulator departs from the standard; none if it has no such preset."""
-    reference = standard.under("reference")
-    if org not in reference.organisations or timing not in reference.speeds:
-        return {}
-    theirs, ours = (presets.stated_timings(standard, org, timing, rules) for rules in reversed(RULES))
-    return {name: theirs[name] for name in theirs if name in ours and theirs[name] != ours[name]}
 
 
 def _put_mapper(sheet: Sheet, memory: Tree, controller: Tree, bits: ramulator.Bits) -> None:

@@ -1,10 +1,9 @@
 """LPDDR5X SDRAM, JESD209-5B and later: LPDDR5 (`lpddr5.py`: its commands and rules) above 6400 MT/s.
 
 Values are those of x16 devices with bank groups, without link ECC, DVFSC and read DBI, as public controller
-software quotes JESD209-5B (`cited`). The standard has grades of 7500 and 8533 MT/s. A device of 8533 MT/s
-also runs at 8000 MT/s: its latencies in clocks are those of the range from 7500 to 8533 MT/s, and its times
-in ns those of the device. As LPDDR5's at 6400 MT/s, for want of a source: nCS, nCAS, nWCKPST. Ramulator 2.1
-has no preset of these grades. Rows of 2 KiB: a device of 32 Gb has twice the rows of 16 Gb.
+software quotes JESD209-5B (`cited`). The standard has grades of 7500 and 8533 MT/s. As LPDDR5's at 6400
+MT/s, for want of a source: nCS, nCAS, nWCKPST. Ramulator 2.1 has no preset of these grades. Rows of 2 KiB:
+a device of 32 Gb has twice the rows of 16 Gb.
 """
 
 from dataclasses import replace
@@ -24,7 +23,6 @@ _LPDDR5X_8533 = dict(
     rate=8533, tCK_ps=938, nCL=23, nRCD=20, nRP=20, nRPab=23, nRAS=45, nRC=64, nWR=37, nCWL=12, nWTRS=7,
     nWTRL=13, nFAW=16, **_AT_ALL,
 )  # fmt: skip
-_RANGE = "the range above 7500 up to 8533 MT/s; JESD209-5B"
 
 STANDARD = replace(
     _OF_LPDDR5,
@@ -39,21 +37,18 @@ STANDARD = replace(
             rate=7500, tCK_ps=1067, nCL=20, nRCD=17, nRP=17, nRPab=20, nRAS=40, nRC=57, nWR=32, nCWL=11,
             nWTRS=6, nWTRL=12, nFAW=15, **_AT_ALL,
         ),
-        "LPDDR5X_8000": _LPDDR5X_8533 | dict(
-            rate=8000, tCK_ps=1000, nRCD=18, nRP=18, nRPab=21, nRAS=42, nRC=60, nWTRL=12, nFAW=15,
-        ),
         "LPDDR5X_8533": _LPDDR5X_8533,
     },
     refused={
+        "LPDDR5X_8000": "8000 MT/s is no grade of JESD209-5B: a device of 8533 MT/s runs at it, with clocks "
+        "that no public source states; LPDDR5X_7500 and LPDDR5X_8533 are grades",
         "LPDDR5X_9600": "no public source of its read and write latency, nWR, nRBTP and tRRD is known; "
         "LPDDR5X_8533 is the fastest grade",
     },
     derived={name: of for name, of in _OF_LPDDR5.derived.items() if name not in _STATED},
     cited=CITED | {
         "rate": "JESD209-5B, Table 442",
-        "LPDDR5X_8000/rate": "none found: no grade of the standard; a device of 8533 MT/s",
         "tCK_ps": "JESD209-5B, Table 442",
-        "LPDDR5X_8000/tCK_ps": "the clock of the rate",
         "nCL": "JESD209-5B, Table 201",
         "nCWL": "write latency set A; JESD209-5B, Table 200",
         "nWR": "34 ns, as a register has it; JESD209-5B, Table 225",
@@ -69,10 +64,6 @@ STANDARD = replace(
         "nRRDL": "3.75 ns; JESD209-5B, Table 386",
         "nFAW": "15 ns; JESD209-5B, Table 386",
         "nPBR2ACT": "7.5 ns; JESD209-5B",
-        "LPDDR5X_8000/nCL": f"{_RANGE}, Table 201",
-        "LPDDR5X_8000/nCWL": f"{_RANGE}, Table 200",
-        "LPDDR5X_8000/nWR": f"{_RANGE}, Table 225",
-        "LPDDR5X_8000/nRTP": f"nRBTP of {_RANGE}, Table 225",
     },
     reference=dict(
         {name: of for name, of in _OF_LPDDR5.reference.items() if name not in _OF_ITS_OWN},

@@ -9,6 +9,8 @@ the idle time after the last command counts, is not written.
 DRAMPower's LPDDR5 knows one ACT, which is the second half here, and no CAS: first halves and CAS are left
 out. REFP2B is a refresh of a pair of banks, which its LPDDR5 takes to be eight apart.
 
+There are no commands of refresh management (RFM): such a trace is refused.
+
 Source: tukl-msd/DRAMPower 5.1 to 6.2, `parse_command_list` of its command line, `CmdTypeUtil`,
 `DDR5Interface::handleData`.
 """

@@ -6,6 +6,8 @@ the row and column of the waiting request also with ACT and precharges, and no c
 DRAMsim3 precharges banks one by one: PREab becomes a ``precharge`` of bank -1, which its own tools do not
 expect, and PREsb and REFsb a ``precharge`` and a ``refresh_bank`` of bank group -1.
 
+There are no commands of refresh management (RFM): such a trace is refused.
+
 Source: umd-memsys/DRAMsim3, `src/common.cc`, `Controller::IssueCommand` and `scripts/validation.py`.
 """
 
