@@ -59,24 +59,24 @@ def test_refresh_takes_as_long_as_the_density_of_a_channel_asks(org, channel_gb,
 
 def test_reads_to_writes_by_note_18():
     # CL + BL/4 - CWL + (max(-2 ns, -2 tCK) + 5 tCK + 25.2 ns) / 10 tCK, the quotient rounded up; by hand.
-    read_to_write = {
-        6400: 20 + 2 - 10 + 5,
-        8000: 25 + 2 - 13 + 6,
-        9200: 29 + 2 - 15 + 7,
-        9600: 30 + 2 - 15 + 7,
-    }
-    for rate, clocks in read_to_write.items():
+    by_hand = [20 + 2 - 10 + 5, 25 + 2 - 12 + 6, 28 + 2 - 13 + 7, 29 + 2 - 13 + 7]
+    for rate, clocks in zip(RATES, by_hand, strict=True):
         assert resolve("HBM3", HBM3[1], f"HBM3_{rate}Mbps").timings["nRTW"] == clocks, rate
     # HBM4: CL + BL/4 - CWL + (5 tCK + 24 ns) / 10 tCK.
     assert resolve(*HBM4).timings["nRTW"] == 20 + 2 - 10 + 6
 
 
-def test_hbm3e_has_the_nanoseconds_of_6400():
-    at_6400 = resolve(*HBM3).timings
-    for rate in RATES[1:]:
+def test_hbm3e_has_the_nanoseconds_of_6400_and_no_rate_longer_ones_than_a_slower_one():
+    names = ("nCL", "nCWL", "nRCDRD", "nRCDWR", "nRP", "nRAS", "nRC", "nWR", "nRTP", "nFAW", "nWTRL", "nRTW")
+    slower = resolve(*HBM3).timings
+    # Clocks at 8000, 9200 and 9600 MT/s, by hand: times 5 / 4, 23 / 20 and 24 / 23, each rounded down.
+    by_hand = {"nCL": (25, 28, 29), "nRP": (32, 36, 37), "nRAS": (56, 64, 66), "nFAW": (30, 34, 35)}
+    for place, rate in enumerate(RATES[1:]):
         timings = resolve("HBM3", HBM3[1], f"HBM3_{rate}Mbps").timings
-        for name in ("nCL", "nCWL", "nRCDRD", "nRCDWR", "nRP", "nRAS", "nWR", "nRTP", "nFAW", "nWTRL"):
-            assert timings[name] == ceil(Fraction(at_6400[name] * rate, 6400)), (rate, name)
+        assert {name: timings[name] for name in by_hand} == {name: of[place] for name, of in by_hand.items()}
+        for name in names:
+            assert timings[name] * slower["rate"] <= slower[name] * rate, (rate, name)
+        slower = timings
         assert timings["nCCDL"] == max(4, ceil(Fraction(5, 2) * rate / 4000))  # max(4 CK, 2.5 ns)
         assert resolve("HBM3", HBM3[1], f"HBM3_{rate}Mbps").peak_gbps == pytest.approx(rate * 64 / 8000)
         with refused(f"unsupported timing HBM3_{rate}Mbps"):
@@ -191,22 +191,20 @@ def test_the_pause_of_the_reference_is_in_its_schedule():
         assert make_schedule("per-bank", refreshed(lower(device))).period == period
 
 
-@pytest.mark.parametrize("presets", [HBM3, HBM4])
-def test_commands_to_all_banks_keep_apart_from_column_commands(presets):
-    together = {}
-    for rules in ("standard", "reference"):
-        columns = trace_of(presets, rules, count=20000).command_traces[0].to_arrays()
-        names = columns["command"]
-        data = set(zip(columns["clock"][np.isin(names, ("RD", "WR"))], columns["rank"][np.isin(names, ("RD", "WR"))], strict=True))  # fmt: skip
-        whole = np.isin(names, ("PREab", "REFab"))
-        both = [one in data for one in zip(columns["clock"][whole], columns["rank"][whole], strict=True)]
-        assert len(both) > 10
-        together[rules] = any(both)
-    assert together == {"standard": False, "reference": True}
+def test_commands_to_all_banks_are_never_in_the_clock_of_a_column_command():
+    # JESD238 forbids it, and the page's choice does. tRTP and tWR hold PREab back anyway.
+    columns = trace_of(HBM3, count=20000).command_traces[0].to_arrays()
+    of_data = np.isin(columns["command"], ("RD", "WR"))
+    data = set(zip(columns["clock"][of_data], columns["rank"][of_data], strict=True))
+    whole = np.isin(columns["command"], ("PREab", "REFab"))
+    assert whole.sum() > 10
+    assert not data.intersection(zip(columns["clock"][whole], columns["rank"][whole], strict=True))
 
 
 def seconds(presets, traffic: str, refresh: str) -> float:
-    memory = Memory.named(*presets, options=ControllerOptions(refresh=refresh))
+    # Bank groups in turn: in one group 9200 MT/s are slower than 8000, as tCCDL of 2.5 ns is 6 clocks, 2.6 ns.
+    options = ControllerOptions(refresh=refresh)
+    memory = Memory.named(*presets, mapper="MOP4CLXOR", options=options)
     requests = random_requests(memory, 20000, 0)
     if traffic == "stream":
         requests = Requests.of(np.arange(20000) * 32, np.zeros(20000, dtype=np.int64))

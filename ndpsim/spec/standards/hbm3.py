@@ -2,8 +2,9 @@
 
 JESD238 leaves most values of a preset to the maker, and no maker's data sheet is public: `cited` says "none
 found" there. HBM3_6400Mbps then has the values of Ramulator 2.1 (python/ramulator/dram/hbm3.py, commit
-c5b1c3a). The HBM3E rates have their nanoseconds at the faster clock, as gem5's HBM_9600_8H_1x64 has those of
-its HBM_6400_8H_1x64. Clauses and tables of JESD238 are cited as the pages that docs/memories.md names do.
+c5b1c3a). The HBM3E rates have these nanoseconds in whole clocks, as gem5's HBM_9600_8H_1x64 has those of its
+HBM_6400_8H_1x64, and no more than the next slower rate. Clauses and tables of JESD238 are cited as the pages
+that docs/memories.md names do.
 
 A clock (CK) is two ticks: commands come on both its edges, and an activation takes one and a half.
 """
@@ -15,7 +16,6 @@ from ndpsim.spec.standard import (
     AtLeast,
     ByChannelDensity,
     ByDensity,
-    ByRate,
     ByStacks,
     Command,
     Every,
@@ -145,6 +145,7 @@ def _organisations(shapes: dict[str, tuple[int, int]]) -> dict[str, Organisation
     }
 
 
+_HBM3E = (8000, 9200, 9600)
 # Times of HBM3_6400Mbps as the reference has them, in clocks of 625 ps.
 _AT_6400 = dict(
     nCL=20, nRCDRD=31, nRCDWR=15, nRP=26, nRAS=45, nWR=33, nRTP=9, nCWL=10, nRRDS=4, nRRDL=5, nFAW=24,
@@ -163,9 +164,19 @@ def read_to_write(rate: int, cl: int, cwl: int, output_ns: Fraction, input_ns: F
     return cl + 2 - cwl + ceil((input_ns + 5 * clock + 10 * output_ns) / (10 * clock))
 
 
+def _times(rate: int) -> dict[str, int]:
+    """The times of 6400 MT/s at another rate: never longer than at the next slower one."""
+    times, before = dict(_AT_6400), 6400
+    for faster in _HBM3E:
+        if faster <= rate:
+            times = {name: clocks * faster // before for name, clocks in times.items()}
+            before = faster
+    return times
+
+
 def _speed(rate: int) -> dict[str, int]:
-    """The times of 6400 MT/s at another rate, and those that JESD238 gives in nanoseconds."""
-    times = {name: ceil(Fraction(clocks * rate, 6400)) for name, clocks in _AT_6400.items()}
+    """A preset: these times, and those that JESD238 gives in nanoseconds."""
+    times = _times(rate)
     clock = Fraction(4000, rate)  # ns
     earliest = max(Fraction(-2), -2 * clock)
     return dict(
@@ -175,12 +186,10 @@ def _speed(rate: int) -> dict[str, int]:
     )  # fmt: skip
 
 
-_CCDR = {6400: 3, 8000: 4, 9200: 5, 9600: 5}
 _RFC = ByChannelDensity({4096: 260, 6144: 310, 8192: 350, 12288: 410, 16384: 450, 32768: 550})
 _RFC_OF_REFERENCE = ByDensity({4096: 260, 8192: 350, 16384: 450, 32768: 550})
 _AS_REFERENCE = "none found; as Ramulator 2.1 c5b1c3a"
-_CARRIED = "none found; the ns of HBM3_6400Mbps, as gem5's HBM_9600_8H_1x64 carries HBM3's"
-_HBM3E = (8000, 9200, 9600)
+_CARRIED = "none found; the ns of HBM3_6400Mbps, rounded down, as gem5 carries HBM3's to 9.6 Gb/s"
 
 STANDARD = Standard(
     name="HBM3",
@@ -194,7 +203,7 @@ STANDARD = Standard(
     organisations=_organisations(_SHAPES | _ONLY_STANDARD),
     speeds={f"HBM3_{rate}Mbps": _speed(rate) for rate in (6400, *_HBM3E)},
     derived={
-        "nCCDR": ByRate({rate: ByStacks({1: 2, 2: n, 4: n}) for rate, n in _CCDR.items()}, ByStacks({})),
+        "nCCDR": ByStacks({1: 2, 2: 3, 4: 3}),
         "nRREFD": AtLeast(3, {32: 8}),
         "nRFC": _RFC,
         "nRFMab": _RFC,
@@ -220,8 +229,7 @@ STANDARD = Standard(
         "nRC": "tRAS + tRP",
         "nCCDS": "JESD238 Table 93",
         "nCCDL": "JESD238 Table 93 (JESD238B.01, as gem5 quotes it): max(4 CK, 2.5 ns)",
-        "nCCDR": _CARRIED + "; one stack: never counts",
-        "HBM3_6400Mbps/nCCDR": _AS_REFERENCE + "; one stack: never counts",
+        "nCCDR": _AS_REFERENCE + ", a clock more than tCCDS; one stack: never counts",
         "nPPD": _AS_REFERENCE,
         "nRTW": "JESD238 Tables 92 and 93, Note 18, with CL and CWL of the preset",
         "nRREFD": "JESD238 Table 93: max(3 CK, 8 ns)",
