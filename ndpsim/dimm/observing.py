@@ -5,6 +5,7 @@ from __future__ import annotations
 from ndpsim._jit import inlined, outlined
 from ndpsim.dram.choosing import end_refresh, forget_all, forget_bank
 from ndpsim.dram.issuing import note_rows, reads_or_writes
+from ndpsim.dram.maintenance import end_round
 from ndpsim.dram.state import (
     AWAITS_REFRESH,
     BANK,
@@ -76,6 +77,7 @@ def observe(tables, channel, of_active, command, rank, group, bank, row, clock):
         if rows[bank, AWAITS_REFRESH] == 0:
             value[REFRESH_UNTIL] = clock + tables.commands[command, BUSY]
         forget_maintenance(tables, channel, command, rank, bank)
+        end_round(tables, entry, size, value, clock)
     elif tables.commands[command, SCOPE] != ONE_BANK:
         forget_all(entry, size, channel.bound)
     else:
