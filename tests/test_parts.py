@@ -203,7 +203,7 @@ def test_last_of_several_set_parts_counts():
 
 def test_overrides_belong_to_the_timing_of_the_own_memory():
     assert load_hardware("trimoe").dropped == {}
-    other = load_hardware("trimoe", ["dram.part=ddr5-5600", "dram.nRP=50"])
+    other = load_hardware("trimoe", ["dram.part=ddr5-5600", "dram.nRP=50", "dram.nRC=140"])
     assert other.dropped["nCL"] == 40
     assert other.lane_device().timings["nCL"] == 40  # of DDR5-5600AN, 14.286 ns
     assert other.lane_device().timings["nRP"] == 50
