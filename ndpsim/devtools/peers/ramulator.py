@@ -108,6 +108,7 @@ def _check(requests: Requests, memory: Memory) -> None:
         f"it knows the mappers {', '.join(_MAPPERS)}": memory.mapper not in _MAPPERS,
         f"it has no {scheduler} scheduler": scheduler not in ("FRFCFS", "FRFCFS-RowHit"),
         f"it has no {refresh} refresh": refresh not in refreshes,
+        "its organisations are presets": memory.device.org not in memory.device.standard.organisations,
     }
     for problem, there in wrong.items():
         if there:
