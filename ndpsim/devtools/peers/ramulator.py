@@ -119,6 +119,7 @@ def _check(requests: Requests, memory: Memory) -> None:
         f"it has no {scheduler} scheduler": scheduler not in ("FRFCFS", "FRFCFS-RowHit"),
         f"it has no {refresh} refresh": refresh not in refreshes,
         "it is not asked for refresh management": memory.options.rfm != "off",
+        "its organisations are presets": memory.device.org not in memory.device.standard.organisations,
     }
     for problem, there in wrong.items():
         if there:
