@@ -89,19 +89,20 @@ def _opening(standard: Standard) -> int:
 def _until_precharge(device: Device) -> Ints:
     """By command, the clocks after which its bank may be precharged; -1 if it does not affect rows."""
     standard = device.standard
+    to_precharge = [
+        rule
+        for rule in standard.rules
+        if rule.level == standard.levels[-1] and standard.names[PRECHARGE] in rule.next
+    ]
     nominal = {
         number: max(
-            device.clocks(rule.latency)
-            for rule in standard.rules
-            if rule.level == standard.levels[-1]
-            and standard.names[number] in rule.previous
-            and standard.names[PRECHARGE] in rule.next
+            (device.clocks(rule.latency) for rule in to_precharge if standard.names[number] in rule.previous),
+            default=0,
         )
-        for number in (ACTIVATE, READ, WRITE)
+        for number in (ACTIVATE, _opening(standard), READ, WRITE)
     }
     nominal[READ_AP], nominal[WRITE_AP] = nominal[READ], nominal[WRITE]
-    keeps = np.full(len(device.standard.by_number), -1, dtype=np.int64)
-    keeps[_opening(device.standard)] = 0
+    keeps = np.full(len(standard.by_number), -1, dtype=np.int64)
     for number, command in enumerate(device.standard.by_number):
         if number in nominal:
             # A command of several cycles begins its effect in the last.
