@@ -263,5 +263,5 @@ def test_the_command_line_and_hardware_files_have_it(tmp_path):
     assert "rfm-threshold" in refused_call("dram", trace, *channel, "--rfm-threshold", 8)
     hardware = load_hardware("trimoe", ("dram.rfm=same-bank", "dram.rfm_threshold=8"))
     assert Memory.of_hardware(hardware).options.rfm_threshold == 8
-    with refused("unsupported dram.rfm"):
+    with refused("unsupported sets dram.rfm"):
         ndpsim.simulate_expert(hardware, "qwen3-235b-a22b", tokens=1)
