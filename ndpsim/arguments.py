@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ndpsim.errors import Code, InputError, unknown
+from ndpsim.errors import Code, InputError, listed, unknown
 
 T = TypeVar("T")
 #: A function that a simulation calls with the share of its work that is done.
@@ -121,7 +121,7 @@ def choice(value: Any, name: str, allowed: Iterable[str], what: str) -> str:
     """
     names = list(allowed)
     if not isinstance(value, str):
-        raise InputError(f"{shown(value)} is not a text; give one of {', '.join(names)}", "type", key=name)
+        raise InputError(f"{shown(value)} is not a text; give one of {listed(names)}", "type", key=name)
     if value not in names:
         raise unknown(value, names, what, key=name)
     return str(value)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 _LONGEST = 80  # characters of an unknown name in a message
 _NEAR = 0.75  # share of characters in common, above which one name may be a slip for another
+_SHOWN = 24  # known names in a message; of more, those most like the unknown one
 _PART = 3  # characters of a name, from which it may be the beginning or the end of another
 
 
@@ -127,10 +128,18 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def one_of(name: object, known: Iterable[str], what: str) -> str:
-    """Words for a name that is none of `known`: ``unknown WHAT 'x'; did you mean 'y'? (a, b, ...)``."""
+    """Words for a name that is none of `known`: ``unknown WHAT 'x'; did you mean 'y'? (known: a, b, ...)``."""
     names, written = sorted(known), str(name)
     written = written if len(written) <= _LONGEST else f"{written[:_LONGEST]}..."
-    return f"unknown {what} '{written}'{did_you_mean(written, names)} (known: {', '.join(names)})"
+    return f"unknown {what} '{written}'{did_you_mean(written, names)} (known: {listed(names, written)})"
+
+
+def listed(names: Sequence[str], like: str = "") -> str:
+    """Words for names; of many, those most like another, or the first."""
+    near = names
+    if len(names) > _SHOWN:
+        near = sorted(difflib.get_close_matches(like, names, n=_SHOWN, cutoff=0)) if like else names[:_SHOWN]
+    return ", ".join(near) + (f" and {len(names) - len(near)} more" if len(near) < len(names) else "")
 
 
 def unknown(name: object, known: Iterable[str], what: str, **place: Any) -> InputError:

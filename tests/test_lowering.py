@@ -858,7 +858,11 @@ def test_keys_of_other_memories_cost_what_their_loops_say():
     running = lpddr5("dram.wck=always-on").commands
     assert base.commands["CAS_RD"] > 0 == running.get("CAS_RD", 0)
     # The reference's rows count from the first half of an activation.
-    assert lpddr5("dram.rules=reference").cycles < base.cycles
+    late = [f"dram.rules={rules}" for rules in ("reference", "standard")]
+    of_reference, of_standard = (
+        lpddr5(rules, "dram.refresh_control=reference", refresh="none") for rules in late
+    )
+    assert of_reference.cycles < of_standard.cycles
 
 
 def test_a_relayout_over_the_host_pays_for_its_reads_and_writes():

@@ -7,6 +7,7 @@ import hashlib
 import io
 import math
 import re
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,8 +23,10 @@ from ndpsim.config import load_hardware
 from ndpsim.devtools.peers import ramulator
 from ndpsim.dram.engines import FastController, ScanController, compare_channels
 from ndpsim.dram.state import ControllerOptions
+from ndpsim.errors import InputError
 from ndpsim.report import text
 from ndpsim.simulate import Memory, TraceResult, run_requests, simulate_expert
+from ndpsim.simulate.lane import check_refresh
 from ndpsim.spec import Device, resolve
 from ndpsim.traces import CommandTrace, Requests, read_commands, read_requests, write_commands
 from one_channel import run_on
@@ -206,6 +209,12 @@ def assert_controllers_agree(seed, row_policies, slots):
         wck=pick(["need-sync", "need-sync", "always-on"]),
         refresh_control=pick([None, "own-bank", "reference"]),
     )
+    # Refreshes that pile up are refused before a run.
+    with suppress(InputError):
+        check_refresh(device, options.refresh)
+        overrides = {}
+    if overrides:
+        device = resolve(*preset, ranks, {**overrides, "nREFI": known["nREFI"]}, rules)
     count, rows = 1500, pick([1, 2, 6])
     sizes = (device.ranks, device.bankgroups, pick([1, device.banks_per_group]), rows, device.bursts_per_row)
     places = [rng.integers(0, size, count) for size in sizes]
@@ -278,6 +287,9 @@ JUDGED = [
 @pytest.mark.parametrize("name", JUDGED)
 def test_what_is_run_is_legal(name, rules):
     facts = yaml.safe_load((REFERENCE / f"{name}.yaml").read_text())
+    if rules == "standard" and name.startswith("gddr6"):
+        # No source states tRFC of a device of 32 Gb.
+        facts["overrides"] = {"tRFCab": "350ns", "tRFCpb": "175ns", **facts["overrides"]}
     memory = memory_of(facts, rules)
     result = run_requests(read_requests(REFERENCE / f"{name}.trace.gz"), memory, record_commands=True)
     # The reference refreshes a bank of two ranks every 15.6 us instead of 3.9.

@@ -38,8 +38,8 @@ def test_rows_of_all_presets_can_be_read_before_they_are_closed(standard):
         row_to_column = next(name for name in ("nRCD", "nRCDRD", "nRCDr") if name in speed)
         assert (column.latency, precharge.latency) == (row_to_column, "nRAS")
         assert column.clocks <= precharge.clocks
-        ticks, late = known.ticks_per_clock, known.by_number[0].cycles - 1  # of ACT; PREpb has one cycle
-        late_column = late - (known.by_number[2].cycles - 1)
+        ticks, (opening, closing, reading) = known.ticks_per_clock, known.by_number[:3]
+        late_column, late = (opening.cycles - one.cycles for one in (reading, closing))
         wanted = ticks * speed[row_to_column] + late_column, ticks * speed["nRAS"] + late
         assert (column.clocks, precharge.clocks) == wanted
 
