@@ -128,7 +128,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def one_of(name: object, known: Iterable[str], what: str) -> str:
-    """Words for a name that is none of `known`: ``unknown WHAT 'x'; did you mean 'y'? (known: a, b, ...)``."""
+    """Words for a name that is none of `known`: ``unknown WHAT 'x'; did you mean 'y'? (known: a, ...)``."""
     names, written = sorted(known), str(name)
     written = written if len(written) <= _LONGEST else f"{written[:_LONGEST]}..."
     return f"unknown {what} '{written}'{did_you_mean(written, names)} (known: {listed(names, written)})"

@@ -8,6 +8,7 @@ import pytest
 from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
+from ndpsim.dram.mapping import MAPPERS, map_addresses
 from ndpsim.errors import InputError
 from ndpsim.simulate import run_trace
 from ndpsim.simulate.memory import bus_policy
@@ -81,6 +82,37 @@ def test_only_the_requests_for_its_banks_wait():
         others += np.count_nonzero(acts != trace.bank[place])
     assert own == 0
     assert others > len(refreshes)
+
+
+@pytest.mark.parametrize("standard", KINDS)
+def test_banks_without_requests_are_refreshed_first_and_each_once_in_a_round(standard):
+    org, timing, of_banks = KINDS[standard]
+    device = resolve(standard, org, timing)
+    # Reads of one bank: its refresh comes last.
+    mapping = MAPPERS["ChRaBaRoCo"]
+    address = np.random.default_rng(4).integers(0, device.rows, 4000) * device.bursts_per_row
+    address = address * device.burst_bytes
+    place = map_addresses(address, mapping, device)
+    assert {len(np.unique(place.bank)), len(np.unique(place.bankgroup))} == {1}
+    result = run_trace(
+        (address, address * 0), standard, org, timing, mapper="ChRaBaRoCo", refresh=of_banks,
+        record_commands=True,
+    )  # fmt: skip
+    trace = commands_of(result)
+    is_refresh = np.char.startswith(np.array(trace.names), "REF")[trace.command] & (trace.rank == 0)
+    number = trace.bankgroup * device.banks_per_group + trace.bank
+    if of_banks == "same-bank":
+        number = trace.bank
+    elif standard.startswith("LPDDR5"):
+        number = number % (device.banks_per_rank // 2)
+    # JESD238: there is a pause after the 16 banks of a stack, HBM3 of 8 high has two.
+    order, of_all = number[is_refresh], len(np.unique(number[is_refresh]))
+    of_round = min(of_all, 16)
+    rounds = order[: len(order) // of_all * of_all].reshape(-1, of_round)[:: of_all // of_round]
+    assert len(rounds) > 1
+    assert (np.sort(rounds) == np.arange(of_round)).all()
+    assert (rounds[:, -1] == 0).all()
+    assert check(trace, device, limit=3).violations == ()
 
 
 def test_activations_let_a_refresh_pass_that_is_ready():

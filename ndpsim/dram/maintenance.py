@@ -8,11 +8,13 @@ from ndpsim.dram.elastic import request_owed
 from ndpsim.dram.queues import push_priority
 from ndpsim.dram.state import (
     AWAITS_REFRESH,
+    BANK,
     FAR,
     FINAL,
     NEXT_REFRESH,
     PAUSED_UNTIL,
     PRIORITY,
+    READS,
     REFRESH_FROM,
     REFRESH_PERIOD,
     REFRESH_SHIFT,
@@ -25,6 +27,7 @@ from ndpsim.dram.state import (
     TURN_PAUSE,
     TURN_RANK,
     TURNS,
+    WRITES,
 )
 from ndpsim.dram.timing import banks_of, first_bank
 from ndpsim.spec.lower import INTERVAL, IS_REFRESH, SCOPE
@@ -82,6 +85,57 @@ def end_round(tables, entry, size, value, clock):
 
 
 @inlined
+def turn_after(value, turn, other):
+    """The next turn after `other` of the same rank and round as `turn`; -1: there is none."""
+    end = TURNS + value[REFRESH_TURNS] * TURN_FIELDS
+    while value[other + TURN_PAUSE] == 0 and other + TURN_FIELDS < end:
+        other += TURN_FIELDS
+        if value[other + TURN_RANK] == value[turn + TURN_RANK]:
+            return other
+    return -1
+
+
+@inlined
+def swap_banks(value, turn, other):
+    """Exchange the banks of two turns; every bank still has one in each round."""
+    bank = value[turn + TURN_BANK]
+    value[turn + TURN_BANK], value[other + TURN_BANK] = value[other + TURN_BANK], bank
+
+
+@inlined
+def requests_for(tables, channel, scope, rank, number):
+    """Queued requests for the banks of a refresh of this bank number of a rank."""
+    entry, size, found = channel.entry, channel.size, 0
+    first, end, stride = banks_of(tables, scope, rank, first_bank(tables, rank) + number)
+    for queue in (READS, WRITES):
+        for slot in range(size[queue]):
+            bank = entry[queue, BANK, slot]
+            found += first <= bank < end and (bank - first) % stride == 0
+    return found
+
+
+@inlined
+def choose_bank(tables, channel, turn):
+    """Give a turn that bank, of those still due in the round, for which the fewest requests wait.
+
+    After Chang et al., "Improving DRAM Performance by Parallelizing Refreshes with Accesses" (HPCA 2014),
+    section 4.2: refreshes of banks out of order.
+    """
+    value = channel.value
+    scope, only = tables.commands[value[turn + TURN_COMMAND], SCOPE], value[turn + TURN_RANK]
+    best, fewest, other = turn, FAR, turn
+    while other >= 0 and fewest > 0:
+        waiting = 0
+        for rank in range(tables.ranks):
+            if only < 0 or rank == only:
+                waiting += requests_for(tables, channel, scope, rank + 1, value[other + TURN_BANK])
+        if waiting < fewest:
+            best, fewest = other, waiting
+        other = turn_after(value, turn, other)
+    swap_banks(value, turn, best)
+
+
+@inlined
 def push_refresh(tables, own_bank, channel, command, rank, group, bank):
     """Append a refresh, or RFM, to the priority queue; that of banks may hold back only their requests."""
     scope = tables.commands[command, SCOPE]
@@ -106,6 +160,8 @@ def refresh(tables, policy, channel, clock):
         return True
     if size[PRIORITY] + tables.ranks > channel.entry.shape[2]:
         return False
+    if policy.own_bank > 1 and value[turn + TURN_BANK] >= 0:
+        choose_bank(tables, channel, turn)
     command, only, number = value[turn + TURN_COMMAND], value[turn + TURN_RANK], value[turn + TURN_BANK]
     bars = policy.own_bank == 0 or tables.commands[command, SCOPE] == WHOLE_RANK
     if bars and policy.postpones == 0 and not is_barred(channel.entry, channel.rows, size):

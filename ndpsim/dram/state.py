@@ -125,7 +125,9 @@ class Policy(NamedTuple):
     write_mode_below: int  # fewer queued writes than this end it, when reads wait
     rows: Any  # parameters of the row policy, see `row_policies`
     step: Any  # parameters of the controller class, see `controllers`
-    own_bank: int  # 1: a waiting refresh of banks holds back only their requests; 0: all queued requests
+    #: A waiting refresh of banks holds back 0: all queued requests; 1: only those for its banks; 2: the same,
+    #: and banks with fewer queued requests are refreshed earlier; not for controllers that share banks.
+    own_bank: int
     drops_precharges: int  # 1: a waiting PRECHARGE of the row policy is dropped when its bank has been closed
     rfm: Rfm = NO_RFM
     postpones: int = 0  # refreshes that a rank may owe; 0: they are requested when they are due
@@ -282,7 +284,7 @@ def make_policy(
         write_mode_below=int(np.ceil(low)),
         rows=row_policy(options.row_policy, options.row_cap),
         step=make_step(controller, replace(options, refresh_control=control), choices),
-        own_bank=int(control == "own-bank"),
+        own_bank=2 * int(control == "own-bank"),
         drops_precharges=int(control == "own-bank"),
         rfm=rfm._replace(own_bank=int(control == "own-bank")),
         postpones=elastic[0],

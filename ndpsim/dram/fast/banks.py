@@ -10,6 +10,7 @@ from ndpsim.dram.fast.fields import (
     BANKS_PER_GROUP,
     BANKS_PER_RANK,
     PRE,
+    QUEUES,
     RANKS,
     RD,
     RDA,
@@ -20,7 +21,7 @@ from ndpsim.dram.fast.fields import (
 from ndpsim.dram.fast.slots import join_after_command, leave, push_maintenance, requeue_read, wait_row
 from ndpsim.dram.fast.timing import bank_ready_at
 from ndpsim.dram.fast.vectors import filled, set_element, set_vector, smaller, vector_at, with_element
-from ndpsim.dram.fast.words import assume_nonnegative, lowest
+from ndpsim.dram.fast.words import assume_nonnegative, lowest, ones
 from ndpsim.dram.state import FAR, OPEN_CLOCKS, READ_QUEUE, ROW_SHIFT
 
 
@@ -86,6 +87,21 @@ def drop_pending(shape, state, dropped):
             first = assume_nonnegative(state.pending_bank[place] & BANKS - 1)
             if state.pending_class[place] == REFSB and first // BANKS_PER_RANK == rank:
                 state.awaits_refresh[rank] |= same_banks(shape, first)
+
+
+@inlined
+def requests_for_banks(shape, state, rank, banks):
+    """The number of queued requests for some banks of a rank, which are bits of `awaits_refresh`."""
+    found = 0
+    while banks != 0:
+        bank = assume_nonnegative(rank * BANKS_PER_RANK + lowest(banks))
+        banks &= banks - 1
+        for queue in range(QUEUES):
+            chunks = chunks_with(shape.queues, state, queue, bank)
+            while chunks != 0:
+                found += ones(state.of_bank[assume_nonnegative(lowest(chunks)), queue, bank])
+                chunks &= chunks - 1
+    return found
 
 
 @outlined

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ndpsim._jit import by_type, inlined, kernel, outlined
 from ndpsim.dram.controller import DONE, PAUSED, RECORD_FULL, STUCK
-from ndpsim.dram.fast.banks import is_barred, push_refresh
+from ndpsim.dram.fast.banks import is_barred, push_refresh, requests_for_banks, same_banks
 from ndpsim.dram.fast.choose import mode_changes, next_ready_after
 from ndpsim.dram.fast.chunk_points import is_among_writes, sum_waits
 from ndpsim.dram.fast.fast_forward import first_lookup
@@ -16,7 +16,7 @@ from ndpsim.dram.fast.slots import bank_of, enqueue, filter_place
 from ndpsim.dram.fast.step import NOWHERE, step_alone
 from ndpsim.dram.fast.transitions import commit
 from ndpsim.dram.fast.words import assume_nonnegative
-from ndpsim.dram.maintenance import next_refresh, pause_refreshes, turn_of
+from ndpsim.dram.maintenance import next_refresh, pause_refreshes, swap_banks, turn_after, turn_of
 from ndpsim.dram.queues import absorb
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import (
@@ -94,6 +94,23 @@ def take(shape, state, latencies, source, clock):
 
 
 @outlined
+def choose_bank(shape, state, turn):
+    """Give a turn that bank, of those still due in the round, for which the fewest requests wait."""
+    value = state.value
+    only, best, fewest, other = value[turn + TURN_RANK], turn, FAR, turn
+    while other >= 0 and fewest > 0:
+        waiting = 0
+        for rank in range(shape.ranks):
+            if only < 0 or rank == only:
+                first = assume_nonnegative(rank * BANKS_PER_RANK + value[other + TURN_BANK])
+                waiting += requests_for_banks(shape, state, rank, same_banks(shape, first))
+        if waiting < fewest:
+            best, fewest = other, waiting
+        other = turn_after(value, turn, assume_nonnegative(other))
+    swap_banks(value, turn, assume_nonnegative(best))
+
+
+@outlined
 def refresh(shape, policy, state, clock):
     """Ask for the refreshes that fall due; False when they can never catch up."""
     few = policy.row_cap == 0 and policy.rfm.threshold == 0
@@ -102,6 +119,8 @@ def refresh(shape, policy, state, clock):
         return False
     value = state.value
     turn = assume_nonnegative(turn_of(value, value[REFRESHES]))
+    if policy.own_bank > 1 and value[turn + TURN_BANK] >= 0:
+        choose_bank(shape, state, turn)
     command, only, bank = value[turn + TURN_COMMAND], value[turn + TURN_RANK], max(value[turn + TURN_BANK], 0)
     if (policy.own_bank == 0 or command != REFSB) and not is_barred(state):
         value[REFRESH_FROM] = clock
