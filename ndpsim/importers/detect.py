@@ -13,6 +13,7 @@ from ndpsim.importers.configuration import Configuration, ConfigurationFormat
 from ndpsim.importers.sheet import Imported, Sheet
 from ndpsim.plugins import plugins_by_module
 
+_TREES = (".yaml", ".yml", ".json")  # what cannot be read as such is named with its line
 _EXPORT = "python -m ramulator export"
 
 
@@ -55,7 +56,7 @@ def _format_of(file: Configuration) -> ConfigurationFormat:
     for one in configuration_formats().values():
         if one.recognises(file):
             return one
-    keys = file.root.value
+    keys = file.root.value if file.path.suffix.lower() in _TREES else file.keys
     if isinstance(keys, dict) and "dram" in keys:
         problem = "is a hardware file already, or nearly"
         raise InputError(problem, "form", file=file.path, line=keys["dram"].line)
