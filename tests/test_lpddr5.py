@@ -329,14 +329,14 @@ def test_values_of_jesd209_5c():
         assert device.timings["nREFI"] == 3_906_000 // tck_ps
         assert device.timings["nREFIpb"] == 488_000 // tck_ps
         assert device.capacity_bytes == 4 << 30
-    with refused("unsupported timing LPDDR5_5500"):
+    with refused("unsupported timing"):
         resolve("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_5500", rules="reference")
-    with refused("unsupported org LPDDR5_32Gb_x16"):
+    with refused("unsupported org"):
         resolve("LPDDR5", "LPDDR5_32Gb_x16", "LPDDR5_6400", rules="reference")
 
 
 def test_a_grade_without_a_source_is_refused_with_the_reason():
-    with refused("unsupported timing LPDDR5X_9600") as caught:
+    with refused("unsupported timing") as caught:
         resolve("LPDDR5X", "LPDDR5X_16Gb_x16", "LPDDR5X_9600")
     assert "no public source of its read and write latency" in str(caught.value)
 

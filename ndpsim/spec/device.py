@@ -284,12 +284,12 @@ def _preset(standard: Standard, rules: str, name: str, key: str) -> str:
     """The name of a preset, which the standard has under these rules."""
     field, what = _PRESETS[key]
     if isinstance(name, str) and name in standard.under(rules).refused:
-        raise InputError(standard.under(rules).refused[name], "unsupported", key=f"{key} {name}")
+        raise InputError(f"{name}: {standard.under(rules).refused[name]}", "unsupported", key=key)
     known, others = getattr(standard.under(rules), field), [one for one in RULES if one != rules]
     for other in others:
         if isinstance(name, str) and name not in known and name in getattr(standard.under(other), field):
-            problem = f"is a preset of --rules {other}, not of --rules {rules}"
-            raise InputError(problem, "unsupported", key=f"{key} {name}")
+            problem = f"{name} is a preset of --rules {other}, not of --rules {rules}"
+            raise InputError(problem, "unsupported", key=key)
     return choice(name, key, known, f"{standard.name} {what}")
 
 
