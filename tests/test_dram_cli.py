@@ -134,7 +134,7 @@ def test_without_ramulator_compare_says_so(trace):
 
 @pytest.mark.skipif(importlib.util.find_spec("ramulator") is None, reason="Ramulator is not installed")
 def test_ramulator_issues_the_same_commands():
-    outcome = json.loads(said("compare", "ramulator", CASE, *OF_CASE, "--json", "-"))
+    outcome = json.loads(said("compare", "ramulator", CASE, *OF_CASE, "--rules", "reference", "--json", "-"))
     assert outcome["identical"]
     assert outcome["commands"] == 22678
     assert outcome["ours_mps"] > outcome["ramulator_mps"]

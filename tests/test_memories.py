@@ -121,6 +121,33 @@ def test_ramulator_itself_issues_these_commands(name):
     assert compared.commands == sum(facts["commands"].values())
 
 
+def test_ramulator_is_given_all_timings_that_overrides_change():
+    overrides = {"nACU": 70, "nRL": 60, "nRTW_S": 30}
+    device = resolve("LPDDR6", "LPDDR6_16Gb_x12", "LPDDR6_10667_BL24", 1, overrides, "reference")
+    sums = {"nRP": 118, "nRPab": 126, "nRC": 180, "nRTW_L": 51, "nRTW_S_L": 57, "nRTW_L_L": 63}
+    assert ramulator.changed_timings(device) == overrides | sums
+
+
+@pytest.mark.skipif(find_spec("ramulator") is None, reason="Ramulator is not installed")
+def test_ramulator_itself_follows_overrides_of_which_others_are_sums():
+    facts = yaml.safe_load((REFERENCE / "lpddr6_r2_mixed_wr30.yaml").read_text())
+    memory = memory_of(facts | {"overrides": {"nACU": 45, "nRL": 78}})
+    requests = read_requests(REFERENCE / "lpddr6_r2_mixed_wr30.trace.gz")
+    assert ramulator.compare(requests, memory).first_difference is None
+
+
+@pytest.mark.skipif(find_spec("ramulator") is None, reason="Ramulator is not installed")
+@pytest.mark.parametrize(
+    ("timing", "overrides"),
+    [("DDR5_5200AN", {}), ("DDR5_4800AN", {"nRFCsb": 200})],
+    ids=["preset", "override"],
+)
+def test_ramulator_is_not_asked_for_what_its_page_lacks(timing, overrides):
+    memory = Memory.named("DDR5", "DDR5_16Gb_x8", timing, 1, overrides, rules="reference")
+    with refused("unsupported compare ramulator"):
+        ramulator.compare(Requests.of([0], [0]), memory)
+
+
 @pytest.mark.parametrize("case", RUN, ids=lambda case: case.stem)
 def test_timings_and_sizes_are_those_of_the_reference(case):
     facts = yaml.safe_load(case.read_text())

@@ -24,7 +24,8 @@ from ndpsim.errors import InputError
 from ndpsim.files import temporary_folder
 from ndpsim.simulate import Memory, run_requests
 from ndpsim.spec import Device
-from ndpsim.spec.standard import ONE_BANK
+from ndpsim.spec.device import derived_timings
+from ndpsim.spec.standard import ONE_BANK, latency_terms
 from ndpsim.traces import CommandTrace, Requests
 
 _COUNTERS = {
@@ -126,12 +127,36 @@ def _check(requests: Requests, memory: Memory) -> None:
             raise InputError(problem, "unsupported", key="compare ramulator")
 
 
+def _check_known(package: Any, device: Device) -> None:
+    """Refuse presets and overrides that Ramulator's page of the standard lacks."""
+    name = device.standard.name
+    dram = getattr(package.dram, name)
+    names = [(device.org, dram.org_presets), (device.timing, dram.timing_presets)]
+    names += [(one, dram.timing_params) for one, source in device.sources.items() if source == "override"]
+    for one, known in names:
+        if one not in known:
+            raise InputError(f"Ramulator 2.1's {name} has no {one}", "unsupported", key="compare ramulator")
+
+
+def changed_timings(device: Device) -> dict[str, int]:
+    """The timings that overrides change, themselves or as terms of a sum, in clocks.
+
+    Ramulator derives timings before it applies overrides: it must be given such sums, too.
+    """
+    changed = [name for name, source in device.sources.items() if source == "override"]
+    for name, clocks in derived_timings(device.standard, device.org, device.timing).items():
+        if isinstance(clocks, str) and any(term in changed for _, term in latency_terms(clocks)):
+            changed.append(name)
+    return {name: device.timings[name] for name in changed}
+
+
 def _simulation(package: Any, trace: Path, memory: Memory, commands: Path | None) -> Any:
     """A Ramulator run of `trace`, which writes its commands to `commands` if given."""
     device, options = memory.device, memory.options
     names = _STANDARDS[device.standard.name]
     dram = getattr(package.dram, device.standard.name)
-    changed = {name: device.timings[name] for name, source in device.sources.items() if source == "override"}
+    known = dram.timing_params
+    changed = {name: clocks for name, clocks in changed_timings(device).items() if name in known}
     if "Rank" in dram.levels:
         changed["rank"] = device.ranks
     managers = package.refresh_manager
@@ -236,6 +261,7 @@ def _prepared(requests: Requests, memory: Memory) -> Iterator[tuple[ModuleType, 
     """Ramulator's package, and a file with checked requests, in a folder that is removed at the end."""
     _check(requests, memory)
     package = _package()
+    _check_known(package, memory.device)
     with temporary_folder() as folder:
         _write_trace(requests, folder / "trace")
         yield package, folder / "trace"
