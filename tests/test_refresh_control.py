@@ -14,6 +14,7 @@ from ndpsim.simulate import run_trace
 from ndpsim.simulate.memory import bus_policy
 from ndpsim.spec import resolve
 from ndpsim.spec.standard import WHOLE_RANK
+from ndpsim.timing import Probe
 from ndpsim.traces import Requests
 
 # A standard of each controller class with refreshes of banks, and the time in us of the case in which a waiting
@@ -173,6 +174,41 @@ def test_the_checker_refuses_a_precharge_of_a_rank_that_is_refreshed():
         trace = commands_of(run("DDR5", "all-bank", count=10)[0])
         report = check(type(trace).of(line.T, names), device, "none")
         assert rule in {one.rule for one in report.violations}, name
+
+
+@pytest.mark.parametrize("standard", [*KINDS, "HBM4", "LPDDR6"])
+def test_no_precharge_goes_to_a_bank_that_is_being_refreshed(standard):
+    more = {
+        "HBM4": ("HBM4_32Gb_8Hi", "HBM4_8000Mbps", ""),
+        "LPDDR6": ("LPDDR6_16Gb_x12", "LPDDR6_10667_BL24", ""),
+    }
+    org, timing, _ = (KINDS | more)[standard]
+    spec = resolve(standard, org, timing).standard
+    for command in (one for one in spec.by_number if one.refreshes or one.manages):
+        probe = Probe(standard, org, timing)
+        bank = {} if spec.scope_of(command) == WHOLE_RANK else {"bank": 0}
+        done = probe.issue(command.name, **bank)
+        waits = probe.why("PREpb", bank=0)
+        assert waits.rule.startswith(("tRFC", "tRFM")), command.name
+        assert waits.clock == done + waits.clocks > done + 50, command.name
+
+
+def test_a_precharge_that_is_not_dropped_waits_for_the_end_of_a_refresh():
+    """With `--refresh-control reference` a PRE of closed-cap may wait when the PREab of a refresh comes."""
+    org, timing, _ = KINDS["HBM3"]
+    overrides = {"nRTP": 40}
+    device = resolve("HBM3", org, timing, overrides=overrides)
+    write = np.random.default_rng(2).random(3000) < 0.5
+    result = run_trace(
+        (np.arange(3000) * device.burst_bytes, write.astype(int)), "HBM3", org, timing, row_policy="closed-cap",
+        row_cap=2, refresh_control="reference", overrides=overrides, record_commands=True,
+    )  # fmt: skip
+    trace = commands_of(result)
+    assert check(trace, device, limit=3).violations == ()
+    busy, names = device.clocks("nRFC"), np.array(trace.names)[trace.command]
+    for place in np.flatnonzero(names == "REFab").tolist():
+        inside = (trace.clock > trace.clock[place]) & (trace.clock < trace.clock[place] + busy)
+        assert "PREpb" not in names[inside & (trace.rank == trace.rank[place])]
 
 
 # ---- Elastic refresh

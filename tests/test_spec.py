@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mistakes import refused
+from ndpsim.errors import InputError
 from ndpsim.spec import NO_RULE, lower, resolve, standard_names, standards
 from ndpsim.spec.lower import BUSY, CLOCKS, COMPLETED_BY
 from ndpsim.spec.standard import latency_terms
@@ -153,6 +154,14 @@ def test_every_timing_can_be_overridden_by_its_name(name):
 def test_a_bad_override_is_refused_by_name(name, value, words):
     with refused(words):
         resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides={name: value})
+
+
+@pytest.mark.parametrize("overrides", [{"nRAS": 90}, {"nRC": 100, "nRAS": 90}, {"nRAS": 90, "nRC": 1}])
+def test_a_row_cycle_that_is_too_short_is_refused_with_one_that_would_do(overrides):
+    """Also if nRC itself was given: "set nRC, too" would help nobody then."""
+    with pytest.raises(InputError, match="set nRC to 124 or more"):
+        resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides=overrides)
+    assert resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides=overrides | {"nRC": 124})
 
 
 @pytest.mark.parametrize(

@@ -215,4 +215,4 @@ def check_together(timings: Mapping[str, int], changed: Mapping[str, str]) -> No
     apart = timings["nRAS"] + timings["nRP"]
     if key is not None and timings["nRC"] < apart - 1:  # each of the three may be rounded
         sums = f"nRAS + nRP is {timings['nRAS']} + {timings['nRP']} = {apart} clocks, nRC is {timings['nRC']}"
-        raise InputError(f"contradicts the others: {sums}; set nRC, too", "conflict", key=key)
+        raise InputError(f"contradicts the others: {sums}; set nRC to {apart} or more", "conflict", key=key)

@@ -75,6 +75,7 @@ _OF_STANDARD = (
     # Banks are idle for tRP before REFab; PREab does not meet the refresh of a bank (DRAMSys: CheckerGDDR6).
     Rule("tRP", "rank", ("PREpb",), ("REFab",), "nRP"),
     Rule("tRFCpb", "rank", ("REFpb",), ("PREab",), "nRFCpb"),
+    Rule("tRFCpb", "bank", ("REFpb",), ("PREpb",), "nRFCpb"),
 )
 
 # Density of a device in Gb, of which a channel has half, or in clamshell (x8) all of two: rows and columns.

@@ -84,11 +84,13 @@ _LEFT_OUT = (
     Rule("tRDREFab", "rank", _READS, ("RFMab",), "nRDREFab"),
     Rule("tRTPSB + tRP", "rank", ("RDA",), ("RFMab",), "nRTPSB + nRP"),
     Rule("tWR + tRP", "rank", ("WRA",), ("RFMab",), f"{_AFTER_WRITE} + nRP"),
-    Rule("tRFCab", "rank", ("REFab",), ("RFMab", "RFMpb"), "nRFCab"),
+    Rule("tRFCab", "rank", ("REFab",), ("PREpb", "RFMab", "RFMpb"), "nRFCab"),
+    Rule("tRFMab", "rank", ("RFMab",), ("PREpb",), "nRFMab"),
     Rule("tRREFD", "rank", ("REFpb",), ("RFMpb",), "nRREFD"),
     Rule("tRREFD", "rank", ("RFMpb",), ("ACT", *_ONE_BANK), "nRREFD"),
     Rule("tRFCpb", "rank", ("REFpb",), ("RFMab",), "nRFCpb"),
-    Rule("tRFCpb", "bank", ("REFpb",), ("RFMpb",), "nRFCpb"),
+    Rule("tRFCpb", "bank", ("REFpb",), ("PREpb", "RFMpb"), "nRFCpb"),
+    Rule("tRFMpb", "bank", ("RFMpb",), ("PREpb",), "nRFMpb"),
     Rule("tRFMpb", "rank", ("RFMpb",), _ALL_BANKS, "nRFMpb"),
 )
 

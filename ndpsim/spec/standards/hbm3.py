@@ -90,13 +90,13 @@ RULES = (
     Rule("tWR + tRP", "bank", ("WRA",), _OF_BANK, f"{_WRITTEN} + nRP"),
     Rule("tRP", "pseudochannel", ("PREab",), _OF_BANK, "nRP"),
     # Refreshes and RFM of all banks, and of one.
-    Rule("tRFCab", "pseudochannel", ("REFab",), (*_OF_ALL, *_OF_BANK), "nRFC"),
-    Rule("tRFMab", "pseudochannel", ("RFMab",), (*_OF_ALL, *_OF_BANK), "nRFMab"),
+    Rule("tRFCab", "pseudochannel", ("REFab",), ("PREpb", *_OF_ALL, *_OF_BANK), "nRFC"),
+    Rule("tRFMab", "pseudochannel", ("RFMab",), ("PREpb", *_OF_ALL, *_OF_BANK), "nRFMab"),
     Rule("tRFCpb", "pseudochannel", ("REFpb",), _OF_ALL, "nRFCpb"),
     Rule("tRFMpb", "pseudochannel", ("RFMpb",), _OF_ALL, "nRFMpb"),
     Rule("tRREFD", "pseudochannel", _OF_BANK, _OF_BANK, "nRREFD"),
-    Rule("tRFCpb", "bank", ("REFpb",), _OF_BANK, "nRFCpb"),
-    Rule("tRFMpb", "bank", ("RFMpb",), _OF_BANK, "nRFMpb"),
+    Rule("tRFCpb", "bank", ("REFpb",), ("PREpb", *_OF_BANK), "nRFCpb"),
+    Rule("tRFMpb", "bank", ("RFMpb",), ("PREpb", *_OF_BANK), "nRFMpb"),
     Rule("tRRDL", "bankgroup", ("ACT",), _OF_BANK, "nRRDL"),
 )
 

@@ -98,6 +98,9 @@ _ONLY_IN_STANDARD = (
     Rule("tRPab", "rank", ("PREab",), ("REFab", "REFpb"), "nRPab"),
     Rule("tRBTP + tRPpb", "bank", ("RDA",), ("REFpb",), "nRTP + nRP"),
     Rule("tWR + tRPpb", "bank", ("WRA",), ("REFpb",), f"{_RECOVERY} + nRP"),
+    # No command goes to a bank that is being refreshed.
+    Rule("tRFCab", "rank", ("REFab",), ("PREpb",), "nRFC"),
+    Rule("tRFCpb", "bank", ("REFpb",), ("PREpb",), "nRFCpb"),
 )
 _ONLY_IN_REFERENCE = (
     Rule("tFAW", "rank", ("ACT1",), ("ACT1",), "nFAW", window=4),

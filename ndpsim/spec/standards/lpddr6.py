@@ -99,7 +99,7 @@ def _row_rules(opened: str, refreshed_after: str) -> tuple[Rule, ...]:
 # Only under the rules of the standard.
 _CLOSED_BEFORE_REFRESH = (
     Rule("tRPab", "rank", ("PREab",), ("REFab",), "nRPab"),
-    Rule("tRFCab", "rank", ("REFab",), ("REFab",), "nRFC"),
+    Rule("tRFCab", "rank", ("REFab",), ("PREpb", "REFab"), "nRFC"),
     *(Rule(name, "rank", (column,), ("PREab",), clocks) for _, column, name, clocks in _CLOSING_TIMES),
 )
 _ONLY_OF_STANDARD = (
