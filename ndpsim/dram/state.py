@@ -274,6 +274,7 @@ def make_policy(
     low = np.float32(0.2) * np.float32(options.write_buffer)
     elastic = elastic if refresh_policies.is_elastic(options.refresh) else (0, 0)
     control = options.refresh_control or ("reference" if rules == "reference" else "own-bank")
+    own_bank = 0 if control != "own-bank" else 2 if refresh_policies.takes_any_order(options.refresh) else 1
     return Policy(
         scheduler=scheduler(options.scheduler),
         row_cap=options.row_cap if options.row_policy == "closed-cap" else 0,
@@ -284,9 +285,9 @@ def make_policy(
         write_mode_below=int(np.ceil(low)),
         rows=row_policy(options.row_policy, options.row_cap),
         step=make_step(controller, replace(options, refresh_control=control), choices),
-        own_bank=2 * int(control == "own-bank"),
-        drops_precharges=int(control == "own-bank"),
-        rfm=rfm._replace(own_bank=int(control == "own-bank")),
+        own_bank=own_bank,
+        drops_precharges=int(own_bank > 0),
+        rfm=rfm._replace(own_bank=min(own_bank, 1)),
         postpones=elastic[0],
         pulls_in=elastic[1],
     )

@@ -84,15 +84,10 @@ class TraceChannel(Bus):
         self.accepted = {
             "cycles": int(self.value[state.CLOCK]) - 1,
             **counters([self], self._memory.device.standard),
-            **self._counted_besides(),
+            **own_counts(self.value, self._memory.device.standard),
         }
         self.run()
         report(self.count - reported)
-
-    def _counted_besides(self) -> dict[str, int]:
-        """Additional counters of the standard's controller."""
-        names = own_counters(self._memory.device.standard.controller)
-        return {name: int(self.value[state.OWN_COUNTERS + place]) for place, name in enumerate(names)}
 
     def _skip_idle_time(self, request: int) -> None:
         """Skip idle time before a request, if all earlier ones are served."""
@@ -140,6 +135,12 @@ def counters(channels: Sequence[TraceChannel | Controller], standard: Standard) 
         "writes_coalesced": int(value[state.COALESCED]),
         "commands": name_commands(np.sum([channel.issued for channel in channels], axis=0), standard),
     }
+
+
+def own_counts(value: Ints, standard: Standard) -> dict[str, int]:
+    """The additional counters of the standard's controller, of a channel's `value`."""
+    names = own_counters(standard.controller)
+    return {name: int(value[state.OWN_COUNTERS + place]) for place, name in enumerate(names)}
 
 
 def sizes_in_address(memory: Memory) -> dict[str, int]:

@@ -47,7 +47,9 @@ class CheckerSide:
         at, rule = max(before[-1].clock if before else 1, 1), ""
         while found := self.findings(before, one._replace(clock=at)):
             most = max(found, key=lambda each: (each.shortfall, each.rule in self._names))
-            at, rule = at + max(most.shortfall, 1), most.rule
+            # A rule that ends between two edges is what binds, not the edge after it.
+            rule = most.rule if most.rule != _EDGE or not rule else rule
+            at += max(most.shortfall, 1)
         return at, _BUS if rule == "clock order" else rule
 
 

@@ -4,7 +4,8 @@ A module's `turns(channel)` lists the refreshes that are due in one interval (tR
 scope: one bank, one bank of every group, or a rank. The standard has the command for each scope. Controllers
 read the turns as integers after their counters (`dram.state.put_schedule`). Policies are not compiled, and
 may use any refresh of the standard. With `ELASTIC = True` in its module, the turns of a policy, which are of
-all ranks, may be postponed and pulled in as the standard allows (`dram.elastic`).
+all ranks, may be postponed and pulled in as the standard allows (`dram.elastic`). With `ANY_ORDER = True`, a
+controller may exchange the banks of turns of a rank within a round (`dram.maintenance.choose_bank`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ NAMES = option_names("dram/refresh_policies", "all-bank")
 def is_elastic(name: str) -> bool:
     """Whether the policy of this name postpones refreshes and pulls them in (`dram.elastic`)."""
     return getattr(_module(name), "ELASTIC", False)
+
+
+def takes_any_order(name: str) -> bool:
+    """Whether the banks of a round may be refreshed in any order."""
+    return getattr(_module(name), "ANY_ORDER", False)
 
 
 def _module(name: str) -> Any:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from ndpsim.dram.refresh_policies import Refreshed, Turn
 from ndpsim.spec.standard import BANK_PAIR, ONE_BANK
 
+ANY_ORDER = True
+
 
 def turns(channel: Refreshed) -> list[Turn]:
     """See `refresh_policies`."""
