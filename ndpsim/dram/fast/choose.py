@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ndpsim._jit import inlined, outlined
 from ndpsim.dram.fast import controller_points
-from ndpsim.dram.fast.banks import active_bank, bank_bit, bars_queues, drop_pending, requests_held, same_banks
+from ndpsim.dram.fast.banks import active_bank, bank_bit, bars_queues, drop_pending, same_banks
 from ndpsim.dram.fast.blocking import is_blocked, is_bus_taken
-from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use, chunks_with
+from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use, chunks_with, held_in
 from ndpsim.dram.fast.controller_points import allows, avoids, barred, is_busy, keeps_maintenance
 from ndpsim.dram.fast.fields import (
     ACT,
@@ -328,7 +328,7 @@ def filter_row_hits(shape, state, queue):
 
 
 @inlined
-def choose_queued(policy, shape, state, queue, credit, blocking, kept, clock):
+def choose_queued(policy, shape, state, queue, credit, blocking, held, kept, clock):
     """The oldest ready request of a queue that no other master blocks.
 
     Returns its slot, or -1; its next command; the mask of those that are blocked, of the last chunk looked
@@ -340,8 +340,7 @@ def choose_queued(policy, shape, state, queue, credit, blocking, kept, clock):
         chunk = chunk_at(shape.queues, state, queue, number)
         if number > 0:
             maybe_ready = candidates(shape, state, queue, chunk, slots_at, clock)
-        if state.pending_size > 0:
-            maybe_ready &= ~requests_held(state, queue, chunk, kept)
+        maybe_ready &= ~held_in(shape.queues, state, queue, chunk, held, kept)
         tail = state.tail[chunk, queue]
         maybe_ready = rotate(maybe_ready, tail)
         while maybe_ready != 0:

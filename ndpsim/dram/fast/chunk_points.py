@@ -61,3 +61,13 @@ def sum_waits(queues, state, queue, until):
 @by_type
 def recheck_conflicts(queues, state, queue, rank):
     """The requests that wait for PRE of a bank of a rank may be ready."""
+
+
+@by_type
+def held_at_first(queues, state, queue, kept):
+    """The requests of a queue's only chunk that `banks.requests_held` finds; 0 if there are several."""
+
+
+@by_type
+def held_in(queues, state, queue, chunk, held, kept):
+    """The requests of a chunk that wait for a refresh; `held`: of `held_at_first`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ndpsim._jit import inlined, outlined
+from ndpsim.dram.fast.banks import requests_held
 from ndpsim.dram.fast.fields import PRE, SLOTS, WRITES
 from ndpsim.dram.fast.slots import compact, is_write_of, move_slot, oldest_slot, wait_row, waits_of
 from ndpsim.dram.fast.words import assume_nonnegative, lowest, ones, rotate
@@ -186,3 +187,19 @@ def recheck_conflicts(queues, state, queue, rank):
     for number in range(chunks_in_use(queues, state, queue)):
         chunk = chunk_at(queues, state, queue, number)
         state.maybe_ready[chunk, queue] |= state.waiting[chunk, wait_row(queue, rank), PRE]
+
+
+@inlined
+def held_at_first(queues, state, queue, kept):
+    """See `chunk_points`."""
+    if chunks_in_use(queues, state, queue) > 1:
+        return 0
+    return requests_held(state, queue, chunk_at(queues, state, queue, 0), kept)
+
+
+@inlined
+def held_in(queues, state, queue, chunk, held, kept):
+    """See `chunk_points`."""
+    if state.pending_size == 0:
+        return 0
+    return requests_held(state, queue, chunk, kept)

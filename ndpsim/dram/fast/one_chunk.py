@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ndpsim._jit import inlined
+from ndpsim.dram.fast.banks import requests_held
 from ndpsim.dram.fast.fields import PRE, SLOTS
 from ndpsim.dram.fast.slots import compact, is_write_of, wait_row, waits_of
 
@@ -80,3 +81,15 @@ def sum_waits(queues, state, queue, until):
 def recheck_conflicts(queues, state, queue, rank):
     """See `chunk_points`."""
     state.maybe_ready[0, queue] |= state.waiting[0, wait_row(queue, rank), PRE]
+
+
+@inlined
+def held_at_first(queues, state, queue, kept):
+    """See `chunk_points`."""
+    return requests_held(state, queue, 0, kept)
+
+
+@inlined
+def held_in(queues, state, queue, chunk, held, kept):
+    """See `chunk_points`. A call here, among vectors, would slow the steps that do not need it."""
+    return held

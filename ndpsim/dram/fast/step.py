@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ndpsim._jit import inlined, overridable
-from ndpsim.dram.fast.banks import active_bank, requests_held
+from ndpsim.dram.fast.banks import active_bank
 from ndpsim.dram.fast.choose import (
     active_next_ready,
     choose_active,
@@ -16,7 +16,7 @@ from ndpsim.dram.fast.choose import (
     next_ready_of,
     ranks_with_lists,
 )
-from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use
+from ndpsim.dram.fast.chunk_points import held_at_first
 from ndpsim.dram.fast.controller_points import (
     instead_of_active,
     instead_of_queued,
@@ -110,7 +110,10 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
     if mode_changes(policy, state):
         state.value[WRITE_MODE] ^= 1
     queue = assume_nonnegative(state.value[WRITE_MODE] & 1)
-    slot, command, waiting, ranks = choose_queued(policy, shape, state, queue, credit, blocking, kept, clock)
+    held = held_at_first(shape.queues, state, queue, kept) if state.pending_size > 0 else 0
+    slot, command, waiting, ranks = choose_queued(
+        policy, shape, state, queue, credit, blocking, held, kept, clock
+    )
     blocked_ranks |= ranks
     if slot >= 0:
         delay_active(state, blocked, clock)
@@ -122,8 +125,7 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
         ):
             issue_queued(policy, shape, state, latencies, source, sink, commands, queue, slot, command, clock)
         return FROM_QUEUE, command, bank, row, request, FAR, blocked_ranks
-    if state.pending_size > 0 and chunks_in_use(shape.queues, state, queue) == 1:
-        waiting |= requests_held(state, queue, chunk_at(shape.queues, state, queue, 0), kept)
+    waiting |= held
     next_ready = clock + 1
     if not lacks_rows(rows, shape, state):
         next_ready = min(maintained_from, next_ready_of(shape, state, credit, waiting))
