@@ -81,11 +81,7 @@ class TraceChannel(Bus):
                 self._skip_idle_time(end)
             first = end
         self.run(state.FAR, until_taken=self.count)
-        self.accepted = {
-            "cycles": int(self.value[state.CLOCK]) - 1,
-            **counters([self], self._memory.device.standard),
-            **own_counts(self.value, self._memory.device.standard),
-        }
+        self.accepted = counters_now(self, self._memory.device.standard)
         self.run()
         report(self.count - reported)
 
@@ -137,10 +133,14 @@ def counters(channels: Sequence[TraceChannel | Controller], standard: Standard) 
     }
 
 
-def own_counts(value: Ints, standard: Standard) -> dict[str, int]:
-    """The additional counters of the standard's controller, of a channel's `value`."""
-    names = own_counters(standard.controller)
-    return {name: int(value[state.OWN_COUNTERS + place]) for place, name in enumerate(names)}
+def counters_now(channel: TraceChannel | Controller, standard: Standard) -> dict[str, Any]:
+    """The counters of a channel at its clock, with the additional ones of the standard's controller."""
+    value, names = channel.value, own_counters(standard.controller)
+    return {
+        "cycles": int(value[state.CLOCK]) - 1,
+        **counters([channel], standard),
+        **{name: int(value[state.OWN_COUNTERS + number]) for number, name in enumerate(names)},
+    }
 
 
 def sizes_in_address(memory: Memory) -> dict[str, int]:

@@ -48,7 +48,8 @@ class CheckerSide:
         while found := self.findings(before, one._replace(clock=at)):
             most = max(found, key=lambda each: (each.shortfall, each.rule in self._names))
             # A rule that ends between two edges is what binds, not the edge after it.
-            rule = most.rule if most.rule != _EDGE or not rule else rule
+            if most.rule != _EDGE or not rule:
+                rule = most.rule
             at += max(most.shortfall, 1)
         return at, _BUS if rule == "clock order" else rule
 

@@ -21,7 +21,7 @@ from ndpsim.dram.mapping import map_addresses
 from ndpsim.errors import MismatchError
 from ndpsim.simulate import Memory
 from ndpsim.simulate.lane import name_commands, no_commands, run_channel
-from ndpsim.simulate.trace_channel import counters, own_counts
+from ndpsim.simulate.trace_channel import counters_now
 from ndpsim.spec import Device, Standard, Tables, lower
 from ndpsim.traces import Requests
 
@@ -173,8 +173,7 @@ def _serve(channel: Controller, source: state.Source, standard: Standard) -> _Ru
     began = time.perf_counter()
     run_channel(channel, source, data_sink, silent, state.FAR, until_taken=count)
     taken = time.perf_counter()
-    accepted = {"cycles": int(channel.value[state.CLOCK]) - 1, **counters([channel], standard)}
-    accepted |= own_counts(channel.value, standard)
+    accepted = counters_now(channel, standard)
     resumed = time.perf_counter()
     run_channel(channel, source, data_sink, silent, count)
     seconds = time.perf_counter() - resumed + taken - began
