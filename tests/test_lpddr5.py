@@ -329,16 +329,18 @@ def test_values_of_jesd209_5c():
         assert device.timings["nREFI"] == 3_906_000 // tck_ps
         assert device.timings["nREFIpb"] == 488_000 // tck_ps
         assert device.capacity_bytes == 4 << 30
-    with refused("unsupported timing"):
+    with refused("unsupported timing") as caught:
         resolve("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_5500", rules="reference")
-    with refused("unsupported org"):
+    assert "LPDDR5_5500" in str(caught.value)
+    with refused("unsupported org") as caught:
         resolve("LPDDR5", "LPDDR5_32Gb_x16", "LPDDR5_6400", rules="reference")
+    assert "LPDDR5_32Gb_x16" in str(caught.value)
 
 
 def test_a_grade_without_a_source_is_refused_with_the_reason():
     with refused("unsupported timing") as caught:
         resolve("LPDDR5X", "LPDDR5X_16Gb_x16", "LPDDR5X_9600")
-    assert "no public source of its read and write latency" in str(caught.value)
+    assert "LPDDR5X_9600: no public source of its read and write latency" in str(caught.value)
 
 
 GRADES = ["LPDDR5_5500", "LPDDR5_6400", "LPDDR5X_7500", "LPDDR5X_8533"]

@@ -313,4 +313,4 @@ def test_a_preset_of_one_set_of_rules_is_refused_under_the_other(monkeypatch):
         assert resolve("DDR4", "DDR4_8Gb_x8", timing, rules=there).timing == timing
         with refused("unsupported timing") as caught:
             resolve("DDR4", "DDR4_8Gb_x8", timing, rules=rules)
-        assert str(caught.value).endswith(f"is a preset of --rules {there}, not of --rules {rules}")
+        assert str(caught.value).endswith(f"{timing} is a preset of --rules {there}, not of --rules {rules}")

@@ -329,8 +329,9 @@ def test_every_timing_has_a_source(standard):
 
 
 def test_a_preset_of_the_reference_alone_is_refused_by_name():
-    with refused("unsupported timing"):
+    with refused("unsupported timing") as caught:
         resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800B", rules="reference")
+    assert "DDR5_4800B" in str(caught.value)
     # JESD79-5: 40-40-40, where Ramulator has 36.
     cl = {
         rules: resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800BN", rules=rules).timings["nCL"] for rules in RULES
