@@ -165,9 +165,7 @@ def test_fast_forward_changes_nothing_for_a_sink(data):
 def reads_fast_forwarded(device, options, places) -> int:
     """How many reads of a stream are fast_forwarded, when it agrees with stepping."""
     tables, policy, regions = lower(device), state.make_policy(options), [(len(places[0]), 0, 0, 1)]
-    policy = policy._replace(
-        own_bank=min(policy.own_bank, 1)
-    )  # as units have it: banks are refreshed in turn
+    policy = policy._replace(any_order=0)  # as units have it: banks are refreshed in turn
     _, stepping = outcome(FastController, tables, policy, places, 0, None, regions)
     for _ in range(2):
         fast_forwarded, counted = outcome(FastController, tables, policy, places, 8, None, regions)

@@ -196,10 +196,10 @@ def is_blocked(blocking, entry, queue, slot, clock):
 
 
 @inlined
-def choose_from(policy, channel, credit, queue, blocking, kept, clock):
+def choose_from(policy, channel, credit, queue, blocking, stalled_ranks, clock):
     """The ready request of a queue that comes first and is not blocked: (slot or -1, its command).
 
-    `kept`: mask of the rank nodes without activations now, see `delays_refresh`.
+    `stalled_ranks`: mask of the rank nodes on which activations stall, see `delays_refresh`.
 
     Requests of the queues wait for the refresh of their bank. Of the active ones, those whose bank waits for
     its refresh come first, so that it can be closed.
@@ -229,7 +229,7 @@ def choose_from(policy, channel, credit, queue, blocking, kept, clock):
         entry[queue, NOT_BEFORE, slot] = at
         if at > clock:
             first = min(first, at)
-        elif command == ACTIVATE and kept >> entry[queue, RANK, slot] & 1:
+        elif command == ACTIVATE and stalled_ranks >> entry[queue, RANK, slot] & 1:
             first = clock
         elif may_issue(scheduler, channel, queue, slot, command, overview):
             if best >= 0:
@@ -363,7 +363,7 @@ def choose_priority(tables, policy, channel, credit, other_credit, blocking, clo
     other ranks wait.
     """
     entry, size, rows = channel.entry, channel.size, channel.rows
-    wake, kept, of_first = FAR, 0, entry[PRIORITY, RANK, 0]
+    wake, stalled_ranks, of_first = FAR, 0, entry[PRIORITY, RANK, 0]
     for slot in range(size[PRIORITY]):
         bars, rank = bars_queues(entry, rows, slot), entry[PRIORITY, RANK, slot]
         if not (is_bus_taken(blocking, rank) or (blocking is not None and rank != of_first)):
@@ -377,10 +377,10 @@ def choose_priority(tables, policy, channel, credit, other_credit, blocking, clo
             if at > clock:
                 wake = min(wake, at)
             if refreshes and in_order and delays_refresh(tables, command, at, clock):
-                kept |= 1 << rank
+                stalled_ranks |= 1 << rank
         if bars:
             return -1, -1, wake, True, 0
-    return -1, -1, wake, False, kept
+    return -1, -1, wake, False, stalled_ranks
 
 
 @inlined
@@ -408,11 +408,11 @@ def choose(tables, policy, channel, credit, other_credit, blocking, clock):
     slot, command = choose_from(policy, channel, credit, ACTIVE, blocking, 0, clock)
     if slot >= 0:
         return ACTIVE, slot, command, FAR
-    wake, kept = bound[ACTIVE], 0
+    wake, stalled_ranks = bound[ACTIVE], 0
     if policy.drops_precharges:
         drop_precharges(channel.entry, size, channel.rows)
     if size[PRIORITY] > 0:
-        slot, command, at, bars, kept = choose_priority(
+        slot, command, at, bars, stalled_ranks = choose_priority(
             tables, policy, channel, credit, other_credit, blocking, clock
         )
         wake = min(wake, at)
@@ -420,5 +420,5 @@ def choose(tables, policy, channel, credit, other_credit, blocking, clock):
             return PRIORITY, slot, command, wake
     set_write_mode(policy, size, channel.value)
     queue = WRITES if channel.value[WRITE_MODE] else READS
-    slot, command = choose_from(policy, channel, credit, queue, blocking, kept, clock)
+    slot, command = choose_from(policy, channel, credit, queue, blocking, stalled_ranks, clock)
     return queue, slot, command, min(wake, bound[queue])

@@ -14,7 +14,7 @@ from ndpsim.dram.fast import state as fast
 from ndpsim.dram.fast.every_step import EveryStep
 from ndpsim.dram.fast.fast_forward import FastForward
 from ndpsim.dram.fast.fields import BANKS, SLOTS
-from ndpsim.dram.fast.transition_table import can_fast_forward, make_table, no_table, refreshes_banks
+from ndpsim.dram.fast.transition_table import can_fast_forward, make_table, no_table
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.dram.sink import Sink
 from ndpsim.dram.state import (
@@ -171,7 +171,7 @@ class FastController:
         one_step = isinstance(self._policy.step, OneCommand) and not self._pauses
         if self._policy.rfm.threshold > 0 or not (one_step and can_fast_forward(source, commands)):
             return _NO_TABLE
-        if self._policy.own_bank > 1 and refreshes_banks(self.tables, self._policy):
+        if self._policy.any_order:
             return _NO_TABLE  # transitions do not know which bank comes next
         key = sink.depth, sink.servers, sink.dram_ticks, sink.unit_ticks
         if key not in self._transition_tables:

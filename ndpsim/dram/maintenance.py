@@ -160,7 +160,7 @@ def refresh(tables, policy, channel, clock):
         return True
     if size[PRIORITY] + tables.ranks > channel.entry.shape[2]:
         return False
-    if policy.own_bank > 1 and value[turn + TURN_BANK] >= 0:
+    if policy.any_order:
         choose_bank(tables, channel, turn)
     command, only, number = value[turn + TURN_COMMAND], value[turn + TURN_RANK], value[turn + TURN_BANK]
     bars = policy.own_bank == 0 or tables.commands[command, SCOPE] == WHOLE_RANK

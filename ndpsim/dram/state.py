@@ -125,13 +125,14 @@ class Policy(NamedTuple):
     write_mode_below: int  # fewer queued writes than this end it, when reads wait
     rows: Any  # parameters of the row policy, see `row_policies`
     step: Any  # parameters of the controller class, see `controllers`
-    #: A waiting refresh of banks holds back 0: all queued requests; 1: only those for its banks; 2: the same,
-    #: and banks with fewer queued requests are refreshed earlier; not for controllers that share banks.
-    own_bank: int
+    own_bank: int  # 1: a waiting refresh of banks holds back only their requests; 0: all queued requests
     drops_precharges: int  # 1: a waiting PRECHARGE of the row policy is dropped when its bank has been closed
     rfm: Rfm = NO_RFM
     postpones: int = 0  # refreshes that a rank may owe; 0: they are requested when they are due
     pulls_in: int = 0  # refreshes that it may be ahead
+    any_order: int = (
+        0  # 1: of the banks left in a round, that with the fewest queued requests is refreshed first
+    )
 
 
 class Source(NamedTuple):
@@ -274,7 +275,7 @@ def make_policy(
     low = np.float32(0.2) * np.float32(options.write_buffer)
     elastic = elastic if refresh_policies.is_elastic(options.refresh) else (0, 0)
     control = options.refresh_control or ("reference" if rules == "reference" else "own-bank")
-    own_bank = 0 if control != "own-bank" else 2 if refresh_policies.takes_any_order(options.refresh) else 1
+    own_bank = int(control == "own-bank")
     return Policy(
         scheduler=scheduler(options.scheduler),
         row_cap=options.row_cap if options.row_policy == "closed-cap" else 0,
@@ -286,10 +287,11 @@ def make_policy(
         rows=row_policy(options.row_policy, options.row_cap),
         step=make_step(controller, replace(options, refresh_control=control), choices),
         own_bank=own_bank,
-        drops_precharges=int(own_bank > 0),
-        rfm=rfm._replace(own_bank=min(own_bank, 1)),
+        drops_precharges=own_bank,
+        rfm=rfm._replace(own_bank=own_bank),
         postpones=elastic[0],
         pulls_in=elastic[1],
+        any_order=own_bank & int(refresh_policies.takes_any_order(options.refresh)),
     )
 
 

@@ -34,6 +34,7 @@ def scheduled_by(policy, scheduler):
         policy.rfm,
         policy.postpones,
         policy.pulls_in,
+        policy.any_order,
     )
 
 

@@ -67,8 +67,8 @@ def bus_policy(dram: Dram, device: Device) -> Policy:
     if dram.rfm != "off":
         problem = "only ndpsim dram has refresh management; controllers of units and of their host have none"
         raise InputError(problem, "unsupported", key="dram.rfm")
-    policy = policy_of(controller_options(dram), device)
-    return policy._replace(own_bank=min(policy.own_bank, 1))
+    # Controllers that share banks agree on the order of their refreshes.
+    return policy_of(controller_options(dram), device)._replace(any_order=0)
 
 
 def named_mapping(dram: Dram) -> Mapping:

@@ -105,11 +105,11 @@ def requests_for_banks(shape, state, rank, banks):
 
 
 @outlined
-def requests_held(state, queue, chunk, kept):
-    """The requests of a chunk that wait for the refresh of their bank, and activations on ranks of a mask."""
+def requests_held(state, queue, chunk, stalled_ranks):
+    """The requests of a chunk that wait for the refresh of their bank, and activations on `stalled_ranks`."""
     held = 0
     for rank in range(RANKS):
-        if kept >> rank & 1:
+        if stalled_ranks >> rank & 1:
             held |= state.waiting[chunk, wait_row(queue, rank), ACT]
         banks = state.awaits_refresh[rank]
         while banks != 0:

@@ -328,7 +328,7 @@ def filter_row_hits(shape, state, queue):
 
 
 @inlined
-def choose_queued(policy, shape, state, queue, credit, blocking, held, kept, clock):
+def choose_queued(policy, shape, state, queue, credit, blocking, held, stalled_ranks, clock):
     """The oldest ready request of a queue that no other master blocks.
 
     Returns its slot, or -1; its next command; the mask of those that are blocked, of the last chunk looked
@@ -340,7 +340,7 @@ def choose_queued(policy, shape, state, queue, credit, blocking, held, kept, clo
         chunk = chunk_at(shape.queues, state, queue, number)
         if number > 0:
             maybe_ready = candidates(shape, state, queue, chunk, slots_at, clock)
-        maybe_ready &= ~held_in(shape.queues, state, queue, chunk, held, kept)
+        maybe_ready &= ~held_in(shape.queues, state, queue, chunk, held, stalled_ranks)
         tail = state.tail[chunk, queue]
         maybe_ready = rotate(maybe_ready, tail)
         while maybe_ready != 0:
@@ -461,7 +461,7 @@ def choose_pending(shape, state, blocking, credit, other_credit, clock):
     requests have to wait; the masks of the ranks whose command bus is taken, and on which activations have to
     wait.
     """
-    next_ready, taken, behind, kept = FAR, 0, 0, 0
+    next_ready, taken, behind, stalled_ranks = FAR, 0, 0, 0
     rank_of_first = assume_nonnegative(state.pending_bank[0] & BANKS - 1) // BANKS_PER_RANK
     for place in range(state.pending_size):
         bank, bars = assume_nonnegative(state.pending_bank[place] & BANKS - 1), bars_queues(state, place)
@@ -476,8 +476,8 @@ def choose_pending(shape, state, blocking, credit, other_credit, clock):
                 return place, command, FAR, bars, taken, 0
             next_ready = min(next_ready, ready_at)
             if command == REFSB and in_order and ready_at < clock + shape.activate_to_refresh:
-                kept |= 1 << rank
+                stalled_ranks |= 1 << rank
         if bars:
             return -1, -1, next_ready, True, taken, 0
         behind |= 1 << rank
-    return -1, -1, next_ready, False, taken, kept
+    return -1, -1, next_ready, False, taken, stalled_ranks

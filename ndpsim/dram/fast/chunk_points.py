@@ -64,10 +64,10 @@ def recheck_conflicts(queues, state, queue, rank):
 
 
 @by_type
-def held_at_first(queues, state, queue, kept):
+def held_at_first(queues, state, queue, stalled_ranks):
     """The requests of a queue's only chunk that `banks.requests_held` finds; 0 if there are several."""
 
 
 @by_type
-def held_in(queues, state, queue, chunk, held, kept):
+def held_in(queues, state, queue, chunk, held, stalled_ranks):
     """The requests of a chunk that wait for a refresh; `held`: of `held_at_first`."""

@@ -190,16 +190,16 @@ def recheck_conflicts(queues, state, queue, rank):
 
 
 @inlined
-def held_at_first(queues, state, queue, kept):
+def held_at_first(queues, state, queue, stalled_ranks):
     """See `chunk_points`."""
     if chunks_in_use(queues, state, queue) > 1:
         return 0
-    return requests_held(state, queue, chunk_at(queues, state, queue, 0), kept)
+    return requests_held(state, queue, chunk_at(queues, state, queue, 0), stalled_ranks)
 
 
 @inlined
-def held_in(queues, state, queue, chunk, held, kept):
+def held_in(queues, state, queue, chunk, held, stalled_ranks):
     """See `chunk_points`."""
-    if state.pending_size == 0:
-        return 0
-    return requests_held(state, queue, chunk, kept)
+    if state.pending_size == 0 or chunks_in_use(queues, state, queue) == 1:
+        return held
+    return requests_held(state, queue, chunk, stalled_ranks)

@@ -119,7 +119,7 @@ def refresh(shape, policy, state, clock):
         return False
     value = state.value
     turn = assume_nonnegative(turn_of(value, value[REFRESHES]))
-    if policy.own_bank > 1 and value[turn + TURN_BANK] >= 0:
+    if policy.any_order:
         choose_bank(shape, state, turn)
     command, only, bank = value[turn + TURN_COMMAND], value[turn + TURN_RANK], max(value[turn + TURN_BANK], 0)
     if (policy.own_bank == 0 or command != REFSB) and not is_barred(state):

@@ -84,12 +84,12 @@ def recheck_conflicts(queues, state, queue, rank):
 
 
 @inlined
-def held_at_first(queues, state, queue, kept):
+def held_at_first(queues, state, queue, stalled_ranks):
     """See `chunk_points`."""
-    return requests_held(state, queue, 0, kept)
+    return requests_held(state, queue, 0, stalled_ranks)
 
 
 @inlined
-def held_in(queues, state, queue, chunk, held, kept):
+def held_in(queues, state, queue, chunk, held, stalled_ranks):
     """See `chunk_points`. A call here, among vectors, would slow the steps that do not need it."""
     return held

@@ -88,11 +88,11 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
     # A blocked request does not give the clock at which another one of its list is ready.
     delay_active(state, blocked, later)
     blocked_ranks = ranks_with_lists(shape, blocked)
-    maintained_from, kept = FAR, 0
+    maintained_from, stalled_ranks = FAR, 0
     if state.pending_size > 0 and policy.drops_precharges:
         drop_precharges(shape, state)
     if state.pending_size > 0:
-        place, command, maintained_from, bars, taken, kept = choose_pending(
+        place, command, maintained_from, bars, taken, stalled_ranks = choose_pending(
             shape, state, blocking, credit, other_credit, clock
         )
         blocked_ranks |= taken
@@ -110,9 +110,9 @@ def step(policy, shape, state, latencies, source, sink, commands, blocking, cred
     if mode_changes(policy, state):
         state.value[WRITE_MODE] ^= 1
     queue = assume_nonnegative(state.value[WRITE_MODE] & 1)
-    held = held_at_first(shape.queues, state, queue, kept) if state.pending_size > 0 else 0
+    held = held_at_first(shape.queues, state, queue, stalled_ranks) if state.pending_size > 0 else 0
     slot, command, waiting, ranks = choose_queued(
-        policy, shape, state, queue, credit, blocking, held, kept, clock
+        policy, shape, state, queue, credit, blocking, held, stalled_ranks, clock
     )
     blocked_ranks |= ranks
     if slot >= 0:

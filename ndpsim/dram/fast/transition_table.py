@@ -124,13 +124,9 @@ def _signature_words(tables: Tables, sink_places: int) -> int:
     return WORDS + 16 + tables.ranks * rank + 4 * SLOTS + 2 * REFRESHES_PENDING + sink_places
 
 
-def refreshes_banks(tables: Tables, policy: Policy) -> bool:
-    """Whether single banks have refreshes."""
-    return any(turn.bank >= 0 for turn in schedule_of(tables, policy).turns)
-
-
 def make_table(tables: Tables, policy: Policy, sink_places: int) -> Ints:
     """An empty table for a channel whose sink has this number of places."""
+    refreshes_banks = any(turn.bank >= 0 for turn in schedule_of(tables, policy).turns)
     room = _signature_words(tables, sink_places) + _TRANSITION_WORDS + 2 * LINE
     words = max(_WORDS, FIRST_RECORD + 4 * room)
     table = np.empty(words + LINE, dtype=np.int64)  # records are written before they are read
@@ -139,7 +135,7 @@ def make_table(tables: Tables, policy: Policy, sink_places: int) -> Ints:
     table[USED], table[STEPS] = FIRST_RECORD, LONGEST_PERIOD
     table[REACH] = max(tables.gap[2].max(), tables.gap[3].max(), 1)
     table[ROOM] = room
-    table[BANK_CLASSES] = TIMED_CLASSES if refreshes_banks(tables, policy) else REQUEST_CLASSES
+    table[BANK_CLASSES] = TIMED_CLASSES if refreshes_banks else REQUEST_CLASSES
     return table
 
 

@@ -4,8 +4,9 @@ A module's `turns(channel)` lists the refreshes that are due in one interval (tR
 scope: one bank, one bank of every group, or a rank. The standard has the command for each scope. Controllers
 read the turns as integers after their counters (`dram.state.put_schedule`). Policies are not compiled, and
 may use any refresh of the standard. With `ELASTIC = True` in its module, the turns of a policy, which are of
-all ranks, may be postponed and pulled in as the standard allows (`dram.elastic`). With `ANY_ORDER = True`, a
-controller may exchange the banks of turns of a rank within a round (`dram.maintenance.choose_bank`).
+all ranks, may be postponed and pulled in as the standard allows (`dram.elastic`). With `ANY_ORDER = True`,
+where all turns are of one kind of bank refresh, a controller may exchange the banks of turns of a rank within
+a round (`dram.maintenance.choose_bank`).
 """
 
 from __future__ import annotations
